@@ -24,7 +24,7 @@ def test_fixed_facets_and_finite_universes():
     out = run(
         "dstudy", "--components", TREC, "i=20", "a=3", "--fixed", "a", "--universe", "i=500"
     ).stdout
-    assert "Fixed: the planned a are all that scores are generalized to." in out
+    assert "Fixed: the universe has only the planned levels of a." in out
     assert "The universe of i has 500 levels." in out
 
 

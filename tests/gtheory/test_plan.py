@@ -125,7 +125,7 @@ def test_unknown_facets():
 
 
 def test_the_object_takes_no_size():
-    with pytest.raises(PlanError, match="'sys' is the object of measurement and takes no size"):
+    with pytest.raises(PlanError, match="'sys' is the object of measurement and has no size"):
         make_plans(TREC3, object="sys", n={"sys": 5})
 
 

@@ -129,7 +129,7 @@ def test_a_whole_universe_is_not_required():
     study = g.dstudy(i=3, universe={"i": 6})
     found = study.required(0.99, "Phi")
     assert found.n == np.inf
-    assert "it takes all 6 levels of i, and with them nothing is left" in str(found)
+    assert "all 6 levels of i are needed, and with them nothing is left" in str(found)
     most = study.required(0.93, "Phi").n
     assert most < 6
     assert g.dstudy(i=most, universe={"i": 6}).table["Phi"].iloc[0] >= 0.93

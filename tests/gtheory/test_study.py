@@ -154,5 +154,5 @@ def test_what_gives_no_intervals_is_refused():
 
 def test_an_object_of_all_facets_leaves_nothing_to_generalize_over():
     g = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0})
-    with pytest.raises(PlanError, match="the object of measurement, p:i, takes all facets"):
+    with pytest.raises(PlanError, match="the object of measurement, p:i, comprises all facets"):
         g.dstudy(object=["p", "i"])

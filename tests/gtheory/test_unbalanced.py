@@ -164,7 +164,7 @@ def test_objects_within_a_level_have_to_meet_the_same_levels():
     g = from_components({"c": 0.2, "p:c": 0.5, "i": 0.3, "c:i": 0.1, "Residual": 1.0})
     rows = pd.DataFrame({"c": [1, 1, 1, 2], "p": [1, 1, 2, 3], "i": [1, 2, 1, 2]})
     assert g.dstudy(object="p", layout=rows).table["rel_err_var"].iloc[0] > 0.0
-    with pytest.raises(PlanError, match="within= compares objects that meet the same levels"):
+    with pytest.raises(PlanError, match="within= compares objects with the same levels"):
         g.dstudy(object="p", within="c", layout=rows)
     same = pd.DataFrame({"c": [1, 1, 2, 2], "p": [1, 1, 3, 3], "i": [1, 2, 1, 2]})
     row = g.dstudy(object="p", within="c", layout=same).table.iloc[0]

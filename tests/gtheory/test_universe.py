@@ -369,7 +369,7 @@ def test_the_summary_says_to_what_scores_are_generalized():
     study = CROSSED.dstudy(i=[20, 40], a=3, fixed="a", universe={"i": 500})
     text = " ".join(str(study).split())
     assert "σ²(p | a) = 0.007543." in text
-    assert "Fixed: the planned a are all that scores are generalized to." in text
+    assert "Fixed: the universe has only the planned levels of a." in text
     assert "The universe of i has 500 levels." in text
     assert "levels of i are needed" in text
 
@@ -398,12 +398,15 @@ CROSSED = from_components(BODOFF_LI)
         ({"universe": {"i": 5}}, "20 levels of 'i' cannot be drawn from a universe of 5"),
         ({"universe": {"i": 0}}, "the size of 'i' must be a positive number"),
         ({"universe": ["i"]}, "universe is a mapping"),
-        ({"universe": {"i": 50}, "fixed": "i"}, "'i' is fixed: its universe is what is planned"),
+        (
+            {"universe": {"i": 50}, "fixed": "i"},
+            "'i' is fixed: its universe are the planned levels",
+        ),
         ({"within": "a"}, "within='a': objects are compared within levels of a facet that is a"),
         ({"within": "p"}, "nothing of the object p is left to distinguish"),
         ({"object": []}, "the object of measurement is empty"),
         ({"object": "p:x"}, "unknown facet 'x'"),
-        ({"object": "p:i"}, "'i' is a part of the object of measurement p:i and takes no size"),
+        ({"object": "p:i"}, "'i' is a part of the object of measurement p:i and has no size"),
         ({"layout": pd.DataFrame({"i": [1], "a": [1]})}, "sizes or a layout .* not both"),
     ],
 )
@@ -421,7 +424,7 @@ def test_errors(options, message):
             pd.DataFrame({"i": [1, None], "a": [1, 1]}),
             "the layout has a missing value in column 'i'",
         ),
-        (pd.DataFrame({"i": [1, 1], "a": [1, 1]}), "the layout observes a cell several times"),
+        (pd.DataFrame({"i": [1, 1], "a": [1, 1]}), "the layout repeats a cell"),
         ({}, "no layout is given"),
         ({"one": pd.DataFrame({"i": [1]})}, "layout 'one' cannot be read"),
         (7, "the layout cannot be read: data of type int"),
@@ -450,5 +453,5 @@ def test_errors_of_counts(make, message):
 
 
 def test_a_fixed_facet_has_no_required_size():
-    with pytest.raises(PlanError, match="'a' is fixed: its levels are all that there are"):
+    with pytest.raises(PlanError, match="'a' is fixed: its planned levels are the whole universe"):
         CROSSED.dstudy(i=20, a=3, fixed="a").required(0.9, facet="a")

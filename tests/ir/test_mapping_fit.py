@@ -234,7 +234,7 @@ def test_values_beyond_one_have_no_curve(collections):
 
 
 def test_rows_of_coefficients_are_refused(study):
-    with pytest.raises(DataError, match="a row a value of Eρ²; these have 2 dimensions"):
+    with pytest.raises(DataError, match="one row per value of Eρ²; these have 2 dimensions"):
         study.maps["tau"].predict([[0.8, 0.9]])
 
 

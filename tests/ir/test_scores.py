@@ -114,7 +114,7 @@ def test_a_matrix_is_one_already():
             r"not a dict\. Of a long table, a row a score, name the columns",
         ),
         (pl.DataFrame({"bm25": [0.1], "rm3": [0.2]}).lazy(), "not a LazyFrame"),
-        (ScoreMatrix(np.ones((3, 2)), ("1", "2"), ("a", "b")), "a column a system, 2 × 2 for"),
+        (ScoreMatrix(np.ones((3, 2)), ("1", "2"), ("a", "b")), "one column per system, 2 × 2 for"),
         (ScoreMatrix([[1.0, 2.0]] * 2, ("1", "2"), ("a", "b")), "are a float64 array"),
         (ScoreMatrix(np.ones((2, 2), "f4"), ("1", "2"), ("a", "b")), "are a float64 array"),
         (ScoreMatrix(np.ones((2, 1)), ("1", "2"), ("a",)), "there are 2 × 1"),

@@ -196,7 +196,7 @@ def cronbach_alpha(
 ) -> float:
     """Return Cronbach's alpha, the reliability of the total over items.
 
-    A bare matrix has **a row an object of measurement and a column an item**.
+    A bare matrix has **one row per object of measurement and one column per item**.
 
     With k items, the variances s_i² of the items and s_X² of the totals,
 

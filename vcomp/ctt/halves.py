@@ -47,7 +47,7 @@ class SplitHalf(display.Printed):
 
     Attributes
     ----------
-    table : a row a split with the columns ``n_first``, ``n_second`` (items of the halves),
+    table : one row per split with the columns ``n_first``, ``n_second`` (items of the halves),
         ``correlation``, ``spearman_brown``, ``horst``, ``flanagan_rulon`` and ``raju``; nan where
         a half has no variance, and so no correlation
     halves : labels of the items of the two halves; None where there are many splits
@@ -129,7 +129,7 @@ def split_half_reliability(
 ) -> SplitHalf:
     """Return the split-half reliability of a test, from the scores on halves of its items.
 
-    A bare matrix has **a row an object of measurement and a column an item**.
+    A bare matrix has **one row per object of measurement and one column per item**.
     :func:`vcomp.ir.split_half` is different: it compares halves of the topics of a collection.
 
     With r the correlation of the halves A and B, p and q their shares of the items, and V the

@@ -105,7 +105,7 @@ class Reliability(display.Printed):
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row a coefficient: ``estimate``, ``low``, ``high``, and ``reason`` where it is nan.
+        """One row per coefficient: ``estimate``, ``low``, ``high``, and ``reason`` if it is nan.
 
         Rows are ``alpha``, ``standardised_alpha``, ``KR20`` and ``KR21`` (of items scored 0 or 1),
         ``lambda1``, ``lambda2``, ``lambda4``, ``lambda5``, ``lambda6`` (λ₃ is alpha) and
@@ -192,7 +192,7 @@ def reliability(
 ) -> Reliability:
     """Return coefficients of internal consistency: how reliable the total over items is.
 
-    A bare matrix has **a row an object of measurement and a column an item**.
+    A bare matrix has **one row per object of measurement and one column per item**.
 
     Cronbach's alpha with its interval, alpha of standardised items, Kuder and Richardson's
     formulae 20 and 21 (items scored 0 or 1), Guttman's λ₁ to λ₆ and the standard errors of
@@ -200,7 +200,7 @@ def reliability(
 
     Parameters
     ----------
-    scores : long table, a row a score, with its columns named, as any container that
+    scores : long table, one row per score, with its columns named, as any container that
         :func:`vcomp.fit` reads; :class:`vcomp.ir.ScoreMatrix`, of which systems are the objects
         and topics the items; or matrix: 2-D array, nested lists, pandas or polars frame
     object, item, score : columns of a long table. If one of them is given, each other is the

@@ -74,8 +74,8 @@ def icc(
     Parameters
     ----------
     scores : long table with its columns named, :class:`vcomp.ir.ScoreMatrix` (of which systems
-        are the objects and topics the raters), or matrix, **a row an object and a column a
-        rater**; or variance components of two crossed facets: ``res.components``, a result of
+        are the objects and topics the raters), or matrix, **one row per object and one column
+        per rater**; or variance components of two crossed facets: ``res.components``, a result of
         :func:`vcomp.fit`, or :func:`vcomp.from_components`
     object, rater, score : columns of a long table. If one of them is given, each other is the
         column of its own name. Of components `object` alone, the object of measurement

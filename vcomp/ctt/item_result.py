@@ -20,7 +20,7 @@ _DECIMALS = 6
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ItemAnalysis(display.Printed):
-    """A row an item, those to look at first; ``print`` it.
+    """One row per item, those to look at first; ``print`` it.
 
     Columns and rows are those of :attr:`table`: ``analysis["item_rest"]``, ``len(analysis)``.
 

@@ -242,7 +242,7 @@ def item_analysis(
 ) -> ItemAnalysis:
     """Return difficulty, variance, correlations with total and rest, and alpha without each item.
 
-    A bare matrix has **a row an object of measurement and a column an item**.
+    A bare matrix has **one row per object of measurement and one column per item**.
 
     Flagged are items with a negative or low correlation with the rest, without variance, and those
     without which alpha is higher. A topic with a negative correlation is one on which good systems

@@ -26,7 +26,7 @@ class TopicSystemScores(Protocol):
 
     @property
     def scores(self) -> FloatArray:
-        """The numbers, a row a topic; nan where there is none."""
+        """The numbers, one row per topic; nan where there is none."""
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Layouts: plans whose observations are listed, one a row, with exact divisors of components."""
+"""Layouts: plans whose observations are listed one by one, with exact divisors of components."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Layout:
         return float((np.bincount(owner, counts**2) / n**2).mean())
 
     def unshared(self, facets: Iterable[str]) -> float:
-        """Return how much of an effect without the object its differences hold, as 1/n.
+        """Return the part of an effect without the object that differences contain, as 1/n.
 
         It is Σ_g of the mean over the objects of w_pg², less the mean over pairs of w_pg w_qg,
-        with w_pg the share of the observations of object p in group g: nothing where all objects
-        meet the same levels.
+        with w_pg the share of the observations of object p in group g; zero if all objects have
+        the same levels.
 
         Parameters
         ----------
@@ -140,8 +140,8 @@ def layout_divisors(layout: Layout, effects: Sequence[frozenset[str]]) -> FloatA
         once, all_ = layout.inverse_n({REPLICATE}), layout.inverse_n(everything)
         if all_ > once * (1.0 + 1e-9):
             raise PlanError(
-                "the layout observes a cell several times, and the G-study has one score a cell: "
-                "nothing says how scores of one cell would differ"
+                "the layout repeats a cell, but the G-study has one score per cell: "
+                "the variance within cells is unknown"
             )
     return np.array([layout.inverse_n(effect) for effect in effects])
 
@@ -152,19 +152,19 @@ def layout_sizes(layout: Layout, facets: Sequence[str], design: Design) -> list[
     Parameters
     ----------
     layout : of the planned observations
-    facets : whose sizes are wanted
+    facets : those with a size
     design : of the D-study
     """
     sizes = []
     for facet in facets:
         above = design.nested_in[facet]
         sizes.append(layout.inverse_n(above) / layout.inverse_n(above | {facet}))
-    # What rounding has moved off a whole number goes back.
+    # Sizes within rounding error of a whole number are whole.
     return [float(round(n)) if abs(n - round(n)) < 1e-9 * n else n for n in sizes]
 
 
 def _read(name: str, table: Any, design: Design, objects: frozenset[str]) -> Layout:
-    # With it comes pandas, which D-studies without layouts do not wait for.
+    # Deferred for start-up time: it imports pandas.
     from vcomp.data import open_source
 
     where = "the layout" if name == "layout" else f"layout {name!r}"
@@ -177,7 +177,7 @@ def _read(name: str, table: Any, design: Design, objects: frozenset[str]) -> Lay
         raise PlanError(f"{where} cannot be read: {error}") from error
     if named and len(named) < len(objects):
         missing = ", ".join(sorted(objects - set(named)))
-        raise PlanError(f"{where} has {', '.join(named)} of the object, and not {missing}")
+        raise PlanError(f"{where} has columns {', '.join(named)} of the object, but not {missing}")
     if frame.empty:
         raise PlanError(f"{where} has no rows: give one for each planned observation")
     codes = {f: _codes(where, f, frame[f]) for f in frame.columns}

@@ -31,7 +31,7 @@ class MeanOfScores:
 
 
 NO_MEAN = MeanOfScores(np.zeros(0), np.zeros((0, 0)), is_mean=False)
-"""Of what has no known mean."""
+"""The value if the mean is not known."""
 
 
 def phi_lambda(
@@ -39,7 +39,7 @@ def phi_lambda(
 ) -> Smooth:
     """Return Φ(λ) = (σ²(τ) + (μ − λ)²)/(σ²(τ) + (μ − λ)² + σ²(Δ)) as a function of estimates.
 
-    (μ − λ)² is estimated by (X̄ − λ)² less the variance of X̄, or 0 where that is more.
+    (μ − λ)² is estimated by (X̄ − λ)² less the variance of X̄, at least 0.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ def own_sizes(
     ----------
     components : of the G-study
     objects : the facets of the object of measurement
-    facets : whose sizes are wanted
+    facets : those with a size
     inverse : exact 1/n of every component
     """
     by_facets = dict(zip(components.facets, components.names, strict=True))
@@ -57,7 +57,7 @@ def own_sizes(
         if inner is not None and (outer is not None or not above - objects):
             effective = (inverse[outer] if outer is not None else 1.0) / inverse[inner]
             known = components.sizes.get(facet, math.nan)
-            # Of a balanced design the whole number, not one that rounding has moved.
+            # In a balanced design use the whole number, without rounding error.
             sizes[facet] = known if math.isclose(effective, known, rel_tol=1e-9) else effective
     return sizes
 
@@ -91,7 +91,7 @@ def inverse_universe(
         )
         share = inverse_n(kept) if kept else 1.0
         for facet in averaged - kept:
-            # of a fixed facet within a finite one the planned levels are those of each level
+            # a fixed facet within a finite one has its planned levels in each level
             fixed = sizes[facet] if facet in space.fixed else math.inf
             share /= space.sizes.get(facet, fixed)
         shares.append(share)
@@ -112,8 +112,8 @@ def own_inverse_n(
     components : of the G-study
     objects : the facets of the object of measurement
     exact : 1/n of every component
-    sizes : effective ones of the facets, whose product stands in where no component does
-    facets : whose 1/n is wanted
+    sizes : effective ones of the facets; their product is used if no component has these facets
+    facets : the set of facets
     """
     by_facets = dict(zip(components.facets, components.names, strict=True))
     own = closure(facets, components.nested_in)
@@ -135,14 +135,14 @@ class DStudyPlan:
     sizes : (m, F) a row for each plan, n' of `facets`; of a nested facet within those it is
         nested in
     objects : the object's facets, with those that they are nested in
-    universe : to what the scores are generalized
+    universe : the universe of generalization
     inverse_n : (m, k) exact 1/n of every component, where the plan is the G-study's own
         unbalanced one or a layout; else None
-    inverse_universe : (m, k) exact 1/N' of every component, where `inverse_n` is given: the share
-        of it that all levels of fixed and finite facets leave in the universe score
-    unshared : (m, k) of layouts, how much of every effect without the object differences between
-        objects hold, as they meet different levels; else None
-    labels : of plans that are layouts, else None
+    inverse_universe : (m, k) exact 1/N' of every component, where `inverse_n` is given: the part
+        of the component that belongs to the universe score through fixed and finite facets
+    unshared : (m, k) for layouts, the part of every effect without the object that differences
+        between objects contain, as these have different levels; else None
+    labels : names of layouts, else None
     is_own : whether the plan is the G-study's own
 
     Examples
@@ -250,7 +250,7 @@ def make_plans(
     """Return the plans of a D-study.
 
     Plans are the Cartesian product of the sizes in `n`, in the order given. A facet without a size
-    takes the G-study's. Where no size is given and the design is the G-study's own, the exact
+    has the G-study's. Where no size is given and the design is the G-study's own, the exact
     divisors of an unbalanced G-study are used (Brennan 2001, eq. 7.28).
 
     Parameters
@@ -261,7 +261,7 @@ def make_plans(
         several (``"doctor:patient"``, a list). If None, the first facet of `design` without a
         size; without a `design` the only facet without a size, else the first of the G-study
     n : one size or several for each facet; :class:`~vcomp.gtheory.Counts` where they differ
-    fixed : facets whose planned levels are all that there are
+    fixed : facets whose planned levels are the whole universe
     universe : size N' of facets with finite universes
     within : facets of the object within whose levels objects are compared
     layout : planned observations as a frame of facets, or several by name; instead of `n`
@@ -322,7 +322,7 @@ def _guess_object(design: Design, given: Mapping[str, Any], *, from_text: bool) 
         return (outermost or without)[0]
     if len(named) == 1:
         raise PlanError(
-            f"{named[0]!r} is the only facet and so the object of measurement, which takes no "
+            f"{named[0]!r} is the only facet and so the object of measurement, which has no "
             f"size; pass {REPLICATE}=... for the number of scores of each"
         )
     raise PlanError(f"the object of measurement is not clear among {named}; pass object=...")
@@ -346,7 +346,7 @@ def _planned_sizes(
         outer = _outer_facet(facet, design)
         if outer in given:
             raise PlanError(
-                f"the counts of {facet!r} say how many levels of {outer!r} there are; leave out "
+                f"the counts of {facet!r} give the number of levels of {outer!r}; leave out "
                 f"{outer}=..."
             )
         if outer in implied:
@@ -379,7 +379,7 @@ def _most_levels(
     *,
     same: bool,
 ) -> dict[str, float]:
-    """Return the most levels of each facet in any plan: no effective size, which is smaller."""
+    """Return the most levels of each facet in any plan; effective sizes are smaller."""
     most = dict(zip(facets, sizes.max(axis=0, initial=0.0).tolist(), strict=True))
     if same:
         most |= {f: max(n, components.sizes.get(f, n)) for f, n in most.items()}
@@ -450,7 +450,7 @@ def _of_layouts(
     unshared = np.array([[x.unshared(e) for e in effects] for x in layouts.values()])
     if space.within and unshared.any():
         raise PlanError(
-            "within= compares objects that meet the same levels, and in the layout they do not; "
+            "within= compares objects with the same levels, and in the layout they differ; "
             "leave out within=, or the columns of the object if all have the same rows"
         )
     return replace(
@@ -481,8 +481,8 @@ def _read(text: str, own: Design) -> Design:
     if left_out:
         raise PlanError(
             f"the design '{design}' leaves out {_listed(left_out)}; a design has to name all "
-            f"facets of the G-study ({', '.join(_named(own))}). A facet that the test will not "
-            f"vary is there all the same, with one level: {left_out[0]}=1 (and "
+            f"facets of the G-study ({', '.join(_named(own))}). A facet that the test does not "
+            f"vary is named with one level: {left_out[0]}=1 (and "
             f"fixed={left_out[0]!r}, if no other level is of interest)"
         )
     if REPLICATE not in own.facets:

@@ -62,8 +62,7 @@ class _Options:
 class HasDStudies:
     """D-studies, and quantities of any kind, of components with a design.
 
-    Classes that derive from it say what the components, the mean of the scores and the source of
-    the intervals are.
+    Derived classes define the components, the mean of the scores and the source of the intervals.
     """
 
     __slots__ = ()
@@ -78,7 +77,7 @@ class HasDStudies:
     def _source(
         self, interval: IntervalName | IntervalSource | Replicates, negative: Projected
     ) -> IntervalSource:
-        """Return what gives the intervals, under a policy for negative estimates."""
+        """Return the source of intervals, with a policy for negative estimates."""
         raise NotImplementedError
 
     def _planned_components(self) -> VarianceComponents:
@@ -211,7 +210,7 @@ class HasDStudies:
             :meth:`dstudy`
         alpha : the interval has confidence 1 − alpha
         negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated.
-            None is ``"zero"`` for shares and for what a D-study projects, else ``"keep"``
+            None is ``"zero"`` for shares and for projections of a D-study, else ``"keep"``
         interval : how the interval is made, as in :meth:`dstudy`; functions have ``"wald"``,
             ``"log"``, ``"profile"`` and ``"bootstrap"``
         goal, coefficient, facet : of ``"n"``
@@ -222,8 +221,8 @@ class HasDStudies:
         EstimationError
             If the quantity or the interval is not known, or the quantity has no such interval.
         PlanError
-            If the plan cannot be, is more than one, an option is not one of the quantity, or
-            alpha is not between 0 and 1.
+            If the plan is not possible or has several rows, an option is not one of the quantity,
+            or alpha is not between 0 and 1.
 
         Examples
         --------
@@ -267,7 +266,7 @@ def _quantity(
     what : a component; a sum of components, a ratio of such sums, or a root, see
         :func:`~vcomp.inference.expression.read_quantity`; one of :data:`DSTUDY_QUANTITIES`; or
         a function of a Series of the components
-    source_of : makes what gives the intervals from a policy for negative estimates
+    source_of : returns the source of intervals for a policy for negative estimates
     mean : of the scores
     options : plan and options
     alpha : the interval has confidence 1 − alpha
@@ -277,7 +276,7 @@ def _quantity(
     EstimationError
         If the quantity is not known, or the method has no interval of it.
     PlanError
-        If the plan cannot be, is more than one, or an option is not one of the quantity.
+        If the plan is not possible or has several rows, or an option is not one of the quantity.
     """
     check_alpha(alpha)
     given = {k: getattr(options, k) for k in ("goal", "coefficient", "facet", "cut")}
@@ -345,7 +344,7 @@ def _estimated(
         )
     elif np.isnan(se):
         notes.append(
-            "no standard error: a component that it rests on is at its bound, or replaced by 0"
+            "no standard error: a component that it depends on is at its bound, or replaced by 0"
         )
     return EstimatedQuantity(
         name, value, se, low, high, alpha, found.interval_method, tuple(notes)
@@ -399,7 +398,7 @@ def _of_plan(
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """An interval that is there already."""
+    """A source of one interval that is already computed."""
 
     found: Limits
     interval: str = "f"

@@ -32,7 +32,7 @@ CoefficientName: TypeAlias = Literal["Erho2", "Phi"]
 """Eρ² and Φ."""
 
 ObjectiveName: TypeAlias = Literal["Erho2", "Phi", "rel_err_var", "abs_err_var"]
-"""What a design is chosen for."""
+"""Coefficients and error variances that a design can be chosen for."""
 
 QUANTITIES = ("rel_err_var", "abs_err_var", "Erho2", "Phi")
 """What a D-study estimates with a standard error and an interval."""
@@ -136,10 +136,10 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
 
     The effect of a component is the mean of as many levels as its sized facets have together, n'.
     The universe score is that of all N' of them: n' of fixed facets, infinite of random ones. The
-    variance of a mean of n' out of N' about that of all is 1/n' − 1/N', which is error; 1/N' is
+    mean of n' out of N' levels has variance 1/n' − 1/N' about that of all, which is error; 1/N' is
     universe-score variance, of those effects that distinguish objects. Error of differences is
-    relative, all error is absolute. In a layout whose objects meet different levels, differences
-    hold effects of these levels too.
+    relative, all error is absolute. In a layout whose objects have different levels, differences
+    contain the effects of these levels too.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     ------
     PlanError
         The design separates what the G-study confounds, there is no component of the object, or
-        nothing is left over which scores are generalized.
+        no facet is left to generalize over.
 
     References
     ----------
@@ -172,11 +172,11 @@ def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
     inverse = _inverse_sizes(plan, made.divides)
     universe = _inverse_universe(plan, made.divides, inverse)
     absolute = inverse - universe
-    absolute[absolute < 1e-12 * inverse] = 0.0  # what is left by rounding alone
+    absolute[absolute < 1e-12 * inverse] = 0.0  # rounding error
     _refuse_no_error(components, plan, absolute)
     relative = absolute * made.has_object
     if plan.inverse_n is not None and plan.unshared is not None:
-        # What is universe score alone is the same for all objects.
+        # Effects without error are the same for all objects.
         relative += plan.unshared * (~made.has_object & (absolute > 0.0))
     return Weights(universe * made.has_object, relative, absolute)
 
@@ -266,14 +266,14 @@ def _products(factors: FloatArray, divides: BoolArray) -> FloatArray:
 def _refuse_no_error(
     components: VarianceComponents, plan: DStudyPlan, absolute: FloatArray
 ) -> None:
-    """Refuse plans in which all variance, the errors of the scores too, is universe score."""
+    """Refuse plans without error variance: all variance is universe-score variance."""
     if (absolute > 0.0).any(axis=1).all():
         return
     facets = " and ".join(f for f in plan.facets if f != REPLICATE)
     whole = ":".join(f for f in plan.design.facets if f != REPLICATE)
     if not facets:
         raise PlanError(
-            f"the object of measurement, {plan.object}, takes all facets, and none is left to "
+            f"the object of measurement, {plan.object}, comprises all facets, and none is left to "
             f"generalize over: the error of a score is confounded with {whole} in "
             f"{components.names[-1]}; leave a facet out of the object"
         )
@@ -317,8 +317,8 @@ def _effect(facets: frozenset[str], design: Design) -> str:
 def two_way_table(components: VarianceComponents, plan: DStudyPlan) -> TwoWayMeanSquares | None:
     """Return the mean squares that give intervals from F quantiles, or None.
 
-    They do when the G-study is a complete two-way table with both main effects in the model, and
-    the D-study crosses the same two facets.
+    The G-study has to be a complete two-way table with both main effects in the model, and the
+    D-study has to cross the same two facets.
 
     Parameters
     ----------
@@ -342,14 +342,14 @@ def two_way_table(components: VarianceComponents, plan: DStudyPlan) -> TwoWayMea
         return None
     if any(frozenset({f}) not in components.facets for f in facets):
         return None
-    # without residual or without any differences F has no meaning
+    # F needs a positive residual and differences of rows and columns
     if not (table.ms_residual > 0 and table.ms_rows > 0 and table.ms_columns > 0):
         return None
     return table.oriented(plan.object)
 
 
 def two_way_plans(table: TwoWayMeanSquares | None, plan: DStudyPlan) -> BoolArray:
-    """Return for which plans the mean squares give limits: those with as many replicates.
+    """Return which plans have limits from the mean squares: those with the same replicates.
 
     Parameters
     ----------
@@ -402,7 +402,7 @@ def planned_limits(
     source: IntervalSource,
     alpha: float,
 ) -> Limits:
-    """Return intervals of what a D-study projects: from F quantiles where they can be.
+    """Return intervals of a projected quantity, from F quantiles where these are available.
 
     Parameters
     ----------
@@ -426,7 +426,7 @@ def _f_interval(
 
     Parameters
     ----------
-    name : of the quantity; none but Eρ² and Φ has these
+    name : of the quantity; only Eρ² and Φ have such intervals
     components : of the G-study
     plan : of the D-study
     alpha : intervals have confidence 1 − alpha
@@ -435,7 +435,7 @@ def _f_interval(
     by_f = name in _F_INTERVALS and interval in ("auto", "f")
     table = two_way_table(components, plan) if by_f else None
     by_table = two_way_plans(table, plan)
-    # Below zero both limits may be; other intervals go on from there.
+    # Both limits may be below zero; other intervals are used then.
     if table is None or not by_table.any() or table.ms_rows <= table.ms_residual:
         return None
     limits_of, of, words = _F_INTERVALS[name]

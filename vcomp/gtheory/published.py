@@ -150,7 +150,7 @@ def from_components(
         raise PlanError("components are a mapping such as {'p': 0.5, 'i': 0.2, 'Residual': 1.0}")
     terms = _terms(list(values))
     nested_in = _nesting(terms)
-    # the residual goes last, as in any table of ours
+    # the residual goes last, as in all tables
     order = sorted(range(len(terms)), key=lambda k: len(terms[k]) == max(map(len, terms)))
     names = list(values)
     matrix = None if cov is None else _covariance(cov, names)[np.ix_(order, order)]
@@ -271,7 +271,7 @@ def _covariance(cov: Any, names: list[str]) -> FloatArray:
     known = ~np.isnan(np.diagonal(matrix))
     eigenvalues = np.linalg.eigvalsh(matrix[np.ix_(known, known)])
     if known.any() and eigenvalues[0] < -1e-8 * abs(eigenvalues[-1]):
-        raise PlanError("cov is no covariance matrix: some combination has a negative variance")
+        raise PlanError("cov is not a covariance matrix: some combination has a negative variance")
     return matrix
 
 

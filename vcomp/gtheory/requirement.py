@@ -117,7 +117,7 @@ def required_size(
     components : of the G-study
     source : of the interval
     plan : of the D-study
-    negative : how negative components are taken, ``"zero"`` or ``"keep"``
+    negative : how negative components are used, ``"zero"`` or ``"keep"``
     goal : between 0 and 1
     coefficient : ``"Erho2"`` or ``"Phi"``
     facet : may be None where only one has a size
@@ -126,7 +126,7 @@ def required_size(
     Raises
     ------
     PlanError
-        The goal, coefficient or facet is not one that can be.
+        The goal, coefficient or facet is not a possible one.
 
     References
     ----------
@@ -144,7 +144,7 @@ def required_size(
     universe, a, b, room = _forms(components, plan, goal, coefficient, facet)
     values = used_components(components, negative).values
     tau, A, B, D = (float(form @ values) for form in (universe, a, b, room))
-    # what cancels to the last digits is no room
+    # a difference within rounding error of zero
     if D <= 1e-12 * A:
         D = 0.0
     n = _ceil(B / D) if D > 0 else math.inf
@@ -167,19 +167,19 @@ def required_size(
         why = f"not even {levels} are enough."
     elif n == largest < math.inf and plan.universe.holds_all(plan.facets, facet):
         n = math.inf
-        why = f"it takes {levels}, and with them nothing is left to generalize over."
-    # What is more than there are cannot be had.
+        why = f"{levels} are needed, and with them nothing is left to generalize over."
+    # Sizes beyond a finite universe are impossible.
     n, low, high = (math.inf if size > largest else size for size in (n, *ends))
     return Requirement(coefficient, goal, facet, n, low, high, alpha, held, interval_method, why)
 
 
 def check_requirement(plan: DStudyPlan, goal: float, coefficient: str, facet: str | None) -> str:
-    """Return the facet that is meant.
+    """Return the facet whose size is required.
 
     Raises
     ------
     PlanError
-        The goal, coefficient or facet is not one that can be.
+        The goal, coefficient or facet is not a possible one.
     """
     _check(goal, coefficient)
     return _facet(facet, plan)
@@ -212,8 +212,8 @@ def _forms(
 
 
 def _held(components: VarianceComponents, plan: DStudyPlan, facet: str) -> dict[str, float]:
-    # The G-study's own plan shows effective sizes, which belong together: 33.7 documents a topic
-    # beside 1.4 topics. With another number of topics it is the G-study's sizes that hold.
+    # The G-study's own plan has effective sizes, which belong together: 33.7 documents per topic
+    # with 1.4 topics. With another number of topics the G-study's actual sizes apply.
     own = components.sizes if plan.is_own and plan.inverse_n is not None else {}
     first = zip(plan.facets, plan.sizes[0].tolist(), strict=True)
     return {f: own.get(f, n) for f, n in first if f != facet}
@@ -222,7 +222,7 @@ def _held(components: VarianceComponents, plan: DStudyPlan, facet: str) -> dict[
 def _two_way_ends(
     components: VarianceComponents, plan: DStudyPlan, facet: str, coefficient: str, interval: str
 ) -> tuple[TwoWayMeanSquares, str] | None:
-    """Return the mean squares that give the interval from F quantiles, if they do."""
+    """Return the mean squares that give the interval from F quantiles, or None."""
     table = first_two_way(components, plan) if interval in ("auto", "f") else None
     if table is None or facet != table.columns:
         return None
@@ -284,14 +284,14 @@ def _check(goal: float, coefficient: str) -> None:
     if coefficient not in list(SYMBOLS):
         raise PlanError(f"coefficient is 'Erho2' or 'Phi', not {coefficient!r}")
     if not isinstance(goal, Real) or not 0 < goal < 1:
-        raise PlanError(f"the goal of a coefficient lies between 0 and 1, not at {goal!r}")
+        raise PlanError(f"the goal of a coefficient must be between 0 and 1, not {goal!r}")
 
 
 def _facet(facet: str | None, plan: DStudyPlan) -> str:
     free = [f for f in plan.facets if f not in plan.universe.fixed]
     named = [f for f in free if f != REPLICATE] or free
     if facet is None and not named:
-        raise PlanError("all facets are fixed: there is no size that could be required")
+        raise PlanError("all facets are fixed, so no size can be required")
     if facet is None and len(named) == 1:
         return named[0]
     if facet is None:
@@ -300,7 +300,7 @@ def _facet(facet: str | None, plan: DStudyPlan) -> str:
         raise PlanError(f"{facet!r} has no size in this D-study; facet= is one of {named}")
     if facet in plan.universe.fixed:
         raise PlanError(
-            f"{facet!r} is fixed: its levels are all that there are, and no number of them is "
+            f"{facet!r} is fixed: its planned levels are the whole universe, so no size is "
             "required"
         )
     return facet

@@ -1,4 +1,4 @@
-"""The D-study as users have it: the record of planned measurements with its functions as methods.
+"""The result of a D-study: the record of planned measurements with its functions as methods.
 
 Nothing is computed here: :mod:`~vcomp.gtheory.study_record` makes the record, and
 :mod:`~vcomp.gtheory.study_views` and :mod:`~vcomp.gtheory.allocation` are functions of it.
@@ -43,11 +43,11 @@ class DStudy(display.Printed, StudyRecord):
     plan : design, object of measurement and sizes
     components : of the G-study, as estimated
     alpha : intervals have confidence 1 − alpha
-    negative : how negative components are taken, ``"zero"`` or ``"keep"``
+    negative : how negative components are used, ``"zero"`` or ``"keep"``
     columns : name of the quantity → (m,) values, one a plan; see :attr:`table`
     interval_methods : quantity → how its interval was made; those without one are missing
     notes : what a reader should know of these numbers
-    source : what gave the intervals
+    source : of the intervals
     mean : of the scores, for decisions by a cut score; None where it is not known
 
     Examples
@@ -158,7 +158,7 @@ class DStudy(display.Printed, StudyRecord):
         return phi_lambda_table(self, cut)
 
     def plot_phi_lambda(self, cut: Any = None, ax: Any | None = None) -> Any:
-        """Draw Φ(λ) over the cut score, with its interval, a curve a plan.
+        """Draw Φ(λ) over the cut score, with its interval, one curve per plan.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class DStudy(display.Printed, StudyRecord):
         return draw_phi_lambda(self, cut, ax)
 
     def effects(self, plan: int = 0) -> pd.DataFrame:
-        """Return what the error variances of one plan are made of.
+        """Return the composition of the error variances of one plan, by effect.
 
         Parameters
         ----------
@@ -189,8 +189,8 @@ class DStudy(display.Printed, StudyRecord):
         Returns
         -------
         pandas.DataFrame
-            A row an effect of the D-design, by its facets: the ``components`` of the G-study that
-            go to it, their sum ``variance``, the number ``n`` of levels that it is averaged over,
+            One row per effect of the D-design, by its facets: the ``components`` of the G-study
+            that go to it, their sum ``variance``, the number ``n`` of levels that it is averaged over,
             and its parts of ``universe_var``, ``rel_err_var`` and ``abs_err_var``, which add up
             to those of the table.
 
@@ -235,7 +235,7 @@ class DStudy(display.Printed, StudyRecord):
         Raises
         ------
         PlanError
-            The goal, coefficient or facet is not one that can be.
+            The goal, coefficient or facet is not a possible one.
 
         References
         ----------
@@ -264,14 +264,14 @@ class DStudy(display.Printed, StudyRecord):
     ) -> Allocation[DStudy]:
         """Return the best design for a budget, or the cheapest design that reaches a goal.
 
-        The sizes of all facets that are not fixed are chosen anew; the parameters are those of
+        Sizes are chosen for all facets that are not fixed; the parameters are those of
         :func:`vcomp.gtheory.allocation.optimize`.
 
         Parameters
         ----------
         cost : of a measurement: prices per level of a facet and per combination of levels,
             ``{"topic": 50, "topic:judge": 2}``; text; :class:`vcomp.Cost`; or a function of sizes
-        budget : the most that a measurement may cost
+        budget : upper limit of the cost of a measurement
         goal : instead of a budget, the value that the coefficient has to reach (an error
             variance: not to exceed)
         coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``
@@ -283,8 +283,8 @@ class DStudy(display.Printed, StudyRecord):
         Raises
         ------
         PlanError
-            If nothing can be had for the budget or nothing reaches the goal, a facet without
-            bound costs nothing, the cost falls when a size grows, or an argument does not fit.
+            If no design is within the budget or none reaches the goal, a facet without bound
+            costs nothing, the cost falls when a size grows, or an argument is not allowed.
 
         Examples
         --------
@@ -295,7 +295,7 @@ class DStudy(display.Printed, StudyRecord):
         >>> print(study.optimize({"i": 5, "a": 1}, goal=0.97, coefficient="Phi").best)
         p × (a:i): 137 i, 1 a in each i; costs 822; Φ = 0.970
         """
-        # The search is compiled code, which other D-studies do not wait for.
+        # Deferred for start-up time: the search is compiled code.
         from vcomp.gtheory.allocation import optimize
 
         options = (budget, goal, coefficient, designs, bounds, n_objects, top)
@@ -332,7 +332,7 @@ class DStudy(display.Printed, StudyRecord):
 
         Parameters
         ----------
-        x : the facet on the horizontal axis; the one of which most sizes are planned if None
+        x : the facet on the horizontal axis; that with the most planned sizes if None
         coefficient : ``"Erho2"``, ``"Phi"`` or both
         ax : matplotlib axes to draw on; those of a new figure if None
         goal : draws a line there, and the legend has the size of `x` that reaches it
@@ -344,7 +344,7 @@ class DStudy(display.Printed, StudyRecord):
         Raises
         ------
         PlanError
-            The facet, a coefficient or the goal is not one that can be, or there are more lines
+            The facet, a coefficient or the goal is not a possible one, or there are more lines
             than can be distinguished.
         VcompError
             matplotlib is not installed.
@@ -380,7 +380,7 @@ def dstudy(
     interval: IntervalName | IntervalSource = "auto",
     **n: Any,
 ) -> DStudy:
-    """Return what planned measurements would be worth.
+    """Return error variances, Eρ² and Φ of planned measurements, with intervals.
 
     Parameters
     ----------
@@ -392,13 +392,13 @@ def dstudy(
         differences between objects is universe score
     universe : N' of facets with finite universes, ``{"topic": 500}``; of all others it is infinite
     within : facets of the object (``"school"`` of ``"school:pupil"``) within whose levels objects
-        are compared: what all objects of a level share does not distinguish objects
+        are compared: variance that all objects in a level share does not distinguish them
     layout : instead of sizes the planned observations of every object, a row each, as a table
-        with a column for every facet but the object's; or several tables by name. Unbalanced
-        designs of any kind are given so, and every component is divided exactly. Where objects
-        have rows of their own (the table has their columns), σ²(δ) holds what they differ by for
-        having met other levels
-    sizes : like `n`, for facets whose names are no Python names or those of other parameters
+        with a column for every facet but the object's; or several tables by name. A layout may be
+        unbalanced in any way; every component has its exact divisor. If objects have rows of
+        their own (the table has the object's columns), σ²(δ) contains the effects of the
+        different levels at which they are observed
+    sizes : like `n`, for facets whose names are not Python names, or are names of parameters
     alpha : intervals have confidence 1 − alpha
     negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
     interval : how intervals are made. ``"mls"``: modified large sample; ``"f"``: F quantiles of a
@@ -407,12 +407,12 @@ def dstudy(
         complete and two-way, else modified large sample. Or another source of intervals
     **n : one size or several for each facet; of a nested facet within those it is nested in, or
         :class:`~vcomp.gtheory.Counts` where these differ. All combinations are planned. A facet
-        without a size takes the G-study's
+        without a size has the G-study's
 
     Raises
     ------
     PlanError
-        The plan is not one that can be, or the G-study cannot support it.
+        The plan is not possible, or the G-study cannot support it.
 
     References
     ----------
@@ -429,7 +429,7 @@ def dstudy(
         i  a  abs_err_var    Erho2      Phi
     0  20  3      0.00149  0.91865  0.83474
 
-    The same three assessors for good, and a topic judged by an assessor of its own:
+    The same three assessors in all measurements; then a different assessor for each topic:
 
     >>> fixed = dstudy(from_components(published).components, i=20, a=3, fixed="a")
     >>> fixed.table[["universe_var", "Erho2", "Phi"]].round(5)

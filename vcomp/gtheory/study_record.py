@@ -160,7 +160,7 @@ class StudyRecord:
         return requirement_ratio(self.components, self.plan, goal, coefficient, facet)
 
     def sizes_table(self, columns: Iterable[str] = ()) -> pd.DataFrame:
-        """Return the sizes of the facets, one row a plan, to put other `columns` beside them."""
+        """Return the sizes of the facets, one row per plan, for a table with other `columns`."""
         import pandas as pd
 
         check_columns(columns, self.plan.facets)
@@ -175,12 +175,12 @@ S = TypeVar("S", bound=StudyRecord)
 
 
 def study_table(study: StudyRecord) -> pd.DataFrame:
-    """Return a row a plan: its sizes and columns; see :attr:`DStudy.table`."""
+    """Return one row per plan: its sizes and columns; see :attr:`DStudy.table`."""
     return study.sizes_table(study.columns).assign(**study.columns)
 
 
 def _whole(sizes: FloatArray) -> Any:
-    """Return whole numbers as such, unless they are too many for an int."""
+    """Return sizes as integers if all are whole and not too large, otherwise as floats."""
     whole = (sizes == np.floor(sizes)) & (sizes < 2.0**53)
     return sizes.astype(np.int64) if whole.all() else sizes.astype(float)
 
@@ -208,7 +208,7 @@ def project(
     Raises
     ------
     PlanError
-        The G-study cannot support the design, or `alpha` or `negative` is not one that can be.
+        The G-study cannot support the design, or `alpha` or `negative` is not allowed.
 
     References
     ----------
@@ -237,14 +237,14 @@ def project(
 
 
 _UNSHARED = (
-    "Where objects meet different levels, their differences hold the effects of these levels too, "
-    "which σ²(δ) leaves out."
+    "Where objects have different levels, their differences contain the effects of these levels, "
+    "which σ²(δ) omits."
 )
 
 
 def study_notes(
     components: VarianceComponents,
-    taken: UsedComponents,
+    used: UsedComponents,
     plan: DStudyPlan,
     columns: Mapping[str, FloatArray],
 ) -> tuple[str, ...]:
@@ -253,7 +253,7 @@ def study_notes(
     Parameters
     ----------
     components : as estimated
-    taken : as the D-study uses them
+    used : components as the D-study uses them
     plan : of the D-study
     columns : the quantities, by name
 
@@ -264,7 +264,7 @@ def study_notes(
     >>> print(study.notes[0])
     σ²(i) = -0.2 is replaced by 0 (negative="keep" would use it as estimated).
     """
-    notes = [*_on_negative(components, taken), *_on_coefficients(plan, columns)]
+    notes = [*_on_negative(components, used), *_on_coefficients(plan, columns)]
     whole = bool((plan.sizes == np.round(plan.sizes)).all())
     if plan.labels is not None:
         notes.append(
@@ -282,13 +282,13 @@ def study_notes(
             "unless they were given."
         )
     notes += _on_omitted_interaction(components)
-    if taken.cov is None:
+    if used.cov is None:
         notes.append(
             "The covariance matrix of the components is not known: there are no standard errors, "
             "nor intervals that need them."
         )
     else:
-        notes += _on_known(taken.bounded, "estimated at the bound")
+        notes += _on_known(used.bounded, "estimated at the bound")
         notes += _on_known(components.held, "held")
     return tuple(notes)
 
@@ -305,13 +305,13 @@ def _on_known(names: Sequence[str], why: str) -> list[str]:
     return [note]
 
 
-def _on_negative(components: VarianceComponents, taken: UsedComponents) -> list[str]:
+def _on_negative(components: VarianceComponents, used: UsedComponents) -> list[str]:
     notes = []
     for name, value in zip(components.names, components.values, strict=True):
-        if name not in taken.zeroed and not value < 0:
+        if name not in used.zeroed and not value < 0:
             continue
         symbol = f"σ²({name}) = {display.number(value)}"
-        if name in taken.zeroed:
+        if name in used.zeroed:
             notes.append(f'{symbol} is replaced by 0 (negative="keep" would use it as estimated).')
         else:
             notes.append(f'{symbol} is negative and used as estimated (negative="keep").')
@@ -319,7 +319,7 @@ def _on_negative(components: VarianceComponents, taken: UsedComponents) -> list[
 
 
 def _on_omitted_interaction(components: VarianceComponents) -> list[str]:
-    """Warn that the residual of repeated scores hides an interaction, and is divided too much."""
+    """Return a note that the residual of replicates may contain an omitted interaction."""
     facets = frozenset(components.facet_names)
     if REPLICATE not in facets or facets - {REPLICATE} in components.facets:
         return []

@@ -1,4 +1,4 @@
-"""A D-study as a reader sees it: tables of quantities, Φ(λ) and effects, the summary, pictures."""
+"""Views of a D-study: tables of quantities, Φ(λ) and effects, the summary, pictures."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def _unbiased(components: VarianceComponents) -> FloatArray:
     covariance = unbiased_covariance(components)
     if covariance is None:
         raise PlanError(
-            "unbiased standard errors rest on mean squares, which are made from the covariance "
-            "matrix of the components, which is not known"
+            "unbiased standard errors need the covariance matrix of the components, which is not "
+            "known"
         )
     return covariance
 
@@ -109,7 +109,7 @@ def phi_lambda_table(study: StudyRecord, cut: Any) -> pd.DataFrame:
 
 
 def effects_table(study: StudyRecord, row: int) -> pd.DataFrame:
-    """Return a row an effect of one plan; see :meth:`DStudy.effects`.
+    """Return one row per effect of one plan; see :meth:`DStudy.effects`.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def effects_table(study: StudyRecord, row: int) -> pd.DataFrame:
 
 
 def summary(study: StudyRecord) -> Any:
-    """Return a summary that says what was planned, what it is worth and what would be enough.
+    """Return a summary: plans with their coefficients, and the required sizes.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def summary(study: StudyRecord) -> Any:
         ends = zip(columns[f"{name}_low"], columns[f"{name}_high"], strict=True)
         intervals = [display.coefficient_interval(low, high) for low, high in ends]
         if any(intervals):
-            # headers are keys here: a space more keeps those of Eρ² and Φ apart
+            # headers are keys: an extra space distinguishes those of Eρ² and Φ
             cells[f"{confidence} interval" + " " * (name == "Phi")] = intervals
     for symbol, name in (("σ²(δ)", "rel_err_var"), ("σ²(Δ)", "abs_err_var")):
         cells[symbol] = display.fixed(columns[name], significant=3)
@@ -204,20 +204,18 @@ def summary(study: StudyRecord) -> Any:
 
 
 def _universe_name(study: StudyRecord) -> str:
-    """Return what the universe score is of, with facets that are fixed: ``p | o``."""
+    """Return the object of measurement with fixed facets as its condition: ``p | o``."""
     given = [f for f in study.plan.facets if f in study.plan.universe.fixed]
     return " | ".join([study.plan.object, ", ".join(given)] if given else [study.plan.object])
 
 
 def _generalized(study: StudyRecord) -> list[str]:
-    """Say over what scores are not generalized, or not without end."""
+    """Return notes on fixed facets, finite universes and restricted comparisons."""
     space, facets = study.plan.universe, study.plan.facets
     lines = []
     fixed = [f for f in facets if f in space.fixed]
     if fixed:
-        lines.append(
-            f"Fixed: the planned {' and '.join(fixed)} are all that scores are generalized to."
-        )
+        lines.append(f"Fixed: the universe has only the planned levels of {' and '.join(fixed)}.")
     lines += [
         f"The universe of {facet} has {display.count(size)} levels."
         for facet, size in space.sizes.items()
@@ -256,10 +254,10 @@ def _explanations(study: StudyRecord) -> list[str]:
 
 
 _POINTS = 100
-"""Points of a curve: more cannot be seen."""
+"""Points of a curve; more would not be visible."""
 
 _REACH = 4.0
-"""A required size up to this many times the largest planned one is still shown."""
+"""Required sizes up to this many times the largest planned one are shown."""
 
 
 def draw(
@@ -330,7 +328,7 @@ def _sized(sizes: Mapping[Any, float]) -> str:
 
 
 def _horizontal(plan: DStudyPlan, x: str | None) -> str:
-    """Return the facet that is given, or else the one of which most sizes are planned."""
+    """Return the given facet, or that with the most planned sizes."""
     if not plan.facets:
         raise PlanError("there is no size to draw: the D-study has no facet but its object")
     if x is None:
@@ -349,7 +347,7 @@ def _sizes(plan: DStudyPlan, facet: str) -> list[float]:
 def _required(
     study: StudyRecord, facet: str, others: Sequence[str], chosen: Sequence[str], goal: float
 ) -> Mapping[tuple[str, tuple[float, ...]], Required]:
-    """Return what the goal needs at every combination of the other facets' sizes."""
+    """Return the sizes that reach the goal at every combination of the other facets' sizes."""
     columns = [study.plan.facets.index(f) for f in others]
     first = {tuple(row[columns].tolist()): row for row in study.plan.sizes[::-1]}
     found = {}
@@ -361,7 +359,7 @@ def _required(
 
 
 def _curves(study: StudyRecord, facet: str, required: Mapping[Any, Required]) -> Any:
-    """Return the D-study at so many sizes of a facet that its line is smooth."""
+    """Return the D-study at enough sizes of a facet for a smooth line."""
     plan = study.plan
     if plan.inverse_n is not None:
         return None  # the G-study's own effective sizes belong together: there is no other size
@@ -373,7 +371,7 @@ def _curves(study: StudyRecord, facet: str, required: Mapping[Any, Required]) ->
     dense = replace(plan, sizes=np.unique(sizes, axis=0))
     if study.source.interval != "profile":
         return study_table(study.with_plan(dense, study.source))
-    # A profile takes many maximisations: there are intervals at the planned sizes alone.
+    # A profile needs many maximisations, so only the planned sizes have intervals.
     table = study_table(study.with_plan(dense, None))
     ends = [f"{name}_{end}" for name in SYMBOLS for end in ("low", "high")]
     return table.assign(**dict.fromkeys(ends, math.nan))

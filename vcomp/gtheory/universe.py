@@ -33,8 +33,8 @@ class Counts:
     counts : one for each level of the facet in which the facet is nested
     rule : ``"exact"``: a score is the mean over all levels of the nested facet, each with the same
         weight, so that outer levels with more of them weigh more. ``"harmonic"``: a score is the
-        mean of the means of the outer levels. ``"arithmetic"``: the average count stands for all,
-        which is simple and too favourable
+        mean of the means of the outer levels. ``"arithmetic"``: the mean count is used for all
+        levels, which understates the error
 
     Raises
     ------
@@ -71,7 +71,7 @@ class Counts:
 
 
 def effective_sizes(counts: Counts, *, outer_is_object: bool) -> tuple[float, float]:
-    """Return the sizes that stand for `counts`: of the outer and of the nested facet.
+    """Return the effective sizes of the outer and of the nested facet.
 
     With n₊ = Σ n_h the exact ones are n₊²/Σ n_h² and Σ n_h²/n₊, whose product is n₊. Within an
     object of measurement the average error is that of the harmonic mean.
@@ -101,13 +101,13 @@ def all_sizes(sizes: Mapping[str, Any] | None, n: Mapping[str, Any]) -> dict[str
 
     Parameters
     ----------
-    sizes : for facets whose names are no Python names or those of parameters
+    sizes : for facets whose names are not Python names, or are names of parameters
     n : by keyword
 
     Raises
     ------
     PlanError
-        If `sizes` is no mapping, or the size of a facet is given twice.
+        If `sizes` is not a mapping, or the size of a facet is given twice.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def grid(columns: list[FloatArray]) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class Universe:
-    """To what the scores are generalized.
+    """The universe of generalization.
 
     Attributes
     ----------
@@ -212,7 +212,7 @@ class Universe:
     within: frozenset[str] = frozenset()
 
     def holds_all(self, facets: Iterable[str], finite: str) -> bool:
-        """Return whether all `facets` but `finite` are fixed: all its levels are all there is.
+        """Return whether all `facets` but `finite` are fixed, so that its levels are the universe.
 
         Examples
         --------
@@ -263,7 +263,7 @@ def read_object(
             part = "" if name == facet else "a part of "
             whole = f" {name}" if part else ""
             raise PlanError(
-                f"{facet!r} is {part}the object of measurement{whole} and takes no size; leave "
+                f"{facet!r} is {part}the object of measurement{whole} and has no size; leave "
                 f"out {facet}=... or pass another object=..."
             )
     return objects, name
@@ -276,11 +276,11 @@ def read_universe(
     design: Design,
     objects: frozenset[str],
 ) -> Universe:
-    """Return to what the scores are generalized.
+    """Return the universe of generalization.
 
     Parameters
     ----------
-    fixed : facets whose planned levels are all that there are
+    fixed : facets whose planned levels are the whole universe
     universe : N' of facets with finite universes
     within : facets of the object within whose levels objects are compared
     design : of the D-study
@@ -289,7 +289,7 @@ def read_universe(
     Raises
     ------
     PlanError
-        If a facet is not known or cannot be what it is said to be.
+        If a facet is unknown, or cannot be fixed, finite or compared within as given.
 
     Examples
     --------
@@ -309,13 +309,15 @@ def read_universe(
         _check_measured(what, facets, design, objects)
     both = [f for f in held if f in finite]
     if both:
-        raise PlanError(f"{both[0]!r} is fixed: its universe is what is planned; drop universe=")
+        raise PlanError(
+            f"{both[0]!r} is fixed: its universe are the planned levels; drop universe="
+        )
     _check_within(inside, design, objects)
     return Universe(frozenset(held), finite, frozenset(inside))
 
 
 def check_universe(space: Universe, most: Mapping[str, float]) -> None:
-    """Refuse plans with more levels than there are.
+    """Refuse plans with more levels than the universe.
 
     Parameters
     ----------
@@ -325,7 +327,7 @@ def check_universe(space: Universe, most: Mapping[str, float]) -> None:
     Raises
     ------
     PlanError
-        If a finite universe is smaller than what is planned.
+        If a plan has more levels than a finite universe.
     """
     for facet, size in space.sizes.items():
         if most[facet] > size * (1.0 + 1e-9):
@@ -335,7 +337,7 @@ def check_universe(space: Universe, most: Mapping[str, float]) -> None:
 
 
 def check_facets(names: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse names that are no facets, with the nearest that is one."""
+    """Refuse unknown facets, and suggest the nearest known one."""
     for name in names:
         if name in known:
             continue
@@ -347,7 +349,7 @@ def check_facets(names: Iterable[str], known: Sequence[str]) -> None:
 
 
 def check_columns(columns: Iterable[str], facets: Sequence[str]) -> None:
-    """Refuse facets that have the name of a column of the table that their sizes stand in.
+    """Refuse facets with the name of a column of the table of sizes.
 
     Parameters
     ----------

@@ -133,7 +133,7 @@ def accuracy(
 ) -> Accuracy:
     """Return the accuracy of tests of any size, by any measures, each by its best estimator.
 
-    A bare matrix has **a row a topic and a column a system**.
+    A bare matrix has **one row per topic and one column per system**.
 
     Parameters
     ----------

@@ -266,7 +266,7 @@ class Accuracy(display.Printed):
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row a measure and size of test.
+        """One row per measure and size of test.
 
         ``measure``; ``n`` topics; ``estimate``; ``low`` and ``high``, its interval, nan where
         there is none; and ``estimator``: see :func:`vcomp.ir.accuracy`.
@@ -452,7 +452,7 @@ def _panels(measures: Mapping[str, Measure], labels: Mapping[str, str]) -> dict[
 
 
 def summary(accuracy: Accuracy) -> Any:
-    """Return a summary: a row a measure and size of test.
+    """Return a summary: one row per measure and size of test.
 
     Parameters
     ----------

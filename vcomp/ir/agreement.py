@@ -43,7 +43,7 @@ class MeanRows:
 
     Attributes
     ----------
-    means, truth : (m, k) a row a collection, a column a system
+    means, truth : (m, k) one row per collection, one column per system
 
     Examples
     --------
@@ -132,7 +132,7 @@ class Measure(ABC):
     ) -> float:
         """Return how close the scores of a collection come to the truth.
 
-        A bare matrix has **a row a topic and a column a system**.
+        A bare matrix has **one row per topic and one column per system**.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class Measure(ABC):
     ) -> FloatArray:
         """Return the expected accuracy of collections of `n_topics` topics, from one collection.
 
-        A bare matrix has **a row a topic and a column a system**.
+        A bare matrix has **one row per topic and one column per system**.
 
         Parameters
         ----------

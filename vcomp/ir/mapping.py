@@ -97,7 +97,7 @@ class ReliabilityMap:
         return base if self.rises else 1.0 - base
 
     def predict(self, coefficient: ArrayLike, *, alpha: float = 0.05) -> pd.DataFrame:
-        """Return the indicator with intervals, a row a value of the coefficient.
+        """Return the indicator with intervals, one row per value of the coefficient.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class ReliabilityMap:
         x = np.atleast_1d(_shares(coefficient, SYMBOLS[self.coefficient]))
         if x.ndim > 1:
             raise DataError(
-                f"the table has a row a value of {SYMBOLS[self.coefficient]}; these have "
+                f"the table has one row per value of {SYMBOLS[self.coefficient]}; these have "
                 f"{x.ndim} dimensions"
             )
         base = self._base(x)
@@ -250,7 +250,7 @@ def map_dstudy(
     Returns
     -------
     pandas.DataFrame
-        A row a plan and indicator: the sizes of the plan, ``indicator``, ``coefficient``,
+        One row per plan and indicator: the sizes of the plan, ``indicator``, ``coefficient``,
         ``estimate``, and ``low`` and ``high`` from the limits of the coefficient. They do not hold
         the uncertainty of the curve; nan where the coefficient has no interval.
 
@@ -339,8 +339,8 @@ class MappingStudy(display.Printed):
     ----------
     maps : curves by indicator
     measures : the indicators
-    points : a row a half: ``collection``, ``n`` topics, ``trial``, its ``Erho2`` and ``Phi``, and
-        every indicator of it against the other half; nan where one is not defined
+    points : one row per half: ``collection``, ``n`` topics, ``trial``, its ``Erho2`` and ``Phi``,
+        and every indicator of it against the other half; nan where one is not defined
     smallest : coefficients that points needed to be fitted
 
     Examples
@@ -359,7 +359,7 @@ class MappingStudy(display.Printed):
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row a curve: ``indicator``, ``coefficient``, ``exponent``, ``bse``, ``resid_sd``.
+        """One row per curve: ``indicator``, ``coefficient``, ``exponent``, ``bse``, ``resid_sd``.
 
         Then ``nobs`` points; ``lowest`` and ``highest`` exponent of a single collection; and
         ``published``, the exponent of Urbano et al. (2013), nan where there is none.

@@ -75,8 +75,8 @@ def fit_mapping(
     Parameters
     ----------
     collections : scores by name, or several without names: long tables with their columns named,
-        :class:`ScoreMatrix`, or topic × system matrices, **a row a topic and a column a system**;
-        no score may be missing
+        :class:`ScoreMatrix`, or topic × system matrices, **one row per topic and one column
+        per system**; no score may be missing
     indicators : names of :func:`vcomp.ir.measures.available`, or measures with options of their
         own. ``sens_rel`` and ``rmse`` are functions of Φ, all others of Eρ²
     system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`

@@ -53,7 +53,7 @@ class ScoreMatrix:
     def from_long(
         cls, data: Any, *, system: str = "system", topic: str = "topic", score: str = "score"
     ) -> ScoreMatrix:
-        """Return the matrix of a long table, a row a score.
+        """Return the matrix of a long table, one row per score.
 
         Parameters
         ----------
@@ -210,7 +210,7 @@ class ScoreMatrix:
         return ScoreMatrix(self.scores[keep], tuple(self.topics[k] for k in keep), self.systems)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a wide frame: topics in the index, a column a system; nan where there is none.
+        """Return a wide frame, one row per topic and one column per system; nan for missing cells.
 
         Examples
         --------
@@ -229,7 +229,7 @@ class ScoreMatrix:
         )
 
     def to_long(self) -> pd.DataFrame:
-        """Return a long frame with columns ``system``, ``topic`` and ``score``: a row a score.
+        """Return a long frame with columns ``system``, ``topic`` and ``score``: one row per score.
 
         Missing cells have no row. What :func:`vcomp.fit` reads:
         ``vcomp.fit("score ~ (1|system) + (1|topic)", matrix.to_long())``.
@@ -267,13 +267,13 @@ def as_score_matrix(
     topic: str | None = None,
     score: str | None = None,
 ) -> ScoreMatrix:
-    """Return scores as a topic × system matrix: **a row a topic, a column a system**.
+    """Return scores as a topic × system matrix: **one row per topic, one column per system**.
 
     Parameters
     ----------
     scores : one of
 
-        * a long table, a row a score, whose columns are named by `system`, `topic` and `score`:
+        * a long table, one row per score, with its columns named by `system`, `topic` and `score`:
           a pandas or polars frame, pyarrow table, dict of arrays, or the path of a CSV or Parquet
           file;
         * a :class:`ScoreMatrix`, returned as it is once checked;
@@ -379,7 +379,7 @@ def _check_values(matrix: ScoreMatrix) -> ScoreMatrix:
     shape = (matrix.n_topics, matrix.n_systems)
     if not isinstance(scores, np.ndarray) or scores.dtype != float or scores.shape != shape:
         raise DataError(
-            "scores of a ScoreMatrix are a float64 array, a row a topic and a column a system, "
+            "scores of a ScoreMatrix are a float64 array, one row per topic, one column per system, "
             f"{shape[0]} × {shape[1]} for these names"
         )
     if min(shape) < 2:

@@ -146,7 +146,7 @@ def swap_rates(
     Parameters
     ----------
     scores : long table with its columns named, :class:`ScoreMatrix`, or topic × system matrix,
-        **a row a topic and a column a system**
+        **one row per topic and one column per system**
     n_topics : number of topics of each set; by default half of the topics
     system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
     bins : bounds of the bins of differences, increasing, in the units of the scores; a difference
@@ -161,8 +161,8 @@ def swap_rates(
     Returns
     -------
     pandas.DataFrame
-        A row a bin with columns ``low`` and ``high``, its bounds; ``n_pairs``, the pairs counted
-        over all splits; ``n_swaps``; ``swap_rate``, the share of these; and ``p_value``, the mean
+        One row per bin with columns ``low`` and ``high``, its bounds; ``n_pairs``, the pairs
+        counted over all splits; ``n_swaps``; ``swap_rate``, the share of these; and ``p_value``, the mean
         of the two-sided p-values of its differences in the first set (Bodoff and Li, 2007). The
         last two are missing where no pair is in the bin. Pairs with equal means in the first set
         are in no bin.

@@ -66,7 +66,9 @@ class Halves:
         """
         sets = [np.asarray(one) for one in (collection, truth)]
         if any(one.ndim != 2 or one.dtype.kind not in "iu" for one in sets):
-            raise DataError("halves are two tables of places of topics, a row a pair of halves")
+            raise DataError(
+                "halves are two tables of places of topics, one row per pair of halves"
+            )
         if sets[0].shape != sets[1].shape:
             raise DataError(
                 f"halves have as many topics each; they are {sets[0].shape} and {sets[1].shape}"

@@ -98,7 +98,7 @@ class SplitHalfStudy(display.Printed):
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """The observations: a row a pair of halves, with ``n``, ``trial`` and every measure."""
+        """The observations: one row per pair of halves: ``n``, ``trial`` and all measures."""
         import pandas as pd
 
         columns: dict[str, Any] = {
@@ -110,7 +110,7 @@ class SplitHalfStudy(display.Printed):
 
     @cached_property
     def fits(self) -> pd.DataFrame:
-        """A row a curve: ``measure``, ``model``, ``scale``, its parameters ``a`` and ``b``.
+        """One row per curve: ``measure``, ``model``, ``scale``, its parameters ``a`` and ``b``.
 
         Then their standard errors ``bse_a`` and ``bse_b``, the ``dispersion``, ``nobs``
         observations, ``n_missing`` that were not defined and ``n_zero`` without error that were
@@ -148,7 +148,7 @@ class SplitHalfStudy(display.Printed):
         Returns
         -------
         pandas.DataFrame
-            A row a measure, model and number of topics, with the columns ``measure``, ``model``,
+            One row per measure, model and number of topics, with columns ``measure``, ``model``,
             ``n``, ``estimate``, ``low`` and ``high``, ``obs_low`` and ``obs_high``: see
             :meth:`AccuracyCurve.predict` for the coverage of these intervals. nan
             where there is no curve; :attr:`problems` has the reason.
@@ -295,7 +295,7 @@ def _joined(reasons: Mapping[Model, str]) -> str:
 
 
 def summary(study: SplitHalfStudy) -> Any:
-    """Return a summary: a row a measure and size of test, and what each model expects.
+    """Return a summary: one row per measure and size of test, and what each model expects.
 
     Parameters
     ----------
@@ -425,7 +425,7 @@ def split_half(
     Parameters
     ----------
     scores : long table with its columns named, :class:`ScoreMatrix`, or topic × system matrix,
-        **a row a topic and a column a system**; no score may be missing
+        **one row per topic and one column per system**; no score may be missing
     measures : names of :func:`vcomp.ir.measures.available`, or measures with options of their own
         such as ``vcomp.ir.measures.get("tau", variant="a")``
     n_topics : sizes of the tests whose accuracy is wanted; that of the collection if None

@@ -58,7 +58,7 @@ class TwoWay:
 
     @classmethod
     def from_scores(cls, scores: ScoresLike) -> TwoWay:
-        """Return the components of a topic × system matrix, a row a topic and a column a system.
+        """Return the components of a matrix, one row per topic and one column per system.
 
         Raises
         ------

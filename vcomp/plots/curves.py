@@ -1,4 +1,4 @@
-"""Accuracy of tests over their number of topics, a panel a scale."""
+"""Accuracy of tests over their number of topics, one panel per scale."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def accuracies(
 
     Parameters
     ----------
-    table : a row a measure and size with the columns measure, n, estimate, low and high: points
+    table : one row per measure and size with columns measure, n, estimate, low and high: points
     curves : the same columns at so many sizes that lines are smooth
     panels : label of the vertical axis → measures
     labels : measure → how it is written
@@ -168,8 +168,8 @@ def accuracy_curves(
 
     Parameters
     ----------
-    observations : a row a split with the columns n and accuracy; nan is not drawn
-    curves : a row a point of a curve with the columns model, n, estimate, obs_low and obs_high
+    observations : one row per split with the columns n and accuracy; nan is not drawn
+    curves : one row per point of a curve with the columns model, n, estimate, obs_low and obs_high
     label : what was measured
     alpha : prediction intervals hold a share of 1 − alpha; drawn where there is but one curve
     ax : matplotlib axes to draw on; those of a new figure if None
@@ -251,9 +251,9 @@ def reliability_map(
 
     Parameters
     ----------
-    points : a row a point with the columns x and y
-    curves : for each alpha a row a place x with the columns estimate, obs_low and obs_high; the
-        bands hold a share of 1 − alpha
+    points : one row per point with the columns x and y
+    curves : for each alpha one row per place x with the columns estimate, obs_low and obs_high;
+        the bands hold a share of 1 − alpha
     labels : of the two axes
     ax : matplotlib axes to draw on; those of a new figure if None
 

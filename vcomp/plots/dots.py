@@ -47,7 +47,7 @@ def components(
 
     Parameters
     ----------
-    table : of :meth:`VarianceComponentsResults.gstudy`: a row a component with the columns
+    table : of :meth:`VarianceComponentsResults.gstudy`: one row per component with the columns
         estimate, ci_low, ci_high and percent
     alpha : intervals of the table have confidence 1 − alpha
     scale : of the axis: ``"linear"``, ``"log"``, or ``"auto"``, which takes a logarithmic axis
@@ -201,7 +201,7 @@ def effects(
 
     Parameters
     ----------
-    frame : a row a level, its label as index, with the columns estimate, low and high; a level
+    frame : one row per level, its label as index, with the columns estimate, low and high; a level
         without interval has nan in the last two
     term : its name, for the label
     alpha : intervals of the frame have confidence 1 − alpha
@@ -311,7 +311,7 @@ def items(
 
     Parameters
     ----------
-    table : of :func:`vcomp.item_analysis`: a row an item with the columns difficulty, item_rest
+    table : of :func:`vcomp.item_analysis`: one row per item with the columns difficulty, item_rest
         and flagged
     low : a line is drawn at this correlation
     max_labels : names at most, of the flagged items with the lowest correlations; one that would

@@ -55,7 +55,7 @@ def subsets(
 
     Parameters
     ----------
-    table : a row a size with the columns `x`, `others`, low, median, high and span
+    table : one row per size with the columns `x`, `others`, low, median, high and span
     x : the column on the horizontal axis
     others : further sizes
     full : what all the data say, a grey line where values are drawn
@@ -190,12 +190,12 @@ def measures(
     xlabel: str = "coefficient",
     ax: Any | None = None,
 ) -> Any:
-    """Draw coefficients as dots with their intervals, a row a measure.
+    """Draw coefficients as dots with their intervals, one row per measure.
 
     Parameters
     ----------
-    table : a row a measure with the columns measure and, of every coefficient, its value and the
-        ends ``_low`` and ``_high`` of its interval
+    table : one row per measure with the columns measure and, of every coefficient, its value and
+        the ends ``_low`` and ``_high`` of its interval
     coefficients : ``"Erho2"``, ``"Phi"`` or both
     goal : of the coefficients, a vertical line
     alpha : intervals have confidence 1 − alpha
@@ -262,12 +262,12 @@ def measure_curves(
     xlabel: str | None = None,
     ax: Any | None = None,
 ) -> Any:
-    """Draw a coefficient over the size of a facet, a line a measure.
+    """Draw a coefficient over the size of a facet, one line per measure.
 
     Parameters
     ----------
-    table : a row a measure and size with the columns measure, `x`, the coefficient and the ends
-        ``_low`` and ``_high`` of its interval, which are whiskers side by side
+    table : one row per measure and size with the columns measure, `x`, the coefficient and the
+        ends ``_low`` and ``_high`` of its interval, which are whiskers side by side
     x : the column on the horizontal axis
     coefficient : ``"Erho2"`` or ``"Phi"``
     curves : a table with many sizes, for the lines; without it the sizes of `table` are joined

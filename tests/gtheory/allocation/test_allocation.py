@@ -302,7 +302,7 @@ def test_polars_and_numpy_arguments():
         ({"budget": np.inf}, "the budget is a positive number"),
         ({"budget": "100"}, "the budget is a positive number, not '100'"),
         ({"budget": True}, "the budget is a positive number"),
-        ({"goal": 1.0}, "lies between 0 and 1, not at 1.0"),
+        ({"goal": 1.0}, "must be between 0 and 1, not 1.0"),
         ({"goal": 0}, "the goal is a positive number"),
         ({"goal": 0.9, "coefficient": "phi"}, r"not 'phi' \(did you mean 'Phi'\?\)"),
         ({"budget": 100, "coefficient": None}, "coefficient is one of 'rel_err_var'"),
@@ -315,7 +315,7 @@ def test_polars_and_numpy_arguments():
         ({"budget": 100, "bounds": {"j": 3}}, "bounds has 'j', which has no size"),
         ({"budget": 100, "bounds": {"i": (200, None)}}, "too small: the cheapest design, i = 200"),
         ({"budget": 1.5}, "the cheapest design, i = 1, a = 1, costs 2"),
-        ({"goal": 0.95, "bounds": {"i": (1, 9)}}, r"mostly of σ²\(pi\) = 0.01258.*with i ≤ 9"),
+        ({"goal": 0.95, "bounds": {"i": (1, 9)}}, r"mostly from σ²\(pi\) = 0.01258.*with i ≤ 9"),
         ({"goal": 0.99, "bounds": {"a": 1, "i": (1, 9)}}, "a = 1"),
     ],
 )  # fmt: skip
@@ -341,7 +341,7 @@ def test_objects_that_are_counted_in_one_alternative_alone():
 def test_other_mistakes():
     with pytest.raises(PlanError, match="out of reach: the variance of p is not estimated above"):
         study(p=0).optimize("i*a", goal=0.9)
-    with pytest.raises(PlanError, match=r"'topc' is no facet \(did you mean 'topic'\?\)"):
+    with pytest.raises(PlanError, match=r"'topc' is not a facet \(did you mean 'topic'\?\)"):
         dstudy(TREC3).optimize({"topc": 5}, budget=100)
     with pytest.raises(PlanError, match="'a' costs nothing"):
         study().optimize({"i": 5}, budget=100)
@@ -350,7 +350,9 @@ def test_other_mistakes():
         g.optimize("cost", budget=5)
     # All that there is.
     finite = from_components(BODOFF_LI).dstudy(i=2, a=1, universe={"i": 5, "a": 3})
-    with pytest.raises(PlanError, match=r"budget buys all levels that there are \(i = 5, a = 3\)"):
+    with pytest.raises(
+        PlanError, match=r"budget buys all levels of the universe \(i = 5, a = 3\)"
+    ):
         finite.optimize("i*a", budget=15)
     # All queries have no error of queries left, as 4 · 3 would.
     assert finite.optimize("i*a", budget=14).best.sizes == {"i": 5, "a": 2}

@@ -99,7 +99,7 @@ def test_other_mistakes():
         Cost({"i": 1}, setup=-5)
     with pytest.raises(PlanError, match=r"'topc' is no facet \(did you mean 'topic'\?\)"):
         Cost({"topc": 1}).terms(parse_design("p x topic"))
-    with pytest.raises(PlanError, match="what is paid once is Cost"):
+    with pytest.raises(PlanError, match="a fixed cost is Cost"):
         read_cost({"setup": 5}).terms(parse_design("p x i"))
     with pytest.raises(PlanError, match="size of 'i', which is not given"):
         Cost({"a": 1}).total({"a": 2}, parse_design("p x (a:i)"))

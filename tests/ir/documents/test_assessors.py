@@ -300,4 +300,4 @@ def test_a_greedy_one_is_told():
     assert not layout.exact
     rows = layout.assignments
     assert len(rows) == rows["topic"].nunique() * rows["assessor"].nunique()
-    assert "greedily" in " ".join(str(layouts).split())
+    assert "greedy search" in " ".join(str(layouts).split())

@@ -1,4 +1,4 @@
-"""The best design for a budget, and the cheapest that reaches a goal: reads the arguments.
+"""The best design for a budget, or the cheapest that reaches a goal: reads the arguments.
 
 :mod:`~vcomp.gtheory.allocation.solve` finds the sizes of each design that is compared.
 """
@@ -25,10 +25,10 @@ from vcomp.gtheory.study_record import S, StudyRecord
 from vcomp.inference import used_components
 
 NEAR = 0.25
-"""Designs with so much more error (cost, with a goal) than the best are near it."""
+"""Designs whose error (with a goal: cost) exceeds the least by up to this share are listed."""
 
 MOST_LISTED = 10_000
-"""Designs near the best that can be listed: each takes room before the search begins."""
+"""Largest number of listed designs: memory for all is allocated before the search."""
 
 
 def optimize(
@@ -44,38 +44,36 @@ def optimize(
 ) -> Allocation[S]:
     """Return the best design for a budget, or the cheapest design that reaches a goal.
 
-    The sizes of all facets that are not fixed are chosen anew, as whole numbers; those that were
-    planned are forgotten. No other sizes are better: all that could be are looked at, or shown to
-    be worse. Of designs that are equally good the cheapest is taken, of those the one with the
-    smallest first size.
+    Whole-number sizes are chosen for all facets that are not fixed; planned sizes are ignored.
+    The optimum is exact: all other sizes are examined or shown to be worse. Of equally good
+    designs the cheapest is chosen, and of these the one with the smallest first size.
 
     Parameters
     ----------
-    study : says what is measured, to what scores are generalized, and how sure the components are
+    study : has the components with their covariance, the object of measurement and the universe
     cost : of a measurement: prices per level of a facet and per combination of levels,
         ``{"topic": 50, "topic:judge": 2}``; a :class:`~vcomp.gtheory.allocation.Cost`, with a
         set-up cost; a text, ``"50*topic + 2*topic:judge + 1000"``; or a function of the sizes
-        (as keywords, or of
-        one mapping ``sizes``) that does not fall when one grows. A facet that is nested in others
-        is paid in each of their levels
-    budget : the most that a measurement may cost
-    goal : or else what the coefficient has to reach (an error variance, not to exceed)
+        (as keywords, or of one mapping ``sizes``) that does not fall when a size grows. A nested
+        facet is paid for in every level of the facets that it is nested in
+    budget : upper limit of the cost of a measurement
+    goal : instead of a budget, the value that the coefficient has to reach (an error variance:
+        not to exceed)
     coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``
     designs : alternatives in Brennan's notation, ``["p x i x a", "p x (a:i)"]``; the study's own
         if None
     bounds : facet → the size at which it is held, or (least, largest) with None for no bound
-    n_objects : how many objects of measurement there will be, where the cost has a price for them
-        in one of the designs; as many as in the G-study if None. A mapping by facet where several
-        make one
-    top : how many designs near the best are listed, 10,000 at most
+    n_objects : number of objects of measurement, if the cost of a design depends on it; the
+        G-study's if None. A mapping by facet if the object has several facets
+    top : number of designs near the best that are listed, at most 10,000
 
     Raises
     ------
     PlanError
-        If nothing can be had for the budget or nothing reaches the goal (the message says what
-        is in the way), a facet without bound costs nothing, the cost falls when a size grows,
-        negative components are kept that let errors rise with sizes, the search would take too
-        long, or an argument does not fit.
+        If no design is within the budget or none reaches the goal (the message says why), a facet
+        without bound costs nothing, the cost falls when a size grows, negative components that are
+        kept let errors rise with sizes, the search would take too long, or an argument is not
+        allowed.
 
     References
     ----------
@@ -116,7 +114,7 @@ def optimize(
             priced,
             limits,
             relative=aim.is_relative,
-            # In one design alone the objects cost something: where facets are nested in them.
+            # Objects may have a cost in some designs only: those with facets nested in them.
             n_objects=n_objects if is_counted or not any(counted) else None,
         )
         _check_falls(problem, values, study)
@@ -147,14 +145,14 @@ def _read_aim(budget: float | None, goal: float | None, coefficient: str) -> Aim
     if (budget is None) == (goal is None):
         given = "both are" if budget is not None else "neither is"
         raise PlanError(
-            "give either budget=, which the best design is wanted for, or goal=, which the "
-            f"cheapest design is wanted for; {given} given"
+            "give either budget=, for the best design within it, or goal=, for the cheapest "
+            f"design that reaches it; {given} given"
         )
     if budget is not None:
         return Aim(coefficient, budget=_positive("the budget", budget))
     goal = _positive("the goal", goal)
     if coefficient in ("Erho2", "Phi") and goal >= 1.0:
-        raise PlanError(f"the goal of a coefficient lies between 0 and 1, not at {goal!r}")
+        raise PlanError(f"the goal of a coefficient must be between 0 and 1, not {goal!r}")
     return Aim(coefficient, goal=goal)
 
 
@@ -208,7 +206,7 @@ def _check_falls(problem: SizeProblem, values: FloatArray, study: StudyRecord) -
         ]
         raise PlanError(
             f'with negative="keep" {", ".join(below)} would let the error rise with larger '
-            'samples, and no sizes are best; take negative components as zero (negative="zero")'
+            'samples, so that no sizes are best; set negative components to zero (negative="zero")'
         )
 
 
@@ -218,7 +216,7 @@ def _check_left(found: Alternative, aim: Aim) -> None:
     if found.problem.is_universe(row):
         what = "the budget buys" if aim.budget is not None else "the goal needs"
         raise PlanError(
-            f"{what} all levels that there are ({found.words(row)}), and nothing is left to "
+            f"{what} all levels of the universe ({found.words(row)}), and nothing is left to "
             "generalize over: lower it, or leave a facet random"
         )
 
@@ -230,7 +228,7 @@ def _why_not(
     aim: Aim,
     cost: Cost | CostFunction,
 ) -> str:
-    """Say why no sizes keep the limit."""
+    """Return the reason why no sizes keep the limit."""
     if aim.budget is not None:
         costs = [float(a.problem.costs(a.problem.lo[None, :])[0]) for a in unfit]
         cheapest = unfit[int(np.argmin(costs))]
@@ -259,7 +257,7 @@ def _why_not(
     held = [f"{f} = {display.count(n)}" for f, n in sizes.items() if f not in problem.facets]
     return (
         f"{symbol} = {goal} is out of reach: error variance "
-        f"{display.number(nearest.least_error(values))} stays, mostly of {', '.join(named)}, with "
-        f"{', '.join([*bounded, *held])} and whatever else; "
+        f"{display.number(nearest.least_error(values))} remains, mostly from {', '.join(named)}, "
+        f"with {', '.join([*bounded, *held])} and any other sizes; at most "
         f"{display.number(nearest.allowed(values, aim))} is allowed"
     )

@@ -1,4 +1,4 @@
-"""What sizes are chosen for, the best sizes of one design, and the record of an allocation.
+"""The aim of an allocation, the best sizes of one design, and the record of an allocation.
 
 :class:`AllocationRecord` is what frontiers, stability and summaries are functions of.
 """
@@ -27,13 +27,13 @@ SYMBOLS = {**display.SYMBOLS, "rel_err_var": "σ²(δ)", "abs_err_var": "σ²(Δ
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What the sizes are chosen for.
+    """The aim of an allocation: a coefficient, with a budget or a goal.
 
     Attributes
     ----------
     coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``
-    budget : the most that may be spent, or None
-    goal : what the coefficient is to reach, or None
+    budget : upper limit of the cost, or None
+    goal : value that the coefficient has to reach, or None
     """
 
     coefficient: str
@@ -42,12 +42,12 @@ class Aim:
 
     @property
     def is_relative(self) -> bool:
-        """Whether the error of differences matters, or else that of scores themselves."""
+        """Whether relative error counts, that of differences; otherwise absolute error."""
         return self.coefficient in ("Erho2", "rel_err_var")
 
     @property
     def is_coefficient(self) -> bool:
-        """Whether it is a coefficient, which should be large, or a variance."""
+        """Whether it is a coefficient, to be large; otherwise an error variance, to be small."""
         return self.coefficient in ("Erho2", "Phi")
 
     @property
@@ -97,7 +97,7 @@ class Alternative:
         ----------
         problem : of its sizes
         components : (k,) not negative
-        aim : what is wanted
+        aim : coefficient, and budget or goal
         top, near, ceiling : see :func:`~vcomp.gtheory.allocation.solve.solve`
         """
         error = np.maximum(problem.error @ components, 0.0)
@@ -143,7 +143,7 @@ class Alternative:
         return float(self.problem.errors(self.problem.hi[None, :], components)[0])
 
     def components_left(self, components: FloatArray) -> list[int]:
-        """Return the two components that are most of the error that no sizes take away."""
+        """Return the two components with the largest parts of the error that no sizes remove."""
         problem = self.problem
         each = error_of_each(problem, problem.hi) * components
         order = [int(c) for c in np.argsort(-each, kind="stable") if each[c] > 0.0]
@@ -184,7 +184,7 @@ def limit_of(problem: SizeProblem, components: FloatArray, aim: Aim) -> Limit:
     ----------
     problem : of its sizes
     components : (k,) not negative
-    aim : what is wanted
+    aim : coefficient, and budget or goal
     """
     if aim.budget is not None:
         return Limit(aim.budget)
@@ -200,7 +200,7 @@ def _allowed(problem: SizeProblem, components: FloatArray, aim: Aim) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocatedDesign(Generic[S]):
-    """A design with its sizes, what it costs and what it is worth.
+    """A design with its sizes, cost and D-study.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ class AllocatedDesign(Generic[S]):
     sizes : facet → number of levels, of a nested facet within those that it is nested in
     cost : of the measurement
     study : the D-study of this one plan, with standard errors and intervals
-    aim : what it was chosen for
+    aim : coefficient, and budget or goal
 
     Examples
     --------
@@ -245,7 +245,7 @@ class AllocationRecord(Generic[S]):
     alternatives : the designs with their best sizes, the best design first
     top : how many designs near the best are listed
     notes : what a reader should know
-    left_out : designs that the budget does not pay for, or that miss the goal by the estimates
+    left_out : designs that exceed the budget, or that miss the goal by the estimates
     """
 
     study: S
@@ -259,7 +259,7 @@ class AllocationRecord(Generic[S]):
 
     @cached_property
     def best(self) -> AllocatedDesign[S]:
-        """The recommended design, with intervals from what gave them to the D-study."""
+        """The recommended design, with intervals from the source of the D-study."""
         return _designed(self, self.alternatives[0])
 
 

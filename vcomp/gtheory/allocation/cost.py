@@ -1,4 +1,4 @@
-"""What a measurement costs: per level of a facet, per combination of levels, and to set it up."""
+"""The cost of a measurement: prices per level and combination of levels, and a set-up cost."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def parse_cost(text: str) -> list[tuple[float, tuple[str, ...]]]:
     Parameters
     ----------
     text : amounts times facets, joined by ``+``: ``"50*topic + 2*topic:judge + 1000"``. ``*``,
-        ``×``, ``:``, ``per`` and nothing at all join alike; what has no facet is the set-up. A
-        name with spaces or signs, or that begins with a digit, stands in quotes
+        ``×``, ``:``, ``per`` and a space all multiply; a term without facet is the set-up cost.
+        Names with spaces or signs, or that begin with a digit, are quoted
 
     Raises
     ------
@@ -130,7 +130,7 @@ class Cost:
     Parameters
     ----------
     per : facet, or several facets joined by colons → price of each level or combination
-    setup : what is paid whatever the sizes
+    setup : fixed cost, which does not depend on the sizes
 
     Attributes
     ----------
@@ -228,10 +228,10 @@ class Cost:
                 if facet not in design.facets:
                     hint = did_you_mean(facet, design.facets)
                     if facet == "setup":
-                        hint = "; what is paid once is Cost({…}, setup=…)"
+                        hint = "; a fixed cost is Cost({…}, setup=…)"
                     raise PlanError(
-                        f"the cost has a price per {':'.join(facets)}, and {facet!r} is no "
-                        f"facet{hint}; they are {', '.join(design.facets)}"
+                        f"the cost has a price per {':'.join(facets)}, and {facet!r} is not a "
+                        f"facet{hint}; facets are {', '.join(design.facets)}"
                     )
         return [(price, design.closure(facets)) for facets, price in self.prices.items()]
 
@@ -287,7 +287,7 @@ class CostFunction:
     ----------
     function : as the user gave it
     name : to be printed
-    by_keyword : whether it takes sizes by name, or else one mapping of them
+    by_keyword : whether it is called with sizes by name; otherwise with one mapping of them
 
     Examples
     --------
@@ -350,7 +350,7 @@ class CostFunction:
         return self.function(**{f: n for f, n in sizes.items() if wanted is None or f in wanted})
 
     def check_facets(self, facets: Iterable[str]) -> None:
-        """Refuse a function whose parameters are no facets of the design.
+        """Refuse a function with parameters that are not facets of the design.
 
         Parameters
         ----------
@@ -366,7 +366,7 @@ class CostFunction:
         for name, needed in wanted.items():
             if needed and name not in known:
                 raise PlanError(
-                    f"the cost function has a parameter {name!r}, which is no facet with a "
+                    f"the cost function has a parameter {name!r}, which is not a facet with a "
                     f"size{did_you_mean(name, known)}; these are {', '.join(known)}. A function "
                     "of a mapping of all sizes has one parameter, 'sizes'"
                 )
@@ -382,7 +382,7 @@ def read_cost(given: Any) -> Cost | CostFunction:
     ----------
     given : a :class:`Cost`, a mapping of prices, a text, or a function of the sizes: with the
         facets as its parameters, or with one parameter ``sizes``, a mapping of them. It is called
-        with arrays where it can work with them, else with one number each
+        with arrays if it works with them, otherwise with one number each
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What every amount of money buys: designs than which none is both cheaper and better."""
+"""The frontier of cost: designs than which no other is both cheaper and better."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _MOST_POINTS = 300
 _FEW_POINTS = 120
 _LEAST_POINTS = 25
 _MOST_WORK = 50_000_000
-"""Sizes that are tried in all, or fewer points are shown."""
+"""Largest number of sizes that are tried; beyond it fewer points are computed."""
 
 _FUNCTION_POINTS, _FUNCTION_WORK = 60, 20_000
-"""Of a cost that is a function there are fewer points, as each takes longer."""
+"""Points and work for a cost that is a function, whose search is slower."""
 
 _CHEAPER = 1.0 - 1e-9
-"""A cost that is less by a smaller share than this is the same."""
+"""Costs closer than this ratio are equal."""
 
 _BEYOND = 2.0
-"""With a goal the frontier goes on to this many times the cost of the best design."""
+"""With a goal the frontier extends to this many times the cost of the best design."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,8 +47,8 @@ class Frontiers:
     Attributes
     ----------
     tables : design → its own frontier, the cheapest first
-    aim : what is to be good
-    is_whole : whether all designs are there that are best for some budget
+    aim : coefficient, and budget or goal
+    is_whole : whether every design that is best for some budget is included
     """
 
     tables: dict[str, pd.DataFrame]
@@ -72,7 +72,7 @@ class Frontiers:
 
 
 def trace_frontiers(allocation: AllocationRecord[Any]) -> Frontiers:
-    """Return what every amount of money buys, by design.
+    """Return the frontier of each design.
 
     The best design for a budget is on the frontier, and so is the best one for a budget just below
     its cost.
@@ -111,7 +111,7 @@ def _points(alternative: Alternative, most: float) -> int:
 def _walk(
     alternative: Alternative, components: FloatArray, aim: Aim, points: int
 ) -> Iterator[FloatArray]:
-    """Yield sizes that are best for budgets from the largest on, one too many at most."""
+    """Yield the best sizes for budgets from the largest down, at most one more than `points`."""
     for _ in range(points + 1):
         found = Alternative.of(alternative.problem, components, aim)
         if not found.solution.found:
@@ -136,7 +136,7 @@ def _best_for(
 def _table(
     allocation: AllocationRecord[Any], alternative: Alternative, found: list[FloatArray]
 ) -> pd.DataFrame:
-    """Return the designs, the cheapest first, with what they are worth."""
+    """Return the designs, the cheapest first, with error variances and coefficients."""
     import pandas as pd
 
     problem = alternative.problem

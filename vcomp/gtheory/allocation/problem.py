@@ -1,10 +1,10 @@
-"""A design whose sizes are wanted: error variance and cost as functions of these sizes."""
+"""The choice of the sizes of a design: error variance and cost as functions of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -20,18 +20,18 @@ from vcomp.inference import VarianceComponents
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SizeProblem:
-    """Which sizes of F facets a design may have, and what they are worth and cost.
+    """The possible sizes of F facets of a design, with error variance and cost.
 
-    A sum of products over sets of facets is an array of 2^F coefficients; the set is the bits of
-    the place, the first facet the highest.
+    A sum of products over sets of facets is an array of 2^F coefficients; the bits of an index are
+    the set, the first facet being the highest bit.
 
     Attributes
     ----------
     plan : one plan of the design, with the sizes of facets that are held
-    facets : the F facets that are not
+    facets : the F facets whose sizes are chosen
     lo, hi : (F,) least and largest sizes; infinite where there is no bound
     error : (2^F, k) error variance of each of k components, over products of 1/n
-    spared : (k,) what finite universes take off it
+    spared : (k,) reduction of the error variance by finite universes
     universe : (k,) weights of the universe-score variance
     cost : (2^F,) prices of products of n; or a function of all sizes
     """
@@ -63,7 +63,7 @@ class SizeProblem:
         return evaluate(self.error @ values, 1.0 / rows) - float(self.spared @ values)
 
     def is_universe(self, row: FloatArray) -> bool:
-        """Return whether (F,) sizes are all levels that there are of all facets."""
+        """Return whether (F,) sizes comprise the whole universe of all facets."""
         space = self.plan.universe
         sizes = zip(self.plan.facets, self.sizes(row[None, :])[0], strict=True)
         return all(f in space.fixed or n >= space.sizes.get(f, math.inf) for f, n in sizes)
@@ -110,12 +110,12 @@ def make_problem(
     cost : of a measurement
     bounds : facet → least and largest size
     relative : whether the error is that of differences between objects, or else of their scores
-    n_objects : how many objects there will be, where something is paid for each
+    n_objects : number of objects, if the cost depends on it
 
     Raises
     ------
     PlanError
-        If the cost or a bound does not fit the design, or a facet could have any size for nothing.
+        If the cost or a bound does not fit the design, or a facet without bound costs nothing.
     """
     held, limits = _limits(plan, bounds)
     facets = tuple(limits)
@@ -148,7 +148,7 @@ def make_problem(
 
 
 def counts_objects(cost: Cost | CostFunction, plan: DStudyPlan) -> bool:
-    """Return whether something is paid for every object of measurement.
+    """Return whether the cost depends on the number of objects of measurement.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def _limits(
             planned = float(plan.sizes[0, place])
             if not low <= planned <= high:
                 raise PlanError(
-                    f"{facet!r} is fixed at {planned:g} levels, which its bounds leave out; a "
+                    f"{facet!r} is fixed at {planned:g} levels, which its bounds exclude; a "
                     "fixed facet keeps its size"
                 )
             low = high = planned
@@ -247,8 +247,6 @@ def _limits(
 def _with_sizes(
     plan: DStudyPlan, sizes: Mapping[str, float], facets: tuple[str, ...]
 ) -> DStudyPlan:
-    from dataclasses import replace
-
     row = [1.0 if f in facets else sizes[f] for f in plan.facets]
     return replace(plan, sizes=np.array([row]), inverse_n=None, labels=None, is_own=False)
 
@@ -293,7 +291,7 @@ def _objects(
         strange = [f for f in given if f not in plan.objects]
         if strange:
             raise PlanError(
-                f"n_objects has {strange[0]!r}, which is no part of the object of measurement "
+                f"n_objects has {strange[0]!r}, which is not part of the object of measurement "
                 f"{plan.object}"
             )
     elif plan.objects == part:
@@ -324,6 +322,6 @@ def _check_unbounded(
         over = np.array([bool(mask >> (len(facets) - 1 - j) & 1) for mask in range(len(prices))])
         if math.isinf(hi[j]) and not prices[over].any() and error[over].any():
             raise PlanError(
-                f"{facet!r} costs nothing ({cost}), so that any number of levels could be had: "
+                f"{facet!r} costs nothing ({cost}), so that its size is unlimited: "
                 f"give it a price, or a bound such as bounds={{{facet!r}: (1, 10)}}"
             )

@@ -1,8 +1,8 @@
-"""The allocation as users have it: the recommendation, what comes near it, and its summary.
+"""The result of an allocation: the recommended design, others near it, and the summary.
 
-The record is :class:`~vcomp.gtheory.allocation.alternative.AllocationRecord`; what more or less
-money would buy is in :mod:`~vcomp.gtheory.allocation.frontier`, and how far the estimates can be
-relied on in :mod:`~vcomp.gtheory.allocation.stability`.
+The record is :class:`~vcomp.gtheory.allocation.alternative.AllocationRecord`; designs
+for other budgets are in :mod:`~vcomp.gtheory.allocation.frontier`, the effect of sampling error in
+:mod:`~vcomp.gtheory.allocation.stability`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
     def table(self) -> pd.DataFrame:
         """The best sizes of every alternative, the best first; then other designs near the best.
 
-        A row a design: ``design``, the sizes of the facets, ``cost``, ``universe_var``,
+        One row per design: ``design``, the sizes of the facets, ``cost``, ``universe_var``,
         ``rel_err_var``, ``abs_err_var``, ``Erho2``, ``Phi`` and the interval ``_low``, ``_high``
         of the coefficient that was aimed at. Designs in which one facet alone could be larger
         within the budget (smaller at the goal) are left out.
@@ -83,7 +83,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
             plan = replace(alternative.problem.plan, sizes=alternative.problem.sizes(rows))
             made = self.study.with_plan(plan, source)
             if source is None:
-                # A profile takes many maximisations: the best design alone has one.
+                # A profile needs many maximisations, so only the best design has one.
                 made = _without_intervals(made)
             wanted = ["universe_var", "rel_err_var", "abs_err_var", "Erho2", "Phi"]
             wanted += [f"{self.aim.coefficient}_{end}" for end in ("low", "high")]
@@ -107,7 +107,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
 
     @property
     def continuous(self) -> pd.DataFrame:
-        """The best sizes if they need not be whole: a row a design, in the order of the table.
+        """The best sizes if they need not be whole: one row per design, in the order of the table.
 
         nan where the cost is a function that may be anything.
         """
@@ -128,11 +128,11 @@ class Allocation(display.Printed, AllocationRecord[S]):
 
     @cached_property
     def ratio(self) -> EstimatedQuantity | None:
-        """The best ratio of two sizes, n_i/n_a, where it is that of two variances.
+        """The optimal ratio of two sizes, n_i/n_a, where it does not depend on the budget.
 
-        That is where two crossed facets are paid by the product of their sizes: the error
-        A/n_i + B/n_a + C/(n_i n_a) is then least at n_i/n_a = A/B, whatever the budget. None
-        elsewhere. It takes no notice of bounds: at least one level of each is needed.
+        If the cost of two crossed facets is the product of their sizes, the error
+        A/n_i + B/n_a + C/(n_i n_a) is least at n_i/n_a = A/B for any budget. None for other
+        costs. Bounds are not considered, nor that each facet needs at least one level.
 
         References
         ----------
@@ -172,7 +172,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
 
     @property
     def required(self) -> Requirement | None:
-        """With a goal for a coefficient and one facet to choose: its size with an interval."""
+        """Required size with interval, given a goal of a coefficient and one free facet."""
         aim, facets = self.aim, self.alternatives[0].problem.facets
         if aim.goal is None or not aim.is_coefficient or len(facets) != 1:
             return None
@@ -181,10 +181,10 @@ class Allocation(display.Printed, AllocationRecord[S]):
 
     @cached_property
     def frontier(self) -> pd.DataFrame:
-        """What every amount of money buys: designs than which none is both cheaper and better.
+        """The designs than which no other is both cheaper and better.
 
         From the cheapest design to the budget, with a goal to twice the cost of the best design.
-        A row a design, the cheapest first: ``cost``, ``design``, the sizes of the facets,
+        One row per design, the cheapest first: ``cost``, ``design``, the sizes of the facets,
         ``rel_err_var``, ``abs_err_var``, ``Erho2`` and ``Phi``. Where there are more than some
         hundreds of such designs, those are shown that are best for budgets in equal ratios; see
         :attr:`frontier_is_whole`.
@@ -198,7 +198,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
 
     @cached_property
     def frontiers(self) -> Frontiers:
-        """The frontier of every design, on which those are that no other design of its kind beats.
+        """The frontier of every design by itself.
 
         See :class:`~vcomp.gtheory.allocation.frontier.Frontiers`.
         """
@@ -207,7 +207,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
     def stability(
         self, draws: int | Replicates = 1000, *, rng: int | np.random.Generator | None = None
     ) -> Stability:
-        """Return how the recommendation depends on the components being estimates.
+        """Return how the recommendation varies with the sampling error of the components.
 
         The components are drawn again, the best design is found for every draw, and the
         recommended design is compared with it.
@@ -216,8 +216,8 @@ class Allocation(display.Printed, AllocationRecord[S]):
         ----------
         draws : replicates of a bootstrap of the fit; or how many draws to make from the
             approximate distribution of the estimates: independent mean squares, each a multiple
-            of χ², that have their covariance matrix. A D-study with bootstrap intervals takes its
-            own replicates
+            of χ², that have their covariance matrix. A D-study with bootstrap intervals uses
+            its own replicates
         rng : seed or generator of the draws
 
         Raises
@@ -237,7 +237,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
         return find_stability(self, draws, rng)
 
     def summary(self, stability: Stability | None = None) -> Any:
-        """Return a printable summary: the recommendation in words, and what comes near it.
+        """Return a printable summary: the recommended design, and others near it.
 
         Parameters
         ----------
@@ -250,12 +250,12 @@ class Allocation(display.Printed, AllocationRecord[S]):
         return summary(self, stability)
 
     def plot(self, coefficient: str | None = None, ax: Any | None = None) -> Any:
-        """Draw the coefficient over the cost: what every amount of money buys, by design.
+        """Draw the coefficient over the cost: the frontier of each design.
 
         Parameters
         ----------
-        coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``; that which
-            was aimed at if None
+        coefficient : ``"Erho2"``, ``"Phi"``, ``"rel_err_var"`` or ``"abs_err_var"``; that of the
+            aim if None
         ax : matplotlib axes to draw on; those of a new figure if None
 
         Returns
@@ -283,14 +283,14 @@ def _without_intervals(study: S) -> S:
 
 
 _ROWS = 6
-"""Of the table the summary shows so many rows, and the best of every design."""
+"""Rows of the table that the summary shows, besides the best of every design."""
 
 _REPEATED = ("replaced by 0", "used as estimated", "counts as error")
 """Notes of the D-study that the summary repeats contain these words."""
 
 
 def summary(allocation: Allocation[Any], stability: Stability | None) -> Any:
-    """Return a summary that says what to do, what it is worth, and what comes near it.
+    """Return a summary of the recommended design, and of others near it.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ sec. 4.5). What the best design costs at a given size of one facet, when the oth
 whole numbers, therefore falls and then rises with that size: sizes are tried from the bottom of
 the valley outwards, until that bound is worse than what was found.
 
-All is in one file, as numba's cache sees changes in one file alone.
+Everything is in one file, since numba's cache does not notice changes in another.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from numba import njit
 from vcomp._typing import FloatArray, LongArray
 
 _TIE = 1e-11
-"""Relative width of the classes within which values count as the same. Classes, since a series of
-designs that are each hardly worse than the one before would lead anywhere."""
+"""Relative width of the classes within which values are equal. Classes are used, as equality up to
+a tolerance is not transitive."""
 
 _SLACK = 1e-8
-"""How much worse a bound has to be than what was found, as it is not quite at its optimum."""
+"""Relative tolerance of bounds, which are not exactly at their optimum."""
 
 _GOLDEN = 0.6180339887498949
 _GOLDEN_STEPS = 60
@@ -114,10 +114,9 @@ def _reach(constraint: Any, limit: float, lo: Any, hi: Any, budget: bool, others
 
 @njit(cache=True, nogil=True)
 def _ends(constraint: Any, limit: float, lo: Any, hi: Any, budget: bool) -> tuple[float, float]:
-    """Return between which sizes of the first facet the best design lies; nan if there is none.
+    """Return the least and largest size of the first facet in the best design; nan if none is.
 
-    At the one end nothing but the least is left to the others. At the other end they have all that
-    they can have, and more is still there for this facet.
+    At one end the others have their least sizes, at the other end their largest.
     """
     if budget:
         furthest = _reach(constraint, limit, lo, hi, budget, lo)
@@ -163,7 +162,7 @@ def _pair_relaxed(
             left, x, at_x = x, y, at_y
             y = left + _GOLDEN * (right - left)
             at_y = _pair_bound(o, c, limit, lo, hi, budget, math.exp(y))
-    # Rounding can take the very end of the range beyond the limit.
+    # Rounding can move the end of the range past the limit.
     return (at_x, math.exp(x)) if at_x <= at_y else (at_y, math.exp(y))
 
 
@@ -335,7 +334,7 @@ def relaxed(
 ) -> float:
     """Return a bound below the least objective of m facets, and write the sizes near it to `best`.
 
-    By an interior point method, however far that came.
+    By an interior point method, whether or not it converged.
     """
     sign, log_limit = (1.0 if budget else -1.0), math.log(limit)
     low, high, x = np.empty(m), np.empty(m), np.empty(m)
@@ -345,7 +344,7 @@ def relaxed(
         return math.inf
     share = _step_inside(c, m, sign, log_limit, low, high, x)
     if share < _NO_ROOM:
-        # Nothing but the corner is left: a bound that is too low costs a little time.
+        # Only the corner is feasible: a bound that is too low costs a little time.
         for j in range(m):
             best[j] = lo[j] if budget else hi[j]
         return math.exp(_log_sum(o, m, -sign, high if budget else low))
@@ -422,7 +421,7 @@ def _comes_before(
 def _keep(
     value: float, other: float, sizes: FloatArray, order: LongArray, found: Any, others: Any
 ) -> None:
-    """Put a design in its place among those that were found, in the rows of `found`."""
+    """Insert a design into the rows of `found`, which are sorted."""
     place = found.shape[0]
     while place > 0 and _comes_before(
         value, other, sizes, found[place - 1], others[place - 1], order
@@ -585,7 +584,7 @@ def search(
         bounds[level, side] = _bound_at(at, ahead[level, side], ends[level], spare, best)
         level, fresh = level + 1, True
     for k in range(top):
-        # Some were near only as long as nothing better was known.
+        # Some were near the best only until a better design was found.
         if found[k, 0] > found[0, 0] * (1.0 + near) * (1.0 + 4.0 * _TIE):
             found[k, 0] = math.inf
     return found, others, work

@@ -14,7 +14,7 @@ from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
 
 ROOM = 1e-10
-"""A budget or a goal counts as kept within this share of it: what rounding may take away."""
+"""Relative tolerance for rounding within which a budget or a goal is met."""
 
 _MOST_WORK = 50_000_000
 """Sizes that are tried before a search is given up: some seconds."""
@@ -25,12 +25,12 @@ _MOST_DOUBLINGS = 60
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What is wanted of the sizes.
+    """The limit that sizes have to keep: a budget, or an allowed error variance.
 
     Attributes
     ----------
-    budget : the most that a measurement may cost, or None
-    allowed : else the most that its error variance may be, in the terms that fall with sizes
+    budget : largest cost of a measurement, or None
+    allowed : otherwise the largest error variance, of the terms that fall with sizes
     """
 
     budget: float | None
@@ -38,19 +38,19 @@ class Limit:
 
     @property
     def value(self) -> float:
-        """What the cost, or else the error variance, may reach."""
+        """The upper limit of the cost, or else of the error variance."""
         limit = self.allowed if self.budget is None else self.budget
         return limit + ROOM * abs(limit)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """The best designs, the best one first; none where nothing keeps the limit.
+    """The best designs, the best one first; none if no sizes keep the limit.
 
     Attributes
     ----------
     sizes : (r, F)
-    error : (r,) error variance, without what finite universes take off
+    error : (r,) error variance, without the reduction by finite universes
     cost : (r,)
     work : sizes that were tried
     """
@@ -68,11 +68,11 @@ class Solution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reduced:
-    """What is left to choose once the facets are out whose best size is plain.
+    """The problem without the facets whose best size is known in advance.
 
     Attributes
     ----------
-    sizes : (F,) of the facets that are settled
+    sizes : (F,) of the facets whose best size is known
     free : (f,) places of the others
     error, cost : (2^f,) coefficients
     lo, hi : (f,) finite
@@ -103,10 +103,10 @@ def solve(
     near: float = 0.0,
     ceiling: float = math.inf,
 ) -> Solution:
-    """Return the best sizes: no others are better, whatever they are.
+    """Return the globally best sizes of a design whose cost is a sum of products.
 
-    A size that does not matter to the error is the least; one that costs nothing the largest. All
-    others are searched for by branch and bound, see :mod:`vcomp.gtheory.allocation.search`.
+    Facets that do not affect the error have their least size, facets without cost their largest.
+    All others are searched by branch and bound, see :mod:`vcomp.gtheory.allocation.search`.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def solve(
     if rows.size and rows[0].max() >= _LARGEST:
         raise PlanError(
             "the best design has more levels of a facet than can be counted: are budget and "
-            "prices in the same money? Else give bounds="
+            "prices in the same unit? Otherwise give bounds="
         )
     return Solution(rows, evaluate(error, 1.0 / rows), evaluate(cost, rows), work)
 
@@ -148,7 +148,7 @@ def solve(
 def continuous_sizes(
     error: FloatArray, cost: FloatArray, lo: FloatArray, hi: FloatArray, limit: Limit
 ) -> FloatArray:
-    """Return the best sizes if they need not be whole numbers, (F,); nan where nothing is.
+    """Return the best sizes if they need not be whole numbers, (F,); nan if there are none.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def _search(
         lo, hi = np.concatenate([[1.0], lo]), np.concatenate([[1.0], hi])
     objective, constraint = arrays if budget else arrays[::-1]
     places = np.argsort(order, kind="stable") + lo.size - f
-    # With it comes numba, which D-studies do not wait for.
+    # Deferred for start-up time: it imports numba.
     from vcomp.gtheory.allocation.search import search
 
     found, _, work = search(
@@ -217,7 +217,7 @@ def _reduce(
     near: float = 0.0,
     whole: bool = True,
 ) -> _Reduced | None:
-    """Settle the sizes that are plain and bound the others; None where nothing keeps the limit."""
+    """Fix sizes that are known in advance and bound the others; None if none keep the limit."""
     F = lo.size
     e, c = error.reshape((2,) * F), cost.reshape((2,) * F)
     reach = _reach(error, cost, lo, hi, limit, near, whole=whole)
@@ -247,9 +247,9 @@ def _reach(
     *,
     whole: bool,
 ) -> FloatArray | None:
-    """Return the largest sizes that can be best, all finite; None where nothing keeps the limit.
+    """Return finite upper bounds of the best sizes; None if no sizes keep the limit.
 
-    With a goal a first design that reaches it says what may be spent.
+    With a goal the cost of a first design that reaches it is the budget.
     """
     most = limit.value
     if limit.budget is None:
@@ -307,7 +307,7 @@ def _reordered(coefficients: FloatArray, order: LongArray, f: int) -> FloatArray
 
 
 _MOST_ROWS = 4_000_000
-"""Combinations of all sizes but one that are tried before a search is given up."""
+"""Combinations of all sizes except one that are tried before a search is given up."""
 
 _CHUNK = 1 << 18
 _SOLVE_ANY_LARGEST = 2.0**40
@@ -319,10 +319,10 @@ _SAMPLE, _FIRST = 500, 10.0
 def solve_any(
     problem: SizeProblem, error: FloatArray, limit: Limit, *, top: int = 1, near: float = 0.0
 ) -> Solution:
-    """Return the best sizes for a cost of which nothing is known but that it rises.
+    """Return the best sizes for a cost function that is only known not to fall.
 
-    All sizes that can be paid are tried, but for those of one facet, which is as large as the
-    budget lets it be, or as small as the goal does.
+    All affordable sizes are tried, except for one facet, whose size is the largest within the
+    budget or the smallest that reaches the goal.
 
     Parameters
     ----------
@@ -359,10 +359,10 @@ def solve_any(
 def _solve_any_reach(
     problem: SizeProblem, lo: FloatArray, hi: FloatArray, most: float
 ) -> FloatArray:
-    """Return the largest size of every facet that can be paid beside the least of the others."""
+    """Return the largest affordable size of every facet, with the least sizes of the others."""
     reach = lo.copy()
     for j, facet in enumerate(problem.facets):
-        # Before sizes that a cost which falls would never reach.
+        # Small sizes first: the affordable sizes of a falling cost have no limit.
         _check_axis(problem, lo, j, min(hi[j], lo[j] + _FIRST))
         top = np.array([min(hi[j], _SOLVE_ANY_LARGEST)])
         reach[j] = _largest(_paid(problem, lo[None, :], j, most), lo[[j]], top)[0]
@@ -412,7 +412,7 @@ def _candidates(
 def _paid(
     problem: SizeProblem, rows: FloatArray, j: int, most: float
 ) -> Callable[[FloatArray, BoolArray], BoolArray]:
-    """Return whether rows can be paid with these sizes of facet j, as a function of the sizes."""
+    """Return a function of sizes of facet j that determines which rows are affordable."""
 
     def is_paid(sizes: FloatArray, places: BoolArray) -> BoolArray:
         changed = rows[places]
@@ -426,9 +426,9 @@ def _paid(
 def _largest(
     is_paid: Callable[[FloatArray, BoolArray], BoolArray], bottom: FloatArray, top: FloatArray
 ) -> FloatArray:
-    """Return the largest size of each row that can be paid: doubled steps, then bisection.
+    """Return the largest affordable size of each row: doubled steps, then bisection.
 
-    The smallest, `bottom`, is known to be paid.
+    The smallest, `bottom`, is affordable.
     """
     low, high = bottom.copy(), np.broadcast_to(top, bottom.shape).copy()
     step = np.ones_like(low)
@@ -456,7 +456,7 @@ def _largest(
 def _smallest(
     error: FloatArray, rows: FloatArray, j: int, limit: float, bottom: FloatArray, top: float
 ) -> FloatArray:
-    """Return the least size of facet j with which each row keeps the limit: A + B/n is below."""
+    """Return the least size of facet j with which each row keeps the limit, from A + B/n."""
     ends = np.repeat(rows[None, :, :], 2, axis=0)
     ends[0, :, j], ends[1, :, j] = math.inf, 1.0
     A = evaluate(error, 1.0 / ends[0])
@@ -522,8 +522,8 @@ def _check_number(problem: SizeProblem, n: int) -> None:
     if n > _MOST_ROWS:
         raise PlanError(
             f"{display.count(n)} combinations of sizes of {', '.join(problem.facets)} would have "
-            "to be tried, as nothing is known of a cost that is a function: give bounds= to some "
-            "of them, or write the cost as prices"
+            "to be tried, as the cost is a function: give bounds= to some of them, or write the "
+            "cost as prices"
         )
 
 

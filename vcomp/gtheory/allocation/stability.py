@@ -1,4 +1,4 @@
-"""How far a recommended design depends on the components being estimates."""
+"""How a recommended design varies with the sampling error of the components."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MANY = 1e8
 
 _SMALL = 0.001
-"""Losing less of a coefficient than this counts as nothing in the summary."""
+"""A smaller loss of a coefficient is negligible in the summary."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -36,12 +36,12 @@ class Stability(display.Printed):
     ----------
     aim : what the designs are chosen for
     recommended : the design, as it is printed
-    frame : a row a draw: the best ``design`` for it, its sizes and ``cost``, its ``value`` (the
-        coefficient that was aimed at), the ``value_of_recommended`` design, the ``loss`` of not
-        having known (never negative), and whether the recommended design ``reaches`` the goal.
-        With a goal, ``loss`` is what the recommended design costs more than the best one (less,
-        where it does not reach the goal)
-    wins : share of the draws in which each design, of whatever sizes, is the best
+    frame : one row per draw: the best ``design`` for it, its sizes and ``cost``, its ``value``
+        (the coefficient of the aim), the ``value_of_recommended`` design, their difference ``loss``
+        (never negative), and whether the recommended design ``reaches`` the goal. With a goal,
+        ``loss`` is the cost of the recommended design less that of the best one (negative only if
+        it does not reach the goal)
+    wins : share of the draws in which each design, with any sizes, is the best
     same : share in which the best design is the recommended one with the same sizes
     sizes : facet → ``low``, ``median`` and ``high``, quantiles of the best sizes of the
         recommended design
@@ -77,16 +77,16 @@ class Stability(display.Printed):
         return float((self.frame["loss"] <= loss + 1e-12).mean())
 
     def sentences(self, *, sizes: bool = True) -> list[str]:
-        """Return what there is to say.
+        """Return the result in sentences.
 
         Parameters
         ----------
-        sizes : whether the best sizes are named, which the summary has in a table
+        sizes : whether to name the best sizes, which the summary has in a table
         """
         n = f"{len(self.frame):,} {self.how}"
         if self.aim.budget is not None:
             limit = _SMALL if self.aim.is_coefficient else math.nan
-            text = f"In {display.percent(self.same, 0)} of {n} this very design is the best"
+            text = f"In {display.percent(self.same, 0)} of {n} this design is the best"
             if self.aim.is_coefficient:
                 close = display.percent(self.within(limit), 0)
                 text += f", and in {close} it loses less than {display.number(limit)}"
@@ -105,7 +105,7 @@ class Stability(display.Printed):
                 lines.append(f"The cheapest design that does so costs {span} ({level} of them).")
         if len(self.wins) > 1:
             shares = ", ".join(f"{d} {display.percent(w, 0)}" for d, w in self.wins.items())
-            lines.append(f"The best kind of design: {shares}.")
+            lines.append(f"Best design, with any sizes: {shares}.")
         ends = self.sizes[["low", "high"]].to_numpy()
         each = [
             f"{facet} {display.count(low)} to {display.count(high)}"
@@ -186,7 +186,7 @@ def draw_components(
     """Return draws from the approximate distribution of estimates; None without their covariance.
 
     The independent mean squares that have the covariance matrix of the components are multiples
-    of χ². What correlation they have is kept, by normal scores. Where there are no such mean
+    of χ². Their correlation is kept by normal scores. Where there are no such mean
     squares (an estimate of 0 stands alone) the draws are normal.
 
     Parameters
@@ -220,7 +220,7 @@ def draw_components(
     half = 0.5 * squares.df
     z = rng.standard_normal((n, len(half))) @ _root(squares.correlation).T
     drawn = squares.values * gammaincinv(half, ndtr(z)) / half
-    # With so many degrees of freedom it is normal, and as good as known.
+    # With so many degrees of freedom χ² is normal, and almost constant.
     drawn = np.where(half > _MANY, squares.values * (1.0 + z / np.sqrt(half)), drawn)
     found = np.repeat(squares.known[None, :], n, axis=0)
     found[:, squares.places] = solve_equations(squares.basis, drawn.T).T
@@ -240,7 +240,7 @@ def _drawn(
 ) -> tuple[FloatArray, str]:
     """Return (B, k) components, and how they were made."""
     study = allocation.study
-    # With it come pandas and numba, which D-studies do not wait for.
+    # Deferred for start-up time: these import pandas and numba.
     from vcomp.inference.resampling import FromReplicates, Replicates
     from vcomp.numerics import check_count, seed_from
 
@@ -252,7 +252,7 @@ def _drawn(
     made = draw_components(study.components, n, np.random.default_rng(seed_from(rng)))
     if made is None:
         raise PlanError(
-            "how far the recommendation can be trusted needs the covariance matrix of the "
+            "the stability of a recommendation needs the covariance matrix of the "
             "components, which is not known: give cov= to from_components, or pass replicates of "
             "a bootstrap"
         )
@@ -282,8 +282,8 @@ def _of_replicates(
 def _compared(allocation: AllocationRecord[Any]) -> tuple[Alternative, ...]:
     """Return the designs that may be best for a draw, the recommended one first.
 
-    A goal that a design does not reach by the estimates it may reach by a draw; a budget that
-    is too small for it always is.
+    A design that misses the goal by the estimates may reach it in a draw; a budget that is too
+    small for a design is so in every draw.
     """
     if allocation.aim.budget is not None:
         return allocation.alternatives
@@ -303,7 +303,7 @@ def _best_of_each(
         for alternative in _compared(allocation):
             problem, ceiling = alternative.problem, math.inf
             if alternative is first and aim.budget is not None:
-                # Nothing that is worse than the chosen sizes need be looked at.
+                # Sizes worse than the chosen ones need not be examined.
                 ceiling = (error + float(problem.spared @ v)) * (1.0 + 1e-9)
             one.append(Alternative.of(problem, v, aim, ceiling=ceiling))
         found.append(one)
@@ -367,7 +367,7 @@ def _reaches(values: FloatArray, aim: Aim) -> BoolArray:
 
 
 def _quantiles(sizes: FloatArray, alpha: float) -> FloatArray:
-    """Return quantiles that occurred, (F, 3) for (B, F); infinite where none was found."""
+    """Return quantiles that are observed values, (F, 3) for (B, F); infinite for missing ones."""
     known = np.where(np.isnan(sizes), math.inf, sizes)
     if not known.shape[1]:
         return np.empty((0, 3))

@@ -50,7 +50,7 @@ class AssessorLayout:
 
         Parameters
         ----------
-        scores : a row a score, such as :func:`vcomp.ir.set_measures` and
+        scores : one row per score, such as :func:`vcomp.ir.set_measures` and
             :meth:`DocumentUniverse.scores` give, in any container that :func:`vcomp.fit` reads
         topic, assessor : its columns; the assessor is an individual, or, where the table has a
             column ``role`` as well, an individual in a role
@@ -183,7 +183,7 @@ class AssessorLayouts(display.Printed):
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row a layout: design, numbers of topics, assessors and judgements, and its meaning."""
+        """One row per layout: design, numbers of topics, assessors, judgements, and meaning."""
         import pandas as pd
 
         rows = [

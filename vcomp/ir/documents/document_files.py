@@ -52,9 +52,9 @@ def document_universe(
 
     Parameters
     ----------
-    retrieved : a row a retrieved document, with the columns `system`, `topic` and `document`: a
-        pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file
-    judgements : a row a judgement, with the columns `assessor`, `topic`, `document` and
+    retrieved : one row per retrieved document, with the columns `system`, `topic` and `document`:
+        a pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file
+    judgements : one row per judgement, with the columns `assessor`, `topic`, `document` and
         `relevant`. Documents that an assessor did not judge are not relevant for this assessor,
         as in qrels. An assessor judged the topics of these rows: one who found nothing relevant
         in a topic needs a row for that

@@ -89,7 +89,7 @@ class DocumentUniverse:
 
     @property
     def n_rows(self) -> int:
-        """Number of scores: a row a system, assessor and document."""
+        """Number of scores: one row per system, assessor and document."""
         return len(self.systems) * sum(int(b.scored.sum()) for b in self.blocks())
 
     def blocks(self) -> Iterator[TopicBlock]:
@@ -128,7 +128,7 @@ class DocumentUniverse:
         return TopicBlock(topic, slice(first, last), assessors, retrieved, relevant, scored)
 
     def scores(self, scores: Any = "utility") -> pd.DataFrame:
-        """Return a row a system, assessor and document, with its score.
+        """Return one row per system, assessor and document, with its score.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class DocumentUniverse:
         return document_scores(self, scores)
 
     def set_measures(self, *, beta: float = 1.0, scores: Any = "utility") -> pd.DataFrame:
-        """Return a row a system, assessor and topic, with measures of the retrieved set.
+        """Return one row per system, assessor and topic, with measures of the retrieved set.
 
         See :func:`vcomp.ir.set_measures`.
 
@@ -304,7 +304,7 @@ def score_table(scores: Any) -> FloatArray:
 
 
 def document_scores(universe: DocumentUniverse, scores: Any = "utility") -> pd.DataFrame:
-    """Return a row a system, assessor and document; see :meth:`DocumentUniverse.scores`."""
+    """Return one row per system, assessor and document; see :meth:`DocumentUniverse.scores`."""
     import pandas as pd
 
     table = score_table(scores)
@@ -378,7 +378,7 @@ _WORST = -0.5
 def set_measures(
     universe: DocumentUniverse, *, beta: float = 1.0, scores: Any = "utility"
 ) -> pd.DataFrame:
-    """Return a row a system, assessor and topic, with measures of the retrieved set.
+    """Return one row per system, assessor and topic, with measures of the retrieved set.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ class Extrapolated(Measure):
         Parameters
         ----------
         scores : long table, :class:`vcomp.ir.ScoreMatrix`, or topic × system matrix, **a row a
-            topic and a column a system**
+            topic and one column per system**
         n_topics : one or more numbers of topics
         system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
         model : ``"exp1"``, ``"exp2"`` or ``"logit"``; see :class:`vcomp.ir.AccuracyCurve`

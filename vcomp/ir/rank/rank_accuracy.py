@@ -369,12 +369,12 @@ def expected_tau(
 ) -> pd.DataFrame:
     """Return Eτ, Kendall's τ expected between rankings by tests of any size and the true ranking.
 
-    A bare matrix has **a row a topic and a column a system**.
+    A bare matrix has **one row per topic and one column per system**.
 
     Parameters
     ----------
-    scores : long table, a row a score, with its columns named; :class:`ScoreMatrix`; or topic ×
-        system matrix: a wide frame with the topics in its index, a 2-D array or nested lists. nan
+    scores : long table, one row per score, with its columns named; :class:`ScoreMatrix`; or topic
+        × system matrix: a wide frame with the topics in its index, a 2-D array or nested lists. nan
         is a missing cell
     n_topics : one or more numbers of topics of new tests; None for the collection itself
     system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
@@ -461,7 +461,7 @@ def expected_tau_ap(
 ) -> pd.DataFrame:
     """Return Eτ_AP, the τ_AP expected between rankings by tests of any size and the true ranking.
 
-    A bare matrix has **a row a topic and a column a system**.
+    A bare matrix has **one row per topic and one column per system**.
 
     Parameters
     ----------

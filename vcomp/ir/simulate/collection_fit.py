@@ -290,7 +290,7 @@ def fit_collection(
     Parameters
     ----------
     scores : long table with its columns named, :class:`vcomp.ir.ScoreMatrix`, or (n_topics,
-        n_systems) matrix, **a row a topic and a column a system**; no score may be missing
+        n_systems) matrix, **one row per topic and one column per system**; no score may be missing
     systems : (n_systems,) names; if None those of the scores, numbers from 0 of an array
     system, topic, score : columns of a long table. If one of them is given, each other is the
         column of its own name

@@ -66,7 +66,7 @@ class Diagnosis(display.Printed):
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row a collection, a column an indicator."""
+        """One row per collection, one column per indicator."""
         import pandas as pd
 
         index = pd.RangeIndex(len(self.values), name="collection")
@@ -107,8 +107,8 @@ def diagnose(
     Parameters
     ----------
     original : the simulator; or the scores that it was fitted to: long table with its columns
-        named, :class:`ScoreMatrix`, or topic × system matrix, **a row a topic and a column a
-        system**
+        named, :class:`ScoreMatrix`, or topic × system matrix, **one row per topic and one column
+        per system**
     simulated : what the simulator simulated, or an array of (size, n_topics, n_systems) scores of
         the same systems; a matrix is one collection
     system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`

@@ -162,7 +162,7 @@ class SimulatedScores:
         return f"<{self.scores.size:,} simulated scores: {sizes}>"
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a row a score: a column a facet, levels from 1, and the response."""
+        """Return one row per score: one column per facet, levels from 1, and the response."""
         import pandas as pd
 
         columns: dict[str, Any] = {facet: codes + 1 for facet, codes in self.levels.items()}

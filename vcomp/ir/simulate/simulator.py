@@ -186,7 +186,7 @@ class SimulatedCollections:
         return pd.Series(self.means, index=pd.Index(self.systems, name="system"), name="mean")
 
     def to_frame(self, number: int = 0) -> pd.DataFrame:
-        """Return one collection as a wide frame, a row a topic and a column a system.
+        """Return one collection as a wide frame, one row per topic and one column per system.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class SimulatedCollections:
         return pd.DataFrame(self.scores[number], self._topics(), list(self.systems))
 
     def to_long(self) -> pd.DataFrame:
-        """Return all collections, a row a score: ``collection``, ``topic``, ``system``, ``score``.
+        """Return all scores: columns ``collection``, ``topic``, ``system``, ``score``.
 
         Collections are numbered as they were drawn, topics from 1 within each.
         """

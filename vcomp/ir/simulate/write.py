@@ -30,7 +30,7 @@ def write_collections(
     progress: bool | None = None,
     each: Callable[[SimulatedCollections], None] | None = None,
 ) -> int:
-    """Write simulated collections to a Parquet or CSV file, a row a score.
+    """Write simulated collections to a Parquet or CSV file, one row per score.
 
     The columns are those of :meth:`SimulatedCollections.to_long`: ``collection`` from 0 on,
     ``topic`` from 1 on, ``system`` and ``score``. The file gets its name once it is
