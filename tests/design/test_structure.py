@@ -379,7 +379,7 @@ def test_effects_without_a_term_are_taken_as_zero():
         "p": "p", "i": "i", "o": "o", "pi": None, "po": None, "io": None, "pio": "Residual"
     }  # fmt: skip
     report = structure.report()
-    assert re.search(r"pi +–  +no term: taken as zero", report)
+    assert re.search(r"pi +–  +no term: assumed to be zero", report)
     assert "p:i, p:o and i:o from zero: (1|p:i) + (1|p:o) + (1|i:o)" in report
 
 

@@ -262,7 +262,7 @@ def test_threads_and_seeds():
 def test_pages():
     made = accuracy(SCORES, ["tau", "rmse", "p_value"], [25, 50], trials=10)
     text = str(made.summary())
-    assert "How near to the truth is a test of n topic? From 9 system × 24 topic" in text
+    assert "Accuracy of tests of n topic, estimated from 9 system × 24 topic" in text
     for symbol in ("τ", "ε", "average p-value"):
         assert f"\n{symbol}" in text
     assert "accuracy of halves of 2 to 12 topic against other halves" in text
@@ -341,7 +341,7 @@ MISTAKES = {
     "there are 24 × 1": lambda: accuracy(SCORES[:, :1]),
     "all scores are equal, so that there is no variance": lambda: accuracy(np.ones((5, 4))),
     "sens_abs has no estimator of its own, and is extrapolated from halves of the topics, which "
-    "need all scores. Of scores: 3 of 216 are missing, that of system '2' on topic '3'": lambda: (
+    "need all scores; scores: 3 of 216 are missing, that of system '2' on topic '3'": lambda: (
         accuracy(holed(), ["tau", "sens_abs"])
     ),
     "τ is extrapolated from halves of the topics, which need all": lambda: accuracy(

@@ -176,9 +176,9 @@ def crossed_study():
         ({"indicator": "tau", "Phi": 0.9}, PlanError, "give Erho2= alone"),
         ({"indicator": "rmse", "Erho2": 0.9}, PlanError, "'rmse' comes from Φ: give Phi= alone"),
         ({"indicator": "tau", "Erho2": 0.9, "Phi": 0.9}, PlanError, "alone"),
-        ({"indicator": "tau", "Erho2": 93}, DataError, "Eρ² lies between 0 and 1, not at 93"),
+        ({"indicator": "tau", "Erho2": 93}, DataError, "Eρ² must be between 0 and 1, not 93"),
         ({"indicator": "tau", "Erho2": [0.5, -0.1]}, DataError, "not at -0.1"),
-        ({"indicator": "rmse", "Phi": np.inf}, DataError, "Φ lies between 0 and 1, not at ∞"),
+        ({"indicator": "rmse", "Phi": np.inf}, DataError, "Φ must be between 0 and 1, not ∞"),
         ({"indicator": "tau", "Erho2": "0.9"}, DataError, "must be a number between 0 and 1"),
         ({"indicator": "tau", "Erho2": True}, DataError, "must be a number"),
         ({"indicator": "tau", "Erho2": ["a", None]}, DataError, "must be a number"),
@@ -201,7 +201,7 @@ def test_other_bad_input(crossed_study):
         PUBLISHED["tau"].predict(0.9)
     with pytest.raises(PlanError, match="alpha"):
         PUBLISHED["tau"].predict(0.9, alpha=2)
-    with pytest.raises(DataError, match="tau lies between 0 and 1, not at 2"):
+    with pytest.raises(DataError, match="tau must be between 0 and 1, not 2"):
         PUBLISHED["tau"].required(2)
     with pytest.raises(PlanError, match=r"study is a D-study.*not a DataFrame"):
         map_dstudy(crossed_study.table)

@@ -170,7 +170,7 @@ def test_summary(study):
         "Curves from Eρ² and Φ to other indicators, from halves of 3 collections",
         "x^exponent for tau, power_ratio; (1 − x)^exponent for rmse",
         "Points with Eρ² ≥ 0.8 and Φ ≥ 0.5.",
-        "Single ones: smallest and largest exponent",
+        "By collection: smallest and largest exponent",
     ):
         assert piece in " ".join(text.split()), piece
     assert max(map(len, text.splitlines())) <= 100

@@ -59,7 +59,7 @@ def test_the_axis_is_logarithmic_where_components_are_decades_apart():
     assert scales == ["linear", "log", "log", "linear"]
     assert plots.components(near, scale="log").get_xscale() == "log"
     assert plots.components(apart, scale="linear").get_xscale() == "linear"
-    with pytest.raises(VcompError, match=r"go from -0.001 to 3: take scale='linear'"):
+    with pytest.raises(VcompError, match=r"go from -0.001 to 3: use scale='linear'"):
         plots.components(negative, scale="log")
     with pytest.raises(VcompError, match="scale is 'auto', 'linear' or 'log', not 'sqrt'"):
         plots.components(near, scale="sqrt")

@@ -421,7 +421,7 @@ class Structure:
             return ""
         rows = [("effect", "component", "holds the variance of")]
         for place in places:
-            holds = ", ".join(place.holds) if place.component else "no term: taken as zero"
+            holds = ", ".join(place.holds) if place.component else "no term: assumed to be zero"
             rows.append((place.effect.name, place.component or display.MISSING, holds))
         first, second = (max(len(row[k]) for row in rows) for k in (0, 1))
         lines = []

@@ -190,9 +190,9 @@ class DStudy(display.Printed, StudyRecord):
         -------
         pandas.DataFrame
             One row per effect of the D-design, by its facets: the ``components`` of the G-study
-            that go to it, their sum ``variance``, the number ``n`` of levels that it is averaged over,
-            and its parts of ``universe_var``, ``rel_err_var`` and ``abs_err_var``, which add up
-            to those of the table.
+            that go to it, their sum ``variance``, the number ``n`` of levels that it is averaged
+            over, and its parts of ``universe_var``, ``rel_err_var`` and ``abs_err_var``, which add
+            up to those of the table.
 
         Raises
         ------

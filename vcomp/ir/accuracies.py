@@ -405,7 +405,7 @@ def _halves(
         own = "" if estimator == "split_half" else " has no estimator of its own, and"
         raise DataError(
             f"{first.symbol}{own} is extrapolated from halves of the topics, which need all "
-            f"scores. Of {error}"
+            f"scores; {error}"
         ) from error
     study = split_half(
         matrix,
@@ -426,6 +426,6 @@ def _no_scores(measures: Mapping[str, Measure]) -> PlanError:
     planned = ", ".join(repr(kind.name) for kind in PLANNED)
     return PlanError(
         f"{next(iter(measures))!r} is estimated from the cell means of two crossed facets "
-        f"(systems and topics), which this result does not have; of it there are {planned}. For "
+        f"(systems and topics), which this result does not have; it has {planned}. For "
         "others average the scores to a topic × system matrix and call vcomp.ir.accuracy(matrix)"
     )

@@ -89,7 +89,7 @@ class ByPairs:
         return self._of(n_topics, alpha)
 
     def at_hand(self, alpha: float) -> Estimated:
-        """Return the accuracy of the collection itself, whose scores are known."""
+        """Return the accuracy of the collection itself."""
         return self._of(None, alpha)
 
     def _of(self, n_topics: FloatArray | None, alpha: float) -> Estimated:
@@ -141,7 +141,7 @@ class ByPower:
     ----------
     study, sampled : see :class:`ByDStudy`
     measure : the F test
-    n_systems : that are compared
+    n_systems : number of systems
     """
 
     study: DStudy
@@ -475,8 +475,8 @@ def summary(accuracy: Accuracy) -> Any:
     table = display.simple_table(
         rows,
         [sampled, "estimate", f"{display.level(accuracy.alpha)} interval", "estimator"],
-        title=f"How near to the truth is a test of n {sampled}? "
-        f"From {n_ranked} {ranked} × {n_sampled} {sampled}",
+        title=f"Accuracy of tests of n {sampled}, estimated from {n_ranked} {ranked} × "
+        f"{n_sampled} {sampled}",
         stubs=stubs,
         align="rrrl",
     )

@@ -1,8 +1,8 @@
 """Base classes of measures of the accuracy of a test collection.
 
 The accuracy of a collection is how close its scores come to the truth (Urbano, 2016, sec. 2). A
-measure has two verbs: :meth:`Measure.actual` compares a collection with the truth, which one has
-in a simulation, or estimates from other topics; :meth:`Measure.estimate` gives the expected
+measure has two methods: :meth:`Measure.actual` compares a collection with the truth, which is
+known in a simulation, or estimated from other topics; :meth:`Measure.estimate` gives the expected
 accuracy of collections of n topics, from one collection alone. The measures themselves are in
 :mod:`vcomp.ir.measures`.
 """
@@ -32,14 +32,14 @@ _ROUNDING = 64 * float(np.finfo(float).eps)
 
 
 def rounding(means: FloatArray) -> FloatArray:
-    """Return how far means on the last axis may be apart and still differ by rounding alone."""
+    """Return the largest difference of means on the last axis that may be rounding error."""
     largest: FloatArray = np.abs(means).max(axis=-1)
     return _ROUNDING * largest
 
 
 @dataclass(frozen=True, eq=False)
 class MeanRows:
-    """Means of collections and true means, with a cache of what several measures need of them.
+    """Means of collections and true means, with intermediate results that measures share.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class MeanRows:
 
     @cached_property
     def tolerances(self) -> tuple[FloatArray, FloatArray]:
-        """(m,) and (m,): how far means, and true means, are apart by rounding alone."""
+        """(m,) and (m,): rounding errors of differences of means, and of true means."""
         return rounding(self.means), rounding(self.truth)
 
     @cached_property
@@ -80,12 +80,12 @@ class MeanRows:
 
     @cached_property
     def swaps(self) -> tuple[LongArray, FloatArray]:
-        """Pairs in another order, and their shares; see the kernel. Rows with ties have none."""
+        """Swapped pairs and their shares, see the kernel; rows with ties have none."""
         pairs, shares = swaps(self.means, self.truth, *self.tolerances, *self.orders)
         return pairs, shares
 
     def filled(self, untied: FloatArray, of_tied: Callable[[MeanRows], FloatArray]) -> FloatArray:
-        """Return values of rows without ties, and of the others what `of_tied` gives for them."""
+        """Return values of rows without ties, and those of `of_tied` for the other rows."""
         tied = self.swaps[0] < 0
         if tied.any():
             untied[tied] = of_tied(MeanRows(self.means[tied], self.truth[tied]))
@@ -103,7 +103,7 @@ class Measure(ABC):
     ----------
     name : in :func:`vcomp.ir.measures.get`
     symbol : in papers
-    limits : smallest and largest value
+    limits : smallest and largest possible value
     larger_is_better : whether larger values mean a more accurate collection
     of_means : whether the mean scores of systems suffice for :meth:`actual`
     has_estimator : whether :meth:`estimate` has a formula of its own; if not, it extrapolates
@@ -147,7 +147,7 @@ class Measure(ABC):
         Returns
         -------
         float
-            nan where the measure is not defined; a warning gives the reason.
+            nan if the measure is not defined; a warning gives the reason.
 
         Raises
         ------
@@ -277,7 +277,7 @@ def complete(matrix: ScoreMatrix, what: str) -> FloatArray:
     Raises
     ------
     DataError
-        Naming a score that is.
+        Naming a missing score.
     """
     missing = np.argwhere(np.isnan(matrix.scores))
     if missing.size:

@@ -157,7 +157,7 @@ class AccuracyCurve:
         return pd.DataFrame({"n": whole(n)} | self.limits(n, alpha))
 
     def limits(self, n: FloatArray, alpha: float) -> dict[str, FloatArray]:
-        """Return the columns of :meth:`predict` but ``n``; unchecked.
+        """Return the columns of :meth:`predict` except ``n``; unchecked.
 
         Parameters
         ----------
@@ -348,7 +348,7 @@ def fit_curves(
 ) -> tuple[dict[Model, AccuracyCurve], dict[Model, EstimationError]]:
     """Fit curves of several models to as many observations of each size.
 
-    The curves of :func:`fit_curve`, from one pass over the observations.
+    The curves of :func:`fit_curve`, from one grouping of the observations.
 
     Parameters
     ----------

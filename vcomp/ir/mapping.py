@@ -113,7 +113,7 @@ class ReliabilityMap:
         Raises
         ------
         DataError
-            If a value is not a number between 0 and 1, or there are rows of them.
+            If a value is not a number between 0 and 1, or values have two dimensions.
         PlanError
             If `alpha` is not between 0 and 1, or the curve is a published one, which has no
             variances.
@@ -322,7 +322,7 @@ def _shares(values: ArrayLike, what: str) -> FloatArray:
     outside = (x < 0.0) | (x > 1.0)
     if outside.any():
         raise DataError(
-            f"{what} lies between 0 and 1, not at {display.number(x[outside].flat[0])}"
+            f"{what} must be between 0 and 1, not {display.number(x[outside].flat[0])}"
         )
     return x[()]
 
@@ -341,7 +341,7 @@ class MappingStudy(display.Printed):
     measures : the indicators
     points : one row per half: ``collection``, ``n`` topics, ``trial``, its ``Erho2`` and ``Phi``,
         and every indicator of it against the other half; nan where one is not defined
-    smallest : coefficients that points needed to be fitted
+    smallest : least coefficients of the fitted points
 
     Examples
     --------
@@ -390,7 +390,7 @@ class MappingStudy(display.Printed):
         at = " or ".join(f"{SYMBOLS[c]} = {display.number(x)}" for c, x in _EXAMPLES.items())
         table = display.simple_table(
             rows,
-            ["points", "exponent", "std. err.", "single ones", f"at {at}"],
+            ["points", "exponent", "std. err.", "by collection", f"at {at}"],
             title="Curves from Eρ² and Φ to other indicators, from halves of "
             f"{n} collection{'s' if n > 1 else ''}",
             stubs=list(self.maps),
@@ -483,5 +483,5 @@ def _notes(study: MappingStudy) -> list[str]:
             "not: they are too small."
         )
     else:
-        notes.append("Single ones: smallest and largest exponent of a collection by itself.")
+        notes.append("By collection: smallest and largest exponent of a single collection.")
     return notes

@@ -83,7 +83,7 @@ def fit_mapping(
     sizes : topics of the halves. If None as published: 10, 20, … up to half of the collection.
         Sizes above that are left out for this collection
     trials : pairs of halves of each size
-    smallest : coefficients that a point needs at least, ``{"Erho2": 0.8, "Phi": 0.5}`` if None
+    smallest : least coefficients of the points to fit, ``{"Erho2": 0.8, "Phi": 0.5}`` if None
     drop_worst : share of the systems to leave out, the worst by mean score
     rng : seed, or a generator that one is drawn from once; 0 if not given
     workers : threads; the numbers are the same for any number of them
@@ -101,7 +101,7 @@ def fit_mapping(
         If there is no collection, two have one name, or one cannot be read, lacks a score, or has
         fewer topics than two of the smallest halves.
     EstimationError
-        If sizes, `trials` or `workers` are not whole numbers that can be, or an indicator has
+        If sizes, `trials` or `workers` are not positive whole numbers, or an indicator has
         fewer than three points to fit, or values beyond 1, as errors of other scores may.
     PlanError
         If an indicator is unknown or has no curve, or `smallest` is out of range.
@@ -109,11 +109,11 @@ def fit_mapping(
     Notes
     -----
     The paper does not say how it fitted; this is least squares of y, since τ may be negative. The
-    standard error of the exponent takes points of one collection as dependent and collections as
+    standard error of the exponent treats points of one collection as dependent and collections as
     independent (a sandwich, with Student's t on one less than the collections). From one
-    collection it takes all points as independent, and is too small, because halves share topics.
+    collection it treats all points as independent, and is too small, because halves share topics.
 
-    **A curve speaks of collections like those that it was made of.** Prediction intervals are for
+    **A curve applies to collections like those it was fitted to.** Prediction intervals are for
     another pair of halves of these; how far collections lie apart shows in ``by_collection``. Eρ²
     and Φ of the points are themselves estimates from n topics, whose error pulls the curve down.
 

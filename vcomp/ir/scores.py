@@ -23,7 +23,7 @@ _QUANTILE_FUZZ = 8 * float(np.finfo(float).eps)
 """A mean this close to the quantile, relative to the largest, equals it up to rounding."""
 
 _LARGEST = 1e150
-"""Squares of larger scores are infinite."""
+"""Squares of larger scores overflow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -191,7 +191,7 @@ class ScoreMatrix:
         Raises
         ------
         DataError
-            If there are fewer than two.
+            If there are fewer than two such topics.
 
         Examples
         --------
@@ -379,8 +379,8 @@ def _check_values(matrix: ScoreMatrix) -> ScoreMatrix:
     shape = (matrix.n_topics, matrix.n_systems)
     if not isinstance(scores, np.ndarray) or scores.dtype != float or scores.shape != shape:
         raise DataError(
-            "scores of a ScoreMatrix are a float64 array, one row per topic, one column per system, "
-            f"{shape[0]} × {shape[1]} for these names"
+            "scores of a ScoreMatrix are a float64 array, one row per topic and one column per "
+            f"system, {shape[0]} × {shape[1]} for these names"
         )
     if min(shape) < 2:
         raise DataError(

@@ -94,7 +94,7 @@ def _critical_t(alpha: float, df: int) -> float:
 
 
 def between(differences: FloatArray, lower: float, upper: float) -> BoolArray:
-    """Return which differences, regardless of sign, are in a bin; those of zero are in none.
+    """Return which differences, regardless of sign, are in a bin; zeros are in none.
 
     A difference within rounding error of a bound is on it: 0.3 - 0.2 is 0.1.
     """
@@ -162,10 +162,10 @@ def swap_rates(
     -------
     pandas.DataFrame
         One row per bin with columns ``low`` and ``high``, its bounds; ``n_pairs``, the pairs
-        counted over all splits; ``n_swaps``; ``swap_rate``, the share of these; and ``p_value``, the mean
-        of the two-sided p-values of its differences in the first set (Bodoff and Li, 2007). The
-        last two are missing where no pair is in the bin. Pairs with equal means in the first set
-        are in no bin.
+        counted over all splits; ``n_swaps``; ``swap_rate``, the share of these; and ``p_value``,
+        the mean of the two-sided p-values of its differences in the first set (Bodoff and Li,
+        2007). The last two are missing where no pair is in the bin. Pairs with equal means in the
+        first set are in no bin.
 
     Raises
     ------

@@ -345,7 +345,7 @@ def _about(study: SplitHalfStudy) -> list[str]:
     inside = display.level(study.alpha)
     brackets = (
         f"In brackets: where {inside} of splits into tests of that size lie, by the fitted curve. "
-        "The truth that a test is compared with is another test of its size, not the true means."
+        "Each test is compared with another test of its size, not with the true means."
     )
     notes = [drawn, brackets]
     if study.curves and study.requested.max() > sizes[-1]:
@@ -420,7 +420,7 @@ def split_half(
     Two disjoint sets of n topics are drawn at random. One is a test of n topics, and the mean
     scores over the other serve as the truth. Their agreement, over many draws of several sizes, is
     extrapolated to larger tests by curves (eq. 15.11 of the mathematics): the generic estimator of
-    Urbano (2016, sec. 4.1), which serves any measure of accuracy.
+    Urbano (2016, sec. 4.1), which works for any measure of accuracy.
 
     Parameters
     ----------
@@ -453,7 +453,7 @@ def split_half(
     DataError
         If the scores cannot be read, one of them is missing, or there are fewer than four topics.
     EstimationError
-        If a size of halves, `trials` or `workers` is not a whole number that can be.
+        If a size of halves, `trials` or `workers` is not a whole number, or out of range.
     PlanError
         If a measure or model is unknown, or `n_topics` or `alpha` is out of range.
 

@@ -1,7 +1,7 @@
 """Pictures of the tables: components, coefficients, predicted effects, profiles, replicates.
 
-Every function takes its numbers from a frame that the library also prints, draws them with
-matplotlib on the axes that it is given (or on a new figure), and returns the axes. Nothing is
+Every function draws the numbers of a frame that the library also prints, with
+matplotlib on the given axes (or on a new figure), and returns the axes. Nothing is
 estimated here.
 """
 

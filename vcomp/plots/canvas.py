@@ -1,4 +1,4 @@
-"""What all pictures share: axes, colours, whiskers, labels."""
+"""Parts of all pictures: axes, colours, whiskers, labels."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def number_axis(ax: Any, which: str, written: Callable[[float], str], *, log: bo
 
 
 def moved(ax: Any, points: float) -> Any:
-    """Return the transform of data that stands some points (1/72 inch) to the right.
+    """Return the transform of data, moved to the right by some points (1/72 inch).
 
     Parameters
     ----------
@@ -107,12 +107,12 @@ def moved(ax: Any, points: float) -> Any:
 
 
 def legend(ax: Any, **look: Any) -> None:
-    """Draw a legend in small letters that lets lines show through.
+    """Draw a legend in small letters, slightly transparent.
 
     Parameters
     ----------
     ax : matplotlib axes
-    **look : more of what matplotlib's ``legend`` takes
+    **look : further arguments of matplotlib's ``legend``
     """
     ax.legend(fontsize="small", edgecolor="none", framealpha=0.85, **look)
 
@@ -138,7 +138,7 @@ def colours(n: int) -> list[Any]:
 
 
 def escaped(text: object) -> str:
-    r"""Return text in which matplotlib sees no formula, whatever a column is called.
+    r"""Return text in which matplotlib does not read dollar signs as mathematics.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def whiskers(
     ax : matplotlib axes, their horizontal limits already set
     places : (m,) heights
     low, high : (m,) ends; nothing is drawn where one is nan
-    **look : of the lines, as matplotlib's ``hlines`` takes it
+    **look : of the lines, arguments of matplotlib's ``hlines``
 
     Returns
     -------

@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 _STYLES = ("-", "--", "-.", ":")
 _BANDS_UP_TO = 4
 _SHADE = 0.24
-"""Of all bands of a panel, which lie one over the other; their edges distinguish them."""
+"""Opacity of all bands of a panel together; their edges distinguish them."""
 
 _ASIDE = 4.0
 """Points (1/72 inch) between the whiskers of two measures at one size."""
 
 _LOG_FROM = 8.0
+"""Sizes this many times apart need a logarithmic axis."""
+
 _PANEL = (4.8, 3.9)
 
 
@@ -58,7 +60,7 @@ def accuracies(
     Parameters
     ----------
     table : one row per measure and size with columns measure, n, estimate, low and high: points
-    curves : the same columns at so many sizes that lines are smooth
+    curves : the same columns at enough sizes for smooth lines
     panels : label of the vertical axis → measures
     labels : measure → how it is written
     xlabel : of the horizontal axes
@@ -133,7 +135,7 @@ def _points(ax: Any, points: pd.DataFrame, colour: Any, aside: float, *, whisker
     known = points.dropna(subset=["low", "high"])
     n, ends = known["n"].to_numpy(dtype=float), known[["low", "high"]].to_numpy(dtype=float)
     ax.vlines(n, *ends.T, linewidth=1.2, **look)
-    # What stands aside is not seen by matplotlib where it sets the limits.
+    # matplotlib ignores transformed data when it sets the limits.
     ax.update_datalim(np.column_stack([np.repeat(n, 2), ends.ravel()]))
 
 
@@ -152,8 +154,6 @@ def _finish(
 
 _DASHES = ("-", "--", "-.")
 _ROOM = 0.04
-
-"""Curves that reach this many times as far as observations need a logarithmic axis."""
 
 
 def accuracy_curves(
@@ -237,7 +237,7 @@ def _extrapolation_finish(ax: Any, seen: pd.DataFrame, curves: pd.DataFrame, lab
 
 _MAPPING_SHADE = 0.14
 _MOST_INK = 2000.0
-"""Points are the paler the more of them there are."""
+"""Points are paler if there are more of them."""
 
 
 def reliability_map(

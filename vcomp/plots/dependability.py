@@ -44,7 +44,7 @@ _LOG_FROM = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """The size that a goal needs on one line of the picture.
+    """The size that reaches the goal on one line of the picture.
 
     Attributes
     ----------
@@ -77,8 +77,8 @@ def dstudy(
     """Draw coefficients over the size of a facet, a line for all sizes of the other facets.
 
     Planned sizes are points. One or two curves have their intervals as bands; more, or points
-    without curve, have them as whiskers at the points, which then stand side by side so that all
-    can be seen.
+    without curve, have them as whiskers at the points, side by side so that all are
+    visible.
 
     Parameters
     ----------
@@ -199,8 +199,8 @@ def _lines(
         raise PlanError(
             f"{len(combinations)} combinations of sizes of {', '.join(others)} and "
             f"{len(coefficients)} {'coefficient' if len(coefficients) == 1 else 'coefficients'} "
-            f"make {n} lines, and {_MOST_LINES} can be distinguished: plan fewer sizes, take one "
-            f"coefficient, or another x than {x!r}"
+            f"make {n} lines, and {_MOST_LINES} can be distinguished: plan fewer sizes, or choose "
+            f"one coefficient or another x than {x!r}"
         )
     varying = [k for k in range(len(others)) if len({row[k] for row in combinations}) > 1]
     many = len(combinations) > 1
@@ -264,7 +264,7 @@ def _vertical(ax: Any, lines: Sequence[_Line]) -> None:
     shown = [frame[columns].to_numpy().ravel() for n in lines for frame in (n.curve, n.points)]
     values = np.concatenate(shown)
     values = values[np.isfinite(values)]
-    # A wide interval may go down to 0; negative variances that are kept lead beyond 0 and 1.
+    # Wide intervals may reach 0; with negative variances coefficients may be beyond 0 and 1.
     low, high = (values.min(), max(1.0, values.max())) if values.size else (0.0, 1.0)
     ax.set_ylim(math.floor(10.0 * low - 1e-9) / 10.0, high + 0.01 * (high - low))
     ax.set_ylabel(

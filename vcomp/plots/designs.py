@@ -14,7 +14,7 @@ from vcomp.plots.canvas import COLOURS, GREY, escaped, new_axes
 _CIRCLES_POINTS = 96
 _MARGIN = 0.1
 _ROUNDS = 3
-"""Nested circles are placed one by one, and then again in view of those that came later."""
+"""Nested circles are placed one by one, and again once all others are placed."""
 
 _SMALLEST = 0.002
 """Share of the picture below which an area cannot be seen."""
@@ -23,7 +23,7 @@ _STEP = 4
 """Every such row and column of the points is tried as a centre."""
 
 _OFF_CENTRE = 0.1
-"""What a place at the edge loses to one in the middle, as a share of the smallest area."""
+"""Penalty of a position at the edge against one in the middle, as a share of the area."""
 
 _RADII = (0.4, 0.55, 0.7, 0.82, 0.92)
 """Radii that are tried, as shares of the largest at a place."""
@@ -62,7 +62,7 @@ _CROSSED = {
         Ellipse(0.74, -0.25, 1.8, 1.125, 40.0),
     ),
 }
-"""Where facets lie that are nested in no other: all their areas are there."""
+"""Positions of facets that are not nested, with an area for each of their effects."""
 
 
 def ellipses(
@@ -70,8 +70,8 @@ def ellipses(
 ) -> dict[str, Ellipse] | None:
     """Return an ellipse for each facet so that every effect has an area of its own.
 
-    Facets that are nested in no other have fixed places. For the others places are tried, and
-    those at which the smallest area is largest are used.
+    Facets that are not nested have fixed positions. For nested ones positions are tried, and the
+    one with the largest smallest area is used.
 
     Parameters
     ----------
@@ -184,9 +184,9 @@ def _codes(
 KINDS = {
     "own": ("component of its own", COLOURS[5]),
     "residual": ("in the residual, with error", COLOURS[4]),
-    "none": ("no term: taken as zero", "#FFFFFF"),
+    "none": ("no term: assumed to be zero", "#FFFFFF"),
 }
-"""What may become of an effect: words of the legend, and a colour."""
+"""Kinds of effects: label in the legend, and colour."""
 
 _SHADE = 0.4
 _POINTS = 500

@@ -32,7 +32,7 @@ _LONGEST = 1e-2
 """On a log axis whiskers end this many times below the smallest component."""
 
 _WIDEST = 1e-9
-"""And components this many times below the largest stand at its edge, as zero does."""
+"""Components this many times below the largest are drawn at its edge, as zero is."""
 
 
 def components(
@@ -40,18 +40,18 @@ def components(
 ) -> Any:
     """Draw variance components as dots with their intervals as whiskers.
 
-    They stand in the order of the table, each with its share of the total variance at the right.
-    A hollow dot has no interval; a whisker that ends in an arrow goes on, to infinity or on a
-    logarithmic axis to zero; a component at zero, or next to it, stands with its number at the
-    left edge of such an axis.
+    They are in the order of the table, each with its share of the total variance at the right. A
+    hollow dot has no interval. An arrow marks an interval that extends beyond the axis, to
+    infinity or on a logarithmic axis to zero. Components at or near zero are at the left edge of
+    such an axis, with their value.
 
     Parameters
     ----------
     table : of :meth:`VarianceComponentsResults.gstudy`: one row per component with the columns
         estimate, ci_low, ci_high and percent
     alpha : intervals of the table have confidence 1 − alpha
-    scale : of the axis: ``"linear"``, ``"log"``, or ``"auto"``, which takes a logarithmic axis
-        where a linear one would press components together at zero and none is negative
+    scale : of the axis: ``"linear"``, ``"log"``, or ``"auto"``, which is
+        logarithmic if components differ by orders of magnitude and none is negative
     ax : matplotlib axes to draw on; those of a new figure if None
 
     Returns
@@ -108,7 +108,7 @@ def _is_log(values: FloatArray, low: FloatArray, high: FloatArray, scale: str) -
             "a logarithmic axis needs a positive number and has no place for negative ones; "
             "the estimates and lower ends of their intervals go from "
             f"{display.number(np.nanmin(numbers))} to {display.number(np.nanmax(numbers))}: "
-            "take scale='linear'"
+            "use scale='linear'"
         )
     if scale != "auto" or not possible:
         return scale == "log"
@@ -131,7 +131,7 @@ def _limits(
         return left - (0.04 * span if left < 0.0 else 0.02 * span), right + 0.06 * span
     positive = numbers[numbers > 0.0]
     left, right = positive.min(), positive.max()
-    # The lower end of a wide interval may be decades below its estimate, and says "about zero".
+    # The lower end of a wide interval may be decades below its estimate, practically zero.
     estimates = values[values > 0.0]
     left = max(left, _LONGEST * estimates.min(), _WIDEST * estimates.max())
     room = (right / left) ** 0.06
@@ -182,7 +182,7 @@ _LABELLED = 40
 """More levels than this are not named."""
 
 _NAME_HEIGHT = 0.12
-"""Inches of height that a name takes."""
+"""Height of a name in inches."""
 
 
 def effects(
@@ -196,8 +196,8 @@ def effects(
     """Draw the predicted effects of a term, sorted, with their intervals.
 
     Up to 40 levels have their names where the axes are high enough; else they are numbered by
-    rank. Of more than `max_levels` so many
-    are drawn, evenly spaced by rank with the first and the last of them, and the axis says so.
+    rank. If there are more than `max_levels`,
+    so many are drawn, evenly spaced by rank and including the first and last, as the axis says.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ def items(
         and flagged
     low : a line is drawn at this correlation
     max_labels : names at most, of the flagged items with the lowest correlations; one that would
-        stand on another is left out
+        overlap another is left out
     ax : matplotlib axes to draw on; those of a new figure if None
 
     Returns

@@ -58,7 +58,7 @@ def subsets(
     table : one row per size with the columns `x`, `others`, low, median, high and span
     x : the column on the horizontal axis
     others : further sizes
-    full : what all the data say, a grey line where values are drawn
+    full : estimate from all the data, a grey line where values are drawn
     kind : ``"span"`` draws the length of the spans, ``"values"`` medians with their spans: bands
         for one or two lines, whiskers side by side for more
     label : what was estimated
@@ -94,7 +94,7 @@ def subsets(
     if len(groups) > _MOST_LINES:
         raise PlanError(
             f"{len(groups)} sizes of {', '.join(others)} make as many lines, and {_MOST_LINES} "
-            f"can be distinguished: draw fewer sizes, or take another x than {x!r}"
+            f"can be distinguished: draw fewer sizes, or choose another x than {x!r}"
         )
     ax = new_axes(ax)
     for place, (group, colour) in enumerate(zip(groups, colours(len(groups)), strict=True)):
@@ -155,7 +155,7 @@ def _finish(
 
 
 def _limits(ax: Any, table: pd.DataFrame, x: str, full: float | None) -> None:
-    """Set the limits, which matplotlib does not find where lines stand aside."""
+    """Set the limits, as matplotlib ignores lines that are moved aside."""
     sizes = table[x].to_numpy(dtype=float)
     room = 0.06 * (sizes.max() - sizes.min()) or 0.5 * sizes.max()
     ax.set_xlim(sizes.min() - room, sizes.max() + room)
@@ -172,7 +172,7 @@ def _limits(ax: Any, table: pd.DataFrame, x: str, full: float | None) -> None:
 
 
 _ASIDE_OF_MEASURES = 0.16
-"""Of the room of a measure, between the dots of two coefficients."""
+"""Distance between the dots of two coefficients, as a share of the height of a measure."""
 
 _POINTS_ASIDE = 5.0
 """Points (1/72 inch) between the whiskers of two measures at one size."""
@@ -296,7 +296,7 @@ def measure_curves(
     if len(names) > _MOST_LINES:
         raise PlanError(
             f"{len(names)} measures make as many lines, and {_MOST_LINES} can be distinguished: "
-            "take kind='dots', or compare fewer"
+            "use kind='dots', or compare fewer"
         )
     ax = new_axes(ax, (6.5, 4.2))
     for place, (name, colour) in enumerate(zip(names, colours(len(names)), strict=True)):
@@ -329,7 +329,7 @@ def _horizontal(ax: Any, table: pd.DataFrame, x: str) -> None:
 
 
 def _vertical(ax: Any, table: pd.DataFrame, curves: pd.DataFrame | None, name: str) -> None:
-    """Set the limits, which matplotlib does not find where whiskers stand aside."""
+    """Set the limits, as matplotlib ignores whiskers that are moved aside."""
     columns = [table[name + ending] for ending in ("", "_low", "_high")]
     columns += [] if curves is None else [curves[name]]
     values = np.concatenate([column.to_numpy(dtype=float) for column in columns])

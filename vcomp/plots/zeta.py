@@ -260,7 +260,7 @@ def _mark_interval(ax: Any, interval: tuple[float, float], alpha: float) -> None
             ax.axvline(end, color=GREY, linestyle="--", linewidth=1.2)
 
 
-def _how_many(finite: int, asked: int) -> str:
-    if finite == asked:
-        return f"of {display.count(asked)}"
-    return f"{display.count(finite)} of {display.count(asked)} finite"
+def _how_many(finite: int, total: int) -> str:
+    if finite == total:
+        return f"of {display.count(total)}"
+    return f"{display.count(finite)} of {display.count(total)} finite"

@@ -68,7 +68,7 @@ def known_of(
         notes.append("What rests on held components alone has no error: they are given.")
     zeroed = [f"σ²({n})" for n in local.used.zeroed]
     if zeroed:
-        notes.append(f"{', '.join(zeroed)} below zero taken as 0.")
+        notes.append(f"{', '.join(zeroed)} below zero replaced by 0.")
     return Known(local.values(quantities), se, low, high, found.interval_method, tuple(notes))
 
 

@@ -297,8 +297,8 @@ def _summary(precision: Precision) -> Any:
     notes = [f"{name}: {' + '.join(terms)}." for name, terms in precision.conditions.items()]
     notes.append(f"{_LIMIT} s.d.: two results differ by more in 1 of 20 cases (ISO 5725).")
     how = precision.interval_method or "none can be given"
-    taken = ", the mean taken as known" if "cv" in precision.table else ""
-    notes.append(f"{confidence} intervals: {how}{taken}. df: Satterthwaite.")
+    known = ", the mean treated as known" if "cv" in precision.table else ""
+    notes.append(f"{confidence} intervals: {how}{known}. df: Satterthwaite.")
     return display.summary(tables, [*notes, *precision.notes])
 
 

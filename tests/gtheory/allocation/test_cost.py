@@ -97,7 +97,7 @@ def test_prices_that_cannot_be(per, message):
 def test_other_mistakes():
     with pytest.raises(PlanError, match="set-up cost is a finite number"):
         Cost({"i": 1}, setup=-5)
-    with pytest.raises(PlanError, match=r"'topc' is no facet \(did you mean 'topic'\?\)"):
+    with pytest.raises(PlanError, match=r"'topc' is not a facet \(did you mean 'topic'\?\)"):
         Cost({"topc": 1}).terms(parse_design("p x topic"))
     with pytest.raises(PlanError, match="a fixed cost is Cost"):
         read_cost({"setup": 5}).terms(parse_design("p x i"))

@@ -116,7 +116,7 @@ def test_objects_that_are_not_counted():
             PlanError, match=r"n_objects=20 is given, and the cost .* no price per p"
         ):
             make_problem(TREC5, plan, cost, {}, relative=True, n_objects=20)
-    with pytest.raises(PlanError, match="n_objects has 'q', which is no part of"):
+    with pytest.raises(PlanError, match="n_objects has 'q', which is not part of"):
         make_problem(TREC5, plan, Cost({"p:i": 1}), {}, relative=True, n_objects={"q": 3})
 
 

@@ -37,10 +37,10 @@ class Stability(display.Printed):
     aim : what the designs are chosen for
     recommended : the design, as it is printed
     frame : one row per draw: the best ``design`` for it, its sizes and ``cost``, its ``value``
-        (the coefficient of the aim), the ``value_of_recommended`` design, their difference ``loss``
-        (never negative), and whether the recommended design ``reaches`` the goal. With a goal,
-        ``loss`` is the cost of the recommended design less that of the best one (negative only if
-        it does not reach the goal)
+        (the coefficient of the aim), the ``value_of_recommended`` design, their difference
+        ``loss`` (never negative), and whether the recommended design ``reaches`` the goal. With a
+        goal, ``loss`` is the cost of the recommended design less that of the best one (negative
+        only if it does not reach the goal)
     wins : share of the draws in which each design, with any sizes, is the best
     same : share in which the best design is the recommended one with the same sizes
     sizes : facet → ``low``, ``median`` and ``high``, quantiles of the best sizes of the

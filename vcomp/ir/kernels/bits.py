@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 WordArray: TypeAlias = NDArray[np.uint64]
 
-# Unsigned throughout: what may be negative is checked at every step.
+# Unsigned throughout: signed indices are checked for negative values at every step.
 _NONE, ONE = np.uint64(0), np.uint64(1)
 _SHIFT = np.uint64(6)
 _WITHIN = np.uint64(63)

@@ -1,7 +1,7 @@
 """Agreement of two rankings of the same systems, for many pairs of rankings at once.
 
 Systems whose means differ by `tolerance` or less are tied. All pairs of systems are compared. Most
-rankings have no ties: `swaps` takes them in order and serves several measures.
+rankings have no ties: `swaps` processes them in order and serves several measures.
 """
 
 from __future__ import annotations
@@ -162,9 +162,9 @@ def swaps(
     order: LongArray,
     truth_order: LongArray,
 ) -> tuple[LongArray, FloatArray]:
-    """Count the pairs in another order in `means` than in `truth`, in each row without ties.
+    """Count the pairs in different order in `means` and `truth`, in each row without ties.
 
-    With S(i) the systems that are above the one at rank i in one ranking and below it in the other
+    S(i) are the systems above the one at rank i in one ranking and below it in the other.
 
     Parameters
     ----------

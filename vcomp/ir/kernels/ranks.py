@@ -2,7 +2,7 @@
 
 numpy sorts rows of whole numbers with the widest instructions that the processor has. So numbers
 are written as whole ones of the same order, whose lowest bits are the number of the column, and
-what these bits have cost is put right afterwards.
+errors due to the replaced bits are corrected afterwards.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _keys(values: FloatArray, n_bits: int) -> LongArray:
 def _settle(values: FloatArray, n_bits: int, keys: LongArray) -> None:
     """Replace sorted keys by their columns, in the order of the values themselves.
 
-    What differs in the lowest bits alone may be out of order, and is next to where it belongs.
+    Values that differ in the lowest bits only may be out of order, close to their position.
     """
     m, k = keys.shape
     lowest = (np.int64(1) << n_bits) - np.int64(1)

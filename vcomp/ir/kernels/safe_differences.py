@@ -53,9 +53,10 @@ def smallest_safe_difference(
     Parameters
     ----------
     means, truth : (m, k) two scores of each system; differences are those in `means`
-    tolerances, truth_tolerances : (m,) largest difference of tied systems; their pairs count not
+    tolerances, truth_tolerances : (m,) largest difference of tied systems; their pairs do not
+        count
     swapped : (m,) number of swapped pairs where no systems are tied, in either; -1 where some are
-        or it is not known, which takes longer
+        or it is not known, which is slower
     order, truth_order : (m, k) systems in the order of falling means, and of falling true means;
         not used where some are tied
     rate : largest share of swapped pairs
@@ -75,7 +76,7 @@ def smallest_safe_difference(
     for row in range(m):
         x, y = means[row], truth[row]
         span = x.max() - x.min()
-        if not max(tolerances[row], _TINY) < span < np.inf:  # no number is not either
+        if not max(tolerances[row], _TINY) < span < np.inf:  # nan is refused too
             continue
         scale = _GRID if relative else _GRID / span
         tally[:] = 0
@@ -189,7 +190,7 @@ def _swapped_pairs(
     """
     _first_apart(z, below, relative, scale, first)
     seen = np.zeros(words_for(z.size), np.uint64)
-    end = np.uint64(0)  # unsigned: what may be negative is checked at every step
+    end = np.uint64(0)  # unsigned: see bits
     for r in by_truth:
         larger = z[r]
         for w in range(first_word(first[r]), seen.size):
@@ -219,7 +220,7 @@ def _swapped_places(
 @njit(cache=True, nogil=True)
 def _within(places: FloatArray, below: float, count: int, space: FloatArray) -> FloatArray:
     """Return the places of one bin in order; there is `space` for all places and one more."""
-    end = np.uint64(0)  # unsigned: what may be negative is checked at every step
+    end = np.uint64(0)  # unsigned: see bits
     for q in range(places.size):
         space[end] = places[q]
         end += np.uint64((places[q] > below) & (places[q] <= below + _WIDTH))

@@ -1,6 +1,6 @@
 """Measures of the accuracy of a test collection, one a file.
 
-Each has two verbs: ``actual(scores, truth)`` compares a collection with the truth, and
+Each has two methods: ``actual(scores, truth)`` compares a collection with the truth, and
 ``estimate(scores, n_topics)`` gives the expected accuracy of collections of n topics: by a formula
 where there is one, otherwise extrapolated from halves of the topics.
 """

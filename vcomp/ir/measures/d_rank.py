@@ -40,8 +40,8 @@ class RankDistance(Extrapolated, TopicMeasure):
 
     Notes
     -----
-    The definition follows the abstract of the paper, by which the distance takes the correlations
-    between systems over topics into account and has a distribution to test against; the quadratic
+    The definition follows the abstract of the paper, by which the distance accounts for the
+    correlations between systems over topics and has a distribution to test against; the quadratic
     programme, S with n - 1, n in front and the root are also those of an independent
     implementation in R (``drank.r`` of github.com/adrianalbert/EnergyAnalytics), which adds 1e-5
     to the diagonal of S instead of a share. Systems of equal true means are our own addition.
@@ -51,8 +51,8 @@ class RankDistance(Extrapolated, TopicMeasure):
     `shrinkage`. Found as a least distance problem by non-negative least squares (Lawson and
     Hanson, 1974, ch. 23), without the inverse.
 
-    Curves of halves lie between 0 and 1, so that :meth:`estimate` fails where a half is further
-    off. Nor need d_rank fall as tests grow: the errors that are its unit do.
+    Curves of halves lie between 0 and 1, so :meth:`estimate` fails if the distance of a half is
+    larger. d_rank need not fall as tests grow, since its unit, the sampling error, falls too.
 
     References
     ----------

@@ -47,8 +47,8 @@ class Extrapolated(Measure):
 
         Parameters
         ----------
-        scores : long table, :class:`vcomp.ir.ScoreMatrix`, or topic × system matrix, **a row a
-            topic and one column per system**
+        scores : long table, :class:`vcomp.ir.ScoreMatrix`, or topic × system matrix, **one row
+            per topic and one column per system**
         n_topics : one or more numbers of topics
         system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
         model : ``"exp1"``, ``"exp2"`` or ``"logit"``; see :class:`vcomp.ir.AccuracyCurve`

@@ -392,7 +392,7 @@ class Swaps:
         if varies.all():
             z /= self.deviations
         else:
-            # What does not vary and is right at the threshold is equal; without one half swapped.
+            # A constant difference at the threshold is a tie; without threshold it is half a swap.
             edge = 0.0 if self.threshold == 0.0 else -np.inf
             limit = np.where(x == 0.0, edge, np.copysign(np.inf, x))
             z = np.divide(z, self.deviations, out=limit, where=varies)

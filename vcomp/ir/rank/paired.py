@@ -30,7 +30,7 @@ _BLOCK = 2**20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedDifferences:
-    """The differences between every two systems, summed up over topics.
+    """Means and variances over topics of the differences between every two systems.
 
     Systems are sorted, the best first; those of equal mean stay in the order in which they came.
     Pairs i < j are in the order of the rows of an upper triangle: (0, 1), (0, 2), …, (1, 2), ….
@@ -45,8 +45,8 @@ class PairedDifferences:
     variances : (k(k-1)/2,) variance of D over these topics, with denominator n - 1; exactly zero
         where D varies by rounding alone
     n_common : (k(k-1)/2,) number of these topics
-    centres : (k,) mean score of each system less the means of its topics, on average zero; but
-        for missing cells the same as `effects`
+    centres : (k,) mean score of each system less the means of its topics, on average zero; without
+        missing cells the same as `effects`
     n_scores : (k,) number of topics on which each system has a score
     residuals : (n_topics, k) scores less topic means and system means; zero where one is missing
 
@@ -76,7 +76,7 @@ class PairedDifferences:
     def from_scores(
         cls, scores: FloatArray | Sequence[Sequence[float]], systems: Sequence[str]
     ) -> PairedDifferences:
-        """Sum up a matrix of scores.
+        """Return the differences between the systems of a matrix of scores.
 
         Parameters
         ----------
@@ -246,8 +246,8 @@ def _check(X: FloatArray, systems: Sequence[str]) -> None:
 def _best_first(effects: FloatArray, tolerance: float) -> tuple[LongArray, FloatArray]:
     """Return the order of systems by `effects`, and the sorted effects with ties made exact.
 
-    Means that are equal on paper differ in the last bit, and with it would go the order of the
-    systems and Eτ_AP. So neighbours no further apart than `tolerance` are tied: they keep the
+    Means that are mathematically equal may differ in the last bit, which would change the order of
+    the systems and Eτ_AP. So neighbours no further apart than `tolerance` are tied: they keep the
     order in which they came, and share one mean.
     """
     order = np.argsort(-effects, kind="stable")
@@ -283,7 +283,7 @@ def _make_exact(differences: FloatArray, variances: FloatArray, tolerance: float
 def _incomplete(
     X: FloatArray, Z: FloatArray, centres: FloatArray, systems: Sequence[str], pairs: _Pairs
 ) -> tuple[FloatArray, FloatArray, BoolArray, LongArray]:
-    """Return means and variances of differences over common topics, the doubtful, and n."""
+    """Return means and variances of differences, which variances are doubtful, and n."""
     i, j = pairs
     M = (~np.isnan(X)).astype(float)
     counts = M.T @ M

@@ -93,8 +93,8 @@ def expected_correlation(
 
         * ``"draws"``: quantiles of correlations of draws, see Notes;
         * ``"independent"``: the normal interval with the published variance, cut at -1 and 1,
-          for ``target="test"``. It treats swaps as independent. They are not, as a system that is
-          lucky with the topics passes several others at once: it is far too short;
+          for ``target="test"``. It treats swaps as independent. They are not, as a system whose
+          errors are large passes several others at once, so the interval is far too short;
         * ``"auto"``: the second for ``estimator="urbano"`` and ``target="test"``, else the first
     alpha : intervals have confidence 1 − alpha
     draws : number of draws behind ``interval="draws"``
@@ -156,7 +156,7 @@ def expected_correlation(
     tests are complete: all systems meet all n' topics. The ranking of the test at hand is that of
     means over each system's own topics; where it contradicts D̄_ij, w_ij exceeds ½ for this test,
     while for new ones D̄_ij is used without its sign (by ``"urbano"`` always with it, so that
-    even an endless test would not reach one). For the test at hand n' is the number of all of its
+    even an infinite test would not reach one). For the test at hand n' is the number of all of its
     topics, which overstates how well pairs with fewer common topics are ordered.
 
     Where the difference is the same on every topic, w_ij is its limit: 0 (1 where means contradict
@@ -277,13 +277,13 @@ def _table(
             "estimator": _repeated(options.estimator, len(n)).copy(),
         },
         index=pd.RangeIndex(len(n)),
-        copy=False,  # the arrays are used nowhere else, and copying takes half of the time
+        copy=False,  # the arrays are not used elsewhere, and copying is half of the time
     )
 
 
 @lru_cache(maxsize=16)
 def _repeated(text: str, n: int) -> Any:
-    """Return a column of one text; cached, as it takes longer than a small table's numbers."""
+    """Return a column of one text; cached, as it is slower than the numbers of a small table."""
     import pandas as pd
 
     return pd.Series([text] * n).array
@@ -374,8 +374,8 @@ def expected_tau(
     Parameters
     ----------
     scores : long table, one row per score, with its columns named; :class:`ScoreMatrix`; or topic
-        × system matrix: a wide frame with the topics in its index, a 2-D array or nested lists. nan
-        is a missing cell
+        × system matrix: a wide frame with the topics in its index, a 2-D array or nested lists.
+        nan is a missing cell
     n_topics : one or more numbers of topics of new tests; None for the collection itself
     system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
     drop_worst : share of the systems to leave out, the worst by mean score; see

@@ -302,7 +302,7 @@ def fit_collection(
     uncorrelated : residuals of systems and topic effects are independent; without effects, the
         scores of different systems are
     random_sampling : topics are a random sample. If not, a collection has mostly hard, easy, or
-        middling topics (section 16.3 of the mathematics). Without effects, the hardest topic is
+        medium topics (section 16.3 of the mathematics). Without effects, the hardest topic is
         that with the smallest sum of normals
     means : true mean scores of the systems. ``"observed"``: those of `scores`; ``"fitted"``: those
         that the effects or margins imply; or (n_systems,) numbers

@@ -170,7 +170,7 @@ def diagnose(
             f"simulated collections have {Y.shape[2]} systems, the original has {X.shape[1]}"
         )
     if np.ptp(X) == 0.0:
-        raise DataError(f"all scores of the original are {X[0, 0]:g}: there is nothing to keep")
+        raise DataError(f"all scores of the original are {X[0, 0]:g}: there is nothing to compare")
     values = OriginalCollection(X).indicators(Y)
     _warn_of_undefined(values)
     return Diagnosis(values, Y.shape[1], X.shape[0])

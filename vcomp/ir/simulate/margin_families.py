@@ -220,7 +220,7 @@ def beta_kernel_margin(x: FloatArray) -> Margin:
     """Return a kernel density of scores with Beta kernels, whose support is [0, 1].
 
     The first estimator of Chen (1999), its width n^(-2/5) as in R's ``bde``, scaled to add up to
-    one: what simIReff takes.
+    one: the estimator of simIReff.
 
     Parameters
     ----------

@@ -12,6 +12,7 @@ from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import PlanError, did_you_mean, warn
 from vcomp.formula import REPLICATE, Design, parse_design
+from vcomp.gtheory import all_sizes
 from vcomp.inference import VarianceComponents
 
 if TYPE_CHECKING:
@@ -198,16 +199,16 @@ def simulate_effects(
 ) -> SimulatedScores:
     """Draw scores of a design from variance components: any facets, sizes and nesting.
 
-    Every effect is normal with its component as variance. Facets that the simulation of
-    collections leaves out, such as assessors and documents, are as good as any. (To draw the
-    response of the rows of a fit again, use its ``simulate``.)
+    Every effect is normal with its component as variance. Facets may be any, such as assessors
+    and documents, which the simulation of collections does not have. (To draw the response of the
+    rows of a fit, use its ``simulate``.)
 
     Parameters
     ----------
     source : components: a fit, ``vcomp.from_components(…)``, or a ``VarianceComponents``
     design : in Brennan's notation, such as ``"p x a x (d:i)"``; that of the components if not
         given. A facet may be nested where the components have it crossed, not the other way round
-    sizes : for facets whose names are no Python names or those of parameters
+    sizes : for facets whose names are not Python names, or are names of parameters
     mean : of all scores
     response : name of the scores in frames
     rng : seed, or a generator that one is drawn from once; 0 if not given. Every component has a
@@ -247,7 +248,7 @@ def simulate_effects(
     from vcomp.numerics import seed_from, stream
 
     components = _components_of(source)
-    requested = _both(sizes, n)
+    requested = all_sizes(sizes, n)
     made = _design(components, design)
     _check_response(response, made)
     if REPLICATE in made.facets:
@@ -290,15 +291,6 @@ def _check_response(response: object, design: Design) -> None:
         raise PlanError(f"response= is the name of a column, not {response!r}")
     if response in design.facets:
         raise PlanError(f"response={response!r} is a facet, which has a column of that name")
-
-
-def _both(sizes: Mapping[str, Any] | None, n: Mapping[str, Any]) -> dict[str, Any]:
-    if sizes is not None and not isinstance(sizes, Mapping):
-        raise PlanError(f"sizes is a mapping such as {{'topic': 50}}, not {sizes!r}")
-    twice = [f for f in n if f in (sizes or {})]
-    if twice:
-        raise PlanError(f"the size of {twice[0]!r} is given twice, in sizes= and as {twice[0]}=")
-    return {**(sizes or {}), **n}
 
 
 def _design(components: VarianceComponents, text: str | None) -> Design:

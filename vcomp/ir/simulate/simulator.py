@@ -368,7 +368,7 @@ class CollectionSimulator:
         return SimulatedCollections(scores, self.means, self.systems, seed, first)
 
     def summary(self) -> Any:
-        """Return a statsmodels summary of the margins, the copula and the assumptions."""
+        """Return a printable summary: the margins, the copula and the assumptions."""
         return simulator_summary(self)
 
     def _draw_into(self, out: FloatArray, rng: np.random.Generator) -> None:
