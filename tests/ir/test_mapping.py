@@ -177,7 +177,7 @@ def crossed_study():
         ({"indicator": "rmse", "Erho2": 0.9}, PlanError, "'rmse' comes from Φ: give Phi= alone"),
         ({"indicator": "tau", "Erho2": 0.9, "Phi": 0.9}, PlanError, "alone"),
         ({"indicator": "tau", "Erho2": 93}, DataError, "Eρ² must be between 0 and 1, not 93"),
-        ({"indicator": "tau", "Erho2": [0.5, -0.1]}, DataError, "not at -0.1"),
+        ({"indicator": "tau", "Erho2": [0.5, -0.1]}, DataError, "not -0.1"),
         ({"indicator": "rmse", "Phi": np.inf}, DataError, "Φ must be between 0 and 1, not ∞"),
         ({"indicator": "tau", "Erho2": "0.9"}, DataError, "must be a number between 0 and 1"),
         ({"indicator": "tau", "Erho2": True}, DataError, "must be a number"),

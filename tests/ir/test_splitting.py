@@ -201,7 +201,7 @@ def test_summary_says_what_the_numbers_are(scores):
         "Accuracy extrapolated from halves of 30 topics, 12 systems",
         "20 random splits of each of 14 sizes, with halves of 2 to 15 topics.",
         "In brackets: where 95 % of splits into tests of that size lie, by the fitted curve.",
-        "is another test of its size, not the true means.",
+        "with another test of its size, not with the true means.",
         "Beyond 15 topics curves are extrapolated",
         "τ_AP",
     ):

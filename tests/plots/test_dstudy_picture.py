@@ -128,7 +128,7 @@ def test_a_goal_says_which_size_reaches_it(crossed):
     assert [line.get_xdata()[0] for line in drops] == [
         study.required(0.9, name).n for name in ("Erho2", "Phi")
     ]
-    with pytest.raises(PlanError, match="between 0 and 1, not at 95"):
+    with pytest.raises(PlanError, match="between 0 and 1, not 95"):
         study.plot(goal=95)
 
 
