@@ -53,6 +53,19 @@ def check_alpha(alpha: float) -> None:
         )
 
 
+def check_one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    """Refuse a value of an option that is not one of those allowed.
+
+    Raises
+    ------
+    PlanError
+        Naming the option and its allowed values.
+    """
+    if not isinstance(value, str) or value not in known:
+        listed = ", ".join(map(repr, known[:-1])) + f" or {known[-1]!r}"
+        raise PlanError(f"{name} must be {listed}, not {value!r}{did_you_mean(value, known)}")
+
+
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return the closest known name as a question, empty if none is close.
 

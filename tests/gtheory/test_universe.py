@@ -441,7 +441,7 @@ def test_errors_of_layouts(layout, message):
         (lambda: Counts([]), "there are no counts"),
         (lambda: Counts([1, 0]), "the size of 'a group' must be a positive number, not 0"),
         (lambda: Counts(3), "counts are numbers such as"),
-        (lambda: Counts([1], "geometric"), "the rule of counts is one of"),
+        (lambda: Counts([1], "geometric"), "the rule of counts must be 'exact'"),
         (lambda: CROSSED.dstudy(object="p", i=Counts([1, 2]), a=1), "'i' is not nested in"),
         (lambda: HEADINGS.dstudy(i=Counts([1, 2]), h=2), "leave out h="),
         (lambda: HEADINGS.dstudy(i=[Counts([1, 2]), 4]), "a number in every plan"),

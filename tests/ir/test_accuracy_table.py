@@ -358,8 +358,8 @@ MISTAKES = {
     "estimator must be 'shrunken', 'urbano' or 'split_half', not 'halves'": lambda: accuracy(
         SCORES, estimator="halves"
     ),
-    "model is 'exp1', 'exp2', 'logit', not 'logits' (did you mean 'logit'?)": lambda: accuracy(
-        SCORES, "sens_abs", model="logits"
+    "model must be 'exp1', 'exp2' or 'logit', not 'logits' (did you mean 'logit'?)": lambda: (
+        accuracy(SCORES, "sens_abs", model="logits")
     ),
     "trials= applies to measures that are extrapolated from halves": lambda: accuracy(
         SCORES, "tau", trials=50

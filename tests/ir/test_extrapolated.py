@@ -77,7 +77,7 @@ def test_halves_without_a_value_are_counted(scores):
 @pytest.mark.parametrize(
     ("name", "options", "error", "message"),
     [
-        ("power_ratio", {"model": "probit"}, PlanError, "'exp1', 'exp2', 'logit', not 'probit'"),
+        ("power_ratio", {"model": "probit"}, PlanError, "'exp1', 'exp2' or 'logit', not 'probit'"),
         (
             "power_ratio",
             {"trials": 0},

@@ -255,9 +255,9 @@ def test_real_data():
     [
         ({"measures": "taau"}, PlanError, r"no measure 'taau' \(did you mean 'tau'"),
         ({"measures": []}, PlanError, "no measure is given"),
-        ({"models": "exp3"}, PlanError, "a model is 'exp1'.*did you mean 'exp"),
+        ({"models": "exp3"}, PlanError, "model must be 'exp1'.*did you mean 'exp"),
         ({"models": []}, PlanError, "no model is given"),
-        ({"models": None}, PlanError, "a model is 'exp1', 'exp2', 'logit', not None"),
+        ({"models": None}, PlanError, "model must be 'exp1', 'exp2' or 'logit', not None"),
         ({"measures": None}, PlanError, "no measure None; there are tau"),
         ({"n_topics": 0}, PlanError, "must be positive"),
         ({"n_topics": "50"}, PlanError, "number of topics"),

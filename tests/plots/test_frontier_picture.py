@@ -66,7 +66,7 @@ def test_its_own_axes_and_faults():
     assert legend(own) == [r"a\$b"]
     with pytest.raises(DataError, match="no column 'Erho2'"):
         plots.frontier({"a": table})
-    with pytest.raises(PlanError, match="coefficient is one of"):
+    with pytest.raises(PlanError, match="coefficient must be"):
         plots.frontier({"a": table}, "tau")
     with pytest.raises(PlanError, match="no frontier"):
         plots.frontier({})

@@ -219,18 +219,15 @@ def split_half_reliability(
 
 
 def _complete(matrix: ItemScores, missing: str) -> tuple[ItemScores, tuple[str, ...]]:
-    n_missing = matrix.n_missing
-    if not n_missing:
+    if not matrix.n_missing:
         return matrix, ()
-    there = f"{display.count(n_missing)} of {display.count(matrix.values.size)} cells are missing"
     if missing == "raise":
         raise DataError(
-            f"{there}, so halves do not have the same items for all objects; "
+            f"{matrix.missing_in_words}, so halves do not have the same items for all objects; "
             "missing='listwise' leaves out these objects, and vcomp.reliability needs no halves"
         )
-    kept = complete_rows(matrix)
-    left_out = len(matrix.objects) - len(kept.objects)
-    return kept, (f"{there}: {display.count(left_out)} objects were left out (listwise).",)
+    kept, words = complete_rows(matrix)
+    return kept, (words,)
 
 
 # Which items are in the first half -----------------------------------------------------------

@@ -271,19 +271,16 @@ def reliability(
     check_alpha(alpha)
     check_choice("missing", missing, ("reml", "pairwise", "listwise", "raise"))
     matrix = read_scores(scores, object, item, score, what="reliability")
-    n_missing, n_cells = matrix.n_missing, matrix.values.size
+    n_missing, there = matrix.n_missing, matrix.missing_in_words
     if not n_missing:
         return _of_complete(matrix, alpha, 0, "")
-    there = f"{display.count(n_missing)} of {display.count(n_cells)} cells are missing"
     if missing == "raise":
         raise DataError(
             f"{there}; missing='reml' and 'pairwise' use the available ones, 'listwise' leaves "
             "out the objects with missing ones"
         )
     if missing == "listwise":
-        kept = complete_rows(matrix)
-        left_out = len(matrix.objects) - len(kept.objects)
-        words = f"{there}: {display.count(left_out)} objects were left out (listwise)."
+        kept, words = complete_rows(matrix)
         return _of_complete(kept, alpha, n_missing, words)
     matrix = matrix.with_scores()
     empty = np.isnan(matrix.values).all(axis=0)

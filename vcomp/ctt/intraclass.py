@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from vcomp import display
 from vcomp.ctt.icc_result import (
     NAMES,
     Coefficient,
@@ -142,11 +141,9 @@ def icc(
             raise PlanError("of variance components object= alone is needed, not the columns")
         return _of_given(components, object, requested)
     matrix = read_scores(scores, object, rater, score, item_name="rater", what="icc")
-    n_missing, words = matrix.n_missing, ""
-    if n_missing:
-        there = (
-            f"{display.count(n_missing)} of {display.count(matrix.values.size)} cells are missing"
-        )
+    words = ""
+    if matrix.n_missing:
+        there = matrix.missing_in_words
         if missing == "raise":
             raise DataError(
                 f"{there}; missing='reml' uses the available ones, 'listwise' leaves out the "
@@ -155,10 +152,7 @@ def icc(
         if missing == "reml":
             _check_no_test(r0)
             return _of_incomplete(matrix.with_scores(), there, requested)
-        kept = complete_rows(matrix)
-        left_out = len(matrix.objects) - len(kept.objects)
-        words = f"{there}: {display.count(left_out)} objects were left out (listwise)."
-        matrix = kept
+        matrix, words = complete_rows(matrix)
     return _of_mean_squares(_mean_squares(matrix), requested, words)
 
 

@@ -336,19 +336,16 @@ def _statistics(
     matrix: ItemScores, missing: str
 ) -> tuple[ItemStatistics, ItemScores, str, tuple[str, ...]]:
     """Return the statistics, of which scores, how missing ones were treated, and notes."""
-    n_missing = matrix.n_missing
-    if not n_missing:
+    if not matrix.n_missing:
         return of_complete(matrix.values), matrix, "", ()
-    there = f"{display.count(n_missing)} of {display.count(matrix.values.size)} cells are missing"
+    there = matrix.missing_in_words
     if missing == "raise":
         raise DataError(
             f"{there}; missing='pairwise' uses the available ones, 'listwise' leaves out the "
             "objects with missing ones"
         )
     if missing == "listwise":
-        kept = complete_rows(matrix)
-        left_out = len(matrix.objects) - len(kept.objects)
-        words = f"{there}: {display.count(left_out)} objects were left out (listwise)."
+        kept, words = complete_rows(matrix)
         return of_complete(kept.values), kept, words, ()
     matrix = matrix.with_scores()
     if len(matrix.objects) < 2:

@@ -66,6 +66,12 @@ class ItemScores:
         """Number of cells without a score."""
         return int(np.isnan(self.values).sum())
 
+    @property
+    def missing_in_words(self) -> str:
+        """How many cells are missing, for messages and notes."""
+        n_cells = display.count(self.values.size)
+        return f"{display.count(self.n_missing)} of {n_cells} cells are missing"
+
     def rows(self, keep: BoolArray) -> ItemScores:
         """Return some of the objects."""
         return replace(self, values=self.values[keep], objects=self.objects[keep])
@@ -126,8 +132,8 @@ def read_scores(
     return matrix
 
 
-def complete_rows(matrix: ItemScores) -> ItemScores:
-    """Return the objects that have a score on every item.
+def complete_rows(matrix: ItemScores) -> tuple[ItemScores, str]:
+    """Return the objects that have a score on every item, and how many were left out, in words.
 
     Raises
     ------
@@ -144,7 +150,9 @@ def complete_rows(matrix: ItemScores) -> ItemScores:
             f"missing='listwise' leaves {int(complete.sum())} of {complete.size:,} objects, "
             f"those with a score on every item{why}"
         )
-    return matrix.rows(complete)
+    left_out = display.count(int((~complete).sum()))
+    words = f"{matrix.missing_in_words}: {left_out} objects were left out (listwise)."
+    return matrix.rows(complete), words
 
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:

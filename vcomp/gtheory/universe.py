@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.exceptions import PlanError, check_one_of, did_you_mean
 from vcomp.formula import REPLICATE, Design
 
 Rule = Literal["exact", "harmonic", "arithmetic"]
@@ -64,8 +64,7 @@ class Counts:
         numbers = tuple(positive_size("a group", n) for n in counts)
         if not numbers:
             raise PlanError("there are no counts: give one for each level of the outer facet")
-        if rule not in _RULES:
-            raise PlanError(f"the rule of counts is one of {', '.join(_RULES)}, not {rule!r}")
+        check_one_of("the rule of counts", rule, _RULES)
         object.__setattr__(self, "counts", numbers)
         object.__setattr__(self, "rule", rule)
 

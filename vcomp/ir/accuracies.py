@@ -13,7 +13,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, DesignError, EstimationError, PlanError, check_alpha
+from vcomp.exceptions import (
+    DataError,
+    DesignError,
+    EstimationError,
+    PlanError,
+    check_alpha,
+    check_one_of,
+)
 from vcomp.gtheory import DStudy, crossed_components, dstudy
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.intervals import IntervalName, IntervalSource
@@ -29,9 +36,9 @@ from vcomp.ir.accuracy_result import (
 )
 from vcomp.ir.agreement import Measure, complete, named
 from vcomp.ir.agreement import sizes as check_sizes
-from vcomp.ir.curve import MODELS, Model, choice
+from vcomp.ir.curve import MODELS, Model
 from vcomp.ir.measures import FTest, Tau, TauAP, several
-from vcomp.ir.rank import ESTIMATORS, AccuracyEstimator, TauEstimator, check_one_of
+from vcomp.ir.rank import ESTIMATORS, AccuracyEstimator, TauEstimator
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splitting import split_half
 from vcomp.ir.two_way_anova import mean_squares
@@ -387,7 +394,7 @@ def _halves(
 ) -> dict[str, Estimator]:
     """Return the estimators that extrapolate the measures from halves."""
     model = MODELS[-1] if splits.model is None else splits.model
-    choice("model", model, MODELS)
+    check_one_of("model", model, MODELS)
     if not measures:
         for option in ("model", "trials"):
             if getattr(splits, option) is not None:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
-from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, did_you_mean
+from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, check_one_of
 from vcomp.ir.agreement import sizes
 from vcomp.ir.kernels import fit_binomial_line
 
@@ -271,21 +271,6 @@ def whole(n: FloatArray) -> FloatArray | LongArray:
     return n.astype(np.int64) if (n == np.floor(n)).all() else n
 
 
-def choice(what: str, given: object, known: Iterable[str]) -> None:
-    """Refuse a value of an option that is not one of the known ones.
-
-    Raises
-    ------
-    PlanError
-        Naming those that are allowed.
-    """
-    known = tuple(known)
-    if given not in known:
-        raise PlanError(
-            f"{what} is {', '.join(map(repr, known))}, not {given!r}{did_you_mean(given, known)}"
-        )
-
-
 def fit_curve(
     n_topics: ArrayLike,
     accuracy: ArrayLike,
@@ -332,8 +317,8 @@ def fit_curve(
     >>> curve.at(80.0).round(4)
     np.float64(0.8883)
     """
-    choice("model", model, MODELS)
-    choice("scale", scale, SCALES)
+    check_one_of("model", model, MODELS)
+    check_one_of("scale", scale, SCALES)
     n, y = _columns(n_topics, accuracy)
     sizes, place = np.unique(n, return_inverse=True)
     return _Errors.of(sizes, place, y, scale).curve(model)
@@ -376,8 +361,8 @@ def fit_curves(
     (np.float64(0.8949), {})
     """
     for model in models:
-        choice("a model", model, MODELS)
-    choice("scale", scale, SCALES)
+        check_one_of("model", model, MODELS)
+    check_one_of("scale", scale, SCALES)
     rows = np.asarray(accuracies, dtype=float)
     n = np.asarray(sizes, dtype=float)
     if rows.ndim != 2 or n.shape != rows.shape[:1]:

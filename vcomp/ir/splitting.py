@@ -18,6 +18,7 @@ from vcomp.exceptions import (
     PlanError,
     VcompError,
     check_alpha,
+    check_one_of,
     did_you_mean,
     warn,
 )
@@ -28,7 +29,6 @@ from vcomp.ir.curve import (
     MODELS,
     AccuracyCurve,
     Model,
-    choice,
     fit_curves,
     whole,
 )
@@ -541,7 +541,7 @@ def _models(given: str | Iterable[str]) -> tuple[Model, ...]:
     if not names:
         raise PlanError(f"no model is given; there are {', '.join(map(repr, MODELS))}")
     for name in names:
-        choice("a model", name, MODELS)
+        check_one_of("model", name, MODELS)
     return tuple(model for model in MODELS if model in names)
 
 

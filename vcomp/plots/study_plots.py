@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import PlanError, check_alpha
+from vcomp.exceptions import PlanError, check_alpha, check_one_of
 from vcomp.plots.canvas import (
     COLOURS,
     GREY,
@@ -398,10 +398,7 @@ def frontier(
     >>> ax.get_ylabel()
     'Φ'
     """
-    if coefficient not in _LABELS:
-        raise PlanError(
-            f"coefficient is one of {', '.join(map(repr, _LABELS))}, not {coefficient!r}"
-        )
+    check_one_of("coefficient", coefficient, tuple(_LABELS))
     if not tables:
         raise PlanError("there is no frontier to draw")
     for table in tables.values():

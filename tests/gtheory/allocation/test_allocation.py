@@ -305,7 +305,7 @@ def test_polars_and_numpy_arguments():
         ({"goal": 1.0}, "must be between 0 and 1, not 1.0"),
         ({"goal": 0}, "the goal is a positive number"),
         ({"goal": 0.9, "coefficient": "phi"}, r"not 'phi' \(did you mean 'Phi'\?\)"),
-        ({"budget": 100, "coefficient": None}, "coefficient is one of 'rel_err_var'"),
+        ({"budget": 100, "coefficient": None}, "coefficient must be 'rel_err_var'"),
         ({"budget": 100, "top": 0}, "top is a whole number from 1 to 10,000"),
         ({"budget": 100, "top": 10**9}, "top is a whole number from 1 to 10,000, not 1000000000"),
         ({"budget": 100, "designs": []}, "designs is empty"),

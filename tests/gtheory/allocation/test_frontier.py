@@ -98,5 +98,5 @@ def test_of_one_design():
     )
     assert held.frontier[["i", "a", "cost"]].to_numpy().tolist() == [[9, 2, 18]]
     assert held.best.sizes == {"i": 9, "a": 2}
-    with pytest.raises(PlanError, match=r"coefficient is one of .* not \['Phi'\]"):
+    with pytest.raises(PlanError, match=r"coefficient must be .* not \['Phi'\]"):
         held.plot(["Phi"])

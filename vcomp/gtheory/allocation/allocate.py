@@ -14,7 +14,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.exceptions import PlanError, check_one_of
 from vcomp.gtheory.allocation.alternative import Aim, Alternative, shown
 from vcomp.gtheory.allocation.cost import Cost, CostFunction, money, read_cost
 from vcomp.gtheory.allocation.problem import SizeProblem, counts_objects, make_problem, read_bounds
@@ -137,11 +137,7 @@ def optimize(
 
 
 def _read_aim(budget: float | None, goal: float | None, coefficient: str) -> Aim:
-    if not isinstance(coefficient, str) or coefficient not in QUANTITIES:
-        raise PlanError(
-            f"coefficient is one of {', '.join(map(repr, QUANTITIES))}, not {coefficient!r}"
-            f"{did_you_mean(coefficient, QUANTITIES) if isinstance(coefficient, str) else ''}"
-        )
+    check_one_of("coefficient", coefficient, tuple(QUANTITIES))
     if (budget is None) == (goal is None):
         given = "both are" if budget is not None else "neither is"
         raise PlanError(

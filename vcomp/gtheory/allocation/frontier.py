@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp import display, plots
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.exceptions import check_one_of
 from vcomp.gtheory.allocation.alternative import (
     SYMBOLS,
     Aim,
@@ -173,11 +173,7 @@ def draw(
     """
     aim = allocation.aim
     name = aim.coefficient if coefficient is None else coefficient
-    if not isinstance(name, str) or name not in SYMBOLS:
-        raise PlanError(
-            f"coefficient is one of {', '.join(map(repr, SYMBOLS))}, not {name!r}"
-            f"{did_you_mean(name, SYMBOLS) if isinstance(name, str) else ''}"
-        )
+    check_one_of("coefficient", name, tuple(SYMBOLS))
     best = allocation.best
     return plots.frontier(
         {shown(d): t for d, t in frontiers.tables.items()},

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, EstimationError, VcompError, warn
+from vcomp.exceptions import DataError, EstimationError, VcompError, check_one_of, warn
 from vcomp.ir.agreement import Measure, complete, sizes
-from vcomp.ir.curve import MODELS, Model, choice, fit_curves
+from vcomp.ir.curve import MODELS, Model, fit_curves
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.ir.splits import (
     FEWEST,
@@ -82,7 +82,7 @@ class Extrapolated(Measure):
         array([0.75, 0.89])
         """
         n = sizes(n_topics)
-        choice("model", model, MODELS)
+        check_one_of("model", model, MODELS)
         X = complete(as_score_matrix(scores, system=system, topic=topic, score=score), "scores")
         if len(X) < 2 * FEWEST:
             raise DataError(

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError, check_alpha
+from vcomp.exceptions import PlanError, check_alpha, check_one_of
 from vcomp.ir.agreement import TopicMeasure, rounding, sizes
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.ir.two_way_anova import TwoWay, mean_squares
@@ -85,11 +85,8 @@ class FTest(TopicMeasure):
         is_number = isinstance(self.delta, Real) and not isinstance(self.delta, bool)
         if not is_number or not 0 < self.delta < np.inf:
             raise PlanError(f"delta must be a positive difference of scores, not {self.delta!r}")
-        if self.dispersion not in tuple(_EFFECT_SIZES):
-            kinds = ", ".join(map(repr, _EFFECT_SIZES))
-            raise PlanError(f"dispersion must be one of {kinds}, not {self.dispersion!r}")
-        if self.df not in ("one-way", "two-way"):
-            raise PlanError(f"df must be 'one-way' or 'two-way', not {self.df!r}")
+        check_one_of("dispersion", self.dispersion, tuple(_EFFECT_SIZES))
+        check_one_of("df", self.df, ("one-way", "two-way"))
 
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
         """Return 1 if the test finds a difference in `X`, else 0; unchecked. `Y` is not needed."""

@@ -9,13 +9,12 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError
+from vcomp.exceptions import PlanError, check_one_of
 from vcomp.ir.agreement import MeanMeasure, MeanRows, sizes
 from vcomp.ir.kernels import above_in_both, mean_share_above, ordinal_ranks
 from vcomp.ir.rank import (
     TauEstimator,
     TauVariant,
-    check_one_of,
     check_variant,
     estimated_tau,
     paired_differences,

@@ -5,7 +5,6 @@ from .correlation import TauEstimator as TauEstimator
 from .correlation import TauInterval as TauInterval
 from .correlation import TauTarget as TauTarget
 from .correlation import TauVariant as TauVariant
-from .correlation import check_one_of as check_one_of
 from .correlation import check_tau_estimator as check_tau_estimator
 from .correlation import check_variant as check_variant
 from .paired import PairedDifferences as PairedDifferences

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.exceptions import PlanError, check_alpha, did_you_mean
+from vcomp.exceptions import PlanError, check_alpha, check_one_of
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.numerics import check_rng
 
@@ -315,19 +315,6 @@ def check_variant(variant: object) -> None:
         Naming the two.
     """
     check_one_of("variant", variant, VARIANTS)
-
-
-def check_one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    """Refuse a value of an option that is not one of those allowed.
-
-    Raises
-    ------
-    PlanError
-        Naming the option and its allowed values.
-    """
-    if not isinstance(value, str) or value not in known:
-        listed = ", ".join(map(repr, known[:-1])) + f" or {known[-1]!r}"
-        raise PlanError(f"{name} must be {listed}, not {value!r}{did_you_mean(value, known)}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
