@@ -148,7 +148,7 @@ def test_quantities_have_names(name):
 
 def test_what_gives_no_intervals_is_refused():
     g = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0})
-    with pytest.raises(EstimationError, match="interval=3 gives no intervals"):
+    with pytest.raises(EstimationError, match=r"interval must be the name of an .* not 3"):
         g.dstudy(i=10, interval=3)
 
 

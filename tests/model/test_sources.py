@@ -136,7 +136,7 @@ def test_errors(res):
 @pytest.mark.parametrize("interval", [None, 3, True, {}])
 def test_what_gives_no_intervals_is_refused(res, interval):
     for ask in (res.conf_int, res.gstudy, res.tidy, res.summary):
-        with pytest.raises(EstimationError, match="gives no intervals"):
+        with pytest.raises(EstimationError, match="interval must be the name of an interval, or"):
             ask(interval=interval)
     with pytest.raises(EstimationError, match="sizes="):
         res.dstudy(interval=interval)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import vcomp
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.model.row_access import fitted_again
-from vcomp.studies.balanced import BalancedEstimator, BalancedTable, is_closed, stratum_squares
+from vcomp.studies.balanced import BalancedEstimator, BalancedTable, stratum_squares
 
 
 def table_of(formula, frame, method="anova"):
@@ -51,7 +51,7 @@ def test_components_are_those_of_the_fit(name, seed, offset):
 def test_models_without_all_terms(formula, closed):
     _, frame = balanced("three facets", 3)
     res, design, table = table_of(formula, frame)
-    assert is_closed(res.components) is closed
+    assert res.components.is_closed is closed
     found, _ = BalancedEstimator(res.components, design.structure.facets, table.scores.shape)(
         table.scores
     )

@@ -147,7 +147,7 @@ def test_each_facet_by_itself(frame):
 def test_it_is_continued_from_a_file(frame, tmp_path):
     path = tmp_path / "subsets.npz"
     whole = vcomp.subsample_study(FORMULA, frame, sizes=SIZES, trials=5, rng=1)
-    with pytest.warns(vcomp.VcompWarning, match="time limit ended the study"):
+    with pytest.warns(vcomp.VcompWarning, match="time limit of .* ended the work"):
         vcomp.subsample_study(
             FORMULA, frame, sizes=SIZES, trials=5, rng=1, path=path, time_limit=1e-9
         )

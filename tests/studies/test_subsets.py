@@ -51,10 +51,8 @@ def test_a_subset_is_fitted_as_its_rows_are(name, sizes, method):
         sample = subsets._drawn(sizes, rng_of(seed))
         fitted = vcomp.fit(formula, frame_of_rows(frame, sample), method=method)
         size = np.abs(fitted.vcomp).max()
-        np.testing.assert_allclose(
-            found.found.values, fitted.vcomp, rtol=0.0, atol=tolerance * size
-        )
-        mean = found.found.beta + subsets.design.origin
+        np.testing.assert_allclose(found.values, fitted.vcomp, rtol=0.0, atol=tolerance * size)
+        mean = found.beta + subsets.design.origin
         np.testing.assert_allclose(mean, fitted.fe_params, rtol=1e-6)
         for facet, n in sizes.items():
             assert fitted.design.sizes[facet] == n or fitted.design.nested_in[facet]
@@ -83,7 +81,7 @@ def test_unbalanced_data(name):
     found = subsets.estimate(sizes, rng_of(1), None)
     sample = subsets._drawn(sizes, rng_of(1))
     fitted = vcomp.fit(formula, frame_of_rows(frame, sample))
-    np.testing.assert_allclose(found.found.values, fitted.vcomp, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(found.values, fitted.vcomp, rtol=1e-5, atol=1e-9)
     assert frame_of_rows(frame, sample)["a"].nunique() == 4
 
 
@@ -98,7 +96,7 @@ def test_reml_at_its_bound_is_not_the_analysis_of_variance():
         )
         sample = subsets._drawn({"a": 3, "b": 3}, rng_of(seed))
         fitted = vcomp.fit(formula, frame_of_rows(frame, sample))
-        np.testing.assert_allclose(found.found.values, fitted.vcomp, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(found.values, fitted.vcomp, rtol=1e-5, atol=1e-7)
         at_bound += bool((fitted.vcomp == 0.0).any())
     assert at_bound > 0
 
@@ -112,19 +110,19 @@ def test_negative_components_are_dropped_where_the_fit_drops_them():
         )
         sample = subsets._drawn({"a": 3, "b": 3}, rng_of(seed))
         fitted = vcomp.fit(formula, frame_of_rows(frame, sample), method="anova", negative="refit")
-        np.testing.assert_allclose(found.found.values, fitted.vcomp, rtol=1e-9, atol=1e-12)
-        assert (found.found.values >= 0.0).all()
+        np.testing.assert_allclose(found.values, fitted.vcomp, rtol=1e-9, atol=1e-12)
+        assert (found.values >= 0.0).all()
 
 
 def test_covariates_and_held_components_are_fitted_by_rows():
     formula, frame = balanced("crossed", 1)
     held = subsets_of(formula, frame, {"a": 4}, "reml", hold={"b": 2.0})
     assert held.table is None
-    assert held.estimate({"a": 4}, rng_of(0), None).found.values[1] == 2.0
+    assert held.estimate({"a": 4}, rng_of(0), None).values[1] == 2.0
     frame["x"] = np.arange(len(frame)) % 5
     covariate = subsets_of("y ~ x + (1|a) + (1|b)", frame, {"a": 4}, "reml")
     assert covariate.table is None
-    found = covariate.estimate({"a": 4}, rng_of(0), None).found
+    found = covariate.estimate({"a": 4}, rng_of(0), None)
     sample = covariate._drawn({"a": 4}, rng_of(0))
     fitted = vcomp.fit("y ~ x + (1|a) + (1|b)", frame_of_rows(frame, sample))
     np.testing.assert_allclose(found.values, fitted.vcomp, rtol=1e-5)
@@ -158,4 +156,4 @@ def test_a_subset_in_which_levels_are_missing_is_a_failure():
     failed = [o for o in outcomes if o.reason is not None]
     assert 0 < len(failed) < 12
     assert "only 8 levels of 'b' are left" in failed[0].reason
-    assert np.isnan(failed[0].found.values).all()
+    assert np.isnan(failed[0].values).all()

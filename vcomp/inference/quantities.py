@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -106,6 +107,16 @@ class VarianceComponents:
         others = sorted(everything - first.keys() - {REPLICATE})
         last = [REPLICATE] if REPLICATE in everything else []
         return (*first, *others, *last)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the common facets of any two terms are a term, or none.
+
+        In balanced data the spaces of the terms are then orthogonal and their mean squares
+        independent, and REML is the analysis of variance if all its estimates are positive.
+        """
+        terms = self.facets[:-1]
+        return all(not a & b or a & b in terms for a, b in combinations(terms, 2))
 
 
 Form: TypeAlias = Literal["linear", "root", "ratio", "share"]

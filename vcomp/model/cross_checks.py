@@ -9,7 +9,7 @@ A difference beyond that contradicts the model: a specification test (Hausman 19
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,8 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.estimators import METHODS, Estimate, get_estimator
 from vcomp.exceptions import EstimationError, VcompError
-from vcomp.inference.resampling import Draws, Recipe, Refitted, RowDraws, draws_of, refit_of
-from vcomp.numerics import check_count, check_time_limit, run, seed_from, stream
+from vcomp.inference.resampling import Recipe, Refitted, drawn_refits
+from vcomp.numerics import check_count, check_time_limit, seed_from
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,18 +163,21 @@ def crosscheck(
     own = access.recipe()
     found, excluded = _estimates(access, own, _wanted(methods, own.estimator.name))
     recipes = [own, *(recipe for recipe, _ in found)]
-    drawn = np.zeros((0, len(recipes), v.size + access.model.statistics.Xy.size))
+    stats, fits = access.model.statistics, list[list[Refitted]]()
     if found:
-        make = _maker(access, recipes, v, seed)
-        rows = run(
-            make,
-            range(n),
+        fits = drawn_refits(
+            stats,
+            recipes,
+            v,
+            n,
+            rng=seed,
             workers=workers,
             time_limit=time_limit,
             progress=progress,
             label="crosscheck",
         )
-        drawn = np.array([rows[b] for b in sorted(rows)]).reshape(-1, *drawn.shape[1:])
+    drawn = np.array([[_parameters(fit) for fit in row] for row in fits])
+    drawn = drawn.reshape(-1, len(recipes), v.size + stats.Xy.size)
     table, fixed = _tables(access, [estimate for _, estimate in found], drawn)
     return CrossCheck(table, fixed, excluded, own.estimator.name, len(drawn), seed)
 
@@ -192,7 +195,7 @@ def _estimates(
     """Return the estimates of the methods that apply, and why the others do not."""
     found, excluded = [], {}
     held = access.estimate.held
-    values = dict(zip(access.estimate.names, _values(access.estimate).tolist(), strict=True))
+    values = dict(zip(access.estimate.names, access.estimate.values.tolist(), strict=True))
     for method in methods:
         likelihood = method in ("reml", "ml")
         if method == "anova" and not access.model.design.formula.intercept_only:
@@ -215,36 +218,6 @@ def _estimates(
     return found, excluded
 
 
-def _maker(
-    access: RowAccess, recipes: Sequence[Recipe], v: FloatArray, seed: int
-) -> Callable[[], Callable[[int], FloatArray]]:
-    """Return a factory of functions that estimate drawn data, (methods, k + 1 + p)."""
-    stats = access.model.statistics
-    ways = [draws_of(stats, recipe) for recipe in recipes]
-    # Statistics of rows serve all methods; strata that are drawn directly only some.
-    draws: Draws = next((way for way in ways if isinstance(way, RowDraws)), ways[0])
-    size = v.size + stats.Xy.size
-
-    def make() -> Callable[[int], FloatArray]:
-        refits = [refit_of(stats, recipe, v) for recipe in recipes]
-
-        def one(number: int) -> FloatArray:
-            data = draws.draw(v, stream(seed, number))
-            estimates = np.full((len(refits), size), np.nan)
-            for place, refit in enumerate(refits):
-                try:
-                    found = refit(data)
-                except (VcompError, np.linalg.LinAlgError):
-                    continue
-                if found.converged:
-                    estimates[place] = np.concatenate([_values(found), found.beta])
-            return estimates
-
-        return one
-
-    return make
-
-
 def _tables(
     access: RowAccess, others: Sequence[Estimate], drawn: FloatArray
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -252,14 +225,14 @@ def _tables(
     import pandas as pd
 
     own, design = access.estimate, access.model.design
-    k = _values(own).size
+    k = own.values.size
     T = np.eye(own.beta.size) - np.outer(design.constant, design.x_origin)
     origin = design.origin * design.constant
     components, coefficients = [], []
     for place, other in enumerate(others, start=1):
-        values = _values(other)
+        values = other.values
         apart = drawn[:, place, :k] - drawn[:, 0, :k]
-        found = _compared(values - _values(own), apart, drawn[:, 0, :k])
+        found = _compared(values - own.values, apart, drawn[:, 0, :k])
         names = {"component": own.names, "method": other.method, "estimate": values}
         components.append(pd.DataFrame({**names, **found}))
         apart = (drawn[:, place, k:] - drawn[:, 0, k:]) @ T.T
@@ -272,8 +245,10 @@ def _tables(
     return _joined(components, "component"), _joined(coefficients, "coefficient")
 
 
-def _values(estimate: Estimate | Refitted) -> FloatArray:
-    return estimate.values
+def _parameters(fit: Refitted) -> FloatArray:
+    """Return components and fixed effects, nan if the estimation failed."""
+    both = np.concatenate([fit.values, fit.beta])
+    return both if fit.converged else np.full(both.size, np.nan)
 
 
 def _joined(parts: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:

@@ -14,10 +14,9 @@ from vcomp.exceptions import DataError, VcompError, check_alpha, did_you_mean
 from vcomp.formula import RESIDUAL
 from vcomp.inference.hypotheses import degrees_of_freedom
 from vcomp.inference.intervals import IntervalSource, Limits, wald_interval
-from vcomp.model.hypothesis_tests import fixed_effects
 from vcomp.model.interval_sources import IntervalMethod, source_of
 from vcomp.model.record import FitRecord
-from vcomp.model.row_access import RowAccess, require_rows
+from vcomp.model.row_access import RowAccess, fixed_fit, require_rows
 from vcomp.model.tables import component_limits, gstudy, mc_errors
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def summary(
     found = component_limits(record.estimate, alpha, source)
     tables = [_head(record), _components(record, alpha, source)]
     if record.exog_names:
-        tables.append(_fixed_effects(fixed_effects(record, rows, alpha, "satterthwaite"), alpha))
+        tables.append(_fixed_effects(fixed_fit(record, rows).table(alpha, "satterthwaite"), alpha))
     return display.summary(tables, _notes(record, found))
 
 

@@ -18,8 +18,8 @@ from vcomp.design import Chunk, Design
 from vcomp.estimators import Estimate, Estimator, Negative
 from vcomp.estimators.likelihood import Solution, prediction_engine
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.inference.hypotheses import ComparedFit
-from vcomp.inference.resampling import GeneratingFit, Recipe, positive_part, simulate_responses
+from vcomp.inference.hypotheses import ComparedFit, ComponentFit, FixedFit
+from vcomp.inference.resampling import GeneratingFit, Recipe
 from vcomp.model.record import FitRecord
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
@@ -106,9 +106,8 @@ class RowAccess:
         """Return new responses, a column each."""
         import pandas as pd
 
-        estimate, rows = self.estimate, self.model.rows
-        v = positive_part(estimate.values, estimate.names)
-        responses = simulate_responses(self.model.chunk, v, estimate.beta, n, rng)
+        rows = self.model.rows
+        responses = self.generating().simulate(self.model.chunk, n, rng)
         return pd.DataFrame(responses, index=rows.labels, copy=False)
 
     def random_effects(self) -> dict[str, pd.DataFrame]:
@@ -210,6 +209,26 @@ def compared_fit(res: Fitted) -> ComparedFit:
         nobs=record.structure.n_rows,
         response_sums=record.response_sums,
         stats=None if rows is None else rows.model.statistics,
+    )
+
+
+def component_fit(record: FitRecord, rows: RowAccess | None) -> ComponentFit:
+    """Return the values that tests of a component use."""
+    return ComponentFit(
+        estimate=record.estimate,
+        table=record.table,
+        classical=record.structure.balanced and record.components.is_closed,
+        stats=None if rows is None else rows.model.statistics,
+    )
+
+
+def fixed_fit(record: FitRecord, rows: RowAccess | None) -> FixedFit:
+    """Return the values that tests of fixed effects use."""
+    return FixedFit(
+        estimate=record.estimate,
+        names=record.exog_names,
+        stats=None if rows is None else rows.model.statistics,
+        transform=None if rows is None else rows.model.design.transform,
     )
 
 

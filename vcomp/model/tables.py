@@ -15,8 +15,8 @@ from vcomp._typing import FloatArray
 from vcomp.estimators import Estimate, Iteration
 from vcomp.exceptions import EstimationError
 from vcomp.inference import Quantities
+from vcomp.inference.hypotheses import fixed_intervals
 from vcomp.inference.intervals import IntervalSource, Limits, unbiased_covariance
-from vcomp.model.hypothesis_tests import fixed_intervals
 from vcomp.model.record import FitRecord
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """The part of a result on uncertainty: intervals, profiles, resampling and tests.
 
 Methods delegate to :mod:`~vcomp.model.tables`, :mod:`~vcomp.model.interval_sources`,
-:mod:`~vcomp.model.profiling`, :mod:`~vcomp.model.hypothesis_tests`,
-:mod:`~vcomp.model.cross_checks` and :mod:`vcomp.inference.resampling`.
+:mod:`~vcomp.model.profiling`, :mod:`~vcomp.model.cross_checks`, :mod:`vcomp.inference.hypotheses`
+and :mod:`vcomp.inference.resampling`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from vcomp.inference import Projected
-from vcomp.inference.hypotheses import HypothesisTest, Simulation, TestName, component_test
+from vcomp.inference.hypotheses import (
+    DegreesOfFreedom,
+    HypothesisTest,
+    Simulation,
+    TestName,
+    component_test,
+)
 from vcomp.inference.intervals import IntervalSource
 from vcomp.inference.resampling import (
     BootstrapType,
@@ -21,12 +27,11 @@ from vcomp.inference.resampling import (
     jackknife,
     parametric_bootstrap,
 )
-from vcomp.model import hypothesis_tests, tables
+from vcomp.model import tables
 from vcomp.model.cross_checks import CrossCheck, crosscheck
-from vcomp.model.hypothesis_tests import DegreesOfFreedom
 from vcomp.model.interval_sources import IntervalMethod, source_of
 from vcomp.model.profiling import Profile, profiles
-from vcomp.model.row_access import Fitted
+from vcomp.model.row_access import Fitted, component_fit, fixed_fit
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -472,7 +477,7 @@ class Uncertainty(Fitted):
         F is MS(sys) / MS(Residual), whose expectations are equal if the component is 0.
         Chosen because it is exact.
         """
-        fit = hypothesis_tests.component_fit(self._record, self._rows)
+        fit = component_fit(self._record, self._rows)
         return component_test(fit, term, test, Simulation(n, rng, workers))
 
     def fixed_effects(
@@ -496,7 +501,7 @@ class Uncertainty(Fitted):
         PlanError
             If alpha is not between 0 and 1.
         """
-        return hypothesis_tests.fixed_effects(self._record, self._rows, alpha, ddf)
+        return fixed_fit(self._record, self._rows).table(alpha, ddf)
 
     def t_test(
         self, contrasts: Any, alpha: float = 0.05, ddf: DegreesOfFreedom = "satterthwaite"
@@ -513,7 +518,7 @@ class Uncertainty(Fitted):
         EstimationError
             If they are not contrasts of these fixed effects, or the fit does not have ``ddf``.
         """
-        return hypothesis_tests.contrasts_table(self._record, self._rows, contrasts, alpha, ddf)
+        return fixed_fit(self._record, self._rows).t_test(contrasts, alpha, ddf)
 
     def f_test(self, contrasts: Any, ddf: DegreesOfFreedom = "satterthwaite") -> HypothesisTest:
         """Return the F-test of several contrasts Lβ = c of the fixed effects at once.
@@ -531,4 +536,4 @@ class Uncertainty(Fitted):
         EstimationError
             As for :meth:`t_test`, or if the contrasts contradict each other.
         """
-        return hypothesis_tests.joint_test(self._record, self._rows, contrasts, ddf)
+        return fixed_fit(self._record, self._rows).f_test(contrasts, ddf)

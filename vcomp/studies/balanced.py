@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from math import prod
 
 import numpy as np
@@ -153,16 +152,6 @@ def stratum_squares(table: FloatArray, axes: tuple[int, ...]) -> tuple[FloatArra
     parts = split_axes(table.reshape(-1).copy(), axes)
     squares = np.array([np.vdot(part, part) for part in parts.values()])
     return squares, float(table.mean())
-
-
-def is_closed(components: VarianceComponents) -> bool:
-    """Return whether what two terms share is a term too, or nothing.
-
-    In balanced data the estimates by REML are then those of the analysis of variance, where these
-    are all above zero.
-    """
-    terms = components.facets[:-1]
-    return all(not a & b or a & b in terms for a, b in combinations(terms, 2))
 
 
 def _within(levels: Levels) -> LongArray:

@@ -123,7 +123,7 @@ def _in_closed_form(res: VarianceComponentsResults, facet: str) -> LeftOut | Non
     n = subsets.most(facet)
     if subsets.table is None or n < _FEWEST:
         return None
-    made = [subsets.without(facet, level).found for level in range(n)]
+    made = [subsets.without(facet, level) for level in range(n)]
     if not all(found.converged for found in made):
         return None
     levels = design.facets[design.structure.facets.index(facet)].levels.astype(str)

@@ -15,7 +15,7 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.data import Missing
 from vcomp.design import Design
 from vcomp.estimators import MethodName
-from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean, warn
+from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
 from vcomp.formula import caller_environment
 from vcomp.inference import VarianceComponents
 from vcomp.inference.resampling import (
@@ -24,17 +24,12 @@ from vcomp.inference.resampling import (
     Refitted,
     Replicates,
     Sample,
-    SampleRefit,
     check_facets,
     collect,
-    refit_sample,
-    report_failures,
-    statistics_of,
 )
 from vcomp.model import VarianceComponentsModel, VarianceComponentsResults, fitted_again
 from vcomp.numerics import check_count, check_time_limit
-from vcomp.statistics import Statistics
-from vcomp.studies.balanced import BalancedEstimator, BalancedTable, is_closed
+from vcomp.studies.balanced import BalancedEstimator, BalancedTable
 from vcomp.studies.planned import options_of_fit, planned, required_facet
 from vcomp.studies.subsample_result import SubsampleStudy
 
@@ -74,7 +69,7 @@ class Subsets:
     ) -> Subsets:
         """Return what draws from the data of a fit, with their table if it is of use."""
         estimator = fit.recipe.estimator
-        name, closed = estimator.name, is_closed(components)
+        name, closed = estimator.name, components.is_closed
         usable = name == "anova" or (name in _LIKE_ANOVA and closed)
         usable = usable and design.formula.intercept_only and not components.held
         table = BalancedTable.of(design, fit.stats.rows) if usable else None
@@ -102,7 +97,7 @@ class Subsets:
         sizes: Mapping[str, int],
         rng: np.random.Generator,
         closed_form: BalancedEstimator | None,
-    ) -> SampleRefit:
+    ) -> Refitted:
         """Return the components of one random subset; a failure with its reason.
 
         Parameters
@@ -112,12 +107,10 @@ class Subsets:
         closed_form : of :meth:`estimator` for these sizes
         """
         if closed_form is None or self.table is None:
-            return refit_sample(
-                self.fit, self.design, lambda: self._statistics(self._drawn(sizes, rng))
-            )
+            return self._refit(lambda: self._drawn(sizes, rng))
         return self._of_levels(self._chosen(sizes, rng), closed_form)
 
-    def without(self, facet: str, level: int) -> SampleRefit:
+    def without(self, facet: str, level: int) -> Refitted:
         """Return the components without one level of a facet that is nested in no other.
 
         Parameters
@@ -136,14 +129,14 @@ class Subsets:
 
     def _of_levels(
         self, chosen: Sequence[LongArray], closed_form: BalancedEstimator | None
-    ) -> SampleRefit:
+    ) -> Refitted:
         """Return the estimate of levels that were chosen from the table."""
         assert self.table is not None
         if closed_form is not None:
             values, mean = closed_form(self.table.take(chosen))
             if self._agrees(values):
-                return SampleRefit(Refitted(values, np.array([mean]), np.nan, True))
-        return refit_sample(self.fit, self.design, lambda: self._statistics(self._taken(chosen)))
+                return Refitted(values, np.array([mean]), np.nan, True)
+        return self._refit(lambda: self._taken(chosen))
 
     def _agrees(self, values: FloatArray) -> bool:
         """Whether the method gives these estimates of the analysis of variance as well."""
@@ -205,8 +198,9 @@ class Subsets:
             sample = levels.take(sample, (starts[:, None] + within).ravel())
         return sample
 
-    def _statistics(self, sample: Sample) -> Statistics:
-        return statistics_of(self.design, self.fit.stats.rows, sample)
+    def _refit(self, draw: Callable[[], Sample]) -> Refitted:
+        rows = self.fit.stats.rows
+        return self.fit.refit(self.design, lambda: draw().statistics(self.design, rows))
 
     def _whole(self) -> Sample:
         return Sample.whole(self.fit.stats.rows)
@@ -389,7 +383,7 @@ def _estimates(
     """Return the estimates of all subsets, some of them perhaps from a file."""
     fit, n = subsets.fit, trials * len(cells)
     sizes = [list(cell.values()) for cell in cells]
-    made, rows = collect(
+    return collect(
         fit,
         KIND,
         {"sizes": sizes, "facets": list(cells[0]), "trials": trials},
@@ -401,20 +395,17 @@ def _estimates(
         path=path,
         progress=progress,
         label="subsets",
+        what="subsets",
     )
-    report_failures(made, rows, "subsets")
-    if len(made) < n:
-        warn(f"the time limit ended the study: {len(made):,} of {n:,} subsets were fitted")
-    return made
 
 
 def _work(
     subsets: Subsets, cells: list[dict[str, int]], trials: int, seed: int
-) -> Callable[[int], SampleRefit]:
+) -> Callable[[int], Refitted]:
     """Return what draws and fits the subset of a number: trial after trial, size after size."""
     estimators = [subsets.estimator(cell) for cell in cells]
 
-    def work(number: int) -> SampleRefit:
+    def work(number: int) -> Refitted:
         place, trial = divmod(number, trials)
         cell = cells[place]
         sequence = np.random.SeedSequence(seed, spawn_key=(*cell.values(), trial))

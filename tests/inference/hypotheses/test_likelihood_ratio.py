@@ -12,8 +12,7 @@ from tests.helpers.altered_engines import AverageOnly
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import gridded, unbalanced
 from vcomp.inference.hypotheses import component as score_test
-from vcomp.inference.hypotheses.likelihood_ratio import simulated_tail
-from vcomp.inference.resampling.parametric import likelihoods_under
+from vcomp.inference.hypotheses.likelihood_ratio import likelihoods_under, simulated_tail
 
 
 def one_way(seed, *, sizes=(4,) * 7, sd=0.5):

@@ -13,12 +13,8 @@ from tests.helpers.designs import balanced, unbalanced
 from tests.helpers.profile_models import Z, component, engine_of, fitted, one_way, two_way
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.exceptions import PlanError
-from vcomp.inference.profile.profile import (
-    LinearConstraint,
-    RatioConstraint,
-    SmoothConstraint,
-    profile_quantity,
-)
+from vcomp.inference.profile.constraints import LinearConstraint, RatioConstraint, SmoothConstraint
+from vcomp.inference.profile.profile import profile_quantity
 
 # Against dense formulas -------------------------------------------------------------------------
 

@@ -17,14 +17,8 @@ from tests.helpers.profile_models import Z, component, engine_of, fitted, one_wa
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.inference.profile.constrained import Surface, maximise_on, search_point
-from vcomp.inference.profile.profile import (
-    LinearConstraint,
-    RatioConstraint,
-    SmoothConstraint,
-    engine_without,
-    profile_fixed_effect,
-    profile_quantity,
-)
+from vcomp.inference.profile.constraints import LinearConstraint, RatioConstraint, SmoothConstraint
+from vcomp.inference.profile.profile import engine_without, profile_fixed_effect, profile_quantity
 
 # Ends of ranges ---------------------------------------------------------------------------------
 

@@ -12,16 +12,15 @@ import pytest
 import vcomp
 from tests.helpers.refits import fit_again, table
 from vcomp.gtheory.published import from_components
-from vcomp.inference.resampling import facet as facet_module
+from vcomp.inference.resampling.collection import GeneratingFit
 from vcomp.inference.resampling.facet import (
     adjusted,
     check_levels,
     expectation,
     facet_bootstrap,
-    refit_sample,
 )
 from vcomp.inference.resampling.replicates import Replicates
-from vcomp.inference.resampling.resampled_levels import Levels, Sample, statistics_of
+from vcomp.inference.resampling.resampled_levels import Levels, Sample
 
 DRAWN = [
     ("p x i", "p"),
@@ -53,8 +52,7 @@ def every_resample(fit, design, facets, sample=None):
     """Return the estimates of all resamples of some facets, one drawn after the other."""
     sample = Sample.whole(fit.stats.rows) if sample is None else sample
     if not facets:
-        stats = statistics_of(design, fit.stats.rows, sample)
-        return [refit_sample(fit, design, lambda: stats).found.values]
+        return [fit.refit(design, lambda: sample.statistics(design, fit.stats.rows)).values]
     levels = levels_of(design, sample, facets[0])
     values = []
     for chosen in all_choices(levels):
@@ -136,8 +134,8 @@ def test_a_resample_is_the_fit_of_its_rows(name, facet, outer, inner, method):
     rng = np.random.default_rng(2)
     for _ in range(5):
         chosen = levels.draw(rng)
-        stats = statistics_of(design, fit.stats.rows, levels.take(sample, chosen))
-        found = refit_sample(fit, design, lambda stats=stats: stats).found
+        stats = levels.take(sample, chosen).statistics(design, fit.stats.rows)
+        found = fit.refit(design, lambda stats=stats: stats)
         data = put_together(frame, keys[chosen], facet, outer, inner)
         res = vcomp.fit(formula, data, method=method)
         # REML stops where the decrement is 1e-8 standard errors.
@@ -215,8 +213,8 @@ def test_a_saved_bootstrap_is_continued(crossed, tmp_path, monkeypatch):
     path = tmp_path / "replicates"
     facet_bootstrap(fit, design, components, "p", 10, rng=5, path=path)
     made = []
-    original = facet_module.refit_sample
-    monkeypatch.setattr(facet_module, "refit_sample", lambda *a: (made.append(1), original(*a))[1])
+    original = GeneratingFit.refit
+    monkeypatch.setattr(GeneratingFit, "refit", lambda *a: (made.append(1), original(*a))[1])
     found = facet_bootstrap(fit, design, components, "p", 25, rng=5, path=path)
     assert len(made) == 15
     monkeypatch.undo()
@@ -271,7 +269,7 @@ def test_a_constant_response_has_no_resamples():
 
 def test_a_time_limit_says_how_far_it_came(crossed):
     fit, design, components, _ = crossed
-    with pytest.warns(vcomp.VcompWarning, match=r"time limit ended .* of 100,000 replicates"):
+    with pytest.warns(vcomp.VcompWarning, match=r"time limit of .* ended .* of 100,000 resamples"):
         found = facet_bootstrap(fit, design, components, "p", 100_000, time_limit=0.05)
     assert 0 < len(found) < 100_000
 

@@ -11,9 +11,10 @@ import vcomp
 from tests.helpers.designs import balanced, drop_rows, gridded
 from tests.helpers.moments import agree_in_mean
 from vcomp.exceptions import DataError, EstimationError, VcompWarning
+from vcomp.inference.hypotheses.likelihood_ratio import likelihoods_under
 from vcomp.inference.resampling import parametric
 from vcomp.inference.resampling.draws import draws_of
-from vcomp.inference.resampling.parametric import likelihoods_under, parametric_bootstrap
+from vcomp.inference.resampling.parametric import parametric_bootstrap
 from vcomp.inference.resampling.replicates import Replicates
 
 CROSSED = "score ~ (1|sys) + (1|topic)"

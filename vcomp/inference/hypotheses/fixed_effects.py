@@ -9,7 +9,6 @@ eqs. (11.6) to (11.8). A component at its bound, or held, is treated as known.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -77,13 +76,21 @@ class Satterthwaite:
     covariance: FloatArray
     known: BoolArray
 
+    @classmethod
+    def normal(cls, cov_beta: FloatArray) -> Satterthwaite:
+        """Return tests with all components treated as known: by the normal distribution and χ²."""
+        p = len(cov_beta)
+        return cls(cov_beta, np.zeros((0, p, p)), np.zeros((0, 0)), np.ones(0, dtype=bool))
+
     def degrees(self, L: FloatArray) -> FloatArray:
         """Return ν, eq. (11.5), of each row of `L`, (m,).
 
         ∞ if all components are known, nan if their covariance is not known.
         """
-        q = np.einsum("ij,jk,ik->i", L, self.cov_beta, L)
         free = ~self.known
+        if not free.any():
+            return np.full(L.shape[0], np.inf)
+        q = np.einsum("ij,jk,ik->i", L, self.cov_beta, L)
         g = np.einsum("ij,tjk,ik->ti", L, self.slopes[free], L)
         variance = np.einsum("ti,tu,ui->i", g, self.covariance[np.ix_(free, free)], g)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -179,11 +186,6 @@ class KenwardRoger:
         return float(m), float(m * rest / (m - 2.0))
 
 
-def normal_test(L: FloatArray, estimate: FloatArray, cov_beta: FloatArray) -> ContrastTest:
-    """Return normal tests of the rows of `L`, with the components treated as known."""
-    return t_tests(estimate, _standard_errors(L, cov_beta), np.full(L.shape[0], np.inf))
-
-
 def t_interval(
     estimate: FloatArray, std_error: FloatArray, df: FloatArray, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
@@ -239,7 +241,7 @@ def _f_tail(statistic: float, df: tuple[float, float]) -> float:
     return float(chdtrc(df[0], df[0] * statistic))
 
 
-def known_components_of(estimate: Estimate) -> BoolArray:
+def known_components(estimate: Estimate) -> BoolArray:
     """Return which components are treated as known: held, at their bound, or below zero."""
     held = np.array([name in estimate.held for name in estimate.names])
     return held | ~(estimate.values > 0.0)
@@ -257,7 +259,7 @@ def satterthwaite_of(estimate: Estimate) -> Satterthwaite | None:
     if errors is None or errors.slopes is None:
         return None
     covariance = next(iter(estimate.covariances.values()))
-    known = known_components_of(estimate)
+    known = known_components(estimate)
     return Satterthwaite(estimate.cov_beta, errors.slopes, covariance, known)
 
 
@@ -282,7 +284,7 @@ def fixed_errors_of(
         return None
     slopes = transform @ slopes @ transform.T
     covariance = next(iter(estimate.covariances.values()))
-    known = known_components_of(estimate)
+    known = known_components(estimate)
     found = Satterthwaite(cov_beta, slopes, covariance, known)
     return FixedErrors(slopes, found.degrees(np.eye(cov_beta.shape[0])))
 
@@ -305,100 +307,3 @@ def _slopes(stats: Statistics, estimate: Estimate) -> FloatArray | None:
     except (EstimationError, np.linalg.LinAlgError):
         return None
     return None if errors is None else errors.slopes
-
-
-_DEPENDENT = 1e-10
-
-
-@dataclass(frozen=True, slots=True)
-class Contrasts:
-    """The hypothesis L β = c.
-
-    Attributes
-    ----------
-    L : (m, p)
-    constants : (m,) c
-    names : of the rows, such as ``"x - z"``
-    """
-
-    L: FloatArray
-    constants: FloatArray
-    names: tuple[str, ...]
-
-    def independent(self) -> Contrasts:
-        """Return the same hypothesis without rows that depend on rows before them.
-
-        Raises
-        ------
-        EstimationError
-            If the rows contradict each other.
-        """
-        scale = np.linalg.norm(self.L, axis=1)
-        rows, values = self.L / scale[:, None], self.constants / scale
-        kept: list[int] = []
-        for place, row in enumerate(rows):
-            weights = np.linalg.lstsq(rows[kept].T, row, rcond=None)[0]
-            if np.linalg.norm(row - weights @ rows[kept]) > _DEPENDENT:
-                kept.append(place)
-            elif abs(values[place] - weights @ values[kept]) > 1e-8 * np.abs(values).max():
-                raise EstimationError(
-                    f"the contrasts {', '.join(self.names)} contradict each other: "
-                    f"{self.names[place]} = {self.constants[place]:g} is inconsistent with those "
-                    "before it"
-                )
-        names = tuple(self.names[place] for place in kept)
-        return Contrasts(self.L[kept], self.constants[kept], names)
-
-
-def contrasts_of(hypothesis: Any, names: tuple[str, ...]) -> Contrasts:
-    """Return the contrasts that a matrix or a text describes.
-
-    Parameters
-    ----------
-    hypothesis : (p,) or (m, p) numbers; or text as in statsmodels, ``"x = z"`` or
-        ``"x, z = 1"``
-    names : of the fixed effects
-
-    Raises
-    ------
-    EstimationError
-        If it has another shape or unknown names, or a row is zero.
-
-    Examples
-    --------
-    >>> contrasts_of("x = z", ("Intercept", "x", "z")).L.tolist()
-    [[0.0, 1.0, -1.0]]
-    """
-    from patsy import DesignInfo, PatsyError
-
-    if not names:
-        raise EstimationError("this model has no fixed effects, so there are no contrasts")
-    try:
-        found = DesignInfo(list(names)).linear_constraint(hypothesis)
-    except (PatsyError, ValueError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise EstimationError(
-            f"{hypothesis!r} is not a contrast of the {len(names)} fixed effects "
-            f"{', '.join(names)}: {reason}; give a row of numbers for each contrast, or text such "
-            f"as '{names[-1]} = 0'"
-        ) from None
-    L, values = np.asarray(found.coefs, dtype=float), np.asarray(found.constants, dtype=float)
-    if not (np.isfinite(L).all() and np.isfinite(values).all()):
-        raise EstimationError("contrasts must be finite numbers")
-    zero = ~L.any(axis=1)
-    if zero.any() or not L.size:
-        raise EstimationError(f"row {int(np.argmax(zero)) + 1} of the contrasts is zero")
-    labels = tuple(_label(row, names) for row in L)
-    return Contrasts(L, values.ravel(), labels)
-
-
-def _label(row: FloatArray, names: tuple[str, ...]) -> str:
-    parts: list[str] = []
-    for weight, name in zip(row, names, strict=True):
-        if weight == 0.0:
-            continue
-        size = "" if abs(weight) == 1.0 else f"{abs(weight):g} "
-        sign = "-" if weight < 0.0 else "+"
-        first = f"-{size}{name}" if weight < 0.0 else f"{size}{name}"
-        parts.append(f" {sign} {size}{name}" if parts else first)
-    return "".join(parts)

@@ -10,6 +10,7 @@ the same X.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,8 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.estimators import Estimate, get_estimator
 from vcomp.exceptions import EstimationError
-from vcomp.inference.resampling import likelihoods_under
+from vcomp.inference.resampling import Recipe, drawn_refits
+from vcomp.numerics import check_count
 from vcomp.statistics import Statistics
 
 _TIE = 1e-8
@@ -142,6 +144,57 @@ def simulated_p(
         workers=workers,
     )
     return simulated_tail(null.statistic, 2.0 * (drawn[:, 0] - drawn[:, 1]))
+
+
+def likelihoods_under(
+    stats: Statistics,
+    names: tuple[str, ...],
+    v0: FloatArray,
+    holds: Sequence[Mapping[str, float]],
+    n: int,
+    *,
+    rng: int | np.random.Generator | None = None,
+    reml: bool = True,
+    workers: int = 1,
+) -> FloatArray:
+    """Return maximised log-likelihoods of drawn data under several sets of held components.
+
+    Fixed effects are profiled out and need not be given.
+
+    Parameters
+    ----------
+    stats : of the data
+    names : of the components, the residual last
+    v0 : (k + 1,) components at which data are drawn, not negative, the residual positive;
+        iterations start there
+    holds : for each model its held components: ``{}`` for none, ``{"topic": 0.0}``
+    n : number of data sets
+    rng : as for the parametric bootstrap; the numbers are those of its replicates
+    reml : restricted likelihoods, or full ones
+    workers : number of threads, which does not change the numbers
+
+    Returns
+    -------
+    (n, number of sets); nan if an iteration did not converge
+
+    Raises
+    ------
+    EstimationError
+        If a component is not known, or a number is invalid.
+    """
+    n, workers = check_count(n, "n"), check_count(workers, "workers")
+    v0 = np.asarray(v0, dtype=float)
+    if v0.shape != (len(names),) or not (v0 >= 0.0).all() or not v0[-1] > 0.0:
+        raise EstimationError(
+            f"v0 must have {len(names)} non-negative components, the residual positive; it is "
+            f"{v0!r}"
+        )
+    method = "reml" if reml else "ml"
+    recipes = [Recipe(get_estimator(method, hold=dict(hold)), names) for hold in holds]
+    if not recipes:
+        return np.zeros((n, 0))
+    drawn = drawn_refits(stats, recipes, v0, n, rng=rng, workers=workers, progress=False)
+    return np.array([[f.llf if f.converged else np.nan for f in fits] for fits in drawn])
 
 
 def simulated_tail(statistic: float, drawn: FloatArray) -> Simulated:

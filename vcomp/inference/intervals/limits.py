@@ -242,7 +242,7 @@ class FromComponents:
     Raises
     ------
     EstimationError
-        If the interval is not known
+        If the interval is not known.
 
     Examples
     --------
@@ -269,9 +269,9 @@ class FromComponents:
         Raises
         ------
         EstimationError
-            If the method has no interval for quantities of this form
+            If the method has no interval for quantities of this form.
         PlanError
-            If alpha is not between 0 and 1
+            If alpha is not between 0 and 1.
         """
         check_alpha(alpha)
         if isinstance(quantities, Smooth):
@@ -284,8 +284,8 @@ class FromComponents:
             return self._modified_large_sample(quantities, alpha)
         if self.interval == "satterthwaite" and quantities.form not in ("linear", "root"):
             raise EstimationError(
-                "Satterthwaite's interval is for variances, not for ratios; interval='mls', "
-                "'log', 'wald', 'profile' and 'bootstrap' have one"
+                "Satterthwaite's interval is for variances, not for ratios; use interval='mls', "
+                "'log', 'wald', 'profile' or 'bootstrap'"
             )
         return self._by_delta(quantities, alpha)
 
@@ -399,7 +399,7 @@ class FromComponents:
         values, se = self.values(q), self.standard_errors(q)
         if self.interval == "satterthwaite":
             power = 2.0 if q.form == "root" else 1.0
-            # the interval of a standard deviation is that of its variance
+            # The interval of a standard deviation is that of its variance.
             spread = se * (2.0 * values if q.form == "root" else 1.0)
             ends = satterthwaite_interval(values**power, spread, alpha)
             low, high = ends[0] ** (1.0 / power), ends[1] ** (1.0 / power)
@@ -409,8 +409,8 @@ class FromComponents:
     def _of_function(self, q: Smooth, alpha: float) -> Limits:
         if self.interval not in ("auto", "wald", "log"):
             raise EstimationError(
-                f"interval={self.interval!r} has no interval of any function of the components; "
-                "'wald', 'log', 'profile' and 'bootstrap' have one"
+                f"interval={self.interval!r} is not defined for functions of the components; use "
+                "interval='wald', 'log', 'profile' or 'bootstrap'"
             )
         scale: Scale = q.scale if self.interval == "auto" else "real"
         if self.interval == "log":
@@ -470,13 +470,13 @@ def check_source(interval: object) -> IntervalSource:
     Raises
     ------
     EstimationError
-        If `method` is not an interval source.
+        If `interval` is not an interval source.
     """
     if not isinstance(interval, IntervalSource):
         raise EstimationError(
-            f"interval={interval!r} gives no intervals; pass the name of one, or what "
-            "bootstrap(), resample() or jackknife() returned (the size of a facet that has "
-            "the name 'interval' goes into sizes={'interval': …})"
+            "interval must be the name of an interval, or the result of bootstrap(), resample() "
+            f"or jackknife(), not {interval!r} (the size of a facet with the name 'interval' is "
+            "given by sizes={'interval': …})"
         )
     return interval
 

@@ -24,10 +24,8 @@ from vcomp.exceptions import EstimationError, check_alpha
 from vcomp.inference.profile.constrained import SearchPoint, maximise_on, rescaled, search_point
 from vcomp.inference.profile.constraints import (
     Constraint,
-    LinearConstraint,
     Range,
     RatioConstraint,
-    SmoothConstraint,
 )
 from vcomp.inference.profile.trace import (
     Coordinate,
@@ -40,17 +38,6 @@ from vcomp.inference.profile.trace import (
     trace_curve,
 )
 from vcomp.statistics import CrossProducts, GroupedColumns, Stratum, StratumStatistics
-
-__all__ = [
-    "Constraint",
-    "LinearConstraint",
-    "ProfileCurve",
-    "RatioConstraint",
-    "SmoothConstraint",
-    "profile_fixed_effect",
-    "profile_quantity",
-]
-
 
 _SOFT = 0.1
 """κ of an attained end of the range: odds relative to those of the estimate."""

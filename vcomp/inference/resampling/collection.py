@@ -1,13 +1,14 @@
-"""Replicates as they are made: continued from a file, computed side by side, saved and joined.
+"""Fits that are repeated on drawn data, and the collection of their replicates.
 
-What the parametric bootstrap, the bootstrap of levels and studies of subsets have in common: each
-replicate has a number, and random numbers that depend on the seed and that number alone.
+The parametric bootstrap, the bootstrap of levels, the jackknife and studies of subsets share this:
+each replicate has a number, and random numbers that depend on the seed and that number only.
+Replicates are continued from a file, computed in parallel, saved and joined.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
@@ -15,9 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, EstimationError, warn
-from vcomp.inference.resampling.refits import Recipe, Refitted
+from vcomp.design import Chunk, Design
+from vcomp.estimators import below_zero, check_fixed_rank, check_terms
+from vcomp.exceptions import DataError, EstimationError, VcompError, warn
+from vcomp.inference.resampling.draws import simulate_responses
+from vcomp.inference.resampling.refits import Recipe, Refitted, refit_of
 from vcomp.inference.resampling.replicates import Replicates, check_same
 from vcomp.numerics import run, seed_from
 from vcomp.statistics import Statistics
@@ -67,20 +72,60 @@ class GeneratingFit:
             "fixed effects": self.uncentre(self.beta).tolist(),
         }
 
+    def positive_part(self) -> FloatArray:
+        """Return the components with negative ones set to zero, with a warning, to draw data.
 
-@dataclass(frozen=True, slots=True)
-class SampleRefit:
-    """An estimate from other rows, or the reason of its failure."""
+        Raises
+        ------
+        EstimationError
+            If no component is positive.
+        """
+        v = np.maximum(self.values, 0.0)
+        if not np.isfinite(self.values).all() or not (v > 0.0).any():
+            raise EstimationError(
+                "no variance component is estimated above zero: data cannot be drawn"
+            )
+        below = below_zero(self.recipe.names, self.values)
+        if below:
+            warn(
+                f"{below} and set to 0 where data are drawn: replicates are centred there, and "
+                "not on the estimate"
+            )
+        return v
 
-    found: Refitted
-    reason: str | None = None
+    def simulate(
+        self, rows: Chunk, n: int, rng: int | np.random.Generator | None = None
+    ) -> FloatArray:
+        """Return `n` responses drawn from the fit, (rows, n); see :func:`simulate_responses`."""
+        return simulate_responses(rows, self.positive_part(), self.beta, n, rng)
+
+    def refit(self, design: Design, draw: Callable[[], Statistics]) -> Refitted:
+        """Return the estimate from drawn rows, or the reason of its failure.
+
+        Parameters
+        ----------
+        design : of the data
+        draw : returns the statistics of the rows; may raise a ``VcompError``
+        """
+        names = self.recipe.names
+        try:
+            stats = draw()
+            check_fixed_rank(stats, self.fixed_names, design.x_origin)
+            check_terms(stats, names[:-1])
+            found = refit_of(stats, self.recipe, np.maximum(self.values, 0.0))(stats)
+        except (VcompError, np.linalg.LinAlgError) as error:
+            return Refitted.failed(len(names), len(self.fixed_names), str(error))
+        return found if found.converged else replace(found, reason=_NOT_CONVERGED)
+
+
+_NOT_CONVERGED = "the estimation did not converge"
 
 
 def collect(
     fit: GeneratingFit,
     kind: str,
     details: dict[str, Any],
-    begin: Callable[[int], Callable[[], Callable[[int], SampleRefit]]],
+    begin: Callable[[int], Callable[[], Callable[[int], Refitted]]],
     n: int,
     *,
     rng: int | np.random.Generator | None,
@@ -89,8 +134,9 @@ def collect(
     path: str | PathLike[str] | None,
     progress: bool | None,
     label: str,
-) -> tuple[Replicates, list[SampleRefit]]:
-    """Return the replicates 0 … n − 1, with the refits that were made in this call.
+    what: str,
+) -> Replicates:
+    """Return the replicates 0 … n − 1; those after the time limit are missing.
 
     Parameters
     ----------
@@ -102,11 +148,19 @@ def collect(
     n : number of replicates
     rng, workers, time_limit, path, progress : as for :func:`parametric_bootstrap`
     label : of the progress bar
+    what : the replicates, in the plural, for messages
 
     Raises
     ------
     DataError
         If the file is not one of replicates, or holds those of another kind, fit or seed.
+    EstimationError
+        If all replicates failed, for reasons that are known.
+
+    Warns
+    -----
+    VcompWarning
+        If some replicates failed, or the time limit ended the work.
     """
     seed = seed_from(rng)
     fingerprint = {**fit.fingerprint(), **details}
@@ -116,12 +170,12 @@ def collect(
     there = set() if known is None else set(known.numbers.tolist())
     missing = [b for b in range(n) if b not in there]
 
-    def gathered(rows: dict[int, SampleRefit]) -> Replicates:
+    def gathered(rows: dict[int, Refitted]) -> Replicates:
         new = replicates_of(fit, rows, kind, fingerprint, seed, n)
         return new if known is None else joined(known, new)
 
     save = None if path is None else (lambda rows: gathered(rows).save(path))
-    rows: dict[int, SampleRefit] = {}
+    rows: dict[int, Refitted] = {}
     if missing:
         rows = run(
             begin(seed),
@@ -134,12 +188,20 @@ def collect(
         )
     if save is not None and rows:
         save(rows)
-    return gathered(rows).first(n), list(rows.values())
+    made = gathered(rows).first(n)
+    report_failures(made, rows.values(), what)
+    if len(made) < n:
+        limit = display.number(float(time_limit or 0.0), 3)
+        warn(
+            f"the time limit of {limit} s ended the work: {len(made):,} of {n:,} {what} were made "
+            "(with path= another call continues them)"
+        )
+    return made
 
 
 def replicates_of(
     fit: GeneratingFit,
-    rows: dict[int, SampleRefit],
+    rows: dict[int, Refitted],
     kind: str,
     fingerprint: dict[str, Any],
     seed: int,
@@ -147,7 +209,7 @@ def replicates_of(
 ) -> Replicates:
     """Return the estimates as replicates, by number."""
     k, p, numbers = len(fit.recipe.names), len(fit.fixed_names), sorted(rows)
-    found = [rows[b].found for b in numbers]
+    found = [rows[b] for b in numbers]
     return Replicates(
         kind=kind,
         names=fit.recipe.names,
@@ -163,24 +225,27 @@ def replicates_of(
     )
 
 
-def report_failures(made: Replicates, rows: Sequence[SampleRefit], what: str) -> None:
+def report_failures(made: Replicates, rows: Iterable[Refitted], what: str) -> None:
     """Warn if some refits failed, with the most frequent reason.
 
     Raises
     ------
     EstimationError
-        If all failed.
+        If all failed, for reasons that are known.
     """
-    reasons = Counter(row.reason for row in rows if row.reason is not None)
-    failed = int((~made.converged).sum())
+    failed, n = int((~made.converged).sum()), len(made)
     if not failed:
         return
-    why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
-    if failed == len(made):
-        raise EstimationError(f"none of the {failed:,} {what} could be fitted{why}")
+    reasons = Counter(row.reason for row in rows if row.reason is not None)
+    if not reasons:
+        warn(f"{failed:,} of {n:,} {what} did not converge; their rows have converged=False")
+        return
+    reason = reasons.most_common(1)[0][0]
+    if failed == n:
+        raise EstimationError(f"none of the {failed:,} {what} could be fitted: {reason}")
     warn(
-        f"{failed:,} of {len(made):,} {what} could not be fitted, and have converged=False; the "
-        f"most frequent reason{why or ' is not known'}"
+        f"{failed:,} of {n:,} {what} could not be fitted, and have converged=False; the most "
+        f"frequent reason: {reason}"
     )
 
 

@@ -24,21 +24,17 @@ from vcomp.design import Design
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Quantities, Smooth
-from vcomp.inference.resampling.collection import (
-    GeneratingFit,
-    SampleRefit,
-    replicates_of,
-    report_failures,
-)
-from vcomp.inference.resampling.facet import check_levels, refit_sample
+from vcomp.inference.resampling.collection import GeneratingFit, replicates_of, report_failures
+from vcomp.inference.resampling.facet import check_levels
+from vcomp.inference.resampling.refits import Refitted
 from vcomp.inference.resampling.replicates import Replicates
-from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets, statistics_of
+from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets
 from vcomp.numerics import check_count, run
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Scale: TypeAlias = Literal["natural", "log", "logit"]
+JackknifeScale: TypeAlias = Literal["natural", "log", "logit"]
 
 KIND = "jackknife"
 _NATURAL = (
@@ -75,7 +71,7 @@ class Jackknifed:
 class Jackknife(Replicates):
     """Estimates without each level of a facet, and the intervals that follow from them.
 
-    As replicates they have a row a level; ``adjusted`` are the pseudo-values.
+    As replicates they have a row for each level; ``adjusted`` are the pseudo-values.
 
     Attributes
     ----------
@@ -107,7 +103,7 @@ class Jackknife(Replicates):
 
     @property
     def interval(self) -> str:
-        """Its name as a source of intervals: ``"jackknife"``."""
+        """The name of this source of intervals, ``"jackknife"``."""
         return KIND
 
     @property
@@ -117,7 +113,10 @@ class Jackknife(Replicates):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """A row a level that was left out, as of other replicates; the levels are the index."""
+        """A row for each level that was left out, with the columns of other replicates.
+
+        The index has the levels.
+        """
         import pandas as pd
 
         frame = super(Jackknife, self).frame
@@ -135,14 +134,14 @@ class Jackknife(Replicates):
         DataError
             Always.
         """
-        raise DataError(f"a jackknife is of all levels of {self.facet!r}, not of the first {n}")
+        raise DataError(f"a jackknife needs all levels of {self.facet!r}, not the first {n} only")
 
     def of(
         self,
         function: Callable[[FloatArray], FloatArray],
         *,
         alpha: float = 0.05,
-        transform: Scale = "natural",
+        transform: JackknifeScale = "natural",
     ) -> Jackknifed:
         """Return the jackknife of one quantity.
 
@@ -157,7 +156,7 @@ class Jackknife(Replicates):
         Raises
         ------
         EstimationError
-            If the function does not give one number a row, a value is outside the domain
+            If the function does not return one number for each row, a value is outside the domain
             of the transform, or the transform is not known.
         PlanError
             If alpha is not between 0 and 1.
@@ -219,11 +218,11 @@ class Jackknife(Replicates):
         return np.array([quantities.function(self.whole, self.whole_beta)]), values
 
     def _jackknifed(
-        self, value: float, left: FloatArray, alpha: float, scale: Scale
+        self, value: float, left: FloatArray, alpha: float, scale: JackknifeScale
     ) -> Jackknifed:
         check_alpha(alpha)
-        if scale not in get_args(Scale):
-            known = ", ".join(map(repr, get_args(Scale)))
+        if scale not in get_args(JackknifeScale):
+            known = ", ".join(map(repr, get_args(JackknifeScale)))
             raise EstimationError(f"transform={scale!r} is not known; it is one of {known}")
         _check_domain(np.append(left, value), scale)
         to, back = _TRANSFORMS[scale]
@@ -303,18 +302,16 @@ def jackknife(
     check_levels(design, levels, 2 if structure.nested_in[name] else _FEWEST)
     left_out = np.flatnonzero(levels.last - levels.first > 1)
 
-    def without(number: int) -> SampleRefit:
+    def without(number: int) -> Refitted:
         chosen = levels.without(int(left_out[number]))
-        return refit_sample(
-            fit, design, lambda: statistics_of(design, rows, levels.take(whole, chosen))
-        )
+        return fit.refit(design, lambda: levels.take(whole, chosen).statistics(design, rows))
 
     found = run(
         lambda: without, range(left_out.size), workers=workers, progress=progress, label=KIND
     )
     fingerprint = {**fit.fingerprint(), "facets": [name]}
     made = replicates_of(fit, found, KIND, fingerprint, 0, left_out.size)
-    report_failures(made, list(found.values()), f"fits without one {name}")
+    report_failures(made, found.values(), f"fits without one {name}")
     groups = levels.first[left_out]
     stored = {f.name: getattr(made, f.name) for f in fields(made)}
     stored["adjusted"] = pseudo_values(fit.values, made.values, groups)
@@ -362,11 +359,11 @@ def _t_quantile(df: int, alpha: float) -> float:
     return float(stdtrit(df, 1.0 - alpha / 2.0))
 
 
-_SCALE_OF: dict[str, Scale] = {"variance": "log", "share": "logit", "real": "natural"}
+_SCALE_OF: dict[str, JackknifeScale] = {"variance": "log", "share": "logit", "real": "natural"}
 _TRANSFORMS = {_SCALE_OF[place]: both for place, both in TRANSFORMS.items()}
 
 
-def _is_inside(values: FloatArray, scale: Scale) -> BoolArray:
+def _is_inside(values: FloatArray, scale: JackknifeScale) -> BoolArray:
     inside: BoolArray = np.isfinite(values)
     if scale != "natural":
         inside &= values > 0.0
@@ -375,7 +372,7 @@ def _is_inside(values: FloatArray, scale: Scale) -> BoolArray:
     return inside
 
 
-def _check_domain(values: FloatArray, scale: Scale) -> None:
+def _check_domain(values: FloatArray, scale: JackknifeScale) -> None:
     outside = int((~_is_inside(values, scale)).sum())
     if outside:
         where = {"natural": "are not finite", "log": "are not above 0"}

@@ -24,19 +24,13 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.design import Design
-from vcomp.estimators import check_fixed_rank, check_terms
-from vcomp.exceptions import EstimationError, VcompError, warn
+from vcomp.exceptions import EstimationError
 from vcomp.formula import closure
 from vcomp.inference.quantities import VarianceComponents
-from vcomp.inference.resampling.collection import (
-    GeneratingFit,
-    SampleRefit,
-    collect,
-    report_failures,
-)
-from vcomp.inference.resampling.refits import Refitted, refit_of
+from vcomp.inference.resampling.collection import GeneratingFit, collect
+from vcomp.inference.resampling.refits import Refitted
 from vcomp.inference.resampling.replicates import Replicates
-from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets, statistics_of
+from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets
 from vcomp.numerics import check_count, check_rng, check_time_limit, solve, stream
 from vcomp.statistics import Statistics
 
@@ -185,7 +179,7 @@ class FacetSample:
             if place:
                 levels = self.levels(sample, facet)
             sample = levels.take(sample, levels.draw(rng))
-        return statistics_of(self._design, self._rows, sample)
+        return sample.statistics(self._design, self._rows)
 
 
 def check_levels(design: Design, levels: Levels, fewest: int = 2) -> None:
@@ -267,10 +261,10 @@ def facet_bootstrap(
     check_rng(rng)
     sample = FacetSample(design, fit.stats, names)
 
-    def begin(seed: int) -> Callable[[], Callable[[int], SampleRefit]]:
-        return lambda: lambda b: refit_sample(fit, design, lambda: sample.draw(stream(seed, b)))
+    def begin(seed: int) -> Callable[[], Callable[[int], Refitted]]:
+        return lambda: lambda b: fit.refit(design, lambda: sample.draw(stream(seed, b)))
 
-    made, rows = collect(
+    made = collect(
         fit,
         KIND,
         {"facets": list(names)},
@@ -282,26 +276,9 @@ def facet_bootstrap(
         path=path,
         progress=progress,
         label=KIND,
+        what="resamples",
     )
-    report_failures(made, rows, "resamples")
-    if len(made) < n:
-        warn(f"the time limit ended the {KIND}: {len(made):,} of {n:,} replicates were made")
     return _with_adjustment(made, fit, design, components, names) if adjust else made
-
-
-def refit_sample(
-    fit: GeneratingFit, design: Design, draw: Callable[[], Statistics]
-) -> SampleRefit:
-    """Return the estimate from drawn rows by the method of the fit, or the reason of a failure."""
-    recipe, n_fixed = fit.recipe, len(fit.fixed_names)
-    try:
-        stats = draw()
-        check_fixed_rank(stats, fit.fixed_names, design.x_origin)
-        check_terms(stats, recipe.names[:-1])
-        found = refit_of(stats, recipe, np.maximum(fit.values, 0.0))(stats)
-    except (VcompError, np.linalg.LinAlgError) as error:
-        return SampleRefit(Refitted.failed(len(recipe.names), n_fixed), str(error))
-    return SampleRefit(found, None if found.converged else "the estimation did not converge")
 
 
 def _with_adjustment(

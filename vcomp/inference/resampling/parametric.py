@@ -13,19 +13,17 @@ Efron and Tibshirani (1993), An Introduction to the Bootstrap, sec. 6.5; Davison
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 
 import numpy as np
 
-from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.estimators import below_zero, get_estimator
-from vcomp.exceptions import EstimationError, warn
-from vcomp.inference.resampling.collection import GeneratingFit, SampleRefit, collect
-from vcomp.inference.resampling.draws import Draws, draws_of
-from vcomp.inference.resampling.refits import Recipe, Refit, refit_of
+from vcomp.exceptions import VcompError
+from vcomp.inference.resampling.collection import GeneratingFit, collect
+from vcomp.inference.resampling.draws import Draws, RowDraws, draws_of
+from vcomp.inference.resampling.refits import Recipe, Refit, Refitted, refit_of
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.numerics import check_count, check_rng, check_time_limit, run, seed_from, stream
 from vcomp.statistics import Statistics
@@ -66,13 +64,13 @@ def parametric_bootstrap(
     n, workers = check_count(n, "n"), check_count(workers, "workers")
     check_time_limit(time_limit)
     check_rng(rng)
-    v = positive_part(fit.values, fit.recipe.names)
+    v = fit.positive_part()
 
-    def begin(seed: int) -> Callable[[], Callable[[int], SampleRefit]]:
+    def begin(seed: int) -> Callable[[], Callable[[int], Refitted]]:
         draws = draws_of(fit.stats, fit.recipe)
         return lambda: _one(fit, draws, v, seed)
 
-    made, _ = collect(
+    return collect(
         fit,
         "parametric",
         {},
@@ -84,123 +82,72 @@ def parametric_bootstrap(
         path=path,
         progress=progress,
         label="bootstrap",
+        what="replicates",
     )
-    _report(made, n, time_limit)
-    return made
 
 
-def likelihoods_under(
+def drawn_refits(
     stats: Statistics,
-    names: tuple[str, ...],
-    v0: FloatArray,
-    holds: Sequence[Mapping[str, float]],
+    recipes: Sequence[Recipe],
+    v: FloatArray,
     n: int,
     *,
     rng: int | np.random.Generator | None = None,
-    reml: bool = True,
     workers: int = 1,
-    progress: bool | None = False,
-) -> FloatArray:
-    """Return maximised log-likelihoods of drawn data under several sets of held components.
+    time_limit: float | None = None,
+    progress: bool | None = None,
+    label: str = "fits of drawn data",
+) -> list[list[Refitted]]:
+    """Return the estimates of drawn data by several recipes, a list for each data set.
 
-    For the null distribution of a likelihood ratio: each data set is fitted under each set. Fixed
-    effects are profiled out and need not be given.
+    The null distribution of a statistic that compares the estimates follows from them. Data sets
+    after the time limit are missing; a failed estimation has ``converged=False``.
 
     Parameters
     ----------
     stats : of the data
-    names : of the components, the residual last
-    v0 : (k + 1,) components at which data are drawn, not negative, the residual positive;
-        iterations start there
-    holds : for each model its held components: ``{}`` for none, ``{"topic": 0.0}``
+    recipes : at least one
+    v : (k + 1,) components at which data are drawn and iterations start, not negative, the
+        residual positive
     n : number of data sets
     rng : as for :func:`parametric_bootstrap`; the numbers are those of its replicates
-    reml : restricted likelihoods, or full ones
     workers : number of threads, which does not change the numbers
+    time_limit : seconds after which no data set is drawn
     progress : whether to show a bar; None shows one if stderr is a terminal
-
-    Returns
-    -------
-    (n, number of sets); nan if an iteration did not converge
-
-    Raises
-    ------
-    EstimationError
-        If a component is not known, or a number is invalid.
+    label : of the bar
     """
-    n, workers = check_count(n, "n"), check_count(workers, "workers")
-    seed, v0 = seed_from(rng), np.asarray(v0, dtype=float)
-    if v0.shape != (len(names),) or not (v0 >= 0.0).all() or not v0[-1] > 0.0:
-        raise EstimationError(
-            f"v0 must have {len(names)} non-negative components, the residual positive; it is "
-            f"{v0!r}"
-        )
-    recipes = [
-        Recipe(get_estimator("reml" if reml else "ml", hold=dict(hold)), names) for hold in holds
-    ]
-    if not recipes:
-        return np.zeros((n, 0))
-    draws = draws_of(stats, recipes[0])
+    seed = seed_from(rng)
+    sources = [draws_of(stats, recipe) for recipe in recipes]
+    # Statistics of rows serve all estimators; strata that are drawn directly serve some.
+    draws = next((source for source in sources if isinstance(source, RowDraws)), sources[0])
 
-    def make() -> Callable[[int], FloatArray]:
-        refits = [refit_of(stats, recipe, v0) for recipe in recipes]
+    def make() -> Callable[[int], list[Refitted]]:
+        refits = [refit_of(stats, recipe, v) for recipe in recipes]
 
-        def one(number: int) -> FloatArray:
-            drawn = draws.draw(v0, stream(seed, number))
-            found = [refit(drawn) for refit in refits]
-            return np.array([f.llf if f.converged else np.nan for f in found])
+        def refitted(refit: Refit, drawn: Statistics) -> Refitted:
+            try:
+                return refit(drawn)
+            except (VcompError, np.linalg.LinAlgError):
+                return Refitted.failed(v.size, stats.Xy.size)
+
+        def one(number: int) -> list[Refitted]:
+            drawn = draws.draw(v, stream(seed, number))
+            return [refitted(refit, drawn) for refit in refits]
 
         return one
 
-    rows = run(make, range(n), workers=workers, progress=progress, label="likelihood ratios")
-    return np.array([rows[b] for b in range(n)]).reshape(n, len(recipes))
+    rows = run(
+        make, range(n), workers=workers, time_limit=time_limit, progress=progress, label=label
+    )
+    return [rows[b] for b in sorted(rows)]
 
 
-def positive_part(values: FloatArray, names: Sequence[str]) -> FloatArray:
-    """Return components with negative ones set to zero, with a warning, for drawing data.
-
-    Raises
-    ------
-    EstimationError
-        If no component is positive.
-    """
-    v = np.maximum(values, 0.0)
-    if not np.isfinite(values).all() or not (v > 0.0).any():
-        raise EstimationError(
-            "no variance component is estimated above zero: data cannot be drawn"
-        )
-    below = below_zero(names, values)
-    if below:
-        warn(
-            f"{below} and set to 0 where data are drawn: replicates are centred there, and not "
-            "on the estimate"
-        )
-    return v
-
-
-def _one(
-    fit: GeneratingFit, draws: Draws, v: FloatArray, seed: int
-) -> Callable[[int], SampleRefit]:
+def _one(fit: GeneratingFit, draws: Draws, v: FloatArray, seed: int) -> Callable[[int], Refitted]:
     refit: Refit = refit_of(fit.stats, fit.recipe, v)
 
-    def one(number: int) -> SampleRefit:
+    def one(number: int) -> Refitted:
         found = refit(draws.draw(v, stream(seed, number)))
         # Data are drawn without fixed effects; those of the fit are added to the estimates.
-        return SampleRefit(replace(found, beta=fit.beta + found.beta))
+        return replace(found, beta=fit.beta + found.beta)
 
     return one
-
-
-def _report(made: Replicates, n: int, time_limit: float | None) -> None:
-    if len(made) < n:
-        limit = display.number(float(time_limit or 0.0), 3)
-        warn(
-            f"the time limit of {limit} s ended the bootstrap: {len(made):,} of {n:,} replicates "
-            "were made (with path= another call continues them)"
-        )
-    failed = int((~made.converged).sum())
-    if failed:
-        warn(
-            f"{failed:,} of {len(made):,} replicates did not converge; their rows have "
-            "converged=False"
-        )

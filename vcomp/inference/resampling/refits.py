@@ -58,17 +58,20 @@ class Refitted:
     beta : (p,) fixed effects, of the columns of X as they are in the statistics
     llf : log-likelihood, nan for closed forms
     converged : whether the estimation converged; if not, values may be nan
+    reason : why it failed, if known
     """
 
     values: FloatArray
     beta: FloatArray
     llf: float
     converged: bool
+    reason: str | None = None
 
     @classmethod
-    def failed(cls, n_components: int, n_fixed: int) -> Refitted:
+    def failed(cls, n_components: int, n_fixed: int, reason: str | None = None) -> Refitted:
         """Return the value of a failed refit: nan everywhere."""
-        return cls(np.full(n_components, np.nan), np.full(n_fixed, np.nan), np.nan, False)
+        values, beta = np.full(n_components, np.nan), np.full(n_fixed, np.nan)
+        return cls(values, beta, np.nan, False, reason)
 
 
 class Refit(Protocol):
@@ -196,15 +199,13 @@ class Packed:
         )
 
 
-class Compiled:
+class Compiled(ByLikelihood):
     """REML or ML of nested strata by the compiled kernel, started at the generating components.
 
     Parameters
     ----------
     stats : of the data, with nested strata
-    options : of the method
-    names : of the components
-    start : (k + 1,) start of the iterations; held components come from the options
+    options, names, start : as for :class:`ByLikelihood`
     """
 
     def __init__(
@@ -214,30 +215,25 @@ class Compiled:
         names: tuple[str, ...],
         start: FloatArray,
     ) -> None:
+        super().__init__(stats, options, names, start)
         assert stats.strata is not None
-        known = known_components(options.hold, names)
-        self._held = known.held
-        self._start = np.where(known.held, known.values, start)
-        self._tol = TOLERANCE if options.tol is None else float(options.tol)
-        self._max_iter, self._reml = int(options.max_iter), options.is_restricted
         self._packed = Packed(stats.strata)
-        self._ordinary = ByLikelihood(stats, options, names, start)
 
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the maximum; by the engine in Python if the kernel does not find it."""
         assert stats.strata is not None
-        packed = self._packed
+        packed, options = self._packed, self._options
         found, values, llf, beta = maximise_nested(
             self._start,
             self._held,
-            self._tol,
-            self._max_iter,
+            TOLERANCE if options.tol is None else float(options.tol),
+            int(options.max_iter),
             packed.tree,
             packed.filled(stats.strata),
             packed.n_fixed,
-            self._reml,
+            options.is_restricted,
         )
-        return Refitted(values, beta, llf, True) if found else self._ordinary(stats)
+        return Refitted(values, beta, llf, True) if found else super().__call__(stats)
 
 
 class InClosedForm:

@@ -287,8 +287,8 @@ class FromReplicates:
     bootstrap_type : ``"percentile"``: quantiles of the replicates; ``"basic"``: these quantiles
         reflected at the estimate, on the log or logit scale; ``"bias-corrected"``: quantiles moved
         by the share of replicates below the estimate (Efron 1981)
-    negative : how negative components are taken, in the fit and in every replicate: ``"keep"``, or
-        ``"zero"`` as D-studies do
+    negative : how negative components are used, in the fit and in every replicate: ``"keep"``, or
+        ``"zero"`` as in D-studies
 
     Raises
     ------
@@ -314,12 +314,13 @@ class FromReplicates:
             )
         if len(self.replicates) < 2:
             raise EstimationError(
-                f"there is no interval from {len(self.replicates)} replicates; use some hundreds"
+                f"an interval needs at least 2 replicates (some hundreds are better), not "
+                f"{len(self.replicates)}"
             )
 
     @property
     def interval(self) -> str:
-        """Its name."""
+        """The name of this source of intervals, ``"bootstrap"``."""
         return "bootstrap"
 
     def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:

@@ -37,6 +37,34 @@ class Sample:
         """Return the sample of all rows."""
         return cls(np.arange(chunk.n), chunk.facet_codes, chunk.facet_sizes)
 
+    def statistics(self, design: Design, chunk: Chunk) -> Statistics:
+        """Return the statistics of the sample.
+
+        Parameters
+        ----------
+        design : of the data
+        chunk : all rows of the data
+
+        Raises
+        ------
+        DesignError
+            If a facet has only one level in the sample, or a term one row in each group.
+        """
+        for facet, n in zip(design.facets, self.n_levels, strict=True):
+            if n < 2:
+                raise DesignError(f"only one level of facet {facet.name!r} is left")
+        terms, grid = code_terms(design.formula, self.codes, self.n_levels)
+        made = replace(
+            chunk,
+            response=chunk.response[self.rows],
+            X=_rows_of(design, chunk.X, self.rows),
+            compact_codes=self.codes,
+            facet_sizes=self.n_levels,
+            terms=terms,
+        )
+        partial = find_partial_grid(self.codes, self.n_levels) if grid is None else None
+        return Statistics.from_rows(made, grid, partial)
+
 
 @dataclass(frozen=True, slots=True)
 class Levels:
@@ -122,30 +150,6 @@ class Levels:
             codes.append(levels)
             sizes.append(size)
         return Sample(sample.rows[rows], tuple(codes), tuple(sizes))
-
-
-def statistics_of(design: Design, chunk: Chunk, sample: Sample) -> Statistics:
-    """Return the statistics of a sample.
-
-    Raises
-    ------
-    DesignError
-        If a facet has only one level in the sample, or a term one row in each group.
-    """
-    for facet, n in zip(design.facets, sample.n_levels, strict=True):
-        if n < 2:
-            raise DesignError(f"only one level of facet {facet.name!r} is left")
-    terms, grid = code_terms(design.formula, sample.codes, sample.n_levels)
-    made = replace(
-        chunk,
-        response=chunk.response[sample.rows],
-        X=_rows_of(design, chunk.X, sample.rows),
-        compact_codes=sample.codes,
-        facet_sizes=sample.n_levels,
-        terms=terms,
-    )
-    partial = find_partial_grid(sample.codes, sample.n_levels) if grid is None else None
-    return Statistics.from_rows(made, grid, partial)
 
 
 def check_facets(design: Design, facets: str | Sequence[str]) -> tuple[str, ...]:

@@ -1,0 +1,322 @@
+"""Tests of contrasts of the fixed effects, with the choice of their degrees of freedom, as tables.
+
+Section 11 of docs/explanation/mathematics.md; the tests are in
+:mod:`~vcomp.inference.hypotheses.fixed_effects`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.estimators import Estimate
+from vcomp.estimators.likelihood import choose_engine
+from vcomp.exceptions import DataError, EstimationError, check_alpha
+from vcomp.inference.hypotheses.component import HypothesisTest
+from vcomp.inference.hypotheses.fixed_effects import (
+    ContrastTest,
+    KenwardRoger,
+    Satterthwaite,
+    degrees_of_freedom,
+    known_components,
+    satterthwaite_of,
+    t_interval,
+    t_tests,
+)
+from vcomp.statistics import Statistics
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DegreesOfFreedom: TypeAlias = Literal["satterthwaite", "kenward-roger", "normal"]
+_DDF: tuple[DegreesOfFreedom, ...] = get_args(DegreesOfFreedom)
+
+_WORDS = {
+    "satterthwaite": "F-test with Satterthwaite's degrees of freedom",
+    "kenward-roger": "F-test of Kenward and Roger",
+    "normal": "Wald test, components as if known",
+}
+
+_NO_DEGREES = (
+    "The components have no covariance here, and the denominator no degrees of freedom: the "
+    "p-value is that of χ²."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedFit:
+    """The parts of a fit that tests of its fixed effects need.
+
+    Attributes
+    ----------
+    estimate : with the fixed effects on the scale of the data
+    names : of the fixed effects
+    stats : sums of the rows, None after loading
+    transform : (p, p) T, so that β = T b for coefficients b of the centred columns; None after
+        loading
+    """
+
+    estimate: Estimate
+    names: tuple[str, ...]
+    stats: Statistics | None
+    transform: FloatArray | None
+
+    def table(self, alpha: float, ddf: str) -> pd.DataFrame:
+        """Return the fixed effects with their tests and intervals.
+
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha
+        ddf : one of :data:`DegreesOfFreedom`
+
+        Raises
+        ------
+        EstimationError
+            If the degrees of freedom are not known, or not available for this fit.
+        DataError
+            If they need the rows, and the result was loaded without them.
+        PlanError
+            If alpha is not between 0 and 1.
+        """
+        estimate, p = self.estimate, len(self.names)
+        errors = estimate.fixed_errors
+        if ddf == "satterthwaite" and (errors is None or errors.slopes is None):
+            # Stored results may have degrees of freedom, but not the slopes that contrasts need.
+            check_alpha(alpha)
+            se = np.sqrt(np.diagonal(estimate.cov_beta))
+            found = t_tests(estimate.beta, se, degrees_of_freedom(estimate))
+            return _frame(found, self.names, alpha)
+        return self._tested(Contrasts(np.eye(p), np.zeros(p), self.names), alpha, ddf)
+
+    def t_test(self, hypothesis: Any, alpha: float, ddf: str) -> pd.DataFrame:
+        """Return contrasts with their tests and intervals.
+
+        Parameters
+        ----------
+        hypothesis : as for :func:`contrasts_of`
+        alpha, ddf : as for :meth:`table`, with the same errors
+        """
+        return self._tested(contrasts_of(hypothesis, self.names), alpha, ddf)
+
+    def f_test(self, hypothesis: Any, ddf: str) -> HypothesisTest:
+        """Return the test of several contrasts at once.
+
+        Parameters
+        ----------
+        hypothesis : as for :func:`contrasts_of`
+        ddf : as for :meth:`table`, with the same errors
+        """
+        given = contrasts_of(hypothesis, self.names)
+        contrasts = given.independent()
+        tests, L = self._tests(contrasts.L, ddf)
+        found = tests.joint(L, contrasts.L @ self.estimate.beta - contrasts.constants)
+        pairs = zip(given.names, given.constants, strict=True)
+        return HypothesisTest(
+            term=", ".join(f"{name} = {value:g}" for name, value in pairs),
+            test=_WORDS[ddf],
+            symbol="F",
+            statistic=found.statistic,
+            distribution=f"F({display.degrees_of_freedom(found.df)})",
+            df=found.df,
+            p_value=found.p_value,
+            estimate=np.nan,
+            notes=(_NO_DEGREES,) if np.isnan(found.df[1]) else (),
+        )
+
+    def _tested(self, contrasts: Contrasts, alpha: float, ddf: str) -> pd.DataFrame:
+        check_alpha(alpha)
+        tests, L = self._tests(contrasts.L, ddf)
+        found = tests.test(L, contrasts.L @ self.estimate.beta - contrasts.constants)
+        return _frame(found, contrasts.names, alpha)
+
+    def _tests(self, L: FloatArray, ddf: str) -> tuple[Satterthwaite | KenwardRoger, FloatArray]:
+        """Return the tests of contrasts, and the contrasts on the scale of these tests."""
+        if ddf not in _DDF:
+            raise EstimationError(
+                f"ddf={ddf!r} is not known; degrees of freedom are {', '.join(map(repr, _DDF))}"
+            )
+        if ddf == "normal":
+            return Satterthwaite.normal(self.estimate.cov_beta), L
+        if ddf == "kenward-roger":
+            return self._kenward_roger(L)
+        found = satterthwaite_of(self.estimate)
+        if found is not None:
+            return found, L
+        if self.stats is None:
+            raise DataError(
+                "this result was loaded without what degrees of freedom of contrasts need; fit "
+                "the model again, or use ddf='normal'"
+            )
+        raise EstimationError(
+            "this fit has no covariance matrix of its fixed effects, from which degrees of "
+            "freedom follow; use ddf='normal'"
+        )
+
+    def _kenward_roger(self, L: FloatArray) -> tuple[KenwardRoger, FloatArray]:
+        estimate = self.estimate
+        if estimate.method != "reml":
+            raise EstimationError(
+                "ddf='kenward-roger' corrects for components estimated by REML, not by "
+                f"{estimate.method!r}; fit by method='reml', or use ddf='satterthwaite'"
+            )
+        if self.stats is None or self.transform is None:
+            raise DataError(
+                "this result was loaded without its rows, which ddf='kenward-roger' needs; fit "
+                "the model again, or use ddf='satterthwaite'"
+            )
+        if "expected" not in estimate.covariances:
+            raise EstimationError(
+                "ddf='kenward-roger' needs the expected information, which the engine of this fit "
+                f"({estimate.engine.partition(':')[0]}) does not have; use ddf='satterthwaite', "
+                "or fit with engine='blocked'"
+            )
+        v = np.array(estimate.values)
+        if not v[-1] > 0.0:
+            raise EstimationError("ddf='kenward-roger' needs a positive residual component")
+        forms = choose_engine(self.stats, reml=True).fixed_forms(v, second=True)
+        if forms.second is None:
+            raise EstimationError(
+                "ddf='kenward-roger' needs forms that the engine of these data does not have; use "
+                "ddf='satterthwaite'"
+            )
+        covariance = estimate.covariances["expected"]
+        return KenwardRoger(forms, covariance, known_components(estimate)), L @ self.transform
+
+
+def fixed_intervals(estimate: Estimate, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """Return t-intervals of the fixed effects, normal ones if there are no degrees of freedom.
+
+    Parameters
+    ----------
+    estimate : with p fixed effects
+    alpha : intervals have confidence 1 − alpha
+
+    Returns
+    -------
+    (p,) lower and (p,) upper ends
+
+    Raises
+    ------
+    PlanError
+        If alpha is not between 0 and 1.
+    """
+    check_alpha(alpha)
+    se = np.sqrt(np.diagonal(estimate.cov_beta))
+    return t_interval(estimate.beta, se, degrees_of_freedom(estimate), alpha)
+
+
+def _frame(found: ContrastTest, names: tuple[str, ...], alpha: float) -> pd.DataFrame:
+    import pandas as pd
+
+    low, high = t_interval(found.estimate, found.std_error, found.df, alpha)
+    columns = {
+        "coef": found.estimate,
+        "std_error": found.std_error,
+        "df": found.df,
+        "t": found.t,
+        "p_value": found.p_value,
+        "ci_low": low,
+        "ci_high": high,
+    }
+    return pd.DataFrame(columns, index=pd.Index(list(names), name="term", dtype=object))
+
+
+_DEPENDENT = 1e-10
+
+
+@dataclass(frozen=True, slots=True)
+class Contrasts:
+    """The hypothesis L β = c.
+
+    Attributes
+    ----------
+    L : (m, p)
+    constants : (m,) c
+    names : of the rows, such as ``"x - z"``
+    """
+
+    L: FloatArray
+    constants: FloatArray
+    names: tuple[str, ...]
+
+    def independent(self) -> Contrasts:
+        """Return the same hypothesis without rows that depend on rows before them.
+
+        Raises
+        ------
+        EstimationError
+            If the rows contradict each other.
+        """
+        scale = np.linalg.norm(self.L, axis=1)
+        rows, values = self.L / scale[:, None], self.constants / scale
+        kept: list[int] = []
+        for place, row in enumerate(rows):
+            weights = np.linalg.lstsq(rows[kept].T, row, rcond=None)[0]
+            if np.linalg.norm(row - weights @ rows[kept]) > _DEPENDENT:
+                kept.append(place)
+            elif abs(values[place] - weights @ values[kept]) > 1e-8 * np.abs(values).max():
+                raise EstimationError(
+                    f"the contrasts {', '.join(self.names)} contradict each other: "
+                    f"{self.names[place]} = {self.constants[place]:g} is inconsistent with those "
+                    "before it"
+                )
+        names = tuple(self.names[place] for place in kept)
+        return Contrasts(self.L[kept], self.constants[kept], names)
+
+
+def contrasts_of(hypothesis: Any, names: tuple[str, ...]) -> Contrasts:
+    """Return the contrasts that a matrix or a text describes.
+
+    Parameters
+    ----------
+    hypothesis : (p,) or (m, p) numbers; or text as in statsmodels, ``"x = z"`` or
+        ``"x, z = 1"``
+    names : of the fixed effects
+
+    Raises
+    ------
+    EstimationError
+        If it has another shape or unknown names, or a row is zero.
+
+    Examples
+    --------
+    >>> contrasts_of("x = z", ("Intercept", "x", "z")).L.tolist()
+    [[0.0, 1.0, -1.0]]
+    """
+    from patsy import DesignInfo, PatsyError
+
+    if not names:
+        raise EstimationError("this model has no fixed effects, so there are no contrasts")
+    try:
+        found = DesignInfo(list(names)).linear_constraint(hypothesis)
+    except (PatsyError, ValueError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise EstimationError(
+            f"{hypothesis!r} is not a contrast of the {len(names)} fixed effects "
+            f"{', '.join(names)}: {reason}; give a row of numbers for each contrast, or text such "
+            f"as '{names[-1]} = 0'"
+        ) from None
+    L, values = np.asarray(found.coefs, dtype=float), np.asarray(found.constants, dtype=float)
+    if not (np.isfinite(L).all() and np.isfinite(values).all()):
+        raise EstimationError("contrasts must be finite numbers")
+    zero = ~L.any(axis=1)
+    if zero.any() or not L.size:
+        raise EstimationError(f"row {int(np.argmax(zero)) + 1} of the contrasts is zero")
+    labels = tuple(_label(row, names) for row in L)
+    return Contrasts(L, values.ravel(), labels)
+
+
+def _label(row: FloatArray, names: tuple[str, ...]) -> str:
+    parts: list[str] = []
+    for weight, name in zip(row, names, strict=True):
+        if weight == 0.0:
+            continue
+        size = "" if abs(weight) == 1.0 else f"{abs(weight):g} "
+        sign = "-" if weight < 0.0 else "+"
+        first = f"-{size}{name}" if weight < 0.0 else f"{size}{name}"
+        parts.append(f" {sign} {size}{name}" if parts else first)
+    return "".join(parts)
