@@ -168,7 +168,7 @@ def test_travel(res, items, tmp_path):
             pd.testing.assert_frame_equal(again.tidy(), one.tidy())
             pd.testing.assert_frame_equal(again.dstudy().table, one.dstudy().table)
             assert str(again) == str(one)
-            with pytest.raises(DataError, match="fit it again"):
+            with pytest.raises(DataError, match="loaded without them; fit again"):
                 again.profiles()
 
 

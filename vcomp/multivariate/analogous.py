@@ -5,14 +5,14 @@ means of their scores and weights w_g = √(n_g(a) n_g(b)),
 
     Q_α(a, b) = Σ_g w_g (ȳ_g(a) − m_α(a)) (ȳ_g(b) − m_α(b)),    m_α = Σ w_g ȳ_g / Σ w_g.
 
-Of one variable that is Henderson's T_α − T_μ, and of balanced data that were observed together the
-sum of products of the classical analysis. Its expectation is Σ_β k_αβ σ_β(a, b) with
+For one variable this is Henderson's T_α − T_μ, and for balanced data that were observed together
+the sum of products of the classical analysis. Its expectation is Σ_β k_αβ σ_β(a, b) with
 
     k_αβ = Σ_h [Σ_g w_g p_gh(a) p_gh(b)] − Σ_h [Σ_g w_g p_gh(a)] [Σ_g w_g p_gh(b)] / Σ w_g,
 
 p_gh = n_gh/n_g the share of group h of term β in the scores of g. The equations of each pair of
 variables are solved for the terms whose groups they share (Brennan 2001, section 11.1, has such
-products for the designs that he treats; means do not enter these ones).
+products for his designs; these ones do not depend on the means).
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _MOST_COLUMNS = 400
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """Scores as vectors of the same columns.
+    """Scores as vectors of the same columns, one for each level of a facet.
 
     Attributes
     ----------
-    facet : whose levels have the vectors
+    facet : the facet
     n : number of its levels
     variable : (m,) of each column
     same : (k + 1, m, m) whether two columns share a group of a term
     inside : (k + 1,) whether the term holds the facet
-    contrasts : (m, m) sums of products about the means of the columns, of scores in their scale
+    contrasts : (m, m) sums of products of scores about the means of the columns, on their scale
     mean : (m,) the means times √n
     """
 
@@ -74,7 +74,7 @@ class Axis:
 
 
 def find_axis(layout: Layout) -> Axis | None:
-    """Return the facet with most levels that is crossed with everything, None if there is none."""
+    """Return the largest facet that is crossed with all others, None if there is none."""
     best: tuple[int, int] | None = None
     for place, levels in enumerate(layout.scores.levels):
         m, left = divmod(layout.scores.n, len(levels))
@@ -88,14 +88,14 @@ def find_axis(layout: Layout) -> Axis | None:
 
 
 def _columns(layout: Layout, place: int) -> tuple[IntArray, int]:
-    """Return the column of every score, and how many there are."""
+    """Return the column of every score, and the number of columns."""
     scores = layout.scores
     cells, size = scores.codes[place], len(scores.levels[place])
     for other, codes in enumerate(scores.codes):
         if other != place:
             keys, cells = number_combinations(cells, size, codes, len(scores.levels[other]))
             size = keys.size
-    # Units of one cell are numbered, so that the first of one level goes with that of another.
+    # Units of a cell are numbered: the first unit of one level and that of another are one column.
     keys, units = number_combinations(cells, size, scores.unit, scores.n_units)
     of_cell = keys // scores.n_units
     starts = np.searchsorted(of_cell, np.arange(size))
@@ -149,7 +149,7 @@ class _Point:
 
 
 class AxisLikelihood:
-    """Restricted or full likelihood of vectors of the same columns, in their scale.
+    """Restricted or full likelihood of vectors of the same columns, on their scale.
 
     Parameters
     ----------
@@ -170,14 +170,14 @@ class AxisLikelihood:
 
     @property
     def reason(self) -> str:
-        """What computes it, and why."""
+        """Which algorithm computes it, and why."""
         return (
             f"matrices between the {self.axis.variable.size} columns that all levels of "
             f"{self.axis.facet} have"
         )
 
     def loglike(self, S: FloatArray) -> float:
-        """Return the log-likelihood; −∞ where a matrix is not positive definite."""
+        """Return the log-likelihood; −∞ if a matrix is not positive definite."""
         point = self._at(S)
         return -np.inf if point is None else point.loglike
 
@@ -249,7 +249,7 @@ def _times(A: FloatArray | None, B: FloatArray) -> FloatArray | None:
 
 
 def _traces(A: Sequence[FloatArray | None], B: Sequence[FloatArray | None]) -> FloatArray:
-    """Return tr(A_i B_j), symmetric; 0 where there is none."""
+    """Return tr(A_i B_j), symmetric; 0 for empty matrices."""
     found = np.zeros((len(A), len(A)))
     for i, x in enumerate(A):
         for j, z in enumerate(B):
@@ -261,12 +261,12 @@ def _traces(A: Sequence[FloatArray | None], B: Sequence[FloatArray | None]) -> F
 def axis_forms(axis: Axis, S: FloatArray, pairs: list[tuple[int, int]]) -> FloatArray:
     """Return the covariances of analogous products, (k + 1, pairs, k + 1, pairs).
 
-    Their forms are the same in all contrasts, and another one in the mean.
+    They have one form in all contrasts, and another in the mean.
 
     Parameters
     ----------
     axis : the vectors
-    S : (k + 1, v, v) matrices at which they are taken
+    S : (k + 1, v, v) matrices at which they are computed
     pairs : of variables
     """
     within, mean = axis.covariances(S)
@@ -283,7 +283,7 @@ def axis_forms(axis: Axis, S: FloatArray, pairs: list[tuple[int, int]]) -> Float
 
 
 def _form(axis: Axis, same: BoolArray, pair: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
-    """Return Σ_g w_g ȳ_g(a) ȳ_g(b) between the columns, and what the weighted means take off."""
+    """Return Σ_g w_g ȳ_g(a) ȳ_g(b) between the columns, minus that of the weighted means."""
     of = [axis.variable == a for a in pair]
     counts = [(same & x[None, :]).sum(axis=1).astype(float) for x in of]  # of each column's group
     n = [np.where(c > 0.0, c, 1.0) for c in counts]
@@ -315,7 +315,7 @@ class _Products:
         self.weights = [np.sqrt(n[:, :, None] * n[:, None, :]) for n in layout.counts]
 
     def _means(self, term: int) -> FloatArray:
-        """Return the means of a term's groups in every variable, in its scale; 0 of none."""
+        """Return the means of a term's groups in every variable, on its scale; 0 if empty."""
         layout, v = self.layout, self.layout.n_variables
         groups = layout.groups[term].astype(np.int64) * v + layout.scores.variable
         sums = np.bincount(groups, weights=layout.y, minlength=layout.sizes[term] * v)
@@ -355,7 +355,7 @@ class _Products:
 
 
 def analogous_components(layout: Layout) -> FloatArray:
-    """Return the (k + 1, v, v) estimates; nan where two variables share no groups of a term.
+    """Return the (k + 1, v, v) estimates; nan if two variables share no groups of a term.
 
     Raises
     ------
@@ -395,7 +395,7 @@ def _solved(
 def analogous_covariance(
     layout: Layout, values: FloatArray, axis: Axis | None = None
 ) -> tuple[FloatArray, str]:
-    """Return the covariance matrix of these estimates under normality, and why there is none.
+    """Return the covariance matrix of these estimates under normality, or why there is none.
 
     With H = diag(w) − ww'/Σw and Γ the covariance matrices of group means, forms of normal scores
     have Cov[Q_α(a, b), Q_β(c, d)] = tr(H_α Γ_ac H_β Γ_bd') + tr(H_α Γ_ad H_β Γ_bc').
@@ -403,8 +403,8 @@ def analogous_covariance(
     Parameters
     ----------
     layout : of the scores
-    values : (k + 1, v, v) the estimates, at which it is taken
-    axis : the scores as vectors of the same columns, if they are
+    values : (k + 1, v, v) the estimates, at which it is computed
+    axis : the scores as vectors of the same columns, None if they are not
     """
     products = _Products(layout)
     places = elements(layout.linked)
@@ -504,7 +504,7 @@ def _mean_products(
 def _squares(
     products: _Products, values: FloatArray, t: int, u: int, w: FloatArray, z: FloatArray
 ) -> FloatArray:
-    """Return Σ_gh w_g z_h (Γ_ac Γ_bd + Γ_ad Γ_bc)_gh of every two pairs, in parts of rows."""
+    """Return Σ_gh w_g z_h (Γ_ac Γ_bd + Γ_ad Γ_bc)_gh of every two pairs, by parts of the rows."""
     layout, pairs = products.layout, products.pairs
     v, k = layout.n_variables, len(layout.names)
     shares = {
@@ -533,10 +533,10 @@ def _squares(
 def _squares_of_units(
     products: _Products, values: FloatArray, t: int, u: int, w: FloatArray, z: FloatArray
 ) -> FloatArray:
-    """Return the same of the single scores: two are in one group of s and of r, or are not.
+    """Return the same for single scores, any two of which share a group of s and r or do not.
 
-    Σ_gh w_g z_h [same group of s] [same group of r] is a sum over the groups that s and r make
-    together, so that nothing between all scores is formed.
+    Σ_gh w_g z_h [same group of s] [same group of r] is a sum over the groups of s and r together,
+    without a matrix of all scores.
     """
     layout, pairs = products.layout, products.pairs
     k = len(layout.names)

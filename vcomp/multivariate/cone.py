@@ -1,12 +1,12 @@
-"""Maximum of a likelihood over positive semidefinite matrices, and what shows that it is one.
+"""Maximum of a likelihood over positive semidefinite matrices, with its conditions.
 
-Every matrix is Σ = LL', and the likelihood is climbed in the L. With the gradient G (dℓ = tr G dΣ)
-and the average information A of the elements, a step solves
+Every matrix is Σ = LL', and the likelihood is maximised over the L. With the gradient G
+(dℓ = tr G dΣ) and the average information A of the elements, a step solves
 
     [J'AJ − 2 (I ⊗ G)₋ + λD] dL = 2 G L,
 
-J the derivatives of the elements by L. The second part is the curvature of LL' itself: where Σ
-loses rank the steps still converge fast, as G is negative there. At a maximum GL = 0, and G has no
+J the derivatives of the elements by L. The second term is the curvature of LL' itself: also if Σ
+loses rank the steps converge fast, as G is negative there. At a maximum GL = 0, and G has no
 positive eigenvalue in the null space of Σ: the conditions of Karush, Kuhn and Tucker in the cone.
 """
 
@@ -40,24 +40,24 @@ class Derivatives:
 
 
 class MatrixLikelihood(Protocol):
-    """A restricted or full likelihood of one positive semidefinite matrix a term."""
+    """A restricted or full likelihood of one positive semidefinite matrix for each term."""
 
     linked: BoolArray  # (k + 1, v, v)
     n: int
 
     @property
     def reason(self) -> str:
-        """What computes it, and why."""
+        """Which algorithm computes it, and why."""
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The informations that there are, the best first."""
+        """The available kinds of information, the best first."""
 
     def loglike(self, S: FloatArray) -> float:
-        """Return the log-likelihood; −∞ where there is none."""
+        """Return the log-likelihood; −∞ if it is not defined."""
 
     def derivatives(self, S: FloatArray) -> Derivatives:
-        """Return it with gradient and average information."""
+        """Return the log-likelihood with gradient and average information."""
 
     def information(self, S: FloatArray, kind: Kind) -> FloatArray:
         """Return an information matrix of the elements."""
@@ -120,7 +120,7 @@ Block = tuple[int, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConeMaximum:
-    """Where an iteration ended.
+    """The end of an iteration.
 
     Attributes
     ----------
@@ -128,10 +128,10 @@ class ConeMaximum:
     loglike, gradient : there
     tangent : (m, r) directions of the elements that keep the ranks
     ranks : of every term
-    decrement : how far the maximum is, in standard errors
+    decrement : distance to the maximum in standard errors
     kkt_residual : largest violation of the conditions of a maximum
     converged : whether both are small
-    iterations, evaluations : steps, and values of the likelihood
+    iterations, evaluations : numbers of steps, and of evaluations of the likelihood
     """
 
     S: FloatArray
@@ -148,7 +148,7 @@ class ConeMaximum:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Factors of all blocks with what the likelihood says there."""
+    """Factors of all blocks, with the likelihood and its derivatives there."""
 
     factors: tuple[FloatArray, ...]
     S: FloatArray
@@ -164,7 +164,7 @@ def maximise_in_cone(
     ----------
     likelihood : of scores with standard deviations near 1
     start : (k + 1, v, v) positive definite matrices
-    max_iter : steps
+    max_iter : largest number of steps
     tol : Newton decrement, in standard errors, at which the iteration ends
     """
     climb = _Climb(likelihood)
@@ -199,7 +199,7 @@ def maximise_in_cone(
 
 
 class _Climb:
-    """One maximisation: what stays the same, and the count of evaluations."""
+    """One maximisation: its likelihood and options, and the number of evaluations."""
 
     def __init__(self, likelihood: MatrixLikelihood) -> None:
         self.likelihood = likelihood
@@ -208,7 +208,7 @@ class _Climb:
         self.evaluations = 0
 
     def at(self, factors: tuple[FloatArray, ...]) -> _Place:
-        """Return the place of some factors."""
+        """Return the place with given factors."""
         self.evaluations += 1
         S = self.matrices(factors)
         return _Place(factors, S, self.likelihood.derivatives(S))
@@ -221,9 +221,9 @@ class _Climb:
         return S
 
     def system(self, here: _Place, *, newton: bool) -> tuple[FloatArray, FloatArray]:
-        """Return the curvature in the factors and the gradient, both as they are stacked.
+        """Return the curvature in the stacked factors, and the gradient.
 
-        With `newton` the curvature is the likelihood's own, where that is not negative.
+        With `newton` the curvature is that of the likelihood, unless it is negative.
         """
         J = self.jacobian(here.factors)
         g = [
@@ -235,13 +235,13 @@ class _Climb:
             observed = self.likelihood.information(here.S, "observed")
             H = J.T @ observed @ J + self._bends(here, whole=True)
             values = np.linalg.eigvalsh(H)
-            # What turns the factors alone has no curvature.
+            # Rotations of the factors have no curvature.
             if values[0] > -1e-9 * values[-1]:
                 return H, gradient
         return J.T @ here.derivatives.average @ J + self._bends(here, whole=False), gradient
 
     def _bends(self, here: _Place, *, whole: bool) -> FloatArray:
-        """Return −2 (I ⊗ G), or the part of it that is not negative."""
+        """Return −2 (I ⊗ G), or its positive semidefinite part."""
         width = sum(L.size for L in here.factors)
         bends, first = np.zeros((width, width)), 0
         for (t, i), L in zip(self.blocks, here.factors, strict=True):
@@ -273,7 +273,7 @@ class _Climb:
     def move(
         self, here: _Place, H: FloatArray, g: FloatArray, damping: float
     ) -> tuple[_Place | None, float]:
-        """Return the next place and damping; None where no step raises the likelihood."""
+        """Return the next place and damping; None if no step raises the likelihood."""
         unit = np.diagonal(H).copy()
         unit[unit <= 0.0] = 1.0
         value = here.derivatives.loglike
@@ -310,7 +310,7 @@ class _Climb:
         return self.at(tuple(factors)) if lower else here
 
     def residual(self, here: _Place) -> float:
-        """Return how far the conditions of a maximum are from being met, without a unit."""
+        """Return the largest violation of the conditions of a maximum, without a unit."""
         worst = 0.0
         for (t, i), L in zip(self.blocks, here.factors, strict=True):
             G = here.derivatives.gradient[t][np.ix_(i, i)]
@@ -338,7 +338,7 @@ class _Climb:
         return tuple(moved)
 
     def _refactored(self, factors: tuple[FloatArray, ...]) -> tuple[FloatArray, ...]:
-        """Return factors with orthogonal columns, as many as before."""
+        """Return factors with the same number of columns, which are orthogonal."""
         made = []
         for L in factors:
             U, s, _ = np.linalg.svd(L, full_matrices=False)

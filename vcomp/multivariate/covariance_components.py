@@ -22,7 +22,7 @@ from vcomp.inference import TwoWayMeanSquares, VarianceComponents
 
 
 def elements(linked: BoolArray) -> tuple[tuple[int, int, int], ...]:
-    """Return term, row and column of every variance and covariance that there is.
+    """Return term, row and column of every variance and covariance.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def elements(linked: BoolArray) -> tuple[tuple[int, int, int], ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CovarianceComponents:
-    """Covariance components of v variables with the design that they belong to.
+    """Covariance components of v variables with their design.
 
     Attributes
     ----------
@@ -48,16 +48,17 @@ class CovarianceComponents:
     names : the terms as written, the residual last
     facets : for each term the facets that its effect depends on, see
         :class:`~vcomp.inference.quantities.VarianceComponents`
-    values : (k + 1, v, v) a matrix Σ a term; nan for variables that share no levels of it
+    values : (k + 1, v, v) a matrix Σ for each term; nan for variables that share no levels of it
     linked : (k + 1, v, v) whether they share levels
     cov : (m, m) covariance matrix of the variances and covariances, in the order of
         :func:`elements`; nan in rows without a standard error
     nested_in : for each facet those that it is nested in
     sizes : for each facet its number of levels in every variable, within those it is nested in
     inverse_n : for each possible object of measurement (k + 1, v, v) the exact 1/n of the
-        G-study's own design: how the (co)variance of a term enters that of the objects' means
+        G-study's own design: coefficients of the terms in the (co)variance of the objects' means
     mean_products : of complete two-way tables, those of rows, columns and residual (3, v, v), and
-        the mean squares of every variable; nan for covariances where the tables are not one
+        the mean squares of every variable; covariances are nan if the tables are not of the same
+        cells
     """
 
     variables: tuple[str, ...]
@@ -85,12 +86,12 @@ class CovarianceComponents:
 
     @property
     def known(self) -> FloatArray:
-        """The matrices with 0 for what is not estimated."""
+        """The matrices with 0 for elements that are not estimated."""
         return np.where(self.linked, self.values, 0.0)
 
     @property
     def standard_errors(self) -> FloatArray:
-        """Standard errors in the places of the estimates, (k + 1, v, v)."""
+        """Standard errors of the estimates, (k + 1, v, v)."""
         found = np.full_like(self.values, np.nan)
         t, a, b = np.array(self.elements).T
         with np.errstate(invalid="ignore"):
@@ -111,12 +112,13 @@ class CovarianceComponents:
 
         Parameters
         ----------
-        weights : (r, k + 1, v, v), symmetric in its last two; of covariances both places count
+        weights : (r, k + 1, v, v), symmetric in the last two axes; both places of a covariance
+            count
 
         Returns
         -------
-        (r,) values and (r, r) covariance, elements without a standard error treated as known; nan
-        for what rests on such alone
+        (r,) values and (r, r) covariance; elements without a standard error are treated as known,
+        and combinations of these only are nan
         """
         t, a, b = np.array(self.elements).T
         W = weights[:, t, a, b] + np.where(a == b, 0.0, weights[:, t, b, a])
@@ -131,7 +133,7 @@ class CovarianceComponents:
         return values, cov
 
     def of_weights(self, weights: FloatArray) -> VarianceComponents:
-        """Return the variance components of Σ w_v X_v, as those of one variable.
+        """Return the variance components of the composite Σ w_v X_v.
 
         Parameters
         ----------
@@ -253,14 +255,14 @@ def read_weights(weights: Any, variables: tuple[str, ...]) -> FloatArray:
     Parameters
     ----------
     weights : a mapping by name, in which variables may be left out, numbers in the order of the
-        variables, or None for equal weights that add up to one
+        variables, or None for equal weights that add up to 1
     variables : names
 
     Raises
     ------
     PlanError
-        If it names no such variable, has another length, or is not made of finite numbers, one of
-        them at least not zero.
+        If a variable is unknown, the length is wrong, a weight is not a finite number, or all are
+        zero.
 
     Examples
     --------
@@ -275,8 +277,8 @@ def read_weights(weights: Any, variables: tuple[str, ...]) -> FloatArray:
         for name in given:
             if name not in variables:
                 raise PlanError(
-                    f"weights name {name!r}, which is no variable{did_you_mean(name, variables)}; "
-                    f"they are {', '.join(variables)}"
+                    f"weights name {name!r}, which is not a variable"
+                    f"{did_you_mean(name, variables)}; variables are {', '.join(variables)}"
                 )
         values = [given.get(name, 0.0) for name in variables]
     else:
@@ -286,21 +288,21 @@ def read_weights(weights: Any, variables: tuple[str, ...]) -> FloatArray:
             values = []
         if isinstance(weights, str) or len(values) != len(variables):
             raise PlanError(
-                f"weights are a mapping such as {{{variables[0]!r}: 1}}, or {len(variables)} "
+                f"weights must be a mapping such as {{{variables[0]!r}: 1}}, or {len(variables)} "
                 f"numbers for {', '.join(variables)}, not {weights!r}"
             )
     for name, value in zip(variables, values, strict=True):
         number = isinstance(value, Real) and not isinstance(value, bool)
         if not number or not np.isfinite(float(value)):
-            raise PlanError(f"the weight of {name!r} is a finite number, not {value!r}")
+            raise PlanError(f"the weight of {name!r} must be a finite number, not {value!r}")
     w = np.array(values, dtype=float)
     if not w.any():
-        raise PlanError("all weights are zero; one at least is not")
+        raise PlanError("at least one weight must not be zero")
     return w
 
 
 def composite_of(g: CovarianceComponents, w: FloatArray) -> VarianceComponents:
-    """Return the components of a composite; sizes that differ between its variables are left out.
+    """Return the components of a composite, without sizes that differ between its variables.
 
     Parameters
     ----------
@@ -314,12 +316,12 @@ def composite_of(g: CovarianceComponents, w: FloatArray) -> VarianceComponents:
 
 
 def check_shared(g: CovarianceComponents, w: FloatArray) -> None:
-    """Refuse a composite of variables that nothing connects.
+    """Refuse a composite of variables without common levels of any facet.
 
     Raises
     ------
     PlanError
-        Naming two of them.
+        If there are two; the message names them.
     """
     shared = np.asarray(g.linked[:-1].any(axis=0))
     for a, b in combinations(np.flatnonzero(w).tolist(), 2):
@@ -331,7 +333,7 @@ def check_shared(g: CovarianceComponents, w: FloatArray) -> None:
 
 
 def is_alike(g: CovarianceComponents, w: FloatArray) -> bool:
-    """Whether the variables of a composite have one design: sizes, and divisors of covariances."""
+    """Whether variables of a composite have the same sizes and divisors of covariances."""
     used = np.flatnonzero(w)
     if any(len({n[a] for a in used}) > 1 for n in g.sizes.values()):
         return False
@@ -355,7 +357,7 @@ def divisors_of(
 ) -> FloatArray:
     """Return 1/n of every element in the scores of an object, (k + 1, v, v).
 
-    Without sizes that of the G-study itself, by the cells that there were.
+    Without given sizes they are those of the cells of the G-study.
     """
     if not given and object_ in g.inverse_n:
         return g.inverse_n[object_]
@@ -368,12 +370,12 @@ def divisors_of(
 
 
 def object_term(g: CovarianceComponents, object_: str | None) -> str:
-    """Return the object of measurement, the first facet if it is not named.
+    """Return the object of measurement, the first facet if None.
 
     Raises
     ------
     PlanError
-        If there is no such facet, it has no term of its own, or variables do not share its levels.
+        If there is no such facet, it has no term, or variables do not share its levels.
     """
     facets = tuple(dict.fromkeys(f for name in g.names[:-1] for f in name.split(":")))
     name = facets[0] if object_ is None else object_
@@ -408,15 +410,15 @@ def own_matrices(g: CovarianceComponents, object_: str) -> FloatArray:
 def profile_variability(
     g: CovarianceComponents, object_: str, means: FloatArray
 ) -> dict[str, float]:
-    """Return how far the scores of one object lie apart, expected, and how reliably.
+    """Return the expected variance within a profile of scores, and its reliability.
 
-    The expected variance of the v scores of one object about their mean, of universe scores and of
-    observed means, and their ratio G(V). They are small where profiles are flat.
+    It is the expected variance of the v scores of one object about their mean, for universe scores
+    and for observed means, and their ratio G(V). The variances are small for flat profiles.
 
     Parameters
     ----------
     g : the components
-    object_ : facet that is measured
+    object_ : the object of measurement
     means : (v,) of the variables
     """
     universe, relative, _ = own_matrices(g, object_)
@@ -432,19 +434,19 @@ def profile_variability(
 
 
 def optimal_weights(g: CovarianceComponents, object_: str) -> FloatArray:
-    """Return the weights of the composite with the largest Eρ², (v,), adding up to one.
+    """Return the weights of the composite with the largest Eρ², (v,); they add up to 1.
 
     They maximise w'Σw / w'(Σ + Δ)w: the first eigenvector of (Σ + Δ)⁻¹Σ.
 
     Parameters
     ----------
     g : the components
-    object_ : facet that is measured
+    object_ : the object of measurement
 
     Raises
     ------
     EstimationError
-        If the errors and universe scores together have no positive definite matrix.
+        If the matrix of the observed scores is not positive definite.
     """
     from scipy.linalg import eigh
 
@@ -455,8 +457,8 @@ def optimal_weights(g: CovarianceComponents, object_: str) -> FloatArray:
         _, vectors = eigh(universe / units, (universe + relative) / units)
     except np.linalg.LinAlgError:
         raise EstimationError(
-            "the matrix of observed scores is not positive definite, so no weights are best; "
-            "use method='reml'"
+            "the matrix of observed scores is not positive definite, so there are no optimal "
+            "weights; use method='reml'"
         ) from None
     w: FloatArray = vectors[:, -1] / scale
     total = float(w.sum())

@@ -1,4 +1,4 @@
-"""D-studies of several variables and of their composite, and how they are printed."""
+"""D-studies of several variables and of their composite, with their printed table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ERRORS = ("universe_var", "rel_err_var", "abs_err_var")
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MultivariateDStudy(display.Printed):
-    """What planned measurements by several variables would be worth.
+    """Error variances and coefficients of planned measurements by several variables.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class MultivariateDStudy(display.Printed):
     studies : for every plan the D-study of each variable and, last, of the composite
     matrices : for every plan the (3, v, v) covariance matrices of universe scores, and of relative
         and absolute errors
-    notes : what a reader should know
+    notes : remarks on the scores
 
     Examples
     --------
@@ -76,8 +76,8 @@ class MultivariateDStudy(display.Printed):
         """A row for every score of every plan.
 
         ``score`` is a variable or the composite, then the columns of
-        :attr:`vcomp.DStudy.table`. The composite has as many levels of an independent facet as
-        its variables have together.
+        :attr:`vcomp.DStudy.table`. The number of levels of an independent facet in the composite
+        is the sum over its variables.
         """
         import pandas as pd
 
@@ -91,12 +91,12 @@ class MultivariateDStudy(display.Printed):
 
     @property
     def contributions(self) -> pd.DataFrame:
-        """What every variable contributes to the composite's variances, a row each of every plan.
+        """The contribution of every variable to the composite's variances, by plan.
 
         Columns ``plan`` (its number), ``variable``, ``weight``, and the shares ``universe_var``,
         ``rel_err_var`` and ``abs_err_var``: w_v Σ_u w_u σ_uv / Σ_uv w_u w_v σ_uv, which add up to
-        one in a plan (Brennan 2001, section 10.1, calls the first effective weights). nan where
-        the composite has no such variance.
+        one in a plan (Brennan 2001, section 10.1, calls the first effective weights). They are
+        nan if the composite has no such variance.
         """
         import pandas as pd
 
@@ -110,7 +110,7 @@ class MultivariateDStudy(display.Printed):
 
     @property
     def shares(self) -> FloatArray:
-        """The same as an array, (plans, 3, v)."""
+        """The shares of :attr:`contributions` as an array, (plans, 3, v)."""
         parts = self.weights * (self.matrices @ self.weights)
         total = parts.sum(axis=2, keepdims=True)
         nothing = np.full_like(parts, np.nan)
@@ -148,24 +148,24 @@ def plan_studies(
     ----------
     g : of the G-study
     w : (v,) weights of the composite
-    independent : facets whose levels are others in every variable
-    design : in Brennan's notation, the G-study's own if None
+    independent : facets of which every variable has its own levels
+    design : in Brennan's notation; that of the G-study if None
     object_ : of measurement, whose levels the variables share; the first facet without a size if
         None
-    sizes : of the other facets; of independent ones also a mapping by variable
+    sizes : of the other facets; for independent ones also a mapping by variable
     alpha, negative, interval : as for :func:`~vcomp.gtheory.dstudy`
 
     Raises
     ------
     PlanError
-        If a plan is not one that can be, or variables of the composite share no object.
+        If a plan is invalid, or variables of the composite share no objects.
     """
     check_alpha(alpha)
     facets = _facets(g)
     for facet in sizes:
         if facet not in facets and facet in _OF_ONE:
             raise PlanError(
-                f"{facet}= is for one score; res.composite(weights).dstudy(…, {facet}=…) takes it"
+                f"{facet}= is for one score; use res.composite(weights).dstudy(…, {facet}=…)"
             )
         if facet not in facets:
             raise PlanError(
@@ -197,7 +197,7 @@ def plan_studies(
 
 
 def _notes(g: CovarianceComponents, studies: list[tuple[DStudy, ...]]) -> tuple[str, ...]:
-    """Return the notes on all scores, those on some of them with their names."""
+    """Return the notes on all scores, and those on some scores with the names of these."""
     said: dict[str, list[str]] = {note: [] for rows in studies for r in rows for note in r.notes}
     for rows in studies:
         for name, row in zip((*g.variables, COMPOSITE), rows, strict=True):
@@ -223,14 +223,14 @@ def _object(facets: tuple[str, ...], sizes: Mapping[str, Any]) -> str:
     free = [f for f in facets if f not in sizes]
     if not free:
         raise PlanError(
-            "every facet has a size, and the object of measurement takes none; leave one out"
+            "every facet has a size, but the object of measurement has none; leave one out"
         )
     return free[0]
 
 
 def _check_object(g: CovarianceComponents, w: FloatArray, object_: str) -> None:
     if object_ not in g.names:
-        return  # the D-study of a variable says what is wrong
+        return  # refused by the D-study of a variable
     linked, used = g.linked[g.place(object_)], np.flatnonzero(w)
     for a, b in itertools.combinations(used, 2):
         if not linked[a, b]:
@@ -254,16 +254,15 @@ def _by_variable(
         hint = did_you_mean(strange[0], g.variables) if strange else ""
         what = f"names {strange[0]!r}{hint}" if strange else f"leaves out {absent[0]!r}"
         raise PlanError(
-            f"the sizes of {facet!r} by variable: it {what}; the variables are "
-            f"{', '.join(g.variables)}"
+            f"the mapping of sizes of {facet!r} {what}; the variables are {', '.join(g.variables)}"
         )
     lists = {name: _listed(facet, given[name]) for name in g.variables}
     longest = max(len(n) for n in lists.values())
     for name, n in lists.items():
         if len(n) not in (1, longest):
             raise PlanError(
-                f"the sizes of {facet!r} go together plan by plan, and {name!r} has {len(n)} of "
-                f"them where another variable has {longest}"
+                f"the lists of sizes of {facet!r} must have the same length for all variables: "
+                f"{name!r} has {len(n)} sizes, and another variable {longest}"
             )
     plans = [
         tuple(lists[name][k if len(lists[name]) > 1 else 0] for name in g.variables)
@@ -271,15 +270,15 @@ def _by_variable(
     ]
     if facet not in independent and any(len(set(plan)) > 1 for plan in plans):
         raise PlanError(
-            f"the levels of {facet!r} are linked, the same for all variables, and so is their "
-            f"number; give one size, such as {facet}={plans[0][0]!r}"
+            f"the levels of {facet!r} are linked, so all variables have the same number of them; "
+            f"give one size, such as {facet}={plans[0][0]!r}"
         )
     return plans
 
 
 def _listed(facet: str, wanted: Any) -> list[Any]:
     if isinstance(wanted, Iterable) and not isinstance(wanted, str | bytes | Mapping):
-        # a zero-dimensional array is iterable by type only
+        # A zero-dimensional array is iterable by type only.
         found = [wanted[()]] if getattr(wanted, "ndim", 1) == 0 else list(wanted)  # type: ignore[index]
         if not found:
             raise PlanError(f"no size is given for {facet!r}: its list is empty")
@@ -294,7 +293,7 @@ def _composite_study(
     given: Mapping[str, tuple[Any, ...]],
     options: Mapping[str, Any],
 ) -> DStudy:
-    """Return the D-study of the composite, whose variables may have sizes of their own."""
+    """Return the D-study of the composite, whose variables may differ in their sizes."""
     used = np.flatnonzero(w)
     same = all(len({n[a] for a in used}) == 1 for n in given.values())
     rest = [f for f in g.sizes if f not in given and f != options["object"]]
@@ -304,8 +303,8 @@ def _composite_study(
         return dstudy(composite_of(g, w), design, sizes=sizes, **options)
     if design is not None:
         raise PlanError(
-            "another design than the G-study's needs the same sizes for all variables of the "
-            "composite; leave out design=, or give the same sizes"
+            "design= needs the same sizes for all variables of the composite; leave it out, or "
+            "give the same sizes"
         )
     divisors = divisors_of(g, given, options["object"])
     folded, sizes = _folded(g, w, divisors, given, options["object"])
@@ -319,9 +318,10 @@ def _folded(
     given: Mapping[str, tuple[Any, ...]],
     object_: str,
 ) -> tuple[VarianceComponents, dict[str, Any]]:
-    """Return components of the composite that divisors of its own sizes have been put into.
+    """Return components of the composite that contain the divisors of its variables' sizes.
 
-    They are multiplied by the sizes that are shown for it, by which a D-study divides them again.
+    They are multiplied by the sizes that are shown for the composite, by which a D-study divides
+    them again.
     """
     used = np.flatnonzero(w)
     shown: dict[str, Any] = {}
@@ -350,7 +350,7 @@ def _matrices(
     *,
     own: bool,
 ) -> FloatArray:
-    """Return the covariance matrices of universe scores and errors, variances as the rows have."""
+    """Return the covariance matrices of universe scores and errors, with the rows' variances."""
     design = rows[0].plan.design
     effects = g.facets if own else tuple(design.closure(f) for f in g.facets)
     divisors, S = divisors_of(replace(g, facets=effects), given, object_), g.known

@@ -30,11 +30,11 @@ class Ending:
 
     Attributes
     ----------
-    ranks : of the matrix of every term; one that is not full is a bound
-    decrement : how far the maximum is, in standard errors
+    ranks : of the matrix of every term; a matrix without full rank is at a bound
+    decrement : distance to the maximum in standard errors
     kkt_residual : largest violation of the conditions of a maximum, without a unit
-    iterations, evaluations : steps, and values of the likelihood
-    information : what the standard errors are of, ``"observed"`` or ``"average"``
+    iterations, evaluations : numbers of steps, and of evaluations of the likelihood
+    information : of the standard errors, ``"observed"`` or ``"average"``
     """
 
     ranks: tuple[int, ...]
@@ -76,7 +76,7 @@ def _links_of(lists: Json, _: Json) -> dict[str, FacetLink]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MultivariateRecord:
-    """All that a result without rows knows.
+    """The values of a multivariate fit, without the rows.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class MultivariateRecord:
     designs : of every variable in words
     llf : log-likelihood, nan for closed forms
     converged, status, engine : as of one variable
-    notes : what a reader should know of the data
+    notes : remarks on the data
     ending : of likelihood methods, else None
     """
 
@@ -112,7 +112,7 @@ class MultivariateRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """What a method gives.
+    """The estimates of a method.
 
     Attributes
     ----------
@@ -133,14 +133,14 @@ class Found:
 def record_of(
     layout: Layout, strata: Strata | None, method: str, found: Found
 ) -> MultivariateRecord:
-    """Return all that a result without rows knows.
+    """Return the record of a fit.
 
     Parameters
     ----------
     layout : of the scores
-    strata : mean products, None of data that have none
+    strata : mean products, None for data without them
     method : name
-    found : what it gave
+    found : its estimates
     """
     scores = layout.scores
     structures = [model.design.structure for model in scores.models]
@@ -186,7 +186,7 @@ def _components(layout: Layout, strata: Strata | None, found: Found) -> Covarian
 def _mean_products(
     layout: Layout, strata: Strata | None
 ) -> tuple[FloatArray, tuple[TwoWayMeanSquares, ...]] | None:
-    """Return the mean products of complete two-way tables, of one another or each by itself."""
+    """Return the mean products of complete two-way tables: joint ones, or of each variable."""
     tables = []
     for model in layout.scores.models:
         design = model.design
@@ -229,7 +229,7 @@ def _links(layout: Layout) -> dict[str, FacetLink]:
 
 
 def _on_links(layout: Layout) -> list[str]:
-    """Say which covariances there are not, and why."""
+    """Return notes on the covariances that are not estimable, with the reasons."""
     notes = []
     names = layout.scores.variables
     off = ~np.eye(len(names), dtype=bool)
@@ -240,9 +240,9 @@ def _on_links(layout: Layout) -> list[str]:
         if not layout.linked[t][off].any():
             notes.append(
                 f"{name}: no covariances, as no level of it has scores of two variables; in "
-                "errors they are zero, the levels being independent."
+                "errors they are zero, as the levels are independent."
                 if layout.shared[t][off].max() < 1.0
-                else f"{name}: no covariances, as two variables share one level of it at most."
+                else f"{name}: no covariances, as two variables share at most one level of it."
             )
             continue
         pairs = [f"{names[a]}, {names[b]}" for a, b in np.argwhere(np.triu(missing))]
@@ -251,7 +251,7 @@ def _on_links(layout: Layout) -> list[str]:
 
 
 def correlations_of(S: FloatArray) -> FloatArray:
-    """Return S_ab/√(S_aa S_bb), nan where a variance is not positive; the diagonal is 1.
+    """Return S_ab/√(S_aa S_bb), nan if a variance is not positive; the diagonal is 1.
 
     Examples
     --------
@@ -272,7 +272,7 @@ def component_table(g: CovarianceComponents, alpha: float | None = None) -> pd.D
     Parameters
     ----------
     g : the estimates
-    alpha : intervals have confidence 1 − alpha; without one there are no intervals
+    alpha : intervals have confidence 1 − alpha; None for no intervals
     """
     import pandas as pd
 
@@ -346,7 +346,7 @@ _MARKS = {"linked": "•", "independent": "°", "partly linked": "(•)"}
 
 
 def summary(record: MultivariateRecord) -> Any:
-    """Return a summary: the design in words, a matrix a term, and what to know of them.
+    """Return a summary: the design in words, a matrix for each term, and notes.
 
     Parameters
     ----------
@@ -371,8 +371,8 @@ def summary(record: MultivariateRecord) -> Any:
     ]
     if beyond:
         notes.append(
-            f"Correlations of {', '.join(beyond)} lie beyond ±1, as closed forms do not know "
-            "that they cannot; method='reml' keeps them inside."
+            f"Correlations of {', '.join(beyond)} lie beyond ±1, as closed forms do not bound "
+            "them; method='reml' keeps them inside."
         )
     notes += [*_design(record), *record.notes]
     if record.ending is not None and record.ending.information == "average":
@@ -426,7 +426,7 @@ def _matrices(record: MultivariateRecord) -> Any:
 
 
 def _design(record: MultivariateRecord) -> list[str]:
-    """Return the designs of the variables, and what they share."""
+    """Return notes on the designs of the variables, and the facets that they share."""
     notes = []
     if len(set(record.designs)) == 1:
         notes.append(f"Each variable: {record.designs[0]}.")

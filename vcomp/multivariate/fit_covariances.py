@@ -48,16 +48,16 @@ _LEAST = 1e-10
 """Least eigenvalue of the correlations of residuals that are removed from the scores."""
 
 _ROUNDS = 5
-"""Rounds of taking off means: their residuals need not be exact to be a scale."""
+"""Rounds in which means are subtracted; residuals for a scale need not be exact."""
 
 
 def uncorrelated(layout: Layout) -> tuple[FloatArray, FloatArray | None]:
-    """Return L and scores x with y = L x whose residuals are hardly correlated, (v, v) and (n,).
+    """Return L and scores x with y = L x whose residuals are nearly uncorrelated, (v, v) and (n,).
 
-    Variables that measure nearly the same have residuals whose matrix is nearly singular, and
-    digits are lost in its inverse. Where all variables were observed together any combinations of
-    them have the same likelihood but for a constant, and L is lower triangular; elsewhere L has
-    standard deviations alone, and x is None.
+    Variables that measure nearly the same have a nearly singular residual matrix, and digits are
+    lost in its inverse. If all variables were observed together, linear combinations of them have
+    the same likelihood up to a constant, and L is lower triangular; otherwise L is a diagonal
+    matrix of standard deviations, and x is None.
     """
     scale = np.diag(layout.scale)
     if not layout.same_rows:
@@ -77,7 +77,7 @@ def uncorrelated(layout: Layout) -> tuple[FloatArray, FloatArray | None]:
 
 
 def uncorrelated_strata(strata: Strata) -> tuple[FloatArray, Strata]:
-    """Return L and mean products of x with y = L x whose residuals are not correlated, (v, v).
+    """Return L and mean products of x with y = L x whose residuals are uncorrelated, (v, v).
 
     Parameters
     ----------
@@ -89,14 +89,14 @@ def uncorrelated_strata(strata: Strata) -> tuple[FloatArray, Strata]:
 
 
 def _lower(S: FloatArray) -> FloatArray:
-    """Return L with LL' = S, or near it where S is singular."""
+    """Return L with LL' = S, or approximately if S is singular."""
     spread = np.sqrt(np.diagonal(S))
     C = np.linalg.cholesky(positive_part(S / np.outer(spread, spread), _LEAST))
     return np.asarray(C * spread[:, None])
 
 
 def _without_terms(layout: Layout, Y: FloatArray) -> FloatArray:
-    """Return what is left of columns after some rounds of taking off the means of every term."""
+    """Return columns after several rounds of subtracting the means of every term's groups."""
     own, rest = layout.scores.of(0), Y - Y.mean(axis=0)
     for _ in range(_ROUNDS):
         for groups, size in zip(layout.groups[:-1], layout.sizes[:-1], strict=True):
@@ -112,8 +112,8 @@ def element_map(layout: Layout, L: FloatArray) -> FloatArray:
 
     Parameters
     ----------
-    layout : which elements there are
-    L : (v, v), diagonal where not all variables are linked
+    layout : with the elements
+    L : (v, v), diagonal if not all variables are linked
     """
     places = elements(layout.linked)
     t, a, b = np.array(places).T
@@ -128,7 +128,7 @@ METHODS: tuple[Method, ...] = get_args(Method)
 """The methods for several variables."""
 
 _START = 1e-2
-"""Least eigenvalue of the matrices that an iteration starts from, in units of the variances."""
+"""Least eigenvalue of the matrices at the start of an iteration, in units of the variances."""
 
 
 def fit_multivariate(
@@ -147,24 +147,25 @@ def fit_multivariate(
     """Estimate variance and covariance components of several dependent variables.
 
     Every term of the design has a matrix Σ of the variables' variances and covariances. A facet
-    whose levels are shared is linked (Brennan's •), one whose levels belong to one variable each
-    is independent (°) and has no covariances: persons are linked over subtests, whose items are
-    independent. Which is which is found from the levels.
+    whose levels the variables share is linked (Brennan's •); a facet of which every variable has
+    its own levels is independent (°) and has no covariances. Persons are linked over subtests,
+    and items are independent. The levels in the data decide which facets are linked.
 
     Parameters
     ----------
     formula : with several responses, ``"verbal + maths ~ (1|p) + (1|i)"``, for data with a column
-        each; scores in one row belong together. Or with one, and `variable`
+        for each; scores in one row belong together. Or with one response, and `variable`
     data : as for :func:`vcomp.fit`
-    variable : the column that says which variable a score is of, for scores in one column
-    responses : the columns of the variables, in place of the left side of the formula
-    independent : facets whose levels are others in every variable though labels are the same
+    variable : the column with the variable of each score, for scores in one column
+    responses : the columns of the variables, which replace the left side of the formula
+    independent : facets of which every variable has its own levels, although labels are the same
     method : ``"reml"`` (default) or ``"ml"`` over positive semidefinite matrices; ``"anova"``,
-        sums of products and their expectations, which takes any data; ``"type1"`` or
-        ``"henderson3"`` for variables that were observed together
-    missing : ``"drop"`` scores that are missing and warn, or ``"raise"``
+        sums of products and their expectations, for any data; ``"type1"`` or ``"henderson3"`` for
+        variables that were observed together
+    missing : ``"drop"`` missing scores and warn, or ``"raise"``
     eval_env : as in :func:`vcomp.fit`
-    max_iter, tol : of REML and ML: steps, and the Newton decrement at which they end
+    max_iter, tol : of REML and ML: the largest number of steps, and the Newton decrement at which
+        they end
 
     Returns
     -------
@@ -173,9 +174,10 @@ def fit_multivariate(
     Raises
     ------
     FormulaError, DataError, DesignError
-        What cannot be read, found or estimated; of one variable, its name stands first.
+        If something cannot be read, found or estimated; the message begins with the variable if it
+        concerns one.
     EstimationError
-        If the method is not known or cannot serve these data.
+        If the method is not known or does not apply to these data.
 
     Warns
     -----
@@ -239,9 +241,9 @@ def _check_options(method: Any, max_iter: Any, tol: Any) -> str:
             f"several variables are {', '.join(map(repr, METHODS))}"
         )
     if not isinstance(max_iter, Integral) or isinstance(max_iter, bool) or max_iter < 1:
-        raise EstimationError(f"max_iter is a whole number from 1 on, not {max_iter!r}")
+        raise EstimationError(f"max_iter must be a whole number of at least 1, not {max_iter!r}")
     if not isinstance(tol, Real) or isinstance(tol, bool) or not 0.0 < float(tol) < 1.0:
-        raise EstimationError(f"tol is a number between 0 and 1, not {tol!r}")
+        raise EstimationError(f"tol must be a number between 0 and 1, not {tol!r}")
     return name
 
 
@@ -252,8 +254,8 @@ def _estimate(
         return _by_likelihood(layout, strata, reml=method == "reml", max_iter=max_iter, tol=tol)
     if method != "anova" and not layout.same_rows:
         raise EstimationError(
-            f"method={method!r} needs all variables wherever one was observed, and some are "
-            "missing or have levels of their own; use method='anova' or 'reml'"
+            f"method={method!r} needs all variables to be observed together, and some are missing "
+            "or have their own levels; use method='anova' or 'reml'"
         )
     if layout.same_rows:
         values = polarised_components(layout, method)
@@ -267,7 +269,7 @@ def _estimate(
 
 
 def _indefinite(layout: Layout, values: FloatArray) -> str:
-    """Return half a sentence on matrices that are no covariance matrices."""
+    """Return half a sentence on matrices that are not positive semidefinite."""
     below = []
     for name, S in zip(layout.names, np.where(layout.linked, values, 0.0), strict=True):
         least = float(np.linalg.eigvalsh(S / np.outer(layout.scale, layout.scale))[0])
@@ -344,9 +346,9 @@ def _is_singular(S: FloatArray) -> bool:
 def _no_maximum(layout: Layout) -> EstimationError:
     names = ", ".join(layout.scores.variables)
     return EstimationError(
-        f"the residual's matrix of {names} goes to a singular one, along which the likelihood has "
-        "no maximum: variables are the same, add up to another, or have too few scores in "
-        "common; leave one of them out, or use method='anova'"
+        f"the residual matrix of {names} becomes singular, so that the likelihood has no maximum: "
+        "variables are the same, add up to another, or have too few scores in common; leave one "
+        "of them out, or use method='anova'"
     )
 
 
@@ -372,11 +374,11 @@ def _analogous(layout: Layout, method: str) -> FloatArray:
 def _covariance(
     likelihood: MatrixLikelihood, end: ConeMaximum, kind: Kind, back: FloatArray
 ) -> FloatArray:
-    """Return the covariance of the elements at given ranks; nan where there is no freedom.
+    """Return the covariance of the elements at given ranks; nan for those that cannot change.
 
     Parameters
     ----------
-    back : (m, m) the elements on the scale of the data by those of the likelihood
+    back : (m, m) derivatives of the elements on the scale of the data by those of the likelihood
     """
     J = end.tangent
     nothing = np.full((J.shape[0], J.shape[0]), np.nan)
@@ -422,7 +424,7 @@ def _status(layout: Layout, end: ConeMaximum) -> str:
     text = f"Converged: {'; '.join([*said, *lower])}."
     if lower:
         text += (
-            " Where a rank is not full some combination of the variables has no variance; "
-            "standard errors are those at this rank."
+            " If a rank is not full, some combination of the variables has no variance; standard "
+            "errors are those at this rank."
         )
     return text

@@ -1,12 +1,12 @@
 """The likelihood of any scores of several variables, by elimination of the largest term.
 
-With R the covariance matrix of the residual, small blocks of what was observed together, and
+With R the covariance matrix of the residual, which has a small block for each unit, and
 V = R + Σ_t Z_t (I ⊗ Σ_t) Z_t', the term with the most groups is eliminated first, group by group:
 
     V₁⁻¹ = R⁻¹ − R⁻¹ Z₁ E Z₁' R⁻¹,   E_g = L (I + L'D_g L)⁻¹ L',   D = Z₁'R⁻¹Z₁,
 
 so that Ω = Z̃'V₁⁻¹Z̃ for Z̃ = [Z₂ X y], all other terms, means and scores, is a small dense matrix.
-Everything else is algebra of Ω. Factors L of singular matrices are as good as others.
+Everything else follows from Ω. The Σ_t = LL' may be singular.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Pattern:
 
     Attributes
     ----------
-    variables : (s,) which
-    rows : (units, s) where their scores stand
+    variables : (s,) the observed variables
+    rows : (units, s) positions of their scores
     """
 
     variables: LongArray
@@ -56,7 +56,7 @@ def patterns_of(layout: Layout) -> list[Pattern]:
 
 
 class ResidualBlocks:
-    """Sparse matrices of one block for every unit.
+    """Sparse matrices with one block for every unit.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def root(S: FloatArray) -> FloatArray:
 
 
 def diagonal_blocks(M: Any, q: int, v: int) -> FloatArray:
-    """Return the (q, v, v) blocks of a sparse matrix that has nothing else."""
+    """Return the (q, v, v) blocks of a sparse block diagonal matrix."""
     M = M.tocoo()
     rows, columns = M.coords
     blocks = np.zeros((q, v, v))
@@ -118,7 +118,7 @@ def block_diagonal(blocks: FloatArray) -> Any:
 
 
 def block_quadratic(A: Any, psi: FloatArray, v: int) -> FloatArray:
-    """Return Σ_g A_g Ψ A_g' of a sparse matrix with v rows a group, (v, v), in parts."""
+    """Return Σ_g A_g Ψ A_g' of a sparse matrix with v rows for each group, (v, v), in parts."""
     found = np.zeros((v, v))
     groups = A.shape[0] // v
     for part in slices(groups, max(1, _CHUNK // max(1, v * psi.shape[0]))):
@@ -157,7 +157,7 @@ _CHUNK = 4_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Point:
-    """What is factored at one set of matrices."""
+    """The factored equations at one set of matrices."""
 
     loglike: float
     S: FloatArray
@@ -181,12 +181,12 @@ class EquationsLikelihood:
     ----------
     layout : of the scores
     reml : restricted likelihood, or the full one
-    y : (n,) the scores in another scale, None for those in units of their standard deviations
+    y : (n,) the scores on another scale; None for those in units of their standard deviations
 
     Raises
     ------
     EstimationError
-        If the terms have more effects than fit.
+        If the terms have too many effects, or there are too many variables.
     """
 
     def __init__(self, layout: Layout, *, reml: bool, y: FloatArray | None = None) -> None:
@@ -213,7 +213,7 @@ class EquationsLikelihood:
 
     @property
     def reason(self) -> str:
-        """What computes it, and why."""
+        """Which algorithm computes it, and why."""
         return (
             f"elimination of {self.layout.names[self._first]}, as the data are not balanced or "
             "not all variables were observed together"
@@ -221,11 +221,11 @@ class EquationsLikelihood:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The informations that there are, the best first."""
+        """The available kinds of information, the best first."""
         return ("observed", "expected", "average") if self.n <= _DENSE_ROWS else ("average",)
 
     def loglike(self, S: FloatArray) -> float:
-        """Return the log-likelihood; −∞ where the residual's matrix is not positive definite."""
+        """Return the log-likelihood; −∞ if the residual matrix is not positive definite."""
         point = self._at(S)
         return -np.inf if point is None else point.loglike
 
@@ -252,7 +252,7 @@ class EquationsLikelihood:
         Raises
         ------
         EstimationError
-            If it is another than the average one and there are too many scores.
+            If it is not the average information and there are too many scores.
         """
         point = self._at(S)
         assert point is not None
@@ -260,7 +260,9 @@ class EquationsLikelihood:
         if kind == "average":
             return average
         if kind not in self.kinds:
-            raise EstimationError(f"the {kind} information of {self.n:,} scores is not computed")
+            raise EstimationError(
+                f"the {kind} information is not computed for as many as {self.n:,} scores"
+            )
         expected = self._expected(point)
         return expected if kind == "expected" else 2.0 * average - expected
 
@@ -299,7 +301,7 @@ class EquationsLikelihood:
         psi_v = np.zeros_like(omega)
         psi_v[e, e] = LS @ inner.solve(LS.T)
         XVX = Positive((omega - H @ inner.solve(H.T))[x, x])
-        # What is left of the means after the other terms, for P.
+        # The means adjusted for the other terms, for P.
         F = np.vstack([-psi_v[e, e] @ omega[e, x], np.eye(v)])
         psi = psi_v + F @ XVX.solve(F.T)
         along = psi @ (self._Z2T @ Vy)
@@ -352,10 +354,11 @@ class EquationsLikelihood:
         return np.asarray(np.einsum("gagb->ab", inside.reshape(q, v, q, v)))
 
     def _trace_of_rows(self, point: _Point, psi: FloatArray, of_terms: FloatArray) -> FloatArray:
-        """Return the sum over what was observed together of the blocks of P, (v, v).
+        """Return the sum over the units of the blocks of P, (v, v).
 
-        PV = I − V⁻¹X(X'V⁻¹X)⁻¹X', whose blocks add up to the numbers of scores less one, gives it
-        from the traces of the terms where all units are alike, or none has several variables.
+        The blocks of PV = I − V⁻¹X(X'V⁻¹X)⁻¹X' add up to the numbers of scores minus one, from
+        which it follows by the traces of the terms if all units have the same variables, or none
+        has several.
         """
         S, v = point.S, self.layout.n_variables
         counts = np.bincount(self.layout.scores.variable, minlength=v) - float(self.reml)
@@ -367,10 +370,10 @@ class EquationsLikelihood:
         return self._trace_by_units(point, psi)
 
     def _trace_by_units(self, point: _Point, psi: FloatArray) -> FloatArray:
-        """Return the same where units have different variables.
+        """Return the same for units with different variables.
 
-        Their block of P is R_u⁻¹ − R_u⁻¹ C_u R_u⁻¹, and C_u is made of the blocks of the inverse
-        equations that belong to the unit's groups.
+        Their block of P is R_u⁻¹ − R_u⁻¹ C_u R_u⁻¹, and C_u consists of the blocks of the inverse
+        equations for the unit's groups.
         """
         v = self.layout.n_variables
         C = self._covariances_of_units(point, psi)
@@ -415,7 +418,7 @@ class EquationsLikelihood:
 
     @cached_property
     def _places_of_units(self) -> list[LongArray]:
-        """Of every unit the places of its groups in all other terms, and that of the means."""
+        """The places of the groups of every unit in all other terms, and that of the means."""
         starts = np.cumsum([0, *(self.layout.sizes[t] for t in self._others)])
         places = [
             start + self._of_units(t) for start, t in zip(starts[:-1], self._others, strict=True)
@@ -462,7 +465,7 @@ class EquationsLikelihood:
         return made
 
     def _expected(self, point: _Point) -> FloatArray:
-        """Return ½ tr(P V_i P V_j), of few scores."""
+        """Return ½ tr(P V_i P V_j), for few scores."""
         RZ1 = point.RZ1.toarray()
         U = point.RZ2.toarray() - RZ1 @ point.EB.toarray()
         psi = point.psi if self.reml else point.psi_v
@@ -486,14 +489,14 @@ class EquationsLikelihood:
         layout, v = self.layout, self.layout.n_variables
         if v > _MOST_VARIABLES:
             raise EstimationError(
-                f"there are {v} variables, and up to {_MOST_VARIABLES} are fitted by their "
-                "likelihood; use method='anova'"
+                f"there are {v} variables, and REML and ML are for up to {_MOST_VARIABLES}; use "
+                "method='anova'"
             )
         effects = sum(layout.sizes[t] for t in self._others) * v
         needed = 6.0 * 8.0 * float(effects) ** 2
         if effects > _MOST_EFFECTS or needed > 0.8 * available_bytes():
             raise EstimationError(
-                f"the terms but {layout.names[self._first]} have {effects:,} effects in {v} "
-                f"variables, whose equations need {gib(needed)}; up to {_MOST_EFFECTS:,} are "
-                "solved. Use method='anova', which has no such limit"
+                f"the terms except {layout.names[self._first]} have {effects:,} effects in {v} "
+                f"variables, whose equations need {gib(needed)}; the limit is {_MOST_EFFECTS:,} "
+                "effects. Use method='anova', which has no limit"
             )

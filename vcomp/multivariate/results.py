@@ -1,4 +1,4 @@
-"""The result of a multivariate fit: the record with tables, D-studies and profiles as methods."""
+"""The result of a multivariate fit, a façade over its record: tables, D-studies, profiles."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class MultivariateResults(display.Printed):
 
     @property
     def covariance_components(self) -> CovarianceComponents:
-        """The estimates with the design that they belong to: all that a D-study needs."""
+        """The estimates with their design: all that a D-study needs."""
         return self._record.components
 
     @property
@@ -87,7 +87,7 @@ class MultivariateResults(display.Printed):
         """A row for every variance and covariance.
 
         Columns ``term``, ``variable1``, ``variable2``, ``estimate``, ``se`` and ``correlation``
-        (of covariances). What is not estimable has no row; :attr:`notes` say why.
+        (of covariances). Elements that are not estimable have no row; see :attr:`notes`.
         """
         return component_table(self._record.components)
 
@@ -100,7 +100,7 @@ class MultivariateResults(display.Printed):
 
     @property
     def method(self) -> str:
-        """How they were estimated."""
+        """The name of the method, such as ``"reml"``."""
         return self._record.method
 
     @property
@@ -115,37 +115,40 @@ class MultivariateResults(display.Printed):
 
     @property
     def llf(self) -> float:
-        """Log-likelihood, restricted with REML; nan of closed forms."""
+        """Log-likelihood, restricted for REML; nan for closed forms."""
         return self._record.llf
 
     @property
     def converged(self) -> bool:
-        """Whether the result is what the method defines."""
+        """Whether the estimation converged."""
         return self._record.converged
 
     @property
     def status(self) -> str:
-        """A sentence about it."""
+        """A sentence on how the estimation ended."""
         return self._record.status
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know of the data, such as covariances that there are not."""
+        """Remarks on the data, such as covariances that are not estimable."""
         return self._record.notes
 
     @property
     def links(self) -> Mapping[str, FacetLink]:
-        """For every facet whether the variables share its levels."""
+        """For every facet, whether the variables share its levels."""
         return self._record.links
 
     def matrix(self, term: str) -> pd.DataFrame:
         """Return the matrix of a term, (v, v); nan for variables that share no levels of it.
 
-        An unknown term is an EstimationError.
-
         Parameters
         ----------
         term : name of a component
+
+        Raises
+        ------
+        EstimationError
+            If there is no such term.
         """
         return self._framed(self._record.components.values[self._place(term)])
 
@@ -155,19 +158,29 @@ class MultivariateResults(display.Printed):
         Parameters
         ----------
         term : name of a component
+
+        Raises
+        ------
+        EstimationError
+            If there is no such term.
         """
         return self._framed(self._record.components.standard_errors[self._place(term)])
 
     def correlations(self, term: str) -> pd.DataFrame:
         """Return the correlations of a term's effects in the variables.
 
-        Of the object of measurement these are correlations of universe scores, free of error
-        (disattenuated). Estimates from closed forms can lie beyond ±1; nan where a variance is not
-        positive or a covariance not estimable. An unknown term is an EstimationError.
+        For the object of measurement these are correlations of universe scores, free of error
+        (disattenuated). Estimates from closed forms can lie beyond ±1. They are nan if a variance
+        is not positive or a covariance not estimable.
 
         Parameters
         ----------
         term : name of a component
+
+        Raises
+        ------
+        EstimationError
+            If there is no such term.
         """
         return self._framed(correlations_of(self._record.components.values[self._place(term)]))
 
@@ -185,7 +198,14 @@ class MultivariateResults(display.Printed):
         -------
         pandas.DataFrame
             with columns ``variable1``, ``variable2``, ``estimate``, ``se``, ``low`` and ``high``;
-            the last three are nan where the correlation is not inside ±1 or has no standard error
+            the last three are nan if the correlation is not inside ±1 or has no standard error
+
+        Raises
+        ------
+        EstimationError
+            If there is no such term.
+        PlanError
+            If alpha is not between 0 and 1.
         """
         check_alpha(alpha)
         return correlation_table(self._record.components, self._place(term), alpha)
@@ -195,27 +215,32 @@ class MultivariateResults(display.Printed):
         object: str | None = None,  # noqa: A002 - the word of the field
         **n: Any,
     ) -> pd.DataFrame:
-        """Return the correlations that mean scores of the objects are expected to have.
+        """Return the expected correlations of the objects' mean scores.
 
-        They are those of universe scores and relative errors together: with more levels of the
-        other facets they approach the disattenuated ones.
+        They are correlations of universe scores plus relative errors. With more levels of the
+        other facets they approach the disattenuated correlations.
 
         Parameters
         ----------
         object : of measurement, the first facet if None
-        **n : sizes, one each, as in :meth:`dstudy`; those of the G-study if none is given
+        **n : one size for each facet, as in :meth:`dstudy`; those of the G-study if none is given
+
+        Raises
+        ------
+        PlanError
+            If a facet has several sizes, or the plan is invalid.
         """
         if n:
             study = self.dstudy(object=object, **n)
             if len(study.matrices) > 1:
-                raise PlanError("observed_correlations takes one size of each facet")
+                raise PlanError("observed_correlations needs one size of each facet")
             universe, relative, _ = study.matrices[0]
         else:
             name = object_term(self._record.components, object)
             universe, relative, _ = own_matrices(self._record.components, name)
         return self._framed(correlations_of(universe + relative))
 
-    # What they mean ---------------------------------------------------------------------------
+    # Composites and D-studies -----------------------------------------------------------------
 
     def composite(self, weights: Any = None) -> Composite:
         """Return the variance components of Σ w_v X_v, with the D-studies of one variable.
@@ -224,13 +249,13 @@ class MultivariateResults(display.Printed):
 
         Parameters
         ----------
-        weights : a mapping by name, or numbers in the order of :attr:`variables`; equal ones that
-            add up to one if None
+        weights : a mapping by name, or numbers in the order of :attr:`variables`; equal weights
+            that add up to 1 if None
 
         Raises
         ------
         PlanError
-            If weights are not what they can be, or two variables share no levels of any term.
+            If weights are invalid, or two variables share no levels of any term.
         """
         g = self._record.components
         w = read_weights(weights, g.variables)
@@ -250,22 +275,24 @@ class MultivariateResults(display.Printed):
         interval: IntervalName | IntervalSource = "auto",
         **n: Any,
     ) -> MultivariateDStudy:
-        """Return what planned measurements are worth: every variable, and their composite.
+        """Return error variances and coefficients of planned measurements by all variables.
+
+        Every plan has a row for each variable and one for their composite.
 
         Parameters
         ----------
         weights : of the composite, as in :meth:`composite`
-        design : in Brennan's notation, the G-study's own if None
-        object : of measurement, the first facet without a size if None
-        sizes, **n : for each facet one size or several; of independent facets also by variable,
-            ``i={"verbal": [10, 20], "maths": [15, 30]}``, whose lists go together. Without any the
-            plan is the G-study's own
-        alpha, negative, interval : as for one variable
+        design : in Brennan's notation; that of the G-study if None
+        object : of measurement; the first facet without a size if None
+        sizes, **n : for each facet one size or several; for independent facets also by variable,
+            ``i={"verbal": [10, 20], "maths": [15, 30]}``, with lists of equal length. If none are
+            given, those of the G-study
+        alpha, negative, interval : as for :meth:`VarianceComponentsResults.dstudy`
 
         Raises
         ------
         PlanError
-            If the plan is not one that can be, or variables with weights share no objects.
+            If the plan is invalid, or variables with weights share no objects.
 
         References
         ----------
@@ -292,10 +319,10 @@ class MultivariateResults(display.Printed):
     ) -> pd.DataFrame:
         """Return the predicted universe scores of every object in all variables.
 
-        Each is drawn to the mean by what all of the object's scores say: variables that are
-        measured badly borrow from those they correlate with, and one without scores has a
-        prediction all the same. In balanced data these are the best linear predictions; elsewhere
-        those from the object's means.
+        Each prediction uses the scores of the object in all variables: an unreliable variable
+        gains information from those that it correlates with, and a variable without scores has a
+        prediction too. In balanced data these are the best linear predictions; in others they are
+        the best ones from the object's means.
 
         Parameters
         ----------
@@ -306,12 +333,12 @@ class MultivariateResults(display.Printed):
         pandas.DataFrame
             with a row for every object and variable: the object, ``variable``, its number ``n`` of
             scores and their ``mean`` (nan without scores), ``universe_score`` and ``se``, the
-            standard error of the prediction with the components taken as known
+            standard error of the prediction with the components treated as known
 
         Raises
         ------
         PlanError
-            If the object is none, or the variables do not share its levels.
+            If there is no such facet or term, or the variables do not share its levels.
         DataError
             If the result was loaded without its rows.
 
@@ -321,7 +348,7 @@ class MultivariateResults(display.Printed):
         """
         if self._layout is None:
             raise DataError(
-                "profiles need the scores, and this result was loaded without them; fit it again"
+                "profiles need the scores, and this result was loaded without them; fit again"
             )
         name = object_term(self._record.components, object)
         return _predicted_profiles(self._layout, self._record.components, name, self._record.means)
@@ -330,7 +357,7 @@ class MultivariateResults(display.Printed):
         self,
         object: str | None = None,  # noqa: A002 - the word of the field
     ) -> pd.Series:
-        """Return how far the scores of one object lie apart, and how reliable such profiles are.
+        """Return the expected variance within profiles of scores, and its reliability.
 
         Parameters
         ----------
@@ -340,8 +367,13 @@ class MultivariateResults(display.Printed):
         -------
         pandas.Series
             ``universe`` and ``observed``, the expected variance within an object of the universe
-            scores and of the mean scores as measured, and ``reliability``, their ratio: near 0 the
-            profiles that are seen are error
+            scores and of the observed mean scores, and ``reliability``, their ratio: near 0,
+            observed profiles are mostly error
+
+        Raises
+        ------
+        PlanError
+            If there is no such facet or term, or the variables do not share its levels.
 
         References
         ----------
@@ -358,14 +390,21 @@ class MultivariateResults(display.Printed):
         self,
         object: str | None = None,  # noqa: A002 - the word of the field
     ) -> pd.Series:
-        """Return the weights of the composite with the largest Eρ² as measured here.
+        """Return the weights of the composite with the largest Eρ² in the G-study's design.
 
-        A caution: such weights serve reliability, not what the composite is to mean. They can be
-        negative, and they are fitted to these data, so that Eρ² of the next ones is smaller.
+        These weights maximise reliability and ignore the intended meaning of the composite. They
+        can be negative. As they are fitted to these data, Eρ² in new data is smaller.
 
         Parameters
         ----------
         object : the object of measurement, a facet; the first facet if None
+
+        Raises
+        ------
+        PlanError
+            If there is no such facet or term, or the variables do not share its levels.
+        EstimationError
+            If the matrix of the observed scores is not positive definite.
         """
         import pandas as pd
 
@@ -373,22 +412,27 @@ class MultivariateResults(display.Printed):
         w = optimal_weights(g, object_term(g, object))
         return pd.Series(w, index=list(self.variables), name="weight")
 
-    # Tables and travel --------------------------------------------------------------------------
+    # Tables and storage -------------------------------------------------------------------------
 
     def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return :attr:`components` with intervals in columns ``conf_low`` and ``conf_high``.
 
-        Of variances by modified large samples, of covariances by the normal distribution.
+        Intervals of variances are by modified large samples, those of covariances are normal.
 
         Parameters
         ----------
         alpha : intervals have confidence 1 − alpha
+
+        Raises
+        ------
+        PlanError
+            If alpha is not between 0 and 1.
         """
         check_alpha(alpha)
         return component_table(self._record.components, alpha)
 
     def summary(self) -> Any:
-        """Return a summary on statsmodels' table classes: ``print`` it, or ``.as_html()``."""
+        """Return a summary as a table of statsmodels: ``print`` it, or ``.as_html()``."""
         return summary(self._record)
 
     def __repr__(self) -> str:
@@ -409,7 +453,7 @@ class MultivariateResults(display.Printed):
         Raises
         ------
         DataError
-            If it is not such a text or file, or has another version of the format.
+            If it is not such a text or file, or of another version of the format.
         """
         return cls(read_json(MultivariateRecord, source))
 
@@ -445,7 +489,7 @@ def _predicted_profiles(
     ----------
     layout : of the scores
     g : the components
-    object_ : facet that is measured
+    object_ : the object of measurement
     means : (v,) of the variables
     """
     import pandas as pd

@@ -1,11 +1,11 @@
-"""Mean products of balanced data, and the likelihood that rests on them alone.
+"""Mean products of balanced data, and the likelihood for which they are sufficient.
 
-Where all variables were observed together in a balanced design, the space of the scores falls into
+If all variables were observed together in a balanced design, the space of the scores is a sum of
 orthogonal strata. In each the mean products M_s of the variables are Wishart with d_s degrees of
 freedom about Λ_s = Σ_t c_st Σ_t, whose coefficients are those of the expected mean squares of one
 variable, and
 
-    ℓ = −½ Σ_s d_s [log|Λ_s| + tr(Λ_s⁻¹ M_s)] + what does not depend on the components.
+    ℓ = −½ Σ_s d_s [log|Λ_s| + tr(Λ_s⁻¹ M_s)] + a constant.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Quadratic = Callable[[FloatArray], FloatArray]
 
 
 def polarised_components(layout: Layout, method: str) -> FloatArray:
-    """Return the (k + 1, v, v) components of variables with the same rows by a closed form.
+    """Return the (k + 1, v, v) components, by a closed form, of variables with the same rows.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def polarised_components(layout: Layout, method: str) -> FloatArray:
     for a in range(v):
         values[:, a, a] = q(Y[:, a])
         for b in range(a):
-            # In units of their standard deviations, so that neither drowns the other.
+            # In units of their standard deviations, so that both keep their digits.
             mixed = (q(Y[:, a] + Y[:, b]) - q(Y[:, a] - Y[:, b])) / 4.0
             values[:, a, b] = values[:, b, a] = mixed
     return values * np.outer(scale, scale)
@@ -76,13 +76,13 @@ def polarised_components(layout: Layout, method: str) -> FloatArray:
 def polarised_covariance(
     layout: Layout, method: str, values: FloatArray
 ) -> tuple[FloatArray, str]:
-    """Return the covariance matrix of these estimates under normality, and why there is none.
+    """Return the covariance matrix of these estimates under normality, or why there is none.
 
     Parameters
     ----------
     layout : of variables that were observed together
     method : as above
-    values : (k + 1, v, v) the estimates, at which it is taken
+    values : (k + 1, v, v) the estimates, at which it is computed
     """
     places = elements(layout.linked)
     stats = layout.scores.models[0].statistics
@@ -166,7 +166,7 @@ class Strata:
 
     Attributes
     ----------
-    facets : of each stratum, by position; None of what is within the cells
+    facets : of each stratum, by position; None for the stratum within cells
     df : (s,) degrees of freedom
     products : (s, v, v) mean products
     coefficients : (s, k + 1) of the components in their expectations
@@ -183,7 +183,7 @@ class Strata:
 
 
 def find_strata(layout: Layout) -> Strata | None:
-    """Return the mean products, None of data that are not balanced or not observed together."""
+    """Return the mean products, None if data are not balanced or not observed together."""
     scores = layout.scores
     if not layout.same_rows or not scores.models[0].design.structure.balanced:
         return None
@@ -236,7 +236,7 @@ def _places(layout: Layout, term: int) -> Facets:
 
 
 def _closed(sets: list[Facets]) -> list[Facets]:
-    """Return the sets with all their intersections, the empty one too."""
+    """Return the sets with all their intersections, including the empty set."""
     found = {frozenset(), *sets}
     while True:
         more = {s & r for s, r in combinations(found, 2)} - found
@@ -257,9 +257,9 @@ def _codes(layout: Layout, facets: Facets) -> tuple[FloatArray, int]:
 
 
 def _orthogonal(codes: dict[Facets, tuple[FloatArray, int]], s: Facets, r: Facets) -> bool:
-    """Whether the groups of two sets of facets are alike within those of what they share.
+    """Whether the spaces of two sets of facets are orthogonal given that of their intersection.
 
-    Σ n_gh²/(n_g n_h) counts the groups of the intersection then, and is larger otherwise.
+    Σ n_gh²/(n_g n_h) is then the number of groups of the intersection, and is larger otherwise.
     """
     (a, n_a), (b, n_b) = codes[s], codes[r]
     keys, joint = number_combinations(a, n_a, b, n_b)  # type: ignore[arg-type]
@@ -286,20 +286,20 @@ class StrataLikelihood:
         self.linked: BoolArray = np.ones((strata.mean.size, v, v), dtype=bool)
         self._df, self._C, self._M = strata.df, strata.coefficients, strata.products
         if not reml:
-            # The mean takes part with its covariance matrix, and its products are zero.
+            # The mean enters by its covariance matrix; its products are zero.
             self._df = np.append(self._df, 1.0)
             self._C = np.vstack([self._C, strata.mean])
             self._M = np.concatenate([self._M, np.zeros((1, v, v))])
 
     @property
     def reason(self) -> str:
-        """What computes it, and why."""
+        """Which algorithm computes it, and why."""
         return (
             f"mean products of {len(self.strata.df)} orthogonal strata, as the data are balanced"
         )
 
     def loglike(self, S: FloatArray) -> float:
-        """Return the log-likelihood; −∞ where a matrix is not positive definite."""
+        """Return the log-likelihood; −∞ if a matrix is not positive definite."""
         try:
             L = np.linalg.cholesky(self._expected(S))
         except np.linalg.LinAlgError:
@@ -351,7 +351,7 @@ class StrataLikelihood:
 
 
 def check_residual(strata: Strata, variables: tuple[str, ...]) -> None:
-    """Refuse residuals whose mean products are singular, as the likelihood has no maximum there.
+    """Refuse residuals with singular mean products, for which the likelihood has no maximum.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ def check_residual(strata: Strata, variables: tuple[str, ...]) -> None:
     Raises
     ------
     EstimationError
-        Naming the variables whose residuals do not vary, or depend on each other.
+        If residuals do not vary or are linearly dependent; the message names the variables.
     """
     M, v = strata.products[-1], len(variables)
     if strata.df[-1] < v:

@@ -1,6 +1,6 @@
 """The groups of every term by variable: numbers of scores, and the groups that variables share.
 
-All estimators of :mod:`vcomp.multivariate` start from it.
+All estimators of :mod:`vcomp.multivariate` use it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vcomp.multivariate.variables import Scores
 
 @dataclass(frozen=True)
 class Layout:
-    """Terms with the groups of all scores; the residual's groups are what is observed together.
+    """Terms with the groups of all scores; groups of the residual are the observed units.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Layout:
 
     @cached_property
     def y(self) -> FloatArray:
-        """The scores less the mean of their variable, (n,)."""
+        """The scores minus the mean of their variable, (n,)."""
         y = self.scores.y.copy()
         for a in range(self.n_variables):
             y[self.scores.of(a)] -= y[self.scores.of(a)].mean()
@@ -51,13 +51,13 @@ class Layout:
 
     @cached_property
     def scale(self) -> FloatArray:
-        """The standard deviation of every variable, 1 of a constant, (v,)."""
+        """The standard deviation of every variable, 1 for a constant one, (v,)."""
         spreads = [float(self.y[self.scores.of(a)].std()) for a in range(self.n_variables)]
         return np.array([s if s > 0.0 else 1.0 for s in spreads])
 
     @cached_property
     def counts(self) -> tuple[FloatArray, ...]:
-        """For each term the (q, v) scores of its groups in every variable."""
+        """For each term the (q, v) numbers of scores of its groups in every variable."""
         v = self.n_variables
         return tuple(
             np.bincount(g.astype(np.int64) * v + self.scores.variable, minlength=q * v)
@@ -74,12 +74,12 @@ class Layout:
 
     @cached_property
     def linked(self) -> BoolArray:
-        """Where two variables share enough groups of a term to have a covariance: two."""
+        """Whether two variables share at least two groups of a term, which a covariance needs."""
         return np.asarray(self.shared >= 2.0)
 
     @cached_property
     def same_rows(self) -> bool:
-        """Whether all variables were observed wherever one was."""
+        """Whether all variables were observed in every unit."""
         return bool((self.counts[-1] == 1.0).all())
 
     def indicator(self, term: int, variable: int) -> Any:
@@ -113,8 +113,9 @@ class Layout:
     def inverse_n(self, term: int) -> FloatArray:
         """Return Σ_h n_gh(a) n_gh(b)/(n_g(a) n_g(b)) of every term h, averaged over groups g.
 
-        It is what the covariance of a term has as its share in that of the means of two variables
-        (Brennan 2001, eq. 7.28, for one of them); (k + 1, v, v), over the groups that both have.
+        They are the coefficients of the covariances of the terms in that of the means of two
+        variables (Brennan 2001, eq. 7.28, for one variable); (k + 1, v, v), over their common
+        groups.
         """
         v, found = self.n_variables, []
         for u in range(len(self.names)):

@@ -1,8 +1,8 @@
-"""Scores of several dependent variables, read and coded in common.
+"""Scores of several dependent variables, read with common codes.
 
-Wide data have a column for each variable, whose scores in one row belong together. Long data have
-one column of scores, and another that says which variable each of them is of. Either way every
-variable is a model of its own, with the checks of one; what they share are levels of facets.
+Wide data have a column for each variable, and scores in one row belong together. Long data have
+one column of scores and one with the variable of each score. In both cases every variable is a
+model with its own checks; the variables share levels of facets.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def read_sides(formula: str, responses: Sequence[str] | None = None) -> tuple[li
 
     Parameters
     ----------
-    formula : with both sides, or the right one alone
-    responses : columns in place of the left side
+    formula : with both sides, or the right side only
+    responses : columns that replace the left side
 
     Raises
     ------
     FormulaError
-        If there are no responses, they cannot be read, or one is there twice.
+        If there are no responses, they cannot be read, or one occurs twice.
 
     Examples
     --------
@@ -46,8 +46,8 @@ def read_sides(formula: str, responses: Sequence[str] | None = None) -> tuple[li
     """
     if not isinstance(formula, str):
         raise FormulaError(
-            "the formula is text such as 'verbal + maths ~ (1|p) + (1|i)' and comes first, not "
-            f"{type(formula).__name__}"
+            "the formula, the first argument, must be text such as 'verbal + maths ~ (1|p) + "
+            f"(1|i)', not {type(formula).__name__}"
         )
     before, tilde, after = formula.partition("~")
     right = after if tilde else before
@@ -60,7 +60,7 @@ def read_sides(formula: str, responses: Sequence[str] | None = None) -> tuple[li
         return _summands(before), right
     listed = isinstance(responses, Iterable) and not isinstance(responses, str)
     if not listed or not all(isinstance(name, str) for name in responses):
-        raise FormulaError(f"responses are a list of columns, not {responses!r}")
+        raise FormulaError(f"responses must be a list of columns, not {responses!r}")
     if tilde and before.strip():
         raise FormulaError("the responses are given twice, in the formula and in responses=")
     plain = [name if name.isidentifier() else f"Q({name!r})" for name in responses]
@@ -70,7 +70,7 @@ def read_sides(formula: str, responses: Sequence[str] | None = None) -> tuple[li
 
 
 def _summands(text: str) -> list[str]:
-    """Return the expressions that a sum adds up, as they are written."""
+    """Return the summands of an expression as written."""
     text = text.strip()
     try:
         tree: ast.expr = ast.parse(text, mode="eval").body
@@ -90,7 +90,7 @@ def _summands(text: str) -> list[str]:
 def _distinct(names: list[str]) -> list[str]:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise FormulaError(f"the response {twice[0]!r} is there twice")
+        raise FormulaError(f"the response {twice[0]!r} occurs twice")
     return names
 
 
@@ -120,10 +120,10 @@ class Scores:
     y : (n,) the scores, those of the first variable first
     variable : (n,) of each score
     codes : for each facet the (n,) level of each score
-    unit : (n,) scores of different variables with one number were observed together
-    n_units : how many such numbers there are
-    models : of each variable by itself
-    notes : what a reader should know of the data
+    unit : (n,) number of the unit of each score; scores of a unit were observed together
+    n_units : number of units
+    models : of each variable separately
+    notes : remarks on the data
     """
 
     formula: str
@@ -144,7 +144,7 @@ class Scores:
         return int(self.y.size)
 
     def of(self, variable: int) -> slice:
-        """Return where the scores of a variable stand."""
+        """Return the positions of the scores of a variable."""
         sizes = [model.nobs for model in self.models]
         first = sum(sizes[:variable])
         return slice(first, first + sizes[variable])
@@ -160,38 +160,39 @@ def read_scores(
     independent: str | Sequence[str] = (),
     missing: Missing = "drop",
 ) -> Scores:
-    """Read, check and code the scores of all variables.
+    """Return the scores of all variables, checked and coded.
 
     Parameters
     ----------
-    formula : with several responses on its left for wide data, one for long data
+    formula : with several responses for wide data, one for long data
     data : as for :func:`vcomp.fit`
     environment : patsy's ``EvalEnvironment`` of the caller
-    responses : columns of wide data, in place of the left side
-    variable : the column of long data that says which variable a score is of
-    independent : facets whose levels are others in every variable, whatever their labels
-    missing : ``"drop"`` scores that are missing and warn, or ``"raise"``
+    responses : columns of wide data that replace the left side
+    variable : the column of long data with the variable of each score
+    independent : facets of which every variable has its own levels, also if labels are the same
+    missing : ``"drop"`` missing scores and warn, or ``"raise"``
 
     Raises
     ------
     FormulaError, DataError, DesignError
-        What cannot be read, found or estimated; of one variable, its name stands first.
+        If something cannot be read, found or estimated; the message begins with the variable if it
+        concerns one.
     """
     left, right = read_sides(formula, responses)
     random = parse(f"{left[0]} ~ {right}")
     if not random.intercept_only:
         raise FormulaError(
-            "the fixed part of several dependent variables is the mean of each; leave out "
+            "the fixed part for several dependent variables is the mean of each; leave out "
             f"{' + '.join(term for term in random.fixed if term != 'Intercept') or '0'}"
         )
     if not isinstance(independent, Iterable):
-        raise DesignError(f"independent is a facet or a list of facets, not {independent!r}")
+        raise DesignError(f"independent must be a facet or a list of facets, not {independent!r}")
     own = (independent,) if isinstance(independent, str) else tuple(independent)
     strange = [f for f in own if f not in random.facets]
     if strange:
         raise DesignError(
-            f"independent: {strange[0]!r} is no facet{did_you_mean(strange[0], random.facets)}; "
-            f"they are {', '.join(random.facets)}"
+            f"independent: {strange[0]!r} is not a facet"
+            f"{did_you_mean(strange[0], random.facets)}; facets are {', '.join(random.facets)}"
         )
     if variable is None:
         parts = _wide(left, right, random, data, environment, missing)
@@ -235,7 +236,7 @@ def _wide(
                 lacking.append(f"{name} lacks {int(empty.sum()):,} of {len(frame):,} scores")
                 rows = frame[~empty]
         models.append(_model(name, f"{code} ~ {right}", rows, environment, missing))
-    return _Parts(tuple(names), tuple(models), _told(lacking))
+    return _Parts(tuple(names), tuple(models), _on_missing(lacking))
 
 
 def _long(
@@ -261,8 +262,8 @@ def _long(
         )
     if variable in names_in(left[0]):
         raise DataError(
-            f"variable={variable!r} names the column of the scores; it is the one that says which "
-            "dependent variable a score is of"
+            f"variable={variable!r} names the column of the scores; it must name the column with "
+            "the dependent variable of each score"
         )
     frame = _columns(left, random, data, environment, variable)
     column = frame[variable]
@@ -272,14 +273,14 @@ def _long(
     if empty.all():
         raise DataError(f"column {variable!r} is missing in all rows")
     if empty.any():
-        warn(f"{int(empty.sum()):,} rows do not say which variable they are of, and are left out")
+        warn(f"{int(empty.sum()):,} rows have no value in {variable!r} and are left out")
         frame, column = frame[~empty], column[~empty]
     labels = as_levels(variable, column)
     names = tuple(str(level) for level in labels.cat.categories)
     if len(names) < 2:
         raise DataError(
-            f"column {variable!r} has one value only, {names[0]!r}: there are no several "
-            "dependent variables; use vcomp.fit for one"
+            f"column {variable!r} has one value only, {names[0]!r}: there is one dependent "
+            "variable; use vcomp.fit for it"
         )
     codes, response = labels.cat.codes.to_numpy(), plain_name(left[0])
     models, lacking = [], []
@@ -293,16 +294,16 @@ def _long(
                 lacking.append(f"{name} lacks {int(empty.sum()):,} of {len(rows):,} scores")
                 rows = rows[~empty]
         models.append(_model(name, f"{left[0]} ~ {right}", rows, environment, missing))
-    return _Parts(names, tuple(models), _told(lacking))
+    return _Parts(names, tuple(models), _on_missing(lacking))
 
 
-def _told(lacking: list[str]) -> tuple[str, ...]:
-    """Warn of missing scores, and return the note on them."""
+def _on_missing(lacking: list[str]) -> tuple[str, ...]:
+    """Warn about missing scores, and return the note on them."""
     if not lacking:
         return ()
-    said = f"{'; '.join(lacking)}: every variable is estimated from the scores that it has"
-    warn(said)
-    return (f"{said}.",)
+    note = f"{'; '.join(lacking)}: every variable is estimated from the scores that it has"
+    warn(note)
+    return (f"{note}.",)
 
 
 def _columns(
@@ -321,7 +322,7 @@ def _columns(
 
 
 def _is_known(name: str, environment: Any) -> bool:
-    """Return whether an expression can look a name up that is no column."""
+    """Return whether a name that is not a column can be looked up by an expression."""
     from patsy import builtins as patsy_builtins
 
     return (
@@ -364,8 +365,8 @@ def _coded(
     if unit is None:
         unit = np.arange(variable.size, dtype=np.int32)
         notes.append(
-            "Cells hold several scores of a variable, and nothing says which of different "
-            "variables belong together: their residuals are treated as independent."
+            "Cells hold several scores of a variable, and it is not known which scores of "
+            "different variables belong together: their residuals are treated as independent."
         )
     return Scores(
         formula=formula.strip(),
@@ -426,7 +427,7 @@ def _common_levels(
 
 
 def _cells(codes: list[IntArray], sizes: list[int], variable: IntArray) -> IntArray | None:
-    """Return the cell of every score; None where a variable has several scores in one."""
+    """Return the cell of every score; None if a variable has several scores in a cell."""
     cells, size = codes[0], sizes[0]
     for more, n in zip(codes[1:], sizes[1:], strict=True):
         keys, cells = number_combinations(cells, size, more, n)
