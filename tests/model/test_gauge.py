@@ -230,10 +230,10 @@ def test_operators_of_their_own_parts_are_reproducibility():
 def test_what_is_confounded_is_said():
     once = grid(part=6, operator=3)
     text = " ".join(str(vcomp.presets.gauge_rr(fitted(POOLED, once), "part", "operator")).split())
-    assert "Repeatability holds part:operator, confounded with it by a single score" in text
+    assert "Repeatability holds part:operator, as every cell has a single score" in text
     assert "measure more than once" in text
     text = " ".join(str(vcomp.presets.gauge_rr(fitted(POOLED), "part", "operator")).split())
-    assert "holds part:operator, for which the formula has no term (1|part:operator)" in text
+    assert "holds part:operator, as the formula has no term (1|part:operator)" in text
     assert "holds" not in str(vcomp.presets.gauge_rr(fitted(), "part", "operator"))
 
 
@@ -277,7 +277,9 @@ def test_a_gauge_with_next_to_no_variance_tells_any_number_of_categories_apart()
         fitted(POOLED, data.assign(y=1.0 * data["part"])), "part", "operator"
     )
     assert nothing.categories == np.inf
-    assert "Without a standard error of what it rests on" in " ".join(str(nothing).split())
+    assert "A source whose components have no standard error has no" in " ".join(
+        str(nothing).split()
+    )
     constant = vcomp.presets.gauge_rr(fitted(POOLED, data.assign(y=1.0)), "part", "operator")
     assert np.isnan(constant.categories)
     assert "All components are estimated at zero" in str(constant)
@@ -317,23 +319,31 @@ def test_held_components_have_no_error():
     row = study.table.loc["reproducibility"]
     assert row["variance"] == 0.05
     assert np.isnan([row["se"], row["low"], row["high"]]).all()
-    assert "held components alone has no error" in " ".join(str(study).split())
+    assert "Sums of held components only have no standard error" in " ".join(str(study).split())
 
 
 @pytest.mark.parametrize(
     ("arguments", "options", "said"),
     [
-        (("prat", "operator"), {}, r"part='prat' is no facet .*did you mean 'part'"),
-        (("part", "day"), {}, r"operator='day' is no facet .*they are part, operator"),
-        (("part", "part"), {}, "both 'part'; they are two facets"),
-        ((None, "operator"), {}, "part=None is no facet"),
-        ((["part"], "operator"), {}, r"part=\['part'\] is no facet"),
-        (("part", "operator"), {"tolerance": 0}, "tolerance is the upper less the lower limit"),
+        (("prat", "operator"), {}, r"part='prat' is not a facet .*did you mean 'part'"),
+        (("part", "day"), {}, r"operator='day' is not a facet .*facets are part, operator"),
+        (("part", "part"), {}, "both 'part'; they must be different"),
+        ((None, "operator"), {}, "part=None is not a facet"),
+        ((["part"], "operator"), {}, r"part=\['part'\] is not a facet"),
+        (
+            ("part", "operator"),
+            {"tolerance": 0},
+            "tolerance, the upper minus the lower limit, must be",
+        ),
         (("part", "operator"), {"tolerance": "8"}, "not '8'"),
         (("part", "operator"), {"tolerance": True}, "not True"),
-        (("part", "operator"), {"process_sd": np.nan}, "process_sd is a standard deviation"),
+        (
+            ("part", "operator"),
+            {"process_sd": np.nan},
+            "process_sd, a standard deviation, must be",
+        ),
         (("part", "operator"), {"multiplier": -6}, "6 or 5.15"),
-        (("part", "operator"), {"multiplier": np.inf}, "above 0; not inf"),
+        (("part", "operator"), {"multiplier": np.inf}, "above 0, not inf"),
         (("part", "operator"), {"alpha": 2}, "alpha must be between 0 and 1"),
         (("part", "operator"), {"negative": "drop"}, "negative must be 'zero' or 'keep'"),
     ],
@@ -346,12 +356,14 @@ def test_errors(arguments, options, said):
 def test_errors_of_formulas():
     data = grid(part=4, operator=3, day=2, trial=2)
     only_cells = fitted("y ~ (1|operator) + (1|day) + (1|part:operator) + (1|part:day)", data)
-    with pytest.raises(PlanError, match=r"no component is of 'part' alone.*add \(1\|part\)"):
+    with pytest.raises(PlanError, match=r"there is no component of 'part', so.*add \(1\|part\)"):
         vcomp.presets.gauge_rr(only_cells, "part", "operator")
     own_parts = aiag().drop(columns="exact")
     own_parts["part"] = own_parts["operator"] + own_parts["part"].astype(str)
     no_operator = fitted("y ~ (1|operator:part)", own_parts)
-    with pytest.raises(PlanError, match=r"no component is of 'operator'.*add \(1\|operator\)"):
+    with pytest.raises(
+        PlanError, match=r"there is no component of 'operator', so.*add \(1\|operator\)"
+    ):
         vcomp.presets.gauge_rr(no_operator, "part", "operator")
     with pytest.raises(EstimationError, match="is not known"):
         vcomp.presets.gauge_rr(fitted(), "part", "operator", interval="exact")

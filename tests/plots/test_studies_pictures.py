@@ -77,21 +77,21 @@ def test_curves_with_other_sizes_held():
     found = vcomp.compare_measures(
         frame, "~" + formula.partition("~")[2], responses=["y", "z"], b=[5, 10], c=[2, 4]
     )
-    with pytest.raises(PlanError, match="which facet is on the horizontal axis"):
+    with pytest.raises(PlanError, match="the facet of the horizontal axis is not known"):
         found.plot("curves")
     ax = found.plot("curves", x="b")
     assert ax.get_xlabel() == "levels of b  (with c = 2)"
     (points,) = [x for x in ax.lines if x.get_label() == "y"]
     rows = found.table.query("measure == 'y' and c == 2")
     np.testing.assert_array_equal(points.get_ydata(), rows["Erho2"])
-    with pytest.raises(PlanError, match="'d' has no size in all measures"):
+    with pytest.raises(PlanError, match="'d' does not have a size in all measures"):
         found.plot("curves", x="d")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kind": "bars"}, "kind is 'dots' or 'curves'"),
+        ({"kind": "bars"}, "kind must be 'dots' or 'curves'"),
         ({"coefficient": "Rho"}, "not 'Rho'"),
         ({"coefficient": []}, "not none"),
         ({"plan": 2}, "from 0 to 1, not 2"),
@@ -173,7 +173,7 @@ def test_infinite_ends_are_left_out():
     ("arguments", "message"),
     [
         ({"what": "Rho"}, "'Rho' was not estimated"),
-        ({"kind": "bars"}, "kind is 'span' or 'values'"),
+        ({"kind": "bars"}, "kind must be 'span' or 'values'"),
         ({"x": "c"}, "levels of 'c' were not drawn"),
     ],
 )

@@ -334,7 +334,7 @@ def test_a_bootstrap_needs_the_same_levels(frame):
     ("arguments", "error", "message"),
     [
         ({"coefficient": "phi"}, vcomp.PlanError, "did you mean 'Phi'"),
-        ({"interval": "t"}, vcomp.PlanError, "interval is 'mover' or 'bootstrap'"),
+        ({"interval": "t"}, vcomp.PlanError, "interval must be 'mover' or 'bootstrap'"),
         ({"shared": ["topics"]}, vcomp.EstimationError, "did you mean 'topic'"),
         ({"interval": "bootstrap", "n": 0}, vcomp.EstimationError, "n must be a whole number"),
     ],
@@ -352,13 +352,15 @@ def test_plans_and_facets_that_cannot_be_compared(frame):
     pd.testing.assert_frame_equal(stored.table, found.table)
     with pytest.raises(vcomp.DataError, match="loaded without its rows"):
         stored.differences()
-    with pytest.raises(vcomp.PlanError, match="coefficient is 'Erho2' or 'Phi'"):
+    with pytest.raises(vcomp.PlanError, match="coefficient must be 'Erho2' or 'Phi'"):
         found.required_ratios("Erho")
     data = frame.assign(judge=np.arange(len(frame)) % 2)
     three = vcomp.compare_measures(
         data, "~ (1|sys) + (1|topic) + (1|judge)", responses=MEASURES, topic=5, judge=2
     )
-    with pytest.raises(vcomp.PlanError, match="which facet's size is required"):
+    with pytest.raises(
+        vcomp.PlanError, match=r"several facets of measure .* have sizes: pass facet="
+    ):
         three.required_ratios()
 
 

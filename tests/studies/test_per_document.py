@@ -153,7 +153,7 @@ def test_one_assessor_a_topic(track):
     table = own.dstudy(topic=50, document=30).table
     assert_allclose(found.table["Erho2"].iloc[1], table["Erho2"].item(), rtol=1e-6)
     assert "assessor" not in found.table
-    with pytest.raises(PlanError, match="'assessor' has no size here, with one assessor a topic"):
+    with pytest.raises(PlanError, match="'assessor' has no size here, with one assessor for each"):
         vcomp.per_document_study(universe, assessor=2)
     for given in ("crossed", "nested"):
         with pytest.raises(PlanError, match="needs several assessors for some topic"):
@@ -178,16 +178,16 @@ def test_what_is_not_normalised_is_told_where_it_matters():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"measures": "FF"}, DataError, "'FF' is no set-based measure"),
+        ({"measures": "FF"}, DataError, "'FF' is not a set-based measure"),
         ({"measures": ["utilty"]}, DataError, "did you mean 'utility'"),
         ({"measures": ["F", "F"]}, DataError, "named twice"),
-        ({"measures": 3}, DataError, "measures= is a name or a list of names, not 3"),
+        ({"measures": 3}, DataError, "measures must be a name or a list of names, not 3"),
         ({"topics": 50}, PlanError, "did you mean 'topic'"),
         ({"topic": 0}, PlanError, "measure 'F'"),
         ({"facet": "query"}, PlanError, "measure 'F'"),
         ({"goal": 2}, PlanError, "measure 'F'"),
         ({"assessors": "cross"}, PlanError, "did you mean 'crossed'"),
-        ({"assessors": "none"}, PlanError, "needs one assessor a topic"),
+        ({"assessors": "none"}, PlanError, "needs one assessor for each topic"),
         ({"alpha": 5}, PlanError, "alpha must be between 0 and 1"),
         ({"beta": 0}, DataError, "beta is positive"),
         ({"scores": "f"}, DataError, "scores='f' is not known"),
@@ -204,7 +204,7 @@ def test_bad_universes(track, universe):
         vcomp.per_document_study(track.retrieved)
     one = track.retrieved[track.retrieved["topic"] == "T1"]
     judged = track.judgements[track.judgements["topic"] == "T1"]
-    with pytest.raises(DataError, match="two systems and two topics or more; there are 6 and 1"):
+    with pytest.raises(DataError, match="at least two systems and two topics; there are 6 and 1"):
         vcomp.per_document_study(document_universe(one, judged))
     runs = pd.DataFrame(
         [(s, t, d) for s in "abc" for t in (1, 2, 3) for d in (1, 2)],

@@ -203,7 +203,7 @@ def test_nested_facets_and_several_sizes():
     assert named.full("n_Phi") == found.results.dstudy(b=10, c=3).required(0.95, "Phi", "b").n
     assert "needed for 0.95" in str(named)
     assert np.isnan(found.table["covers"]).all()
-    with pytest.raises(vcomp.EstimationError, match="levels that there are in each b, not to 4"):
+    with pytest.raises(vcomp.EstimationError, match="number of levels in each b, not 4"):
         vcomp.subsample_study(formula, data, sizes={"c": 4})
 
 
@@ -231,12 +231,12 @@ def test_what_cannot_be_fitted_is_said():
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({}, "sizes is a mapping"),
-        ([5], "sizes is a mapping"),
+        ({}, "sizes must be a mapping"),
+        ([5], "sizes must be a mapping"),
         ({"aa": 5}, r"'aa' is not a facet .*did you mean 'a'"),
         ({"a": []}, "no size is given for 'a'"),
-        ({"a": 1}, "sizes of 'a' go from 2 to 7"),
-        ({"a": [3, 8]}, "not to 8"),
+        ({"a": 1}, "sizes of 'a' must be between 2 and 7"),
+        ({"a": [3, 8]}, "the number of levels, not 8"),
         ({"a": 2.5}, "whole numbers, not 2.5"),
         ({"a": True}, "whole numbers, not True"),
         ({"a": "5"}, "whole numbers, not '5'"),
@@ -261,12 +261,12 @@ def test_sizes_of_numpy(frame):
     [
         ({"trials": 0}, vcomp.EstimationError, "trials must be a whole number of at least 1"),
         ({"workers": 0}, vcomp.EstimationError, "workers"),
-        ({"grid": "every"}, vcomp.PlanError, "grid is 'all' or 'each'"),
+        ({"grid": "every"}, vcomp.PlanError, "grid must be 'all' or 'each'"),
         ({"rng": "x"}, vcomp.EstimationError, "rng"),
         ({"time_limit": 0}, vcomp.EstimationError, "time_limit"),
         ({"method": "lasso"}, vcomp.EstimationError, "lasso"),
-        ({"dstudy": 50}, vcomp.PlanError, "dstudy is a mapping"),
-        ({"options": 50}, vcomp.EstimationError, "options is a mapping"),
+        ({"dstudy": 50}, vcomp.PlanError, "dstudy must be a mapping"),
+        ({"options": 50}, vcomp.EstimationError, "options must be a mapping"),
         ({"path": 50}, vcomp.DataError, "path must be the name of a file"),
         ({"dstudy": {"b": [10, 20]}}, vcomp.PlanError, "dstudy= has 2"),
         ({"dstudy": {"c": 10}}, vcomp.PlanError, "unknown facet 'c'"),

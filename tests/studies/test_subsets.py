@@ -64,7 +64,7 @@ def test_the_table_draws_the_same_levels_as_the_rows(name, sizes):
     assert subsets.table is not None
     for seed in range(5):
         by_rows = subsets._drawn(sizes, rng_of(seed))
-        by_table = subsets._taken(subsets._chosen(sizes, rng_of(seed)))
+        by_table = subsets._rows(subsets._chosen(sizes, rng_of(seed)))
         np.testing.assert_array_equal(by_rows.rows, by_table.rows)
         scores = subsets.table.take(subsets._chosen(sizes, rng_of(seed))).ravel()
         own = subsets.fit.stats.rows.y[by_rows.rows]

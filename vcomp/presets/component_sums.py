@@ -1,4 +1,4 @@
-"""Sums of components with standard errors and intervals, from which presets are made."""
+"""Sums of components with standard errors and intervals, for the presets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def known_of(
     negative: Projected,
     alpha: float,
 ) -> Known:
-    """Return quantities with errors and intervals; those of held components alone have none.
+    """Return quantities with errors and intervals; those of held components only have none.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def known_of(
     )
     notes = [f"Intervals: {note}." for note in found.notes]
     if only.any():
-        notes.append("What rests on held components alone has no error: they are given.")
+        notes.append("Sums of held components only have no standard error, as these are given.")
     zeroed = [f"σ²({n})" for n in local.used.zeroed]
     if zeroed:
         notes.append(f"{', '.join(zeroed)} below zero replaced by 0.")
@@ -89,8 +89,8 @@ def check_facet(role: str, name: object, components: VarianceComponents) -> str:
     known = [f for f in components.facet_names if f != REPLICATE]
     if name not in known:
         raise PlanError(
-            f"{role}={name!r} is no facet of the random part{did_you_mean(name, known)}; they are "
-            f"{', '.join(known)}. A facet enters with a term (1|{name})"
+            f"{role}={name!r} is not a facet of the random part{did_you_mean(name, known)}; "
+            f"facets are {', '.join(known)}. A facet enters by a term (1|{name})"
         )
     return str(name)
 
@@ -107,7 +107,7 @@ def positive_number(name: str, value: Any, what: str) -> float:
         number = float(value)
         if number > 0.0:
             return number
-    raise PlanError(f"{name} is {what}, a number above 0; not {value!r}")
+    raise PlanError(f"{name}, {what}, must be a number above 0, not {value!r}")
 
 
 def held_in_residual(design: Structure) -> str | None:
@@ -117,22 +117,22 @@ def held_in_residual(design: Structure) -> str | None:
         return None
     which = effects[0] if len(effects) == 1 else f"{', '.join(effects[:-1])} and {effects[-1]}"
     if design.replicated:
-        return f"Repeatability holds {which}, for which the formula has no term (1|{effects[-1]})."
+        return f"Repeatability holds {which}, as the formula has no term (1|{effects[-1]})."
     return (
-        f"Repeatability holds {which}, confounded with it by a single score in every cell: "
-        "measure more than once in the same conditions."
+        f"Repeatability holds {which}, as every cell has a single score: measure more than once "
+        "in the same conditions to separate them."
     )
 
 
 def check_result(res: object, function: str) -> None:
-    """Refuse what is not a result of a fit.
+    """Refuse an object that is not the result of a fit.
 
     Raises
     ------
     PlanError
+        If it is another object.
     """
     if not isinstance(res, VarianceComponentsResults):
         raise PlanError(
-            f"{function}() is of a result, such as vcomp.fit() returns, not of a "
-            f"{type(res).__name__}"
+            f"{function}() needs a result, such as vcomp.fit() returns, not a {type(res).__name__}"
         )

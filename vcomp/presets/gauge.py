@@ -39,32 +39,32 @@ _POOLED_FROM = 0.25
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GaugeStudy(display.Printed):
-    """Where the variation of measurements comes from: parts, operators, repetition.
+    """The variation of measurements by source: parts, operators, repetition.
 
     Made by :func:`vcomp.presets.gauge_rr`; ``print`` it.
 
     Attributes
     ----------
-    table : a row a source of variation, with the columns
+    table : a row for each source of variation, with the columns
 
         ``variance``, ``se``, ``low``, ``high``
             sum of its components, with standard error and interval
         ``percent_contribution``
-            its share of the total variance
+            its share of the total variance, in per cent
         ``sd``, ``study_variation``
-            standard deviation, and ``multiplier`` times that
+            standard deviation, and ``multiplier`` times the standard deviation
         ``percent_study_variation``, ``percent_study_low``, ``percent_study_high``
-            share of its standard deviation in the total one, with an interval
+            its standard deviation in per cent of the total one, with an interval
         ``percent_tolerance``, ``percent_tolerance_low``, ``percent_tolerance_high``
-            of ``multiplier`` standard deviations in the tolerance, where that is given
+            ``multiplier`` standard deviations in per cent of the tolerance, if that is given
         ``percent_process``, ``percent_process_low``, ``percent_process_high``
-            of its standard deviation in that of the process, where that is given
+            its standard deviation in per cent of that of the process, if that is given
     part, operator : facets
-    sources : source of variation → the components that it is the sum of
+    sources : for each source of variation the components of its sum
     categories, categories_low, categories_high : number of distinct categories, 1.41 times the
-        ratio of the standard deviations of parts and gauge, cut to an integer that is at least 1,
-        and its interval; inf where the gauge has no variance
-    multiplier : number of standard deviations that make up the width of a distribution
+        ratio of the standard deviations of parts and gauge, rounded down but at least 1, and its
+        interval; inf if the gauge has no variance
+    multiplier : width of a distribution in standard deviations
     tolerance, process_sd : as given, or None
     alpha : intervals have confidence 1 − alpha
     interval_method : how intervals were made, in words
@@ -87,7 +87,7 @@ class GaugeStudy(display.Printed):
 
     @property
     def precision_to_tolerance(self) -> float | None:
-        """P/T: the width of the gauge's distribution over the tolerance; None without one."""
+        """P/T, the width of the gauge's distribution over the tolerance; None without one."""
         if self.tolerance is None:
             return None
         return float(self.table["study_variation"].loc[TOTAL_GAUGE]) / self.tolerance
@@ -142,22 +142,21 @@ def gauge_rr(
     negative: Projected = "zero",
     interval: IntervalMethod = "auto",
 ) -> GaugeStudy:
-    """Return a gauge R&R study: how much of the variation is the measurement's own.
+    """Return a gauge R&R study: the share of the measurement system in the variation.
 
-    Repeatability is the residual; reproducibility all else that is not of parts alone:
-    operators, their interaction with parts, days, laboratories. Parts may be crossed with
-    operators, or nested in them (where measuring destroys the part); other facets that parts are
-    nested in, such as batches, count as part-to-part variation.
+    Repeatability is the residual. Reproducibility is the sum of all components besides those of
+    parts: operators, their interaction with parts, days, laboratories. Parts may be crossed with
+    operators, or nested in them (destructive measurement); other facets that parts are nested in,
+    such as batches, count as part-to-part variation.
 
     Parameters
     ----------
     res : the fit
     part, operator : facets of the random part
-    tolerance : width of the specification, its upper less its lower limit, in units of the
+    tolerance : width of the specification, its upper minus its lower limit, in units of the
         scores
-    process_sd : standard deviation of the process from elsewhere, to compare with
-    multiplier : number of standard deviations that make up the width of a distribution: 6, or
-        5.15 (99 %)
+    process_sd : historical standard deviation of the process
+    multiplier : width of a distribution in standard deviations: 6, or 5.15 (99 %)
     alpha : intervals have confidence 1 − alpha
     negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
     interval : how intervals are made, as in
@@ -173,7 +172,7 @@ def gauge_rr(
     PlanError
         If part or operator is not a facet or has no component, or a number is not above 0.
     EstimationError
-        If the interval is not known, or has no intervals of shares.
+        If the interval is not known, or not available for shares.
 
     References
     ----------
@@ -211,7 +210,7 @@ def gauge_rr(
         "multiplier", multiplier, "the width of a distribution in standard deviations, 6 or 5.15"
     )
     if tolerance is not None:
-        tolerance = positive_number("tolerance", tolerance, "the upper less the lower limit")
+        tolerance = positive_number("tolerance", tolerance, "the upper minus the lower limit")
     if process_sd is not None:
         process_sd = positive_number("process_sd", process_sd, "a standard deviation")
     components = record_of(res).components
@@ -228,7 +227,7 @@ def gauge_rr(
     if np.isnan(variances.se).any() and not np.isnan(variances.values).any():
         notes.append("A source at 0 has no standard error.")
     if np.isnan(shares.low).any() and not components.held:
-        notes.append("Without a standard error of what it rests on a source has no interval.")
+        notes.append("A source whose components have no standard error has no interval.")
     table = _table(sources, variances, shares, multiplier, tolerance, process_sd)
     return GaugeStudy(
         table, part, operator, sources, *categories, multiplier, tolerance, process_sd, alpha,
@@ -239,15 +238,15 @@ def gauge_rr(
 def _sources(
     components: VarianceComponents, part: str, operator: str
 ) -> dict[str, tuple[str, ...]]:
-    """Return which components each source of variation is made of.
+    """Return the components of each source of variation.
 
-    Parts vary with what they are nested in, such as batches, unless that is the operator (as where
-    measuring destroys the part). All else but the residual is reproducibility.
+    Facets that parts are nested in, such as batches, belong to the parts, except the operator
+    (destructive measurement). All other components except the residual are reproducibility.
     """
     part = check_facet("part", part, components)
     operator = check_facet("operator", operator, components)
     if part == operator:
-        raise PlanError(f"part and operator are both {part!r}; they are two facets")
+        raise PlanError(f"part and operator are both {part!r}; they must be different facets")
     nested = {f: frozenset(above) for f, above in components.nested_in.items()}
     product = closure(frozenset({part}), nested) - closure(frozenset({operator}), nested) | {part}
     of_parts: list[str] = []
@@ -257,7 +256,7 @@ def _sources(
         (of_parts if facets - above <= product else others).append(name)
     if not of_parts:
         raise PlanError(
-            f"no component is of {part!r} alone, so parts do not differ; add (1|{part}) to "
+            f"there is no component of {part!r}, so that parts do not differ; add (1|{part}) to "
             f"the formula, which has {', '.join(components.names)}"
         )
     sources = {
@@ -271,7 +270,7 @@ def _sources(
     }
     if not others:
         raise PlanError(
-            f"no component is of {operator!r}, so there is no reproducibility; add "
+            f"there is no component of {operator!r}, so that reproducibility is not known; add "
             f"(1|{operator}) to the formula, which has {', '.join(components.names)}"
         )
     return sources
@@ -323,7 +322,7 @@ def _categories(ratio: Known, of_parts: float) -> tuple[float, float, float]:
 
     value = float(ratio.values[0])
     if np.isnan(value) and of_parts > 0.0:
-        value = np.inf  # the gauge varies by nothing at all
+        value = np.inf  # the gauge has no variance
     return cut(max(value, 0.0)), cut(float(ratio.low[0])), cut(float(ratio.high[0]))
 
 
@@ -337,12 +336,12 @@ def _notes(res: VarianceComponentsResults, part: str, operator: str) -> list[str
         notes += _pooling(res, interaction)
     values = res.vcomp.to_numpy()
     if not (values > 0.0).any():
-        notes.append("All components are estimated at zero: there is nothing to share out.")
+        notes.append("All components are estimated at zero, so that there are no shares.")
     return notes
 
 
 def _interaction(components: VarianceComponents, part: str, operator: str) -> str | None:
-    """Return the component of part and operator together, where they are crossed."""
+    """Return the component of part and operator together, if they are crossed."""
     wanted = frozenset({part, operator})
     above = {f: frozenset(x) for f, x in components.nested_in.items()}
     if part in above.get(operator, ()) or operator in above.get(part, ()):
@@ -357,13 +356,13 @@ def _pooling(res: VarianceComponentsResults, interaction: str) -> Sequence[str]:
     try:
         test = res.test(interaction, "f")
     except VcompError:
-        return []  # no F-test with these data, or the rows are not there
+        return []  # no F-test for these data, or the result was loaded without its rows
     if not test.p_value > _POOLED_FROM:
         return []
-    said = f"F = {display.number(test.statistic, 3)}, {display.p_value(test.p_value)}"
+    outcome = f"F = {display.number(test.statistic, 3)}, {display.p_value(test.p_value)}"
     advice = (
-        f"{interaction}: {said}. AIAG pools an interaction with p > {_POOLED_FROM} into "
-        f"repeatability: for that, fit without (1|{interaction})."
+        f"{interaction}: {outcome}. AIAG pools an interaction with p > {_POOLED_FROM} into "
+        f"repeatability: to do so, fit without (1|{interaction})."
     )
     return [advice]
 
@@ -401,7 +400,7 @@ def gauge_summary(study: GaugeStudy) -> Any:
         "% study variation": display.fixed(table["percent_study_variation"], decimals=1),
         f"{confidence} interval": _ends(table["percent_study_low"], table["percent_study_high"]),
     }
-    # The total is 100 % of itself: it has no interval.
+    # The total is always 100 % and has no interval.
     spread[f"{confidence} interval"][-1] = ""
     for name in ("tolerance", "process"):
         if f"percent_{name}" in table:
@@ -447,8 +446,8 @@ def _verdict(study: GaugeStudy) -> list[str]:
             said += f"; the interval goes from {_judged(low)} to {_judged(high)}"
         notes.append(f"{said}.")
     notes.append(
-        f"AIAG: below {_ACCEPTABLE:g} % acceptable, to {_MARGINAL:g} % it depends on the use, "
-        f"above not; and {_ENOUGH} distinct categories or more."
+        f"AIAG: below {_ACCEPTABLE:g} % acceptable, up to {_MARGINAL:g} % depending on the use, "
+        f"above not acceptable; and at least {_ENOUGH} distinct categories."
     )
     ends = ""
     if not np.isnan(study.categories_low):

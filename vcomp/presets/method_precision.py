@@ -36,13 +36,13 @@ _LIMIT = 2.8
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Precision(display.Printed):
-    """How closely measurements of one sample agree, under conditions from narrow to wide.
+    """Agreement of measurements of one sample, under conditions from narrow to wide.
 
     Made by :func:`vcomp.presets.precision`; ``print`` it.
 
     Attributes
     ----------
-    table : a row a condition, with the columns
+    table : a row for each condition, with the columns
 
         ``variance``, ``se``, ``df``
             sum of the components that vary under it, its standard error, and Satterthwaite's
@@ -50,13 +50,13 @@ class Precision(display.Printed):
         ``sd``, ``sd_low``, ``sd_high``
             standard deviation with its interval
         ``cv``, ``cv_low``, ``cv_high``
-            the same in per cent of the mean; missing where there is no mean to divide by
+            the same in per cent of the mean; missing if the mean is not positive or not constant
         ``limit``
-            2.8 standard deviations, which two results differ by in 1 of 20 cases at most
-            (ISO 5725: r of repeatability, R of reproducibility)
-    sources : the same of each source, ``"between day"``, without ``limit``
-    conditions : condition → components that vary under it
-    mean : of the scores; nan where the fit has no single one
+            2.8 standard deviations; two results differ by more in 1 of 20 cases (ISO 5725: r of
+            repeatability, R of reproducibility)
+    sources : the same for each source, ``"between day"``, without ``limit``
+    conditions : for each condition the components that vary under it
+    mean : of the scores; nan if it is not positive or not constant
     laboratory : the facet of laboratories, or None
     alpha : intervals have confidence 1 − alpha
     interval_method : how intervals were made, in words
@@ -95,24 +95,24 @@ def precision(
     negative: Projected = "zero",
     interval: IntervalMethod = "satterthwaite",
 ) -> Precision:
-    """Return the precision of a measurement method, as CLSI EP05 and ISO 5725 name it.
+    """Return the precision of a measurement method in the terms of CLSI EP05 and ISO 5725.
 
-    From replicate measurements of one sample on several days, in several runs, at several
-    sites: the standard deviation of results under the same conditions (repeatability), within
-    a run, a day, a laboratory, and between laboratories (reproducibility). Each is a sum of
-    components: under a condition all effects vary but those of the facets held constant.
+    From replicate measurements of one sample on several days, in several runs, at several sites
+    follow the standard deviations of results under the same conditions (repeatability), within a
+    run, a day, a laboratory, and between laboratories (reproducibility). Each variance is a sum of
+    components: under a condition all effects vary except those of the facets held constant.
 
     Parameters
     ----------
     res : the fit
-    laboratory : the facet of laboratories. If None it is the one that is called ``site``,
-        ``lab`` or ``laboratory``; without one all that varies is within one laboratory
-    labels : other words for the conditions, ``{"within-day": "intermediate precision"}``
+    laboratory : the facet of laboratories. If None, the facet named ``site``, ``lab`` or
+        ``laboratory``; if there is none, all data are from one laboratory
+    labels : other names for the conditions, ``{"within-day": "intermediate precision"}``
     alpha : intervals have confidence 1 − alpha
     negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
     interval : how the intervals of standard deviations are made, as in
         :meth:`vcomp.VarianceComponentsResults.conf_int`; Satterthwaite's
-        is the one of CLSI EP05 and of R's VCA
+        is that of CLSI EP05 and of R's VCA
 
     Returns
     -------
@@ -125,7 +125,7 @@ def precision(
         If the laboratory is not a facet, a label is not a condition of the design, or alpha is
         not between 0 and 1.
     EstimationError
-        If the interval is not known, or there is none for this fit.
+        If the interval is not known, or not available for this fit.
 
     References
     ----------
@@ -174,7 +174,7 @@ def precision(
 
 
 def _laboratory(components: VarianceComponents, given: str | None) -> str | None:
-    """Return the facet of laboratories: as given, or the one that has such a name."""
+    """Return the facet of laboratories: as given, or by its name."""
     if given is not None:
         return check_facet("laboratory", given, components)
     found = [f for f in components.facet_names if f.casefold() in _LABORATORIES]
@@ -186,8 +186,8 @@ def _conditions(
 ) -> dict[str, tuple[str, ...]]:
     """Return which components vary under each condition, from repeatability to all.
 
-    Within a level of a facet all effects vary that are not of this facet, or of those that it is
-    nested in, alone.
+    Within a level of a facet all effects vary except those of this facet and of the facets that it
+    is nested in.
     """
     nested = {f: frozenset(above) for f, above in components.nested_in.items()}
     everything = tuple(components.names)
@@ -213,12 +213,12 @@ def _renamed(
 ) -> dict[str, tuple[str, ...]]:
     labels = {} if labels is None else labels
     if not isinstance(labels, Mapping):
-        raise PlanError(f"labels maps conditions to other words for them, not {labels!r}")
+        raise PlanError(f"labels must be a mapping of conditions to other names, not {labels!r}")
     for name in labels:
         if name not in conditions:
             raise PlanError(
-                f"labels has {name!r}, which is no condition of this design"
-                f"{did_you_mean(name, conditions)}; they are {', '.join(conditions)}"
+                f"labels has {name!r}, which is not a condition of this design"
+                f"{did_you_mean(name, conditions)}; conditions are {', '.join(conditions)}"
             )
     found = {str(labels.get(name, name)): terms for name, terms in conditions.items()}
     if len(found) < len(conditions):
@@ -229,7 +229,7 @@ def _renamed(
 def _mean(res: VarianceComponentsResults) -> tuple[float, str | None]:
     """Return the mean that coefficients of variation divide by, or why there is none."""
     if record_of(res).exog_names != ("Intercept",):
-        return np.nan, "the mean depends on the fixed part; fit with a constant alone for them"
+        return np.nan, "the mean depends on the fixed part; they need a constant mean"
     mean = float(res.fe_params.iloc[0])
     if not mean > 0.0:
         return np.nan, f"the mean, {display.number(mean)}, is not above zero"
@@ -267,8 +267,8 @@ def _notes(res: VarianceComponentsResults, sources: pd.DataFrame, why: str | Non
     silent = [str(name) for name, low in sources["sd_low"].items() if np.isnan(low)]
     if silent:
         notes.append(
-            f"{', '.join(silent)}: no such interval where the estimate is zero or held; "
-            "interval='mls' has one of an estimate at zero."
+            f"{', '.join(silent)}: no such interval if the estimate is zero or held; "
+            "interval='mls' has one for an estimate of zero."
         )
     return notes
 

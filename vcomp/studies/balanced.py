@@ -1,10 +1,10 @@
 """Components of parts of a balanced table in closed form: no rows, no iterations.
 
-The sum of squares of a balanced table falls into that of its mean and of the contrasts of every
-set s of its axes. A stratum s has df_s = Π_{f∈s} (n_f − 1), and its expected mean square is the
-sum of σ²_t Π_{f∉t} n_f over the terms t that hold all facets of s, those that they are nested in
-included. Sums of squares of the terms add up strata, so that estimates are linear in these, with
-coefficients that depend on nothing but the numbers of levels (Brennan 2001, Generalizability
+The sum of squares of a balanced table is the sum of those of its mean and of the contrasts of
+every set s of its axes. A stratum s has df_s = Π_{f∈s} (n_f − 1), and its expected mean square is
+the sum of σ²_t Π_{f∉t} n_f over the terms t that contain all facets of s, with those that they
+are nested in. Sums of squares of the terms are sums over strata, so that estimates are linear in
+these, with coefficients that depend on the numbers of levels only (Brennan 2001, Generalizability
 Theory, sec. 3.2 and 3.3; Tjur 1984).
 """
 
@@ -31,8 +31,8 @@ class BalancedTable:
 
     Attributes
     ----------
-    scores : (n_1, …, n_F, r) less the origin: an axis a facet and one of replicates. Levels of a
-        nested facet are counted within each combination of those that it is nested in
+    scores : (n_1, …, n_F, r) minus the origin: an axis for each facet and one for replicates.
+        Levels of a nested facet are numbered within each combination that it is nested in
     above : for each facet the positions of those that it is nested in
     """
 
@@ -73,7 +73,7 @@ class BalancedTable:
 
         Parameters
         ----------
-        chosen : for each facet the levels that stay, an axis for each facet that it is nested in
+        chosen : for each facet the chosen levels, with an axis for each facet that it is nested in
             and then its own: ``(n,)``, or ``(n_outer, n)``
         """
         n_axes = self.scores.ndim - 1
@@ -82,7 +82,7 @@ class BalancedTable:
             shape = [1] * n_axes
             for axis, size in zip((*self.above[facet], facet), levels.shape, strict=True):
                 shape[axis] = size
-            # Axes stand in the order of the facets, which outer ones need not come first in.
+            # Axes are in the order of the facets, in which outer ones need not be first.
             order = np.argsort((*self.above[facet], facet))
             places.append(levels.transpose(order).reshape(shape))
         part: FloatArray = self.scores[tuple(places)]
@@ -112,7 +112,7 @@ class BalancedEstimator:
         numbers = {facet: f for f, facet in enumerate((*facets, REPLICATE))}
         terms = [frozenset(numbers[f] for f in t) & everything for t in components.facets[:-1]]
         terms.append(everything)
-        # In the order in which stratum_squares() has them: axes are split one after the other.
+        # In the order of stratum_squares(), which splits one axis after the other.
         strata: list[frozenset[int]] = [frozenset()]
         for axis in range(len(self._axes)):
             strata = [part for s in strata for part in (s, s | {axis})]
@@ -125,7 +125,7 @@ class BalancedEstimator:
         self._from_squares = solve(expected, sums)
 
     def __call__(self, table: FloatArray) -> tuple[FloatArray, float]:
-        """Return the (k + 1,) components, negative ones as they come out, and the mean."""
+        """Return the (k + 1,) components, negative ones as estimated, and the mean."""
         squares, mean = stratum_squares(table, self._axes)
         return self._from_squares @ squares, mean
 
@@ -148,21 +148,21 @@ def stratum_squares(table: FloatArray, axes: tuple[int, ...]) -> tuple[FloatArra
     >>> stratum_squares(np.array([[1.0, 3.0], [5.0, 11.0]]), (2, 2))
     (array([100.,  16.,  36.,   4.]), 5.0)
     """
-    # A copy, as it is written to; of a mean far from 0 the squares of contrasts keep their digits.
+    # A copy, as it is overwritten; squares of contrasts keep their digits if the mean is large.
     parts = split_axes(table.reshape(-1).copy(), axes)
     squares = np.array([np.vdot(part, part) for part in parts.values()])
     return squares, float(table.mean())
 
 
 def _within(levels: Levels) -> LongArray:
-    """Return for each row the place of its level among those of its group."""
+    """Return for each row the number of its level within its group."""
     level = np.empty(levels.order.size, dtype=np.int64)
     level[levels.order] = np.repeat(np.arange(levels.n), np.diff(levels.starts))
     return level - levels.first[level]
 
 
 def _less_coarser(terms: Sequence[frozenset[int]]) -> FloatArray:
-    """Return whole numbers that take from each term's sum of squares those of coarser terms."""
+    """Return the coefficients that subtract coarser terms from the sum of squares of each term."""
     rows = np.eye(len(terms))
     for t in sorted(range(len(terms)), key=lambda t: len(terms[t])):
         for u, coarser in enumerate(terms):

@@ -1,4 +1,4 @@
-"""Several measures side by side, as users have them: tables, differences, summary and pictures."""
+"""The result of a comparison of measures: tables, differences, summary and pictures."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class MeasureComparison(display.Printed, ComparisonRecord):
     ----------
     results : the fit of each measure, by name
     studies : its D-study
-    labels : the columns that tell it from others, empty where it has its name only
+    labels : the columns that identify it, empty if it has a name only
     failures : measures that could not be fitted, with the reason
     goal : of the coefficients in required sizes
-    facet : whose size is required, as it was given
+    facet : whose size is required, as given
     alpha : intervals have confidence 1 − alpha
 
     Examples
@@ -61,19 +61,18 @@ class MeasureComparison(display.Printed, ComparisonRecord):
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row a measure and plan.
+        """A row for each measure and plan.
 
         ``measure`` and the columns that identify it; ``nobs``; the sizes of the plan; the shares
         of the components, ``share(sys)``, negative ones as zero; all columns of
-        :attr:`DStudy.table`; the required size of ``facet`` as ``n_Erho2`` and ``n_Phi``, each
-        with the ends ``_low`` and ``_high`` of its interval. The last are there where it is known
-        whose size is required.
+        :attr:`DStudy.table`; and, if one facet is planned or `facet` is given, its required size
+        as ``n_Erho2`` and ``n_Phi``, each with the ends ``_low`` and ``_high`` of its interval.
         """
         return side_by_side(self)
 
     @property
     def components(self) -> pd.DataFrame:
-        """A row a measure and component: estimate, se, ci_low, ci_high and percent."""
+        """A row for each measure and component: estimate, se, ci_low, ci_high and percent."""
         return components_table(self)
 
     def ranking(self, column: str = "Erho2") -> pd.DataFrame:
@@ -81,8 +80,8 @@ class MeasureComparison(display.Printed, ComparisonRecord):
 
         Parameters
         ----------
-        column : of :attr:`table`: coefficients are sorted from the highest on, required sizes and
-            error variances from the lowest on
+        column : of :attr:`table`: coefficients are sorted in descending order, required sizes and
+            error variances in ascending order
 
         Raises
         ------
@@ -93,7 +92,7 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         known = [c for c in table.columns if table[c].dtype.kind in "fi"]
         if column not in known:
             raise PlanError(
-                f"{column!r} is no column of numbers{did_you_mean(column, known)}; there are "
+                f"{column!r} is not a column of numbers{did_you_mean(column, known)}; these are "
                 f"{', '.join(map(repr, known))}"
             )
         up = column.startswith(_MORE_IS_WORSE)
@@ -112,25 +111,25 @@ class MeasureComparison(display.Printed, ComparisonRecord):
     ) -> MeasureDifferences:
         """Return the differences of a coefficient between all pairs of measures.
 
-        Measures of the same systems and topics are alike in what these happen to be, so that their
-        difference is better known than two intervals side by side suggest. In 420 simulated data
-        sets of 20 systems and 30 topics, effects of two measures correlated by .8, 95 % intervals
-        of the difference held it in 93 % (Eρ²) and 95 % (Φ); as if the measures were independent,
-        in 99 %. Like the intervals that it starts from, ``"mover"`` supposes normal effects, the
-        bootstrap does not; scores with heavy tails have wider intervals by it.
+        Estimates for the same systems and topics are correlated, so that their difference is more
+        precise than two separate intervals suggest. In 420 simulated data sets of 20 systems and
+        30 topics, with effects of two measures correlated by .8, 95 % intervals of the difference
+        had a coverage of 93 % (Eρ²) and 95 % (Φ); those for independent measures, of 99 %. Like
+        the intervals of the measures, ``"mover"`` assumes normal effects. The bootstrap does not;
+        for scores with heavy tails its intervals are wider.
 
         Parameters
         ----------
         coefficient : ``"Erho2"`` or ``"Phi"``
         interval : how intervals are made: ``"mover"`` combines the intervals of both measures and
-            the correlation of their estimates, from a jackknife over levels, each left out of all
-            measures at once. ``"bootstrap"``: percentiles of differences, the levels of all facets
-            drawn jointly; the measures must then have the same levels
-        shared : facets whose levels of one name are the same in all measures; ``"auto"`` takes all
-            that have names in common. With an empty list all measures are independent
+            the correlation of their estimates, from a jackknife that leaves out each level of all
+            measures at once. ``"bootstrap"``: percentiles of differences, with the levels of all
+            facets drawn jointly; the measures must then have the same levels
+        shared : facets whose levels of the same name are the same in all measures; ``"auto"`` for
+            all with common names. With an empty list all measures are independent
         n, rng : number and seed of bootstrap replicates
-        workers : threads
-        progress : whether to show bars; None for where stderr is a terminal
+        workers : number of threads
+        progress : whether to show bars; None shows them if stderr is a terminal
 
         Returns
         -------
@@ -139,10 +138,10 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         Raises
         ------
         PlanError
-            If the coefficient or interval is not known, or measures have not the same plans.
+            If the coefficient or interval is not known, or measures do not have the same plans.
         EstimationError
-            If a facet is not there, or the measures do not have the same levels, as the bootstrap
-            needs.
+            If there is no such facet, or the measures do not have the same levels, as the
+            bootstrap needs.
         DataError
             If a result was loaded without its rows.
 
@@ -169,18 +168,19 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         workers: int = 1,
         progress: bool | None = None,
     ) -> MeasureDifferences:
-        """Return how many times as many levels one measure needs as another for the goal.
+        """Return the ratios of the sizes that two measures need for the goal.
+
+        Intervals are made as by ``differences(interval="mover")``, on the logarithms of the sizes.
 
         Parameters
         ----------
         coefficient : ``"Erho2"`` or ``"Phi"``
-        shared, workers, progress : as for :meth:`differences`, whose interval is ``"mover"`` here,
-            on the logarithms of the sizes
+        shared, workers, progress : as for :meth:`differences`
 
         Raises
         ------
         PlanError
-            If the coefficient is not known, or not whose size is required.
+            If the coefficient is not known, or several facets have sizes and none was given.
         """
         return required_ratios(self, coefficient, shared, workers, progress)
 
@@ -195,27 +195,27 @@ class MeasureComparison(display.Printed, ComparisonRecord):
     ) -> pd.DataFrame:
         """Return the best design of every measure for a budget, or the cheapest for a goal.
 
-        The measures compare by what can be had of each for the same money, best first; every one
-        has sizes of its own.
+        Measures are compared at the same cost or the same goal, the best first; each has its own
+        sizes.
 
         Parameters
         ----------
         cost : as for :meth:`DStudy.optimize`; or a mapping of the names of the measures to their
-            costs, where judgements for one take more than those for another
-        budget, goal, coefficient, **options : as for :meth:`DStudy.optimize`, which also gives
-            more of one measure: ``compared.studies["AP"].optimize(...)``
+            costs, if judgements for one cost more than those for another
+        budget, goal, coefficient, **options : as for :meth:`DStudy.optimize`; for details of one
+            measure use ``compared.studies["AP"].optimize(...)``
 
         Returns
         -------
         pandas.DataFrame
             with the columns ``measure``, ``design``, the sizes, ``cost``, ``universe_var``,
             ``rel_err_var``, ``abs_err_var``, ``Erho2``, ``Phi`` and the interval of the
-            coefficient; and ``reason`` where there is no such design
+            coefficient; and ``reason`` for measures without such a design
 
         Raises
         ------
         PlanError
-            If there is no such design for any measure, or an argument does not fit.
+            If there is no such design for any measure, or an argument is invalid.
 
         References
         ----------
@@ -259,10 +259,11 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         Parameters
         ----------
         kind : ``"dots"``: coefficients of one plan with their intervals; ``"curves"``: one
-            coefficient over the size of a facet, a line a measure, with intervals at planned sizes
-        coefficient : ``"Erho2"``, ``"Phi"`` or both; curves take the first
-        x : the facet of curves; may be None where only one has a size
-        plan : which row of the plans the dots are of
+            coefficient over the size of a facet, a line for each measure, with intervals at
+            planned sizes
+        coefficient : ``"Erho2"``, ``"Phi"`` or both; curves use the first
+        x : the facet of curves; may be None if only one has a size
+        plan : row of the plans for the dots
         ax : matplotlib axes to draw on; those of a new figure if None
 
         Returns
@@ -272,8 +273,8 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         Raises
         ------
         PlanError
-            If the kind, coefficient, facet or plan is not one that can be, or there are more lines
-            than can be distinguished.
+            If the kind, coefficient, facet or plan is invalid, or there are more lines than can be
+            distinguished.
         VcompError
             If matplotlib is not installed.
         """
@@ -284,11 +285,11 @@ class MeasureComparison(display.Printed, ComparisonRecord):
 
 
 _MOST_ACROSS = 9
-"""Columns beside the names of the measures; more of them go down, with the measures across."""
+"""Largest number of columns; with more, the table is transposed."""
 
 
 def summary(compared: MeasureComparison) -> Any:
-    """Return a summary: what every measure's variance is made of, and what a test is worth.
+    """Return a summary: shares of variance and coefficients of every measure.
 
     Parameters
     ----------
@@ -385,14 +386,14 @@ def _notes(compared: MeasureComparison, table: pd.DataFrame) -> list[str]:
     if methods:
         notes.append(f"Intervals: {'; '.join(methods)}.")
     notes.append(
-        "Measures that share levels are compared by .differences() and .required_ratios(), not by "
-        "whether intervals overlap."
+        "Compare measures that share levels by .differences() and .required_ratios(), not by the "
+        "overlap of their intervals."
     )
     for name, study in compared.studies.items():
         notes += [f"{name}: {note}" for note in study.notes]
     notes += [f"{name} could not be fitted: {why}" for name, why in compared.failures.items()]
     unsure = [name for name, res in compared.results.items() if not res.converged]
-    notes += [f"{name} is not converged: {compared.results[name].status}" for name in unsure]
+    notes += [f"{name} did not converge: {compared.results[name].status}" for name in unsure]
     return notes
 
 
@@ -431,7 +432,7 @@ def draw(
         return _dots(compared, chosen, plan, ax)
     if kind == "curves":
         return _curves(compared, chosen[0], x, ax)
-    raise PlanError(f"kind is 'dots' or 'curves', not {kind!r}{did_you_mean(kind, KINDS)}")
+    raise PlanError(f"kind must be 'dots' or 'curves', not {kind!r}{did_you_mean(kind, KINDS)}")
 
 
 def _dots(compared: MeasureComparison, chosen: Sequence[str], plan: int, ax: Any | None) -> Any:
@@ -503,10 +504,11 @@ def _horizontal(studies: list[DStudy], x: str | None) -> str:
     if x is None and len(named) == 1:
         return named[0]
     if x is None:
-        raise PlanError(f"which facet is on the horizontal axis? pass x=, one of {named}")
+        raise PlanError(f"the facet of the horizontal axis is not known: pass x=, one of {named}")
     if x not in common:
         raise PlanError(
-            f"{x!r} has no size in all measures{did_you_mean(x, common)}; x= is one of {common}"
+            f"{x!r} does not have a size in all measures{did_you_mean(x, common)}; x= must be one "
+            f"of {common}"
         )
     return x
 
@@ -550,7 +552,7 @@ def best_for_each(
 
 
 def _costs(compared: MeasureComparison, cost: Any) -> dict[str, Any]:
-    """Return the cost of every measure: the same for all, or each its own."""
+    """Return the cost of every measure: a common one, or its own."""
     names = list(compared.studies)
     if not isinstance(cost, Mapping) or not any(name in cost for name in names):
         return dict.fromkeys(names, cost)

@@ -1,4 +1,4 @@
-"""The same G-study and D-study for several measures: read the measures, fit each, compare."""
+"""The same G-study and D-study for several measures: reading, fits and comparison."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ MATRIX_FORMULA = "score ~ (1|sys) + (1|topic)"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measure:
-    """What is fitted under a name.
+    """The data and model of a measure.
 
     Attributes
     ----------
     name : of the measure
-    formula : of its model; or its design in Brennan's notation, with the response apart
-    data : its rows; or a result that is there already
-    labels : the columns that distinguish it from others, ``{"track": "web"}``
+    formula : of its model; or its design in Brennan's notation
+    data : its rows; or the result of a fit
+    labels : the columns that identify it, ``{"track": "web"}``
     response : of a design, else None
     """
 
@@ -67,30 +67,30 @@ def measures_of(
     responses: str | Sequence[str] | Mapping[str, str] | None,
     by: str | Sequence[str] | None,
 ) -> list[Measure]:
-    """Return the measures, two or more, of different names.
+    """Return the measures, at least two, with different names.
 
     Parameters
     ----------
     data : a mapping of names to data, matrices or results; or one table
     formula : of the model, or a design; None for matrices and results
-    responses : columns of the one table, under their names or those of a mapping
+    responses : columns of the one table, with their names or those of a mapping
     by : columns of the one table whose levels are the groups
 
     Raises
     ------
     DataError
-        If a column is not there, or there are fewer than two measures.
+        If a column is missing, or there are fewer than two measures.
     FormulaError
-        If there is no formula where one is needed.
+        If a formula is needed and there is none.
     """
     if isinstance(data, str) and "~" in data and "|" in data:  # ~/scores.csv is a path
         raise FormulaError(
-            f"the formula comes second, after the data: compare_measures(data, {data!r}, ...)"
+            f"the formula is the second argument: compare_measures(data, {data!r}, ...)"
         )
     if isinstance(formula, str) and "~" not in formula and responses is None:
         raise FormulaError(
             f"{formula!r} has no ~: write a formula such as 'score ~ (1|sys) + (1|topic)', or "
-            "with a design in Brennan's notation say which columns are the scores, "
+            "name the columns of the scores for a design in Brennan's notation, "
             "responses=['ap', 'p20']"
         )
     if responses is None and by is None:
@@ -104,7 +104,8 @@ def measures_of(
     if len(measures) < 2:
         which = repr(measures[0].name) if measures else "none"
         raise DataError(
-            f"a comparison needs two measures or more, and there is {which}; vcomp.fit() fits one"
+            f"a comparison needs at least two measures, and there is {which}; use vcomp.fit() for "
+            "one"
         )
     return measures
 
@@ -115,14 +116,14 @@ def measures_of(
 def _named(data: Any, formula: str | None) -> list[Measure]:
     if not isinstance(data, Mapping) or not data:
         raise DataError(
-            "data are a mapping of names to tables, {'AP': ap, 'P@20': p20}; of one table say "
-            "which columns are the measures, responses=['ap', 'p20'], or what groups it, "
-            f"by='track'; given was {type(data).__name__}"
+            "data must be a mapping of names to tables, {'AP': ap, 'P@20': p20}, or one table "
+            "with the columns of the measures in responses=['ap', 'p20'] or groups in by='track', "
+            f"not {type(data).__name__}"
         )
     if formula is not None and all(_is_column(value) for value in data.values()):
         raise DataError(
-            "data are one table, a mapping of columns: say which are the measures, "
-            "responses=['ap', 'p20'], or what groups it, by='track'"
+            "data are one table, a mapping of columns: name the columns of the measures, "
+            "responses=['ap', 'p20'], or those of groups, by='track'"
         )
     measures = []
     for name, value in data.items():
@@ -152,13 +153,13 @@ def _matrix(name: str, value: Any) -> Any:
         return _long(as_score_matrix(value))
     except DataError as error:
         raise DataError(
-            f"measure {name!r}: without a formula data are topic × system matrices or "
-            f"vcomp.ir.ScoreMatrix, and {error}"
+            f"measure {name!r}: without a formula, data must be topic × system matrices or "
+            f"vcomp.ir.ScoreMatrix, but {error}"
         ) from None
 
 
 def _long(matrix: ScoreMatrix) -> pd.DataFrame:
-    """Return a row a score; what is missing is left out."""
+    """Return a row for each score, without missing ones."""
     import pandas as pd
 
     topics = np.repeat(np.arange(matrix.n_topics), matrix.n_systems)
@@ -178,7 +179,7 @@ def _long(matrix: ScoreMatrix) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """A response with its formula, or with a design that its formula is written from."""
+    """A response with its formula, or with a design from which its formula is made."""
 
     name: str
     formula: str
@@ -213,8 +214,8 @@ def _of_one_table(
     used = [g for g in groups if any(g in m.facets for m in models)]
     if used:
         raise DataError(
-            f"by={used[0]!r} is a facet of the formula, of which a group has one level; "
-            "leave it out of one of them"
+            f"by={used[0]!r} is a facet of the formula, which would have one level in each group; "
+            "leave it out of by= or the formula"
         )
     measures = []
     for model, (key, part) in product(models, list(frame.groupby(groups, observed=True))):
@@ -229,7 +230,7 @@ def _of_one_table(
 def _models(
     source: Source, formula: str, responses: str | Sequence[str] | Mapping[str, str] | None
 ) -> list[_Model]:
-    """Return what is fitted to the rows, under its name."""
+    """Return the models of the rows with their names."""
     left, tilde, right = formula.partition("~")
     if responses is None:
         return [_Model(left.strip(), formula, None)]
@@ -251,18 +252,18 @@ def _quoted(column: str) -> str:
 
 def _names(what: str, given: str | Sequence[str] | None) -> list[str]:
     if given is not None and not isinstance(given, Iterable):
-        raise DataError(f"{what} is a column or a list of columns, not {given!r}")
+        raise DataError(f"{what} must be a column or a list of columns, not {given!r}")
     names = [given] if isinstance(given, str) else [] if given is None else list(given)
     for name in names:
         if not isinstance(name, str):
-            raise DataError(f"{what} names columns, and {name!r} is no text")
+            raise DataError(f"{what} must contain names of columns, not {name!r}")
         if names.count(name) > 1:
             raise DataError(f"{what} names {name!r} twice")
     return names
 
 
 def _used(source: Source, models: Sequence[_Model], groups: Sequence[str]) -> list[str]:
-    """Return the columns that are read: those that a formula may mean."""
+    """Return the columns that are read: those whose names occur in a formula."""
     texts = [f"{m.formula} {m.response or ''}" for m in models]
     return [c for c in source.columns if c in groups or any(c in text for text in texts)]
 
@@ -293,65 +294,64 @@ def compare_measures(
     eval_env: Any = 0,
     **n: Any,
 ) -> MeasureComparison:
-    """Run the same G-study and D-study for several measures, and lay them side by side.
+    """Compare several measures by the same G-study and D-study.
 
-    Generalizability theory tells how many topics or judges a test needs; which effectiveness
-    measure, or which kind of topic, needs fewest is asked by an outer loop around it.
+    Generalizability theory determines how many topics or judges a test needs; the comparison shows
+    which effectiveness measure, or which kind of topic, needs fewest.
 
     Parameters
     ----------
     data : one of
 
         a mapping of names to tables
-            ``{"AP": ap, "P@20": p20}``: whatever :func:`vcomp.fit` takes, with one formula;
+            ``{"AP": ap, "P@20": p20}``: any data of :func:`vcomp.fit`, with one formula;
             results of :func:`vcomp.fit`; or, without a formula, topic × system matrices as
             :func:`vcomp.ir.as_score_matrix` reads them, with facets ``sys`` and ``topic``
         one table
             with several measures as columns (`responses`), groups of rows (`by`), or both
-    formula : as for :func:`vcomp.fit`. With `responses` its left side does not matter and may be
-        left out, ``"~ (1|sys) + (1|topic)"``; or it is a design in Brennan's notation,
-        ``"sys x topic"``, as for :func:`vcomp.gstudy`
+    formula : as for :func:`vcomp.fit`. With `responses` its left side is ignored and may be left
+        out, ``"~ (1|sys) + (1|topic)"``; or a design in Brennan's notation, ``"sys x topic"``, as
+        for :func:`vcomp.gstudy`
     responses : columns of the one table, or a mapping of names to columns
-    by : column or columns of the one table, every combination of whose values is a group
-    method, missing, options : how all are fitted: method, treatment of missing values, and further
-        arguments of :meth:`VarianceComponentsModel.fit`
+    by : column or columns of the one table; every combination of their values is a group
+    method, missing, options : how measures are fitted: method, treatment of missing values, and
+        further arguments of :meth:`VarianceComponentsModel.fit`
     dstudy : further arguments of :meth:`VarianceComponentsResults.dstudy`, such as
         ``{"design": "p x (a:i)", "fixed": "a"}``
     goal : of the coefficients in required sizes
-    facet : whose size is required; may be None, and is told where only one has a size
+    facet : whose size is required; not needed if only one has a size
     alpha : intervals have confidence 1 − alpha
-    workers : threads that fit
-    progress : whether to show a bar; None for one where stderr is a terminal
+    workers : number of threads
+    progress : whether to show a bar; None shows one if stderr is a terminal
     eval_env : as for :func:`vcomp.fit`
-    **n : sizes of facets, as for ``dstudy``: ``topic=[25, 50]``. Without any each measure has the
-        sizes of its own G-study
+    **n : sizes of facets, as for ``dstudy``: ``topic=[25, 50]``. If none are given, each measure
+        has the sizes of its own G-study
 
     Returns
     -------
     MeasureComparison
         with ``table``, ``components``, ``results`` by name, ``differences()``, ``ranking()`` and
-        ``plot()``; ``print`` it for reading
+        ``plot()``; ``print`` shows a summary
 
     Raises
     ------
     FormulaError, DataError
-        If a formula or table cannot be read, a column is not there, or there are fewer than two
+        If a formula or table cannot be read, a column is missing, or there are fewer than two
         measures; the message names the measure.
     EstimationError
-        If no measure could be fitted, or options cannot be.
+        If no measure could be fitted, or an option is invalid.
     PlanError
-        If the D-study cannot be.
+        If the D-study is invalid.
 
     Warns
     -----
     VcompWarning
-        If a measure could not be fitted, with its name and the reason (they are in ``failures``,
-        too), or what a fit warns of, with the name of its measure.
+        If a measure could not be fitted, with its name and the reason (also in ``failures``); and
+        the warnings of fits, with the names of the measures.
 
     References
     ----------
-    Bodoff and Li (2007), Test Theory for Assessing IR Test Collections, SIGIR, section 4, who call
-    it an outer loop.
+    Bodoff and Li (2007), Test Theory for Assessing IR Test Collections, SIGIR, section 4.
 
     Examples
     --------
@@ -397,7 +397,7 @@ def compare_measures(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Options:
-    """What is done for every measure."""
+    """The options of all fits and D-studies."""
 
     method: MethodName
     missing: Missing
@@ -413,11 +413,11 @@ def _dstudy_arguments(
 ) -> dict[str, Any]:
     if dstudy is not None and not isinstance(dstudy, Mapping):
         raise PlanError(
-            "dstudy is a mapping of arguments of res.dstudy(), such as {'fixed': 'a'}, not "
+            "dstudy must be a mapping of arguments of res.dstudy(), such as {'fixed': 'a'}, not "
             f"{dstudy!r}"
         )
     if dstudy is not None and "alpha" in dstudy:
-        raise PlanError("alpha is given by itself, for all intervals: alpha=, not in dstudy=")
+        raise PlanError("give alpha, which applies to all intervals, as alpha=, not in dstudy=")
     twice = [name for name in n if name in (dstudy or {})]
     if twice:
         raise PlanError(f"{twice[0]!r} is given twice, in dstudy= and as {twice[0]}=")
@@ -430,7 +430,7 @@ _Made = tuple[VarianceComponentsResults, DStudy] | VcompError
 def _fit_all(
     measures: list[Measure], settings: _Options, workers: int, progress: bool | None
 ) -> list[_Made]:
-    """Return of every measure its fit and D-study, or why there is none."""
+    """Return the fit and D-study of every measure, or the error."""
     current = threading.local()
 
     def work(number: int) -> _Made:
@@ -441,7 +441,7 @@ def _fit_all(
         except (DesignError, EstimationError) as error:
             return error
         except DataError as error:
-            # Of groups of one table columns are the same: what fails is this group.
+            # Groups of one table have the same columns, so that only this group fails.
             if measure.labels:
                 return error
             raise DataError(f"measure {measure.name!r}: {error}") from None
@@ -480,7 +480,7 @@ def _model(measure: Measure, settings: _Options) -> VarianceComponentsModel:
 
 @contextmanager
 def _named_warnings(current: threading.local) -> Iterator[list[str]]:
-    """Collect what fits warn of with the name of their measure, whichever thread makes it."""
+    """Collect the warnings of fits in all threads, with the names of their measures."""
     heard: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always", VcompWarning)

@@ -1,6 +1,6 @@
 """Differences of all pairs of measures: correlations by a jackknife, or a joint bootstrap.
 
-Their intervals are made by :mod:`~vcomp.studies.planned`.
+Intervals of pairs are computed by :mod:`~vcomp.studies.planned`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class LeftOut:
 
     Attributes
     ----------
-    levels : (J,) that were left out, by name
-    groups : (J,) the combination of what the facet is nested in
-    values : (J, k + 1) components without them
+    levels : (J,) names of the levels that were left out
+    groups : (J,) combinations of levels of the facets that the facet is nested in
+    values : (J, k + 1) components without each level
     """
 
     levels: tuple[str, ...]
@@ -59,7 +59,7 @@ class Influences:
 
     Attributes
     ----------
-    of : facet and level → (m,)
+    of : (m,) influences by facet and level
     """
 
     of: Mapping[tuple[str, str], FloatArray]
@@ -74,14 +74,14 @@ def left_out(
 ) -> tuple[dict[str, LeftOut], list[str]]:
     """Return the components without each level of every facet that is a sample.
 
-    Levels of fixed facets are all that there are. A facet that is nested in another is left out as
-    well: its levels go with those that they are nested in.
+    The levels of fixed facets are not a sample. Levels of a nested facet are left out together
+    with those that they are nested in.
 
     Parameters
     ----------
     res : the fit of one measure
-    study : its D-study, which says what is fixed
-    workers : threads
+    study : its D-study, with the fixed facets
+    workers : number of threads
     progress : whether to show a bar
 
     Returns
@@ -100,7 +100,7 @@ def left_out(
             continue
         try:
             with warnings.catch_warnings():
-                # What a few levels left out do to the estimation is said once, in the note below.
+                # Failures without single levels are reported once, in the note below.
                 warnings.simplefilter("ignore", VcompWarning)
                 made = res.jackknife(facet, workers=workers, progress=progress)
         except EstimationError as error:
@@ -117,7 +117,7 @@ def left_out(
 
 
 def _in_closed_form(res: VarianceComponentsResults, facet: str) -> LeftOut | None:
-    """Return the same from a balanced table, if there is one; None where something fails."""
+    """Return the same from a balanced table; None if there is none, or an estimate fails."""
     fit, design = fitted_again(res)
     subsets = Subsets.of(fit, design, res.components, (facet,))
     n = subsets.most(facet)
@@ -159,12 +159,12 @@ def influences(
 def correlations(first: Influences, second: Influences, shared: Sequence[str]) -> FloatArray:
     """Return the correlations of m estimates of two measures, (m,).
 
-    nan where an estimate does not vary, or is not defined without some level.
+    They are nan if an estimate does not vary, or is not defined without some level.
 
     Parameters
     ----------
     first, second : of the two measures
-    shared : facets whose levels of one name are the same in both
+    shared : facets whose levels are the same in both if they have the same name
     """
     variances = [np.sum([np.square(i) for i in x.of.values()], axis=0) for x in (first, second)]
     both = [key for key in first.of if key in second.of and key[0] in shared]
@@ -181,8 +181,8 @@ def _used(values: FloatArray, zero: bool) -> FloatArray:
 _MOVER = "MOVER (Zou 2007) from those of the measures"
 
 _NOT_ALIKE = (
-    "The measures are planned with different sizes, each those of its own data; give sizes, such "
-    "as topic=50, to compare like with like."
+    "The measures are planned with different sizes, those of their own data; give sizes, such as "
+    "topic=50, to compare them at the same sizes."
 )
 
 
@@ -199,7 +199,7 @@ def differences(
     """Return the differences of a coefficient; see :meth:`MeasureComparison.differences`."""
     _check_coefficient(coefficient)
     if interval not in get_args(DifferenceInterval):
-        raise PlanError(f"interval is 'mover' or 'bootstrap', not {interval!r}")
+        raise PlanError(f"interval must be 'mover' or 'bootstrap', not {interval!r}")
     sizes, notes = _same_plans(compared)
     studies = compared.studies
     what = f"Differences of {SYMBOLS[coefficient]}"
@@ -232,8 +232,8 @@ def required_ratios(
     unknown = [name for name, facet in facets.items() if facet is None]
     if unknown:
         raise PlanError(
-            f"which facet's size is required of measure {unknown[0]!r}? pass facet= to "
-            "compare_measures"
+            f"several facets of measure {unknown[0]!r} have sizes: pass facet= to "
+            "compare_measures for the one whose size is required"
         )
     made = {
         name: study.required_ratio(goal, coefficient, str(facet))
@@ -250,7 +250,7 @@ def required_ratios(
     words = f"{_MOVER} on the logarithmic scale, {how}"
     endless = [name for name, of in known.items() if np.isposinf(of.estimate).any()]
     doubts += tuple(
-        f"No size is enough for {name!r}: ratios with it are 0 or ∞, or not there (–)."
+        f"No size is enough for {name!r}: ratios with it are 0, ∞ or not defined (–)."
         for name in endless
     )
     return MeasureDifferences(table, what, compared.alpha, words, doubts)
@@ -262,13 +262,13 @@ def required_ratios(
 def _check_coefficient(coefficient: str) -> None:
     if coefficient not in SYMBOLS:
         raise PlanError(
-            f"coefficient is 'Erho2' or 'Phi', not {coefficient!r}"
+            f"coefficient must be 'Erho2' or 'Phi', not {coefficient!r}"
             f"{did_you_mean(coefficient, SYMBOLS)}"
         )
 
 
 def _same_plans(compared: ComparisonRecord) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
-    """Return the sizes that all measures are planned with, and a note where they differ."""
+    """Return the planned sizes of all measures, or none and a note if they differ."""
     plans = {name: study.plan for name, study in compared.studies.items()}
     (first, plan), *others = plans.items()
     for name, other in others:
@@ -288,7 +288,7 @@ def _same_plans(compared: ComparisonRecord) -> tuple[dict[str, FloatArray], tupl
 def _logarithms(
     study: DStudy, ratio: Quantities, goal: float, coefficient: str, facet: str
 ) -> Known:
-    """Return the logarithm of the size that is required, not rounded up, with its interval."""
+    """Return the logarithm of the required size, not rounded up, with its interval."""
     values = ratio.values(used_components(study.components, study.negative).values)
     # No room for error variance: no size is enough.
     n = np.where(np.isnan(values), np.inf, values)
@@ -315,16 +315,16 @@ def _f_ends(
     return low, high
 
 
-# How estimates vary together --------------------------------------------------------------------
+# Correlations of estimates ----------------------------------------------------------------------
 
 
 def shared_facets(compared: ComparisonRecord, shared: str | Sequence[str]) -> list[str] | None:
-    """Return the facets whose names of levels mean the same in all measures, None for all.
+    """Return the facets whose levels are the same in all measures, None for all.
 
     Raises
     ------
     EstimationError
-        If one is no facet of a measure.
+        If one is not a facet of a measure.
     """
     if shared == "auto":
         return None
@@ -342,14 +342,14 @@ def _correlations(
     workers: int,
     progress: bool | None,
 ) -> tuple[dict[tuple[str, str], FloatArray], str, tuple[str, ...]]:
-    """Return the correlations of all pairs, where they come from, and what is doubtful in them."""
+    """Return the correlations of all pairs, how they were made, and notes on unknown ones."""
     given = shared_facets(compared, shared)
     pairs = list(combinations(compared.results, 2))
     sizes = {name: len(q) for name, q in made.items()}
     nothing = {(a, b): np.zeros(sizes[a]) for a, b in pairs}
     common = {(a, b): _common(compared, a, b, given) for a, b in pairs}
     if not any(common.values()):
-        return nothing, "as independent measures, which have no level in common", ()
+        return nothing, "for independent measures, as they have no level in common", ()
     parts: dict[str, dict[str, LeftOut]] = {}
     doubts: list[str] = []
     for name, res in compared.results.items():
@@ -370,7 +370,7 @@ def _correlations(
         if np.isnan(found[a, b]).any():
             doubts.append(
                 f"The correlation of {a} and {b} is not known, and 0 is used: their interval is "
-                "too wide if they are alike."
+                "too wide if they are positively correlated."
             )
     every = dict.fromkeys(f for facets in common.values() for f in facets)
     how = f"with correlations by a jackknife over {' and '.join(every)}"
@@ -400,7 +400,7 @@ def check_same_levels(compared: ComparisonRecord, facets: Sequence[str]) -> None
     Raises
     ------
     EstimationError
-        Naming the first facet and the two measures.
+        If there are two; the message names the facet and the measures.
     """
     (first, res), *others = compared.results.items()
     reference = {f.name: f.levels.astype(str) for f in fitted_again(res)[1].facets}
@@ -410,8 +410,8 @@ def check_same_levels(compared: ComparisonRecord, facets: Sequence[str]) -> None
             if not reference[facet].equals(levels[facet]):
                 raise EstimationError(
                     f"measures {first!r} and {name!r} do not have the same levels of {facet!r}, "
-                    "which a joint bootstrap draws; interval='mover' does without, and shared= "
-                    "says which facets are the same"
+                    "which a joint bootstrap draws; use interval='mover', or name the facets that "
+                    "are the same in shared="
                 )
 
 
@@ -429,13 +429,14 @@ def bootstrap_differences(
 ) -> MeasureDifferences:
     """Return differences with percentile intervals from levels that are drawn jointly.
 
-    A replicate of one number draws the same levels of the facets in all measures, as its random
-    numbers are the same and so are the levels.
+    Replicates with the same number draw the same levels of the facets in all measures, as their
+    random numbers are the same.
 
     Raises
     ------
     EstimationError
-        If the measures do not have the same levels, complete in every combination.
+        If the measures do not have the same levels, in all combinations if several facets are
+        drawn.
     """
     n, seed = check_count(n, "n"), seed_from(rng)
     facets = _drawn(compared, shared)
@@ -460,7 +461,7 @@ def bootstrap_differences(
 
 
 def _drawn(compared: ComparisonRecord, shared: str | Sequence[str]) -> list[str]:
-    """Return the facets that are drawn: all that are a sample, and nested in no other."""
+    """Return the facets that are drawn: those that are neither fixed nor nested."""
     given = shared_facets(compared, shared)
     name, res = next(iter(compared.results.items()))
     nested = fitted_again(res)[1].structure.nested_in
@@ -468,20 +469,20 @@ def _drawn(compared: ComparisonRecord, shared: str | Sequence[str]) -> list[str]
     facets = [f for f, above in nested.items() if not above and f not in fixed]
     facets = [f for f in facets if given is None or f in given]
     if not facets:
-        raise EstimationError("the measures share no facet whose levels could be drawn jointly")
+        raise EstimationError("the measures share no facet whose levels can be drawn jointly")
     for other, res in compared.results.items():
         missing = [f for f in facets if f not in res.design.facets]
         if missing:
             raise EstimationError(
                 f"measure {other!r} has no facet {missing[0]!r}, which a joint bootstrap draws; "
-                "shared= says which facets are the same"
+                "name the facets that are the same in shared="
             )
         partly = [pair for pair in res.design.partly_crossed if set(pair) & set(facets)]
         if partly and len(facets) > 1:
             raise EstimationError(
                 f"in measure {other!r} {' and '.join(partly[0])} are not fully crossed, so that "
-                "levels of several facets cannot be drawn alike in all measures; "
-                "interval='mover' does without"
+                "levels of several facets cannot be drawn jointly in all measures; use "
+                "interval='mover'"
             )
     return facets
 

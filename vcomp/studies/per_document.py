@@ -1,4 +1,4 @@
-"""Set-based measures and scores of documents compared: how reliable a test is by each of them."""
+"""Comparison of the reliability of tests by set-based measures and by scores of documents."""
 
 from __future__ import annotations
 
@@ -71,58 +71,57 @@ def per_document_study(
     alpha: float = 0.05,
     **n: Any,
 ) -> MeasureComparison:
-    """Compare how reliable a test is by set-based measures and by a score for every document.
+    """Compare the reliability of a test by set-based measures and by scores of all documents.
 
-    Set-based measures have one score of a system for a topic and an assessor: a G-study p × a × i.
-    With a score for every document it is p × a × (d:i), and reliability depends on the number of
-    documents as well. Which of them means what is to be known is another question, which
-    statistics cannot answer.
+    Set-based measures have one score for a system, topic and assessor: a G-study p × a × i. With a
+    score for every document it is p × a × (d:i), and reliability depends on the number of
+    documents as well. Whether a measure is valid cannot be decided by its reliability.
 
     Parameters
     ----------
     universe : of :func:`vcomp.ir.document_universe`
     measures : of the set, columns of :func:`vcomp.ir.set_measures`
-    scores : what the four cases of a document are worth, see :func:`vcomp.ir.score_table`
+    scores : of the four cases of a document, see :func:`vcomp.ir.score_table`
     beta : of F
-    assessors : ``"crossed"``: one of them judged several topics, and is the same in all;
-        ``"nested"``: those of different topics are different ones, or taken to be; ``"none"``:
-        there is one for each topic, and no such facet. If None, as the judgements are
+    assessors : ``"crossed"``: assessors judged several topics; ``"nested"``: every topic has its
+        own assessors, or they are treated so; ``"none"``: one assessor for each topic, and no such
+        facet. If None, as in the judgements
     method, options : how components are estimated, as for :func:`vcomp.fit`
     goal : of the coefficients in required sizes
     facet : whose size is required; None for none
     alpha : intervals have confidence 1 − alpha
     **n : sizes of ``topic``, ``assessor`` and ``document`` (in a topic), each one or several. A
-        facet without a size has that of the data; of set-based measures, ``document`` is not asked
+        facet without a size has that of the data; set-based measures ignore ``document``
 
     Returns
     -------
     MeasureComparison
         The set-based measures and ``"per document"``, with ``table``, ``components``, ``results``,
-        ``studies``, ``differences()``, ``best()`` and ``plot()``; ``print`` it for reading
+        ``studies``, ``differences()``, ``best()`` and ``plot()``; ``print`` shows a summary
 
     Raises
     ------
     DataError
-        If `universe` is none, a measure is unknown, the scores of all documents do not fit into
-        memory, or there are fewer than two systems or topics.
+        If `universe` is another object, a measure is unknown, the scores of all documents do not
+        fit into memory, or there are fewer than two systems or topics.
     EstimationError, DesignError
         If a measure cannot be fitted; the message names it.
     PlanError
-        If a size is of no facet, or not one that can be; or `assessors` does not fit the
+        If a size is invalid or for an unknown facet, or `assessors` does not agree with the
         judgements.
 
     Warns
     -----
     VcompWarning
-        As :func:`vcomp.ir.set_measures` and :func:`vcomp.fit` do.
+        As :func:`vcomp.ir.set_measures` and :func:`vcomp.fit`.
 
     Notes
     -----
-    The number of documents of a topic is no choice of who plans a test: it is what systems
-    retrieve, and what is relevant (Bodoff, 2008, sec. 5.3, who takes its average).
+    The number of documents of a topic cannot be planned: it follows from the retrieved and the
+    relevant documents (Bodoff, 2008, sec. 5.3, uses its average).
 
-    The most that both kinds share are the systems: their universe scores have different units and
-    meanings, and only coefficients compare.
+    Universe scores of both kinds of measures have different units and meanings, so that only
+    coefficients can be compared.
 
     References
     ----------
@@ -150,7 +149,7 @@ def per_document_study(
     names = _measure_names(measures)
     kind = _kind_of_assessors(universe, assessors)
     _check_sizes(n, kind)
-    # A warning that something cannot be normalised appears only where it matters.
+    # set_measures() warns about normalisation, which concerns normalised measures only.
     measured = set_measures if set(names) & set(NORMALIZED) else measured_sets
     sets = _labelled(measured(universe, beta=beta, scores=scores), kind)
     documents = _labelled(universe.scores(scores), kind)
@@ -176,7 +175,7 @@ def per_document_study(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Options:
-    """What is done for every measure."""
+    """The options of all fits and D-studies."""
 
     method: MethodName
     options: Mapping[str, Any]
@@ -203,7 +202,7 @@ def _fit(
     if not res.vcomp.any():
         raise EstimationError(f"measure {name!r}: the scores do not vary")
     try:
-        # The design is said where it is planned, or else it is the data's, with effective sizes.
+        # Without sizes the design is that of the data, with effective sizes.
         study = res.dstudy(design if n else None, object="system", alpha=settings.alpha, **n)
         required_facet(study, settings.goal, settings.facet)
     except PlanError as error:
@@ -213,13 +212,13 @@ def _fit(
 
 def _measure_names(measures: str | Sequence[str]) -> list[str]:
     if not isinstance(measures, Iterable):
-        raise DataError(f"measures= is a name or a list of names, not {measures!r}")
+        raise DataError(f"measures must be a name or a list of names, not {measures!r}")
     names = [measures] if isinstance(measures, str) else list(measures)
     for name in names:
         if name not in SET_MEASURES:
             raise DataError(
-                f"{name!r} is no set-based measure{did_you_mean(name, SET_MEASURES)}; there are "
-                f"{', '.join(SET_MEASURES)}"
+                f"{name!r} is not a set-based measure{did_you_mean(name, SET_MEASURES)}; these "
+                f"are {', '.join(SET_MEASURES)}"
             )
         if names.count(name) > 1:
             raise DataError(f"measure {name!r} is named twice")
@@ -227,10 +226,10 @@ def _measure_names(measures: str | Sequence[str]) -> list[str]:
 
 
 def _kind_of_assessors(universe: DocumentUniverse, given: Assessors | None) -> Assessors:
-    """Return how assessors stand to topics, as given or as the judgements are."""
+    """Return how assessors and topics are crossed or nested, as given or by the judgements."""
     if len(universe.systems) < 2 or len(universe.topics) < 2:
         raise DataError(
-            "a G-study needs two systems and two topics or more; there are "
+            "a G-study needs at least two systems and two topics; there are "
             f"{len(universe.systems)} and {len(universe.topics)}"
         )
     of_a_topic = np.diff(universe.judged_starts)
@@ -246,14 +245,14 @@ def _kind_of_assessors(universe: DocumentUniverse, given: Assessors | None) -> A
         )
     if given == "none" and not alone:
         raise PlanError(
-            "assessors='none' needs one assessor a topic, and there are up to "
-            f"{int(of_a_topic.max())}: every document has as many scores. Choose one for each "
+            "assessors='none' needs one assessor for each topic, and there are up to "
+            f"{int(of_a_topic.max())}, each with a score for every document. Choose one for each "
             "topic, as vcomp.ir.assessor_layouts() does"
         )
     if given != "none" and alone:
         raise PlanError(
-            f"assessors={given!r} needs several assessors for some topic, and each has one: "
-            "what is theirs is the topic's. Leave assessors= out"
+            f"assessors={given!r} needs several assessors for some topic, and each has one, so "
+            "that effects of assessors and topics are confounded. Leave assessors= out"
         )
     if given == "crossed" and strangers:
         raise PlanError(
@@ -267,15 +266,15 @@ def _check_sizes(n: Mapping[str, Any], kind: Assessors) -> None:
     facets = ("topic", "document") if kind == "none" else ("topic", "assessor", "document")
     for name in n:
         if name not in facets:
-            why = ", with one assessor a topic" if name == "assessor" else ""
+            why = ", with one assessor for each topic" if name == "assessor" else ""
             raise PlanError(
-                f"{name!r} has no size here{why}{did_you_mean(name, facets)}; sizes are of "
-                f"{', '.join(facets)}"
+                f"{name!r} has no size here{why}{did_you_mean(name, facets)}; facets with sizes "
+                f"are {', '.join(facets)}"
             )
 
 
 def _labelled(frame: pd.DataFrame, kind: Assessors) -> pd.DataFrame:
-    """Return the rows with assessors of different names in different topics where nested."""
+    """Return the rows, with different names of nested assessors in different topics."""
     import pandas as pd
 
     if kind == "none":

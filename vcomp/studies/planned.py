@@ -1,4 +1,4 @@
-"""What studies share: the record of a comparison, and reading of plans and options of fits."""
+"""Common parts of studies: the record of a comparison, plans, and options of fits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ComparisonRecord:
     labels : the columns that distinguish it from others, empty where it has its name only
     failures : measures that could not be fitted, with the reason
     goal : of the coefficients in required sizes
-    facet : whose size is required, as it was given
+    facet : whose size is required, as given
     alpha : intervals have confidence 1 − alpha
     """
 
@@ -48,18 +48,18 @@ class ComparisonRecord:
 
 
 def required_facet(study: DStudy, goal: float, facet: str | None) -> str | None:
-    """Return the facet whose size is required; None where several have one and none is given.
+    """Return the facet whose size is required; None if several have sizes and none is given.
 
     Parameters
     ----------
     study : whose plan has the facets
     goal : of the coefficients
-    facet : as it was given
+    facet : as given
 
     Raises
     ------
     PlanError
-        If the goal or the facet is not one that can be.
+        If the goal or the facet is invalid.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def options_of_fit(given: Mapping[str, Any] | None) -> dict[str, Any]:
     Raises
     ------
     EstimationError
-        If it is no mapping.
+        If it is not a mapping.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def options_of_fit(given: Mapping[str, Any] | None) -> dict[str, Any]:
         return {}
     if not isinstance(given, Mapping):
         raise EstimationError(
-            "options is a mapping of arguments of fit(), such as {'max_iter': 50}, not "
+            "options must be a mapping of arguments of fit(), such as {'max_iter': 50}, not "
             f"{given!r}"
         )
     return dict(given)
@@ -112,18 +112,18 @@ def planned(
     Raises
     ------
     PlanError
-        If it cannot be, has several plans, or its arguments are not a mapping.
+        If the plan is invalid, there are several, or the arguments are not a mapping.
     """
     if dstudy is not None and not isinstance(dstudy, Mapping):
         raise PlanError(
-            f"dstudy is a mapping of arguments of res.dstudy(), such as {{'topic': 50}}, not "
+            f"dstudy must be a mapping of arguments of res.dstudy(), such as {{'topic': 50}}, not "
             f"{dstudy!r}"
         )
     study = res.dstudy(**{"alpha": alpha, **(dstudy or {})})
     if len(study.plan) != 1:
         raise PlanError(
-            f"the coefficients of subsets are those of one plan, and dstudy= has "
-            f"{len(study.plan)}; with_plan() gives those of others without fitting again"
+            f"the coefficients of subsets are for one plan, and dstudy= has {len(study.plan)}; "
+            "with_plan() gives those of other plans without new fits"
         )
     return study
 
@@ -142,17 +142,17 @@ class Known:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MeasureDifferences(display.Printed):
-    """Pairs of measures; ``print`` it for reading.
+    """Differences or ratios of pairs of measures; ``print`` shows a table.
 
     Attributes
     ----------
-    table : a row a pair and plan: ``first``, ``second``, the sizes, ``difference`` (or ``ratio``),
-        ``low`` and ``high``, ``correlation`` of the two estimates (0 for measures that share no
-        level; nan where it is not known, and taken as 0)
-    what : that is compared, in words
-    alpha : intervals have confidence 1 − alpha, each for itself
+    table : a row for each pair and plan: ``first``, ``second``, the sizes, ``difference`` (or
+        ``ratio``), ``low`` and ``high``, ``correlation`` of the two estimates (0 for measures that
+        share no level; nan if it is not known, in which case 0 is used)
+    what : the compared quantity, in words
+    alpha : each interval separately has confidence 1 − alpha
     interval_method : how the intervals were made
-    notes : what a reader should know of them
+    notes : remarks on the intervals
     """
 
     table: pd.DataFrame
@@ -241,12 +241,12 @@ def pairs_table(
     *,
     ratio: bool,
 ) -> pd.DataFrame:
-    """Return a row a pair and plan.
+    """Return a row for each pair and plan.
 
     Parameters
     ----------
     names : of the measures
-    known : by name; logarithms where ratios are compared
+    known : by name; logarithms if ratios are compared
     correlation : by pair of names, (m,)
     sizes : of the m plans, by facet
     ratio : whether ratios are compared
@@ -268,7 +268,7 @@ def pairs_table(
 
 
 def side_by_side(compared: ComparisonRecord) -> pd.DataFrame:
-    """Return a row a measure and plan.
+    """Return a row for each measure and plan.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def side_by_side(compared: ComparisonRecord) -> pd.DataFrame:
 
 
 def components_table(compared: ComparisonRecord) -> pd.DataFrame:
-    """Return a row a measure and component.
+    """Return a row for each measure and component.
 
     Parameters
     ----------
@@ -350,6 +350,6 @@ def _required(study: DStudy, goal: float, facet: str) -> pd.DataFrame:
 
 
 def _whole(numbers: list[float]) -> Any:
-    """Return whole numbers as such, where none is infinite or unknown."""
+    """Return numbers as integers, if none is infinite or unknown."""
     values = np.array(numbers)
     return values.astype(np.int64) if all(map(math.isfinite, numbers)) else values

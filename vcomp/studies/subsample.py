@@ -1,4 +1,4 @@
-"""Fit random parts of the data: draw levels, estimate each part, collect what they estimate."""
+"""Studies of random parts of the data: draw levels, estimate each part, collect the estimates."""
 
 from __future__ import annotations
 
@@ -39,18 +39,19 @@ _LIKE_ANOVA = ("type1", "henderson3", "reml")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subsets:
-    """Draws levels of facets without replacement, and fits what is left.
+    """Draws levels of facets without replacement, and fits their scores.
 
-    Levels of a nested facet are drawn within each combination of what it is nested in. Balanced
-    data are estimated in closed form where that gives what the method gives; else the method is
-    applied to the rows.
+    Levels of a nested facet are drawn within each combination of levels that it is nested in.
+    Balanced data are estimated in closed form if that gives the estimates of the method; otherwise
+    the method is applied to the rows.
 
     Parameters
     ----------
-    fit : that is made again
+    fit : that is repeated
     design : of its data
     components : its estimates, with their facets and nesting
-    facets : that are drawn, those that others are nested in first
+    facets : that are drawn, outer ones before those nested in them
+    table : the scores as an array, if the closed form can be used
     """
 
     fit: GeneratingFit
@@ -67,7 +68,7 @@ class Subsets:
         components: VarianceComponents,
         facets: Sequence[str],
     ) -> Subsets:
-        """Return what draws from the data of a fit, with their table if it is of use."""
+        """Return the subsets of the data of a fit, with their table if the closed form applies."""
         estimator = fit.recipe.estimator
         name, closed = estimator.name, components.is_closed
         usable = name == "anova" or (name in _LIKE_ANOVA and closed)
@@ -76,7 +77,7 @@ class Subsets:
         return cls(fit, design, components, tuple(facets), table)
 
     def most(self, facet: str) -> int:
-        """Return how many levels of a facet there are, in the smallest group of a nested one."""
+        """Return the number of levels of a facet, for a nested one in the smallest group."""
         return int(self._levels(self._whole(), facet).per_group.min())
 
     def estimator(self, sizes: Mapping[str, int]) -> BalancedEstimator | None:
@@ -111,7 +112,7 @@ class Subsets:
         return self._of_levels(self._chosen(sizes, rng), closed_form)
 
     def without(self, facet: str, level: int) -> Refitted:
-        """Return the components without one level of a facet that is nested in no other.
+        """Return the components without one level of a facet that is not nested.
 
         Parameters
         ----------
@@ -125,18 +126,18 @@ class Subsets:
         chosen = alone._every({facet: left})
         return alone._of_levels(chosen, alone.estimator({facet: left.size}))
 
-    # What is drawn ------------------------------------------------------------------------------
+    # Draws --------------------------------------------------------------------------------------
 
     def _of_levels(
         self, chosen: Sequence[LongArray], closed_form: BalancedEstimator | None
     ) -> Refitted:
-        """Return the estimate of levels that were chosen from the table."""
+        """Return the estimate from levels that were chosen from the table."""
         assert self.table is not None
         if closed_form is not None:
             values, mean = closed_form(self.table.take(chosen))
             if self._agrees(values):
                 return Refitted(values, np.array([mean]), np.nan, True)
-        return self._refit(lambda: self._taken(chosen))
+        return self._refit(lambda: self._rows(chosen))
 
     def _agrees(self, values: FloatArray) -> bool:
         """Whether the method gives these estimates of the analysis of variance as well."""
@@ -146,7 +147,7 @@ class Subsets:
         return recipe.negative == "keep" or bool((values[:-1] >= 0.0).all())
 
     def _chosen(self, sizes: Mapping[str, int], rng: np.random.Generator) -> list[LongArray]:
-        """Return the levels that stay of each facet of a balanced table."""
+        """Return the chosen levels of each facet of a balanced table."""
         assert self.table is not None
         names, above = self.design.structure.facets, self.table.above
         shape = self.table.scores.shape
@@ -161,7 +162,7 @@ class Subsets:
         return self._every(chosen)
 
     def _every(self, chosen: Mapping[str, LongArray]) -> list[LongArray]:
-        """Return chosen levels with all levels of the facets that none were chosen of."""
+        """Return chosen levels, with all levels of the other facets."""
         assert self.table is not None
         names, shape = self.design.structure.facets, self.table.scores.shape
         n = [chosen[f].shape[-1] if f in chosen else shape[p] for p, f in enumerate(names)]
@@ -188,7 +189,7 @@ class Subsets:
             sample = levels.take(sample, chosen)
         return sample
 
-    def _taken(self, chosen: Sequence[LongArray]) -> Sample:
+    def _rows(self, chosen: Sequence[LongArray]) -> Sample:
         """Return the rows of levels that were chosen from the table."""
         sample, names = self._whole(), self.design.structure.facets
         for facet in self.facets:
@@ -216,7 +217,7 @@ def draw_levels(counts: LongArray, n: int, rng: np.random.Generator) -> LongArra
     Parameters
     ----------
     counts : (g,) levels of each group
-    n : how many are drawn; nothing is drawn of a group that has no more
+    n : number of drawn levels; a group of n levels uses no random numbers
     rng : random numbers
 
     Returns
@@ -261,52 +262,51 @@ def subsample_study(
 ) -> SubsampleStudy:
     """Estimate components and coefficients from random parts of the data, of several sizes.
 
-    A D-study says what a test of 50 topics is worth; its answer depends on the systems and topics
-    that the G-study happened to have. Here some levels of the facets are drawn without
-    replacement, the components are estimated from their scores alone, and Eρ², Φ and the required
-    size are those of one and the same plan. How far the answers of subsets of one size lie apart
-    is what a G-study of that size would have been worth.
+    The coefficients of a D-study depend on the systems and topics of the G-study. Here some levels
+    of the facets are drawn without replacement, the components are estimated from their scores
+    only, and Eρ², Φ and the required size are computed for the same plan. The spread of the
+    results over subsets of one size shows the precision of a G-study of that size.
 
     Parameters
     ----------
-    formula : as for :func:`vcomp.fit`; or a result of it, whose data, method and options are taken
+    formula : as for :func:`vcomp.fit`; or a result of it, with its data, method and options
     data : as for :func:`vcomp.fit`
-    sizes : for each facet that is drawn one number of levels or several,
-        ``{"sys": [10, 20], "topic": [10, 25, 50]}``; of a nested facet within what it is nested
-        in. Facets that are not named keep all their levels
-    trials : subsets of each size
-    grid : ``"all"`` combinations of the sizes, or ``"each"`` facet by itself, with all levels of
+    sizes : for each drawn facet one number of levels or several,
+        ``{"sys": [10, 20], "topic": [10, 25, 50]}``; for a nested facet, levels in each level that
+        it is nested in. Facets that are not named keep all their levels
+    trials : number of subsets of each size
+    grid : ``"all"`` combinations of the sizes, or ``"each"`` facet separately, with all levels of
         the others
-    method, missing, options : how all is fitted: method, treatment of missing values, and further
-        arguments of :meth:`VarianceComponentsModel.fit`
+    method, missing, options : how data are fitted: method, treatment of missing values, and
+        further arguments of :meth:`VarianceComponentsModel.fit`
     dstudy : arguments of :meth:`VarianceComponentsResults.dstudy` for one plan, such as
         ``{"topic": 50}``; the sizes of all the data if None
     goal : of the coefficients in required sizes
-    facet : whose size is required; may be None, and is told where only one has a size
-    alpha : spans hold a share of 1 − alpha of the subsets
-    rng : seed, or a generator that one is drawn from once; 0 if not given. Every subset has random
-        numbers that depend on the seed, its size and its number alone
-    workers : threads; the numbers are the same for any number of them
-    time_limit : seconds after which no subset is drawn; what is done is kept, with a warning
-    path : of a file that estimates are saved to; if it is there already, only what is missing is
-        made
-    progress : whether to show a bar; None for one where stderr is a terminal
+    facet : whose size is required; not needed if only one has a size
+    alpha : spans contain a share of 1 − alpha of the subsets
+    rng : seed, or a generator from which one is drawn; 0 if not given. Random numbers of a subset
+        depend on the seed, its size and its number only
+    workers : number of threads, which does not change the numbers
+    time_limit : seconds after which no subset is drawn; finished ones are kept, with a warning
+    path : of a file to which estimates are saved; if it exists, only missing ones are computed
+    progress : whether to show a bar; None shows one if stderr is a terminal
     eval_env : as for :func:`vcomp.fit`
 
     Returns
     -------
     SubsampleStudy
-        with ``table``, a row a size and quantity, ``frame``, a row a subset, and ``plot()``
+        with ``table``, a row for each size and quantity, ``frame``, a row for each subset, and
+        ``plot()``
 
     Raises
     ------
     FormulaError, DataError, DesignError
-        As :func:`vcomp.fit` does; DataError also if the file holds another study.
+        As :func:`vcomp.fit`; DataError also if the file contains another study.
     EstimationError
         If a facet cannot be drawn, a size is not a whole number from 2 to the number of levels, or
         no subset could be fitted.
     PlanError
-        If the D-study cannot be, or has several plans.
+        If the D-study is invalid, or has several plans.
 
     Warns
     -----
@@ -334,7 +334,9 @@ def subsample_study(
     check_time_limit(time_limit)
     fit, design = fitted_again(res)
     if not isinstance(sizes, Mapping) or not sizes:
-        raise EstimationError(f"sizes is a mapping such as {{'topic': [10, 25]}}, not {sizes!r}")
+        raise EstimationError(
+            f"sizes must be a mapping such as {{'topic': [10, 25]}}, not {sizes!r}"
+        )
     subsets = Subsets.of(fit, design, res.components, check_facets(design, tuple(sizes)))
     study = planned(res, dstudy, alpha)
     required_facet(study, goal, facet)
@@ -363,7 +365,7 @@ def _fitted(
     if isinstance(formula, VarianceComponentsResults):
         if data is not None or options:
             raise DataError(
-                "a result has its data, method and options; give a formula to take others"
+                "a result has its data, method and options; give a formula to use others"
             )
         return formula
     model = VarianceComponentsModel(formula, data, missing=missing, eval_env=environment)
@@ -380,7 +382,7 @@ def _estimates(
     path: str | PathLike[str] | None,
     progress: bool | None,
 ) -> Replicates:
-    """Return the estimates of all subsets, some of them perhaps from a file."""
+    """Return the estimates of all subsets, continued from a file if there is one."""
     fit, n = subsets.fit, trials * len(cells)
     sizes = [list(cell.values()) for cell in cells]
     return collect(
@@ -402,7 +404,7 @@ def _estimates(
 def _work(
     subsets: Subsets, cells: list[dict[str, int]], trials: int, seed: int
 ) -> Callable[[int], Refitted]:
-    """Return what draws and fits the subset of a number: trial after trial, size after size."""
+    """Return the function that draws and fits the subset of a number, size by size."""
     estimators = [subsets.estimator(cell) for cell in cells]
 
     def work(number: int) -> Refitted:
@@ -426,8 +428,8 @@ def _cells(
             above = sorted(subsets.design.structure.nested_in[facet])
             where = f" in each {' and '.join(above)}" if above else ""
             raise EstimationError(
-                f"sizes of {facet!r} go from {_FEWEST} to {most[facet]}, the levels that there "
-                f"are{where}, not to {outside[0]}"
+                f"sizes of {facet!r} must be between {_FEWEST} and {most[facet]}, the number of "
+                f"levels{where}, not {outside[0]}"
             )
     if grid == "all":
         return [dict(zip(sizes, row, strict=True)) for row in itertools.product(*sizes.values())]
@@ -435,7 +437,7 @@ def _cells(
         every = [{**most, facet: n} for facet, numbers in sizes.items() for n in numbers]
         return [dict(pairs) for pairs in dict.fromkeys(tuple(cell.items()) for cell in every)]
     known = " or ".join(map(repr, get_args(Grid)))
-    raise PlanError(f"grid is {known}, not {grid!r}{did_you_mean(grid, get_args(Grid))}")
+    raise PlanError(f"grid must be {known}, not {grid!r}{did_you_mean(grid, get_args(Grid))}")
 
 
 def _numbers(facet: str, given: Any) -> tuple[int, ...]:
@@ -448,5 +450,5 @@ def _numbers(facet: str, given: Any) -> tuple[int, ...]:
         raise EstimationError(f"no size is given for {facet!r}: its list is empty")
     for n in numbers:
         if not isinstance(n, Integral) or isinstance(n, bool):
-            raise EstimationError(f"sizes of {facet!r} are whole numbers, not {n!r}")
+            raise EstimationError(f"sizes of {facet!r} must be whole numbers, not {n!r}")
     return tuple(dict.fromkeys(int(n) for n in numbers))

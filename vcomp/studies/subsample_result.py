@@ -39,7 +39,7 @@ def draw(study: SubsampleStudy, quantity: str, x: str | None, kind: str, ax: Any
     """
     if kind not in get_args(Kind):
         known = " or ".join(map(repr, get_args(Kind)))
-        raise PlanError(f"kind is {known}, not {kind!r}{did_you_mean(kind, get_args(Kind))}")
+        raise PlanError(f"kind must be {known}, not {kind!r}{did_you_mean(kind, get_args(Kind))}")
     full = study.full(quantity)
     facet = _horizontal(study, x)
     table = study.table
@@ -63,7 +63,7 @@ def _horizontal(study: SubsampleStudy, x: str | None) -> str:
         return study.facets[int(np.argmax(several))]
     if x not in study.facets:
         raise PlanError(
-            f"levels of {x!r} were not drawn{did_you_mean(x, study.facets)}; x= is one of "
+            f"levels of {x!r} were not drawn{did_you_mean(x, study.facets)}; x= must be one of "
             f"{list(study.facets)}"
         )
     return x
@@ -84,7 +84,7 @@ class Span:
 
     Attributes
     ----------
-    mean, sd : infinite and nan where a value is infinite
+    mean, sd : infinite and nan if a value is infinite
     low, median, high : quantiles
     endless : the share of values that are infinite
     """
@@ -98,18 +98,18 @@ class Span:
 
     @property
     def length(self) -> float:
-        """From low to high; 0 where both are the same, infinity included."""
+        """Difference of high and low; 0 if both are infinite."""
         return 0.0 if self.low == self.high else self.high - self.low
 
     def columns(self) -> dict[str, float]:
-        """Return what a table has of it."""
+        """Return the columns of a table."""
         columns = asdict(self) | {"span": self.length}
         del columns["endless"]
         return columns
 
 
 def span_of(values: FloatArray, alpha: float) -> Span:
-    """Return how values lie, those that are nan left out.
+    """Return mean, spread and quantiles of values, without those that are nan.
 
     Parameters
     ----------
@@ -133,9 +133,9 @@ def span_of(values: FloatArray, alpha: float) -> Span:
 
 
 def quantile(ordered: FloatArray, q: float) -> float:
-    """Return the quantile of sorted values, between two of which it is on a straight line.
+    """Return the quantile of sorted values, by linear interpolation.
 
-    It is that of R's type 7 and of numpy, which gives nan between infinite values.
+    It is that of R's type 7 and of numpy, except that numpy returns nan between infinite values.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def quantile(ordered: FloatArray, q: float) -> float:
 
 
 _NEAR = 0.05
-"""Coefficients this near to that of all the data are within 0.1 of each other."""
+"""Coefficients this close to that of all data are within 0.1 of each other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -164,9 +164,9 @@ class SubsampleStudy(display.Printed):
     replicates : components of the subsets, in the order of the sizes; a subset that could not be
         fitted has nan and ``converged=False``
     results : the fit of all the data
-    dstudy : of all the data, with the one plan that all coefficients are for
+    dstudy : of all the data, with the plan of all coefficients
     goal : of the coefficients in required sizes
-    facet : whose size is required, as it was given
+    facet : whose size is required, as given
 
     Examples
     --------
@@ -190,16 +190,16 @@ class SubsampleStudy(display.Printed):
 
     @property
     def quantities(self) -> tuple[str, ...]:
-        """What was estimated: components, ``Erho2`` and ``Phi``, and required sizes.
+        """The estimated quantities: components, ``Erho2`` and ``Phi``, and required sizes.
 
-        ``n_Erho2`` and ``n_Phi`` are there where it is known whose size is required.
+        ``n_Erho2`` and ``n_Phi`` are included if :attr:`required_facet` is known.
         """
         n = () if self.required_facet is None else tuple(f"n_{c}" for c in COEFFICIENTS)
         return (*self.replicates.names, *COEFFICIENTS, *n)
 
     @property
     def required_facet(self) -> str | None:
-        """The facet whose size is required; None where several have one and none is given."""
+        """The facet whose size is required; None if several have sizes and none is given."""
         return required_facet(self.dstudy, self.goal, self.facet)
 
     def full(self, what: str) -> float:
@@ -212,7 +212,7 @@ class SubsampleStudy(display.Printed):
         return float(self._of(what, self.results.components.values[None, :])[0])
 
     def values(self, what: str) -> FloatArray:
-        """Return the values of the subsets, (c, trials); nan where there is none.
+        """Return the values of the subsets, (c, trials); nan if a subset has none.
 
         Parameters
         ----------
@@ -237,19 +237,19 @@ class SubsampleStudy(display.Printed):
         facet: str | None = None,
         alpha: float | None = None,
     ) -> SubsampleStudy:
-        """Return the same subsets with coefficients of another plan; nothing is fitted again.
+        """Return the same subsets with coefficients of another plan, without new fits.
 
         Parameters
         ----------
         dstudy : arguments of :meth:`VarianceComponentsResults.dstudy`, for one plan
-        goal : of the coefficients in required sizes; as it is if None
+        goal : of the coefficients in required sizes; unchanged if None
         facet : whose size is required
-        alpha : spans hold a share of 1 − alpha of the subsets; as it is if None
+        alpha : spans contain a share of 1 − alpha of the subsets; unchanged if None
 
         Raises
         ------
         PlanError
-            If the D-study cannot be, or has several plans.
+            If the D-study is invalid, or has several plans.
         """
         made = planned(self.results, dstudy, self.dstudy.alpha if alpha is None else alpha)
         goal = self.goal if goal is None else goal
@@ -258,9 +258,9 @@ class SubsampleStudy(display.Printed):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """A row a subset: its sizes, its number ``trial``, and what was estimated from it.
+        """A row for each subset: its sizes, its number ``trial``, and its estimates.
 
-        Components stand under ``var(…)``; what could not be estimated is nan.
+        Columns of components are ``var(…)``; values that could not be estimated are nan.
         """
         import pandas as pd
 
@@ -273,19 +273,19 @@ class SubsampleStudy(display.Printed):
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row a size and quantity: how the estimates of the subsets lie.
+        """A row for each size and quantity: the distribution of the estimates of the subsets.
 
         The sizes under the names of the facets; ``quantity``; ``full``, its value from all the
         data; ``mean``, ``sd``, ``low``, ``median`` and ``high`` (quantiles alpha/2, ½ and
         1 − alpha/2) of the subsets and ``span``, high − low; ``within``, the share of subsets
         whose coefficient is within 0.05 of the full one; ``covers``, the share of subsets whose
-        own interval, from F quantiles, holds the full one; ``n``, the subsets with a value;
-        ``unreachable``, the share of these that say that no size is enough. nan where a column
-        does not apply.
+        interval, from F quantiles, contains the full one; ``n``, the number of subsets with a
+        value; ``unreachable``, the share of these for which no size is enough. Columns that do not
+        apply are nan.
 
-        ``covers`` speaks of the data at hand, of which subsets are parts: it is above the
-        confidence of the intervals where subsets are large. It is known where components are those
-        of the analysis of variance of a complete two-way table.
+        As subsets are parts of the data at hand, ``covers`` is above the confidence of the
+        intervals for large subsets. It is computed if the components are from the analysis of
+        variance of a complete two-way table.
         """
         import pandas as pd
 
@@ -306,19 +306,19 @@ class SubsampleStudy(display.Printed):
         return pd.DataFrame(rows)
 
     def span(self, what: str, place: int, values: FloatArray | None = None) -> Span:
-        """Return how the estimates of one size of subsets lie.
+        """Return mean, spread and quantiles of the estimates from subsets of one size.
 
         Parameters
         ----------
         what : one of :attr:`quantities`
         place : of the size in :attr:`cells`
-        values : of :meth:`values`, where they are there already
+        values : the result of :meth:`values`, if it is known already
         """
         found = self.values(what) if values is None else values
         return span_of(found[place], self.dstudy.alpha)
 
     def summary(self) -> Any:
-        """Return a printable summary: how Eρ², Φ and required sizes vary with the subsets.
+        """Return a printable summary: Eρ², Φ and required sizes of the subsets.
 
         Returns
         -------
@@ -334,15 +334,16 @@ class SubsampleStudy(display.Printed):
         kind: Kind = "span",
         ax: Any | None = None,
     ) -> Any:
-        """Draw how far the estimates of subsets lie apart, over their number of levels.
+        """Draw the spread of the estimates of subsets over their number of levels.
 
         Parameters
         ----------
         what : one of :attr:`quantities`
-        x : the facet on the horizontal axis; the one of which there are most sizes if None. There
-            is a line for every size of the others
-        kind : ``"span"``, the length of the span that holds a share of 1 − alpha of the subsets,
-            as in Figure 1 of Urbano et al. (2013); or ``"values"``, the median with that span
+        x : the facet on the horizontal axis; that with most sizes if None. Every size of the
+            others has a line
+        kind : ``"span"``, the length of the span that contains a share of 1 − alpha of the
+            subsets, as in Figure 1 of Urbano et al. (2013); or ``"values"``, the median with that
+            span
         ax : matplotlib axes to draw on; those of a new figure if None
 
         Returns
@@ -352,8 +353,8 @@ class SubsampleStudy(display.Printed):
         Raises
         ------
         PlanError
-            If the quantity, facet or kind is not one that can be, or there are more lines than
-            can be distinguished.
+            If the quantity, facet or kind is invalid, or there are more lines than can be
+            distinguished.
         VcompError
             If matplotlib is not installed.
 
@@ -382,8 +383,8 @@ class SubsampleStudy(display.Printed):
             return v[:, names.index(quantity)]
         if quantity not in self.quantities:
             raise PlanError(
-                f"{quantity!r} was not estimated{did_you_mean(quantity, self.quantities)}; there "
-                f"are {', '.join(map(repr, self.quantities))}"
+                f"{quantity!r} was not estimated{did_you_mean(quantity, self.quantities)}; "
+                f"quantities are {', '.join(map(repr, self.quantities))}"
             )
         used = np.maximum(v, 0.0) if study.negative == "zero" else v
         if quantity in COEFFICIENTS:
@@ -400,13 +401,13 @@ def required_sizes(
 
     Parameters
     ----------
-    study : whose plan holds the other facets
-    v : (B, k + 1) components as D-studies take them
+    study : with the plan of the other facets
+    v : (B, k + 1) components under the policy of the D-study for negative ones
     goal, coefficient, facet : as for :meth:`DStudy.required`
     """
     ratio = study.required_ratio(goal, coefficient, facet)
     b, room = v @ ratio.a[0], v @ ratio.denominator[0]
-    # What cancels to the last digits is no room, as for one set of components.
+    # A difference within rounding error is zero, as for one set of components.
     held = v @ np.maximum(-ratio.denominator[0], 0.0)
     n, reached = np.full(len(v), np.inf), room > 1e-12 * held
     # 69 from exact arithmetic may come out as 69.0000000001 and must not become 70.
@@ -419,10 +420,10 @@ _INTERVALS = {"Erho2": (feldt_interval, erho2_of), "Phi": (arteaga_interval, phi
 
 
 def _covered(study: SubsampleStudy, coefficient: str) -> FloatArray:
-    """Return for each size the share of subsets whose interval holds the full coefficient.
+    """Return for each size the share of subsets whose interval contains the full coefficient.
 
-    The intervals are those of F quantiles of the mean squares, which follow from the components of
-    a complete two-way table; nan where the components are not of that kind.
+    The intervals are from F quantiles of the mean squares, which follow from the components of a
+    complete two-way table; nan if the data are not such a table.
 
     Parameters
     ----------
@@ -453,7 +454,7 @@ def _covered(study: SubsampleStudy, coefficient: str) -> FloatArray:
 def _part(
     table: TwoWayMeanSquares, study: SubsampleStudy, place: int, values: FloatArray
 ) -> TwoWayMeanSquares:
-    """Return the mean squares of a subset, of which its components are made."""
+    """Return the mean squares of a subset from its components."""
     drawn = dict(zip(study.facets, study.cells[place].tolist(), strict=True))
     n_rows = drawn.get(table.rows, table.n_rows)
     n_columns = drawn.get(table.columns, table.n_columns)
@@ -474,11 +475,11 @@ def _part(
 
 
 _ENOUGH = 0.1
-"""The span that Urbano et al. (2013, sec. 3) ask for."""
+"""The span that Urbano et al. (2013, sec. 3) require."""
 
 
 def summary(study: SubsampleStudy) -> Any:
-    """Return a summary: of every size the medians and spans of Eρ², Φ and required sizes.
+    """Return a summary: medians and spans of Eρ², Φ and required sizes for every size.
 
     Parameters
     ----------
@@ -503,7 +504,7 @@ def summary(study: SubsampleStudy) -> Any:
     table = display.simple_table(
         list(zip(*cells.values(), strict=True)),
         [header.rstrip() for header in cells],
-        title=f"{study.trials:,} random subsets of each size: what their G-studies say",
+        title=f"G-studies of {study.trials:,} random subsets of each size",
     )
     return display.summary([table], _notes(study))
 
@@ -526,12 +527,12 @@ def _notes(study: SubsampleStudy) -> list[str]:
     )
     full = [f"{s} = {display.coefficient(study.full(c))}" for c, s in SYMBOLS.items()]
     test = f"of a test with {sizes}" if sizes else "of one score"
-    notes = [f"Eρ² and Φ: medians, {test}; all the data say {' and '.join(full)}."]
+    notes = [f"Eρ² and Φ: medians, {test}; from all the data {' and '.join(full)}."]
     if facet is not None:
         needs = [f"{display.count(study.full(f'n_{c}'))} for {s}" for c, s in SYMBOLS.items()]
         notes.append(
             f"n: levels of {facet} needed for {display.number(study.goal)} in "
-            f"{display.level(study.dstudy.alpha)} of subsets; all the data say "
+            f"{display.level(study.dstudy.alpha)} of subsets; from all the data "
             f"{' and '.join(needs)}."
         )
     notes += [_enough(study, name) for name in SYMBOLS]
@@ -542,13 +543,13 @@ def _notes(study: SubsampleStudy) -> list[str]:
 
 
 def _enough(study: SubsampleStudy, name: str) -> str:
-    """Return which sizes have all but a few subsets within a tenth of each other."""
+    """Return the smallest sizes at which most subsets are within 0.1 of each other."""
     symbol, inside = SYMBOLS[name], display.level(study.dstudy.alpha)
     lengths = np.array([s.length for s in _spans(study, name)])
     enough = np.flatnonzero(lengths <= _ENOUGH)
     if not enough.size:
-        return f"At none of these sizes does {symbol} of {inside} of subsets lie within 0.1."
-    # Those without a smaller one that is enough as well.
+        return f"At none of these sizes is {symbol} of {inside} of subsets within 0.1."
+    # Those without a smaller sufficient size.
     smallest = [
         p for p in enough
         if not any(
@@ -560,4 +561,4 @@ def _enough(study: SubsampleStudy, name: str) -> str:
         " × ".join(f"{display.count(n)} {f}" for f, n in zip(study.facets, row, strict=True))
         for row in study.cells[smallest]
     ]
-    return f"{symbol} of {inside} of subsets lies within 0.1 from {' or '.join(words)} on."
+    return f"{symbol} of {inside} of subsets is within 0.1 from {' or '.join(words)} on."
