@@ -211,7 +211,7 @@ def test_an_offset_of_the_response_changes_nothing(method):
 def test_anova_has_no_fixed_effects():
     for right in ("x + ", "0 + "):
         message = message_of(f"score ~ {right}(1|sys)", FRAME, method="anova")
-        check_words(message, "method='anova'", "one constant", "method='reml'")
+        check_words(message, "method='anova'", "a constant mean", "method='reml'")
 
 
 # Options -----------------------------------------------------------------------------------------

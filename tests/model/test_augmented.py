@@ -129,7 +129,7 @@ def test_rows_that_changed_since(tmp_path, change):
         "levels": data.assign(sys=data["sys"].replace(data["sys"][0], "another")),
     }[change]
     changed.to_csv(path, index=False)
-    words = "they have to stay as they were"
+    words = "have to stay as they were"
     with pytest.raises(DataError, match=words):
         res.augment(path=tmp_path / "rows.parquet")
     assert os.listdir(tmp_path) == ["scores.csv"]
@@ -165,7 +165,9 @@ def test_a_bar_if_asked_for(tmp_path, capsys):
 def test_columns_with_the_names_of_those_that_are_added(tmp_path, name, stream):
     data = vcomp.datasets.load("bodoff2007_alpha").rename(columns={"sys": name})
     res = vcomp.fit(f"score ~ (1|{name}) + (1|topic)", data, stream=stream)
-    with pytest.raises(DataError, match=f"'{name}' of the data has the name of one that is added"):
+    with pytest.raises(
+        DataError, match=f"'{name}' of the data has the name of a column that is added"
+    ):
         res.augment(path=tmp_path / "rows.parquet")
     assert not os.listdir(tmp_path)
 

@@ -218,7 +218,7 @@ def test_options_of_the_method_are_passed_on():
 
 def test_a_facet_with_one_level():
     frame = data_of("p x i", n=4).assign(o="once")
-    with pytest.warns(vcomp.VcompWarning, match="o has one level only.*take several levels of o"):
+    with pytest.warns(vcomp.VcompWarning, match="o has one level only.*use several levels of o"):
         res = gstudy("p x i x o", frame)
     assert res.formula == "score ~ (1|p) + (1|i)"
     np.testing.assert_array_equal(res.vcomp, gstudy("p x i", frame).vcomp)
@@ -249,11 +249,11 @@ def test_deep_designs_lose_a_facet_in_the_middle():
 def test_facets_that_go_together_one_to_one():
     frame = data_of("p x i", n=4)
     frame["judge"] = frame["i"].map(lambda k: f"judge {k}")
-    with pytest.warns(vcomp.VcompWarning, match="i and judge go together one to one"):
+    with pytest.warns(vcomp.VcompWarning, match="Levels of i and judge correspond one to one"):
         res = gstudy("p x i x judge", frame)
     assert res.formula == "score ~ (1|p) + (1|i)"
     deeper = data_of("p x (d:i)", n=3).assign(judge=lambda d: d["i"] + 10)
-    with pytest.warns(vcomp.VcompWarning, match="i and judge go together"):
+    with pytest.warns(vcomp.VcompWarning, match="Levels of i and judge correspond"):
         res = gstudy("p x i x (d:judge)", deeper)
     assert res.formula == design_formula("p x (d:i)")
     assert res.design.nested_in["d"] == {"i"}
@@ -348,7 +348,7 @@ def test_crossed_by_the_design_and_nested_in_two():
 
 def test_nested_the_other_way_round():
     frame = data_of("p x (i:h)", n=3, unique=["i"])
-    with pytest.raises(vcomp.DesignError, match=r"it is i that is nested in h; write i:h"):
+    with pytest.raises(vcomp.DesignError, match=r"fewer levels: i is nested in h; write i:h"):
         gstudy("p x (h:i)", frame)
 
 
@@ -376,14 +376,16 @@ CROSSED = data_of("p x i", n=3).rename(columns={"p": "person", "i": "item"})
     ("design", "options", "error", "message"),
     [
         ("persn x item", {}, vcomp.DataError, "no column 'persn'.*did you mean 'person'"),
-        ("p x item", {}, vcomp.DataError, r"facets=\{'p': 'person'\} says which one"),
+        ("p x item", {}, vcomp.DataError, r"column of a facet by facets=\{'p': 'person'\}$"),
         ("z x item", {}, vcomp.DataError, r"facets=\{'z': '…'\}"),
         ("p x item", {"facets": {"p": "persn"}}, vcomp.DataError, "did you mean 'person'"),
-        ("p x i", {"facets": {"q": "person"}}, vcomp.PlanError, "'q' is no facet of the design"),
-        ("p x i", {"facets": "person"}, vcomp.PlanError, "facets is a mapping from the names"),
-        ("p x i", {"facets": ["p"]}, vcomp.PlanError, "facets is a mapping from the names"),
+        ("p x i", {"facets": {"q": "person"}}, vcomp.PlanError,
+         "'q' is not a facet of the design"),
+        ("p x i", {"facets": "person"}, vcomp.PlanError,
+         "facets must be a mapping from the names"),
+        ("p x i", {"facets": ["p"]}, vcomp.PlanError, "facets must be a mapping from the names"),
         ("p x i", {"facets": {"person": "p"}}, vcomp.PlanError, r"\{'p': 'person'\}"),
-        ("p x i", {"facets": {"p": 3}}, vcomp.PlanError, "the column of facet 'p' is a name"),
+        ("p x i", {"facets": {"p": 3}}, vcomp.PlanError, "the column of facet 'p' must be a name"),
         ("p x item", {"facets": {"p": "item"}}, vcomp.PlanError, "are both column 'item'"),
         ("person x", {}, vcomp.PlanError, "expected a facet"),
         ("person x replicate", {}, vcomp.PlanError, "not written in the design of a G-study"),
@@ -401,9 +403,9 @@ def test_designs_and_facets_that_do_not_fit(design, options, error, message):
         ("scor", vcomp.DataError, "no column 'scor'.*did you mean 'score'"),
         ("person_name", vcomp.DataError, "no column 'person_name'"),
         ("text", vcomp.DataError, "not numeric"),
-        (3, vcomp.FormulaError, "the response is the name of the column"),
-        ("", vcomp.FormulaError, "the response is the name of the column"),
-        (None, vcomp.FormulaError, "the response is the name of the column"),
+        (3, vcomp.FormulaError, "response must be the name of the column"),
+        ("", vcomp.FormulaError, "response must be the name of the column"),
+        (None, vcomp.FormulaError, "response must be the name of the column"),
         ("score +", vcomp.FormulaError, "on the left of ~"),
     ],
 )

@@ -210,7 +210,7 @@ def test_summary_frame(crossed):
 
 def test_new_levels_are_named(crossed):
     _, res = crossed
-    with pytest.raises(vcomp.DataError, match="facet 'a' has 99, which the fit has not seen"):
+    with pytest.raises(vcomp.DataError, match="facet 'a' has 99, which did not occur in the fit"):
         res.predict(NEW, new_levels="raise")
     with pytest.raises(vcomp.DataError, match="facet 'b' has 99, which"):
         res.get_prediction(NEW, level="b", new_levels="raise")
@@ -224,7 +224,7 @@ def test_new_combinations_are_named():
     formula, data = balanced("crossed, replicated")
     held = (data["a"] == 1) & (data["b"] == 2)
     res = vcomp.fit(formula, data[~held])
-    with pytest.raises(vcomp.DataError, match=r"term 'a:b' has \(1, 2\), a combination which"):
+    with pytest.raises(vcomp.DataError, match=r"term 'a:b' has \(1, 2\), a combination that"):
         res.predict(data[held], new_levels="raise")
     v = res.vcomp
     seen = res.get_prediction(data[held], level=["a", "b"])

@@ -82,10 +82,10 @@ def test_levels_of_several_facets_are_written_as_terms():
 
 def test_what_cannot_be_drawn_is_refused(crossed):
     for kind, term, message in (
-        ("forest", None, "kind is 'components' or 'effects', not 'forest'"),
+        ("forest", None, "kind must be 'components' or 'effects', not 'forest'"),
         ("components", "a", "use kind='effects'"),
         ("effects", None, r"pass term=, one of \['a', 'b'\]"),
-        ("effects", "Residual", r"'Residual' has no predicted effects; term= is one of"),
+        ("effects", "Residual", r"'Residual' has no predicted effects; term= must be one of"),
         ("effects", "bb", r"did you mean 'b'\?"),
     ):
         with pytest.raises(VcompError, match=message):

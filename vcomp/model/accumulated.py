@@ -1,4 +1,4 @@
-"""Statistics of rows that stand by themselves: stored, added to others, fitted later."""
+"""Statistics of rows without a model: they are stored, added to others, and fitted later."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from vcomp.statistics.batches import (
 class AccumulatedStatistics:
     """Sufficient statistics of rows, made by :func:`accumulate`; no row is kept.
 
-    They are the numbers of scores, means and squares of the cells: every combination of levels
-    that occurs. Those of other rows are added with ``+``, whatever levels these have.
+    They are the numbers of scores, means and squares of the cells, the combinations of levels that
+    occur. Those of other rows are added with ``+``; their levels may differ.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class AccumulatedStatistics:
 
     @property
     def design(self) -> Design:
-        """What the data say about the design."""
+        """The design of the data: levels, structure and origin."""
         return self.model().design
 
     def model(self) -> VarianceComponentsModel:
@@ -96,12 +96,12 @@ class AccumulatedStatistics:
     def save(self, path: str | Path) -> None:
         """Write the statistics to a file, which :meth:`load` reads again.
 
-        It is a zip archive of plain arrays and JSON, about 9 bytes a cell. A file that is there is
-        replaced when the new one is whole.
+        It is a zip archive of plain arrays and JSON, about 9 bytes per cell. An existing file is
+        replaced only when the new one is complete.
 
         Parameters
         ----------
-        path : of the file; one that is there is replaced
+        path : of the file
 
         Raises
         ------
@@ -121,7 +121,7 @@ class AccumulatedStatistics:
         Raises
         ------
         DataError
-            If the file is not there, cut off, something else, or of a later version.
+            If there is no such file, or it is incomplete, of another kind or of a later version.
         """
         return cls(read_sums(path))
 
@@ -149,17 +149,17 @@ def accumulate(
     progress: bool | None = None,
     eval_env: Any = 0,
 ) -> AccumulatedStatistics:
-    """Sum up rows, in batches, to what any later estimate needs of them.
+    """Sum rows, in batches, to the sufficient statistics of any later estimate.
 
     Parameters
     ----------
     formula : as for :func:`vcomp.fit`
-    data : as for :func:`vcomp.fit`: frames, files, folders and patterns of files, and what gives
-        frames one after another. It is read twice, more often if the formula has a fixed part;
-        once if the rows are few enough to be kept meanwhile
+    data : as for :func:`vcomp.fit`: frames, files, folders and patterns of files, and iterables of
+        frames. They are read twice, more often if the formula has a fixed part, and once if the
+        rows are few enough to be kept meanwhile
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
-    progress : whether to show a bar of the rows, with their number a second; None for one where
-        stderr is a terminal, after two seconds
+    progress : whether to show a bar of the rows, with their number per second; None shows one
+        after two seconds if stderr is a terminal
     eval_env : as in patsy: 0 for the scope of the caller, 1 for the one above, or an
         ``EvalEnvironment``
 
@@ -172,7 +172,7 @@ def accumulate(
     Raises
     ------
     FormulaError, DataError
-        What cannot be read or found; the message names it and says what to do.
+        If something cannot be read or found; the message names it.
     EstimationError
         If the cells would not fit into memory.
 

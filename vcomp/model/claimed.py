@@ -1,8 +1,7 @@
-"""The model of a G-study: a design in Brennan's notation → the formula that the data support.
+"""The model of a G-study, from a design in Brennan's notation.
 
-It does for ``gstudy`` what :mod:`vcomp.statistics.of_data` does for ``fit``: rows are read with
-all facets of the design, the effects that they support are found, and the same sums are restated
-for the formula of these effects.
+Rows are read with all facets of the design. The effects that the data support are found, and the
+same sums are rewritten for the formula of these effects.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def _opened(data: Any, *, on_dask: bool) -> Source | None:
 
 
 def _supported(claim: Claim, found: Cooccurrence) -> Supported:
-    """Find out what the data support, and warn of what they do not."""
+    """Return the effects that the data support, with a warning about confounded ones."""
     supported = claim.supported(found)
     confounded = supported.in_words()
     if confounded is not None:
@@ -111,7 +110,7 @@ def _occurring_in_cells(sums: CellSums, columns: Mapping[str, str]) -> Cooccurre
 
     Parameters
     ----------
-    columns : facets of the sums by the names that they are to have
+    columns : facets of the sums by their names in the design
     """
     coding = sums.coding
     positions = {f: coding.formula.facets.index(column) for f, column in columns.items()}
@@ -133,7 +132,7 @@ def _in_batches(claim: Claim, source: Source, reading: Reading) -> tuple[Support
         return CellSums(sums.coding, sums.again())
 
     supported, found = _of_sums(claim, sums, every_cell, reading)
-    # Rows that lack a column of the design stay out, also where no effect needs the column.
+    # Rows without a value in a column of the design are left out, also if no effect needs it.
     names = {column: facet for facet, column in claim.columns.items()}
     again = partial(Batches, claim.widest, source, renamed=names)
     return supported, replace(found, again=again)
@@ -151,7 +150,7 @@ def _of_sums(
 
     Parameters
     ----------
-    every_cell : sums the rows once more, and collapses no cells
+    every_cell : sums the rows again without collapsing cells
     """
     supported = _supported(claim, _occurring_in_cells(sums, claim.columns))
     formula = parse(supported.formula)

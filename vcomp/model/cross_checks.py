@@ -1,4 +1,4 @@
-"""Comparison of the estimators on the same data, against their differences under the model.
+"""Comparison of estimators on the same data with their differences under the model.
 
 All methods estimate the same components if the model is correct: normal effects, independent of
 each other and of how often their groups were observed. Data drawn from the fit and estimated by
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vcomp.model.row_access import RowAccess
 
 _FAR = 3.0
-"""A difference is pointed out beyond so many standard errors, and beyond all drawn data."""
+"""A difference is marked beyond this many standard errors, if also beyond all drawn data."""
 
 _NOTHING = 1e-4
 """Differences below this share of a standard error of the estimate are due to tolerances."""
@@ -42,27 +42,27 @@ _FEWEST = 20
 
 @dataclass(frozen=True)
 class CrossCheck(display.Printed):
-    """Estimates of several methods beside those of a fit; ``print`` it.
+    """Estimates of several methods besides those of a fit; ``print`` shows them.
 
     Attributes
     ----------
-    table : a row a component and method, with the columns
+    table : a row for each component and method, with the columns
 
         ``component``, ``method``, ``estimate``
-            what that method estimates from the same data
+            the estimate of the method from the same data
         ``difference``, ``expected``, ``std_error``
-            from the estimate of the fit; its mean over data drawn from the fit (the bias of ML,
-            say) and its standard deviation there
+            its difference from the estimate of the fit; the mean of the difference over data drawn
+            from the fit (such as the bias of ML), and its standard deviation there
         ``z``, ``differs``
-            (difference − expected)/std_error; and whether that is beyond 3, with a difference that
-            none of the drawn data shows and that is a tenth of a standard error of the estimate or
-            more away from the expected one. Where methods agree to 1e-4 standard errors of the
-            estimate z is 0; it is nan where fewer than 20 drawn data sets could be estimated
-    fixed_effects : the same of the fixed effects, with ``coefficient`` in place of ``component``
+            (difference − expected)/std_error; and whether z is beyond 3, the difference beyond
+            those in all drawn data, and at least a tenth of a standard error of the estimate away
+            from the expected one. z is 0 if methods agree to 1e-4 standard errors of the estimate,
+            and nan if fewer than 20 drawn data sets could be estimated
+    fixed_effects : the same for the fixed effects, with ``coefficient`` for ``component``
     excluded : methods that do not apply, with the reason
     method : of the fit
-    n : data sets that were drawn
-    seed : of these
+    n : number of drawn data sets
+    seed : of the drawn data sets
     """
 
     table: pd.DataFrame
@@ -113,19 +113,19 @@ class CrossCheck(display.Printed):
             for row in frame[frame["differs"]].to_dict("records"):
                 notes.append(
                     f"* {write(row[what])} by {row['method']} differs by "
-                    f"{display.number(row['difference'], 3)}; expected were "
+                    f"{display.number(row['difference'], 3)}; expected is "
                     f"{display.number(row['expected'], 2)} ± "
                     f"{display.number(row['std_error'], 2)} (z = {display.number(row['z'], 2)})."
                 )
         if notes:
             notes.append(
-                "More than sampling error explains: effects may go with how often their groups "
-                "were observed, or have other variances in some parts of the data."
+                "More than sampling error explains: effects may depend on how often their groups "
+                "were observed, or their variances differ between parts of the data."
             )
         elif len(self.table) and self.table["std_error"].isna().all():
             notes.append(
-                "Whether they differ by more than sampling error explains is not known: that "
-                f"takes {_FEWEST} drawn data sets or more."
+                "Whether they differ by more than sampling error explains is not known: at least "
+                f"{_FEWEST} drawn data sets are needed."
             )
         elif len(self.table):
             notes.append("No method differs by more than sampling error explains.")
@@ -146,7 +146,7 @@ def crosscheck(
     time_limit: float | None,
     progress: bool | None,
 ) -> CrossCheck:
-    """Return the estimates of other methods beside those of a fit.
+    """Return the estimates of other methods besides those of a fit.
 
     Parameters
     ----------
@@ -157,9 +157,7 @@ def crosscheck(
     check_time_limit(time_limit)
     seed, v = seed_from(rng), access.components
     if not v.any():
-        raise EstimationError(
-            "all components are 0: there is nothing that methods could differ in"
-        )
+        raise EstimationError("all components are 0: the methods cannot differ")
     own = access.recipe()
     found, excluded = _estimates(access, own, _wanted(methods, own.estimator.name))
     recipes = [own, *(recipe for recipe, _ in found)]
@@ -199,7 +197,7 @@ def _estimates(
     for method in methods:
         likelihood = method in ("reml", "ml")
         if method == "anova" and not access.model.design.formula.intercept_only:
-            excluded[method] = "does not apply: it needs a mean that is one constant."
+            excluded[method] = "does not apply: it needs a constant mean."
             continue
         if held and not likelihood:
             excluded[method] = f"does not apply: it cannot hold {', '.join(held)}."

@@ -1,7 +1,6 @@
 """The part of a result on decisions: D-studies, universe scores and the accuracy of rankings.
 
-Plans, projection and rank accuracy are those of :mod:`vcomp.gtheory` and :mod:`vcomp.ir`; here
-they get the components and cell means of a fit.
+Components and cell means of a fit are passed to :mod:`vcomp.gtheory` and :mod:`vcomp.ir`.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def ranked_pairs(record: FitRecord, n: Mapping[str, Any]) -> tuple[PairedDiffere
     Parameters
     ----------
     record : of the fit
-    n : the facet that is sampled anew and its sizes, or nothing
+    n : the sampled facet and its sizes; may be empty
 
     Raises
     ------
@@ -77,7 +76,7 @@ def ranked_pairs(record: FitRecord, n: Mapping[str, Any]) -> tuple[PairedDiffere
     if len(n) > 1 or any(facet not in cells.facets for facet in n):
         raise PlanError(
             f"give one size of {cells.facets[0]!r} or of {cells.facets[1]!r}, such as "
-            f"{cells.facets[1]}=50; given were {', '.join(map(repr, n))}"
+            f"{cells.facets[1]}=50, not of {', '.join(map(repr, n))}"
         )
     sampled = next(iter(n), cells.facets[1])
     system = cells.facets[1 - cells.facets.index(sampled)]
@@ -85,7 +84,7 @@ def ranked_pairs(record: FitRecord, n: Mapping[str, Any]) -> tuple[PairedDiffere
 
 
 def cell_matrix(record: FitRecord, ranked: str) -> ScoreMatrix | None:
-    """Return the cell means, the ranked facet in columns; None if the fit has none."""
+    """Return the cell means with the ranked facet in columns; None if the fit has none."""
     return None if record.cells is None else ScoreMatrix(*record.cells.matrix(ranked))
 
 
@@ -99,9 +98,9 @@ def sampled_facet(facets: Sequence[str], n: Mapping[str, Any]) -> tuple[str, str
         )
     if len(n) > 1 or len(facets) < 2 or (not n and len(facets) > 2):
         raise PlanError(
-            "accuracy is of tests with a number of levels of one facet, such as "
-            f"{facets[-1]}=50; the facets are {', '.join(map(repr, facets))}, and given are "
-            f"the sizes of {', '.join(map(repr, n)) or 'none'}"
+            "accuracy needs sizes of one facet, such as "
+            f"{facets[-1]}=50; the facets are {', '.join(map(repr, facets))}, and sizes are given "
+            f"of {', '.join(map(repr, n)) or 'none'}"
         )
     sampled = next(iter(n), facets[1])
     ranked = next(facet for facet in facets if facet != sampled)
@@ -145,7 +144,7 @@ class Decisions(HasDStudies, Fitted):
         sizes: Mapping[str, Any] | None = None,
         **n: Any,
     ) -> pd.DataFrame:
-        """Return a row an object of measurement: its universe score with its errors.
+        """Return a row for each object of measurement: its universe score and standard errors.
 
         Parameters
         ----------
@@ -155,8 +154,8 @@ class Decisions(HasDStudies, Fitted):
         alpha : intervals have confidence 1 − alpha
         negative : ``"zero"`` sets negative components to zero in the errors, ``"keep"`` uses them
             as estimated; an error variance below zero then has no root (nan)
-        sizes, **n : sizes of the other facets in the measurement whose errors are computed, one
-            each, ``topic=25``; if there is none, each object's own numbers of levels
+        sizes, **n : one size for each of the other facets in the measurement whose errors are
+            computed, ``topic=25``; if there is none, each object's own numbers of levels
 
         Returns
         -------
@@ -170,15 +169,15 @@ class Decisions(HasDStudies, Fitted):
                 error of the prediction (components treated as known) and a normal interval. In
                 balanced data it is Kelley's: the mean score, shrunken towards the grand mean
             ``sem_rel``, ``sem_abs``
-                √σ²(δ) and √σ²(Δ), the relative and absolute standard errors of its mean score.
+                √σ²(δ) and √σ²(Δ), the relative and absolute standard errors of measurement.
                 Without `n` they use its own numbers of levels, and the mean of their squares over
                 the objects is the error variance of the D-study
             ``csem_rel``, ``csem_abs``
                 conditional standard errors, from the scores of this object (the relative one also
                 from their covariance with the scores of the other objects). ``csem_rel`` is nan
-                where objects do not all have the same cells equally often, as that covariance is
-                then not estimable, and for objects of several facets; both are nan for an object
-                with too few scores to estimate its error components
+                if objects do not all have the same cells equally often, as that covariance is then
+                not estimable, and for objects of several facets; both are nan for an object with
+                too few scores to estimate its error components
 
         Raises
         ------
@@ -188,8 +187,8 @@ class Decisions(HasDStudies, Fitted):
         DataError
             If the result was loaded without its rows.
         EstimationError
-            If the residual is estimated at zero; or if effects can only be solved for iteratively,
-            and the objects are too many for a solve of each.
+            If the residual is estimated at zero; or if effects are solved for iteratively, and the
+            objects are too many for one solve each.
 
         References
         ----------
@@ -230,18 +229,18 @@ class Decisions(HasDStudies, Fitted):
         Parameters
         ----------
         estimator : ``"shrunken"``, or ``"urbano"`` for the estimator as published
-        variant : of τ where systems are equal, ``"a"`` or ``"b"``
+        variant : of τ if systems are tied, ``"a"`` or ``"b"``
         threshold : largest difference of systems that count as equal
-        target : what the interval is of: ``"test"``, τ of one test, or ``"expectation"``, its
+        target : quantity of the interval: ``"test"``, τ of one test, or ``"expectation"``, its
             expectation over tests
-        interval : how it is made: ``"draws"``; ``"independent"``, as published; or ``"auto"``, the
-            second for ``estimator="urbano"`` and ``target="test"``, else the first
+        interval : how it is made: ``"draws"``; ``"independent"``, as published; or ``"auto"``:
+            ``"independent"`` for ``estimator="urbano"`` and ``target="test"``, else ``"draws"``
         alpha : intervals have confidence 1 − alpha
-        draws : number of draws behind ``interval="draws"``
+        draws : number of draws for ``interval="draws"``
         rng : seed or ``numpy.random.Generator``; 0 if not given
-        **n : the facet that is sampled anew, and its sizes: ``topic=[25, 50]``; None for the test
-            at hand. Without one the formula's first facet is ranked, by the observed levels of
-            the second
+        **n : the sampled facet and its sizes: ``topic=[25, 50]``; None for the test at hand. If
+            not given, the first facet of the formula is ranked by the observed levels of the
+            second
 
         Returns
         -------
@@ -251,7 +250,7 @@ class Decisions(HasDStudies, Fitted):
         ------
         PlanError
             If the design does not have exactly two crossed facets, the facet is not one of them,
-            or an option does not have one of the values above.
+            or an option is invalid.
         EstimationError
             If `rng` is neither a seed nor a generator.
 
@@ -293,7 +292,7 @@ class Decisions(HasDStudies, Fitted):
 
         Parameters
         ----------
-        estimator, threshold, target, interval, alpha, draws, rng, **n : as of
+        estimator, threshold, target, interval, alpha, draws, rng, **n : as for
             :meth:`expected_tau`
 
         Returns
@@ -303,7 +302,7 @@ class Decisions(HasDStudies, Fitted):
         Raises
         ------
         PlanError, EstimationError
-            As of :meth:`expected_tau`.
+            As :meth:`expected_tau`.
         """
         pairs, sizes = ranked_pairs(self._record, n)
         return expected_correlation(
@@ -342,16 +341,16 @@ class Decisions(HasDStudies, Fitted):
 
         Parameters
         ----------
-        measures : names of :func:`vcomp.ir.measures.available`, or measures with options; τ, τ_AP,
-            Eρ², Φ and ε if None, or those of them that the design has
+        measures : names of :func:`vcomp.ir.measures.available`, or measures with options; if None,
+            those of τ, τ_AP, Eρ², Φ and ε that the design has
         estimator : of τ and τ_AP, ``"shrunken"`` or ``"urbano"``; or ``"split_half"`` for all
             measures
         alpha : intervals have confidence 1 − alpha
         negative : of the D-study, ``"zero"`` or ``"keep"``; see :meth:`dstudy`
         interval : of the D-study, see :meth:`dstudy`
         model, trials, rng, workers, progress : see :func:`vcomp.ir.accuracy`
-        sizes, **n : the facet that is sampled anew, and its sizes: ``topic=[25, 50]``. Without one
-            it is the collection itself, in which the formula's first facet is ranked
+        sizes, **n : the sampled facet and its sizes: ``topic=[25, 50]``. If not given, those of
+            the collection itself, in which the first facet of the formula is ranked
 
         Returns
         -------
@@ -366,12 +365,12 @@ class Decisions(HasDStudies, Fitted):
             measure needs their cell means (Eρ², Φ and ε need none); or if an option applies to
             none of the measures.
         DataError
-            If a cell is empty and a measure has to be extrapolated from halves, or two systems
-            have fewer than two topics in common.
+            If a cell is empty and a measure is extrapolated from halves, or two systems have fewer
+            than two topics in common.
 
         See Also
         --------
-        vcomp.ir.accuracy : the same from a matrix, and what the intervals are
+        vcomp.ir.accuracy : the same from a matrix, with a description of the intervals
 
         References
         ----------
@@ -389,7 +388,7 @@ class Decisions(HasDStudies, Fitted):
         2    rmse  3     0.054   D-study
         3    rmse  6     0.038   D-study
         """
-        from vcomp.ir import accuracy_of  # at start-up a fit needs no measures
+        from vcomp.ir import accuracy_of  # deferred for start-up time: a fit needs no measures
 
         facets, n_levels = self._record.structure.facets, self._record.structure.n_levels
         ranked, sampled, given = sampled_facet(facets, all_sizes(sizes, n))

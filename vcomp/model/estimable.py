@@ -1,6 +1,6 @@
-"""The effects of a claimed design that data support, and the formula that is made of them.
+"""The effects of a claimed design that data support, and the formula of these effects.
 
-A G-study states a design in Brennan's notation; this is the step from it to a formula.
+This is the step from the design of a G-study, in Brennan's notation, to a formula.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Cooccurrence:
 
     Attributes
     ----------
-    n_levels : how many levels each facet has, all of which occur
+    n_levels : number of levels of each facet, all of which occur
     codes : (m,) level of each row or cell; those of a facet are left out if each of its levels
         occurs with every combination of all the others
     n_rows : number of rows
@@ -47,7 +47,7 @@ class Cooccurrence:
     def on_grid(
         cls, grid: Grid, positions: Mapping[str, int], n_levels: Mapping[str, int], n_rows: int
     ) -> Cooccurrence:
-        """Return what occurs in rows that fill a grid, which few of its cells say.
+        """Return the combinations in rows that fill a grid, from the cells of its remainder.
 
         Parameters
         ----------
@@ -60,15 +60,15 @@ class Cooccurrence:
 
 @dataclass(frozen=True, slots=True)
 class Estimable:
-    """What is left of a design with these data.
+    """The part of a design that can be estimated from these data.
 
     Attributes
     ----------
     design : without facets that the data do not distinguish from others
     terms : the facets of each random term, outer ones first
-    scores : the facet whose levels are the scores of a cell, if there is one: it stands in the
-        residual alone
-    findings : sentences on what is confounded, and what would separate it
+    scores : the facet whose levels are the scores of a cell, if there is one: it occurs in the
+        residual only
+    findings : sentences on confounded effects, and how to separate them
     """
 
     design: Design
@@ -91,7 +91,7 @@ class _Groups:
     known: dict[frozenset[str], tuple[IntArray, int]] = field(default_factory=dict)
 
     def count(self, facets: Iterable[str]) -> int:
-        """Return how many combinations of levels of some facets occur; one of none."""
+        """Return how many combinations of levels of some facets occur; 1 for no facet."""
         chosen = frozenset(facets)
         rest = chosen.intersection(self.codes)
         crossed = prod(self.n_levels[f] for f in chosen - rest)
@@ -110,18 +110,18 @@ class _Groups:
 
 
 def estimable_terms(design: Design, occurring: Cooccurrence) -> Estimable:
-    """Return the effects of a design that have components of their own in these data.
+    """Return the effects of a design whose components these data can estimate.
 
     Parameters
     ----------
-    design : that the data are said to have
-    occurring : what these data have of it
+    design : that is claimed for the data
+    occurring : combinations of levels in these data
 
     Raises
     ------
     DesignError
-        If the data contradict the design (a facet that is said to be crossed is nested, or is
-        nested the other way round), or no effect can be distinguished from error.
+        If the data contradict the design (a crossed facet is nested, or nesting is reversed), or
+        no effect can be distinguished from error.
     """
     codes = {f: occurring.codes[f] for f in design.facets if f in occurring.codes}
     groups = _Groups(codes, occurring.n_levels)
@@ -143,7 +143,7 @@ def estimable_terms(design: Design, occurring: Cooccurrence) -> Estimable:
     if not kept:
         raise DesignError(
             f"the data have one score for each level of {left.facets[0]}, so nothing of "
-            f"'{design}' can be distinguished from error; several scores of each level are needed"
+            f"'{design}' can be distinguished from error; collect several scores of each level"
         )
     for alike, held in holders.items():
         findings += _on_held(left, held, groups, in_residual=alike == RESIDUAL)
@@ -192,7 +192,7 @@ def _refuse_contradictions(design: Design, groups: _Groups) -> None:
             raise DesignError(
                 f"the design '{design}' says that {inner} is nested in {outer}, but each level of "
                 f"{outer} occurs with one level of {inner} only, and {inner} has fewer levels: "
-                f"it is {outer} that is nested in {inner}; write {outer}:{inner}"
+                f"{outer} is nested in {inner}; write {outer}:{inner}"
             )
 
 
@@ -207,7 +207,7 @@ def _nested_all_the_same(design: Design, groups: _Groups) -> list[tuple[str, str
             other = design.closure({outer})
             if outer in own or inner in other or not 1 < groups.count(other) < n:
                 continue
-            # What is determined by those that it is nested in is their matter.
+            # Facets that are determined by those that it is nested in are found there.
             by_those = groups.count(above | other) == groups.count(above)
             if groups.count(own | other) == n and not by_those:
                 found.append((inner, outer))
@@ -218,7 +218,7 @@ def _nested_all_the_same(design: Design, groups: _Groups) -> list[tuple[str, str
 
 
 def _reduced(design: Design, groups: _Groups) -> tuple[Design, list[str]]:
-    """Return the design without facets that others determine, and sentences on these."""
+    """Return the design without redundant facets, and sentences on these."""
     findings: list[str] = []
     left = design
     while True:
@@ -232,9 +232,9 @@ def _reduced(design: Design, groups: _Groups) -> tuple[Design, list[str]]:
             return left, findings
         first, second = pair
         findings.append(
-            f"{first} and {second} go together one to one: the component {first} holds {second} "
-            f"as well, and nothing is left of effects of both; to separate them, score the same "
-            f"levels of {first} with several levels of {second}."
+            f"Levels of {first} and {second} correspond one to one: the component {first} holds "
+            f"{second} as well, and their interaction cannot be estimated; to separate them, "
+            f"score the same levels of {first} with several levels of {second}."
         )
         left = _without(left, second, left.closure({first}))
 
@@ -249,15 +249,15 @@ def _on_alone(design: Design, facet: str) -> str:
     above = design.nested_in[facet]
     if not above:
         return (
-            f"{facet} has one level only: components without {facet} hold what varies with it, "
-            f"and the mean its effect; to separate them, take several levels of {facet}."
+            f"{facet} has one level only: components without {facet} hold its interactions, and "
+            f"the mean holds its effect; to separate them, use several levels of {facet}."
         )
     order = design.outer_first
     outer = ":".join(f for f in order if f in above)
     inner = ":".join(f for f in order if f in above | {facet})
     return (
         f"{facet} has one level in each level of {outer}: components of {outer} hold those of "
-        f"{inner} as well; to separate them, take several levels of {facet} in some levels of "
+        f"{inner} as well; to separate them, use several levels of {facet} in some levels of "
         f"{outer}."
     )
 
@@ -278,7 +278,7 @@ def _one_to_one(design: Design, groups: _Groups) -> tuple[str, str] | None:
 
 
 def _without(design: Design, facet: str, instead: frozenset[str]) -> Design:
-    """Return the design without a facet; what was nested in it is nested in others instead."""
+    """Return the design without a facet; facets nested in it are nested in others instead."""
     above = {
         f: (a - {facet}) | (instead if facet in a else frozenset())
         for f, a in design.nested_in.items()
@@ -293,7 +293,7 @@ def _without(design: Design, facet: str, instead: frozenset[str]) -> Design:
 def _on_held(
     design: Design, held: tuple[Effect, ...], groups: _Groups, *, in_residual: bool
 ) -> list[str]:
-    """Say which effects have no component of their own, and what would give them one."""
+    """Return which effects are confounded with a smaller one, and how to separate them."""
     smallest, whole = held[0], frozenset(design.facets)
     component = RESIDUAL if in_residual else smallest.term
     names = [e.term for e in held if (e.facets != whole if in_residual else e != smallest)]
@@ -305,7 +305,7 @@ def _on_held(
         each = f"each level of {smallest.term}"
     sentence = (
         f"{component} holds {_and(names)} as well: {each} occurs with one level of "
-        f"{_and(missing)} only; to separate them, take several levels of {_and(missing)} in some."
+        f"{_and(missing)} only; to separate them, use several levels of {_and(missing)} in some."
     )
     return [sentence]
 
@@ -320,11 +320,11 @@ class Claim:
 
     Attributes
     ----------
-    design : as it is claimed
-    columns : those of its facets, by the names that the design has for them; in the order in
-        which a formula with all effects of the design names them
-    response : as it stands in a formula
-    widest : a term for each of the columns: what has to be read
+    design : as claimed
+    columns : of its facets, by their names in the design; in the order in which a formula with all
+        effects of the design names them
+    response : as in a formula
+    widest : formula with a term for each column that is read
     source : the data; None for variables of the calling scope
     """
 
@@ -335,12 +335,12 @@ class Claim:
     source: Source | None
 
     def supported(self, occurring: Cooccurrence) -> Supported:
-        """Find out which effects of the design have components of their own in the data.
+        """Return the effects of the design whose components the data can estimate.
 
         Raises
         ------
         DesignError
-            If the data contradict the design, or nothing of it can be estimated.
+            If the data contradict the design, or none of its effects can be estimated.
         """
         found = estimable_terms(self.design, occurring)
         return Supported(self.design, formula_text(self.response, found.terms), found)
@@ -348,14 +348,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Supported:
-    """What of a design the data can support.
+    """The effects of a design that the data support.
 
     Attributes
     ----------
-    design : as it is claimed
-    formula : a random term for every effect that the data support, with facets under the
-        names that the design has for them
-    estimable : which these are, and why others are not
+    design : as claimed
+    formula : a random term for every effect that the data support, with the names of the facets in
+        the design
+    estimable : these effects, and why others are not among them
     """
 
     design: Design
@@ -363,23 +363,23 @@ class Supported:
     estimable: Estimable
 
     def described(self, structure: Structure) -> Structure:
-        """Return the structure of the formula with what only the design says.
+        """Return a structure with the claim, its findings and the facet of the scores.
 
         Parameters
         ----------
-        structure : as the formula and the rows give it
+        structure : of the formula and the rows
         """
         known = replace(structure, claim=str(self.design), findings=self.estimable.findings)
         scores = self.estimable.scores
         return known if scores is None else known.with_scores_as(scores)
 
     def in_words(self) -> str | None:
-        """Return what is confounded in these data, as a warning; None if nothing is."""
+        """Return a warning about confounded effects in these data; None if there are none."""
         findings = self.estimable.findings
         if not findings:
             return None
         return (
-            f"these data cannot tell all effects of the design '{self.design}' apart. "
+            f"some effects of the design '{self.design}' are confounded in these data. "
             f"{' '.join(findings)} The formula is '{self.formula}'"
         )
 
@@ -390,29 +390,30 @@ def read_claim(
     facets: Mapping[str, str] | None,
     opened: Callable[[], Source | None],
 ) -> Claim:
-    """Read the design of a G-study, and find its columns.
+    """Return the design of a G-study with the columns of its facets.
 
     Parameters
     ----------
     design : in Brennan's notation
-    response : the column of the scores, or an expression of Python
-    facets : columns by the names that the design has for them
-    opened : opens the data once the design was read; None for variables of the calling scope
+    response : the column of the scores, or a Python expression
+    facets : columns by the names of the facets in the design
+    opened : opens the data after the design was read; returns None for variables of the calling
+        scope
 
     Raises
     ------
     PlanError
         If the design cannot be read, or `facets` does not fit it.
     FormulaError
-        If the response is no text.
+        If the response is not text.
     DataError
-        If the data cannot be opened, or a column is not there.
+        If the data cannot be opened, or a column is missing.
     """
     read = parse_design(design)
     check_facets(read)
     if not isinstance(response, str) or not response.strip():
         raise FormulaError(
-            "the response is the name of the column of the scores, such as response='score', not "
+            "response must be the name of the column of the scores, such as response='score', not "
             f"{response!r}"
         )
     columns = _columns(read, facets)
@@ -434,7 +435,7 @@ def _columns(design: Design, facets: Mapping[str, str] | None) -> dict[str, str]
     """Return the column of every facet of the design."""
     if facets is not None and not isinstance(facets, Mapping):
         raise PlanError(
-            "facets is a mapping from the names of the design to columns, such as "
+            "facets must be a mapping from the names in the design to columns, such as "
             f"{{'p': 'person'}}, not {facets!r}"
         )
     given = dict(facets or {})
@@ -442,29 +443,29 @@ def _columns(design: Design, facets: Mapping[str, str] | None) -> dict[str, str]
         if name not in design.facets:
             swapped = column in design.facets
             hint = (
-                f"; facets= has the names of the design first: {{{column!r}: {name!r}}}"
+                f"; facets= maps names in the design to columns: {{{column!r}: {name!r}}}"
                 if swapped
                 else did_you_mean(name, design.facets)
             )
             raise PlanError(
-                f"{name!r} is no facet of the design '{design}', which has "
+                f"{name!r} is not a facet of the design '{design}', which has "
                 f"{', '.join(design.facets)}{hint}"
             )
         if not isinstance(column, str):
-            raise PlanError(f"the column of facet {name!r} is a name, not {column!r}")
+            raise PlanError(f"the column of facet {name!r} must be a name, not {column!r}")
     columns = {f: given.get(f, f) for f in _in_order(design)}
     for facet, column in columns.items():
         others = [f for f, c in columns.items() if c == column and f != facet]
         if others:
             raise PlanError(
                 f"the facets {facet!r} and {others[0]!r} are both column {column!r}; each facet "
-                "has a column of its own"
+                "needs its own column"
             )
     return columns
 
 
 def _check_columns(columns: Mapping[str, str], response: str, source: Source) -> None:
-    """Refuse columns that are not there, with what facets= would have to say."""
+    """Refuse columns that are missing, with a proposal for facets=."""
     for facet, column in columns.items():
         if column in source.columns:
             continue
@@ -474,4 +475,6 @@ def _check_columns(columns: Mapping[str, str], response: str, source: Source) ->
         used = {*columns.values(), response}
         start = [c for c in source.columns if c.startswith(facet) and c not in used]
         meant = start[0] if len(start) == 1 else "…"
-        raise DataError(f"{missing}; facets={{{facet!r}: {meant!r}}} says which one a facet is")
+        raise DataError(
+            f"{missing}; name the column of a facet by facets={{{facet!r}: {meant!r}}}"
+        )

@@ -52,7 +52,7 @@ class Estimates(Fitted):
 
     @property
     def df_resid(self) -> int:
-        """Number of scores less number of fixed effects."""
+        """Number of scores minus number of fixed effects."""
         return self.nobs - len(self._record.exog_names)
 
     # How it ended ---------------------------------------------------------------------------
@@ -74,10 +74,10 @@ class Estimates(Fitted):
 
     @property
     def iterations(self) -> pd.DataFrame:
-        """The iterations: a row a point, the first the start; empty without steps.
+        """The iterations: a row for each point, the first the start; empty without steps.
 
-        The columns are ``llf``, ``step`` (what led there: start, scale, AI, Newton or EM),
-        ``fraction`` of it, ``newton_decrement`` (in standard errors), ``kkt_residual``,
+        The columns are ``llf``, ``step`` (its kind: start, scale, AI, Newton or EM), ``fraction``
+        of it, ``newton_decrement`` (in standard errors), ``kkt_residual``,
         ``n_bound`` (components at zero) and ``var(…)`` for every component.
         """
         return tables.iterations(self._record.estimate.log, self._record.estimate.names)
@@ -145,7 +145,7 @@ class Estimates(Fitted):
 
     @property
     def mc_error(self) -> pd.Series:
-        """Standard errors that the engine's random probes give the components; 0 without.
+        """Monte Carlo errors of the components from the engine's random probes; 0 without.
 
         They include the distance of the last iteration from the maximum.
         """
@@ -210,6 +210,6 @@ class Estimates(Fitted):
         Raises
         ------
         EstimationError
-            If the mean is not one constant: Method I does not allow covariates.
+            If the mean is not constant: Method I does not allow covariates.
         """
         return tables.anova(self._record)

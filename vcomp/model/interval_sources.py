@@ -1,7 +1,4 @@
-"""Intervals by name: from the components, from replicates or from the profile likelihood.
-
-``interval=`` of any method of a result is read here, and becomes a source of intervals.
-"""
+"""Sources of intervals for ``interval=``: components, replicates or the profile likelihood."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ IntervalMethod: TypeAlias = IntervalName | IntervalSource | Replicates
 PROFILE = "profile likelihood"
 
 _REPLICATES = 1000
-"""Of ``interval="bootstrap"``, as :meth:`VarianceComponentsResults.bootstrap` draws them."""
+"""Number of replicates for ``interval="bootstrap"``."""
 
 _OTHERS = ("profile", "bootstrap")
 _OF_FACETS = {
@@ -84,14 +81,14 @@ def source_of(
         return FromReplicates(interval, *fitted, bootstrap_type, negative)
     if bootstrap_type != "percentile":
         raise EstimationError(
-            f"bootstrap_type={bootstrap_type!r} is of intervals from bootstrap replicates, not of "
-            f"{interval!r}"
+            f"bootstrap_type={bootstrap_type!r} applies to intervals from bootstrap replicates, "
+            f"not to {interval!r}"
         )
     if not isinstance(interval, str):
         return check_source(interval)
     if interval in _OF_FACETS:
         raise EstimationError(
-            f"interval={interval!r} needs to know over which facet; pass "
+            f"interval={interval!r} needs a facet; pass "
             f"interval=res.{_OF_FACETS[interval]}({record.structure.facets[0]!r})"
         )
     check_local_interval(interval, _OTHERS)
@@ -115,25 +112,25 @@ class FromProfile:
 
     Parameters
     ----------
-    likelihood : which the fit maximised
+    likelihood : that the fit maximised
     """
 
     likelihood: Likelihood
 
     @property
     def interval(self) -> str:
-        """Its name."""
+        """The name of this source of intervals, ``"profile"``."""
         return "profile"
 
     def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         """Return intervals with confidence 1 − alpha.
 
-        What depends on held components alone has none (nan).
+        Quantities of held components only have none (nan).
 
         Raises
         ------
         EstimationError
-            If a profile cannot be followed, or the quantity depends on the fixed effects.
+            If a profile cannot be traced, or the quantity depends on the fixed effects.
         """
         check_alpha(alpha)
         if isinstance(quantities, Smooth):
@@ -149,7 +146,7 @@ class FromProfile:
     def _one(self, q: Quantities, alpha: float) -> tuple[float, float, tuple[str, ...]]:
         a = q.a[0]
         if self._is_known(a) and (q.b is None or self._is_known(q.b[0])):
-            return np.nan, np.nan, ("what depends on held components alone has no interval",)
+            return np.nan, np.nan, ("a quantity of held components only has no interval",)
         whole = Quantities("linear", q.a) if q.form == "root" else q
         curve = self.likelihood.profile_ratio(whole, "a quantity", alpha, points=0)
         if q.form == "root":
@@ -159,7 +156,7 @@ class FromProfile:
     def _of_function(self, q: Smooth, alpha: float) -> Limits:
         if q.uses_fixed:
             raise EstimationError(
-                "a quantity that depends on the fixed effects has no profile here; use "
+                "a quantity that depends on the fixed effects has no profile; use "
                 "interval='log' or 'bootstrap'"
             )
         nothing = np.zeros(0)

@@ -1,7 +1,7 @@
 """The model: formula and data, read and summed once, for any estimator.
 
-In the pipe formula → design → statistics → estimate → result → D-study it joins the first three,
-and makes the result of an estimate.
+It joins the first steps of the pipe (formula, design, statistics), applies an estimator, and makes
+the result.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from vcomp.statistics.batches import Batches, SummedData
 
 
 class LikelihoodOfData:
-    """What a model says of its likelihood at components that are given."""
+    """The likelihood of the data at given components, with its derivatives."""
 
     design: Design
     statistics: Statistics
@@ -89,7 +89,7 @@ class LikelihoodOfData:
 
         Parameters
         ----------
-        information : ``"observed"`` (less the Hessian), ``"expected"`` (Fisher) or ``"average"``
+        information : ``"observed"`` (minus the Hessian), ``"expected"`` (Fisher) or ``"average"``
         params : as for :meth:`loglike`
         reml : of the restricted likelihood, or of the full one
         """
@@ -115,12 +115,12 @@ class LikelihoodOfData:
 
     @cached_property
     def _restricted(self) -> LikelihoodEngine:
-        """The engine of the restricted likelihood, with what it has factored last."""
+        """The engine of the restricted likelihood, with its last factor."""
         return choose_engine(self.statistics, reml=True, names=self.component_names[:-1])
 
     @cached_property
     def _full(self) -> LikelihoodEngine:
-        """The engine of the full likelihood, with what it has factored last."""
+        """The engine of the full likelihood, with its last factor."""
         return choose_engine(self.statistics, reml=False, names=self.component_names[:-1])
 
     def _components(self, params: Components) -> FloatArray:
@@ -130,14 +130,14 @@ class LikelihoodOfData:
             v = np.asarray(in_order, dtype=np.float64)
         except (TypeError, ValueError):
             raise EstimationError(
-                f"components are {len(names)} numbers ({', '.join(names)}), not {params!r}"
+                f"components must be {len(names)} numbers ({', '.join(names)}), not {params!r}"
             ) from None
         if v.shape != (len(names),):
             raise EstimationError(
                 f"components have shape {v.shape}; there are {len(names)}: {', '.join(names)}"
             )
         if not np.isfinite(v).all() or (v < 0.0).any() or v[-1] == 0.0:
-            raise EstimationError("components are not negative, and the residual is positive")
+            raise EstimationError("components must not be negative, and the residual positive")
         return v
 
 
@@ -148,7 +148,9 @@ def _by_name(params: Components, names: tuple[str, ...]) -> Any:
     known = set(params.keys())
     absent = [name for name in names if name not in known]
     if absent:
-        raise EstimationError(f"component {absent[0]!r} is missing; they are {', '.join(names)}")
+        raise EstimationError(
+            f"component {absent[0]!r} is missing; components are {', '.join(names)}"
+        )
     by_name: Any = params
     return [by_name[name] for name in names]
 
@@ -161,27 +163,27 @@ _NOT_KEPT = (
     "memory, about {}"
 )
 _NO_SOURCE = (
-    "there are no rows to read again: the fit is of sums that were made elsewhere (saved ones, or "
-    "those of a Dask cluster); fit the data themselves, with stream=True if they are large"
+    "there are no rows to read again: the fit is of saved sums, or of sums made by Dask; fit the "
+    "data themselves, with stream=True if they are large"
 )
 
 
 class VarianceComponentsModel(LikelihoodOfData):
     """A linear model with random intercepts, after statsmodels' model protocol.
 
-    Rows are coded and summed when the model is made; every ``fit`` works on the sums, and changes
-    nothing in the model.
+    Rows are coded and summed when the model is made. ``fit`` uses the sums and does not change the
+    model.
 
     Parameters
     ----------
     formula : such as ``"score ~ x + (1|sys) + (1|topic/doc)"``
     data : pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file;
-        None takes the variables of the calling scope, as patsy does; or rows that were summed
+        None uses the variables of the calling scope, as patsy does; or rows that were summed
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
-    stream : True to read the rows in batches and keep none of them, False to keep them in memory;
-        None streams what is not in memory yet and may not fit into it
-    progress : whether to show a bar of the rows that are read in batches, with their number a
-        second; None for one where stderr is a terminal, after two seconds
+    stream : True to read the rows in batches without keeping them, False to keep them in memory;
+        None reads data in batches that are not in memory and may not fit into it
+    progress : whether to show a bar of the rows that are read in batches, with their number per
+        second; None shows one after two seconds if stderr is a terminal
     eval_env : as in patsy: 0 for the scope of the caller, 1 for the one above, or an
         ``EvalEnvironment``
 
@@ -189,12 +191,12 @@ class VarianceComponentsModel(LikelihoodOfData):
     ----------
     design : levels, origin and structure of the data
     nobs : number of scores used
-    seconds : what reading, learning and summing took
+    seconds : time that reading, the design and the sums took
 
     Raises
     ------
     FormulaError, DataError, DesignError
-        What cannot be read, found or estimated; the message names it and says what to do.
+        If something cannot be read, found or estimated; the message names it.
 
     Examples
     --------
@@ -254,7 +256,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         return self._found.reading
 
     def batches(self, progress: bool | None = False) -> Batches:
-        """Return the rows that were not kept, to be read once more.
+        """Return the rows that were not kept, to be read again.
 
         Parameters
         ----------
@@ -263,7 +265,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         Raises
         ------
         DataError
-            If they cannot be read again: the model is of saved statistics, or of Dask's.
+            If they cannot be read again, as after saved statistics or Dask.
         """
         if self._found.again is None:
             raise DataError(_NO_SOURCE)
@@ -271,18 +273,18 @@ class VarianceComponentsModel(LikelihoodOfData):
 
     @property
     def chunk(self) -> Chunk:
-        """The same rows, coded; of rows that were not kept the cells, if each has one score.
+        """The same rows, coded; if they were not kept, the cells, if each has one score.
 
         Raises
         ------
         DataError
-            If cells have several, or were put together.
+            If the rows were not kept, and cells have several scores or were collapsed.
         """
         return self.statistics.rows if self._found.rows is None else self._found.cells_as_rows()
 
     @property
     def fixed_columns(self) -> Mapping[str, Any]:
-        """The columns of the fixed part; those of rows that are not kept have levels alone."""
+        """The columns of the fixed part; only their levels if the rows are not kept."""
         return self._found.fixed_columns
 
     @classmethod
@@ -326,7 +328,7 @@ class VarianceComponentsModel(LikelihoodOfData):
 
     @property
     def endog(self) -> FloatArray:
-        """The response, shape (nobs,); read-only, as its sums are made already."""
+        """The response, shape (nobs,); read-only, as the sums are not updated."""
         y = self.rows.y.view()
         y.flags.writeable = False
         return y
@@ -360,28 +362,30 @@ class VarianceComponentsModel(LikelihoodOfData):
         ----------
         method : ``"reml"``, ``"ml"``, ``"anova"`` (Henderson's Method I), ``"type1"``,
             ``"henderson3"`` or ``"minque"``
-        negative : what to do with terms that a closed form estimates below zero: ``"keep"`` them
-            as estimated, or drop the most negative one and ``"refit"`` until there is none; then
-            their components are 0 and the status names them
-        **options : of the method. For REML and ML: ``max_iter`` steps at most; ``tol``, the Newton
-            decrement in standard errors at which they end; ``hold={"topic": 0.01}``, components
-            that are known and not estimated; ``start={"topic": 0.02}`` (or all components in
-            order), where to start instead of MIVQUE(0); ``engine``, of the likelihood;
-            ``n_probes`` and ``rng``, its random probes if it has any. For ANOVA the same, of the
-            standard errors, which are exact without where that is affordable. For MINQUE:
-            ``prior``, the prior components (a number, a mapping or a sequence), and ``iterated``,
-            True or a number of rounds
+        negative : treatment of negative estimates of a closed form: ``"keep"`` uses them as
+            estimated; ``"refit"`` drops the term with the most negative one and estimates the
+            others again, until none is negative. Dropped components are 0, and the status names
+            them
+        **options : of the method. For REML and ML: ``max_iter``, the largest number of steps;
+            ``tol``, the Newton decrement in standard errors at which they end;
+            ``hold={"topic": 0.01}``, components that are known and not estimated;
+            ``start={"topic": 0.02}`` (or all components in order), the start instead of MIVQUE(0);
+            ``engine`` of the likelihood; ``n_probes`` and ``rng`` of its random probes, if it has
+            any. For ANOVA: ``n_probes`` and ``rng`` of the standard errors, which are exact
+            without random probes where that is affordable. For MINQUE: ``prior``, the prior
+            components (a number, a mapping or a sequence), and ``iterated``, True or a number of
+            rounds
 
         Raises
         ------
         EstimationError
-            If the method is not known, does not apply, or would need more memory than there is; or
-            an option is not one that it can have.
+            If the method is not known, does not apply, or would not fit into memory; or an option
+            is not one of its options.
 
         Warns
         -----
         VcompWarning
-            If the estimation did not converge, or the method is a poor one for these data.
+            If the estimation did not converge, or the method is inaccurate for these data.
         """
         estimator = get_estimator(method, **options)
         if negative != "keep":
@@ -414,8 +418,8 @@ class VarianceComponentsModel(LikelihoodOfData):
         formula, structure = self.design.formula, self.design.structure
         if not formula.intercept_only:
             raise EstimationError(
-                "method='anova' (Henderson's Method I) needs a mean that is one constant, and the "
-                f"fixed part is {' + '.join(formula.fixed) or '0'}; use method='reml' or 'ml'"
+                "method='anova' (Henderson's Method I) needs a constant mean, and the fixed part "
+                f"is {' + '.join(formula.fixed) or '0'}; use method='reml' or 'ml'"
             )
         if structure.partly_crossed:
             (a, b), *_ = structure.partly_crossed

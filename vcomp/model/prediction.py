@@ -49,9 +49,9 @@ class Prediction:
     predicted_mean : fixed part plus the predicted effects of the terms in the requested level
     se_mean : standard error of its prediction: of x'β̂ + Σ z'û about x'β + Σ z'u over these terms,
         with the covariances of the effects of different terms and of the fixed effects. A group
-        that did not occur in the fit has its whole variance σ²_t
-    se_obs : standard error of the prediction of a new score in the same cell: with the variance of
-        the residual, and of the terms that are not in the level, whose groups may be any
+        that did not occur in the fit adds its variance σ²_t
+    se_obs : standard error of the prediction of a new score in the same cell: with the variances
+        of the residual and of the terms that are not in the level, for which groups are random
     alpha : intervals have confidence 1 − alpha unless another alpha is given
 
     Examples
@@ -74,7 +74,7 @@ class Prediction:
 
         Parameters
         ----------
-        obs : for a new score
+        obs : whether the interval is for a new score
         alpha : intervals have confidence 1 − alpha; that of the prediction if None
 
         Raises
@@ -91,7 +91,7 @@ class Prediction:
         return pd.DataFrame({"lower": mean - half, "upper": mean + half})
 
     def summary_frame(self, alpha: float | None = None) -> pd.DataFrame:
-        """Return a row a prediction, in statsmodels' columns.
+        """Return a row for each prediction, with the columns of statsmodels.
 
         They are ``mean``, ``mean_se``, ``mean_ci_lower``, ``mean_ci_upper``, ``obs_ci_lower`` and
         ``obs_ci_upper``.
@@ -126,7 +126,7 @@ def included_terms(level: Level, names: Sequence[str]) -> tuple[int, ...]:
     Raises
     ------
     DataError
-        If a term is not there; the message lists those that are.
+        If there is no such term; the message lists the terms.
     """
     if isinstance(level, str):
         if level == "all":
@@ -138,7 +138,7 @@ def included_terms(level: Level, names: Sequence[str]) -> tuple[int, ...]:
     try:
         wanted = list(dict.fromkeys(level))
     except TypeError:
-        raise DataError(f"level is a name or a list of names, not {level!r}") from None
+        raise DataError(f"level must be a name or a list of names, not {level!r}") from None
     for name in wanted:
         if name not in known:
             hint = did_you_mean(name, [*known, "population", "all"])
@@ -219,7 +219,7 @@ def _refuse_new(
             name = design.facets[f].name
             found = list(dict.fromkeys(facets[name][new].tolist()))
             raise DataError(
-                f"facet {name!r} has {_named(found)}, which the fit has not seen; "
+                f"facet {name!r} has {_named(found)}, which did not occur in the fit; "
                 "new_levels='zero' predicts their effects as zero"
             )
     for t in terms:
@@ -229,8 +229,8 @@ def _refuse_new(
             columns = [facets[name][new].tolist() for name in names]
             found = list(dict.fromkeys(zip(*columns, strict=True)))
             raise DataError(
-                f"term {design.terms[t].name!r} has {_named(found)}, a combination which the fit "
-                "has not seen; new_levels='zero' predicts its effect as zero"
+                f"term {design.terms[t].name!r} has {_named(found)}, a combination that did not "
+                "occur in the fit; new_levels='zero' predicts its effect as zero"
             )
 
 
@@ -246,7 +246,7 @@ def _warn_of_new_facets(design: Design, terms: Sequence[int], codes: Sequence[An
         facet, known = design.facets[f], np.asarray(codes[f])
         if known.size and (known < 0).all():
             warn(
-                f"no level of facet {facet.name!r} was there in the fit (levels such as "
+                f"no level of facet {facet.name!r} occurred in the fit (which has levels such as "
                 f"{facet.levels[0]!r}): its effects are predicted as zero"
             )
 
@@ -281,7 +281,7 @@ def fitted_values(access: RowAccess) -> pd.Series:
 
 
 def residuals(access: RowAccess) -> pd.Series:
-    """Return response less fitted values of the rows that were used."""
+    """Return response minus fitted values of the rows that were used."""
     import pandas as pd
 
     rows = access.model.rows
@@ -334,7 +334,7 @@ def _variances(
 
 
 _ROWS = 262_144
-"""Of a row group, where rows are in memory."""
+"""Rows of a row group, if rows are in memory."""
 
 _INSTEAD = "a path on a disk with more room"
 
@@ -358,18 +358,19 @@ def check_columns(design: Design) -> None:
     Raises
     ------
     DataError
+        If there is one.
     """
     formula = design.formula
     clashing = {"fitted", "resid"}.intersection([formula.response, *formula.facets])
     if clashing:
         name = min(clashing)
         raise DataError(
-            f"the column {name!r} of the data has the name of one that is added; rename it"
+            f"the column {name!r} of the data has the name of a column that is added; rename it"
         )
 
 
 def write_augmented(access: RowAccess, to: str | os.PathLike[str], progress: bool | None) -> Path:
-    """Write a row a score to a Parquet file, a batch at a time.
+    """Write a row for each score to a Parquet file, batch by batch.
 
     Parameters
     ----------
@@ -396,7 +397,7 @@ def _kept(access: RowAccess, target: Path) -> Iterator[pd.DataFrame]:
 
 
 def _streamed(access: RowAccess, target: Path, progress: bool | None) -> Iterator[pd.DataFrame]:
-    """Yield the rows of the fit in batches, after the effects were solved for.
+    """Yield the rows of the fit in batches, after solving for the effects.
 
     Raises
     ------
@@ -443,8 +444,8 @@ def _fitted(design: Design, solution: Solution, codes: list[Any], X: FloatArray)
         groups = term_codes(term, codes, design.n_levels)
         if groups.min() < 0:
             raise DataError(
-                f"term {term.name!r} has a level, or a combination, that was not there when the "
-                "rows were fitted; they have to stay as they were"
+                f"term {term.name!r} has a level, or a combination, that did not occur in the "
+                "fit; the rows have to stay as they were"
             )
         fitted += effects[groups]
     return fitted

@@ -141,7 +141,7 @@ def _notes(record: FitRecord, found: Limits) -> list[str]:
     if not design.connected:
         notes.append(
             f"The design falls into {design.n_parts} parts that share no level (print the "
-            "design for what is in them)."
+            "design for their levels)."
         )
     values = np.array(estimate.values)
     estimated = ~np.isin(np.array(estimate.names, dtype=object), estimate.held)
@@ -157,18 +157,18 @@ def _notes(record: FitRecord, found: Limits) -> list[str]:
 
 
 def _on_fixed_effects(estimate: Estimate) -> list[str]:
-    """Return a note on the distribution of their tests and intervals, and why it is the normal."""
+    """Return a note on the distribution of tests and intervals of the fixed effects."""
     if not estimate.beta.size:
         return []
     df = degrees_of_freedom(estimate)
     if np.isnan(df).any():
         kept = estimate.fixed_errors is not None
         why = (
-            "the components have no covariance to take degrees of freedom from"
+            "the components have no covariance matrix for degrees of freedom"
             if kept
-            else "none were kept with this result"
+            else "it was not stored with this result"
         )
-        return [f"Fixed effects: normal distribution where there is no df, as {why}."]
+        return [f"Fixed effects: normal distribution where df is missing, as {why}."]
     if np.isinf(df).all():
         return ["Fixed effects: normal distribution, as no component is estimated."]
     return ["Fixed effects: t with Satterthwaite's degrees of freedom."]
@@ -177,11 +177,11 @@ def _on_fixed_effects(estimate: Estimate) -> list[str]:
 def _on_standard_errors(estimate: Estimate) -> list[str]:
     notes = []
     if estimate.certificate is not None and estimate.certificate.information == "average":
-        notes.append("Standard errors: from the average information, all that this engine has.")
+        notes.append("Standard errors: from the average information, the only one of this engine.")
     if mc_errors(estimate).any():
         notes.append(
-            "Monte Carlo: standard error from the engine's random probes, which more of them "
-            f"make smaller; of the log-likelihood {display.number(estimate.llf_error, 2)}."
+            "Monte Carlo: standard error from the engine's random probes, which falls with their "
+            f"number; of the log-likelihood {display.number(estimate.llf_error, 2)}."
         )
     return notes
 
@@ -208,12 +208,12 @@ def draw(
     ax : matplotlib axes, or None
     """
     if kind not in KINDS:
-        raise VcompError(f"kind is {' or '.join(map(repr, KINDS))}, not {kind!r}")
+        raise VcompError(f"kind must be {' or '.join(map(repr, KINDS))}, not {kind!r}")
     if kind == "effects":
         if interval != "auto":
             raise VcompError(
-                "predicted effects have the intervals of their prediction errors, by no other "
-                "way; leave out interval="
+                "intervals of predicted effects are from their prediction errors; leave out "
+                "interval="
             )
         name = _term(record.estimate.names, term)
         effects = _with_intervals(rows, name, alpha)
@@ -231,10 +231,10 @@ def _term(names: Sequence[str], term: str | None) -> str:
     if term is None and len(terms) == 1:
         return terms[0]
     if term is None:
-        raise DataError(f"which effects are to be drawn? pass term=, one of {terms}")
+        raise DataError(f"kind='effects' needs a term; pass term=, one of {terms}")
     if term not in terms:
         hint = did_you_mean(term, terms)
-        raise DataError(f"{term!r} has no predicted effects{hint}; term= is one of {terms}")
+        raise DataError(f"{term!r} has no predicted effects{hint}; term= must be one of {terms}")
     return term
 
 

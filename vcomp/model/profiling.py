@@ -1,4 +1,4 @@
-"""Profile likelihood of a fit: its parameters by name, and the frames of their curves."""
+"""Profile likelihoods of a fit: its parameters by name, and tables of their curves."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ class Profile:
     alpha: float
 
     def conf_int(self, alpha: float | None = None) -> pd.DataFrame:
-        """Return the ends of the intervals in columns 0 and 1, a row a parameter.
+        """Return the ends of the intervals in columns 0 and 1, a row for each parameter.
 
         Parameters
         ----------
         alpha : intervals have confidence 1 − alpha; that of the profile if not given. Curves are
-            extended where necessary
+            extended if necessary
 
         Raises
         ------
         PlanError
             If alpha is not between 0 and 1.
         EstimationError
-            If a profile cannot be followed far enough.
+            If a profile cannot be traced far enough.
         """
         import pandas as pd
 
@@ -65,7 +65,7 @@ class Profile:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """A row a visited point: parameter, value, z (signed root of the likelihood ratio)."""
+        """A row for each visited point: parameter, value, z (root of the likelihood ratio)."""
         import pandas as pd
 
         frames = [curve.frame for curve in self.curves.values()]
@@ -90,7 +90,7 @@ class Profile:
         Raises
         ------
         DataError
-            If there is another number of axes.
+            If the number of axes is not that of the curves.
         VcompError
             If matplotlib is not installed.
         """
@@ -107,7 +107,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """The likelihood that a fit has maximised, and its maximum.
+    """The likelihood that a fit maximised, and its maximum.
 
     Attributes
     ----------
@@ -127,19 +127,19 @@ class Likelihood:
         Raises
         ------
         EstimationError
-            If the fit is by another method, or has not converged.
+            If the fit is by another method, or did not converge.
         """
         estimate = access.estimate
         if estimate.method not in ("reml", "ml"):
             raise EstimationError(
-                f"method {estimate.method!r} maximises no likelihood, and has no profile; fit "
-                "with method='reml' or 'ml', or use another interval"
+                f"method {estimate.method!r} does not maximise a likelihood, and has no profile; "
+                "fit with method='reml' or 'ml', or use another interval"
             )
         if estimate.certificate is None:
             raise EstimationError(f"there is no profile: {estimate.status}")
         if not estimate.converged:
             raise EstimationError(
-                f"a profile needs a maximum, and the fit has not converged: {estimate.status}"
+                f"a profile needs a maximum, and the fit did not converge: {estimate.status}"
             )
         name = estimate.certificate.engine
         engine = choose_engine(
@@ -174,7 +174,7 @@ class Likelihood:
         a, b = q.a[0], q.b[0] + (q.a[0] if q.form == "share" else 0.0)
         if (b >= 0.0).all():
             return self.profile(RatioConstraint(a, b), name, alpha, points)
-        # A required size: its reciprocal has the denominator that cannot be negative.
+        # The denominator of a required size can be negative, that of its reciprocal cannot.
         return self.profile(RatioConstraint(b, a), name, alpha, points).reciprocal()
 
     def profile_component(self, place: int, name: str, alpha: float) -> ProfileCurve:
@@ -216,14 +216,14 @@ def profiles(
     ----------
     access : the fit with its rows
     exog_names : of the fixed effects
-    what : names of parameters, or quantities of components in text; all components that were
-        estimated if not given
+    what : names of parameters, or quantities of components as text; all estimated components if
+        not given
     alpha : intervals have confidence 1 − alpha
 
     Raises
     ------
     EstimationError
-        If a name is not known, the fit has no profile, or it cannot be followed.
+        If a name is not known, or the fit has no profile or it cannot be traced.
     """
     check_alpha(alpha)
     names, fixed = access.estimate.names, tuple(exog_names)
@@ -259,10 +259,10 @@ def _requested(
     else:
         names_of = [what] if isinstance(what, str) else list(what)
     if not names_of:
-        raise EstimationError("no parameter was requested, or none was estimated: all are held")
+        raise EstimationError("what names no parameter, or all components are held")
     known = {name: _Parameter(t, is_fixed=False) for t, name in enumerate(names)}
     known |= {f"var({name})": _Parameter(t, is_fixed=False) for t, name in enumerate(names)}
-    # As in `params`: a fixed effect has its own name, and a component then that of a variance.
+    # As in `params`, a name that is that of a fixed effect and a component means the fixed effect.
     known |= {name: _Parameter(j, is_fixed=True) for j, name in enumerate(fixed)}
     found: dict[str, _Parameter | Quantities] = {}
     for name in names_of:
@@ -280,13 +280,13 @@ def _quantity(text: str, names: tuple[str, ...], fixed: tuple[str, ...]) -> Quan
         quantity = read_quantity(text, names)
     except EstimationError as error:
         raise EstimationError(
-            f"{text!r} is no parameter of this fit (the fixed effects are "
-            f"{', '.join(fixed) or 'none'}), nor a quantity of its components: {error}"
+            f"{text!r} is neither a parameter of this fit (the fixed effects are "
+            f"{', '.join(fixed) or 'none'}) nor a quantity of its components: {error}"
         ) from None
     if quantity.form == "root":
         raise EstimationError(
-            f"profile the variance instead of {text!r}: the ends of a root are the roots of its "
-            "ends, which res.quantity(…, interval='profile') gives"
+            f"{text!r} is a root: profile the variance instead, or use res.quantity(…, "
+            "interval='profile') for the interval of the root"
         )
     return quantity
 

@@ -1,4 +1,4 @@
-"""The record of a fit: all that a result is made of, small values and no rows."""
+"""The record of a fit: all values of a result, without the rows."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from vcomp.statistics.batches import SummedData, replacing
 def label(
     design: Design, sums: GroupSums, estimate: Estimate, table: ScoreTable | None
 ) -> VarianceComponents:
-    """Give the estimated components their facets, nesting, sizes and covariance."""
+    """Return the estimated components with their facets, nesting, sizes and covariance."""
     structure = design.structure
     facets = tuple(
         closure(frozenset(term.facets), structure.nested_in) for term in design.formula.random
     )
     everything = frozenset(structure.facets)
     nested_in = dict(structure.nested_in)
-    if structure.replicated and not _is_taken(structure):
+    if structure.replicated and REPLICATE not in structure.facets:
         nested_in[REPLICATE] = everything
         everything |= {REPLICATE}
     facets = (*facets, everything)
-    # Intervals from mean squares would not know of components that are held.
+    # Intervals from mean squares would ignore that components are held.
     mean_squares = None
     if table is not None and not estimate.held:
         mean_squares = two_way_mean_squares(structure, facets, table)
@@ -55,15 +55,10 @@ def label(
     )
 
 
-def _is_taken(structure: Structure) -> bool:
-    """Whether a column has the name of the facet of repeated scores: no D-study is possible."""
-    return REPLICATE in structure.facets
-
-
 def _inverse_n(
     sums: GroupSums, facets: tuple[frozenset[str], ...], names: tuple[str, ...]
 ) -> dict[str, dict[str, float]]:
-    """Return the exact 1/n of every component, where the groups of a term are the objects."""
+    """Return the exact 1/n of every component, with the groups of each term as objects."""
     return {
         object_key(objects): dict(zip(names, inverse.tolist(), strict=True))
         for objects, inverse in zip(facets[:-1], sums.inverse_n, strict=True)
@@ -73,10 +68,10 @@ def _inverse_n(
 def two_way_mean_squares(
     structure: Structure, facets: tuple[frozenset[str], ...], table: ScoreTable
 ) -> TwoWayMeanSquares | None:
-    """Return the mean squares of the cell means, where they are what the intervals rest on.
+    """Return the mean squares of the cell means if exact intervals follow from them, else None.
 
-    That needs two fully crossed facets, equal cells, and (where cells hold several scores) a term
-    for their interaction: without one the model says that the cell means differ by error alone.
+    This needs two fully crossed facets, equal cells, and a term for their interaction if cells
+    hold several scores: without it, the model attributes differences of cell means to error only.
     """
     if not (structure.balanced and structure.fully_crossed):
         return None
@@ -101,7 +96,7 @@ def two_way_mean_squares(
 
 
 def _compact(counts: FloatArray) -> float | LongArray:
-    """Return counts for a file, one number where they are all the same."""
+    """Return counts for a file, one number if they are all the same."""
     return float(counts.flat[0]) if np.ptp(counts) == 0 else counts.astype(np.int64)
 
 
@@ -156,7 +151,7 @@ class CellMeans:
 
 
 class Tables(Protocol):
-    """What is derived from the data and the estimate of a fit, made when it is first used."""
+    """Tables derived from the data and the estimate of a fit, computed at first use."""
 
     @property
     def components(self) -> VarianceComponents:
@@ -173,13 +168,13 @@ class Tables(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredTables:
-    """The same tables as values: of a result that was loaded, or is pickled.
+    """The same tables as values, for a loaded or pickled result.
 
     Attributes
     ----------
     components : the components with their facets, for D-studies
-    table : analysis of variance; None for a mean that is not one constant
-    cells : cell means of two facets; None for other designs, and where there are very many
+    table : analysis of variance; None if the mean is not constant
+    cells : cell means of two facets; None for other designs, and if there are very many
     """
 
     components: VarianceComponents
@@ -217,7 +212,7 @@ class TablesOfFit:
 
     @cached_property
     def table(self) -> AnovaTable | None:
-        """The analysis of variance that belongs to the method, Method I's where none does."""
+        """The analysis of variance of the method; that of Method I if it has none."""
         stats, names = self.found.statistics, self.estimate.names
         if self.estimate.method == "type1":
             return type1_table(stats, names)
@@ -248,7 +243,7 @@ class TablesOfFit:
 
 @dataclass(frozen=True, slots=True)
 class FitRecord:
-    """What a fit leaves behind; a few kilobytes that can be stored and loaded again.
+    """The values of a fit; a few kilobytes that can be stored and loaded again.
 
     Attributes
     ----------
@@ -280,12 +275,12 @@ class FitRecord:
 
     @property
     def table(self) -> AnovaTable | None:
-        """The analysis of variance; None for a mean that is not one constant."""
+        """The analysis of variance; None if the mean is not constant."""
         return self.tables.table
 
     @property
     def cells(self) -> CellMeans | None:
-        """The cell means of two facets; None for other designs, and where there are very many."""
+        """The cell means of two facets; None for other designs, and if there are very many."""
         return self.tables.cells
 
 
@@ -310,7 +305,7 @@ def read_json(cls: type[Record], source: str | Path) -> Record:
     Raises
     ------
     DataError
-        If it is not JSON, not such a record, or the file is not there.
+        If it is not JSON, not such a record, or there is no such file.
     """
     return from_document(cls, _read(source))
 
@@ -331,6 +326,6 @@ def _read(source: str | Path) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise DataError(
-            f"this is not JSON: {error}; a stored result is what res.to_json() or "
-            "'vcomp fit … --json FILE' wrote"
+            f"this is not JSON: {error}; a stored result must be written by res.to_json() or "
+            "'vcomp fit … --json FILE'"
         ) from None

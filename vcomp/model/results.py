@@ -1,4 +1,4 @@
-"""The result of a fit: a class that names, labels and delegates.
+"""The result of a fit: a façade over its record and rows.
 
 Its public interface is in four files, by subject: :mod:`~vcomp.model.estimates`,
 :mod:`~vcomp.model.uncertainty` (intervals, tests, resampling), :mod:`~vcomp.model.decisions`
@@ -56,7 +56,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
     # Tables ---------------------------------------------------------------------------------
 
     def tidy(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
-        """Return a row a parameter: term, kind, estimate, std_error, conf_low, conf_high.
+        """Return a row for each parameter: term, kind, estimate, std_error, conf_low, conf_high.
 
         Parameters
         ----------
@@ -75,7 +75,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         return tables.glance(self._record)
 
     def summary(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> Any:
-        """Return a summary on statsmodels' table classes: ``print`` it, or ``.as_html()``.
+        """Return a summary as a table of statsmodels: ``print`` it, or ``.as_html()``.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         ----------
         kind : ``"components"`` draws :meth:`gstudy`; ``"effects"`` the predicted effects of a
             term, sorted, with estimate ± z se of the prediction error
-        term : of the effects; may be left out where the model has one
+        term : of the effects; may be left out if the model has one term
         alpha : intervals have confidence 1 − alpha
         interval : how intervals of components are made, see :meth:`conf_int`
         ax : matplotlib axes to draw on; those of a new figure if None
@@ -122,8 +122,8 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         PlanError
             If alpha is not between 0 and 1.
         VcompError
-            If the kind is not known, a term or an interval is given that does not belong to it, or
-            matplotlib is not installed.
+            If the kind is not known, it has no term or interval and one is given, or matplotlib is
+            not installed.
 
         Examples
         --------
@@ -148,12 +148,12 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
 
         Frames with the levels as index and the columns ``estimate``, ``se`` (of the prediction
         error, fixed effects estimated) and ``conditional_se`` (fixed effects treated as known, as
-        in lme4). Both are nan where effects can only be solved for iteratively: each would need a
-        solve of its own.
+        in lme4). Both are nan where effects are solved for iteratively, as every standard error
+        would need another solve.
 
-        Rows that were not kept are not needed, however many the levels. If cells were collapsed
-        while rows were read, and a term has an effect for every cell, the cells are summed in one
-        more pass, which is refused if they do not fit into memory.
+        Rows need not be kept. If cells were collapsed while rows were read, and a term has an
+        effect for every cell, the cells are summed in another pass, which is refused if they do
+        not fit into memory.
         """
         return self._row_access.random_effects()
 
@@ -164,7 +164,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
 
     @property
     def resid(self) -> pd.Series:
-        """Response less :attr:`fittedvalues`."""
+        """Response minus :attr:`fittedvalues`."""
         return prediction.residuals(self._row_access)
 
     def predict(
@@ -175,12 +175,12 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         Parameters
         ----------
         data : rows with the columns of the formula (the response may be absent), in any
-            container that :func:`vcomp.fit` takes; None for the rows that were used
-        level : whose effects are added to the fixed part: ``"all"`` terms, those of one term or of
-            a list of terms by name, or ``"population"``, none
-        new_levels : how a level, or a combination of levels, that did not occur in the fit is
-            treated: ``"zero"`` predicts its effect by the best prediction, zero; ``"raise"``
-            refuses it
+            container that :func:`vcomp.fit` accepts; None for the rows that were used
+        level : the terms whose effects are added to the fixed part: ``"all"``, the name of a term,
+            a list of names, or ``"population"`` for none
+        new_levels : treatment of levels, or combinations of levels, that did not occur in the fit:
+            ``"zero"`` predicts their effects as zero, the best prediction; ``"raise"`` refuses
+            them
 
         Returns
         -------
@@ -189,7 +189,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         Raises
         ------
         DataError
-            If a column is missing, a term of `level` is not there, a level is new and
+            If a column is missing, a term of `level` is not in the model, a level is new and
             ``new_levels="raise"``, or the result was loaded without its rows.
 
         Warns
@@ -238,8 +238,8 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         PlanError
             If alpha is not between 0 and 1.
         EstimationError
-            If the residual is estimated at zero; or if effects can only be solved for iteratively,
-            and the rows are too many different combinations of them.
+            If the residual is estimated at zero; or if effects are solved for iteratively, and the
+            rows have too many different combinations of them.
         """
         return prediction.get_prediction(self._row_access, data, level, new_levels, alpha)
 
@@ -252,18 +252,18 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
     def augment(
         self, path: str | PathLike[str] | None = None, *, progress: bool | None = None
     ) -> pd.DataFrame | Path:
-        """Return a row a score, or write these rows to a file: response, facets, fitted, resid.
+        """Return a row for each score: response, facets, fitted, resid; or write them to a file.
 
-        With `path` rows that were read in batches are read once more, and never are in memory as a
-        whole. Effects come from the statistics of the fit; if cells were collapsed in these, and
-        a term has an effect for every cell, the cells are first summed in another pass.
+        With `path`, rows that were read in batches are read again, and never all in memory.
+        Effects come from the statistics of the fit; if cells were collapsed in these, and a term
+        has an effect for every cell, the cells are first summed in another pass.
 
         Parameters
         ----------
-        path : of a Parquet file, ending in ``.parquet``, with the rows that were used in the
-            order in which they were read; one that is there is replaced once the new one is whole
-        progress : with `path`, whether to show a bar of the rows that are read; None for one on
-            long runs where stderr is a terminal
+        path : of a Parquet file, ending in ``.parquet``, with the rows that were used in the order
+            of reading; an existing file is replaced only when the new one is complete
+        progress : with `path`, whether to show a bar of the rows that are read; None shows one on
+            long runs if stderr is a terminal
 
         Returns
         -------
@@ -273,8 +273,8 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         ------
         DataError
             If the rows are not kept and `path` is not given, they cannot be read again (saved
-            statistics, Dask) or are others than before, or the file cannot be written; nothing
-            half-written is left.
+            statistics, Dask) or have changed, or the file cannot be written; an incomplete file is
+            removed.
         EstimationError
             If the residual is estimated at zero, so that effects cannot be predicted, or effects
             would not fit into memory.
@@ -296,25 +296,25 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
     def simulate(self, n: int = 1, rng: int | np.random.Generator | None = None) -> pd.DataFrame:
         """Return new responses drawn from the fitted model.
 
-        Fixed effects at their estimates, random effects and residuals drawn anew from normal
+        Fixed effects are at their estimates; random effects and residuals are drawn from normal
         distributions with the estimated components (negative ones as zero, with a warning).
 
         Parameters
         ----------
-        n : how many responses
-        rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given.
-            Response j is the same however many others there are
+        n : number of responses
+        rng : seed, or a ``numpy.random.Generator`` from which one is drawn; 0 if not given.
+            Response j does not depend on the number of responses
 
         Returns
         -------
         pandas.DataFrame
-            (nobs, n), on the scale of the data, indexed as the rows that were used
+            (nobs, n), on the scale of the data, with the index of the rows that were used
 
         Raises
         ------
         EstimationError
-            If an option is not of that form, no component is positive, or the responses would not
-            fit into memory.
+            If an option is invalid, no component is positive, or the responses would not fit into
+            memory.
         DataError
             If the result was loaded without its rows.
 
@@ -328,7 +328,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         """
         return self._row_access.simulate(n, rng)
 
-    # Travel -----------------------------------------------------------------------------------
+    # Storage ----------------------------------------------------------------------------------
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the result as JSON text, without the rows; also write it to `path` if given."""
@@ -345,7 +345,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         Raises
         ------
         DataError
-            If it is not such a text or file, or has another version of the format.
+            If it is not such a text or file, or of another version of the format.
         """
         return cls(record.read_json(FitRecord, source))
 

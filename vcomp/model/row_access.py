@@ -1,7 +1,6 @@
-"""The rows of a fit, by way of its model: predicted effects, simulation, refitting.
+"""Access to the rows of a fit through its model: predicted effects, simulation, refits.
 
-A result keeps it beside its record, and loses it when it is stored. What is computed of rows, in
-:mod:`~vcomp.model.prediction` and elsewhere in this room, takes a :class:`RowAccess`.
+A result holds a :class:`RowAccess` besides its record, and loses it when it is stored.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class FittedModel(Protocol):
         ...
 
     def batches(self, progress: bool | None = False) -> Batches:
-        """Return the rows that were not kept, to be read once more."""
+        """Return the rows that were not kept, to be read again."""
         ...
 
 
@@ -72,8 +71,8 @@ class RowAccess:
     Attributes
     ----------
     model : that was fitted
-    estimate : of its components, fixed effects as of the centred columns of X
-    estimator, negative : how it was made
+    estimate : of its components, with the fixed effects of the centred columns of X
+    estimator, negative : the estimator and the treatment of negative estimates
     """
 
     model: FittedModel
@@ -82,11 +81,11 @@ class RowAccess:
     negative: Negative = "keep"
 
     def recipe(self) -> Recipe:
-        """Return how the fit was made, so that it can be made again."""
+        """Return the estimator and options with which the fit can be repeated."""
         return Recipe(self.estimator, self.estimate.names, self.negative)
 
     def generating(self) -> GeneratingFit:
-        """Return what data are drawn from, and estimated again."""
+        """Return the fit from which data are drawn, and which is repeated on them."""
         estimate, design = self.estimate, self.model.design
 
         def uncentred(beta: FloatArray) -> FloatArray:
@@ -103,7 +102,7 @@ class RowAccess:
         )
 
     def simulate(self, n: int, rng: int | np.random.Generator | None) -> pd.DataFrame:
-        """Return new responses, a column each."""
+        """Return new responses, one in each column."""
         import pandas as pd
 
         rows = self.model.rows
@@ -139,7 +138,7 @@ class RowAccess:
         v: FloatArray = np.maximum(self.estimate.values, 0.0)
         if v[-1] == 0.0 and v.any():
             raise EstimationError(
-                "effects cannot be predicted where the residual variance is estimated at 0"
+                "effects cannot be predicted if the residual variance is estimated at 0"
             )
         return v
 
@@ -166,8 +165,8 @@ def require_rows(rows: RowAccess | None) -> RowAccess:
     """
     if rows is None:
         raise DataError(
-            "this result was loaded without its rows; fit the model again for what needs "
-            "them: predicted effects, fitted values, residuals, profiles, resampling"
+            "this result was loaded without its rows, which predicted effects, fitted values, "
+            "residuals, profiles and resampling need; fit the model again"
         )
     return rows
 
@@ -233,7 +232,7 @@ def fixed_fit(record: FitRecord, rows: RowAccess | None) -> FixedFit:
 
 
 def fitted_again(res: Fitted) -> tuple[GeneratingFit, Design]:
-    """Return how a fit was made, with the statistics of its rows, and the design of its data.
+    """Return a fit to be repeated, with the statistics of its rows, and the design of its data.
 
     Parameters
     ----------

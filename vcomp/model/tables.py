@@ -139,8 +139,7 @@ def gstudy(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFr
     found = component_limits(estimate, alpha, source)
     positive = np.maximum(values, 0.0)
     total = positive.sum()
-    # A constant response has no variance to share out.
-    # A share first: of the only component it is then 100 to the last digit.
+    # Divided first, so that the share of an only component is exactly 100; nan if constant.
     percent = 100.0 * (positive / total) if total > 0.0 else np.full(values.size, np.nan)
     columns = {"estimate": values, "se": se}
     probed = mc_errors(estimate)
@@ -151,7 +150,7 @@ def gstudy(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFr
 
 
 def tidy(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFrame:
-    """Return a row a parameter: term, kind, estimate, std_error, conf_low, conf_high."""
+    """Return a row for each parameter: term, kind, estimate, std_error, conf_low, conf_high."""
     import pandas as pd
 
     estimate = record.estimate
@@ -200,7 +199,7 @@ def glance(record: FitRecord) -> pd.DataFrame:
 
 
 def iterations(log: Sequence[Iteration], names: Sequence[str]) -> pd.DataFrame:
-    """Return a row a point of the iteration, the components in columns ``var(…)``."""
+    """Return a row for each point of the iteration, with the components in ``var(…)``."""
     import pandas as pd
 
     columns: dict[str, Sequence[object]] = {
@@ -222,15 +221,15 @@ def anova(record: FitRecord) -> pd.DataFrame:
     Raises
     ------
     EstimationError
-        If the mean is not one constant, and the method has no analysis of variance of its own.
+        If the mean is not constant, and the method is not an analysis of variance.
     """
     import pandas as pd
 
     table = record.table
     if table is None:
         raise EstimationError(
-            "the analysis of variance by Henderson's Method I needs a mean that is one "
-            f"constant, and the fixed part is {' + '.join(record.exog_names) or '0'}; "
+            "the analysis of variance by Henderson's Method I needs a constant mean, and the "
+            f"fixed part is {' + '.join(record.exog_names) or '0'}; "
             "method='type1' and 'henderson3' have one with covariates"
         )
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -56,7 +56,7 @@ class Uncertainty(Fitted):
 
             ``"auto"``, ``"mls"``
                 modified large sample: exact for the residual of balanced data, with coverage close
-                to nominal for all components, at their bound zero as well
+                to nominal for all components, including those at their bound zero
             ``"f"``
                 exact F of two mean squares of a balanced design for ratios, refused where there
                 are none; else as ``"mls"``
@@ -80,10 +80,10 @@ class Uncertainty(Fitted):
         return tables.conf_int(self._record, alpha, self.interval_source(interval))
 
     def gstudy(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
-        """Return a row a component: estimate, se, ci_low, ci_high and percent.
+        """Return a row for each component: estimate, se, ci_low, ci_high and percent.
 
-        Percent is of the total variance, negative estimates set to zero. After an engine with
-        random probes there is ``mc_error`` after se.
+        Percent is of the total variance, negative estimates set to zero. If the engine has random
+        probes, ``mc_error`` follows se.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class Uncertainty(Fitted):
         ------
         EstimationError
             If the fit is not a converged one by REML or ML, its engine has random probes, a name
-            is not known, a fixed effect is requested after REML, or a profile cannot be followed.
+            is not known, a fixed effect is requested after REML, or a profile cannot be traced.
         DataError
             If the result was loaded without its rows.
         PlanError
@@ -176,23 +176,23 @@ class Uncertainty(Fitted):
         time_limit: float | None = None,
         progress: bool | None = None,
     ) -> CrossCheck:
-        """Return the estimates of the other methods, and where they differ from those of this fit.
+        """Return estimates by the other methods, with tests of their differences from this fit.
 
         If the model is correct, all methods estimate the same components. Data are drawn from the
         fit and estimated by all methods to find how much their estimates differ then. A larger
         difference indicates effects that depend on how often their groups were observed, or
-        variances that differ between parts of the data. Balanced data do not reveal this: there
-        all methods agree.
+        variances that differ between parts of the data. Balanced data do not reveal this, as all
+        methods agree there.
 
         Parameters
         ----------
         methods : as for :func:`vcomp.fit`, one or several; None for all
-        n : data sets that are drawn; each takes about as long as a fit by every method. Standard
-            errors need 20, and are known to about 1/√(2n) of themselves
-        rng : seed, or a generator that one is drawn from once; 0 if not given
-        workers : threads; the numbers are the same for any number of them
+        n : number of drawn data sets; each takes about as long as a fit by every method. Standard
+            errors need 20, and have a relative error of about 1/√(2n)
+        rng : seed, or a generator from which one is drawn; 0 if not given
+        workers : number of threads, which does not change the numbers
         time_limit : seconds after which no data set is drawn
-        progress : whether to show a bar; None for one where stderr is a terminal
+        progress : whether to show a bar; None shows one if stderr is a terminal
 
         Returns
         -------
@@ -230,30 +230,29 @@ class Uncertainty(Fitted):
     ) -> Replicates:
         """Return estimates of `n` data sets drawn from the fitted model: a parametric bootstrap.
 
-        Every data set is estimated by the method, and with the options, of this fit. Where the
-        design has orthogonal strata their sufficient statistics are drawn, and the number of rows
-        does not matter; elsewhere rows are simulated.
+        Every data set is estimated by the method and options of this fit. If the design has
+        orthogonal strata, their sufficient statistics are drawn, at a cost that does not depend on
+        the number of rows; otherwise rows are simulated.
 
         Parameters
         ----------
         n : number of replicates
-        rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
-        workers : threads; the numbers are the same for any number of them
-        time_limit : seconds after which no replicate is begun; completed ones are kept, with a
+        rng : seed, or a ``numpy.random.Generator`` from which one is drawn; 0 if not given
+        workers : number of threads, which does not change the numbers
+        time_limit : seconds after which no replicate is started; completed ones are kept, with a
             warning
-        path : of a file that the replicates are saved to every half minute, at the end, and when
-            the work is interrupted. If it is there already, they are continued from it (after a
-            generator with the file's seed);
-            :meth:`vcomp.inference.resampling.Replicates.load` reads it
-        progress : whether to show a bar; None for one where stderr is a terminal
+        path : of a file to which replicates are saved every half minute, at the end, and at an
+            interruption. If it exists, only missing ones are computed (with the seed of the file
+            if `rng` is a generator); :meth:`vcomp.inference.resampling.Replicates.load` reads it
+        progress : whether to show a bar; None shows one if stderr is a terminal
 
         Raises
         ------
         EstimationError
-            If an option is not of that form, or no component is estimated above zero.
+            If an option is invalid, or no component is estimated above zero.
         DataError
-            If the result was loaded without its rows, or the file is not one of replicates of this
-            fit and seed.
+            If the result was loaded without its rows, or the file does not contain replicates of
+            this fit and seed.
 
         Warns
         -----
@@ -300,7 +299,7 @@ class Uncertainty(Fitted):
 
         Levels are drawn with replacement, those of a nested facet within the facets that it is
         nested in. All rows of a level are drawn together, and a level that is drawn twice becomes
-        two levels. Each resample is estimated by the method, and with the options, of this fit.
+        two levels. Each resample is estimated by the method and options of this fit.
 
         Resampling biases the components: those that contain the facet are too small, the others
         too large. The adjusted components, which intervals use, correct that bias: their mean over
@@ -312,30 +311,29 @@ class Uncertainty(Fitted):
         facet : whose levels are drawn: one (``"topic"``), or several, drawn independently
             (``["sys", "topic"]``)
         n : number of replicates
-        rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
-        workers : threads; the numbers are the same for any number of them
-        time_limit : seconds after which no replicate is begun; completed ones are kept, with a
+        rng : seed, or a ``numpy.random.Generator`` from which one is drawn; 0 if not given
+        workers : number of threads, which does not change the numbers
+        time_limit : seconds after which no replicate is started; completed ones are kept, with a
             warning
-        path : of a file that the replicates are saved to; if it is there already, they are
-            continued from it
-        progress : whether to show a bar; None for one where stderr is a terminal
-        adjust : whether the replicates have adjusted components, beside those as estimated
+        path : of a file to which replicates are saved; if it exists, only missing ones are
+            computed
+        progress : whether to show a bar; None shows one if stderr is a terminal
+        adjust : whether the replicates have adjusted components besides the estimated ones
 
         Returns
         -------
         Replicates
-            of kind ``"facet bootstrap"``, with components as estimated in ``values`` and
-            ``adjusted`` ones
+            of kind ``"facet bootstrap"``, with estimated components in ``values`` and ``adjusted``
+            ones
 
         Raises
         ------
         EstimationError
-            If a facet is not one of the random part or has fewer than two levels to draw from, an
-            option is not valid, components are held and ``adjust`` is True, or no resample could
-            be fitted.
+            If a facet is not one of the random part or has fewer than two levels, an option is
+            invalid, components are held and ``adjust`` is True, or no resample could be fitted.
         DataError
-            If the result was loaded without its rows, or the file is not one of replicates of this
-            fit, seed and facets.
+            If the result was loaded without its rows, or the file does not contain replicates of
+            this fit, seed and facets.
 
         Warns
         -----
@@ -386,8 +384,8 @@ class Uncertainty(Fitted):
         Parameters
         ----------
         facet : such as ``"topic"``
-        workers : threads
-        progress : whether to show a bar; None for one where stderr is a terminal
+        workers : number of threads
+        progress : whether to show a bar; None shows one if stderr is a terminal
 
         Raises
         ------
@@ -449,17 +447,17 @@ class Uncertainty(Fitted):
                 likelihood ratio, restricted after REML, against ½χ²₀ + ½χ²₁ (Self & Liang 1987):
                 for many levels
             ``"simulated"``
-                the same ratio against data drawn at the fit without the component
+                the same ratio, compared with that of data drawn at the fit without the component
             ``"score"``
                 restricted score at the fit without the component (Zhang & Lin 2003)
             ``"auto"``
-                the exact F if there is one; else ``"simulated"`` where that is cheap (orthogonal
+                the exact F if there is one; else ``"simulated"`` if that is cheap (orthogonal
                 strata, or up to 500 effects and 20,000 rows), else ``"lrt"``. After closed forms
-                the F. The result states which test was used, and why
+                the F test. The result states which test was used, and why
         n : number of data sets that a simulated test (which ``"auto"`` may choose) draws; the
             p-value has its Monte Carlo standard error
-        rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
-        workers : threads; the numbers are the same for any number of them
+        rng : seed, or a ``numpy.random.Generator`` from which one is drawn; 0 if not given
+        workers : number of threads, which does not change the numbers
 
         Raises
         ------
@@ -483,21 +481,21 @@ class Uncertainty(Fitted):
     def fixed_effects(
         self, alpha: float = 0.05, ddf: DegreesOfFreedom = "satterthwaite"
     ) -> pd.DataFrame:
-        """Return a row a fixed effect: coef, std_error, df, t, p_value, ci_low, ci_high.
+        """Return a row for each fixed effect: coef, std_error, df, t, p_value, ci_low, ci_high.
 
         Parameters
         ----------
         alpha : intervals have confidence 1 − alpha
         ddf : degrees of freedom of t: ``"satterthwaite"`` (Giesbrecht & Burns 1985; as lmerTest),
             ``"kenward-roger"`` (1997, with its standard errors; after REML, by engines that
-            factor) or ``"normal"``, with the components treated as known. df is ∞ where the
-            normal distribution is used by choice or as no component is estimated, and nan where
-            it is used because the components have no covariance
+            factor) or ``"normal"``, with the components treated as known. df is ∞ if the normal
+            distribution is used by choice or because no component is estimated, and nan if it is
+            used because the components have no covariance matrix
 
         Raises
         ------
         EstimationError
-            If ``ddf`` is not known, or the fit does not have it.
+            If ``ddf`` is not known, or not available for this fit.
         PlanError
             If alpha is not between 0 and 1.
         """
@@ -506,17 +504,18 @@ class Uncertainty(Fitted):
     def t_test(
         self, contrasts: Any, alpha: float = 0.05, ddf: DegreesOfFreedom = "satterthwaite"
     ) -> pd.DataFrame:
-        """Return a row a contrast Lβ = c of the fixed effects, as :meth:`fixed_effects` does.
+        """Return a row for each contrast Lβ = c of the fixed effects, as :meth:`fixed_effects`.
 
         Parameters
         ----------
-        contrasts : rows of numbers, one a fixed effect; or text such as ``"x = z"``
+        contrasts : rows of numbers, one for each fixed effect; or text such as ``"x = z"``
         alpha, ddf : as for :meth:`fixed_effects`; ``coef`` is Lβ̂ − c
 
         Raises
         ------
         EstimationError
-            If they are not contrasts of these fixed effects, or the fit does not have ``ddf``.
+            If they are not contrasts of these fixed effects, or ``ddf`` is not known or not
+            available for this fit.
         """
         return fixed_fit(self._record, self._rows).t_test(contrasts, alpha, ddf)
 
@@ -528,7 +527,7 @@ class Uncertainty(Fitted):
 
         Parameters
         ----------
-        contrasts : rows of numbers, one a fixed effect; or text such as ``"x = z, x = 1"``
+        contrasts : rows of numbers, one for each fixed effect; or text such as ``"x = z, x = 1"``
         ddf : as for :meth:`fixed_effects`
 
         Raises

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from vcomp.model.row_access import RowAccess
 
 _SINGULAR = 1e-10
-"""Of the largest singular value of scaled coefficients."""
+"""Relative singular value of scaled coefficients below which equations are singular."""
 
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Analyses of the scores of every object, the effects S in columns, the residual last.
+    """Analyses of variance of each object's scores; columns are effects S, the residual last.
 
     Attributes
     ----------
@@ -49,19 +49,19 @@ def within_objects(
     Parameters
     ----------
     y : (n,) scores
-    objects : (n,) object of each, numbered without gaps
-    effects : for each effect but the residual (n,) its groups
-    cells : (n,) the combination of all facets that objects can have in common
+    objects : (n,) object of each score, numbered without gaps
+    effects : for each effect except the residual, its (n,) groups
+    cells : (n,) combination of all facets whose levels objects can share
     """
     n = np.bincount(objects).astype(float)
-    # Deviations from the mean of the object: no T term is then a difference of large numbers.
+    # With deviations from the object's mean no T term is a difference of large numbers.
     x = y - (np.bincount(objects, y) / n)[objects]
     groups = [_joined(objects, codes) for codes in effects]
     coefficients, inverse_n = _coefficients(objects, n, groups)
     T = _squares(objects, groups, x, x)
     shared = None
     if n.size > 1 and _is_complete(objects, cells):
-        # For products rows need not be paired: scores of a cell are replaced by their mean.
+        # In products between objects, the scores of a cell are replaced by their mean.
         profile = (np.bincount(cells, x) / np.bincount(cells))[cells]
         own = _joined(objects, cells)
         mean = (np.bincount(own, x) / np.bincount(own))[own]
@@ -153,7 +153,7 @@ def universe_scores(
     alpha: float,
     negative: Projected,
 ) -> pd.DataFrame:
-    """Return a row a level of the object of measurement.
+    """Return a row for each level of the object of measurement.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def universe_scores(
     check_policy(negative)
     plan = make_plans(components, object=object_, n=n)
     if len(plan) > 1:
-        raise PlanError("errors of objects are for one size of each facet; give one, or none")
+        raise PlanError("errors of objects need one size of each facet, or no sizes")
     errors = _Errors(access, components, plan, weights(components, plan), negative)
     term = errors.own_term
     sums = np.bincount(errors.objects, access.model.chunk.y)
@@ -233,14 +233,14 @@ class _Errors:
         """The term whose levels are the objects."""
         if self.plan.objects not in self.components.facets[:-1]:
             raise PlanError(
-                f"the model has no term {self.plan.object}, whose levels are the objects; it has "
-                f"{', '.join(self.components.names)}"
+                f"the model has no term {self.plan.object}, the object of measurement; its terms "
+                f"are {', '.join(self.components.names)}"
             )
         return self.components.facets.index(self.plan.objects)
 
     @property
     def parts(self) -> list[int]:
-        """The terms whose effects the universe score is made of."""
+        """The terms whose effects make up the universe score."""
         facets = self.components.facets[:-1]
         return [k for k, effect in enumerate(facets) if effect <= self.plan.objects]
 
@@ -251,14 +251,14 @@ class _Errors:
 
     @property
     def values(self) -> FloatArray:
-        """The components, negative ones as the option ``negative`` treats them."""
+        """The components, negative ones under the policy ``negative``."""
         return self._without_negative(self.components.values)
 
     def of_plan(self) -> tuple[FloatArray, FloatArray]:
         """Return σ²(δ) and σ²(Δ) of every object.
 
-        In the G-study's own design each has its own numbers of levels; their mean is the
-        D-study's.
+        In the design of the G-study each object has its own numbers of levels; the mean over the
+        objects is that of the D-study.
         """
         n_objects = self.access.model.statistics.sizes[self.own_term]
         relative, absolute = self.weights.relative, self.weights.absolute
@@ -288,7 +288,7 @@ class _Errors:
         """Return σ̂²(δ_p) and σ̂²(Δ_p); the first nan where objects differ in their cells."""
         chunk = self.access.model.chunk
         effects = [facets - self.plan.objects for facets in self.components.facets]
-        # A term that is confounded with the residual within an object is left to the residual.
+        # A term that is confounded with the residual within an object belongs to the residual.
         distinct = [e for e in dict.fromkeys(effects) if e and e != effects[-1]]
         codes = [chunk.codes[effects.index(e)].astype(np.int64) for e in distinct]
         y = self.access.model.chunk.y
@@ -319,7 +319,7 @@ class _Errors:
         return np.maximum(values, 0.0) if self.negative == "zero" else values
 
     def _cells(self) -> LongArray:
-        """Return the combination of all facets but the object and the facets nested in it."""
+        """Return the combination of all facets except the object and the facets nested in it."""
         design, chunk = self.access.model.design, self.access.model.chunk
         excluded = self._nested | self.plan.objects
         cells = np.zeros(chunk.n, dtype=np.int64)

@@ -194,13 +194,15 @@ def test_refusals_of_a_result():
     reml = model.fit()
     with pytest.raises(EstimationError, match=r"restricted likelihood does not contain.*x.*ml"):
         reml.profile("x")
-    with pytest.raises(EstimationError, match=r"'b' is no parameter.*Intercept, x.*a, Residual"):
+    with pytest.raises(
+        EstimationError, match=r"'b' is neither a parameter.*Intercept, x.*a, Residual"
+    ):
         reml.profile("b")
     with pytest.raises(PlanError, match="alpha"):
         reml.profile(alpha=1.5)
-    with pytest.raises(EstimationError, match="no parameter was requested"):
+    with pytest.raises(EstimationError, match="what names no parameter"):
         reml.profile([])
-    with pytest.raises(EstimationError, match="maximises no likelihood"):
+    with pytest.raises(EstimationError, match="does not maximise a likelihood"):
         model.fit("minque").profile()
     held = model.fit(hold={"a": 1.0})
     assert list(held.profile().curves) == ["Residual"]
@@ -208,7 +210,7 @@ def test_refusals_of_a_result():
         held.profile("a")
     with pytest.warns(vcomp.VcompWarning, match="Not converged"):
         early = model.fit(max_iter=0)
-    with pytest.raises(EstimationError, match="has not converged"):
+    with pytest.raises(EstimationError, match="the fit did not converge"):
         early.profile()
     constant = pd.DataFrame({"y": np.ones(6), "a": [0, 0, 1, 1, 2, 2]})
     with pytest.raises(EstimationError, match="constant"):

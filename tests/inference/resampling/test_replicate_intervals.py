@@ -102,7 +102,7 @@ def test_what_did_not_converge_is_left_out_and_said():
 
 def test_few_replicates_are_said():
     found = source(values=VALUES[:50]).limits(COMPONENTS, 0.05)
-    assert "with 50 replicates the ends are uncertain; 800 or more would do" in found.notes
+    assert "with 50 replicates the ends are uncertain; use 800 or more" in found.notes
 
 
 def test_errors():

@@ -342,7 +342,7 @@ class FromReplicates:
         if usable * alpha / 2.0 < _FEW:
             notes.append(
                 f"with {usable:,} replicates the ends are uncertain; "
-                f"{int(np.ceil(2.0 * _FEW / alpha)):,} or more would do"
+                f"use {int(np.ceil(2.0 * _FEW / alpha)):,} or more"
             )
         return Limits(low, high, words, tuple(notes))
 
