@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from itertools import product
 
@@ -40,8 +41,15 @@ DRAWN = [
 
 
 def all_choices(levels):
-    """Return every resample of levels within their groups."""
-    return [np.array(c) for c in product(*map(range, levels.first, levels.last))]
+    """Return every resample of levels within their groups but for their order, and how many it is.
+
+    Of the orders in which the same levels may be drawn, one is taken at random.
+    """
+    orders = defaultdict(list)
+    for chosen in product(*map(range, levels.first, levels.last)):
+        orders[tuple(sorted(chosen))].append(np.array(chosen))
+    rng = np.random.default_rng(7)
+    return [(same[rng.integers(len(same))], len(same)) for same in orders.values()]
 
 
 def levels_of(design, sample, facet):
@@ -49,28 +57,37 @@ def levels_of(design, sample, facet):
 
 
 def every_resample(fit, design, facets, sample=None):
-    """Return the estimates of all resamples of some facets, one drawn after the other."""
+    """Return the estimates of all resamples of some facets, one drawn after the other.
+
+    Beside them stands how many resamples have each of them.
+    """
     sample = Sample.whole(fit.stats.rows) if sample is None else sample
     if not facets:
-        return [fit.refit(design, lambda: sample.statistics(design, fit.stats.rows)).values]
+        values = fit.refit(design, lambda: sample.statistics(design, fit.stats.rows)).values
+        return values[None, :], np.ones(1)
     levels = levels_of(design, sample, facets[0])
-    values = []
-    for chosen in all_choices(levels):
-        values += every_resample(fit, design, facets[1:], levels.take(sample, chosen))
-    return values
+    values, times = [], []
+    for chosen, n in all_choices(levels):
+        of_others, n_others = every_resample(
+            fit, design, facets[1:], levels.take(sample, chosen)
+        )
+        values.append(of_others)
+        times.append(n * n_others)
+    return np.concatenate(values), np.concatenate(times)
 
 
 @pytest.mark.parametrize(("name", "facet"), DRAWN)
 def test_over_all_resamples_adjusted_estimates_are_those_of_the_data(name, facet):
     fit, design, components, res = fit_again(*table(name))
-    values = np.array(every_resample(fit, design, [facet]))
+    values, times = every_resample(fit, design, [facet])
     estimates = res.vcomp.to_numpy()
     scale = np.abs(estimates).max()
     expected = expectation(components, facet) @ estimates
-    np.testing.assert_allclose(values.mean(axis=0), expected, rtol=0, atol=1e-12 * scale)
-    mean = adjusted(values, components, [facet]).mean(axis=0)
+    plain = np.average(values, axis=0, weights=times)
+    np.testing.assert_allclose(plain, expected, rtol=0, atol=1e-12 * scale)
+    mean = np.average(adjusted(values, components, [facet]), axis=0, weights=times)
     np.testing.assert_allclose(mean, estimates, rtol=0, atol=1e-12 * scale)
-    assert np.abs(values.mean(axis=0) - estimates).max() > 0.01 * scale
+    assert np.abs(plain - estimates).max() > 0.01 * scale
 
 
 @pytest.mark.parametrize(
@@ -81,8 +98,8 @@ def test_of_several_facets_too(name, facets):
     formula, frame = table(name)
     first, fewer = {"p x i": ("p", 3), "p x (i:h)": ("h", 2), "(p:c) x i": ("c", 2)}[name]
     fit, design, components, res = fit_again(formula, frame[frame[first] < fewer])
-    values = np.array(every_resample(fit, design, facets))
-    mean = adjusted(values, components, facets).mean(axis=0)
+    values, times = every_resample(fit, design, facets)
+    mean = np.average(adjusted(values, components, facets), axis=0, weights=times)
     np.testing.assert_allclose(mean, res.vcomp, rtol=0, atol=1e-12 * res.vcomp.abs().max())
 
 
@@ -97,7 +114,8 @@ def test_without_all_terms_the_expectation_is_that_under_the_model():
         for group in np.unique(codes):
             data = frame.assign(y=(codes == group).astype(float))
             fit, design, components, _ = fit_again("y ~ (1|p) + (1|i)", data)
-            expected += variance * np.mean(every_resample(fit, design, ["p"]), axis=0)
+            values, times = every_resample(fit, design, ["p"])
+            expected += variance * np.average(values, axis=0, weights=times)
     found = expectation(components, "p") @ variances
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
@@ -186,10 +204,10 @@ def crossed():
 
 def test_the_mean_of_adjusted_replicates_is_the_estimate(crossed):
     fit, design, components, res = crossed
-    found = facet_bootstrap(fit, design, components, "p", 1500, rng=1)
+    found = facet_bootstrap(fit, design, components, "p", 400, rng=1)
     assert found.kind == "facet bootstrap"
     assert found.adjusted is not None
-    se = found.adjusted.std(axis=0) / np.sqrt(1500.0)
+    se = found.adjusted.std(axis=0) / np.sqrt(400.0)
     assert (np.abs(found.adjusted.mean(axis=0) - res.vcomp.to_numpy()) < 4.0 * se).all()
     expected = expectation(components, "p") @ res.vcomp.to_numpy()
     assert (np.abs(found.values.mean(axis=0) - expected) < 4.0 * se).all()
