@@ -7,6 +7,7 @@ import re
 import sys
 from collections import defaultdict
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -65,11 +66,18 @@ def options(*, text=True):
 # The signatures ----------------------------------------------------------------------------------
 
 
+@cache
+def tree_of(module):
+    """Return the syntax tree of a module."""
+    return ast.parse(inspect.getsource(module))
+
+
+@cache
 def imported(module, name):
     """Return what a name stands for in a module, also if it is imported for type checkers only."""
     if hasattr(module, name):
         return getattr(module, name), module
-    for node in ast.walk(ast.parse(inspect.getsource(module))):
+    for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("vcomp"):
             for alias in node.names:
                 if (alias.asname or alias.name) == name:
@@ -77,6 +85,7 @@ def imported(module, name):
     return None, module
 
 
+@cache
 def literals(annotation, module):
     """Return the texts in the Literals of an annotation, aliases followed."""
     tree = ast.parse(annotation, mode="eval") if isinstance(annotation, str) else None

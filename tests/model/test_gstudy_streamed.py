@@ -78,10 +78,17 @@ def same(kept, found):
 
 def check(data, design, response="score", **options):
     """Compare all ways with rows in memory, and return what those come to."""
-    kept = outcome(data, design, response, **options)
+    return check_ways(data, design, response, **options)[0]
+
+
+def check_ways(data, design, response="score", **options):
+    """Compare all ways with rows in memory; return what those come to, and the results of all."""
+    kept, results = outcome(data, design, response, **options), []
     for way in WAYS:
-        same(kept, read_by(way, data, design, response, **options))
-    return kept
+        found = read_by(way, data, design, response, **options)
+        same(kept, found)
+        results.append(found.res)
+    return kept, results
 
 
 def data_of(text, n=2, replicates=1, unique=(), seed=0):
@@ -102,14 +109,12 @@ def test_balanced_data_of_any_design(text, labels, replicates):
     """Labels of nested facets start anew or do not; what is printed is the same to a letter."""
     unique = nested(text) if labels == "apart" else ()
     data = data_of(text, replicates=replicates, unique=unique)
-    kept = check(data, text, method="anova")
+    kept, results = check_ways(data, text, method="anova")
     assert kept.res is not None
-    for way in WAYS:
-        found = read_by(way, data, text, method="anova").res
-        assert str(found) == str(kept.res)
-        pd.testing.assert_frame_equal(
-            found.dstudy().table, kept.res.dstudy().table, rtol=1e-8, atol=1e-10
-        )
+    printed, planned = str(kept.res), kept.res.dstudy().table
+    for found in results:
+        assert str(found) == printed
+        pd.testing.assert_frame_equal(found.dstudy().table, planned, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("method", ["reml", "anova"])
@@ -173,14 +178,14 @@ def test_what_the_data_cannot_tell_apart(name, method):
     design, data = CONFOUNDED[name]
     if "score" not in data.columns:
         data = data.assign(score=np.random.default_rng(1).normal(size=len(data)))
-    kept = check(data, design, method=method)
+    kept, results = check_ways(data, design, method=method)
     assert kept.res is not None
-    for way in WAYS:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", vcomp.VcompWarning)
-            found = read_by(way, data, design, method=method).res
-        assert str(found.summary()) == str(kept.res.summary())
-        assert str(found.design) == str(kept.res.design)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", vcomp.VcompWarning)
+        printed = str(kept.res.summary())
+        for found in results:
+            assert str(found.summary()) == printed
+            assert str(found.design) == str(kept.res.design)
 
 
 SIX = pd.DataFrame({"p": range(6), "q": 1, "i": range(6), "score": np.arange(6.0) ** 2})
