@@ -13,10 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.reference.tables import VALUES, table, tables
 
 pytest.register_assert_rewrite("tests.helpers")
+
+# Ten times as many examples, others in every run: of the scheduled workflow (CONTRIBUTING.md).
+settings.register_profile(
+    "many", settings(), max_examples=1000, derandomize=False, print_blob=True
+)
 
 VARIABLE = "VCOMP_REFERENCE"
 SKIPPED = (

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from vcomp.exceptions import PlanError
 from vcomp.formula.brennan import Design, parse_design
 
@@ -124,7 +125,7 @@ def designs(draw, names=tuple(NAMES), most=7):
     return Design.of(draw(st.permutations(chosen)), above)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(designs())
 def test_writing_and_reading_give_the_same_design(design):
     again = parse_design(str(design))

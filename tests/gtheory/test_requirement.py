@@ -2,9 +2,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.published import from_components
@@ -18,6 +19,7 @@ variances = st.floats(1e-4, 10.0)
 @pytest.mark.parametrize("design", ["p x i x a", "p x (a:i)"])
 @pytest.mark.parametrize("coefficient", ["Erho2", "Phi"])
 @pytest.mark.parametrize(("facet", "other"), [("i", "a"), ("a", "i")])
+@settings(max_examples=examples(25))
 @given(
     values=st.lists(variances, min_size=7, max_size=7),
     held=st.integers(1, 100),

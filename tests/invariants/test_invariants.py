@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from functools import reduce
+from functools import cache, reduce
 from operator import add
 
 import numpy as np
@@ -32,6 +32,13 @@ def fit(formula, data, method="reml", **options):
         return vcomp.fit(formula, data, method=method, **options)
 
 
+@cache
+def unbalanced_fit(design, method):
+    """Return formula, data and result, which tests leave as they are."""
+    formula, data = unbalanced(design)
+    return formula, data, fit(formula, data, method)
+
+
 @pytest.fixture(params=sorted(DESIGNS))
 def design(request):
     return request.param
@@ -56,8 +63,7 @@ def test_reml_is_anova_when_balanced_and_interior(design, seed):
 
 
 def test_shift_and_scale(design, method):
-    formula, data = unbalanced(design)
-    res = fit(formula, data, method)
+    formula, data, res = unbalanced_fit(design, method)
     sd = data["y"].std()
     # 1e7 standard deviations leave nine digits of y: components agree to 1e-6.
     for a, b, rtol in (
@@ -74,9 +80,8 @@ def test_shift_and_scale(design, method):
 
 
 def test_row_order(design, method):
-    formula, data = unbalanced(design)
-    shuffled = data.sample(frac=1.0, random_state=5)
-    res, other = fit(formula, data, method), fit(formula, shuffled, method)
+    formula, data, res = unbalanced_fit(design, method)
+    other = fit(formula, data.sample(frac=1.0, random_state=5), method)
     scale = res.vcomp.abs().max()
     np.testing.assert_allclose(other.vcomp, res.vcomp, rtol=1e-9, atol=1e-11 * scale)
     for term, frame in res.random_effects.items():
@@ -84,7 +89,7 @@ def test_row_order(design, method):
 
 
 def test_level_names(design, method):
-    formula, data = unbalanced(design)
+    formula, data, res = unbalanced_fit(design, method)
     facets = [c for c in data.columns if c != "y"]
     renamed = data.copy()
     for facet in facets:
@@ -92,7 +97,7 @@ def test_level_names(design, method):
         new = np.random.default_rng(1).permutation(len(levels))
         names = {old: f"ü:{k}|{facet} {k}" for old, k in zip(levels, new, strict=True)}
         renamed[facet] = data[facet].map(names)
-    res, other = fit(formula, data, method), fit(formula, renamed, method)
+    other = fit(formula, renamed, method)
     scale = res.vcomp.abs().max()
     np.testing.assert_allclose(other.vcomp, res.vcomp, rtol=1e-9, atol=1e-11 * scale)
 
@@ -101,7 +106,7 @@ def test_container(design, method, tmp_path):
     import polars as pl
     import pyarrow as pa
 
-    formula, data = unbalanced(design)
+    formula, data, res = unbalanced_fit(design, method)
     data.to_csv(tmp_path / "data.csv", index=False, float_format="%.17g")
     data.to_parquet(tmp_path / "data.parquet")
     containers = [
@@ -112,7 +117,6 @@ def test_container(design, method, tmp_path):
         str(tmp_path / "data.parquet"),
         data.astype({c: "category" for c in data.columns if c != "y"}),
     ]
-    res = fit(formula, data, method)
     for container in containers:
         np.testing.assert_allclose(fit(formula, container, method).vcomp, res.vcomp, rtol=1e-12)
 
@@ -150,10 +154,10 @@ def test_container_and_row_order_do_not_change_codings(order, tmp_path):
 
 
 def test_term_order(design, method):
-    formula, data = unbalanced(design)
+    formula, data, res = unbalanced_fit(design, method)
     model = vcomp.VarianceComponentsModel(formula, data)
     reversed_ = " + ".join(f"(1|{t})" for t in reversed(model.component_names[:-1]))
-    res, other = fit(formula, data, method), fit(f"y ~ {reversed_}", data, method)
+    other = fit(f"y ~ {reversed_}", data, method)
     scale = res.vcomp.abs().max()
     np.testing.assert_allclose(
         other.vcomp[res.vcomp.index], res.vcomp, rtol=1e-8, atol=1e-10 * scale
@@ -226,8 +230,7 @@ def test_the_estimate_is_a_maximum(design, reml):
 def test_nothing_is_lost_on_the_way_through_json_and_pickle(design, method):
     import pickle
 
-    formula, data = unbalanced(design)
-    res = fit(formula, data, method)
+    _, _, res = unbalanced_fit(design, method)
     for other in (
         vcomp.VarianceComponentsResults.from_json(res.to_json()),
         pickle.loads(pickle.dumps(res)),
@@ -245,8 +248,7 @@ def test_nothing_is_lost_on_the_way_through_json_and_pickle(design, method):
 
 
 def test_fitted_values_and_residuals(design, method):
-    formula, data = unbalanced(design)
-    res = fit(formula, data, method)
+    _, data, res = unbalanced_fit(design, method)
     np.testing.assert_allclose(res.fittedvalues + res.resid, data["y"], rtol=1e-12)
     np.testing.assert_allclose(res.predict(data), res.fittedvalues, rtol=1e-12)
     np.testing.assert_allclose(res.predict(data.drop(columns="y")), res.fittedvalues, rtol=1e-12)

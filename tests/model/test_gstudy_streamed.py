@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.brennan_designs import DESIGNS, balanced_data, small_designs
+from tests.helpers.examples import examples
 from tests.helpers.readings import study_of
 from vcomp.cli.main import cli
 from vcomp.formula.brennan import parse_design
@@ -127,7 +128,7 @@ def test_unbalanced_data_of_any_design(text, replicates, method):
     assert kept.res is not None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(small_designs(most=3), st.data())
 def test_any_rows(design, data):
     """Also those that contradict the design, or confound its effects."""

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 import vcomp
 from tests.helpers.brennan_designs import DESIGNS, balanced_data, small_designs
+from tests.helpers.examples import examples
 from vcomp.formula.brennan import parse_design
 from vcomp.formula.effects import design_effects, design_formula
 from vcomp.plots.designs import KINDS, Node, areas, ellipses, grid, lattice
@@ -45,7 +46,7 @@ def test_every_effect_has_an_area_that_can_be_seen_and_nothing_else_has(text):
     check_areas(parse_design(text))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(small_designs(most=4))
 def test_areas_of_any_design_with_up_to_four_facets(design):
     check_areas(design)

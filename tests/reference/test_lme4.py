@@ -16,6 +16,7 @@ from tests.helpers.reference_frames import LME4, by_name, formula_of, frame_of
 
 RTOL = 1e-9
 _cached_model = cache(lambda text, key: vcomp.VarianceComponentsModel(text, _FRAMES[key]))
+_cached_fit = cache(lambda text, key, method: _cached_model(text, key).fit(method))
 _FRAMES: dict[str, object] = {}
 
 
@@ -27,8 +28,8 @@ def case(request, reference, shared_data):
     stored = reference(f"lme4_{name}")
     if name not in _FRAMES:
         _FRAMES[name] = frame_of(stored, shared_data)
-    model = _cached_model(formula_of(stored), name)
-    return stored["values"][method], model.fit(method.lower()), stored["values"]["n"]
+    res = _cached_fit(formula_of(stored), name, method.lower())
+    return stored["values"][method], res, stored["values"]["n"]
 
 
 def test_components_fixed_effects_and_likelihood(case):
@@ -76,7 +77,7 @@ def test_predicted_effects(case):
         return
     effects = res.random_effects
     for term, values in expected["blup"].items():
-        frame = effects[term]
+        frame = effects[term].copy()
         frame.index = _as_lme4_writes(frame.index)
         at = list(values)
         assert set(at) == set(frame.index)

@@ -24,6 +24,7 @@ LEVELS = {"95": 0.05, "90": 0.1}
 RTOL = 1e-10
 _FRAMES: dict[str, object] = {}
 _cached_model = cache(lambda text, key: vcomp.VarianceComponentsModel(text, _FRAMES[key]))
+_cached_fit = cache(lambda text, key, method: _cached_model(text, key).fit(method))
 
 
 @pytest.fixture
@@ -32,8 +33,8 @@ def fitted(reference, shared_data):
         stored = reference(f"lme4_{name}")
         if name not in _FRAMES:
             _FRAMES[name] = frame_of(stored, shared_data)
-        model = _cached_model(formula_of(stored), name)
-        return stored["values"][method]["profile_ci_exact"], model.fit(method.lower())
+        res = _cached_fit(formula_of(stored), name, method.lower())
+        return stored["values"][method]["profile_ci_exact"], res
 
     return fit
 

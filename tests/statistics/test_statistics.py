@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from patsy import EvalEnvironment
 
+from tests.helpers.examples import examples
 from vcomp.data.reading import Reading
 from vcomp.data.rows import Rows, select_rows
 from vcomp.design import encode, learn
@@ -48,7 +49,7 @@ def indicator(codes, size):
     return np.eye(size)[codes]
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(problems())
 def test_cross_products(problem):
     design, rows, _ = problem
@@ -79,7 +80,7 @@ def parts_of(rng, n, n_parts):
     return [np.flatnonzero(owner == k) for k in range(n_parts) if (owner == k).any()]
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(problems(), st.integers(1, 8))
 def test_chunks_add_up(problem, n_parts):
     design, rows, rng = problem
@@ -109,22 +110,23 @@ def assert_same(a: CrossProducts, b: CrossProducts):
     assert a.yy == pytest.approx(b.yy)
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(problems(), st.integers(1, 4))
 def test_cell_tables(problem, n_parts):
     design, rows, rng = problem
     frame = pd.DataFrame({f: rows.facets[f] for f in "ab"}).assign(y=rows.y - rows.y.mean())
     sums = frame.pivot_table(index="a", columns="b", values="y", aggfunc="sum", fill_value=0.0)
     counts = pd.crosstab(frame["a"], frame["b"])
+    parts = [some(rows, p) for p in parts_of(rng, len(rows), n_parts)]
+    chunks = [encode(design, p) for p in parts]
     for rows_, columns, transposed in ((0, 1, False), (1, 0, True)):
-        parts = [some(rows, p) for p in parts_of(rng, len(rows), n_parts)]
-        table = reduce(add, (tabulate(encode(design, p), rows_, columns) for p in parts))
+        table = reduce(add, (tabulate(chunk, rows_, columns) for chunk in chunks))
         expected = (sums.T, counts.T) if transposed else (sums, counts)
         np.testing.assert_allclose(table.sums, expected[0], atol=1e-9)
         np.testing.assert_array_equal(table.counts, expected[1])
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(problems(), st.integers(0, 2))
 def test_inverse_effective_n(problem, term):
     design, rows, _ = problem

@@ -13,6 +13,7 @@ import vcomp
 from tests.helpers.altered_engines import Probing
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
+from tests.helpers.examples import examples
 from tests.helpers.profile_models import Z, component, engine_of, fitted, one_way, two_way
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.exceptions import EstimationError, PlanError
@@ -260,7 +261,7 @@ def test_a_surface_without_components_is_refused():
 # Many designs -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     name=st.sampled_from(sorted(DESIGNS)),
     seed=st.integers(0, 20),

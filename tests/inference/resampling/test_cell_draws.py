@@ -83,15 +83,12 @@ def test_the_score_has_mean_zero_and_variance_information(case, fixed):
     v = np.random.default_rng(4).uniform(0.5, 2.0, len(kept.component_names))
     draws = RowDraws(streamed.statistics)
     engine = BlockedLikelihood(kept.stats, reml=True)
+    of_cells = BlockedLikelihood(streamed.stats, reml=True)
     np.testing.assert_allclose(
-        BlockedLikelihood(streamed.stats, reml=True).information(v, "expected"),
-        engine.information(v, "expected"), rtol=1e-9,
-    )  # fmt: skip
+        of_cells.information(v, "expected"), engine.information(v, "expected"), rtol=1e-9
+    )
     score_agrees(
-        lambda b: draws.draw(v, stream(2, b)).cross_products,
-        lambda stats: BlockedLikelihood(stats, reml=True),
-        v,
-        n=250,
+        lambda b: draws.draw(v, stream(2, b)).cross_products, of_cells.with_response, v, n=250
     )
 
 

@@ -83,6 +83,8 @@ def test_refits_are_those_of_the_ordinary_way(name, method, fixed, monkeypatch):
         np.testing.assert_allclose(found.llf, wanted.llf, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(found.beta, wanted.beta, rtol=1e-6, atol=1e-7)
         at_bound += int((found.values == 0.0).any())
+        if at_bound and b >= 7:
+            break
     assert at_bound > 0
     assert len(given_up) <= 1
 

@@ -68,9 +68,7 @@ def every_resample(fit, design, facets, sample=None):
     levels = levels_of(design, sample, facets[0])
     values, times = [], []
     for chosen, n in all_choices(levels):
-        of_others, n_others = every_resample(
-            fit, design, facets[1:], levels.take(sample, chosen)
-        )
+        of_others, n_others = every_resample(fit, design, facets[1:], levels.take(sample, chosen))
         values.append(of_others)
         times.append(n * n_others)
     return np.concatenate(values), np.concatenate(times)

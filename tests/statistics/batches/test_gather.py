@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.designs import DESIGNS, GRIDS, gridded, unbalanced
+from tests.helpers.examples import examples
 from tests.helpers.readings import model_of
 from vcomp.data.reading import Reading
 from vcomp.statistics.batches import passes as module
@@ -297,7 +298,7 @@ def test_few_rows_are_read_once_and_many_in_every_pass():
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 40), st.sampled_from(sorted(GRIDS)))
 def test_any_batches_give_the_same(seed, rows, name):
     formula, data = gridded(name, seed=seed % 7)

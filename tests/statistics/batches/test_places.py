@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.examples import examples
 from vcomp.design.design import Facet, facet_codes
 from vcomp.design.grid import find_grid
 from vcomp.statistics.batches.cell_index import CellPlaces, FacetPlaces, places_of_rows
@@ -44,7 +45,7 @@ def places_of(frame):
     return CellPlaces.of(survey, NAMES), codes
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(rows())
 def test_places_tell_the_levels_and_levels_the_places(frame):
     places, codes = places_of(frame)
@@ -58,7 +59,7 @@ def test_places_tell_the_levels_and_levels_the_places(frame):
     assert places.n_levels == tuple(frame[name].nunique() for name in NAMES)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows())
 def test_every_place_has_levels_that_lead_back_to_it(frame):
     places, _ = places_of(frame)
@@ -66,7 +67,7 @@ def test_every_place_has_levels_that_lead_back_to_it(frame):
     np.testing.assert_array_equal(places.of_rows(places.codes(every)), every)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows())
 def test_facets_that_others_tell_take_no_part(frame):
     places, _ = places_of(frame)
@@ -80,7 +81,7 @@ def test_facets_that_others_tell_take_no_part(frame):
     assert sorted([*places.free, *places.determined]) == list(range(4))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rows(), st.booleans())
 def test_the_grid_is_that_of_the_rows(frame, complete):
     """With as many axes as are fully crossed with everything; else there is none."""
@@ -115,7 +116,7 @@ WHOLE = ["int8", "int16", "uint16", "int32", "int64", "uint64"]
 
 @pytest.mark.parametrize("of_levels", WHOLE)
 @pytest.mark.parametrize("of_rows", [*WHOLE, "float64", "category"])
-@settings(deadline=None)  # the first call compiles
+@settings(max_examples=examples(25), deadline=None)  # the first call compiles
 @given(known=st.sets(st.integers(0, 120), min_size=1), wanted=st.lists(st.integers(0, 127)))
 def test_levels_in_a_table_are_those_of_a_hash(of_levels, of_rows, known, wanted):
     facet = Facet("a", pd.Index(sorted(known), dtype=of_levels))

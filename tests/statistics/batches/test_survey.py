@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.examples import examples
 from vcomp.statistics.batches.cell_table import add_up
 from vcomp.statistics.batches.survey import FacetSurvey, survey_rows, united_facets
 
@@ -50,7 +51,7 @@ def told_by(frame):
     return pairs
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(split_rows(), st.permutations(range(4)))
 def test_parts_in_any_order_give_the_survey_of_the_rows(case, order):
     frame, parts = case
