@@ -55,6 +55,14 @@ def test_the_workflow_runs_ci_and_the_oldest_and_newest_python():
     assert re.search(r"^      - run: \.ci/run$", WORKFLOW, re.MULTILINE)
 
 
+def test_a_scheduled_workflow_draws_more_examples():
+    more = (ROOT / ".github" / "workflows" / "examples.yml").read_text(encoding="utf-8")
+    assert "  schedule:\n" in more
+    assert re.search(r"pytest .*--hypothesis-profile many$", more, re.MULTILINE)
+    conftest = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
+    assert re.search(r'register_profile\(\s*"many"', conftest)
+
+
 def test_no_address_is_stated_for_the_project():
     assert "urls" not in PROJECT
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
