@@ -59,7 +59,7 @@ def _best_of(work: Callable[[], Any], repeat: int) -> float:
 
 def _compare_tau(report: Report, settings: Settings, X: Any, sizes: tuple[int, ...]) -> None:
     name = f"Eτ, {len(sizes)} {'size' if len(sizes) == 1 else 'sizes'}"
-    peer = plain_r.expect_tau(X, sizes, repeats=settings.repeat, limit=settings.limit)
+    peer = plain_r.expect_tau(X, sizes, repeats=settings.repeat_of_r, limit=settings.limit)
     if isinstance(peer, str):
         report.omit(name, peer)
         return
@@ -84,7 +84,7 @@ def _compare_halves(
     name = f"{what} of {trials * len(sizes):,} halves, 3 curves"
     halves = [draw_halves(len(X), n, trials, _SEED) for n in sizes]
     peer = plain_r.split_half(
-        X, halves, measures, _SIZES, anew=anew, repeats=settings.repeat, limit=settings.limit
+        X, halves, measures, _SIZES, anew=anew, repeats=settings.repeat_of_r, limit=settings.limit
     )
     if isinstance(peer, str):
         report.omit(name, peer)
@@ -121,7 +121,7 @@ def _agree_halves(study: ir.SplitHalfStudy, peer: plain_r.PeerHalves) -> None:
 
 def _compare_simulation(report: Report, settings: Settings, X: Any) -> None:
     name = f"one collection of {len(X)} topics"
-    peer = plain_r.simulate(X, len(X), repeats=settings.repeat, limit=settings.limit)
+    peer = plain_r.simulate(X, len(X), repeats=settings.repeat_of_r, limit=settings.limit)
     if isinstance(peer, str):
         report.omit(name, peer)
         return

@@ -50,6 +50,11 @@ class Settings:
         """How often to time a call."""
         return 3 if self.quick else 7
 
+    @property
+    def repeat_of_r(self) -> int:
+        """How often to time a call of plain R, which takes long."""
+        return 1 if self.quick else 7
+
     def rows(self, full: int) -> int:
         """Return a number of rows, a tenth where it has to be quick."""
         return full // 10 if self.quick else full
