@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 import vcomp
 from vcomp._typing import FloatArray, IntArray
+from vcomp.display import gib
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
 from vcomp.estimators.likelihood.likelihood import certify
 from vcomp.estimators.likelihood.maximisation import maximise
 from vcomp.numerics.kernels.groups import group_counts, group_sums
 from vcomp.numerics.kernels.pairs import ONCE, pair_counts
-from vcomp.numerics.memory import gib
 from vcomp.statistics.cross_products import CrossProducts, PairTable
 
 SIZES = {

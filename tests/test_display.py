@@ -36,7 +36,8 @@ def test_a_coefficient_below_one_never_reads_as_one_or_zero(value):
     text = display.coefficient(value)
     assert text not in ("1.000", "0.000")
     if text[0] not in "<>":
-        assert abs(float(text) - value) <= 0.0005
+        # Of a tie such as 0.0625 the difference is 0.0005 up to its rounding in binary.
+        assert abs(float(text) - value) <= 0.0005 + 1e-16
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,17 @@ def percent(share: float, decimals: int = 1) -> str:
     return f"{100 * share:.{decimals}f} %" if math.isfinite(share) else MISSING
 
 
+def gib(n_bytes: float) -> str:
+    """Return a number of bytes in GiB, as text.
+
+    Examples
+    --------
+    >>> gib(3 * 2**30)
+    '3.0 GiB'
+    """
+    return f"{n_bytes / 2**30:,.1f} GiB"
+
+
 def level(alpha: float) -> str:
     """Return the confidence that `alpha` leaves.
 

@@ -80,7 +80,7 @@ def test_rows_are_passed_over_only_where_no_term_is_fine_enough(monkeypatch):
 def test_tables_that_do_not_fit_are_refused_before_they_are_made(monkeypatch):
     chunk = chunk_of(FORMULAS[0], table(1))
     rolled = RollUp(chunk)
-    monkeypatch.setattr(rollup, "available_bytes", lambda: 1e4)
+    monkeypatch.setattr("vcomp.numerics.memory.available_bytes", lambda: 1e4)
     monkeypatch.setattr(rollup, "pair_counts", None)
     with pytest.raises(
         vcomp.EstimationError, match=r"pairs of groups .* 400 rows may need .* GiB"

@@ -229,7 +229,7 @@ def test_tables_that_do_not_fit_are_refused_before_they_are_made(monkeypatch):
     from vcomp.statistics import completed_grid as completed
 
     formula, data = gridded("per document")
-    monkeypatch.setattr(module, "available_bytes", lambda: 1e5)
+    monkeypatch.setattr("vcomp.numerics.memory.available_bytes", lambda: 1e5)
     monkeypatch.setattr(module, "place_in_grid", None)
     with pytest.raises(vcomp.EstimationError, match=r"1 columns in 80 cells need .* are free"):
         vcomp.fit(formula, data)

@@ -22,7 +22,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.ctt.matrix import ItemScores, ScoresOfItems, read_scores
 from vcomp.exceptions import DataError
-from vcomp.numerics import available_bytes, gib, slices
+from vcomp.numerics import available_bytes, slices
 
 _FEW = 16
 """The covariance matrix of up to this many items is always made."""
@@ -129,7 +129,8 @@ def pair_counts(X: FloatArray) -> FloatArray:
     k = X.shape[1]
     if 8.0 * 4.0 * k * k > available_bytes() / 2.0:
         raise DataError(
-            f"the covariances of {k:,} items need {gib(32.0 * k * k)} of memory, more than is free"
+            f"the covariances of {k:,} items need {display.gib(32.0 * k * k)} of memory, more "
+            "than is free"
         )
     # whole numbers of this size are exact in single precision, which is twice as fast
     single = len(X) < _EXACT

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from vcomp.data.source import Source
+from vcomp.display import gib
 from vcomp.exceptions import DataError
-from vcomp.numerics import THREADS, available_bytes, bytes_of_rows
+from vcomp.numerics import THREADS, available_bytes
 
 Missing = Literal["drop", "raise"]
 
@@ -96,7 +97,7 @@ class Reading:
         if self.stream is not None:
             return self.stream
         n_rows = source.rows_to_come()
-        return n_rows > 0.0 and self.is_large(bytes_of_rows(n_rows, n_columns))
+        return n_rows > 0.0 and self.is_large(_bytes_of_rows(n_rows, n_columns))
 
     def is_large(self, n_bytes: float) -> bool:
         """Return whether something takes more than `large_share` of the free memory."""
@@ -105,13 +106,34 @@ class Reading:
     def rows_of_batch(self, n_columns: int) -> int:
         """Return the number of rows of a batch."""
         # One is read while the others are worked on; what is made of them takes as much again.
-        of_a_row = (THREADS + 2) * 2.0 * bytes_of_rows(1, max(n_columns, 1))
+        of_a_row = (THREADS + 2) * 2.0 * _bytes_of_rows(1, max(n_columns, 1))
         fitting = int(self.batch_share * self.free_bytes() / of_a_row)
         return min(self.batch_rows, max(self.least_batch_rows, fitting))
 
     def bytes_to_keep(self) -> float:
         """Return how many bytes of rows are kept between the passes."""
         return min(self.kept_bytes, self.kept_share * self.free_bytes())
+
+    @staticmethod
+    def memory_of_rows(n_rows: float, n_columns: int) -> str:
+        """Return the approximate memory of rows as text, in MiB if it is small.
+
+        Examples
+        --------
+        >>> Reading.memory_of_rows(1e9, 5), Reading.memory_of_rows(1000, 5)
+        ('111.8 GiB', '0.1 MiB')
+        """
+        n_bytes = _bytes_of_rows(n_rows, n_columns)
+        return gib(n_bytes) if n_bytes > 0.1 * 2**30 else f"{max(n_bytes / 2**20, 0.1):.1f} MiB"
+
+
+_BYTES_OF_A_VALUE = 24.0
+"""Bytes of one value of a row: as read, as category, and as code with its sums."""
+
+
+def _bytes_of_rows(n_rows: float, n_columns: int) -> float:
+    """Return the approximate memory of rows and of what is computed from them."""
+    return _BYTES_OF_A_VALUE * n_rows * n_columns
 
 
 def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.data.source import open_source
+from vcomp.display import gib
 from vcomp.exceptions import DataError
 
 if TYPE_CHECKING:
@@ -367,7 +368,7 @@ def _levels(column: pd.Series, as_text: bool) -> tuple[Any, Any]:
 
 
 def _check_memory(n: int, k: int, orientation: Orientation) -> None:
-    from vcomp.numerics import available_bytes, gib
+    from vcomp.numerics import available_bytes
 
     if 8.0 * n * k > available_bytes() / 4.0:
         raise DataError(

@@ -18,9 +18,9 @@ from vcomp.data import Rows, alike_levels
 from vcomp.design.design import Design, Facet, TermDesign, facet_codes
 from vcomp.design.grid import Grid, find_grid, find_partial_grid, number_combinations
 from vcomp.design.nesting import describe_structure
-from vcomp.exceptions import DataError, DesignError, EstimationError, warn
+from vcomp.exceptions import DataError, DesignError, warn
 from vcomp.formula import RESIDUAL, FixedPart, Formula, build_fixed
-from vcomp.numerics import available_bytes, gib
+from vcomp.numerics import check_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -314,13 +314,11 @@ def check_codings(sizes: Mapping[str, int], n_rows: int) -> None:
     EstimationError
     """
     for name, n_levels in sizes.items():
-        needed, free = 3.0 * 8.0 * n_levels * (n_levels + n_rows), available_bytes()
-        if needed > 0.8 * free:
-            raise EstimationError(
-                f"column {name!r} of the fixed part has {n_levels:,} levels, whose columns need "
-                f"{gib(needed)}, and {gib(free)} are free; as a random term, (1|{name}), it "
-                "needs no columns"
-            )
+        check_memory(
+            3.0 * 8.0 * n_levels * (n_levels + n_rows),
+            f"column {name!r} of the fixed part has {n_levels:,} levels, whose columns need",
+            f"as a random term, (1|{name}), it needs no columns",
+        )
 
 
 def _x_origin(X: FloatArray, constant: FloatArray) -> FloatArray:

@@ -36,7 +36,6 @@ from vcomp.inference.hypotheses import fixed_errors_of
 from vcomp.model.record import FitRecord, TablesOfFit
 from vcomp.model.results import VarianceComponentsResults
 from vcomp.model.row_access import RowAccess
-from vcomp.numerics import rows_in_words
 from vcomp.statistics import CrossProducts, Statistics, read_data
 from vcomp.statistics.batches import Batches, SummedData
 
@@ -242,7 +241,8 @@ class VarianceComponentsModel(LikelihoodOfData):
         """
         if self._found.rows is None:
             n_columns = len(self.design.facets) + len(self.exog_names)
-            raise DataError(_NOT_KEPT.format(rows_in_words(self.nobs, n_columns)))
+            size = self._found.reading.memory_of_rows(self.nobs, n_columns)
+            raise DataError(_NOT_KEPT.format(size))
         return self._found.rows
 
     @property

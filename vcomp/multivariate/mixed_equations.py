@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.display import gib
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.cone import Derivatives, Kind
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.variable_layout import Layout
-from vcomp.numerics import Positive, available_bytes, gib, slices
+from vcomp.numerics import Positive, available_bytes, slices
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,12 @@ from .dense import solve_positive as solve_positive
 from .memory import MANY_ROWS as MANY_ROWS
 from .memory import THREADS as THREADS
 from .memory import available_bytes as available_bytes
-from .memory import bytes_of_rows as bytes_of_rows
-from .memory import gib as gib
+from .memory import check_memory as check_memory
 from .memory import limited_blas as limited_blas
-from .memory import rows_in_words as rows_in_words
 from .memory import slices as slices
 from .parallel import check_count as check_count
 from .parallel import check_rng as check_rng
 from .parallel import check_time_limit as check_time_limit
 from .parallel import run as run
 from .parallel import seed_from as seed_from
-from .parallel import seed_of as seed_of
 from .parallel import stream as stream

@@ -1,4 +1,4 @@
-"""Free memory, sizes in words, parts that fit into caches, and the number of BLAS threads."""
+"""Free memory, blocks that fit into caches, and numbers of threads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
-_OF_A_VALUE = 24.0
-"""Bytes of one value of a row: as read, as category, and as code with its sums."""
+from vcomp.display import gib
+from vcomp.exceptions import EstimationError, VcompError
 
 
 def available_bytes() -> float:
@@ -27,38 +27,26 @@ def available_bytes() -> float:
         return 4.0 * 2**30
 
 
-def bytes_of_rows(n_rows: float, n_columns: int) -> float:
-    """Return the approximate memory of rows and of what is computed from them, in bytes.
+def check_memory(
+    needed: float, what: str, advice: str, error: type[VcompError] = EstimationError
+) -> None:
+    """Refuse work that needs more than 80 % of the free memory.
 
-    Examples
-    --------
-    >>> bytes_of_rows(1000, 5)
-    120000.0
+    Parameters
+    ----------
+    needed : bytes
+    what : beginning of the message, up to the verb: ``"tables of 9 rows need"``
+    advice : end of the message
+    error : class of the error
+
+    Raises
+    ------
+    VcompError
+        If it does, of the class `error`.
     """
-    return _OF_A_VALUE * n_rows * n_columns
-
-
-def rows_in_words(n_rows: float, n_columns: int) -> str:
-    """Return the approximate memory of rows in words, in MiB if it is small.
-
-    Examples
-    --------
-    >>> rows_in_words(1e9, 5), rows_in_words(1000, 5)
-    ('111.8 GiB', '0.1 MiB')
-    """
-    n_bytes = bytes_of_rows(n_rows, n_columns)
-    return gib(n_bytes) if n_bytes > 0.1 * 2**30 else f"{max(n_bytes / 2**20, 0.1):.1f} MiB"
-
-
-def gib(n_bytes: float) -> str:
-    """Return a number of bytes in GiB, as text.
-
-    Examples
-    --------
-    >>> gib(3 * 2**30)
-    '3.0 GiB'
-    """
-    return f"{n_bytes / 2**30:,.1f} GiB"
+    free = available_bytes()
+    if needed > 0.8 * free:
+        raise error(f"{what} {gib(needed)}, and {gib(free)} are free; {advice}")
 
 
 def slices(count: int, width: int) -> Iterator[slice]:
@@ -74,15 +62,16 @@ def slices(count: int, width: int) -> Iterator[slice]:
 
 
 THREADS = 2
-"""Threads of a pass over rows, whose speed memory limits: more do not help."""
+"""Threads of a pass over rows: its speed is limited by the memory, so that more do not help."""
 
 MANY_ROWS = 200_000
 """Number of rows below which threads take longer to start than they save."""
 
 _ONE_THREAD_BELOW = 10_000
-"""Below this order two threads gain a factor of two at most, on an idle machine. Where another
-process has one of two cores they wait for it: a Cholesky factor and inverse of order 1,000 then
-take 2 to 3 times as long as with one thread, of order 4,000 6 to 8 times."""
+"""Order of a matrix below which one thread is used. Two threads are at most twice as fast here, on
+an idle machine. If another process uses one of two cores, they wait for it: a Cholesky factor and
+inverse of order 1,000 then take 2 to 3 times as long as with one thread, of order 4,000 6 to 8
+times."""
 
 
 @cache

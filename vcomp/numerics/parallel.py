@@ -1,4 +1,4 @@
-"""Work in threads with a progress bar, and a stream of random numbers for each piece of it."""
+"""Replicates in threads, with a progress bar, a time limit and a random stream for each."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(
     label: str = "replicates",
     save: Callable[[dict[int, Row]], None] | None = None,
 ) -> dict[int, Row]:
-    """Return the result for each number; those after the time limit are missing.
+    """Return the results of replicates by number; those after the time limit are missing.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ def run(
     numbers : of the requested replicates
     workers : number of threads
     time_limit : seconds after which no replicate is started
-    progress : whether to show a bar; None shows one if stderr is a terminal
-    label : of the bar
+    progress : whether to show a progress bar; None shows one if stderr is a terminal
+    label : text of the bar
     save : called with all results every 30 seconds, and if an interruption or error ends the work
     """
     done: dict[int, Row] = {}
@@ -167,8 +167,8 @@ def stream(seed: int, number: int) -> np.random.Generator:
 
     Parameters
     ----------
-    seed : of all replicates
-    number : of the replicate, from 0 on
+    seed : seed of all replicates
+    number : number of the replicate, from 0
 
     Examples
     --------
@@ -179,7 +179,7 @@ def stream(seed: int, number: int) -> np.random.Generator:
 
 
 def seed_from(rng: int | np.random.Generator | None) -> int:
-    """Return the seed, checked: as given, drawn once from a generator, or 0 for None.
+    """Return a seed: `rng` itself, a number drawn from a generator, or 0 for None.
 
     Raises
     ------
@@ -187,11 +187,13 @@ def seed_from(rng: int | np.random.Generator | None) -> int:
         If `rng` is none of these.
     """
     check_rng(rng)
-    return seed_of(rng)
+    if isinstance(rng, np.random.Generator):
+        return int(rng.integers(2**31))
+    return 0 if rng is None else int(rng)
 
 
 def check_count(value: object, name: str) -> int:
-    """Return a number of replicates, responses or workers, checked.
+    """Return a number of replicates, responses or workers if it is valid.
 
     Raises
     ------
@@ -204,7 +206,7 @@ def check_count(value: object, name: str) -> int:
 
 
 def check_rng(rng: object) -> None:
-    """Check a seed or generator.
+    """Refuse a value that is neither a seed nor a generator.
 
     Raises
     ------
@@ -216,10 +218,3 @@ def check_rng(rng: object) -> None:
         raise EstimationError(
             f"rng must be a seed of at least 0 or a numpy Generator, not {rng!r}"
         )
-
-
-def seed_of(rng: int | np.random.Generator | None) -> int:
-    """Return the seed as given, drawn once from a generator, or 0 for None."""
-    if isinstance(rng, np.random.Generator):
-        return int(rng.integers(2**31))
-    return 0 if rng is None else int(rng)

@@ -12,8 +12,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk, term_codes
-from vcomp.exceptions import EstimationError
-from vcomp.numerics import available_bytes, gib
+from vcomp.numerics import check_memory
 from vcomp.numerics.kernels import ONCE, determined_levels, group_counts, group_sums, pair_counts
 
 
@@ -230,14 +229,13 @@ class RollUp:
                 source = self._source([t, u])
                 most = n_rows if source == _ROWS else sizes[source]
                 needed += 12.0 * min(float(sizes[t]) * sizes[u], most) + 8.0 * sizes[t]
-        # Two copies of the rows are sorted on the way.
-        needed, free = needed + 24.0 * n_rows, available_bytes()
-        if needed > 0.8 * free:
-            raise EstimationError(
-                f"tables of the pairs of groups that occur in {self._chunk.n:,} rows may need "
-                f"{gib(needed)}, and {gib(free)} are free; leave out terms, or rows "
-                "(engine='auto' needs no tables where facets are fully crossed with all others)"
-            )
+        # Two copies of the rows are sorted.
+        check_memory(
+            needed + 24.0 * n_rows,
+            f"tables of the pairs of groups that occur in {self._chunk.n:,} rows may need",
+            "leave out terms, or rows (engine='auto' needs no tables where facets are fully "
+            "crossed with all others)",
+        )
 
     @property
     def _finest_first(self) -> Sequence[int]:

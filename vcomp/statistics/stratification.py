@@ -17,8 +17,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
 from vcomp.design import Chunk, Grid, TermDesign, find_combinations
-from vcomp.exceptions import EstimationError
-from vcomp.numerics import MANY_ROWS, THREADS, available_bytes, gib
+from vcomp.numerics import MANY_ROWS, THREADS, check_memory
 from vcomp.numerics.kernels import place_rows
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.kernels import (
@@ -322,14 +321,12 @@ def strata_of(
 
 def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings, vary: Sequence[bool]) -> Cells:
     size = grid.n_combinations * grid.n_cells
-    # A table a column, the places of the rows, and what is worked on at a time.
-    needed = 8.0 * (1 + sum(vary)) * (size + 2.0 * BLOCK) + 8.0 * chunk.n
-    free = available_bytes()
-    if needed > 0.8 * free:
-        raise EstimationError(
-            f"{1 + sum(vary)} columns in {size:,} cells need {gib(needed)}, and {gib(free)} are "
-            "free; leave out covariates, or rows"
-        )
+    # A table for each column, the places of the rows, and two blocks of work.
+    check_memory(
+        8.0 * (1 + sum(vary)) * (size + 2.0 * BLOCK) + 8.0 * chunk.n,
+        f"{1 + sum(vary)} columns in {size:,} cells need",
+        "leave out covariates, or rows",
+    )
     places = place_in_grid(chunk, grid, groupings)
     n = grid.cell_n[groupings.order]
     columns = [

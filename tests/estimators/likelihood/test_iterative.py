@@ -8,7 +8,6 @@ import pytest
 
 import vcomp
 from tests.helpers.designs import DESIGNS, unbalanced
-from vcomp.estimators.likelihood import iterative
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
 from vcomp.estimators.likelihood.maximisation import maximise
@@ -228,7 +227,7 @@ def test_memory_is_estimated_before_it_is_taken(monkeypatch):
     stats = statistics_of("y ~ (1|a) + (1|b)", crossed(3000, 150, 300))
     few, many = iterative_memory(stats, 16), iterative_memory(stats, 1000)
     assert 0.0 < few < many
-    monkeypatch.setattr(iterative, "available_bytes", lambda: 0.5 * few)
+    monkeypatch.setattr("vcomp.numerics.memory.available_bytes", lambda: 0.5 * few)
     with pytest.raises(EstimationError, match=r"iterative engine needs .* are free"):
         IterativeLikelihood(stats, reml=True)
 

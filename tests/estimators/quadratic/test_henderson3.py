@@ -108,8 +108,8 @@ def test_a_term_that_others_explain_is_named():
 
 
 def test_too_large(monkeypatch):
-    from vcomp.estimators.quadratic import spaces
-
-    monkeypatch.setattr(spaces, "available_bytes", lambda: 100.0)
+    model = model_of("crossed")
+    assert model.statistics.cross_products.n_terms
+    monkeypatch.setattr("vcomp.numerics.memory.available_bytes", lambda: 100.0)
     with pytest.raises(vcomp.EstimationError, match=r"dense block of order 8 .*method='anova'"):
-        model_of("crossed").fit("henderson3")
+        model.fit("henderson3")

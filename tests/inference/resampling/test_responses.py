@@ -56,7 +56,7 @@ def test_mean_and_covariance_are_those_of_the_model(fitted):
 
 def test_too_many_are_refused_before_they_are_made(fitted, monkeypatch):
     res, _ = fitted
-    monkeypatch.setattr(responses, "available_bytes", lambda: 1e5)
+    monkeypatch.setattr("vcomp.numerics.memory.available_bytes", lambda: 1e5)
     with pytest.raises(
         EstimationError, match=r"1,000 responses of 35 rows need .* fewer at a time"
     ):

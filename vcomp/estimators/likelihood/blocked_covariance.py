@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.display import gib
 from vcomp.estimators.likelihood.engine import Columns, Forms
 from vcomp.estimators.likelihood.equations import Equations, Point, Tables, random_part
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import available_bytes, gib
+from vcomp.numerics import available_bytes
 from vcomp.numerics.sparse import EliminationOrder
 from vcomp.statistics import CrossProducts
 

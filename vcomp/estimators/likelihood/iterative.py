@@ -19,7 +19,7 @@ from vcomp.estimators.likelihood.engine import Derivatives, FixedForms, Informat
 from vcomp.estimators.likelihood.iterative_point import COLUMNS_AT_ONCE, Context, IterativePoint
 from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import available_bytes, gib
+from vcomp.numerics import check_memory
 from vcomp.numerics.sparse import Probes, Rademacher
 from vcomp.statistics import CrossProducts
 
@@ -267,9 +267,8 @@ def iterative_memory(
 
 
 def _check_memory(stats: CrossProducts, n_probes: int, n_levels: int) -> None:
-    needed, free = iterative_memory(stats, n_probes, n_levels), available_bytes()
-    if needed > 0.8 * free:
-        raise EstimationError(
-            f"the iterative engine needs {gib(needed)} for these terms, and {gib(free)} are free; "
-            "method='anova' needs no more than the data"
-        )
+    check_memory(
+        iterative_memory(stats, n_probes, n_levels),
+        "for these terms the iterative engine needs",
+        "method='anova' needs no more than the data",
+    )

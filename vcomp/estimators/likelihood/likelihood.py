@@ -28,7 +28,7 @@ from vcomp.estimators.options import (
     start_of,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import seed_of
+from vcomp.numerics import seed_from
 from vcomp.statistics import Statistics
 
 _FLAT = 1e-8
@@ -241,7 +241,7 @@ class LikelihoodMethod:
             reml=self.is_restricted,
             names=names[:-1],
             n_probes=self.n_probes,
-            seed=0 if self.rng is None else seed_of(self.rng),
+            seed=0 if self.rng is None else seed_from(self.rng),
         )
         if self.engine != "auto":
             return estimate_by_likelihood(likelihood, names, self)

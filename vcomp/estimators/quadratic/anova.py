@@ -20,7 +20,7 @@ from vcomp.estimators.options import check_probes
 from vcomp.estimators.quadratic.sampling import Sampling, sampling_covariance
 from vcomp.estimators.refit import below_zero
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import seed_of, solve
+from vcomp.numerics import seed_from, solve
 from vcomp.statistics import GroupSums, Statistics
 
 
@@ -91,7 +91,7 @@ class ANOVA:
         self, stats: Statistics, coefficients: FloatArray, values: FloatArray
     ) -> Sampling:
         sampling = sampling_covariance(
-            stats, coefficients, values, self.n_probes, seed_of(self.rng)
+            stats, coefficients, values, self.n_probes, seed_from(self.rng)
         )
         if self.rng is not None and not sampling.n_probes:
             raise EstimationError(

@@ -23,8 +23,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
 from vcomp.estimators.likelihood import LikelihoodEngine
-from vcomp.exceptions import EstimationError
-from vcomp.numerics import available_bytes, gib, limited_blas, solve
+from vcomp.numerics import check_memory, limited_blas, solve
 from vcomp.numerics.kernels import weighted_gram
 from vcomp.statistics import CrossProducts
 
@@ -190,12 +189,11 @@ class Space:
         ends = np.cumsum([0, *(stats.sizes[t] for t in others)])
         m = int(ends[-1])
         order = m + stats.n_fixed
-        needed, free = 4.0 * 8.0 * order**2, available_bytes()
-        if needed > 0.8 * free:
-            raise EstimationError(
-                f"adjusting these terms for each other needs a dense block of order {order:,} "
-                f"({gib(needed)}), and {gib(free)} are free; method='anova' needs no such block"
-            )
+        check_memory(
+            4.0 * 8.0 * order**2,
+            f"the dense block of order {order:,} that adjusts these terms for each other needs",
+            "method='anova' needs no such block",
+        )
         S = np.empty((order, order))
         for i, t in enumerate(others):
             rows = slice(ends[i], ends[i + 1])

@@ -17,7 +17,7 @@ from vcomp.estimators import ClosedForm
 from vcomp.estimators.likelihood import LikelihoodMethod
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.inference.resampling.refits import Recipe
-from vcomp.numerics import available_bytes, check_count, gib, seed_from, stream
+from vcomp.numerics import check_count, check_memory, seed_from, stream
 from vcomp.statistics import GroupedColumns, Statistics, Stratum, StratumStatistics
 
 _DEPENDENT = 1e-12
@@ -286,13 +286,11 @@ def draws_of(stats: Statistics, recipe: Recipe) -> Draws:
     if strata is not None and nested and (by_likelihood or _needs_strata_only(strata, recipe)):
         return _OfStrata(StrataDraws(strata), stats)
     # A response, its square, and the groups of each row in each term.
-    needed = stats.cells.response.size * (24.0 + 4.0 * stats.n_terms)
-    free = available_bytes()
-    if needed > 0.8 * free:
-        raise EstimationError(
-            f"drawing {stats.n:,} rows needs {gib(needed)}, and {gib(free)} are free; use fewer "
-            "rows, or one worker"
-        )
+    check_memory(
+        stats.cells.response.size * (24.0 + 4.0 * stats.n_terms),
+        f"drawing {stats.n:,} rows needs",
+        "use fewer rows, or one worker",
+    )
     return RowDraws(stats)
 
 
@@ -340,13 +338,11 @@ def simulate_responses(
             "use method='reml'"
         )
     # The codes of the rows in every term are made as well.
-    needed = 8.0 * rows.n * (n + 3.0) + 4.0 * rows.n * len(rows.terms)
-    free = available_bytes()
-    if needed > 0.8 * free:
-        raise EstimationError(
-            f"{n:,} responses of {rows.n:,} rows need {gib(needed)}, and {gib(free)} are free; "
-            "simulate fewer at a time, with another rng= each time"
-        )
+    check_memory(
+        8.0 * rows.n * (n + 3.0) + 4.0 * rows.n * len(rows.terms),
+        f"{n:,} responses of {rows.n:,} rows need",
+        "simulate fewer at a time, with another rng= each time",
+    )
     mean = rows.origin + rows.X @ beta
     simulated = np.empty((rows.n, n), order="F")
     for j in range(n):

@@ -28,7 +28,7 @@ from vcomp.estimators.likelihood import (
 )
 from vcomp.exceptions import EstimationError
 from vcomp.inference.kernels.nested_strata import Strata, Tree, maximise_nested
-from vcomp.numerics import seed_of
+from vcomp.numerics import seed_from
 from vcomp.statistics import Statistics, StratumStatistics
 
 
@@ -111,7 +111,7 @@ class ByLikelihood:
         self._start = np.where(known.held, known.values, start)
         # A generator has advanced since the fit, and would give each worker other probes.
         moved_on = isinstance(options.rng, np.random.Generator)
-        self._seed = 0 if moved_on else seed_of(options.rng)
+        self._seed = 0 if moved_on else seed_from(options.rng)
         self._sizes = np.array([*stats.sizes, stats.n], dtype=float)
         self._engine: LikelihoodEngine | None = None
 

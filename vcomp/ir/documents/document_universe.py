@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
+from vcomp.display import gib
 from vcomp.exceptions import DataError, did_you_mean, warn
 from vcomp.ir.documents.assessors import shown
-from vcomp.numerics import available_bytes, gib
+from vcomp.numerics import available_bytes
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -33,7 +33,7 @@ from vcomp.ir.rank.correlation import (
 )
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.scores import ScoresLike, as_score_matrix
-from vcomp.numerics import seed_of
+from vcomp.numerics import seed_from
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -302,7 +302,7 @@ def _limits(
             f"{options.draws:,} draws of {k:,} systems and {pairs.n_topics:,} topics do not fit "
             "into memory; use fewer draws"
         )
-    drawn = RankDraws.of(pairs, int(options.draws), seed_of(options.rng))
+    drawn = RankDraws.of(pairs, int(options.draws), seed_from(options.rng))
     tail = options.alpha / 2.0
     limits = np.full((len(n_topics), 2), np.nan)
     for row, n in enumerate(n_topics):

@@ -333,11 +333,7 @@ def _not_negative(components: VarianceComponents) -> FloatArray:
 
 
 def _check_memory(rows: float) -> None:
-    from vcomp.numerics import available_bytes, gib
+    from vcomp.numerics import check_memory
 
-    needed, free = _BYTES_A_ROW * rows, available_bytes()
-    if needed > 0.8 * free:
-        raise PlanError(
-            f"about {display.count(rows)} scores need {gib(needed)}, and {gib(free)} are free; "
-            "use fewer levels"
-        )
+    what = f"about {display.count(rows)} scores need"
+    check_memory(_BYTES_A_ROW * rows, what, "use fewer levels", PlanError)

@@ -437,12 +437,11 @@ def whole(value: object, name: str, least: int = 1) -> int:
 
 
 def _check_memory(size: int, n_topics: int, n_systems: int) -> None:
-    from vcomp.numerics import available_bytes, gib
+    from vcomp.numerics import check_memory
 
-    needed, free = 8.0 * size * n_topics * n_systems, available_bytes()
-    if needed > 0.8 * free:
-        raise PlanError(
-            f"{size:,} collections of {n_topics:,} topics × {n_systems:,} systems need "
-            f"{gib(needed)}, and {gib(free)} are free; simulate fewer at a time, and go on with "
-            "first="
-        )
+    check_memory(
+        8.0 * size * n_topics * n_systems,
+        f"{size:,} collections of {n_topics:,} topics × {n_systems:,} systems need",
+        "simulate fewer at a time, and go on with first=",
+        PlanError,
+    )

@@ -11,9 +11,9 @@ import numpy as np
 from vcomp._typing import BoolArray, IntArray
 from vcomp.data import kind_of
 from vcomp.design import Centre, Facet, Grid
-from vcomp.exceptions import DataError, EstimationError
+from vcomp.exceptions import DataError
 from vcomp.formula import Formula
-from vcomp.numerics import available_bytes, gib
+from vcomp.numerics import check_memory
 from vcomp.statistics.batches.cell_index import CellPlaces
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell
 from vcomp.statistics.batches.collapsed import PartSums, collapse_plan
@@ -53,12 +53,11 @@ def check_table(size: int, n_columns: int) -> None:
     ------
     EstimationError
     """
-    needed, free = table_bytes(size, n_columns), available_bytes()
-    if needed > 0.8 * free:
-        raise EstimationError(
-            f"the means of {size:,} cells need {gib(needed)}, and {gib(free)} are free; leave a "
-            "facet out, or take a part of the rows"
-        )
+    check_memory(
+        table_bytes(size, n_columns),
+        f"the means of {size:,} cells need",
+        "leave a facet out, or use a part of the rows",
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,8 +26,9 @@ from vcomp.design import (
     learn_facets,
     learn_terms,
 )
+from vcomp.display import gib
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.numerics import gib, rows_in_words, slices
+from vcomp.numerics import slices
 from vcomp.statistics.batches.cell_sums import CellSums, table_bytes
 from vcomp.statistics.batches.cell_table import CellTable
 from vcomp.statistics.batches.collapsed import CollapsePlan, PartSums
@@ -131,7 +132,7 @@ def _of_collapsed(
         strata = replace(strata, cells=partial(_cells_again, coding, plan, again, reading))
 
     def rows() -> Chunk:
-        size = rows_in_words(coding.survey.n, len(coding.facets) + coding.n_columns)
+        size = reading.memory_of_rows(coding.survey.n, len(coding.facets) + coding.n_columns)
         raise DataError(
             "of these rows, read in batches, cells were put together as soon as they were "
             f"complete, and this needs the rows in memory, about {size}; fit with "
