@@ -11,7 +11,7 @@ import pytest
 
 import vcomp
 from tests.helpers.reference_frames import by_name, formula_of, frame_of
-from vcomp.estimators.quadratic.closed_form import henderson3_table, type1_table
+from vcomp.estimators.quadratic.closed_form import Henderson3, Type1
 
 TYPE1 = [
     "CA19_9_P1", "CA19_9_P2", "CA19_9_P5", "CA19_9_Q3", "Glucose", "MLrepro", "adhoc3",
@@ -47,7 +47,7 @@ def test_type1(name, reference, shared_data):
     stored = reference(f"anova_{name}")
     expected = stored["values"]["type1"]
     model = vcomp.VarianceComponentsModel(formula_of(stored), frame_of(stored, shared_data))
-    table, res = type1_table(model.statistics, model.component_names), model.fit("type1")
+    table, res = Type1().table(model.statistics, model.component_names), model.fit("type1")
     names = expected["order"]
     assert_table(table, expected)
     np.testing.assert_array_equal(table.df, by_name(expected["df"], names))
@@ -65,7 +65,7 @@ def test_henderson3(name, reference, shared_data):
     stored = reference(f"anova_{name}")
     expected = stored["values"]["hm3_each_last"]
     model = vcomp.VarianceComponentsModel(stored["formula"], frame_of(stored, shared_data))
-    assert_table(henderson3_table(model.statistics, model.component_names), expected)
+    assert_table(Henderson3().table(model.statistics, model.component_names), expected)
     names = expected["order"]
     res = model.fit("henderson3")
     np.testing.assert_allclose(res.vcomp, by_name(expected["vc"], names), rtol=1e-12)
@@ -83,7 +83,7 @@ VCA = [
 
 def assert_as_vca(model, values):
     """VCA prints some 15 digits of sums that its sweeps leave with about 10."""
-    table, res = type1_table(model.statistics, model.component_names), model.fit("type1")
+    table, res = Type1().table(model.statistics, model.component_names), model.fit("type1")
     names = ["error" if n == "Residual" else n for n in model.component_names]
     rows = [values["anova_negvc"][n] for n in names]
     total = sum(row["SS"] for row in rows)
@@ -156,7 +156,7 @@ def test_insteval(shared_data):
     model = vcomp.VarianceComponentsModel(
         "y ~ (1|dept) + (1|d) + (1|s)", shared_data("InstEval.csv")
     )
-    table = type1_table(model.statistics, model.component_names)
+    table = Type1().table(model.statistics, model.component_names)
     # Instructors are nested in departments; students and instructors are connected.
     assert table.df.tolist() == [13.0, 1114.0, 2971.0, 73421.0 - 1128.0 - 2971.0]
     assert table.sum_sq.sum() == pytest.approx(model.stats.yy, rel=1e-12)

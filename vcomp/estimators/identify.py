@@ -7,7 +7,7 @@ exactly if the data cannot distinguish the components; its null vector names the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -27,14 +27,28 @@ _CONSTANT = 1e-26
 """A centred column whose squared norm is below this fraction of its mean's square is constant."""
 
 
-def check_fixed_rank(stats: Statistics, names: Sequence[str], x_origin: FloatArray) -> None:
-    """Refuse a fixed part whose columns are linearly dependent.
+def check_identified(
+    stats: Statistics, terms: Sequence[str], fixed: Sequence[str], x_origin: FloatArray
+) -> None:
+    """Refuse a model whose fixed effects or components the data cannot distinguish.
+
+    Parameters
+    ----------
+    stats : sums of the data
+    terms, fixed : names of the random terms and of the columns of X
+    x_origin : (p,) what was subtracted from the columns of X
 
     Raises
     ------
     DesignError
-        If a column is a combination of others; the message names both.
+        If a column is a combination of others, terms are confounded, or components cannot be
+        distinguished; the message names them.
     """
+    _check_fixed(stats, fixed, x_origin)
+    _check_terms(stats, terms)
+
+
+def _check_fixed(stats: Statistics, names: Sequence[str], x_origin: FloatArray) -> None:
     XX = stats.sums.XX
     origin = stats.sums.n * x_origin**2
     scale = np.diagonal(XX) + origin
@@ -58,26 +72,22 @@ def check_fixed_rank(stats: Statistics, names: Sequence[str], x_origin: FloatArr
         )
 
 
-def check_terms(stats: Statistics, names: Sequence[str]) -> None:
-    """Refuse confounded random terms, and components that the data cannot distinguish.
-
-    Raises
-    ------
-    DesignError
-        If there are any; the message names the terms.
-    """
-    for t, u in _alike(stats):
-        raise DesignError(
-            f"terms {names[t]!r} and {names[u]!r} are confounded: they group the rows in the "
-            "same way, so that the data contain only the sum of their variances; keep one of them"
-        )
+def _check_terms(stats: Statistics, names: Sequence[str]) -> None:
+    sums, sizes = stats.sums, stats.sums.sizes
+    for t, u in combinations(range(len(sizes)), 2):
+        if sizes[t] == sizes[u] and sums.is_finer(t, u) and sums.is_finer(u, t):
+            raise DesignError(
+                f"terms {names[t]!r} and {names[u]!r} are confounded: they group the rows in the "
+                "same way, so that the data contain only the sum of their variances; keep one of "
+                "them"
+            )
     if stats.strata is not None:
         forms = quadratic_forms_of(stats.strata)
     else:
         forms = residual_forms(stats.cross_products)
     for t, name in enumerate(names):
-        most = _DEPENDENT * float(stats.sums.n) ** 2  # Σ n_g² is n² at most
-        if forms[t, t] <= most and forms[t, t] <= _DEPENDENT * _squares(stats, t):
+        most = _DEPENDENT * float(sums.n) ** 2  # Σ n_g² is n² at most
+        if forms[t, t] <= most and forms[t, t] <= _DEPENDENT * sums.group_squares(t):
             raise DesignError(
                 f"nothing is left of term {name!r} after the fixed part, which distinguishes all "
                 f"its groups; leave out (1|{name}) or the fixed factor"
@@ -91,18 +101,3 @@ def check_terms(stats: Statistics, names: Sequence[str]) -> None:
             f"these data cannot distinguish the variances of {', '.join(involved)}: "
             "a combination of them gives the same covariances; leave one of them out"
         )
-
-
-def _alike(stats: Statistics) -> Iterator[tuple[int, int]]:
-    """Yield pairs of confounded terms: they group the rows in the same way."""
-    sums, sizes = stats.sums, stats.sums.sizes
-    for t, u in combinations(range(len(sizes)), 2):
-        if sizes[t] == sizes[u] and sums.is_finer(t, u) and sums.is_finer(u, t):
-            yield t, u
-
-
-def _squares(stats: Statistics, term: int) -> float:
-    """Return Σ_g n_g² of a term."""
-    if stats.strata is not None:
-        return stats.strata.group_squares(term)
-    return float(np.square(stats.cross_products.group_n[term]).sum())

@@ -1,4 +1,4 @@
-"""Negative estimates: the words on them, and ``negative="refit"``, which drops their terms.
+"""Negative estimates: what is said of them, and ``negative="refit"``, which drops their terms.
 
 See docs/explanation/mathematics.md, section 2.3.
 """
@@ -7,30 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal, Protocol, TypeAlias, TypeVar, get_args
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate
-from vcomp.exceptions import EstimationError
+from vcomp.estimators.estimate import Estimate, PointEstimate
 from vcomp.formula import RESIDUAL
 from vcomp.numerics import solve_positive
+from vcomp.statistics import Statistics
 
 Negative: TypeAlias = Literal["keep", "refit"]
 
 
-class _HasValues(Protocol):
-    @property
-    def values(self) -> FloatArray: ...
-
-
-_Found = TypeVar("_Found", bound=_HasValues)
+_Found = TypeVar("_Found", bound=Estimate | PointEstimate)
 
 
 def below_zero(names: Sequence[str], values: FloatArray) -> str:
-    """Return half a sentence that names the components estimated below zero, empty if none is.
+    """Return a clause that names the components estimated below zero, empty if there are none.
 
     Examples
     --------
@@ -42,32 +37,16 @@ def below_zero(names: Sequence[str], values: FloatArray) -> str:
     return f"{', '.join(negative)} {verb} estimated below zero" if negative else ""
 
 
-def check_negative(negative: str, method: str) -> None:
-    """Refuse an unknown policy for negative estimates, and ``"refit"`` for REML and ML.
-
-    Raises
-    ------
-    EstimationError
-        If it is; the message says what is allowed.
-    """
-    if negative not in get_args(Negative):
-        raise EstimationError(f"negative={negative!r} is not known; it is 'keep' or 'refit'")
-    if negative == "refit" and method in ("reml", "ml"):
-        raise EstimationError(
-            f"method={method!r} never estimates a component below zero; negative='refit' is for "
-            "'anova' and the like"
-        )
-
-
 def refit_without_negative(
-    first: Estimate, estimate: Callable[[tuple[int, ...]], Estimate]
+    first: Estimate, stats: Statistics, estimate: Callable[[tuple[int, ...]], Estimate]
 ) -> Estimate:
     """Return the estimate after dropping terms until none is negative, the most negative first.
 
     Parameters
     ----------
     first : estimate of all terms
-    estimate : returns the estimate of the terms at these positions
+    stats : sums of the data
+    estimate : returns the estimate of the terms at these positions, at least one
 
     Returns
     -------
@@ -80,7 +59,11 @@ def refit_without_negative(
     Brennan (2001), Generalizability Theory, sec. 3.4 on negative estimates; Searle, Casella and
     McCulloch (1992), Variance Components, sec. 4.4e.
     """
-    found, kept, dropped = drop_negative(first, estimate)
+
+    def of_terms(terms: tuple[int, ...]) -> Estimate:
+        return estimate(terms) if terms else _residual_alone(first.method, stats)
+
+    found, kept, dropped = _drop_negative(first, of_terms)
     if not dropped:
         return first
     listed = (f"σ²({first.names[t]}) (was {display.number(was)})" for t, was in dropped.items())
@@ -102,20 +85,43 @@ def refit_without_negative(
     )
 
 
-def drop_negative(
+def point_without_negative(
+    point: Callable[[Statistics, tuple[str, ...]], PointEstimate],
+    stats: Statistics,
+    names: tuple[str, ...],
+) -> PointEstimate:
+    """Return point estimates after dropping terms as :func:`refit_without_negative` does.
+
+    Parameters
+    ----------
+    point : returns the point estimates of a method
+    stats : sums of the data
+    names : components, the residual last
+    """
+
+    def of_terms(terms: tuple[int, ...]) -> PointEstimate:
+        if not terms:
+            alone = _residual_alone("", stats)
+            return PointEstimate(alone.values, alone.beta)
+        return point(stats.of_terms(terms), (*(names[t] for t in terms), names[-1]))
+
+    found, kept, _ = _drop_negative(point(stats, names), of_terms)
+    values = np.zeros(len(names))
+    values[[*kept, -1]] = found.values
+    return replace(found, values=values)
+
+
+def _drop_negative(
     first: _Found, estimate: Callable[[tuple[int, ...]], _Found]
 ) -> tuple[_Found, tuple[int, ...], dict[int, float]]:
-    """Return the last estimate of :func:`refit_without_negative`, and which terms were dropped.
+    """Return the last estimate, the positions of its terms, and the dropped terms in order.
+
+    The dropped terms are given by position, each with its negative estimate.
 
     Parameters
     ----------
     first : estimate of all terms and the residual
     estimate : returns the estimate of the terms at these positions
-
-    Returns
-    -------
-    The last estimate, the positions of its terms, and the positions of the dropped terms in order,
-    each with its negative estimate.
     """
     kept, found = tuple(range(first.values.size - 1)), first
     dropped: dict[int, float] = {}
@@ -127,18 +133,12 @@ def drop_negative(
     return found, kept, dropped
 
 
-def residual_alone(method: str, n: int, XX: FloatArray, Xy: FloatArray, yy: float) -> Estimate:
-    """Return the estimate of a model without random terms: ordinary least squares.
-
-    Parameters
-    ----------
-    method : name of the requested method
-    n : number of rows
-    XX, Xy, yy : cross-products of the fixed part and the response, centred
-    """
+def _residual_alone(method: str, stats: Statistics) -> Estimate:
+    """Return the estimate of a model without random terms: ordinary least squares."""
+    XX, Xy = stats.XX, stats.Xy
     beta = solve_positive(XX, Xy)
-    df = n - Xy.size
-    variance = float(yy - Xy @ beta) / df
+    df = stats.n - Xy.size
+    variance = float(stats.yy - Xy @ beta) / df
     return Estimate(
         method=method,
         names=(RESIDUAL,),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.data import Reading, select_rows
-from vcomp.estimators import check_terms, get_estimator
+from vcomp.estimators import check_identified, get_estimator
 from vcomp.exceptions import warn
 from vcomp.formula import REPLICATE, RESIDUAL, caller_environment, parse
 from vcomp.inference import VarianceComponents
@@ -54,8 +54,9 @@ def crossed_components(
     reading = Reading(caller_environment(0, 0), "raise")
     parsed = parse("score ~ " + " + ".join(f"(1|{term})" for term in terms))
     selected = select_rows(parsed, {"score": scores, **levels}, reading)
-    stats = sum_rows(parsed, selected, reading).statistics
-    check_terms(stats, terms)
+    summed = sum_rows(parsed, selected, reading)
+    stats, design = summed.statistics, summed.design
+    check_identified(stats, terms, design.fixed.names, design.x_origin)
     estimate = get_estimator(method).estimate(stats, (*terms, RESIDUAL))
     if not estimate.converged:
         warn(estimate.status)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.estimators import METHODS, Estimate, get_estimator
+from vcomp.estimators import Estimate, MethodName, get_estimator
 from vcomp.exceptions import EstimationError, VcompError
 from vcomp.inference.resampling import Recipe, Refitted, drawn_refits
 from vcomp.numerics import check_count, check_time_limit, seed_from
@@ -182,7 +182,7 @@ def crosscheck(
 
 def _wanted(methods: Sequence[str] | str | None, own: str) -> list[str]:
     if methods is None:
-        return [m for m in METHODS if m != own]
+        return [m for m in get_args(MethodName) if m != own]
     requested = [methods] if isinstance(methods, str) else list(methods)
     return [m for m in dict.fromkeys(get_estimator(m).name for m in requested) if m != own]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
@@ -22,12 +22,9 @@ from vcomp.estimators import (
     Estimator,
     MethodName,
     Negative,
-    check_fixed_rank,
-    check_negative,
-    check_terms,
+    check_identified,
     get_estimator,
     refit_without_negative,
-    residual_alone,
 )
 from vcomp.estimators.likelihood import InformationKind, LikelihoodEngine, choose_engine
 from vcomp.exceptions import DataError, EstimationError, VcompError, warn
@@ -226,8 +223,8 @@ class VarianceComponentsModel(LikelihoodOfData):
         self.design = data.design
         self.statistics = data.statistics
         begun = perf_counter()
-        check_fixed_rank(self.statistics, self.design.fixed.names, self.design.x_origin)
-        check_terms(self.statistics, self.component_names[:-1])
+        terms, fixed = self.component_names[:-1], self.design.fixed.names
+        check_identified(self.statistics, terms, fixed, self.design.x_origin)
         self.seconds: Mapping[str, float] = {**data.seconds, "check": perf_counter() - begun}
 
     @property
@@ -389,13 +386,14 @@ class VarianceComponentsModel(LikelihoodOfData):
         """
         estimator = get_estimator(method, **options)
         if negative != "keep":
-            check_negative(negative, estimator.name)
+            _check_negative(negative, estimator.name)
         if estimator.name == "anova":
             self._check_anova()
         begun = perf_counter()
         estimate = estimator.estimate(self.statistics, self.component_names)
         if negative == "refit":
-            estimate = refit_without_negative(estimate, partial(self._estimate_of, estimator))
+            of_terms = partial(self._estimate_of, estimator)
+            estimate = refit_without_negative(estimate, self.statistics, of_terms)
         stages = dict(self.seconds)
         if not estimate.seconds:  # a likelihood's stages are its own
             stages["estimate"] = perf_counter() - begun
@@ -432,8 +430,6 @@ class VarianceComponentsModel(LikelihoodOfData):
     def _estimate_of(self, estimator: Estimator, terms: tuple[int, ...]) -> Estimate:
         """Return the estimate of some of the terms."""
         names, whole = self.component_names, self.statistics
-        if not terms:
-            return residual_alone(estimator.name, whole.n, whole.XX, whole.Xy, whole.yy)
         if self._found.rows is None:
             stats = whole.of_terms(terms)
         else:
@@ -455,4 +451,15 @@ class VarianceComponentsModel(LikelihoodOfData):
             estimate=estimate,
             tables=TablesOfFit(found, estimate),
             response_sums=found.response_sums,
+        )
+
+
+def _check_negative(negative: str, method: str) -> None:
+    """Refuse an unknown policy for negative estimates, and ``"refit"`` for REML and ML."""
+    if negative not in get_args(Negative):
+        raise EstimationError(f"negative={negative!r} is not known; it is 'keep' or 'refit'")
+    if negative == "refit" and method in ("reml", "ml"):
+        raise EstimationError(
+            f"method={method!r} never estimates a component below zero; negative='refit' is for "
+            "'anova' and the like"
         )

@@ -14,7 +14,7 @@ from vcomp._typing import FloatArray, Json, LongArray
 from vcomp.codec import Format, Record, Storable, from_document, stored, to_document
 from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate
-from vcomp.estimators.quadratic import AnovaTable, anova_table, henderson3_table, type1_table
+from vcomp.estimators.quadratic import AnovaTable, analysis_of_variance
 from vcomp.exceptions import DataError
 from vcomp.formula import REPLICATE, closure, object_key
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
@@ -213,14 +213,10 @@ class TablesOfFit:
     @cached_property
     def table(self) -> AnovaTable | None:
         """The analysis of variance of the method; that of Method I if it has none."""
-        stats, names = self.found.statistics, self.estimate.names
-        if self.estimate.method == "type1":
-            return type1_table(stats, names)
-        if self.estimate.method == "henderson3":
-            return henderson3_table(stats, names)
-        if not self.found.design.formula.intercept_only:
+        method = self.estimate.method
+        if not (method in ("type1", "henderson3") or self.found.design.formula.intercept_only):
             return None
-        return anova_table(stats.group_sums, names)
+        return analysis_of_variance(method, self.found.statistics, self.estimate.names)
 
     @cached_property
     def cells(self) -> CellMeans | None:

@@ -20,21 +20,11 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.design import number_combinations
 from vcomp.estimators import get_estimator
-from vcomp.estimators.quadratic import (
-    Adjustment,
-    Reductions,
-    TooLargeError,
-    adjusted,
-    exact_sampling,
-    henderson1,
-    orthogonal_table,
-)
+from vcomp.estimators.quadratic import TooLargeError, covariance_of_estimates
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.cone import Derivatives, Kind, pair_traces
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.variable_layout import Layout
-from vcomp.numerics import covariance_of_solution
-from vcomp.statistics import Statistics
 
 Quadratic = Callable[[FloatArray], FloatArray]
 
@@ -87,7 +77,7 @@ def polarised_covariance(
     places = elements(layout.linked)
     stats = layout.scores.models[0].statistics
     try:
-        tensor = _tensor(_quadratic(stats, method, layout.names), len(layout.names))
+        tensor = _tensor(covariance_of_estimates(method, stats, layout.names), len(layout.names))
     except TooLargeError:
         nothing = np.full((len(places), len(places)), np.nan)
         return (
@@ -141,20 +131,6 @@ def _tensor(C: Quadratic, k: int) -> FloatArray:
             mixed = 0.5 * (C(unit[t] + unit[u]) - alone[t] - alone[u])
             tensor[:, :, t, u] = tensor[:, :, u, t] = mixed
     return tensor
-
-
-def _quadratic(stats: Statistics, method: str, names: tuple[str, ...]) -> Quadratic:
-    """Return the covariance of a closed form of one variable as a function of its components."""
-    if method == "anova" or orthogonal_table(stats, names) is not None:
-        coefficients = henderson1(stats.group_sums)
-        return lambda v: exact_sampling(stats, coefficients, v).covariance
-    tables = stats.cross_products
-    terms = range(tables.n_terms)
-    if method == "henderson3":
-        reductions = adjusted(tables)
-    else:
-        reductions = Reductions(tables, [Adjustment(t, frozenset(range(t))) for t in terms])
-    return lambda v: covariance_of_solution(reductions.coefficients, reductions.covariance(v))
 
 
 Facets = frozenset[int]

@@ -114,6 +114,10 @@ class CrossProducts:
             return self.pairs[t, u].matrix
         return self.pairs[u, t].matrix.T.tocsr()
 
+    def group_squares(self, term: int) -> float:
+        """Return Σ_g n_g² over the groups of a term."""
+        return float(np.square(self.group_n[term]).sum())
+
     def is_finer(self, t: int, u: int) -> bool:
         """Whether every group of term t lies within one group of term u."""
         if t == u:

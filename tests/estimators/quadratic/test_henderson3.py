@@ -18,7 +18,7 @@ from tests.helpers.dense_quadratic import (
 )
 from tests.helpers.designs import unbalanced
 from vcomp.estimators.quadratic import reductions
-from vcomp.estimators.quadratic.closed_form import henderson3_table
+from vcomp.estimators.quadratic.closed_form import Henderson3
 
 
 def adjusted(model):
@@ -36,7 +36,7 @@ def adjusted(model):
 def test_against_projectors(name, fixed):
     model = model_of(name, fixed)
     dense, res = adjusted(model), model.fit("henderson3")
-    table = henderson3_table(model.statistics, model.component_names)
+    table = Henderson3().table(model.statistics, model.component_names)
     np.testing.assert_array_equal(table.df, dense.df)
     np.testing.assert_allclose(
         table.sum_sq, dense.sum_sq, rtol=1e-9, atol=1e-11 * dense.sum_sq.sum()
@@ -68,7 +68,7 @@ def test_no_standard_errors_where_they_take_too_long(monkeypatch):
 def test_disconnected_data():
     model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", two_parts())
     dense, res = adjusted(model), model.fit("henderson3")
-    table = henderson3_table(model.statistics, model.component_names)
+    table = Henderson3().table(model.statistics, model.component_names)
     # Between the two parts a and b say the same: neither has that contrast.
     assert table.df.tolist() == [7.0, 6.0, model.nobs - 15.0]
     np.testing.assert_allclose(res.vcomp, dense.estimates, rtol=1e-11)

@@ -9,9 +9,8 @@ import pytest
 import vcomp
 from tests.helpers.dense_quadratic import assert_covariance
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
-from vcomp.estimators.quadratic import closed_form as henderson3
-from vcomp.estimators.quadratic import closed_form as type1
-from vcomp.estimators.quadratic.closed_form import orthogonal_table
+from vcomp.estimators.quadratic import closed_form
+from vcomp.estimators.quadratic.closed_form import Henderson3, Type1, orthogonal_table
 
 
 def documents(seed=0):
@@ -31,19 +30,16 @@ def documents(seed=0):
 
 
 FULL = "y ~ (1|p) + (1|a) + (1|i) + (1|i:d) + (1|p:a) + (1|p:i) + (1|a:i) + (1|p:i:d) + (1|a:i:d)"
-METHODS = [
-    ("type1", type1, type1.type1_table),
-    ("henderson3", henderson3, henderson3.henderson3_table),
-]
+METHODS = [("type1", Type1().table), ("henderson3", Henderson3().table)]
 
 
 def assert_same_by_reductions(formula, data, monkeypatch):
     model = vcomp.VarianceComponentsModel(formula, data)
     assert orthogonal_table(model.statistics, model.component_names) is not None
-    for method, module, table in METHODS:
+    for method, table in METHODS:
         res, fast = model.fit(method), table(model.statistics, model.component_names)
         with monkeypatch.context() as patch:
-            patch.setattr(module, "orthogonal_table", lambda *_: None)
+            patch.setattr(closed_form, "orthogonal_table", lambda *_: None)
             by_reductions = model.fit(method)
             slow = table(model.statistics, model.component_names)
         scale = by_reductions.vcomp.abs().max()
@@ -86,7 +82,7 @@ def test_balanced_data(name, monkeypatch):
 def test_others_are_adjusted(formula, monkeypatch):
     model = vcomp.VarianceComponentsModel(formula, documents())
     assert orthogonal_table(model.statistics, model.component_names) is None
-    for method, _, _ in METHODS:
+    for method, _ in METHODS:
         assert model.fit(method).converged
 
 

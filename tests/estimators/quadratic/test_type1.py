@@ -20,7 +20,7 @@ from tests.helpers.dense_quadratic import (
 )
 from tests.helpers.designs import UNBALANCED, drop_rows, simulate, unbalanced
 from vcomp.estimators.quadratic import reductions
-from vcomp.estimators.quadratic.closed_form import type1_table
+from vcomp.estimators.quadratic.closed_form import Type1
 
 
 def sequential(model):
@@ -32,7 +32,7 @@ def sequential(model):
 def test_against_projectors(name, fixed):
     model = model_of(name, fixed)
     dense, res = sequential(model), model.fit("type1")
-    table = type1_table(model.statistics, model.component_names)
+    table = Type1().table(model.statistics, model.component_names)
     np.testing.assert_array_equal(table.df, dense.df)
     total = dense.sum_sq.sum()
     np.testing.assert_allclose(table.sum_sq, dense.sum_sq, rtol=1e-9, atol=1e-11 * total)
@@ -50,7 +50,7 @@ def test_against_projectors(name, fixed):
 def test_disconnected_data_have_fewer_degrees_of_freedom():
     model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", two_parts())
     dense, res = sequential(model), model.fit("type1")
-    table = type1_table(model.statistics, model.component_names)
+    table = Type1().table(model.statistics, model.component_names)
     # 9 + 8 levels in two parts: a has 8, and b one less than its 7 contrasts.
     assert table.df.tolist() == [8.0, 6.0, model.nobs - 15.0]
     np.testing.assert_allclose(res.vcomp, dense.estimates, rtol=1e-11)
@@ -64,7 +64,7 @@ def test_a_covariate_of_groups_takes_a_degree_of_freedom():
     data["x"] = of_a[data["a"]]
     model = vcomp.VarianceComponentsModel(formula.replace("~", "~ x +"), data)
     dense, res = sequential(model), model.fit("type1")
-    table = type1_table(model.statistics, model.component_names)
+    table = Type1().table(model.statistics, model.component_names)
     assert table.df[0] == data["a"].nunique() - 2
     np.testing.assert_array_equal(table.df, dense.df)
     np.testing.assert_allclose(res.vcomp, dense.estimates, rtol=1e-10)
@@ -77,7 +77,7 @@ def test_sums_of_squares_add_up_in_any_order_of_rows(case, order):
     """Sequential sums of squares split what the fixed part leaves, whatever the design."""
     formula, data = unbalanced(*case, share=0.1)
     model = vcomp.VarianceComponentsModel(formula, data)
-    table = type1_table(model.statistics, model.component_names)
+    table = Type1().table(model.statistics, model.component_names)
     around_mean = np.square(data["y"] - data["y"].mean()).sum()
     assert table.sum_sq.sum() == pytest.approx(around_mean, rel=1e-12)
     assert table.df.sum() == len(data) - 1
@@ -88,7 +88,7 @@ def test_sums_of_squares_add_up_in_any_order_of_rows(case, order):
     rows = list(range(len(data)))
     order.shuffle(rows)
     again = vcomp.VarianceComponentsModel(formula, data.iloc[rows].reset_index(drop=True))
-    other = type1_table(again.statistics, again.component_names)
+    other = Type1().table(again.statistics, again.component_names)
     np.testing.assert_allclose(other.sum_sq, table.sum_sq, rtol=1e-9, atol=1e-12 * around_mean)
 
 

@@ -137,14 +137,10 @@ def _chosen(names: tuple[str, ...], which: BoolArray) -> tuple[str, ...]:
 
 def _eigen(information: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return eigenvalues on a unit diagonal, and eigenvectors on the scale of the components."""
-    scale = _unit(information)
+    scale = np.sqrt(np.abs(np.diagonal(information)))
+    scale = np.where(scale > 0.0, scale, 1.0)
     values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
     return values, vectors / scale[:, None]
-
-
-def _unit(information: FloatArray) -> FloatArray:
-    scale = np.sqrt(np.abs(np.diagonal(information)))
-    return np.where(scale > 0.0, scale, 1.0)
 
 
 def _directions(names: tuple[str, ...], vectors: FloatArray) -> tuple[str, ...]:
@@ -230,8 +226,25 @@ class LikelihoodMethod:
         check_options(self.max_iter, self.tol, self.engine)
         check_probes(self.n_probes, self.rng, self.engine)
 
+    def known(self, names: tuple[str, ...]) -> Known:
+        """Return the held components and their values.
+
+        Raises
+        ------
+        EstimationError
+            If a component is not in the model, or its value is invalid.
+        """
+        return known_components(self.hold, names)
+
     def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
-        """Return the estimate from the statistics alone."""
+        """Return the estimate from the statistics alone.
+
+        Raises
+        ------
+        EstimationError
+            If the options do not fit the components, the likelihood has no maximum, or no engine
+            fits into memory.
+        """
         # Options are checked before anything is computed.
         known = known_components(self.hold, names)
         start_of(self.start, names, known, np.ones(len(names)))

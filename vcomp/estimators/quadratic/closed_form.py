@@ -1,4 +1,4 @@
-"""Type I and Henderson's Method III, and the parts that all closed-form estimators share.
+"""Type I and Henderson's Method III, and what all closed-form estimators share.
 
 Estimates solve sums of squares = expectations (docs/explanation/mathematics.md, eqs. (2.9) to
 (2.11)); fixed effects follow by generalised least squares at the estimates.
@@ -6,6 +6,7 @@ Estimates solve sums of squares = expectations (docs/explanation/mathematics.md,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import ClassVar
@@ -15,9 +16,19 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Estimate, FixedErrors, PointEstimate
 from vcomp.estimators.likelihood import choose_engine, errors_of_fixed
-from vcomp.estimators.quadratic.anova import ANOVA, AnovaTable, anova_table
-from vcomp.estimators.quadratic.quadratic_forms import TooLargeError
+from vcomp.estimators.quadratic.anova import (
+    ANOVA,
+    AnovaTable,
+    adjustment,
+    anova_table,
+    henderson1,
+)
+from vcomp.estimators.quadratic.quadratic_forms import (
+    TooLargeError,
+    stratum_quadratic_covariance,
+)
 from vcomp.estimators.quadratic.reductions import Adjustment, Reductions
+from vcomp.estimators.quadratic.sampling import exact_sampling
 from vcomp.estimators.refit import below_zero
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import covariance_of_solution, solve, solve_positive
@@ -219,11 +230,6 @@ def orthogonal_estimate(method: str, stats: Statistics, names: tuple[str, ...]) 
     )
 
 
-def orthogonal_point(stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
-    """Return the same components with fixed effects, without standard errors."""
-    return point_of(stats, ANOVA().point(stats, names).values)
-
-
 def _is_orthogonal(strata: StratumStatistics) -> bool:
     if strata.remainder.parents is None or not _is_mean_only(strata):
         return False
@@ -245,108 +251,93 @@ def _is_mean_only(strata: StratumStatistics) -> bool:
     return all(bool(np.ptp(table[:, 1]) == 0.0) for table in means.columns.means)
 
 
-_ADVICE = "the others explain all that it does; use method='reml', or leave out a term"
-
-
 @dataclass(frozen=True, slots=True)
-class Henderson3:
+class AdjustedSquares:
+    """Estimates from sums of squares of terms that are adjusted for other terms; any fixed part.
+
+    Where terms are orthogonal the order of adjustment makes no difference, and the estimates are
+    those of Method I.
+    """
+
+    name: ClassVar[str]
+    _advice: ClassVar[str]
+
+    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
+        """Return the estimate from the statistics alone; components may be negative.
+
+        Raises
+        ------
+        EstimationError
+            If a term or the residual has no degrees of freedom left, or the computation does not
+            fit into memory.
+        """
+        if self._orthogonal(stats, names) is not None:
+            return orthogonal_estimate(self.name, stats, names)
+        reductions = self.reductions(stats.cross_products)
+        reductions.refuse_nothing_left(names, self._advice)
+        return estimate_from(self.name, stats, reductions, names)
+
+    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
+        """Return components and fixed effects without standard errors.
+
+        Raises
+        ------
+        EstimationError
+            As :meth:`estimate`.
+        """
+        if self._orthogonal(stats, names) is not None:
+            return point_of(stats, ANOVA().point(stats, names).values)
+        reductions = self.reductions(stats.cross_products)
+        reductions.refuse_nothing_left(names, self._advice)
+        return point_from(stats, reductions)
+
+    def table(self, stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
+        """Return the analysis of variance; sums of squares need not add up to the total."""
+        return self._orthogonal(stats, names) or self.reductions(stats.cross_products).table(names)
+
+    def reductions(self, stats: CrossProducts) -> Reductions:
+        """Return the reductions in sum of squares of the terms."""
+        return Reductions(stats, [Adjustment(t, self._before(stats, t)) for t in _terms(stats)])
+
+    def _orthogonal(self, stats: Statistics, names: tuple[str, ...]) -> AnovaTable | None:
+        """Return the analysis of variance if it does not depend on the adjustments, else None."""
+        return orthogonal_table(stats, names)
+
+    def _before(self, stats: CrossProducts, term: int) -> frozenset[int]:
+        """Return the terms that a term is adjusted for."""
+        raise NotImplementedError
+
+
+class Henderson3(AdjustedSquares):
     """Henderson's Method III: each term adjusted for those not finer than it; any fixed part."""
 
     name: ClassVar[str] = "henderson3"
-
-    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
-        """Return the estimate from the statistics alone; components may be negative.
-
-        Raises
-        ------
-        EstimationError
-            If a term or the residual has no degrees of freedom left, or the computation does not
-            fit into memory.
-        """
-        if orthogonal_table(stats, names) is not None:
-            return orthogonal_estimate("henderson3", stats, names)
-        reductions = adjusted(stats.cross_products)
-        reductions.refuse_nothing_left(names, _ADVICE)
-        return estimate_from("henderson3", stats, reductions, names)
-
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
-        """Return components and fixed effects without standard errors.
-
-        Raises
-        ------
-        EstimationError
-            As :meth:`estimate`.
-        """
-        if orthogonal_table(stats, names) is not None:
-            return orthogonal_point(stats, names)
-        reductions = adjusted(stats.cross_products)
-        reductions.refuse_nothing_left(names, _ADVICE)
-        return point_from(stats, reductions)
-
-
-def henderson3_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
-    """Return the analysis of variance with each term adjusted for those not finer than it.
-
-    Its sums of squares need not add up to the total.
-    """
-    return orthogonal_table(stats, names) or adjusted(stats.cross_products).table(names)
-
-
-def adjusted(stats: CrossProducts) -> Reductions:
-    """Return the reductions with each term adjusted for those that are not finer than it."""
-    terms = range(stats.n_terms)
-    return Reductions(
-        stats,
-        [Adjustment(t, frozenset(u for u in terms if not stats.is_finer(u, t))) for t in terms],
+    _advice: ClassVar[str] = (
+        "the others explain all that it does; use method='reml', or leave out a term"
     )
 
-
-_TYPE1_ADVICE = (
-    "with method='type1' the order of the formula decides; write coarser terms before finer ones, "
-    "or use method='reml'"
-)
+    def _before(self, stats: CrossProducts, term: int) -> frozenset[int]:
+        return frozenset(u for u in _terms(stats) if not stats.is_finer(u, term))
 
 
-@dataclass(frozen=True, slots=True)
-class Type1:
+class Type1(AdjustedSquares):
     """Analysis of variance by sequential sums of squares (Type I); any fixed part."""
 
     name: ClassVar[str] = "type1"
+    _advice: ClassVar[str] = (
+        "with method='type1' the order of the formula decides; write coarser terms before finer "
+        "ones, or use method='reml'"
+    )
 
-    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
-        """Return the estimate from the statistics alone; components may be negative.
+    def _orthogonal(self, stats: Statistics, names: tuple[str, ...]) -> AnovaTable | None:
+        return orthogonal_table(stats, names) if _is_coarser_first(stats) else None
 
-        Raises
-        ------
-        EstimationError
-            If a term or the residual has no degrees of freedom left, or the computation does not
-            fit into memory.
-        """
-        if _is_coarser_first(stats) and orthogonal_table(stats, names) is not None:
-            return orthogonal_estimate("type1", stats, names)
-        reductions = _sequential(stats.cross_products)
-        reductions.refuse_nothing_left(names, _TYPE1_ADVICE)
-        return estimate_from("type1", stats, reductions, names)
-
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
-        """Return components and fixed effects without standard errors.
-
-        Raises
-        ------
-        EstimationError
-            As :meth:`estimate`.
-        """
-        if _is_coarser_first(stats) and orthogonal_table(stats, names) is not None:
-            return orthogonal_point(stats, names)
-        reductions = _sequential(stats.cross_products)
-        reductions.refuse_nothing_left(names, _TYPE1_ADVICE)
-        return point_from(stats, reductions)
+    def _before(self, stats: CrossProducts, term: int) -> frozenset[int]:
+        return frozenset(range(term))
 
 
-def type1_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
-    """Return the sequential analysis of variance in the order of the terms."""
-    table = orthogonal_table(stats, names) if _is_coarser_first(stats) else None
-    return table or _sequential(stats.cross_products).table(names)
+def _terms(stats: CrossProducts) -> range:
+    return range(stats.n_terms)
 
 
 def _is_coarser_first(stats: Statistics) -> bool:
@@ -357,5 +348,60 @@ def _is_coarser_first(stats: Statistics) -> bool:
     )
 
 
-def _sequential(stats: CrossProducts) -> Reductions:
-    return Reductions(stats, [Adjustment(t, frozenset(range(t))) for t in range(stats.n_terms)])
+# Analyses of variance and their covariances ------------------------------------------------------
+
+
+def analysis_of_variance(method: str, stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
+    """Return the analysis of variance of a method, Method I's for methods that have none."""
+    if method == Type1.name:
+        return Type1().table(stats, names)
+    if method == Henderson3.name:
+        return Henderson3().table(stats, names)
+    return anova_table(stats.group_sums, names)
+
+
+def adjusted_analysis(
+    stats: Statistics, names: tuple[str, ...]
+) -> tuple[AnovaTable, Callable[[FloatArray], FloatArray]]:
+    """Return Method III's analysis of variance, and a function for its sampling covariance.
+
+    The function returns the covariance of the sums of squares at given components, (k + 1, k + 1),
+    and raises :class:`TooLargeError` if that takes too much memory or time.
+    """
+    table = orthogonal_table(stats, names)
+    if table is not None:
+        strata = stats.strata
+        assert strata is not None
+        rows = adjustment(stats.group_sums)
+
+        def covariance(v: FloatArray) -> FloatArray:
+            found: FloatArray = rows @ stratum_quadratic_covariance(strata, v) @ rows.T
+            return found
+
+        return table, covariance
+    reductions = Henderson3().reductions(stats.cross_products)
+    return reductions.table(names), reductions.covariance
+
+
+def covariance_of_estimates(
+    method: str, stats: Statistics, names: tuple[str, ...]
+) -> Callable[[FloatArray], FloatArray]:
+    """Return a function for the covariance of a method's estimates at given components.
+
+    Parameters
+    ----------
+    method : ``"anova"``, ``"type1"`` or ``"henderson3"``
+    stats : sums of the data
+    names : components, the residual last
+
+    Returns
+    -------
+    Function of (k + 1,) components; it raises :class:`TooLargeError` if the covariance takes too
+    much memory or time.
+    """
+    if method == ANOVA.name or orthogonal_table(stats, names) is not None:
+        coefficients = henderson1(stats.group_sums)
+        return lambda v: exact_sampling(stats, coefficients, v).covariance
+    estimator = Henderson3() if method == Henderson3.name else Type1()
+    reductions = estimator.reductions(stats.cross_products)
+    return lambda v: covariance_of_solution(reductions.coefficients, reductions.covariance(v))

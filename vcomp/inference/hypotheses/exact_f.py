@@ -20,14 +20,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.estimators.quadratic import (
-    AnovaTable,
-    TooLargeError,
-    adjusted,
-    adjustment,
-    orthogonal_table,
-    stratum_quadratic_covariance,
-)
+from vcomp.estimators.quadratic import AnovaTable, TooLargeError, adjusted_analysis
 from vcomp.statistics import Statistics
 
 _SAME = 1e-9
@@ -67,7 +60,7 @@ def exact_ratio(stats: Statistics, names: tuple[str, ...], term: int) -> Ratio |
     EstimationError
         If the analysis of variance would not fit into memory.
     """
-    table, covariance = _analysis(stats, names)
+    table, covariance = adjusted_analysis(stats, names)
     if not _usable(table, term):
         return None
     for other in _same_expectation(table, term):
@@ -118,25 +111,6 @@ def synthesised_ratio(table: AnovaTable, term: int) -> Ratio | None:
         denominator=_sum_in_words(below, table.names),
         exact=False,
     )
-
-
-def _analysis(
-    stats: Statistics, names: tuple[str, ...]
-) -> tuple[AnovaTable, Callable[[FloatArray], FloatArray]]:
-    """Return the analysis of variance of adjusted terms, and the covariance of its SS."""
-    table = orthogonal_table(stats, names)
-    if table is not None:
-        strata = stats.strata
-        assert strata is not None
-        rows = adjustment(stats.group_sums)
-
-        def covariance(v: FloatArray) -> FloatArray:
-            found: FloatArray = rows @ stratum_quadratic_covariance(strata, v) @ rows.T
-            return found
-
-        return table, covariance
-    reductions = adjusted(stats.cross_products)
-    return reductions.table(names), reductions.covariance
 
 
 def _usable(table: AnovaTable, term: int) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.design import Chunk, Design
-from vcomp.estimators import below_zero, check_fixed_rank, check_terms
+from vcomp.estimators import below_zero, check_identified
 from vcomp.exceptions import DataError, EstimationError, VcompError, warn
 from vcomp.inference.resampling.draws import simulate_responses
 from vcomp.inference.resampling.refits import Recipe, Refitted, refit_of
@@ -110,8 +110,7 @@ class GeneratingFit:
         names = self.recipe.names
         try:
             stats = draw()
-            check_fixed_rank(stats, self.fixed_names, design.x_origin)
-            check_terms(stats, names[:-1])
+            check_identified(stats, names[:-1], self.fixed_names, design.x_origin)
             found = refit_of(stats, self.recipe, np.maximum(self.values, 0.0))(stats)
         except (VcompError, np.linalg.LinAlgError) as error:
             return Refitted.failed(len(names), len(self.fixed_names), str(error))

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol, cast
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators import (
-    ClosedForm,
-    Estimator,
-    Negative,
-    PointEstimate,
-    drop_negative,
-    known_components,
-    residual_alone,
-)
+from vcomp.estimators import ClosedForm, Estimator, Negative, point_without_negative
 from vcomp.estimators.likelihood import (
     BlockedLikelihood,
     LikelihoodEngine,
@@ -106,7 +97,7 @@ class ByLikelihood:
         names: tuple[str, ...],
         start: FloatArray,
     ) -> None:
-        known = known_components(options.hold, names)
+        known = options.known(names)
         self._options, self._names, self._held = options, names, known.held
         self._start = np.where(known.held, known.values, start)
         # A generator has advanced since the fit, and would give each worker other probes.
@@ -250,21 +241,12 @@ class InClosedForm:
 
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the estimate under the policy for negative estimates."""
-        found = self._estimator.point(stats, self._names)
-        values = found.values
+        point = self._estimator.point
         if self._drops:
-            found, kept, _ = drop_negative(found, partial(self._of_terms, stats))
-            values = np.zeros(len(self._names))
-            values[[*kept, -1]] = found.values
-        return Refitted(values, found.beta, np.nan, found.converged)
-
-    def _of_terms(self, stats: Statistics, terms: tuple[int, ...]) -> PointEstimate:
-        names = self._names
-        if not terms:
-            alone = residual_alone(self._estimator.name, stats.n, stats.XX, stats.Xy, stats.yy)
-            return PointEstimate(alone.values, alone.beta)
-        chosen = (*(names[t] for t in terms), names[-1])
-        return self._estimator.point(stats.of_terms(terms), chosen)
+            found = point_without_negative(point, stats, self._names)
+        else:
+            found = point(stats, self._names)
+        return Refitted(found.values, found.beta, np.nan, found.converged)
 
 
 def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray) -> Refit:
