@@ -21,7 +21,7 @@ _STORED = 20_000
 
 
 def _few_slopes(slopes: FloatArray) -> FloatArray | None:
-    """Return slopes for a file, None where they are many or not known."""
+    """Return slopes for a file, None if there are many or they are not known."""
     return None if slopes.size > _STORED or not np.isfinite(slopes).all() else slopes
 
 
@@ -191,7 +191,7 @@ class PointEstimate:
 
 
 def _certificate(plain: Json, estimate: Json) -> Certificate:
-    """Return a stored certificate; format 1 did not say twice that it is at a maximum."""
+    """Return a stored certificate; format 1 has ``at_maximum`` only as ``converged``."""
     return from_plain(Certificate, {"at_maximum": estimate["converged"], **plain})
 
 

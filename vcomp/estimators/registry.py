@@ -1,4 +1,4 @@
-"""The estimators by name: ``method="reml"`` becomes a value with one method, ``estimate``."""
+"""The estimators by name: ``method="reml"`` is turned into a value with ``estimate``."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def _solve_within(A: FloatArray, b: FloatArray, normal: FloatArray) -> FloatArra
 def _released(
     gradient: FloatArray, normal: FloatArray, at_floor: np.ndarray, size: float
 ) -> tuple[float, list[int]]:
-    """Return the multiplier of the equality, and the bounds to be released."""
+    """Return the multiplier of the equality, and the components whose bounds are released."""
     free = ~at_floor
     square = float(normal[free] @ normal[free])
     if square > 0.0:

@@ -65,7 +65,7 @@ def forms_of_point(point: Point, *, second: bool) -> FixedForms:
         solved = _projected(point, [tables.times(t, u, r) for t in range(k)])
         for t, s in enumerate(solved):
             forms[t, u] = rows[t].T @ s
-    # The two halves are the same numbers but for rounding.
+    # The two halves differ by rounding only.
     forms = 0.5 * (forms + forms.transpose(1, 0, 3, 2))
     return replace(found, second=with_residual_forms(forms, found.first[:-1], gram, point.v))
 
@@ -139,8 +139,8 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
     stats : cross-products, centred
     reml : restricted likelihood, or the full one (ML)
     names : of the terms, for messages
-    advice : how the message ends if the factor does not fit into memory
-    eliminations : ordered and analysed already, for these statistics; new ones if None
+    advice : end of the message if the factor does not fit into memory
+    eliminations : eliminations of these statistics; new ones if None
 
     Raises
     ------
@@ -311,7 +311,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         fPf = np.array([r @ Pf for r, Pf in zip(PZy, projected, strict=True)])
         squares = np.array([r @ r for r in PZy])
         total = point.solution[2] / point.residual
-        return 0.5 * _with_residual(0.5 * (fPf + fPf.T), squares, total, point.v)
+        return 0.5 * with_residual(0.5 * (fPf + fPf.T), squares, total, point.v)
 
     def _expected(self, point: Point, *, positive_only: bool) -> FloatArray:
         """Return ½ tr(P V_t P V_u), eq. (5.4), from squared norms of the blocks of Z'PZ."""
@@ -321,13 +321,13 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         kept = [t for t in range(k) if v[t] > 0.0 or not positive_only]
         whole = [*kept, k]
         information = np.full((k + 1, k + 1), np.nan)
-        information[np.ix_(whole, whole)] = 0.5 * _with_residual(
+        information[np.ix_(whole, whole)] = 0.5 * with_residual(
             squares[np.ix_(kept, kept)], traces[kept], float(self._degrees), v[whole]
         )
         return information
 
 
-def _with_residual(
+def with_residual(
     squares: FloatArray, traces: FloatArray, total: float, v: FloatArray
 ) -> FloatArray:
     """Return a matrix of forms a_tu of the terms with the residual's row and column added.

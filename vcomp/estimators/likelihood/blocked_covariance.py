@@ -36,7 +36,7 @@ class Eliminations:
     ----------
     stats : cross-products
     names : of the terms, for messages
-    advice : how the message ends if the factor does not fit into memory
+    advice : end of the message if the factor does not fit into memory
     like : eliminations of the same rows with another response, whose analysis is shared
 
     Raises
@@ -182,7 +182,6 @@ class BlockedCovariance:
     ----------
     stats : cross-products of the terms; their y and X are not used
     columns : sums of the columns within the groups of the same terms
-    names : of the terms, for messages
 
     Raises
     ------
@@ -190,19 +189,12 @@ class BlockedCovariance:
         If the factor would not fit into memory.
     """
 
-    def __init__(
-        self, stats: CrossProducts, columns: Columns, names: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, stats: CrossProducts, columns: Columns) -> None:
         self._stats = _without_columns(stats)
         self._columns = columns
         self._sums = [ZB.reshape(ZB.shape[0], -1) for ZB in columns.ZB]
-        self._eliminations = Eliminations(self._stats, names)
+        self._eliminations = Eliminations(self._stats)
         self._solved: tuple[Point, FloatArray, FloatArray] | None = None
-
-    @property
-    def reason(self) -> str:
-        """How the equations are eliminated."""
-        return self._eliminations.in_words()
 
     def log_det_and_gram(self, c: FloatArray) -> tuple[float, FloatArray]:
         """Return log|V| and B'V⁻¹B only."""
@@ -273,7 +265,7 @@ class BlockedCovariance:
             solved = point.solve(point.stacked(sums))
             for t, forms in enumerate(point.projected(sums, solved)):
                 second[t, m] = self._product(rows[t], forms)
-        # The two halves are the same numbers but for rounding.
+        # The two halves differ by rounding only.
         return first, 0.5 * (second + second.transpose(1, 0, 3, 2))
 
     def _product(self, left: FloatArray, right: FloatArray) -> FloatArray:

@@ -77,7 +77,7 @@ def choose_engine(
 
 
 def engine_for_decades(stats: Statistics, tried: LikelihoodEngine) -> LikelihoodEngine | None:
-    """Return an engine that keeps digits which elimination loses; None if there is none.
+    """Return an engine that keeps the digits that elimination loses; None if there is none.
 
     If the residual is 1e-10 of the other components or less, it is a difference of large numbers
     in Henderson's equations. In strata, means are compared with means and nothing cancels.

@@ -44,7 +44,7 @@ from vcomp.statistics import (
 
 @dataclass(frozen=True, slots=True)
 class HoleColumns:
-    """Columns of the grid in one stratum: their values in the holes, their means in groups.
+    """Columns of the grid in one stratum: values in the holes and means in groups.
 
     Attributes
     ----------

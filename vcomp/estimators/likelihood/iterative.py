@@ -14,7 +14,11 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.likelihood.blocked import CrossProductsEngine, forms_with_residual
+from vcomp.estimators.likelihood.blocked import (
+    CrossProductsEngine,
+    forms_with_residual,
+    with_residual,
+)
 from vcomp.estimators.likelihood.engine import Derivatives, FixedForms, InformationKind, Solution
 from vcomp.estimators.likelihood.iterative_point import COLUMNS_AT_ONCE, Context, IterativePoint
 from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
@@ -197,12 +201,8 @@ class IterativeLikelihood(CrossProductsEngine):
 
     def _average(self, point: IterativePoint) -> FloatArray:
         """Return the average information: f_t'P f_u with the residual's row by eq. (5.9)."""
-        v, s2, forms = point.v[:-1], point.residual, point.forms
         squares = np.array([r @ r for r in point.PZy])
-        mixed = (squares - forms @ v) / s2
-        corner = ((point.yPy - v @ squares) / s2 - v @ mixed) / s2
-        whole = np.block([[forms, mixed[:, None]], [mixed[None, :], np.array([[corner]])]])
-        return 0.5 * whole
+        return 0.5 * with_residual(point.forms, squares, point.yPy, point.v)
 
 
 def _probes_for(stats: CrossProducts) -> int:

@@ -52,11 +52,11 @@ class PairProducts:
 
 @dataclass(frozen=True)
 class SparseEquations:
-    """The parts that do not depend on the components, for the terms with positive ones.
+    """The parts of the equations that do not depend on the components.
 
     Attributes
     ----------
-    active : the terms, largest first; the first is eliminated
+    active : the terms with positive components, largest first; the first is eliminated
     sizes : numbers of groups of the active terms
     slices : positions of the other terms in the tail
     lead_n : (q,) rows of each level of the eliminated term
@@ -95,7 +95,7 @@ class SparseSystem:
 
     Attributes
     ----------
-    equations : the parts that are always the same
+    equations : the parts that do not depend on the components
     lead : (q,) A
     tail : (m,) the diagonal of K
     """

@@ -9,7 +9,7 @@ need no special treatment. Each stratum is a recursion over nested groups
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from typing import ClassVar
@@ -52,24 +52,14 @@ def strata_solution(
     v : (k + 1,) components, the residual last
     beta, cov_beta : fixed effects at `v` with their covariance
     """
-    parts = [_StratumForms(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
-    cells = None if stats.cells is None else stats.cells()
-    split = {} if cells is None else _split_cells(cells, beta)
-    effects, prediction, conditional = [], [], []
-    for t in range(stats.n_terms):
-        if v[t] == 0.0:
-            nothing = np.zeros(stats.sizes[t])
-            effects.append(nothing)
-            prediction.append(nothing)
-            conditional.append(nothing)
-            continue
-        inside = [p for p in parts if stats.term_axes[t].issuperset(p.stratum.contrasts)]
-        sums, fixed = _term_forms(stats, t, inside, split)
+    effects = [np.zeros(size) for size in stats.sizes]
+    prediction, conditional = list(effects), list(effects)
+    for t, inside, sums, fixed in _forms_of_terms(stats, covariances, v, beta):
         places = stats.layout.places(t)
-        effects.append(v[t] * sums[places])
-        conditional.append(v[t] * _unexplained(stats, t, inside)[places])
-        used = np.einsum("ig,ij,jg->g", fixed, cov_beta, fixed)
-        prediction.append(conditional[-1] + v[t] ** 2 * used[places])
+        effects[t] = v[t] * sums[places]
+        conditional[t] = v[t] * _unexplained(stats, t, inside)[places]
+        used: FloatArray = np.einsum("ig,ij,jg->g", fixed, cov_beta, fixed)
+        prediction[t] = conditional[t] + v[t] ** 2 * used[places]
     return Solution(beta, cov_beta, tuple(effects), tuple(prediction), tuple(conditional))
 
 
@@ -82,17 +72,22 @@ def fixed_of_terms(
     ----------
     stats, covariances, v, beta : as for :func:`strata_solution`
     """
+    found = [np.zeros((stats.n_fixed, size)) for size in stats.sizes]
+    for t, _, _, fixed in _forms_of_terms(stats, covariances, v, beta):
+        found[t] = fixed[:, stats.layout.places(t)]
+    return found
+
+
+def _forms_of_terms(
+    stats: StratumStatistics, covariances: Sequence[Covariance], v: FloatArray, beta: FloatArray
+) -> Iterator[tuple[int, list[_StratumForms], FloatArray, FloatArray]]:
+    """Yield each term with a positive component, its strata, Z'P y and X'V⁻¹Z."""
     parts = [_StratumForms(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
     cells = None if stats.cells is None else stats.cells()
     split = {} if cells is None else _split_cells(cells, beta)
-    found = []
-    for t in range(stats.n_terms):
-        if v[t] == 0.0:
-            found.append(np.zeros((stats.n_fixed, stats.sizes[t])))
-            continue
+    for t in np.flatnonzero(v[:-1]).tolist():
         inside = [p for p in parts if stats.term_axes[t].issuperset(p.stratum.contrasts)]
-        found.append(_term_forms(stats, t, inside, split)[1][:, stats.layout.places(t)])
-    return found
+        yield t, inside, *_term_forms(stats, t, inside, split)
 
 
 class _StratumForms:

@@ -180,20 +180,20 @@ def _prior_is(prior: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Solved:
-    """The end of the rounds: estimates, the equations that they solve, and the last step."""
+    """The result of the rounds: estimates, the equations that they solve, and the last step."""
 
     values: FloatArray
-    forms: PriorForms | None  # the equations solved; None at V = I, which engines solve directly
+    forms: PriorForms | None  # the solved equations; None at V = I, which engines solve directly
     rounds: int
     step: float  # in standard errors
     trapped: bool  # no step left the covariance matrix positive definite
 
     def is_end(self, *, given: bool) -> bool:
-        """Whether it is the requested estimate; `given` says that a number of rounds was."""
+        """Whether it is the requested estimate; `given` if a number of rounds was requested."""
         return not self.trapped and (given or self.step <= _TOLERANCE)
 
     def status(self, *, given: bool) -> str:
-        """Return a sentence without its stop; `given` if a number of rounds was requested."""
+        """Return a sentence without its full stop; `given` as for :meth:`is_end`."""
         if self.trapped:
             return (
                 "Not converged: no step leaves the covariance matrix positive definite "

@@ -64,12 +64,12 @@ def quadratic_covariance(stats: CrossProducts, v: FloatArray) -> FloatArray:
 
 
 def stratum_quadratic_covariance(stats: StratumStatistics, v: FloatArray) -> FloatArray:
-    """Return the same from orthogonal strata.
+    """Return the covariance of :func:`quadratic_covariance` from orthogonal strata.
 
     Raises
     ------
     TooLargeError
-        As above, of the groups of the cells.
+        As :func:`quadratic_covariance`, for the groups of the cells.
     """
     chains = _Chains(stats.remainder.tables)
     forms = np.zeros((stats.n_terms + 2, stats.n_terms + 2))
@@ -88,9 +88,9 @@ class StratumPart:
         mean, one more for all observations
     v : the components of its covariance matrix
     multiplicity : number of its independent vectors
-    inside : the terms of the model (then the mean, then the total) with a part in it
+    inside : the terms of the model (then the mean, then the total) that have a part in it
     places : index of the projector of each of them among `positions`
-    n_forms : terms of the model, and two
+    n_forms : number of the model's terms, plus two for the mean and the total
     """
 
     positions: list[int]
@@ -101,7 +101,7 @@ class StratumPart:
     n_forms: int
 
     def spread(self, traces: FloatArray) -> FloatArray:
-        """Return the forms of the model's terms from (..., m, m) traces of the remainder's."""
+        """Return the forms of the model's terms from (..., m, m) traces of the projectors."""
         forms = np.zeros((*traces.shape[:-2], self.n_forms, self.n_forms))
         rows, columns = np.ix_(self.inside, self.inside)
         forms[..., rows, columns] = (
@@ -113,8 +113,8 @@ class StratumPart:
 def stratum_parts(stats: StratumStatistics, v: FloatArray) -> list[StratumPart]:
     """Return the projectors and components of each stratum.
 
-    In stratum s the projector of a term that holds its contrasts is that of the term's grouping,
-    that of another is zero; V is the stratum's own. Traces add up over strata.
+    In stratum s the projector of a term with the stratum's contrasts is that of its grouping, the
+    projectors of other terms are zero, and V is the stratum's own. Traces add up over strata.
     """
     k, single = stats.n_terms, stats.remainder.tables.n_terms
     # Position of the mean's projector in the remainder, and of all observations.

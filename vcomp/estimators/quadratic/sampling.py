@@ -62,7 +62,7 @@ class Probing:
 
 
 class ProbedForms:
-    """Estimates of tr(A_a V A_b V) of some projectors from random probes.
+    """Estimates of tr(A_a V A_b V) for some projectors from random probes.
 
     Parameters
     ----------
@@ -185,9 +185,9 @@ class ProbedForms:
     ) -> FloatArray:
         """Return the products of Z_u'A_a Z_t x for all pairs of some projectors a.
 
-        The first is that of all projectors that are finer than t or u, and of all observations:
-        Z_u'Z_t x = h. The second is the mean's, the others are those of `slots`; after them comes,
-        if there is one, D_u⁻¹h.
+        The first product is for all projectors that are finer than t or u, and for all
+        observations: Z_u'Z_t x = h. The second is for the mean, the others are for `slots`; if u
+        has one, D_u⁻¹h comes last.
         """
         n = self._tables.group_n[u]
         fills = [_copies(h), _multiplies(n, mean)]
@@ -206,7 +206,7 @@ class ProbedForms:
     ) -> FloatArray:
         """Return x'Z_t'A_a A_b Z_t x of all pairs of projectors, (m, m, b).
 
-        Of two of which one is finer it is that of the coarser: A_a A_b = A_b.
+        If a is finer than b, A_a A_b = A_b.
         """
         squares = {a: np.einsum("qb,qb->b", g[a], h[a]) for a in g}
         part = np.empty((len(self._positions), len(self._positions), mean.size))
@@ -276,7 +276,7 @@ def average_until(
     ----------
     sample : returns the forms of the probes from one number up to another
     exact : (m, m) the part without probes
-    enough : whether an average is exact enough
+    enough : returns whether an average is exact enough
     batch : probes between two checks; at least 2 are drawn
     limit : largest number of probes
     """

@@ -5,6 +5,7 @@ from .codes import determined_levels as determined_levels
 from .codes import fill_counts as fill_counts
 from .codes import place_rows as place_rows
 from .codes import renumber as renumber
+from .grams import weighted_gram as weighted_gram
 from .groups import group_counts as group_counts
 from .groups import group_sums as group_sums
 from .pairs import ONCE as ONCE
@@ -12,4 +13,3 @@ from .pairs import join_pairs as join_pairs
 from .pairs import number_parts as number_parts
 from .pairs import pair_counts as pair_counts
 from .pairs import squared_counts as squared_counts
-from .schur import weighted_gram as weighted_gram

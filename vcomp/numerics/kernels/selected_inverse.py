@@ -12,19 +12,6 @@ from numba import njit
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 
-_TILE = 64
-
-
-@njit(cache=True, nogil=True)
-def mirror_lower(matrix: FloatArray) -> None:
-    """Copy the lower triangle of a square matrix onto its upper one, tile by tile, in place."""
-    n = matrix.shape[0]
-    for top in range(0, n, _TILE):
-        for left in range(0, top + 1, _TILE):
-            for i in range(top, min(top + _TILE, n)):
-                for j in range(left, min(left + _TILE, i)):
-                    matrix[j, i] = matrix[i, j]
-
 
 @njit(cache=True, nogil=True)
 def leaf_diagonal(
@@ -56,30 +43,6 @@ def leaf_diagonal(
             diagonal[k] += values[end] * (2.0 * total + inverse[i, i] * values[end])
             following[k] = end + 1
     return diagonal
-
-
-@njit(cache=True, nogil=True)
-def tail_gram(
-    tail_ptr: LongArray,
-    tail_cols: IntArray,
-    first: LongArray,
-    rows: IntArray,
-    values: FloatArray,
-    cut: int,
-) -> FloatArray:
-    """Return Σ l l' over the parts of the leading columns in the dense part, full."""
-    m = tail_ptr.size - 1
-    gram = np.zeros((m, m))
-    following = first.copy()
-    for i in range(m):
-        for t in range(tail_ptr[i], tail_ptr[i + 1]):
-            k = tail_cols[t]
-            end = following[k]
-            for p in range(first[k], end + 1):
-                gram[i, rows[p] - cut] += values[end] * values[p]
-            following[k] = end + 1
-    mirror_lower(gram)
-    return gram
 
 
 @njit(cache=True, nogil=True)

@@ -1,7 +1,7 @@
 """Products of a table in compressed sparse rows with many columns at once.
 
-Every kernel takes the rows ``first .. last - 1``, so that blocks of rows can go to threads. An
-empty `weights` stands for ones: a table of ones is read twice as fast, and takes a third of the
+A kernel works on the rows ``first .. last - 1``, so that blocks of rows can go to threads. An
+empty `weights` stands for ones: a table of ones is read twice as fast, and needs a third of the
 memory.
 """
 
@@ -54,7 +54,7 @@ def scatter(
     first: int,
     last: int,
 ) -> None:
-    """Add to `out` what these rows give to ``B'x``.
+    """Add to `out` the contribution of these rows to ``B'x``.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def add_eliminated(
     first: int,
     last: int,
 ) -> None:
-    """Add to `out` what these rows give to ``B'diag(inverse)B x``.
+    """Add to `out` the contribution of these rows to ``B'diag(inverse)B x``.
 
     Each row is gathered and scattered while it is in the cache: no transposed table, no
     intermediate array.
@@ -154,7 +154,7 @@ def row_forms(
     first: int,
     last: int,
 ) -> None:
-    """Add to `out` what these rows give to ``z'B'diag(scale)B x``, column by column.
+    """Add to `out` the contribution of these rows to ``z'B'diag(scale)B x``, column by column.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def add_squares(
     first: int,
     last: int,
 ) -> None:
-    """Add to `out` what these rows give to the diagonals of ``B'diag(scale)B``.
+    """Add to `out` the contribution of these rows to the diagonals of ``B'diag(scale)B``.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def symmetric_product(
     first: int,
     last: int,
 ) -> None:
-    """Add to `out` what these rows of a strict triangle U give to ``(U + U')x``.
+    """Add to `out` the contribution of these rows of a strict triangle U to ``(U + U')x``.
 
     Parameters
     ----------
