@@ -1,4 +1,4 @@
-"""Rows of a grid with holes: cells of the whole grid, with the holes known."""
+"""Completed grids: the cells of a whole grid that rows nearly fill, and its holes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Holes:
     ----------
     combination, cell : (h,) their combination of axis levels, and their cell in the tables' order
     axis_level : for each axis the (h,) level
-    alike : for each set of axes a number for the (level of these axes, cell) of each hole, and how
-        many such pairs there are: holes that share it are summed together
+    alike : for each set of axes a number for the pair (level of these axes, cell) of each hole,
+        and the number of such pairs: holes with the same pair are summed together
     """
 
     combination: LongArray
@@ -40,7 +40,7 @@ class Holes:
         return int(self.cell.size)
 
     def place(self, contrasts: tuple[int, ...], shape: tuple[int, ...]) -> LongArray:
-        """Return the combination of levels of some axes that each hole has."""
+        """Return the combination of levels of some axes for each hole."""
         places = np.zeros(self.n, dtype=np.int64)
         for axis in contrasts:
             places = places * shape[axis] + self.axis_level[axis]
@@ -58,8 +58,8 @@ class CompletedGrid:
     shape : numbers of levels of the axes
     tables : (b, R, M) y and the columns of X, zero in the holes
     groupings : of the cells, nested in each other
-    coefficients : for each set of axes what the components of the model add to that stratum
-    layout : where the groups of the terms are
+    coefficients : for each set of axes the coefficients of the model's components in that stratum
+    layout : positions of the terms' groups
     holes : the empty cells
     """
 
@@ -74,7 +74,7 @@ class CompletedGrid:
 
 
 def complete(chunk: Chunk, partial: PartialGrid) -> CompletedGrid | None:
-    """Return the columns on the grid; None if they do not fit or the rest is not nested.
+    """Return the columns on the grid; None if memory is short or the groupings are not nested.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def _holes(partial: PartialGrid, groupings: Groupings, subsets: list[tuple[int, 
     grid = partial.grid
     combination, unordered = np.divmod(partial.holes, grid.n_cells)
     cell = groupings.rank[unordered]
-    # By cell: a block of cells then has its holes side by side.
+    # Ordered by cell, so that the holes of a block of cells are neighbours.
     order = np.argsort(cell, kind="stable")
     combination, cell = combination[order], cell[order]
     levels = np.unravel_index(combination, grid.shape) if grid.shape else ()

@@ -172,11 +172,11 @@ class RollUp:
 
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
-        self._told = _told_facets(chunk)
+        self._outer = _nested_facets(chunk)
         facets = [frozenset(term.facets) for term in chunk.terms]
         self._facets = facets
         self._known = [
-            own | {outer for inner, outer in self._told if inner in own} for own in facets
+            own | {outer for inner, outer in self._outer if inner in own} for own in facets
         ]
         self._maps: dict[tuple[int, int], IntArray] = {}
 
@@ -219,7 +219,7 @@ class RollUp:
                 rows, cols = self._codes(t, source), self._codes(u, source)
                 of_rows = ONCE if self._chunk.counts is None else self._chunk.counts
                 weights = of_rows if source == _ROWS else self.group_n[source]
-                if weights.size and weights.min() == 0.0:  # groups that other rows have
+                if weights.size and weights.min() == 0.0:  # groups of other rows only
                     there = weights > 0.0
                     rows, cols, weights = rows[there], cols[there], weights[there]
                 indptr, indices, counts = pair_counts(rows, cols, sizes[t], sizes[u], weights)
@@ -247,7 +247,7 @@ class RollUp:
         return sorted(range(len(sizes)), key=lambda t: (-len(facets[t]), -sizes[t]))
 
     def _source(self, terms: Sequence[int]) -> int:
-        """Return the smallest term that is finer than all these; None if only single rows are."""
+        """Return the smallest term that is finer than all these; ``_ROWS`` if there is none."""
         wanted = frozenset().union(*(self._facets[t] for t in terms))
         alone = len(terms) == 1
         finer = [
@@ -263,7 +263,7 @@ class RollUp:
         return self._known[w] == self._known[t]
 
     def _codes(self, term: int, source: int) -> IntArray:
-        """Return the group of a term in each group of another one, or in each row."""
+        """Return the group of a term for each group of another one, or for each row."""
         if source == _ROWS:
             return self._chunk.codes[term]
         if source == term:
@@ -277,8 +277,8 @@ class RollUp:
                 )
             )
             for facet in self._facets[term] - levels.keys():
-                inner = next(f for f in levels if (f, facet) in self._told)
-                levels[facet] = self._told[inner, facet][levels[inner]].astype(np.int64)
+                inner = next(f for f in levels if (f, facet) in self._outer)
+                levels[facet] = self._outer[inner, facet][levels[inner]].astype(np.int64)
             codes = [
                 levels.get(f, np.zeros(0, np.int64)) for f in range(len(self._chunk.facet_sizes))
             ]
@@ -288,8 +288,8 @@ class RollUp:
         return self._maps[term, source]
 
 
-def _told_facets(chunk: Chunk) -> dict[tuple[int, int], IntArray]:
-    """Return for pairs of facets of which the first is nested in the second that level of each."""
+def _nested_facets(chunk: Chunk) -> dict[tuple[int, int], IntArray]:
+    """Return the outer level of each inner level for nested pairs of facets (inner, outer)."""
     sizes = chunk.facet_sizes
     found = {}
     for inner, outer in permutations(range(len(sizes)), 2):
@@ -297,7 +297,7 @@ def _told_facets(chunk: Chunk) -> dict[tuple[int, int], IntArray]:
             level = determined_levels(
                 chunk.level_codes(inner), chunk.level_codes(outer), sizes[inner]
             )
-            # A part of the rows may lack levels: what they do not show does not count.
+            # A part of the rows may lack levels; nesting is not known from it then.
             if level.size and level.min() >= 0:
                 found[inner, outer] = level
     return found
@@ -313,7 +313,7 @@ def accumulate(chunk: Chunk) -> CrossProducts:
     y, rolled = chunk.y, RollUp(chunk)
     is_mean = chunk.X.shape[1] == 1 and chunk.X.strides[0] == 0
     X = np.ascontiguousarray(chunk.X[:0] if is_mean else chunk.X)
-    # Of cells every mean counts as often as it has scores.
+    # The mean of a cell is weighted by its number of scores.
     total_y = y if chunk.counts is None else y * chunk.counts
     total_X = X if chunk.counts is None or is_mean else X * chunk.counts[:, None]
     within = np.zeros((1 + chunk.X.shape[1],) * 2) if chunk.within is None else chunk.within
@@ -322,7 +322,7 @@ def accumulate(chunk: Chunk) -> CrossProducts:
         group_n=rolled.group_n,
         pairs=rolled.pairs(),
         Zy=tuple(s[:, 0] for s in rolled.sums(total_y[:, None])),
-        # The one column of a mean adds up to the size of each group.
+        # A column of ones adds up to the size of each group.
         ZX=tuple(n[:, None] for n in rolled.group_n) if is_mean else rolled.sums(total_X),
         XX=np.array([[float(chunk.n)]]) if is_mean else X.T @ total_X + within[1:, 1:],
         Xy=np.array([total_y.sum()]) if is_mean else X.T @ total_y + within[1:, 0],
@@ -333,7 +333,7 @@ def accumulate(chunk: Chunk) -> CrossProducts:
 def resum(stats: CrossProducts, chunk: Chunk, rolled: RollUp) -> CrossProducts:
     """Return the cross-products of the same rows with the response of `chunk`.
 
-    Only what the response has a part in is summed.
+    Only sums that depend on the response are computed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How the terms group the cells of the facets that are no axes of the grid."""
+"""Groupings: how the terms group the cells of the facets that are not axes of the grid."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Groupings:
 
 
 def find_groupings(terms: Sequence[TermDesign], grid: Grid) -> Groupings:
-    """Return the groupings that the terms make of the cells of a grid, each once."""
+    """Return the different groupings of the cells of a grid by the terms."""
     found: list[tuple[IntArray, int]] = [(np.zeros(grid.n_cells, np.int32), 1)]
     places = [_place(term, found, grid) for term in terms]
     by_size = sorted(range(len(found)), key=lambda g: found[g][1])
@@ -81,7 +81,7 @@ def find_groupings(terms: Sequence[TermDesign], grid: Grid) -> Groupings:
 def _place(term: TermDesign, found: list[tuple[IntArray, int]], grid: Grid) -> int:
     """Return the place of a term's grouping of the cells, −1 if its groups are single rows.
 
-    Cells are grouped by the term's facets that are no axes. A new grouping joins those found.
+    Cells are grouped by the term's facets that are not axes. A new grouping is added to `found`.
     """
     groups, size = np.zeros(grid.n_cells, np.int32), 1
     for facet, levels in zip(grid.rest, grid.levels, strict=True):
@@ -152,9 +152,9 @@ class GroupSums:
     n : number of rows
     total, yy : sum and sum of squares of the centred response
     sizes : numbers of groups
-    parts : (m,) sums of squares that T terms are made of; from strata those of disjoint spaces,
-        so that a small difference of large T terms need not be one
-    holds : (k + 2, m) which parts the T terms hold, then the total, then the mean
+    parts : (m,) sums of squares of which T terms consist; from strata those of disjoint spaces, so
+        that small differences of large T terms do not cancel
+    holds : (k + 2, m) parts of the T terms, then of the total, then of the mean
     coefficients : (k, k) k_tu, the expectation of T_t for a unit component of term u
     squares : (k,) Σ_g n_g²
     inverse_n : (k, k + 1) 1/n_tu: the share of component u in the variance of the mean of one
@@ -218,13 +218,13 @@ def _note(
     shared: FloatArray,
     n: FloatArray,
 ) -> None:
-    """Write down what Σ_h n_gh² of the groups of one term says, in their sizes n."""
+    """Fill in the coefficients that follow from Σ_h n_gh² of the groups g and their sizes n."""
     coefficients[place] = (shared / n).sum()
     inverse[place] = np.mean(shared / n**2)
 
 
 def stratum_group_sums(stats: StratumStatistics) -> GroupSums:
-    """Return the sums of a design with axes: products of the axes' sizes and few cells' sums."""
+    """Return the sums of a design with axes, from the axes' sizes and the remainder's groups."""
     k, shape = stats.n_terms, stats.shape
     coefficients, inverse = np.empty((k, k)), np.empty((k, k + 1))
     squares = np.empty(k)
@@ -256,7 +256,7 @@ def stratum_group_sums(stats: StratumStatistics) -> GroupSums:
 
 
 def resum_strata(known: GroupSums, stats: StratumStatistics) -> GroupSums:
-    """Return the sums of strata with another response; what counts groups is as it was.
+    """Return the sums of strata with another response; counts of groups are reused.
 
     Parameters
     ----------
@@ -279,13 +279,13 @@ def _shared(stats: StratumStatistics, a: int, b: int) -> FloatArray:
 
 
 def _parts(stats: StratumStatistics) -> tuple[FloatArray, FloatArray]:
-    """Return sums of squares of disjoint spaces, and which the T terms, total and mean hold."""
+    """Return sums of squares of disjoint spaces, and the parts of the T terms, total and mean."""
     k, single = stats.n_terms, stats.remainder.n_groupings
     every = frozenset(range(len(stats.shape)))
     axes = [*stats.term_axes, every, frozenset()]
     groupings = [*stats.term_groupings, single, 0]
     nested = stats.remainder.parents is not None
-    # Where groupings are nested, one holds the spaces of all that are coarser.
+    # A nested grouping contains the spaces of all coarser ones.
     of_grouping = np.tri(single + 1) if nested else np.eye(single + 1)
     parts, holds = [], []
     for stratum in stats.strata:
@@ -311,7 +311,7 @@ def _squares(stats: StratumStatistics, stratum: Stratum) -> FloatArray:
 def _nested_squares(stats: StratumStatistics, stratum: Stratum) -> FloatArray:
     """Return Σ n (m − M)² of the means of y about those of the next coarser groups.
 
-    The first is of the means themselves, the last within the innermost groups.
+    The first element is Σ n m² of the coarsest means, the last is within the innermost groups.
     """
     group_n, parents = stats.remainder.tables.group_n, stats.remainder.parents or ()
     squares = np.empty(len(group_n) + 1)

@@ -1,7 +1,7 @@
 """Design and statistics of data of every kind: in memory, in batches, or on Dask.
 
-This is the way from data to statistics in the pipe formula → design → statistics → estimate →
-result → D-study; :mod:`vcomp.model` goes on from there.
+The steps from data to statistics in the pipe formula → design → statistics → estimate → result →
+D-study; :mod:`vcomp.model` does the next ones.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from vcomp.statistics.statistics import Statistics
 
 
 def sum_rows(formula: Formula, rows: Rows, reading: Reading) -> SummedData:
-    """Learn the design of rows that are kept, and sum them.
+    """Return the design and the statistics of rows that are kept.
 
     Parameters
     ----------
+    formula : the parsed formula
+    rows : the selected rows
     reading : how the rows were read
 
     Raises
@@ -62,17 +64,18 @@ def _response_sums(design: Design, rows: Rows, statistics: Statistics) -> tuple[
 
 
 def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
-    """Read data into memory, in batches or on Dask, and sum them.
+    """Return the design and the statistics of data that are read in memory, batches or on Dask.
 
     Parameters
     ----------
+    formula : the parsed formula
     data : as of :class:`vcomp.VarianceComponentsModel`
     reading : how the rows are read
 
     Raises
     ------
     FormulaError, DataError, DesignError, EstimationError
-        If they cannot be read, used, or summed in the memory there is.
+        If the data cannot be read or used, or their sums do not fit into memory.
     """
     begun = perf_counter()
     if reading.is_on_dask(data):

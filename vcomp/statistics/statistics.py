@@ -1,4 +1,4 @@
-"""The sufficient statistics of one set of rows: what all estimators work on.
+"""Sufficient statistics of one set of rows, with which all estimators work.
 
 They stand between design and estimate, and hold strata, cross-products or both.
 """
@@ -30,15 +30,14 @@ from vcomp.statistics.stratification import stratify
 class Statistics:
     """Sufficient statistics of coded rows.
 
-    Where facets are fully crossed with everything, or all terms are nested, the strata are
-    sufficient. Cross-products are made for data without them, and for what works on cross-products
-    only. Each kind of sum is made when it is first used.
+    If facets are fully crossed with everything, or all terms are nested, the strata are
+    sufficient. Cross-products are made for data without strata, and for estimators that need them.
+    Each kind of sum is made when it is first used.
 
     Attributes
     ----------
-    strata : the orthogonal strata, None where there are none
-    make_cells : makes the rows, or cells that stand for several of them; None where neither is
-        kept
+    strata : the orthogonal strata, None if there are none
+    make_cells : makes the rows, or cells that stand for several of them; None if neither is kept
     make_products : makes the cross-products; None to make them from the cells
     grid : the complete grid that the rows fill, if they do
     partial_grid : the grid that the rows nearly fill, if they do
@@ -77,7 +76,7 @@ class Statistics:
 
     @classmethod
     def from_strata(cls, strata: StratumStatistics, like: Statistics | None = None) -> Statistics:
-        """Return statistics that have strata only; to ask for cross-products is a DataError.
+        """Return statistics that have strata only; requesting cross-products is a DataError.
 
         Parameters
         ----------
@@ -121,7 +120,7 @@ class Statistics:
         Raises
         ------
         DataError
-            If the rows are not there.
+            If the rows are not kept.
         """
         chunk = self.cells.with_response(y, within)
         strata = None
@@ -198,7 +197,7 @@ class Statistics:
 
     @cached_property
     def completed(self) -> CompletedGrid | None:
-        """The grid that the rows nearly fill, None where there is none or its rest is crossed."""
+        """The completed grid; None if rows do not nearly fill one, or its remainder is crossed."""
         return None if self.complete_grid is None else self.complete_grid()
 
     @cached_property

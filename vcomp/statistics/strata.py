@@ -25,7 +25,7 @@ from vcomp.statistics.cross_products import CrossProducts
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """How the cells of the facets that are no axes are grouped, in the same way in every stratum.
+    """Groupings of the cells of the facets that are not axes, the same in every stratum.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Remainder:
 class GroupedColumns:
     """Columns B of a stratum, b of them with r replicates, by groups of cells.
 
-    Where the groupings are nested the means of the innermost suffice; otherwise those of each are
+    If the groupings are nested, the means of the innermost suffice; otherwise those of each are
     needed.
 
     Attributes
@@ -72,7 +72,7 @@ class Stratum:
 
     Attributes
     ----------
-    contrasts : positions of the axes whose contrasts it holds; those of the others' means
+    contrasts : positions of the axes whose contrasts it contains; of the others it has the means
     multiplicity : Π (n_f − 1) over them, its number of independent vectors
     coefficients : (L + 1, k + 1) components of its covariance matrix (rows: groupings, then single
         observations) in terms of those of the model (columns, the residual last)
@@ -112,7 +112,7 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the groups of the terms are in tables of axis levels by groups of cells.
+    """The positions of the terms' groups in tables of axis levels by groups of cells.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class StratumStatistics:
-    """All strata of a design, with what they have in common.
+    """All strata of a design, and their common structure.
 
     Attributes
     ----------
@@ -181,8 +181,8 @@ class StratumStatistics:
     remainder : the groupings
     strata : the strata, by their contrasts
     XX, Xy, yy : cross-products over all rows
-    layout : where the groups of the terms are
-    cells : makes y and X in the cells anew; None where no term has single cells as groups
+    layout : positions of the terms' groups
+    cells : makes y and X in the cells anew; None if no term has single cells as groups
     """
 
     n: int
@@ -209,7 +209,7 @@ class StratumStatistics:
         return int(self.XX.shape[0])
 
     def response_sums(self) -> tuple[float, float] | None:
-        """Return the mean of y, and the sum of squares about it; None where it would cancel."""
+        """Return the mean of y, and the sum of squares about it; None if that would cancel."""
         group_n = self.remainder.tables.group_n
         of_means = next(s for s in self.strata if not s.contrasts)
         is_nested = self.remainder.parents is not None
@@ -273,7 +273,7 @@ class StratumStatistics:
     def group_n(self, term: int) -> FloatArray:
         """Return the rows in the groups of a term for one combination of its axes' levels.
 
-        Groups of single observations are all alike, and one stands for all.
+        Groups of single observations are equal, and one element stands for all.
         """
         outside = prod(n for f, n in enumerate(self.shape) if f not in self.term_axes[term])
         grouping = self.term_groupings[term]
@@ -309,7 +309,7 @@ def coefficients(
     n_groupings: int,
     contrasts: frozenset[int],
 ) -> FloatArray:
-    """Return what each component of the model adds to those of a stratum."""
+    """Return the (L + 1, k + 1) coefficients of the model's components in those of a stratum."""
     matrix = np.zeros((n_groupings + 1, len(term_axes) + 1))
     for t, (axes, grouping) in enumerate(zip(term_axes, term_groupings, strict=True)):
         if contrasts <= axes:

@@ -1,6 +1,6 @@
 """Rows of a complete grid → orthogonal strata, in two passes over its cells.
 
-Of the statistics these are the first choice: where a design has strata, every estimator is fast.
+Strata are the preferred statistics: every estimator is fast if a design has them.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from vcomp.statistics.strata import (
 )
 
 BLOCK = 65_536
-"""Values of a column that are worked on together: what a core's second cache holds."""
+"""Values of a column in a block of work: as many as a core's second cache holds."""
 
 _MANY_CELLS = 524_288
-"""Values that are one thread's at a time."""
+"""Values in a block of one thread."""
 
 
 def split_axes(table: FloatArray, shape: tuple[int, ...]) -> dict[tuple[int, ...], FloatArray]:
@@ -100,7 +100,7 @@ def split_means(
 
 
 def group_means(table: FloatArray, n: FloatArray, groups: IntArray) -> FloatArray:
-    """Return the (R, q) means of a table of cells in groups of them."""
+    """Return the (R, q) means of a table of cells (R, M) in groups of cells."""
     q = int(groups.max()) + 1
     if table.shape[1] == 1 < n.size:
         return np.repeat(table, q, axis=1)
@@ -130,7 +130,7 @@ def squares_within(
     Parameters
     ----------
     cells : the columns
-    centres : for each of them (R, q) what is subtracted in each group of cells
+    centres : for each column the (R, q) values that are subtracted in each group of cells
     inner : (M,) group of each cell, in order
     strata : sets of axes
     """
@@ -139,7 +139,7 @@ def squares_within(
         for b, (table, centre) in enumerate(zip(cells.tables, centres, strict=True))
         if table.shape[1] > 1 or (centre != table).any()
     ]
-    # What is constant is its own centre: mostly there is one column left, y.
+    # A constant column is its own centre: mostly only y is left.
     within = np.zeros((len(strata), len(centres), len(centres)))
     is_large = prod(cells.shape) * cells.n.size > BLOCK  # the kernel's compilation takes a second
     if is_large and len(away) == 1 and cells.tables[away[0]].shape[1] == cells.n.size:
@@ -189,7 +189,7 @@ def _products_of(
 
 
 def _over_blocks(work: Callable[[slice], FloatArray], cells: Cells, size: int) -> FloatArray:
-    """Return the sum of what is found of blocks of so many values, in their order."""
+    """Return the sum of the results for blocks of `size` values, added in their order."""
     n_cells = cells.n.size
     width = max(size // prod(cells.shape), 1)
     blocks = [slice(s, min(s + width, n_cells)) for s in range(0, n_cells, width)]
@@ -222,25 +222,25 @@ def _products(
 
 
 _NOTHING = 1e-20
-"""A column whose square in a stratum is below this share of the whole has no part in it."""
+"""A column whose squared norm in a stratum is below this share of the whole has no part in it."""
 
 _ROUNDED_MEAN = 1e-12
-"""The same for its mean, which centring leaves at the rounding of a number far from zero."""
+"""The same for its mean, of which centring leaves the rounding error."""
 
 MOST_AXES = 12
-"""With more of them there are too many strata."""
+"""Largest number of axes: k axes make 2^k strata."""
 
 
 def stratify(
     chunk: Chunk, grid: Grid, groupings: Groupings | None = None
 ) -> StratumStatistics | None:
-    """Return the strata of the rows; None where they are too many.
+    """Return the strata of the rows; None if there are too many.
 
     Parameters
     ----------
     chunk : all rows, coded
     grid : the complete grid that they fill
-    groupings : of its cells by the terms, where they are known already
+    groupings : groupings of its cells by the terms, if they are known already
 
     Raises
     ------
@@ -383,7 +383,7 @@ def place_in_grid(chunk: Chunk, grid: Grid, groupings: Groupings) -> Any:
 def layout_of(
     terms: tuple[TermDesign, ...], n_levels: tuple[int, ...], grid: Grid, groupings: Groupings
 ) -> Layout:
-    """Return where the groups of the terms are in tables of the grid."""
+    """Return the positions of the terms' groups in tables of the grid."""
     return Layout(
         terms=terms,
         n_levels=n_levels,
@@ -395,7 +395,7 @@ def layout_of(
 
 
 def _vary(chunk: Chunk) -> list[bool]:
-    """Return which columns of X are not the same in all rows; of cells also not within them."""
+    """Return which columns of X vary between rows, or within cells."""
     inside = np.zeros(1 + chunk.X.shape[1])
     if chunk.within is not None:
         inside = np.diagonal(chunk.within)
@@ -413,7 +413,7 @@ def _with_constants(
     tables: list[FloatArray],
     within: FloatArray,
 ) -> Cells:
-    """Put the constant columns, which need no table, back in their places."""
+    """Return cells with the constant columns, which need no table, in their positions."""
     varying = iter(tables[1:])
     every = [tables[0]]
     rows = [0]
@@ -429,7 +429,7 @@ def _with_constants(
 
 
 def _cell_of_rows(chunk: Chunk, grid: Grid) -> IntArray:
-    """Return the cell of each row among those of the facets that are no axes."""
+    """Return the cell of each row among the cells of the facets that are not axes."""
     (first, _), *joins = grid.joins
     cells = chunk.level_codes(first)
     for facet, keys in joins:
@@ -455,7 +455,7 @@ def _columns_inside(
     squares = np.array(rows)[:, 1:]
     total = squares.sum(axis=0)
     if intercept:
-        # Columns were centred then: a mean that is left moves the intercept by rounding only.
+        # Columns are centred then: the rest of a mean is rounding, absorbed by the intercept.
         of_means = list(split).index(())
         n = groupings.remainder.tables.group_n[-1 if groupings.are_nested else 0]
         means = (np.square(n @ split[()].means[0][:, :, 0]) / n.sum())[1:]

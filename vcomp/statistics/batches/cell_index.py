@@ -25,31 +25,31 @@ if TYPE_CHECKING:
 _MOST_PLACES = 2**62
 
 _DIRECT = 2**20
-"""A table of this many possible levels is made whatever their number."""
+"""Range of values up to which levels are looked up in a table, whatever their number."""
 
 _SPARSE = 8
-"""And one of more if at least one value in so many is a level."""
+"""Values per level up to which a larger table is made."""
 
 _ABSENT = -1
-"""In a table in the place of a level that the facet has not."""
+"""Entry of a table for a value that is not a level of the facet."""
 
 _BLOCK = 2**15
-"""Rows whose places stay in a core's second cache while facet after facet is added."""
+"""Rows whose places stay in a core's second cache while one facet after another is added."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellPlaces:
-    """Where each combination of levels is.
+    """The place of each combination of levels.
 
-    Facets in which others are nested take no part: a document determines its topic.
+    Facets in which others are nested are redundant: a document determines its topic.
 
     Attributes
     ----------
-    n_levels : of all facets
+    n_levels : numbers of levels of all facets
     free : the non-redundant facets; first those that are crossed with all others
-    n_bound : how many of `free`, the last ones, are nested in others
-    determined : for each other facet one of `free` that is nested in it, and the level that each
-        level of that one lies in
+    n_bound : number of facets among `free`, the last ones, that are nested in others
+    determined : for each redundant facet one of `free` that is nested in it, and the outer level
+        of each level of that facet
     """
 
     n_levels: tuple[int, ...]
@@ -59,7 +59,7 @@ class CellPlaces:
 
     @classmethod
     def of(cls, survey: Survey, names: Sequence[str]) -> CellPlaces:
-        """Return the places of the levels that a survey of all rows found.
+        """Return the places of the levels in a survey of all rows.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class CellPlaces:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """From the place of a level of each facet to the next; zero for redundant facets."""
+        """Distance between the places of neighbouring levels; zero for redundant facets."""
         step = {f: prod(self.shape[k + 1 :]) for k, f in enumerate(self.free)}
         return tuple(step.get(f, 0) for f in range(len(self.n_levels)))
 
@@ -129,8 +129,8 @@ class CellPlaces:
         Parameters
         ----------
         counts : (size,) rows of each cell
-        terms_are_nested : whether the random terms are nested in each other; only then is there a
-            grid without any axis
+        terms_are_nested : whether the random terms are nested in each other; only then does a grid
+            without axes exist
         """
         table = counts.reshape(self.shape)
         candidates = range(len(self.free) - self.n_bound)
@@ -164,15 +164,15 @@ def _is_constant_along(table: Any, axis: int) -> bool:
 
 
 class FacetPlaces:
-    """What the levels of a facet, times a step, add to the places of rows.
+    """The contribution of a facet's levels to the places of rows.
 
-    Of whole numbers that are close together the levels are looked up in a table, which for part
-    after part of the data is several times faster than a hash of them.
+    Levels that are whole numbers in a small range are looked up in a table, which for many batches
+    is several times faster than hashing them.
 
     Parameters
     ----------
-    facet : with its levels
-    step : from the place of a level to that of the next
+    facet : the facet with its levels
+    step : distance between the places of neighbouring levels
     """
 
     def __init__(self, facet: Facet, step: int) -> None:
@@ -190,9 +190,9 @@ class FacetPlaces:
                 self._low, self._table = low, table
 
     def looked_up(self, column: pd.Series) -> tuple[Any, Any, LongArray]:
-        """Return (n,) whole numbers, the first of a table, and the table of what they add.
+        """Return (n,) whole numbers, the first number of a table, and the table of contributions.
 
-        What is not in it is a level that the facet has not.
+        Numbers outside the table are not levels of the facet.
         """
         import pandas as pd
 
@@ -205,14 +205,14 @@ class FacetPlaces:
         return facet_codes(self._facet, column), np.int64(0), self._steps
 
     def _of_categories(self, categories: pd.Index) -> LongArray:
-        """Return what each of some categories adds."""
+        """Return the contribution of each category."""
         import pandas as pd
 
         levels = self._facet.levels
         if categories is levels:
             return self._steps
         if isinstance(levels.dtype, pd.StringDtype):
-            # Text that Arrow holds would be made objects of for every part of the data.
+            # Arrow's text would be converted to objects for every batch.
             if self._texts is None:
                 self._texts = levels.astype(object)
             levels = self._texts
@@ -222,17 +222,17 @@ class FacetPlaces:
 
 
 def places_of_rows(facets: Sequence[FacetPlaces], columns: Mapping[str, pd.Series]) -> LongArray:
-    """Return the (n,) sums of what the levels of rows add to their places.
+    """Return the (n,) places of rows: sums of the contributions of their levels.
 
     Parameters
     ----------
-    facets : with steps that make all sums different
-    columns : (n,) levels of each
+    facets : non-redundant facets, with steps that make all sums different
+    columns : (n,) levels of each facet
 
     Raises
     ------
     DataError
-        If a facet has not all of the levels.
+        If a level was not found in the first pass.
     """
     known = [facet.looked_up(columns[facet.name]) for facet in facets]
     places = np.zeros(known[0][0].size, np.int64)

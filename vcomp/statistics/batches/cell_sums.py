@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FEW_PLACES = 2**22
-"""A table of so many cells is made however many rows there are."""
+"""Number of cells up to which a table of all cells is made, however many rows there are."""
 
 _MOST_EMPTY = 2
-"""And one of more if at least one place in so many has a row."""
+"""Cells per row up to which a larger table of all cells is made."""
 
 
 def dense_places(size: int, n_rows: int, few: int = _FEW_PLACES) -> bool:
-    """Whether a table of all possible cells is made, and not one of those that have rows.
+    """Whether a table of all possible cells is made, instead of one of the cells that have rows.
 
     Parameters
     ----------
     size : number of possible cells
-    few : so many are few enough, however many rows there are
+    few : number of cells up to which it is made, however many rows there are
     """
     return size <= max(few, _MOST_EMPTY * n_rows)
 
 
 def table_bytes(size: int, n_columns: int) -> float:
-    """Return the bytes that a table of all places takes."""
+    """Return the memory of a table of all places in bytes."""
     return (8.0 * n_columns + 1.0) * size
 
 
@@ -62,14 +62,14 @@ def check_table(size: int, n_columns: int) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellSums:
-    """The cells of rows; those of other rows, with other levels or origins, can be added.
+    """The cells of rows, to which cells of rows with other levels or origins can be added.
 
     Attributes
     ----------
     coding : levels, origins and columns of the rows
     table : the cells
-    collapsed : sums of cells that are complete, and not in the table; None if all are there
-    again : sums the rows once more, into a table of all cells; None where they are not to be had
+    collapsed : sums of complete cells, which are not in the table; None if all cells are in it
+    again : sums the rows once more, into a table of all cells; None if they cannot be read again
     """
 
     coding: RowCoding
@@ -103,11 +103,12 @@ class CellSums:
 
 
 def _check_same(a: RowCoding, b: RowCoding) -> list[int]:
-    """Refuse to add sums that do not belong together, with the reason.
+    """Return the position of each facet of `a` in `b`, whose terms may be in another order.
 
-    Returns
-    -------
-    where each facet of `a` is in `b`, whose terms may be in another order
+    Raises
+    ------
+    DataError
+        If the sums cannot be added; the message has the reason.
     """
     first, second = a.formula, b.formula
     cannot = f"statistics of {first.text!r} and {second.text!r} cannot be added: the"
@@ -136,7 +137,7 @@ def _check_same(a: RowCoding, b: RowCoding) -> list[int]:
 
 
 def _check_levels(mine: Facet, theirs: Facet) -> None:
-    """Refuse levels of which none can be the same."""
+    """Refuse levels of different types, none of which can be equal."""
     kinds = [kind_of(facet.levels) for facet in (mine, theirs)]
     if all(kinds) and kinds[0] != kinds[1]:
         raise DataError(
@@ -147,7 +148,7 @@ def _check_levels(mine: Facet, theirs: Facet) -> None:
 
 
 def _check_rounding(name: str, mine: FacetSurvey, theirs: FacetSurvey) -> None:
-    """Refuse whole numbers that would be rounded beside the numbers of the other."""
+    """Refuse whole numbers that would be rounded in the common type of both facets."""
     a, b = mine.levels, theirs.levels
     if a.dtype != b.dtype and not a.append(b[a.get_indexer(b) < 0]).is_unique:
         raise DataError(
@@ -189,7 +190,7 @@ def _in_words(levels: pd.Index) -> str:
 def _united(
     a: RowCoding, b: RowCoding, order: Sequence[int]
 ) -> tuple[RowCoding, tuple[list[IntArray], list[IntArray]]]:
-    """Return what both say together, and where the levels of each are in it."""
+    """Return the coding of both together, and the positions of the levels of each in it."""
     theirs = _in_order(b.survey, order)
     found = []
     for name, x, y in zip(a.formula.facets, a.survey.facets, theirs.facets, strict=True):
@@ -230,7 +231,7 @@ def _moved(
     levels: Sequence[IntArray],
     of_facets: Sequence[int],
 ) -> CellTable:
-    """Return the table of a part at other places, about another origin."""
+    """Return the table of a part at its places in another coding, about the origin of that."""
     old = part.coding
     at, table = part.table.filled()
     found = list(old.places.codes(at))
@@ -261,7 +262,7 @@ def _rows_of(varying: BoolArray) -> IntArray:
 
 
 def restated(sums: CellSums, formula: Formula, columns: Mapping[str, str]) -> CellSums | None:
-    """Return the sums of the same rows as a formula needs them; none of the rows is read again.
+    """Return the sums of the same rows for another formula, without reading the rows again.
 
     Parameters
     ----------
@@ -270,8 +271,8 @@ def restated(sums: CellSums, formula: Formula, columns: Mapping[str, str]) -> Ce
 
     Returns
     -------
-    sums with cells of the formula's facets; None if cells were put together in groups, and those
-    that the formula needs are others
+    Sums of the cells of the formula's facets; None if cells were collapsed into other groups than
+    the formula needs.
     """
     kept = [sums.coding.formula.facets.index(columns[f]) for f in formula.facets]
     survey = _survey_of(sums.coding.survey, kept)
@@ -302,7 +303,7 @@ def _survey_of(survey: Survey, kept: list[int]) -> Survey:
 
 
 def _joined(sums: CellSums, coding: RowCoding, kept: list[int]) -> CellTable:
-    """Return the cells of some of the facets, each of several of those there are."""
+    """Return the cells of some of the facets, each the sum of several of the present cells."""
     at, table = sums.table.filled()
     every, places = sums.coding.places.codes(at), coding.places
     moved = places.of_rows([every[k] for k in kept])

@@ -1,7 +1,7 @@
-"""Numbers and means of the scores in every cell: what rows are summed to, some at a time.
+"""Cell tables: numbers and means of the scores in every cell, summed from batches of rows.
 
-Tables of parts of the data add up to the table of the whole. That one fact serves streams, many
-files, several machines, and yesterday's data with today's.
+Tables of parts of the data add up to the table of the whole, eq. (1.1): of batches of a stream, of
+files, of partitions on several machines, of new data and old data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vcomp.statistics.kernels import add_to_cells, merge_cells
 _FIRST_COUNTS = np.uint8
 
 _SPREAD = 8
-"""Places for a row, between the first and the last of them, up to which all have a cell."""
+"""Use a dense table up to this many places per row, from the first place to the last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,9 +73,9 @@ class CellTable:
 
 
 def united(a: LongArray, b: LongArray) -> LongArray:
-    """Return the places of either, in order, as those of both are.
+    """Return the union of two ordered sets of places, in order.
 
-    A stable sort merges two runs; ``np.union1d`` hashes all places, and takes fifty times as long.
+    A stable sort merges two runs; ``np.union1d`` hashes all places, which takes 50 times as long.
     """
     both = np.concatenate([a, b])
     both.sort(kind="stable")
@@ -91,7 +91,7 @@ def _added_to_every(every: CellTable, part: CellTable) -> CellTable:
 
 
 def sum_cells(places: LongArray, values: FloatArray) -> CellTable:
-    """Return the table of the cells that some rows are in.
+    """Return the table of the cells in which some rows are.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def sum_cells(places: LongArray, values: FloatArray) -> CellTable:
 
 
 class EveryCell:
-    """A table of all places, which takes rows in.
+    """A table of all places, to which rows are added.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class EveryCell:
         self._within = np.zeros((n_columns, n_columns))
 
     def add(self, places: LongArray, values: FloatArray) -> None:
-        """Take rows in.
+        """Add rows.
 
         Parameters
         ----------
@@ -144,17 +144,17 @@ class EveryCell:
             self._counts = self._counts.astype(wider)
 
     def made(self) -> CellTable:
-        """Return the table; nothing can be added after that."""
+        """Return the table; no rows can be added after that."""
         return CellTable(None, self._counts, self._means, symmetric(self._within))
 
 
 def symmetric(lower: FloatArray) -> FloatArray:
-    """Return the matrix of which a lower triangle is given."""
+    """Return the symmetric matrix with this lower triangle."""
     return np.tril(lower) + np.tril(lower, -1).T
 
 
 class Addable(Protocol):
-    """What has a ``+``."""
+    """A value that can be added to others of its type."""
 
     def __add__(self, other: Self) -> Self: ...
 
@@ -163,9 +163,10 @@ Part = TypeVar("Part", bound=Addable)
 
 
 def add_up(parts: Iterable[Part]) -> Part | None:
-    """Return the sum of the parts, None of none; neighbours of like size are added first.
+    """Return the sum of the parts; None if there are none.
 
-    So what many parts share is copied a few times, not once for each part.
+    Neighbours that are sums of equally many parts are added first, as in a tree, so that what many
+    parts share is copied a few times, not once for each part.
 
     Examples
     --------

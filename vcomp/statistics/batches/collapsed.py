@@ -1,9 +1,9 @@
 """Collapsed cells: complete cells are replaced by the sums of their innermost groups.
 
 In p × a × (d:i) a document is complete once every person and assessor has a score on it. No later
-row concerns it: all that the strata need of it are means within its topic, and squares about them.
-So data of any length take no more than the documents that are not complete yet, and parts of the
-data that hold whole documents come to a few numbers for each topic.
+row concerns it: the strata need only means within its topic, and squares about them. So data of
+any length need memory only for the documents that are not complete yet, and parts of the data that
+hold whole documents are reduced to a few numbers for each topic.
 """
 
 from __future__ import annotations
@@ -36,14 +36,13 @@ _SPREAD = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CollapsePlan:
-    """The grid in which cells are complete or not, and the group that it is collapsed into.
+    """The grid whose complete cells are collapsed, and the groups that they are collapsed into.
 
     Attributes
     ----------
-    grid : that the rows are expected to fill
-    terms : the random terms on it
-    groupings : of its cells
-    n_axes : number of combinations of axis levels
+    grid : the grid that the rows are expected to fill
+    terms : the random terms
+    groupings : groupings of the grid's cells
     """
 
     grid: Grid
@@ -56,7 +55,7 @@ class CollapsePlan:
         return self.grid.n_combinations
 
     def by_cell(self, places: LongArray) -> LongArray:
-        """Return places with all combinations of axis levels of a cell side by side.
+        """Return places in a table with all combinations of axis levels of a cell side by side.
 
         Parameters
         ----------
@@ -68,10 +67,10 @@ class CollapsePlan:
 
 
 def collapse_plan(coding: RowCoding) -> CollapsePlan | None:
-    """Return how cells are collapsed; None for data that are no complete grid of nested groups.
+    """Return how cells are collapsed; None if the data do not fill a grid of nested groups.
 
-    The numbers of rows of every level are known by now: they have to be those of such a grid. That
-    no cell is filled twice while another is empty is seen only when the rows are summed.
+    The survey has the numbers of rows of every level, which have to be those of such a grid. Only
+    the sums show whether a cell is filled twice while another is empty.
     """
     places, survey = coding.places, coding.survey
     if places.n_bound != 1 or not 0 < len(places.free) - 1 <= MOST_AXES:
@@ -94,7 +93,7 @@ def collapse_plan(coding: RowCoding) -> CollapsePlan | None:
     try:
         terms = learn_terms(coding.formula, (), places.n_levels, grid, survey.n)
     except DesignError:
-        return None  # said when the design is described
+        return None  # reported when the design is described
     groupings = find_groupings(terms, grid)
     return CollapsePlan(grid, terms, groupings) if groupings.are_nested else None
 
@@ -163,8 +162,8 @@ class CollapsedGroups:
 
         Parameters
         ----------
-        constants : for y and each column of X what it is in all rows, None where it varies
-        within_cells : squares and products of those that vary within cells
+        constants : for y and each column of X its value in all rows, None if it varies
+        within_cells : squares and products within cells of the columns that vary
         """
         varying = iter(self.means)
         q = self.groups.size
@@ -187,13 +186,13 @@ def _strata(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartSums:
-    """The sums of some rows: cells that are complete, and others.
+    """The sums of some rows: of cells that are complete, and of others.
 
     Attributes
     ----------
-    plan : when cells are complete
-    open : the others, by cell
-    collapsed : the complete ones; None if there are none
+    plan : how cells are collapsed
+    open : cells that are not complete
+    collapsed : groups of the complete cells; None if there are none
     """
 
     plan: CollapsePlan
@@ -224,7 +223,7 @@ class PartSums:
         cells = np.flatnonzero(occurs)
         if not places.size or R * cells.size > _SPREAD * places.size:
             return cls.of(plan, sum_cells(plan.by_cell(places), values))
-        # A table of all combinations of the cells that are there needs no sorting.
+        # A table of all combinations of the cells that occur needs no sorting.
         numbers = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
         renumber_cells(places, n_cells, numbers, cells.size)
         every = EveryCell(R * cells.size, len(values))
@@ -240,7 +239,7 @@ class PartSums:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all cells are."""
+        """Whether all cells are complete."""
         return self.open.n == 0
 
     def __add__(self, other: PartSums) -> PartSums:
@@ -249,7 +248,7 @@ class PartSums:
         return replace(self, open=self.open + other.open, collapsed=collapsed)._collapsed()
 
     def _collapsed(self) -> PartSums:
-        """Put the cells away that are complete."""
+        """Return the same sums with complete cells collapsed."""
         table, plan = self.open, self.plan
         assert table.places is not None
         if not table.places.size:
@@ -266,7 +265,7 @@ class PartSums:
             return self
         away = np.repeat(full, sizes)
         tables = [np.ascontiguousarray(row[away].reshape(-1, R).T) for row in table.means]
-        collapsed = _put_away(plan, cells[full], tables)
+        collapsed = _groups_of(plan, cells[full], tables)
         rest = CellTable(
             table.places[~away], table.counts[~away], table.means[:, ~away], table.within
         )
@@ -278,7 +277,7 @@ class PartSums:
 
 
 def _parted(plan: CollapsePlan, cells: LongArray, table: CellTable) -> PartSums:
-    """Return the sums of rows in some cells: of those that are complete, and of the others.
+    """Return the sums of some cells, with those that are complete collapsed.
 
     Parameters
     ----------
@@ -293,7 +292,7 @@ def _parted(plan: CollapsePlan, cells: LongArray, table: CellTable) -> PartSums:
         nothing = CellTable(
             np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((b, 0)), table.within
         )
-        return PartSums(plan, nothing, _put_away(plan, cells, means))
+        return PartSums(plan, nothing, _groups_of(plan, cells, means))
     open_counts = counts[:, ~full].T.ravel().astype(np.int64)
     filled = np.flatnonzero(open_counts)
     places = (cells[~full, None] * R + np.arange(R)).ravel()[filled]
@@ -301,10 +300,10 @@ def _parted(plan: CollapsePlan, cells: LongArray, table: CellTable) -> PartSums:
     rest = CellTable(places, open_counts[filled], open_means, table.within)
     if not full.any():
         return PartSums(plan, rest, None)
-    return PartSums(plan, rest, _put_away(plan, cells[full], [row[:, full] for row in means]))
+    return PartSums(plan, rest, _groups_of(plan, cells[full], [row[:, full] for row in means]))
 
 
-def _put_away(plan: CollapsePlan, cells: LongArray, tables: list[FloatArray]) -> CollapsedGroups:
+def _groups_of(plan: CollapsePlan, cells: LongArray, tables: list[FloatArray]) -> CollapsedGroups:
     """Return the groups of complete cells.
 
     Parameters

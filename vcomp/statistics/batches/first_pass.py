@@ -24,13 +24,13 @@ class RowCoding:
 
     Attributes
     ----------
-    formula : that was read
-    survey : of all rows, with the levels that occur
-    centre : what is subtracted
-    fixed : how the fixed part is coded
-    kinds : what its columns hold
-    varying : (p,) which columns of X are not the same in all rows
-    constants : (p,) what the others are there, centred
+    formula : the parsed formula
+    survey : survey of all rows, with the levels that occur
+    centre : origins of the response and of the columns of X
+    fixed : coding of the fixed part
+    kinds : contents of its columns
+    varying : (p,) which columns of X vary between rows
+    constants : (p,) centred values of the other columns
     """
 
     formula: Formula
@@ -40,14 +40,6 @@ class RowCoding:
     kinds: ColumnKinds
     varying: BoolArray
     constants: FloatArray
-
-    def with_fixed(self, fixed: FixedPart) -> RowCoding:
-        """Return the same with the coding of the fixed part."""
-        return replace(self, fixed=fixed)
-
-    def with_columns(self, centre: Centre, varying: BoolArray, constants: FloatArray) -> RowCoding:
-        """Return the same with origins, and with which columns of X vary."""
-        return replace(self, centre=centre, varying=varying, constants=constants)
 
     @property
     def facets(self) -> tuple[Facet, ...]:
@@ -62,13 +54,13 @@ class RowCoding:
 
     @property
     def columns(self) -> tuple[float | None, ...]:
-        """What y and each column of X are in all rows, None where they vary."""
+        """Value of y and of each column of X if it is the same in all rows, else None."""
         of_x = zip(self.varying, self.constants, strict=True)
         return (None, *(None if varies else float(value) for varies, value in of_x))
 
     @property
     def n_columns(self) -> int:
-        """Number of columns of which the means are needed: y, and those of X that vary."""
+        """Number of columns whose cell means are needed: y, and the columns of X that vary."""
         return 1 + int(self.varying.sum())
 
     def products(self, within: FloatArray) -> FloatArray:
@@ -80,16 +72,16 @@ class RowCoding:
 
 
 _ROWS = 2**20
-"""Of the largest part that a matrix is made of at once."""
+"""Rows of the largest part for which a matrix X is made."""
 
 Part = TypeVar("Part", bound=Addable)
 
 
 class Passes(Protocol):
-    """Rows in parts, that can be passed over again and again."""
+    """Rows in parts, which can be read several times."""
 
     def total(self, of: Callable[..., Part], *known: Any) -> Part | None:
-        """Return the sum of ``of(*known, part)`` over the parts; None of no part."""
+        """Return the sum of ``of(*known, part)`` over the parts; None if there are none."""
 
     def each(self, why: str) -> Iterable[CompleteRows]:
         """Return the parts one after another.
@@ -97,13 +89,13 @@ class Passes(Protocol):
         Raises
         ------
         DataError
-            If they are not to be had here; `why` says what they are needed for.
+            If they cannot be read here; `why` says what they are needed for.
         """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FirstPass:
-    """What the first pass finds in some rows: survey, kinds of columns, missing values."""
+    """Results of the first pass over some rows: survey, kinds of columns, missing values."""
 
     survey: Survey
     kinds: ColumnKinds
@@ -117,14 +109,14 @@ class FirstPass:
 
 def _first(formula: Formula, part: CompleteRows) -> FirstPass:
     facets = {f: part.frame[f] for f in formula.facets}
-    kinds = kinds_of(_with_all_categories(_fixed_columns(formula, part), part))
+    kinds = kinds_of(_with_all_categories(fixed_columns(formula, part.frame), part))
     return FirstPass(survey_rows(part.y, facets), kinds, part.tally)
 
 
 def _with_all_categories(columns: dict[str, Any], part: CompleteRows) -> dict[str, Any]:
-    """Return factors with the categories that do not occur in these rows, which have a place too.
+    """Return factors with all their categories, also those that do not occur in these rows.
 
-    The order of the levels says which of them the others are compared with.
+    The first of the levels is the one that the others are compared with.
     """
     import pandas as pd
 
@@ -137,23 +129,20 @@ def _with_all_categories(columns: dict[str, Any], part: CompleteRows) -> dict[st
     }
 
 
-def _fixed_columns(formula: Formula, part: CompleteRows) -> dict[str, Any]:
-    return fixed_columns(formula, part.frame)
-
-
 def matrix_of(coding: RowCoding, part: CompleteRows) -> FloatArray:
-    """Return X of some rows, as it is."""
-    columns = coding.kinds.recoded(_fixed_columns(coding.formula, part))
+    """Return X of some rows, not centred."""
+    columns = coding.kinds.recoded(fixed_columns(coding.formula, part.frame))
     return coding.fixed.matrix(columns, part.y.size)
 
 
 def learn_in_passes(formula: Formula, passes: Passes, reading: Reading) -> RowCoding:
-    """Learn levels and origin in one pass, and with a fixed part its columns in one or two more.
+    """Return the coding of rows, from one pass; with a fixed part from two or three passes.
 
     Parameters
     ----------
-    passes : over the rows
-    reading : the calling scope, and what is done with incomplete rows
+    formula : the parsed formula
+    passes : passes over the rows
+    reading : the calling scope, and the treatment of missing values
 
     Raises
     ------
@@ -179,11 +168,11 @@ def learn_in_passes(formula: Formula, passes: Passes, reading: Reading) -> RowCo
         return coding
     check_codings(whole.kinds.n_levels, _ROWS)
     fixed = _coding(formula, whole.kinds, passes, reading.environment)
-    return _with_columns(coding.with_fixed(fixed), passes)
+    return _with_columns(replace(coding, fixed=fixed), passes)
 
 
 def _coding(formula: Formula, kinds: ColumnKinds, passes: Passes, environment: Any) -> FixedPart:
-    """Return the coding of the fixed part: from levels alone, or if it must be from all rows."""
+    """Return the coding of the fixed part, from levels alone or, if necessary, from all rows."""
     fixed = fixed_of_few_rows(formula, kinds.few_rows(), environment)
     if not fixed.depends_on_rows(kinds.numbers):
         return fixed
@@ -192,7 +181,7 @@ def _coding(formula: Formula, kinds: ColumnKinds, passes: Passes, environment: A
     def columns() -> Iterable[dict[str, Any]]:
         for part in passes.each(why):
             if part.y.size:
-                yield kinds.recoded(_fixed_columns(formula, part))
+                yield kinds.recoded(fixed_columns(formula, part.frame))
 
     return build_fixed(formula, columns, environment)
 
@@ -220,7 +209,7 @@ def _with_columns(coding: RowCoding, passes: Passes) -> RowCoding:
     assert sums is not None
     constant = sums.constant(names)
     if constant.any() and "Intercept" not in names:
-        # Sums of squares are too rough to be sure.
+        # Sums of squares have too few digits to decide this.
         away = passes.total(_away, coding, constant)
         if away is None or away.value > 1e-6:
             constant = np.zeros(constant.size)
@@ -230,6 +219,9 @@ def _with_columns(coding: RowCoding, passes: Passes) -> RowCoding:
     for j, name in enumerate(names):
         what = f"column {name!r} of the fixed part"
         check_range(what, float(sums.low[j]), float(sums.high[j]), float(x_origin[j]))
-    return coding.with_columns(
-        Centre(origin, x_origin, constant), sums.low < sums.high, sums.low - x_origin
+    return replace(
+        coding,
+        centre=Centre(origin, x_origin, constant),
+        varying=sums.low < sums.high,
+        constants=sums.low - x_origin,
     )

@@ -1,14 +1,14 @@
 """The passes over a Dask DataFrame: a task for each partition and pass, summed as a tree.
 
-Nothing is shuffled. Rows stay where they are; what moves are surveys of levels, and cells. Where
-partitions hold whole cells of a complete grid (documents that all systems were scored on) these
-come to a few numbers for each of their groups before they move; see
-:mod:`vcomp.statistics.batches.collapsed`. The survey of all rows, the largest of what every task
-needs, stays on the workers between the passes: it is the result of a task like any other, and is
-made again if the worker that has it is lost.
+Nothing is shuffled. Rows stay on their workers; only surveys of levels and cells are sent. If
+partitions hold whole cells of a complete grid (documents on which all systems were scored), these
+are collapsed into a few numbers for each of their groups before they are sent; see
+:mod:`vcomp.statistics.batches.collapsed`. The survey of all rows, the largest value that all tasks
+need, stays on the workers between the passes: it is the result of a task like any other, and is
+computed again if its worker is lost.
 
-Where a fixed part depends on all rows together, as ``center(x)`` does, its columns are fetched for
-that, those of one partition after another.
+If a fixed part depends on all rows together, as ``center(x)`` does, its columns are fetched for
+that, one partition after another.
 """
 
 from __future__ import annotations
@@ -52,26 +52,26 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _TOGETHER = 8
-"""Sums that one task adds up."""
+"""Number of sums that one task adds."""
 
 _LAST = 24
-"""And as many if no more are left: every level of the tree is waited for."""
+"""Number of sums up to which the last task adds all: each level of the tree costs a wait."""
 
 _NOT_HERE = Survey((), {}, 0, np.longdouble(0.0), np.inf, -np.inf)
-"""In the place of the survey of all rows, which the workers have."""
+"""Stands for the survey of all rows, which the workers have."""
 
 Sum = TypeVar("Sum", bound=Addable)
 
 
 def source_on_dask(data: Any) -> Source:
-    """Return the columns of a Dask DataFrame as those of a source, of which no row can be read.
+    """Return a source with the columns of a Dask DataFrame, from which no row can be read.
 
     Raises
     ------
     DataError
         If it is another collection of Dask.
     """
-    # Who has such a table has imported its module.
+    # Whoever has such a table has imported its module.
     frames: Any = sys.modules.get("dask.dataframe")
     if frames is None or not isinstance(data, frames.DataFrame):
         raise DataError(
@@ -82,14 +82,14 @@ def source_on_dask(data: Any) -> Source:
 
 
 def gather_on_dask(formula: Formula, data: Any, reading: Reading, *, collapse: bool) -> CellSums:
-    """Learn the design of the rows of a Dask DataFrame, and sum them where they are.
+    """Return the sums of the rows of a Dask DataFrame, made on its workers, and their coding.
 
     Parameters
     ----------
-    formula : what is wanted of them
+    formula : names the columns and the random terms
     data : a ``dask.dataframe.DataFrame``; the scheduler is that of the caller, as for ``compute``
-    reading, collapse : as for :func:`vcomp.statistics.batches.gather`; where complete cells may be
-        collapsed, they are
+    reading, collapse : as for :func:`vcomp.statistics.batches.gather`; complete cells are
+        collapsed whenever they may be
 
     Raises
     ------
@@ -119,7 +119,7 @@ def _cells(coding: RowCoding, part: CompleteRows) -> CellTable:
 
 
 def _of_fixed_part(formula: Formula, part: CompleteRows) -> pd.DataFrame:
-    """Return the columns of the fixed part, to be sent."""
+    """Return the columns of the fixed part, which are sent."""
     names = fixed_names(formula)
     return part.frame[[name for name in part.frame.columns if name in names]]
 
@@ -131,7 +131,7 @@ def _collapsed_part(coding: RowCoding, plan: CollapsePlan, part: CompleteRows) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Moving:
-    """Sums on their way: without what says when cells are complete, which is where they arrive."""
+    """Sums as they are sent: without the plan of collapsing, which their receiver has."""
 
     open: CellTable
     collapsed: CollapsedGroups | None
@@ -145,7 +145,7 @@ class _Moving:
 
 
 class _Partitions:
-    """The rows of a Dask DataFrame that have all that a formula needs, by partition."""
+    """The rows of a Dask DataFrame that are complete for a formula, by partition."""
 
     def __init__(self, formula: Formula, data: Any, reading: Reading) -> None:
         self._formula, source, environment = formula, source_on_dask(data), reading.environment
@@ -164,7 +164,7 @@ class _Partitions:
         self._kept: list[Any] | None = None
 
     def each(self, why: str = "") -> Iterator[CompleteRows]:
-        """Yield the columns of the fixed part, partition by partition; no more are fetched."""
+        """Yield the columns of the fixed part, partition by partition; others are not fetched."""
         dask: Any = import_module("dask")
         work = dask.delayed(self._work(_of_fixed_part, (self._formula,)), traverse=False)
         for frame in _fetched(self._each_by(_of_partition, work)[0]):
@@ -178,7 +178,7 @@ class _Partitions:
         return found
 
     def collapsed(self, coding: RowCoding, plan: CollapsePlan) -> PartSums:
-        """Return the sums of all rows, with the cells collapsed that are complete."""
+        """Return the sums of all rows, with complete cells collapsed."""
         moved: _Moving = self._summed(
             replace(self._work(_collapsed_part, (coding,)), collapses=True)
         )
@@ -191,13 +191,13 @@ class _Partitions:
         dask: Any = import_module("dask")
         if self._first is None:
             return self._of_first_pass(work)
-        # What all tasks need is sent once, not with each of them.
+        # Values that all tasks need are sent once, not with each task.
         sent = dask.delayed(work.without_survey(), traverse=False)
         made, known = self._each_by(_of_partition, dask.delayed(_at_worker)(sent, self._first))
         return dask.compute(_tree(made, known))[0]
 
     def _of_first_pass(self, work: _Work) -> Any:
-        """Return what all rows come to, and keep them where they are if they are few."""
+        """Return the sum over all rows, and keep these on their workers if they are few."""
         dask: Any = import_module("dask")
         most = self._most_bytes / max(self._rows.npartitions, 1)
         sent = dask.delayed(replace(work, keeps=most), traverse=False)
@@ -211,14 +211,14 @@ class _Partitions:
         return whole.sum
 
     def _each_by(self, function: Callable[..., Any], work: Any) -> tuple[list[Any], Any]:
-        """Return what a function makes of each partition, and of work that is not there yet.
+        """Return the delayed results of a function for each partition and some delayed work.
 
-        A partition is read and summed in one task: read in another, rows would pile up that wait
-        for what is known of them.
+        A partition is read and summed in one task. If it were read in another task, rows would
+        pile up that wait for the results of the first pass.
 
         Returns
         -------
-        the parts, and the work with its key in their graphs
+        The results, and the work with its key in their graphs.
         """
         dask: Any = import_module("dask")
         if self._kept is not None:
@@ -229,14 +229,14 @@ class _Partitions:
         key = (work.key, 0)
         if not made or key in made[0].__dask_graph__():
             return made, (work, key)
-        # Older versions hand over the work as it is, not there yet.
+        # Older versions of Dask pass the work on as it is, still delayed.
         each = dask.delayed(function, pure=False)
         return [each(part, work) for part in self._rows.to_delayed()], (work, work.key)
 
 
 def _each_again(function: Callable[..., Any], parts: list[Any], *known: Any) -> list[Any]:
-    """Return what a function makes of each part, and of what is known, none of it there yet."""
-    # Written down as it is: dask.delayed looks into every argument, half a millisecond each.
+    """Return the delayed results of a function for delayed parts and other delayed arguments."""
+    # The graph is written directly: dask.delayed inspects every argument, half a millisecond each.
     run, keys = uuid4().hex, [one.key for one in known]
     tasks = {
         f"{function.__name__}-{run}-{k}": (function, part.key, *keys)
@@ -246,11 +246,12 @@ def _each_again(function: Callable[..., Any], parts: list[Any], *known: Any) -> 
 
 
 def _tree(made: list[Any], known: tuple[Any, Any]) -> Any:
-    """Return the sum of what the partitions come to, not computed yet; None of none.
+    """Return the delayed sum of the results of partitions; None if there are none.
 
     Parameters
     ----------
-    known : what is done with them, and its key in their graphs
+    made : the delayed results
+    known : the delayed work that made them, and its key in their graphs
     """
     if len(made) < 2:
         return made[0] if made else None
@@ -274,7 +275,7 @@ def _delayed(tasks: Mapping[str, Any], keys: list[str], needed: list[Any]) -> li
 
 
 def _fetched(parts: Sequence[Any]) -> Iterator[Any]:
-    """Yield one result after another; while one is used the next is made, and no further ones."""
+    """Yield one result after another; while one is used only the next is computed."""
     dask: Any = import_module("dask")
     with ThreadPoolExecutor(1) as pool:
         # The scheduler may be that of the caller's context.
@@ -289,16 +290,16 @@ def _fetched(parts: Sequence[Any]) -> Iterator[Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Work:
-    """What is done with the rows of every partition.
+    """The work on the rows of every partition.
 
     Attributes
     ----------
-    of : what is known, and complete rows → what adds up
-    known : what is known
-    formula : what makes rows complete
-    scope : names that it uses
-    collapses : whether cells are collapsed, so that `known` ends with when they are complete
-    keeps : bytes of a partition up to which it is kept
+    of : function of `known` and complete rows; its results can be added
+    known : its other arguments
+    formula : the formula whose columns complete rows have
+    scope : names that the formula uses
+    collapses : whether cells are collapsed; the last of the completed arguments is then the plan
+    keeps : size of a partition in bytes up to which it is kept
     """
 
     of: Callable[..., Any]
@@ -309,7 +310,7 @@ class _Work:
     keeps: float = 0.0
 
     def without_survey(self) -> _Work:
-        """Return the work as it is sent: without what the workers have."""
+        """Return the work as it is sent: without the survey, which the workers have."""
         return self._with_survey(_NOT_HERE)
 
     def _with_survey(self, survey: Survey) -> _Work:
@@ -317,7 +318,7 @@ class _Work:
         return replace(self, known=tuple(known))
 
     def completed(self, first: FirstPass) -> _Work:
-        """Return the work as it is done, with what the first pass found on the workers."""
+        """Return the work as it is done: with the survey of the first pass, from the workers."""
         work = self._with_survey(first.survey.of_used_levels())
         if not work.collapses:
             return work
@@ -326,7 +327,7 @@ class _Work:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Read:
-    """What the first pass makes of a partition, with its rows if they are few."""
+    """The result of the first pass over a partition, with its rows if they are few."""
 
     sum: Any
     frame: pd.DataFrame | None
@@ -334,7 +335,7 @@ class _Read:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Found:
-    """What the first pass found in partitions, and whether the rows of all of them are kept."""
+    """The sum of the first pass over partitions, and whether the rows of all are kept."""
 
     sum: Any
     are_kept: bool
@@ -348,7 +349,7 @@ def _at_worker(work: _Work, first: _Found) -> _Work:
 
 
 def _read_partition(frame: pd.DataFrame, work: _Work) -> _Read:
-    """Return what is found in a partition, and its rows for the next passes."""
+    """Return the result of the first pass over a partition, and its rows for the next ones."""
     n_bytes = float(frame.memory_usage(index=False, deep=True).sum())
     return _Read(_of_partition(frame, work), frame if n_bytes <= work.keeps else None)
 
@@ -358,7 +359,7 @@ def _found(read: _Read) -> _Found:
 
 
 def _of_partition(frame: Any, work: _Work) -> Any:
-    """Return what a function gives of the rows of one partition, on the worker that has them."""
+    """Return the result of the work on the rows of one partition; runs on a worker."""
     from patsy import EvalEnvironment
 
     if isinstance(frame, _Read):

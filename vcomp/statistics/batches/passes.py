@@ -1,7 +1,7 @@
 """Sums of rows that are read in batches: one pass for levels and origins, one for the cells.
 
-It stands between data and statistics for rows that do not fit into memory. Nothing is kept of the
-rows but their cells, unless they are few.
+For rows that do not fit into memory this stands between data and statistics. Only cells are kept,
+unless the rows are few.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ Sum = TypeVar("Sum", bound=Addable)
 def gather(
     formula: Formula, source: Source, reading: Reading, *, collapse: bool = False
 ) -> CellSums:
-    """Learn the design of rows that come in batches, and sum them.
+    """Return the sums of rows that are read in batches, and their coding.
 
     Parameters
     ----------
     formula : names the columns and the random terms
-    source : of the rows, which are read twice or more
-    reading : how they are read
-    collapse : whether complete cells may be collapsed, so that sums of other rows cannot be added
-        any more; it is done where the table of all cells would be large
+    source : source of the rows, which are read at least twice
+    reading : how the rows are read
+    collapse : whether complete cells may be collapsed, after which sums of other rows cannot be
+        added; they are if the table of all cells would be large
 
     Raises
     ------
@@ -91,20 +91,22 @@ def total_of(table: CellTable) -> float:
 
 
 def check_scores(coding: RowCoding, total: float) -> None:
-    """Refuse data with as many rows as before, and other scores.
+    """Refuse data whose scores changed between the passes.
 
     Parameters
     ----------
-    total : of the scores that were summed, centred
+    coding : of the first pass
+    total : sum of the centred scores in the last pass
 
     Raises
     ------
     DataError
+        If the sum differs from that of the first pass by more than rounding.
     """
     survey, origin = coding.survey, coding.centre.origin
     expected = float(survey.total - survey.n * np.longdouble(origin))
     away = max(survey.high - origin, origin - survey.low)
-    # The sum of the survey is of scores that are not centred.
+    # The survey sums scores that are not centred.
     rounding = 1e-9 * away + 1e-13 * max(abs(survey.high), abs(survey.low))
     if abs(total - expected) > rounding * survey.n:
         raise DataError(
@@ -114,11 +116,12 @@ def check_scores(coding: RowCoding, total: float) -> None:
 
 
 def check_rows(coding: RowCoding, n: int) -> None:
-    """Refuse data that changed between the passes.
+    """Refuse data whose number of rows changed between the passes.
 
     Raises
     ------
     DataError
+        If `n` is not the number of rows of the first pass.
     """
     if n != coding.survey.n:
         raise DataError(
@@ -128,13 +131,13 @@ def check_rows(coding: RowCoding, n: int) -> None:
 
 
 class Batches:
-    """The rows of a source that have all that a formula needs, some at a time.
+    """The rows of a source that are complete for a formula, in batches.
 
     Parameters
     ----------
     formula, source, reading : as for :func:`gather`
-    keep : whether to keep the rows of the first pass for the next ones, as long as they are few
-    renamed : other names for some of the columns of the rows, as :meth:`each` yields them
+    keep : whether to keep the rows of the first pass for the next ones if they are few
+    renamed : new names of columns, in what :meth:`each` yields
     """
 
     def __init__(
@@ -153,7 +156,7 @@ class Batches:
 
     @property
     def are_kept(self) -> bool:
-        """Whether later passes go over the same rows, and do not read them again."""
+        """Whether later passes use the rows of the first one, and do not read them again."""
         return self._kept.of_last_pass() is not None
 
     def each(self, why: str = "") -> Iterator[CompleteRows]:
@@ -165,7 +168,7 @@ class Batches:
             yield part
 
     def _parts(self) -> Iterator[Callable[[], CompleteRows]]:
-        """Yield what makes each part, or gives it again."""
+        """Yield a function for each part that makes it, or returns it if it is kept."""
         self._passes += 1
         kept = self._kept.of_last_pass()
         label, total = f"pass {self._passes}", self._source.n_rows
@@ -196,11 +199,11 @@ class Batches:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those that the rows are read from."""
+        """The files from which the rows are read."""
         return self._source.files
 
     def mapped(self, work: Callable[[CompleteRows], Value]) -> Iterator[Value]:
-        """Yield what a function gives of each part, in order; it works ahead on the next ones."""
+        """Yield the results of a function for the parts, in order; threads work ahead."""
 
         def completed(read: Callable[[], CompleteRows]) -> Value:
             return work(read())
@@ -215,7 +218,7 @@ class Batches:
                 while waiting:
                     yield waiting.popleft().result()
             finally:
-                for future in waiting:  # left over when the user or an error ends the work
+                for future in waiting:  # if an interruption or an error ends the work
                     future.cancel()
 
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
@@ -224,7 +227,7 @@ class Batches:
 
 
 class _Kept:
-    """The rows of a pass, while they take no more than some bytes."""
+    """The rows of a pass, as long as they need no more than some bytes."""
 
     def __init__(self, n_bytes: float) -> None:
         self._left = n_bytes
@@ -232,7 +235,7 @@ class _Kept:
         self._lock = Lock()
 
     def put(self, number: int, part: CompleteRows) -> None:
-        """Keep the part of this number, or forget all of them if that would be too much."""
+        """Keep the part with this number, or drop all parts if they become too large."""
         if self._left <= 0.0:
             self._parts = None
             return
@@ -245,7 +248,7 @@ class _Kept:
                 self._parts = None
 
     def of_last_pass(self) -> list[CompleteRows] | None:
-        """Return the parts in order; None if there was no pass, or they were too many."""
+        """Return the parts in order; None if there was no pass, or they were too large."""
         if not self._parts:
             return None
         return [self._parts[number] for number in sorted(self._parts)]
@@ -270,7 +273,7 @@ def _tabulate(coding: RowCoding, batches: Batches, reading: Reading) -> CellTabl
 
 
 def _collapsed(coding: RowCoding, plan: CollapsePlan, batches: Batches) -> PartSums | None:
-    """Return the sums of complete cells; None if some never are, and all have to be kept."""
+    """Return the sums with all cells collapsed; None if some cells never become complete."""
     code = Coder(coding)
 
     def sums_of(part: CompleteRows) -> PartSums:
@@ -292,7 +295,7 @@ class Coder:
     """Finds the cells of rows, and the centred values that are summed in them."""
 
     def __init__(self, coding: RowCoding) -> None:
-        self._learned = coding
+        self._coding = coding
         steps = coding.places.steps
         self._facets = list(map(FacetPlaces, coding.facets, steps))
 
@@ -302,7 +305,7 @@ class Coder:
         return places_of_rows(self._facets, columns), self._values(part)
 
     def _values(self, part: CompleteRows) -> FloatArray:
-        coding = self._learned
+        coding = self._coding
         y = part.y - coding.centre.origin
         if not coding.varying.any():
             return y[None, :]

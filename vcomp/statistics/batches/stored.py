@@ -1,4 +1,4 @@
-"""Sums of cells in a file: a zip archive of plain arrays, and JSON. Nothing in it is executed."""
+"""Statistics files: sums of cells in a zip archive of plain arrays and JSON, without any code."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _PLAIN = "biufM"
 """Kinds of arrays that are stored as they are."""
 
 _OF_ARROW = ("date", "timestamp", "duration", "time", "decimal", "binary")
-"""Types that are stored in Arrow's form: dates, times with a zone, exact decimals."""
+"""Types that are stored in Arrow's format: dates, times with a zone, exact decimals."""
 
 
 def write_sums(sums: CellSums, path: str | Path) -> None:
-    """Write sums to a file; a file that was there is replaced once the new one is whole.
+    """Write sums to a file; an existing file is replaced once the new one is complete.
 
     Raises
     ------
@@ -53,12 +53,12 @@ def write_sums(sums: CellSums, path: str | Path) -> None:
 
 
 def read_sums(path: str | Path) -> CellSums:
-    """Read what :func:`write_sums` wrote.
+    """Return the sums in a file that :func:`write_sums` wrote.
 
     Raises
     ------
     DataError
-        If the file is not there, or not such a file, or of a later version.
+        If the file does not exist, is not a statistics file, or has a later version.
     """
     file = _file(path)
     try:
@@ -71,7 +71,7 @@ def read_sums(path: str | Path) -> CellSums:
                 return _checked(_unpacked(header, arrays))
     except FileNotFoundError:
         raise DataError(f"there is no file {str(path)!r}") from None
-    except Exception as error:  # what is damaged fails anywhere: in zip, JSON, numpy, and here
+    except Exception as error:  # a damaged file fails anywhere: in zip, JSON, numpy, and here
         raise DataError(
             f"{str(path)!r} does not hold statistics that vcomp stored, or is cut off: "
             f"{str(error) or type(error).__name__}"
@@ -85,12 +85,18 @@ def read_sums(path: str | Path) -> CellSums:
 def _file(path: str | Path) -> Path:
     try:
         return Path(path).expanduser()
-    except (TypeError, RuntimeError):  # a home of nobody
+    except (TypeError, RuntimeError):  # the home of an unknown user
         raise DataError(f"{path!r} is not the path of a file") from None
 
 
 def _checked(sums: CellSums) -> CellSums:
-    """Refuse numbers that are not of one table."""
+    """Return the sums if their arrays agree with each other.
+
+    Raises
+    ------
+    ValueError
+        If they do not.
+    """
     coding, survey, table = sums.coding, sums.coding.survey, sums.table
     size = coding.places.size if table.places is None else table.places.size
     agree = [
@@ -108,12 +114,12 @@ def _checked(sums: CellSums) -> CellSums:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path in the same folder, which becomes `path` if all goes well.
+    """Yield a temporary path in the same folder, which is renamed to `path` if all goes well.
 
     Raises
     ------
     DataError
-        If nothing can be written there, or the disk is full; nothing is left then.
+        If the file cannot be written, or the disk is full; the temporary file is then removed.
     """
     target = target_of(path)
     own = f"{os.getpid()}.{threading.get_ident()}"
@@ -134,7 +140,7 @@ def target_of(path: str | Path) -> Path:
     Raises
     ------
     DataError
-        If it is no path or a folder, or there is no folder for it.
+        If it is not a path, is a folder, or its folder does not exist.
     """
     target = _file(path)
     try:
@@ -196,7 +202,7 @@ def _packed(sums: CellSums) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _packed_levels(levels: pd.Index, name: str) -> tuple[str, dict[str, Any]]:
-    """Return the kind of some levels, and arrays that hold them."""
+    """Return the kind of some levels, and the arrays that store them."""
     values = levels.to_numpy()
     if values.dtype.kind in _PLAIN:
         return "plain", {"values": values}
@@ -215,7 +221,7 @@ def _packed_levels(levels: pd.Index, name: str) -> tuple[str, dict[str, Any]]:
 
 
 def _arrow_bytes(levels: pd.Index) -> Any:
-    """Return dates and the like as an Arrow stream; None of what would not come back the same."""
+    """Return levels such as dates as an Arrow stream; None if they would be read back changed."""
     import pandas as pd
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Cells of all rows → design and sufficient statistics, what every estimator works on."""
+"""Cells of all rows → design and sufficient statistics, with which every estimator works."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _BLOCK = 2**17
 """Cells that are summed at a time."""
 
 _COPIES = 5.0
-"""Of the table of cells that are there while effects are solved for."""
+"""Copies of the table of cells in memory while effects are predicted."""
 
 
 ReadAgain: TypeAlias = Callable[[Reading], Batches]
-"""How to read the rows → the rows, to be read once more."""
+"""Makes batches of the same rows, read as another ``Reading`` says."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,16 +57,16 @@ class SummedData:
     Attributes
     ----------
     design : levels, origin and structure
-    statistics : sufficient ones
-    fixed_columns : columns of the fixed part; of rows that are not kept without any, but with
-        all levels of factors
-    cells_as_rows : makes the rows, coded; of rows that are not kept the cells, each of which
-        stands for several
+    statistics : sufficient statistics
+    fixed_columns : columns of the fixed part; without rows, but with all levels of factors, if the
+        rows are not kept
+    cells_as_rows : makes the coded rows, or cells that stand for several rows each if the rows are
+        not kept
     response_sums : mean of the response, and sum of squares about it
     reading : how the rows were read
     rows : None if they are not kept
     again : reads the rows once more; None where they are kept, or cannot be read again
-    seconds : that each stage took
+    seconds : time of each stage
     """
 
     design: Design
@@ -120,7 +120,7 @@ def _of_collapsed(
     again: Callable[[], CellTable] | None,
     reading: Reading,
 ) -> SummedData:
-    """Return the statistics of a complete grid whose cells were put together in groups."""
+    """Return the statistics of a complete grid whose cells were collapsed."""
     plan, collapsed = sums.plan, sums.collapsed
     assert collapsed is not None
     grid, groupings = plan.grid, plan.groupings
@@ -134,9 +134,9 @@ def _of_collapsed(
     def rows() -> Chunk:
         size = reading.memory_of_rows(coding.survey.n, len(coding.facets) + coding.n_columns)
         raise DataError(
-            "of these rows, read in batches, cells were put together as soon as they were "
-            f"complete, and this needs the rows in memory, about {size}; fit with "
-            "stream=False (a Dask DataFrame after .compute())"
+            "these rows were read in batches, and cells were collapsed as soon as they were "
+            f"complete; this needs the rows in memory, about {size}: fit with stream=False (a "
+            "Dask DataFrame after .compute())"
         )
 
     return SummedData(
@@ -155,18 +155,18 @@ def _cells_again(
     again: Callable[[], CellTable] | None,
     reading: Reading,
 ) -> Cells:
-    """Return the cells that were put together, from one more pass over the rows.
+    """Return the cells that were collapsed, from one more pass over the rows.
 
     Raises
     ------
     DataError
-        If there is none.
+        If the rows cannot be read again.
     EstimationError
         If they would not fit into memory.
     """
     if again is None:
         raise DataError(
-            "effects of single cells need the cells, which were put together as soon as they were "
+            "effects of single cells need the cells, which were collapsed as soon as they were "
             "complete, and the rows cannot be read again; read them with stream=True"
         )
     needed = _COPIES * table_bytes(coding.places.size, coding.n_columns)
@@ -175,7 +175,7 @@ def _cells_again(
         raise EstimationError(
             f"effects of {plan.grid.n_cells:,} single cells, each with "
             f"{plan.n_axes:,} combinations of other levels, need {gib(needed)}, and "
-            f"{gib(free)} are free; take a part of the rows, such as some of the files"
+            f"{gib(free)} are free; use a part of the rows, such as some of the files"
         )
     return _cells(coding, again(), plan.grid, plan.groupings)
 
@@ -254,7 +254,7 @@ def _is_arange(order: Any, size: int) -> bool:
 
 
 def _of_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedData:
-    """Return the statistics of data that are no complete grid, from their cells as rows."""
+    """Return the statistics of data that do not fill a grid, with their cells as rows."""
     formula, survey, n_levels = coding.formula, coding.survey, coding.places.n_levels
     cells = _cells_as_rows(coding, table, ())
     codes = cells.compact_codes
@@ -274,7 +274,7 @@ def _of_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedDa
 
 
 def _cells_as_rows(coding: RowCoding, table: CellTable, terms: tuple[TermDesign, ...]) -> Chunk:
-    """Return the cells that have rows, each as a row that stands for several."""
+    """Return the cells that have rows, each as a row that stands for several rows."""
     places, filled = table.filled()
     is_single = bool((filled.counts == 1).all())
     return Chunk(
@@ -311,7 +311,7 @@ def _response_sums(
     if found is not None:
         return coding.centre.origin + found[0], found[1]
     counts, means = table.counts, table.means[0]
-    # Some cells at a time: there may be as many as rows.
+    # In blocks: there may be as many cells as rows.
     blocks = list(slices(counts.size, _BLOCK))
     away = math.fsum(float(means[b] @ counts[b]) for b in blocks) / coding.survey.n
     within = float(table.within[0, 0])

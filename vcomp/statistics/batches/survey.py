@@ -27,15 +27,15 @@ class FacetSurvey:
 
     Attributes
     ----------
-    levels : in order; of categories also those that do not occur
-    counts : (L,) rows of each
+    levels : in order, with categories that do not occur
+    counts : (L,) number of rows of each level
     """
 
     levels: pd.Index
     counts: LongArray
 
     def used(self) -> tuple[pd.Index, LongArray]:
-        """Return the levels that occur, and where each of them was."""
+        """Return the levels that occur, and their positions."""
         places = np.flatnonzero(self.counts)
         return self.levels[places], places
 
@@ -47,10 +47,10 @@ class Survey:
     Attributes
     ----------
     facets : of the formula, in its order
-    determined : for pairs of facets (inner, outer) of which the first is nested in the second the
-        outer level of each inner level, −1 for those that do not occur
+    determined : for nested pairs of facets (inner, outer) the outer level of each inner level, −1
+        for levels that do not occur
     n : number of rows
-    total : sum of the response, in as many digits as the machine has
+    total : sum of the response in extended precision
     low, high : its smallest and largest value
     """
 
@@ -83,7 +83,7 @@ class Survey:
 
     @property
     def mean(self) -> float:
-        """Mean of the response; of a constant one the constant itself."""
+        """Mean of the response, exact if that is constant."""
         return self.low if self.low == self.high else float(self.total / self.n)
 
     def of_used_levels(self) -> Survey:
@@ -112,7 +112,7 @@ def survey_rows(y: FloatArray, facets: Mapping[str, pd.Series]) -> Survey:
     Raises
     ------
     DataError
-        If a column holds what cannot be a level (lists, dicts).
+        If a column holds values that cannot be levels (lists, dicts).
     """
     columns = [_coded(name, column) for name, column in facets.items()]
     determined = {}
@@ -134,10 +134,10 @@ class _Coded:
 
     Attributes
     ----------
-    codes : (n,) of the rows
-    width : number of codes there may be
-    levels, counts : as of :class:`FacetSurvey`
-    of_levels : the code of each level
+    codes : (n,) code of each row
+    width : number of possible codes
+    levels, counts : as in :class:`FacetSurvey`
+    of_levels : code of each level
     n_occurring : number of levels that occur
     """
 
@@ -164,7 +164,7 @@ def _coded(name: str, column: pd.Series) -> _Coded:
 
 
 def _determined_by(inner: _Coded, outer: _Coded) -> IntArray | None:
-    """Return the outer level of each inner one; None where an inner level has several."""
+    """Return the outer level of each inner level; None if an inner level has several."""
     if inner.n_occurring < outer.n_occurring:
         return None
     if outer.n_occurring == 1:
@@ -173,18 +173,20 @@ def _determined_by(inner: _Coded, outer: _Coded) -> IntArray | None:
     code = determined_levels(inner.codes, outer.codes, inner.width)
     if not code.size:
         return None
-    level = np.full(outer.width + 1, -1, np.int32)  # the last for codes that do not occur
+    level = np.full(
+        outer.width + 1, -1, np.int32
+    )  # the last element is for codes that do not occur
     level[outer.of_levels] = np.arange(outer.of_levels.size, dtype=np.int32)
     determined: IntArray = level[code[inner.of_levels]]
     return determined
 
 
 _Map = IntArray
-"""Where each level of a part is among those of the whole."""
+"""Position of each level of a part among the levels of the whole."""
 
 
 def united_facets(a: FacetSurvey, b: FacetSurvey) -> tuple[FacetSurvey, _Map, _Map]:
-    """Return the levels of both, and where those of each are among them."""
+    """Return the levels of both, and the positions of the levels of each among them."""
     levels, in_a, in_b = united_levels(a.levels, b.levels)
     counts = np.zeros(len(levels), np.int64)
     counts[in_a] += a.counts
@@ -198,7 +200,7 @@ def _determined_by_both(
     maps: Sequence[tuple[_Map, _Map]],
     sizes: Sequence[int],
 ) -> dict[tuple[int, int], IntArray]:
-    """Return the pairs that both parts show, and that agree where they show the same level."""
+    """Return the pairs that are nested in both parts, with equal levels where both have them."""
     determined = {}
     for pair in a.keys() & b.keys():
         inner, outer = pair
@@ -221,11 +223,11 @@ Columns = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnKinds:
-    """What columns hold: levels, or numbers. Those of parts of the data add up.
+    """Contents of the columns of the fixed part, levels or numbers; kinds of parts add up.
 
     Attributes
     ----------
-    levels : of each column its levels, None of numbers
+    levels : for each column its levels, None for numbers
     booleans : the columns that are true or false in all rows
     """
 
@@ -245,12 +247,12 @@ class ColumnKinds:
 
     @property
     def numbers(self) -> frozenset[str]:
-        """Columns that hold neither levels nor what is true or false."""
+        """Columns that hold neither levels nor booleans."""
         without = (name for name, found in self.levels.items() if found is None)
         return frozenset(without) - self.booleans
 
     def few_rows(self) -> dict[str, Any]:
-        """Return columns in which all levels occur, and which hold ones where they are numbers."""
+        """Return columns with few rows in which all levels occur; numbers are ones."""
         import pandas as pd
 
         n = max([2, *self.n_levels.values()])
@@ -275,7 +277,7 @@ class ColumnKinds:
         }
 
     def recoded(self, columns: Columns) -> dict[str, Any]:
-        """Return the columns of some rows with the levels of all."""
+        """Return the columns of some rows with the levels of all rows."""
         import pandas as pd
 
         made = dict(columns)
@@ -301,7 +303,7 @@ def _both(name: str, a: FacetSurvey | None, b: FacetSurvey | None) -> FacetSurve
 
 
 def kinds_of(columns: Columns) -> ColumnKinds:
-    """Return what the columns of some rows hold; of no rows nothing."""
+    """Return the kinds of the columns of some rows; no columns if there are no rows."""
     import pandas as pd
 
     if not columns or not len(next(iter(columns.values()))):
@@ -322,14 +324,14 @@ def kinds_of(columns: Columns) -> ColumnKinds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class XSums:
-    """Sums of the columns of X; those of parts of the data add up.
+    """Sums of the columns of X; sums of parts of the data add up.
 
     Attributes
     ----------
     n : number of rows
     total : (p,) sums
-    gram : (p, p) squares and products
-    low, high : (p,) ends
+    gram : (p, p) sums of squares and products
+    low, high : (p,) smallest and largest values
     """
 
     n: int
@@ -359,7 +361,7 @@ class XSums:
         )
 
     def constant(self, names: tuple[str, ...]) -> FloatArray:
-        """Return a with X a = 1 in the least squares sense, zeros if that is far from it."""
+        """Return a with X a = 1 in the least squares sense; zeros if there is none."""
         a = np.zeros(len(names))
         if "Intercept" in names:
             a[names.index("Intercept")] = 1.0
@@ -375,7 +377,7 @@ class XSums:
         return a if abs(away) < 1e-6 * self.n else np.zeros(len(names))
 
     def origin(self, constant: FloatArray) -> FloatArray:
-        """Return the column means where the constant takes up what they leave, else zeros."""
+        """Return the column means if a combination of columns is constant, else zeros."""
         if not constant.any():
             return np.zeros(constant.size)
         means: FloatArray = np.asarray(self.total / self.n, dtype=float)
