@@ -19,7 +19,6 @@ vcomp/inference/kernels/nested_strata.py is the same recursion in compiled form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +55,9 @@ class NestedCovariance:
         self._starts = [np.flatnonzero(np.diff(p, prepend=-1)) for p in self._parents]
         self._n = remainder.tables.group_n[-1]
         (self._means,) = columns.means
+        groups, b, vectors = self._means.shape
+        step = max(1, _BATCH_VALUES // max(1, groups * b))
+        self._batches = [self._means[:, :, i : i + step] for i in range(0, vectors, step)]
         self._within = columns.within
         self._depth = len(self._parents)
 
@@ -63,7 +65,7 @@ class NestedCovariance:
         """Return log|V| and B'V⁻¹B."""
         tree = self._eliminate(c)
         gram = self._within / c[-1]
-        for batch in self._batches():
+        for batch in self._batches:
             gram = gram + self._gram(tree, self._means_above(tree, self._depth, batch))
         return self._log_det(tree, c), gram
 
@@ -75,7 +77,7 @@ class NestedCovariance:
         gram = self._within / s2
         first, second = np.zeros((size, b, b)), np.zeros((size, size, b, b))
         first[-1], second[-1, -1] = gram / s2, gram / s2 / s2
-        for batch in self._batches():
+        for batch in self._batches:
             means = self._means_above(tree, self._depth, batch)
             gram = gram + self._gram(tree, means)
             self._add_quadratics(first, second, tree, means, c)
@@ -195,13 +197,6 @@ class NestedCovariance:
             found.append((means[depth] - means[depth - 1][parent]) + carried[parent])
         return found
 
-    def _batches(self) -> Iterator[FloatArray]:
-        """Yield the means of some vectors at a time."""
-        groups, b, vectors = self._means.shape
-        step = max(1, _BATCH_VALUES // max(1, groups * b))
-        for start in range(0, vectors, step):
-            yield self._means[:, :, start : start + step]
-
     def _gram(self, tree: list[_Level], means: list[FloatArray]) -> FloatArray:
         """Return what the means add to B'V⁻¹B."""
         total = _inner(_times(tree[0].a, means[0]), means[0])
@@ -318,12 +313,16 @@ class NestedCovariance:
             again = self._again(tree, depth, r)
             for above in range(depth + 1):
                 product = _inner(sums[above], _times(tree[above].a, again[above]))
-                _add_symmetric(second, above, depth, product)
+                second[above, depth] += product
+                if above != depth:
+                    second[depth, above] += product.T
         weighted = _times(self._n, rest)
         first[-1] += _inner(weighted, rest) / s2 / s2
         again = self._again(tree, self._depth, rest / s2)
         for depth, r in enumerate(sums):
-            _add_symmetric(second, depth, -1, _inner(r, _times(tree[depth].a, again[depth])))
+            product = _inner(r, _times(tree[depth].a, again[depth]))
+            second[depth, -1] += product
+            second[-1, depth] += product.T
         twice = _times(shrink, again[-1])
         second[-1, -1] += _inner(weighted, twice) / s2 / s2
 
@@ -335,12 +334,6 @@ class NestedCovariance:
 def _times(weights: FloatArray, values: FloatArray) -> FloatArray:
     product: FloatArray = weights[:, None, None] * values
     return product
-
-
-def _add_symmetric(second: FloatArray, row: int, column: int, product: FloatArray) -> None:
-    second[row, column] += product
-    if row != column:
-        second[column, row] += product.T
 
 
 def _inner(left: FloatArray, right: FloatArray) -> FloatArray:
