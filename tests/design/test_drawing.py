@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.brennan_designs import DESIGNS, small_designs
-from vcomp.design.structure import drawn
 from vcomp.formula.brennan import Design, parse_design
 
 CROSSED_AND_NESTED = """\
@@ -35,16 +34,16 @@ TWO_ROWS = """\
 
 
 def test_crossed_facets_stand_side_by_side_and_nested_ones_inside():
-    text = drawn(parse_design("p x (i:h)"), lambda f: f"4 {f}", lambda f: f"2 {f}:h")
+    text = parse_design("p x (i:h)").boxes(lambda f: f"4 {f}", lambda f: f"2 {f}:h")
     assert text == CROSSED_AND_NESTED
 
 
 def test_a_facet_within_two():
-    assert drawn(parse_design("r:(p x t)")) == WITHIN_TWO
+    assert parse_design("r:(p x t)").boxes() == WITHIN_TWO
 
 
 def test_what_does_not_fit_stands_below():
-    assert drawn(parse_design("alpha x beta x gamma"), width=25) == TWO_ROWS
+    assert parse_design("alpha x beta x gamma").boxes(width=25) == TWO_ROWS
 
 
 def boxes_of(text):
@@ -71,7 +70,7 @@ def test_the_boxes_around_a_facet_of_any_design(design):
 
 
 def check_boxes(design):
-    boxes = boxes_of(drawn(design))
+    boxes = boxes_of(design.boxes())
     seen = set()
     for top, left, bottom, right, title, first in boxes:
         around = [
@@ -88,7 +87,7 @@ def check_boxes(design):
 
 @given(small_designs(most=5), st.integers(1, 40), st.integers(30, 100))
 def test_drawings_are_as_wide_as_they_may_be(design, length, width):
-    text = drawn(design, lambda f: f * length, lambda f: "9 in each", width)
+    text = design.boxes(lambda f: f * length, lambda f: "9 in each", width)
     depth = max(len(design.nested_in[f]) for f in design.facets)
     assert max(map(len, text.split("\n"))) <= max(width, 6 + 4 * (depth + 1) + 3 * (depth + 2))
     assert all(line == line.rstrip() for line in text.split("\n"))
@@ -96,6 +95,6 @@ def test_drawings_are_as_wide_as_they_may_be(design, length, width):
 
 
 def test_long_names_are_cut():
-    text = drawn(Design.of(["participant" * 9], {}), width=40)
+    text = Design.of(["participant" * 9], {}).boxes(width=40)
     assert "…" in text
     assert max(map(len, text.split("\n"))) <= 40

@@ -15,7 +15,7 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design.grid import Grid, number_combinations
 from vcomp.design.structure import Part, Structure
-from vcomp.formula import REPLICATE, Formula, closure, held_effects
+from vcomp.formula import REPLICATE, Design, Formula, closure
 from vcomp.numerics.kernels import ONCE, group_counts, join_pairs, number_parts, pair_counts
 
 PairTable: TypeAlias = tuple[LongArray, IntArray, FloatArray]
@@ -137,11 +137,8 @@ def describe_structure(
         balanced=bool(equal and round(n_possible) == n_cells and np.ptp(cell_n) == 0),
         sizes=sizes,
         n_parts=n_parts,
-        terms=held_effects(
-            facets,
-            [term.facets for term in formula.random],
-            nested_in,
-            replicated=bool(cell_n.max() > 1),
+        terms=Design(facets, nested_in).held_effects(
+            [term.facets for term in formula.random], replicated=bool(cell_n.max() > 1)
         ),
         parts=parts,
     )

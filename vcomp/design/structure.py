@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from vcomp import display
 from vcomp.exceptions import DesignError
 from vcomp.formula import (
-    MOST_FACETS,
     REPLICATE,
     RESIDUAL,
     Design,
     Effect,
-    Factor,
     closure,
     design_effects,
-    held_effects,
     parse_design,
-    written,
 )
 from vcomp.plots import Node, ellipses, lattice, venn
 
@@ -59,106 +55,6 @@ def _node(place: EffectPlace, *, noted: bool = False) -> Node:
     confounded = noted and len(place.holds) > 1
     note = f"= {' + '.join(place.holds)}" if confounded else ""
     return Node(place.effect.name, place.effect.facets, kind, note)
-
-
-_CROSS = " × "
-_NEAREST = 6
-"""A box has at least room for a few letters, however deep it is."""
-
-
-def drawn(
-    design: Design,
-    label: Callable[[str], str] = str,
-    within: Callable[[str], str] | None = None,
-    width: int = 79,
-) -> str:
-    """Return a design as boxes: × between those that are crossed, nested facets inside.
-
-    Parameters
-    ----------
-    design : to be drawn
-    label : what a facet is called in its box
-    within : a second line for nested facets, such as how many there are in each
-    width : of the text; boxes that do not fit beside each other stand below
-
-    Examples
-    --------
-    >>> from vcomp.formula import parse_design
-    >>> print(drawn(parse_design("p x (i:h)")))
-    ┌───┐   ┌ h ────┐
-    │ p │ × │ ┌───┐ │
-    └───┘   │ │ i │ │
-            │ └───┘ │
-            └───────┘
-    """
-    return "\n".join(line.rstrip() for line in _product(design.factors, label, within, width))
-
-
-def _product(
-    factors: Sequence[Factor],
-    label: Callable[[str], str],
-    within: Callable[[str], str] | None,
-    width: int,
-    nested: bool = False,
-) -> list[str]:
-    """Return crossed factors side by side, as many as fit, the others below them."""
-    rows: list[list[str]] = []
-    for factor in factors:
-        box = _box(factor, label, within, width - len(_CROSS), nested=nested)
-        if rows and len(rows[-1][0]) + len(_CROSS) + len(box[0]) <= width:
-            rows[-1] = _beside(rows[-1], box)
-        else:
-            first = not rows
-            rows.append(box if first else _beside([""], box))
-    return [line for row in rows for line in _padded(row)]
-
-
-def _box(
-    factor: Factor,
-    label: Callable[[str], str],
-    within: Callable[[str], str] | None,
-    width: int,
-    *,
-    nested: bool,
-) -> list[str]:
-    room = max(width - 4, _NEAREST)
-    if factor.facet is not None:
-        lines = [label(factor.facet)]
-        if nested and within is not None:
-            lines += [text for text in [within(factor.facet)] if text]
-        return _framed("", [_cut(line, room) for line in lines])
-    title = _cut(written(factor.outer, label, _CROSS, " : "), room)
-    return _framed(title, _product(factor.inner, label, within, room, nested=True))
-
-
-def _framed(title: str, lines: Sequence[str]) -> list[str]:
-    inside = max(len(title), *(len(line) for line in lines))
-    top = f"{f' {title} ' if title else '':─<{inside + 2}}"
-    return [
-        f"┌{top}┐",
-        *(f"│ {line:<{inside}} │" for line in lines),
-        f"└{'─' * (inside + 2)}┘",
-    ]
-
-
-def _beside(left: Sequence[str], right: Sequence[str]) -> list[str]:
-    """Put two blocks side by side, with a cross between their second lines."""
-    height, size = max(len(left), len(right)), len(left[0])
-    both = []
-    for k in range(height):
-        start = left[k] if k < len(left) else " " * size
-        end = right[k] if k < len(right) else " " * len(right[0])
-        both.append(f"{start}{_CROSS if k == 1 else ' ' * len(_CROSS)}{end}")
-    return both
-
-
-def _padded(lines: Sequence[str]) -> list[str]:
-    longest = max(map(len, lines))
-    return [f"{line:<{longest}}" for line in lines]
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 _LINE = 79
@@ -289,7 +185,7 @@ class Structure:
 
         There are none of designs with more than 12 facets.
         """
-        if len(self.facets) > MOST_FACETS:
+        if len(self.facets) > Design.MOST_FACETS:
             return ()
         components = {
             closure(frozenset(term.split(":")), self.nested_in): term
@@ -337,7 +233,7 @@ class Structure:
         It is at most 79 letters wide, unless many facets are nested in one another.
         """
         size = dict(zip(self.facets, self.n_levels, strict=True))
-        return drawn(self.design, lambda f: f"{size[f]:,} {f}", self._within, _LINE)
+        return self.design.boxes(lambda f: f"{size[f]:,} {f}", self._within, _LINE)
 
     def plot(self, ax: Any | None = None) -> Any:
         """Draw the design: a Venn diagram of up to four facets, a lattice of effects for more.
@@ -392,7 +288,7 @@ class Structure:
             cell_min=1,
             cell_max=1,
             sizes={**sizes, facet: self.sizes[REPLICATE]},
-            terms=held_effects(facets, terms, nested_in, replicated=False),
+            terms=Design(facets, nested_in).held_effects(terms, replicated=False),
         )
 
     def __str__(self) -> str:
@@ -404,7 +300,7 @@ class Structure:
     def _notation(self) -> str:
         """Return Brennan's notation with the sizes: ``8 p × 4 a × (21 d : 6 i)``."""
         size = dict(zip(self.facets, self.n_levels, strict=True))
-        return written(self.design.factors, lambda f: f"{size[f]:,} {f}", " × ", " : ")
+        return self.design.text(lambda f: f"{size[f]:,} {f}", " × ", " : ")
 
     def _within(self, facet: str) -> str:
         """Return how many levels a nested facet has in each level of those above."""

@@ -1,13 +1,9 @@
-from .brennan import MOST_FACETS as MOST_FACETS
 from .brennan import REPLICATE as REPLICATE
 from .brennan import RESIDUAL as RESIDUAL
 from .brennan import Design as Design
-from .brennan import Factor as Factor
 from .brennan import closure as closure
-from .brennan import held_effects as held_effects
 from .brennan import object_key as object_key
 from .brennan import parse_design as parse_design
-from .brennan import written as written
 from .effects import Effect as Effect
 from .effects import as_written as as_written
 from .effects import check_facets as check_facets

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from vcomp.exceptions import PlanError
 
@@ -19,10 +19,6 @@ RESIDUAL = "Residual"
 
 REPLICATE = "replicate"
 """The facet of repeated scores in one cell; it is nested in all other facets."""
-
-
-MOST_FACETS = 12
-"""Largest number of facets of a design whose effects are listed: crossed they have 4,095."""
 
 
 def closure(facets: frozenset[str], nested_in: Mapping[str, frozenset[str]]) -> frozenset[str]:
@@ -35,43 +31,6 @@ def closure(facets: frozenset[str], nested_in: Mapping[str, frozenset[str]]) -> 
     """
     grown = facets.union(*(nested_in.get(f, frozenset()) for f in facets))
     return grown if grown == facets else closure(grown, nested_in)
-
-
-def held_effects(
-    facets: Sequence[str],
-    terms: Iterable[tuple[str, ...]],
-    nested_in: Mapping[str, frozenset[str]],
-    *,
-    replicated: bool,
-) -> dict[str, tuple[str, ...]]:
-    """Return the crossed effects that each component holds under the nesting of a design.
-
-    An effect that the model has no term for is in the residual when all its facets are.
-
-    Parameters
-    ----------
-    facets : of the design
-    terms : the facets of each random term
-    nested_in : for each facet those that it is nested in
-    replicated : whether some cell holds several scores
-    """
-    last = "replication and error" if replicated else "error"
-    names = {":".join(term): term for term in terms}
-    if len(facets) > MOST_FACETS:
-        alone = {name: (name,) for name in names}
-        return {**alone, RESIDUAL: ("all that the model has no term for", last)}
-    subsets = [frozenset(s) for r in range(1, len(facets) + 1) for s in combinations(facets, r)]
-    by_closure: dict[frozenset[str], list[str]] = {}
-    for s in subsets:
-        label = ":".join(f for f in facets if f in s)
-        by_closure.setdefault(closure(s, nested_in), []).append(label)
-    held: dict[str, tuple[str, ...]] = {}
-    for name, term in names.items():
-        effects = by_closure.pop(closure(frozenset(term), nested_in), [])
-        held[name] = tuple(effects) or (name,)
-    left = by_closure.get(frozenset(facets), [])
-    held[RESIDUAL] = (*left, last)
-    return held
 
 
 def object_key(objects: frozenset[str]) -> str:
@@ -128,6 +87,9 @@ class Design:
     >>> print(design)
     p x (a:i)
     """
+
+    MOST_FACETS: ClassVar[int] = 12
+    """Largest number of facets of a design whose effects are listed: crossed they have 4,095."""
 
     facets: tuple[str, ...]
     nested_in: Mapping[str, frozenset[str]]
@@ -189,33 +151,90 @@ class Design:
         return _factors([f for f in self.facets if f != REPLICATE], self.nested_in)
 
     def __str__(self) -> str:
-        return written(self.factors)
+        return _written(self.factors, _quoted)
+
+    def text(self, label: Callable[[str], str], cross: str, nest: str) -> str:
+        """Return the design in Brennan's notation with other names and signs.
+
+        Parameters
+        ----------
+        label : returns the text of a facet
+        cross, nest : the signs of crossing and nesting
+
+        Examples
+        --------
+        >>> parse_design("p x (a:i)").text(str.upper, " × ", " : ")
+        'P × (A : I)'
+        """
+        return _written(self.factors, label, cross, nest)
+
+    def boxes(
+        self,
+        label: Callable[[str], str] = str,
+        within: Callable[[str], str] | None = None,
+        width: int = 79,
+    ) -> str:
+        """Return the design drawn as boxes: × between crossed facets, nested facets inside.
+
+        Parameters
+        ----------
+        label : returns the text of a facet in its box
+        within : returns a second line for nested facets, such as the number in each
+        width : of the text in letters; boxes that do not fit beside each other stand below
+
+        Examples
+        --------
+        >>> print(parse_design("p x (i:h)").boxes())
+        ┌───┐   ┌ h ────┐
+        │ p │ × │ ┌───┐ │
+        └───┘   │ │ i │ │
+                │ └───┘ │
+                └───────┘
+        """
+        lines = _side_by_side(self.factors, label, within, width)
+        return "\n".join(line.rstrip() for line in lines)
+
+    def held_effects(
+        self, terms: Iterable[tuple[str, ...]], *, replicated: bool
+    ) -> dict[str, tuple[str, ...]]:
+        """Return the crossed effects whose variance each component holds under this nesting.
+
+        An effect without a term is part of the residual if its closure has all facets.
+
+        Parameters
+        ----------
+        terms : the facets of each random term
+        replicated : whether some cell holds several scores
+
+        Examples
+        --------
+        >>> parse_design("p x (i:h)").held_effects([("p",), ("h",)], replicated=False)["Residual"]
+        ('p:i', 'p:i:h', 'error')
+        """
+        last = "replication and error" if replicated else "error"
+        names = {":".join(term): term for term in terms}
+        if len(self.facets) > self.MOST_FACETS:
+            alone = {name: (name,) for name in names}
+            return {**alone, RESIDUAL: ("all that the model has no term for", last)}
+        by_closure: dict[frozenset[str], list[str]] = {}
+        for size in range(1, len(self.facets) + 1):
+            for effect in combinations(self.facets, size):
+                by_closure.setdefault(self.closure(effect), []).append(":".join(effect))
+        held: dict[str, tuple[str, ...]] = {}
+        for name, term in names.items():
+            held[name] = tuple(by_closure.pop(self.closure(term), [])) or (name,)
+        held[RESIDUAL] = (*by_closure.get(frozenset(self.facets), []), last)
+        return held
 
 
-def written(
-    factors: Sequence[Factor],
-    label: Callable[[str], str] | None = None,
-    cross: str = " x ",
-    nest: str = ":",
+def _written(
+    factors: Sequence[Factor], label: Callable[[str], str], cross: str = " x ", nest: str = ":"
 ) -> str:
-    """Return factors as text.
-
-    Parameters
-    ----------
-    factors : crossed with each other
-    label : returns the text of a facet; None for its name, quoted if necessary
-    cross, nest : the signs of crossing and nesting
-
-    Examples
-    --------
-    >>> factors = parse_design("p x (a:i)").factors
-    >>> written(factors, str.upper, " × ", " : ")
-    'P × (A : I)'
-    """
+    """Return factors that are crossed with each other as text, see :meth:`Design.text`."""
 
     def one(factor: Factor) -> str:
         if factor.facet is not None:
-            return (label or _quoted)(factor.facet)
+            return label(factor.facet)
         # A chain needs no parentheses on either side: d:i:h is d:(i:h), and the same as (d:i):h.
         sides = (factor.inner, factor.outer)
         texts = [one(s[0]) if len(s) == 1 else f"({product(s)})" for s in sides]
@@ -425,3 +444,75 @@ def _quoted(name: str) -> str:
     quote = '"' if "'" in name and '"' not in name else "'"
     escaped = name.replace("\\", "\\\\").replace(quote, f"\\{quote}")
     return f"{quote}{escaped}{quote}"
+
+
+_CROSS = " × "
+_NEAREST = 6
+"""A box has at least room for a few letters, however deep it is."""
+
+
+def _side_by_side(
+    factors: Sequence[Factor],
+    label: Callable[[str], str],
+    within: Callable[[str], str] | None,
+    width: int,
+    nested: bool = False,
+) -> list[str]:
+    """Return crossed factors side by side, as many as fit, the others below them."""
+    rows: list[list[str]] = []
+    for factor in factors:
+        box = _box(factor, label, within, width - len(_CROSS), nested=nested)
+        if rows and len(rows[-1][0]) + len(_CROSS) + len(box[0]) <= width:
+            rows[-1] = _beside(rows[-1], box)
+        else:
+            first = not rows
+            rows.append(box if first else _beside([""], box))
+    return [line for row in rows for line in _padded(row)]
+
+
+def _box(
+    factor: Factor,
+    label: Callable[[str], str],
+    within: Callable[[str], str] | None,
+    width: int,
+    *,
+    nested: bool,
+) -> list[str]:
+    room = max(width - 4, _NEAREST)
+    if factor.facet is not None:
+        lines = [label(factor.facet)]
+        if nested and within is not None:
+            lines += [text for text in [within(factor.facet)] if text]
+        return _framed("", [_cut(line, room) for line in lines])
+    title = _cut(_written(factor.outer, label, _CROSS, " : "), room)
+    return _framed(title, _side_by_side(factor.inner, label, within, room, nested=True))
+
+
+def _framed(title: str, lines: Sequence[str]) -> list[str]:
+    inside = max(len(title), *(len(line) for line in lines))
+    top = f"{f' {title} ' if title else '':─<{inside + 2}}"
+    return [
+        f"┌{top}┐",
+        *(f"│ {line:<{inside}} │" for line in lines),
+        f"└{'─' * (inside + 2)}┘",
+    ]
+
+
+def _beside(left: Sequence[str], right: Sequence[str]) -> list[str]:
+    """Put two blocks side by side, with a cross between their second lines."""
+    height, size = max(len(left), len(right)), len(left[0])
+    both = []
+    for k in range(height):
+        start = left[k] if k < len(left) else " " * size
+        end = right[k] if k < len(right) else " " * len(right[0])
+        both.append(f"{start}{_CROSS if k == 1 else ' ' * len(_CROSS)}{end}")
+    return both
+
+
+def _padded(lines: Sequence[str]) -> list[str]:
+    longest = max(map(len, lines))
+    return [f"{line:<{longest}}" for line in lines]
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"

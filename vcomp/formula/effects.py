@@ -11,7 +11,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.formula.brennan import MOST_FACETS, REPLICATE, RESIDUAL, Design, parse_design
+from vcomp.formula.brennan import REPLICATE, RESIDUAL, Design, parse_design
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,10 +62,10 @@ def design_effects(design: Design) -> tuple[Effect, ...]:
     >>> [effect.term for effect in design_effects(parse_design("p x (i:h)"))]
     ['p', 'h', 'h:i', 'p:h', 'p:h:i']
     """
-    if len(design.facets) > MOST_FACETS:
+    if len(design.facets) > Design.MOST_FACETS:
         raise PlanError(
             f"the design '{design}' has {len(design.facets)} facets; effects are listed for up to "
-            f"{MOST_FACETS}"
+            f"{Design.MOST_FACETS}"
         )
     order = design.outer_first
     found = [_effect(design, order, facets) for facets in _closed_sets(design)]
