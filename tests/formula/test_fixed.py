@@ -6,8 +6,10 @@ import pytest
 from patsy import EvalEnvironment
 
 import vcomp
+from vcomp.data.rows import evaluate
 from vcomp.formula import parse
-from vcomp.formula.fixed import build_fixed, evaluate, names_in
+from vcomp.formula.fixed import FixedPart
+from vcomp.formula.parser import names_in
 
 X = np.array([1.0, 2.0, 4.0, 8.0])
 G = pd.Categorical(["a", "b", "c", "a"])
@@ -18,7 +20,9 @@ def scope(**variables):
 
 
 def fixed(right, columns, environment=None):
-    return build_fixed(parse(f"y ~ {right} + (1|s)"), lambda: [columns], environment or scope())
+    return FixedPart.of_rows(
+        parse(f"y ~ {right} + (1|s)"), lambda: [columns], environment or scope()
+    )
 
 
 @pytest.mark.parametrize(

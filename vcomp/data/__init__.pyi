@@ -13,7 +13,6 @@ from .rows import Rows as Rows
 from .rows import Tally as Tally
 from .rows import complete_rows as complete_rows
 from .rows import fixed_columns as fixed_columns
-from .rows import fixed_names as fixed_names
 from .rows import select_predictors as select_predictors
 from .rows import select_rows as select_rows
 from .rows import source_of as source_of

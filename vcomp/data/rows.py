@@ -18,8 +18,8 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.data.levels import as_levels
 from vcomp.data.reading import Missing, Reading
 from vcomp.data.source import Source, open_source
-from vcomp.exceptions import DataError, warn
-from vcomp.formula import Formula, evaluate, names_in
+from vcomp.exceptions import DataError, FormulaError, warn
+from vcomp.formula import Formula
 from vcomp.numerics import MANY_ROWS, THREADS
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def complete_rows(formula: Formula, frame: pd.DataFrame, environment: Any) -> Co
     DataError
         If the response is not numeric, or not one number a row.
     """
-    columns = plain_columns(frame, names_in(formula.response))
+    columns = plain_columns(frame, formula.response_names)
     y = _response(formula.response, columns, environment, len(frame))
     with np.errstate(over="ignore", invalid="ignore"):
         is_finite = bool(np.isfinite(y.sum()))  # in one pass; what is missing or infinite stays so
@@ -327,7 +327,7 @@ def fixed_columns(
     DataError
         If a column holds neither numbers nor levels, or a category was not there before.
     """
-    plain = plain_columns(frame, fixed_names(formula))
+    plain = plain_columns(frame, formula.fixed_names)
     if learned is None:
         return plain
     return {name: _recoded(name, column, learned.get(name)) for name, column in plain.items()}
@@ -356,7 +356,7 @@ def _caller_source(formula: Formula, environment: Any) -> Source:
             variables[name] = environment.namespace[name]
         except KeyError:
             continue
-    wanted = (*formula.facets, *names_in(formula.response))
+    wanted = (*formula.facets, *formula.response_names)
     absent = [name for name in wanted if name not in variables]
     if absent:
         raise DataError(
@@ -377,34 +377,9 @@ def _is_column(value: Any) -> bool:
     return is_sequence or (hasattr(value, "__len__") and getattr(value, "ndim", 0) == 1)
 
 
-def fixed_names(formula: Formula) -> set[str]:
-    """Return the names in the fixed part, of columns and of whatever else."""
-    codes = [code for term in formula.fixed if term != "Intercept" for code in _factors(term)]
-    return {name for code in codes for name in names_in(code)}
-
-
-def _factors(term: str) -> list[str]:
-    """Split ``"C(a, x):b"`` at the colons that are outside brackets and quotes."""
-    parts, depth, start, quote = [], 0, 0, ""
-    for position, letter in enumerate(term):
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "\"'":
-            quote = letter
-        elif letter in "([{":
-            depth += 1
-        elif letter in ")]}":
-            depth -= 1
-        elif letter == ":" and depth == 0:
-            parts.append(term[start:position])
-            start = position + 1
-    return [*parts, term[start:]]
-
-
 def _all_names(formula: Formula, *, response: bool = True) -> list[str]:
-    left = names_in(formula.response) if response else ()
-    right = [] if formula.intercept_only else sorted(fixed_names(formula))
-    return list(dict.fromkeys([*formula.facets, *left, *right]))
+    left = formula.response_names if response else ()
+    return list(dict.fromkeys([*formula.facets, *left, *sorted(formula.fixed_names)]))
 
 
 def used_columns(
@@ -481,6 +456,27 @@ def _holds_numbers(column: pd.Series) -> bool:
 
     numbers = ("floating", "integer", "mixed-integer-float", "decimal", "integer-na")
     return column.dtype == object and infer_dtype(column, skipna=True) in numbers
+
+
+def evaluate(code: str, columns: Mapping[str, Any], environment: Any) -> Any:
+    """Return the value of an expression, with columns before the caller's names.
+
+    Raises
+    ------
+    FormulaError
+        If Python cannot evaluate it; the message has Python's.
+    """
+    if code in columns:
+        return columns[code]
+    from patsy import builtins as patsy_builtins
+
+    names = {name: getattr(patsy_builtins, name) for name in patsy_builtins.__all__}
+    names |= {"Q": columns.__getitem__, **columns}
+    try:
+        with np.errstate(all="ignore"):  # callers handle values that are not finite
+            return environment.eval(code, inner_namespace=names)
+    except Exception as error:
+        raise FormulaError(f"cannot evaluate {code!r}: {type(error).__name__}: {error}") from None
 
 
 def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -> FloatArray:

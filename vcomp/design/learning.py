@@ -19,7 +19,7 @@ from vcomp.design.design import Design, Facet, TermDesign, facet_codes
 from vcomp.design.grid import Grid, find_grid, find_partial_grid, number_combinations
 from vcomp.design.nesting import describe_structure
 from vcomp.exceptions import DataError, DesignError, warn
-from vcomp.formula import RESIDUAL, FixedPart, Formula, build_fixed
+from vcomp.formula import RESIDUAL, FixedPart, Formula
 from vcomp.numerics import check_memory
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     if formula.intercept_only:
         fixed = FixedPart(("Intercept",))
     else:
-        fixed = build_fixed(formula, lambda: [rows.fixed], environment)
+        fixed = FixedPart.of_rows(formula, lambda: [rows.fixed], environment)
     check_parameters(n, len(fixed.names), len(terms))
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
         if formula.intercept_only:

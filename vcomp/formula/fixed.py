@@ -5,19 +5,17 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, FormulaError, VcompError
-from vcomp.formula.parser import Formula, patsy_description
+from vcomp.formula.parser import Formula, names_in, patsy_description
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +165,75 @@ class FixedPart:
     scope: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Names from the caller's scope that it uses; they are sent to other processes."""
 
+    @classmethod
+    def of_rows(
+        cls,
+        formula: Formula,
+        batches: Callable[[], Iterable[Mapping[str, Any]]],
+        environment: Any,
+    ) -> FixedPart:
+        """Return the coding of the fixed part, determined from all rows.
+
+        Parameters
+        ----------
+        batches : yields the columns of all rows, in one batch or several, at each call
+        environment : patsy's ``EvalEnvironment`` of the caller
+
+        Raises
+        ------
+        FormulaError
+            If patsy cannot evaluate it (an unknown name, factors of different lengths).
+        """
+        if formula.intercept_only:
+            return cls(("Intercept",))
+        if not formula.fixed:
+            return cls(())
+        from patsy import PatsyError, incr_dbuilder
+
+        columns_read: set[str] = set()
+
+        def noted() -> Iterator[Mapping[str, Any]]:
+            for columns in batches():
+                columns_read.update(columns)
+                yield columns
+
+        description = patsy_description(formula)
+        try:
+            with np.errstate(all="ignore"):
+                info = incr_dbuilder(description, noted, environment, NA_action="raise")
+        except PatsyError as error:
+            raise FormulaError(_from_patsy(error)) from None
+        except VcompError:
+            raise
+        except ValueError as error:  # from a transform that these rows do not determine
+            raise FormulaError(f"the fixed part of the formula: {error}") from None
+        stateful = any(f.state.get("transforms") for f in info.factor_infos.values())
+        names = tuple(map(_plain_name, info.column_names))
+        scope = {
+            name: environment.namespace[name]
+            for name in formula.fixed_names - columns_read
+            if name in environment.namespace
+        }
+        return cls(names, info, is_stateful=stateful, scope=scope)
+
+    @classmethod
+    def of_few_rows(
+        cls, formula: Formula, columns: Mapping[str, Any], environment: Any
+    ) -> FixedPart:
+        """Return the coding of the fixed part, determined from few rows with all levels.
+
+        If they are too few, as for the knots of a spline, the result is marked as stateful.
+
+        Parameters
+        ----------
+        columns : of these rows
+        environment : patsy's ``EvalEnvironment`` of the caller
+        """
+        try:
+            return cls.of_rows(formula, lambda: [columns], environment)
+        except FormulaError:  # all rows raise it again unless few rows are the reason
+            return cls((), is_stateful=True)
+
     def __reduce__(self) -> Any:
         if self.design_info is None:
             return FixedPart, (self.names, None, self.is_known, self.is_stateful)
@@ -226,68 +293,6 @@ class FixedPart:
         return np.ascontiguousarray(X, dtype=float)
 
 
-def build_fixed(
-    formula: Formula, batches: Callable[[], Iterable[Mapping[str, Any]]], environment: Any
-) -> FixedPart:
-    """Return the coding of the fixed part, learned from all rows.
-
-    Parameters
-    ----------
-    batches : yields the columns of all rows, in one batch or several, at each call
-
-    Raises
-    ------
-    FormulaError
-        If patsy cannot evaluate it (an unknown name, factors of different lengths).
-    """
-    if formula.intercept_only:
-        return FixedPart(("Intercept",))
-    if not formula.fixed:
-        return FixedPart(())
-    from patsy import PatsyError, incr_dbuilder
-
-    known: set[str] = set()
-
-    def noted() -> Iterator[Mapping[str, Any]]:
-        for columns in batches():
-            known.update(columns)
-            yield columns
-
-    try:
-        with np.errstate(all="ignore"):
-            info = incr_dbuilder(patsy_description(formula), noted, environment, NA_action="raise")
-    except PatsyError as error:
-        raise FormulaError(_from_patsy(error)) from None
-    except VcompError:
-        raise
-    except ValueError as error:  # from a transform that cannot be learned from these rows
-        raise FormulaError(f"the fixed part of the formula: {error}") from None
-    stateful = any(f.state.get("transforms") for f in info.factor_infos.values())
-    names = tuple(map(_plain_name, info.column_names))
-    wanted = {name for term in formula.fixed for name in _names_in_term(term)} - known
-    scope = {name: environment.namespace[name] for name in wanted if name in environment.namespace}
-    return FixedPart(names, info, is_stateful=stateful, scope=scope)
-
-
-def fixed_of_few_rows(formula: Formula, columns: Mapping[str, Any], environment: Any) -> FixedPart:
-    """Return the coding of the fixed part, learned from few rows in which all levels occur.
-
-    If they are too few, as for the knots of a spline, the result is marked as stateful.
-
-    Parameters
-    ----------
-    columns : of these rows
-    """
-    try:
-        return build_fixed(formula, lambda: [columns], environment)
-    except FormulaError:  # all rows raise it again unless few rows are the reason
-        return FixedPart((), is_stateful=True)
-
-
-def _names_in_term(term: str) -> tuple[str, ...]:
-    return () if term == "Intercept" else names_in(term.replace(":", "+"))
-
-
 def _restored(
     names: tuple[str, ...], sent: PlainCoding, is_stateful: bool, scope: Mapping[str, Any]
 ) -> FixedPart:
@@ -308,27 +313,6 @@ def _from_patsy(error: Any) -> str:
 def _plain_name(name: str) -> str:
     """Return ``C(g)[T.1]`` for patsy's ``C(g)[T.np.float64(1.0)]``."""
     return re.sub(r"\bnp\.\w+\(([^()]*?)(?:\.0)?\)(?=\])", r"\1", name)
-
-
-def evaluate(code: str, columns: Mapping[str, Any], environment: Any) -> Any:
-    """Return the value of an expression of the formula, with columns before the caller's names.
-
-    Raises
-    ------
-    FormulaError
-        If Python cannot evaluate it; the message has Python's.
-    """
-    if code in columns:
-        return columns[code]
-    from patsy import builtins as patsy_builtins
-
-    names = {name: getattr(patsy_builtins, name) for name in patsy_builtins.__all__}
-    names |= {"Q": columns.__getitem__, **columns}
-    try:
-        with np.errstate(all="ignore"):  # callers handle values that are not finite
-            return environment.eval(code, inner_namespace=names)
-    except Exception as error:
-        raise FormulaError(f"cannot evaluate {code!r}: {type(error).__name__}: {error}") from None
 
 
 def caller_environment(eval_env: Any, depth: int) -> Any:
@@ -353,29 +337,3 @@ def caller_environment(eval_env: Any, depth: int) -> Any:
             "eval_env must be 0 for the scope of the caller, 1 for the one above and so on, or "
             f"patsy's EvalEnvironment, not {eval_env!r}"
         ) from None
-
-
-@cache
-def names_in(code: str) -> tuple[str, ...]:
-    """Return the names that an expression uses, ``Q("...")`` included.
-
-    Examples
-    --------
-    >>> names_in("np.log(score) - Q('base line')")
-    ('np', 'score', 'base line')
-    """
-    places: dict[str, int] = {}
-    bound: set[str] = set()
-    functions: set[int] = set()
-    for node in ast.walk(ast.parse(code.strip(), mode="eval")):
-        match node:
-            case ast.Call(func=ast.Name(id="Q") as function, args=[ast.Constant(value=str(name))]):
-                places.setdefault(name, node.col_offset)
-                functions.add(id(function))
-            case ast.Call(func=ast.Name(id="Q" | "I" | "C") as function):
-                functions.add(id(function))
-            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-                bound.add(name)
-            case ast.Name(id=name) if id(node) not in functions:
-                places.setdefault(name, node.col_offset)
-    return tuple(sorted(places.keys() - bound, key=places.__getitem__))

@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from vcomp.exceptions import FormulaError
@@ -46,6 +47,29 @@ class Formula:
     def facets(self) -> tuple[str, ...]:
         """The grouping columns, each once, in the order of the formula."""
         return tuple(dict.fromkeys(f for term in self.random for f in term.facets))
+
+    @property
+    def positions(self) -> tuple[tuple[int, ...], ...]:
+        """For each random term the positions of its facets in :attr:`facets`."""
+        place = {facet: k for k, facet in enumerate(self.facets)}
+        return tuple(tuple(place[f] for f in term.facets) for term in self.random)
+
+    @property
+    def response_names(self) -> tuple[str, ...]:
+        """The names that the response uses, of columns or of the calling scope."""
+        return names_in(self.response)
+
+    @property
+    def fixed_names(self) -> frozenset[str]:
+        """The names that the fixed part uses, of columns or of the calling scope.
+
+        Examples
+        --------
+        >>> sorted(parse("score ~ np.log(x):C(g) + (1|sys)").fixed_names)
+        ['g', 'np', 'x']
+        """
+        factors = (f for term in self.fixed if term != "Intercept" for f in _factors(term))
+        return frozenset(name for factor in factors for name in names_in(factor))
 
     @property
     def intercept_only(self) -> bool:
@@ -318,3 +342,47 @@ def _from_patsy(error: Any, text: str) -> FormulaError:
     if error.origin is None:
         return FormulaError(f"{message}\n\n    {text}")
     return _fault(message, error.origin)
+
+
+@cache
+def names_in(code: str) -> tuple[str, ...]:
+    """Return the names that an expression uses, ``Q("...")`` included.
+
+    Examples
+    --------
+    >>> names_in("np.log(score) - Q('base line')")
+    ('np', 'score', 'base line')
+    """
+    places: dict[str, int] = {}
+    bound: set[str] = set()
+    functions: set[int] = set()
+    for node in ast.walk(ast.parse(code.strip(), mode="eval")):
+        match node:
+            case ast.Call(func=ast.Name(id="Q") as function, args=[ast.Constant(value=str(name))]):
+                places.setdefault(name, node.col_offset)
+                functions.add(id(function))
+            case ast.Call(func=ast.Name(id="Q" | "I" | "C") as function):
+                functions.add(id(function))
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                bound.add(name)
+            case ast.Name(id=name) if id(node) not in functions:
+                places.setdefault(name, node.col_offset)
+    return tuple(sorted(places.keys() - bound, key=places.__getitem__))
+
+
+def _factors(term: str) -> list[str]:
+    """Split ``"C(a, x):b"`` at the colons that are outside brackets and quotes."""
+    parts, depth, start, quote = [], 0, 0, ""
+    for position, letter in enumerate(term):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter == ":" and depth == 0:
+            parts.append(term[start:position])
+            start = position + 1
+    return [*parts, term[start:]]

@@ -338,6 +338,14 @@ def test_a_column_of_the_fixed_part_is_not_drawn():
         facet_bootstrap(fit, design, components, "x")
 
 
+def test_an_unknown_facet_beside_an_interaction_of_the_fixed_part():
+    _, frame = table("p x i")
+    frame["x"], frame["z"] = np.arange(len(frame)) % 5, np.arange(len(frame)) % 3
+    fit, design, components, _ = fit_again("y ~ x:z + (1|p) + (1|i)", frame, "reml")
+    with pytest.raises(vcomp.VcompError, match="'q' is not a facet of the random part"):
+        facet_bootstrap(fit, design, components, "q")
+
+
 def test_fewer_than_two_levels_are_refused():
     _, design, _, _ = fit_again(*table("p x i"))
     codes = np.repeat(np.arange(3, dtype=np.int32), 2)

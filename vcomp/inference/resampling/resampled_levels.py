@@ -13,7 +13,6 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk, Design, code_terms, find_partial_grid, number_combinations
 from vcomp.exceptions import DesignError, EstimationError, did_you_mean
-from vcomp.formula import names_in
 from vcomp.statistics import Statistics
 
 
@@ -182,7 +181,7 @@ def _unknown(name: object, design: Design) -> str:
         )
     what = f"{name!r} is not a facet of the random part"
     which = f", which has {', '.join(known)}"
-    if any(name in names_in(column) for column in design.formula.fixed if column != "Intercept"):
+    if name in design.formula.fixed_names:
         return f"{what}{which}: it is a column of the fixed part, whose levels are not drawn"
     return f"{what}{did_you_mean(name, known)}{which}"
 

@@ -12,7 +12,7 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.data import CompleteRows, Reading, Tally, fixed_columns
 from vcomp.design import Centre, Facet, check_codings, check_range
 from vcomp.exceptions import DataError
-from vcomp.formula import FixedPart, Formula, build_fixed, fixed_of_few_rows
+from vcomp.formula import FixedPart, Formula
 from vcomp.statistics.batches.cell_index import CellPlaces
 from vcomp.statistics.batches.cell_table import Addable
 from vcomp.statistics.batches.survey import ColumnKinds, Survey, XSums, kinds_of, survey_rows
@@ -173,7 +173,7 @@ def learn_in_passes(formula: Formula, passes: Passes, reading: Reading) -> RowCo
 
 def _coding(formula: Formula, kinds: ColumnKinds, passes: Passes, environment: Any) -> FixedPart:
     """Return the coding of the fixed part, from levels alone or, if necessary, from all rows."""
-    fixed = fixed_of_few_rows(formula, kinds.few_rows(), environment)
+    fixed = FixedPart.of_few_rows(formula, kinds.few_rows(), environment)
     if not fixed.depends_on_rows(kinds.numbers):
         return fixed
     why = f"the fixed part ({' + '.join(formula.fixed)}) depends on all rows together"
@@ -183,7 +183,7 @@ def _coding(formula: Formula, kinds: ColumnKinds, passes: Passes, environment: A
             if part.y.size:
                 yield kinds.recoded(fixed_columns(formula, part.frame))
 
-    return build_fixed(formula, columns, environment)
+    return FixedPart.of_rows(formula, columns, environment)
 
 
 def _x_sums(coding: RowCoding, part: CompleteRows) -> XSums:

@@ -30,12 +30,11 @@ from vcomp.data import (
     Source,
     Tally,
     complete_rows,
-    fixed_names,
     native,
     used_columns,
 )
 from vcomp.exceptions import DataError
-from vcomp.formula import Formula, names_in
+from vcomp.formula import Formula
 from vcomp.statistics.batches.cell_sums import CellSums
 from vcomp.statistics.batches.cell_table import Addable, CellTable, add_up, sum_cells
 from vcomp.statistics.batches.collapsed import (
@@ -119,8 +118,8 @@ def _cells(coding: RowCoding, part: CompleteRows) -> CellTable:
 
 
 def _of_fixed_part(formula: Formula, part: CompleteRows) -> pd.DataFrame:
-    """Return the columns of the fixed part, which are sent."""
-    names = fixed_names(formula)
+    """Return the columns of the fixed part, to be sent."""
+    names = formula.fixed_names
     return part.frame[[name for name in part.frame.columns if name in names]]
 
 
@@ -154,7 +153,7 @@ class _Partitions:
             if name not in source.columns:
                 raise source.no_column(name)
         # A scope cannot be sent, the names in it that the formula uses can.
-        wanted = {*names_in(formula.response), *fixed_names(formula)} - set(names)
+        wanted = {*formula.response_names, *formula.fixed_names} - set(names)
         self._scope = {
             name: environment.namespace[name] for name in wanted if name in environment.namespace
         }
