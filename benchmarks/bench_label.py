@@ -19,8 +19,7 @@ from benchmarks.common import (
     pipe,
 )
 from vcomp.estimators.estimate import Estimate
-from vcomp.formula.brennan import object_key
-from vcomp.inference.quantities import VarianceComponents
+from vcomp.inference.quantities import VarianceComponents, object_key
 from vcomp.model.record import label
 
 

@@ -2,11 +2,9 @@ from .brennan import REPLICATE as REPLICATE
 from .brennan import RESIDUAL as RESIDUAL
 from .brennan import Design as Design
 from .brennan import closure as closure
-from .brennan import object_key as object_key
 from .brennan import parse_design as parse_design
 from .effects import Effect as Effect
 from .effects import as_written as as_written
-from .effects import check_facets as check_facets
 from .effects import design_effects as design_effects
 from .effects import design_formula as design_formula
 from .effects import expected_mean_squares as expected_mean_squares

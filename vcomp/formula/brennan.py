@@ -33,21 +33,6 @@ def closure(facets: frozenset[str], nested_in: Mapping[str, frozenset[str]]) -> 
     return grown if grown == facets else closure(grown, nested_in)
 
 
-def object_key(objects: frozenset[str]) -> str:
-    """Return the key of an object of measurement in ``inverse_n``.
-
-    Parameters
-    ----------
-    objects : facets of the object, with those that they are nested in
-
-    Examples
-    --------
-    >>> object_key(frozenset({"patient", "doctor"}))
-    'doctor:patient'
-    """
-    return ":".join(sorted(objects))
-
-
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _BARE = r"""[^\s():×*'"][^\s():×*]*"""
 _TOKEN = re.compile(rf"[():×*]|{_QUOTED}|{_BARE}|\S")
@@ -149,6 +134,31 @@ class Design:
     def factors(self) -> tuple[Factor, ...]:
         """The crossed factors of the design, without replicates."""
         return _factors([f for f in self.facets if f != REPLICATE], self.nested_in)
+
+    def check_names(self) -> None:
+        """Refuse facets whose names have another meaning in a G-study.
+
+        Raises
+        ------
+        PlanError
+            If a facet is called ``replicate`` or ``Residual``, or has a colon in its name.
+        """
+        for facet in self.facets:
+            if facet == REPLICATE:
+                raise PlanError(
+                    f"{REPLICATE!r} is the name of several scores in a cell, which are not "
+                    "written in the design of a G-study; leave it out, or give the facet another "
+                    "name"
+                )
+            if facet == RESIDUAL:
+                raise PlanError(
+                    f"{RESIDUAL!r} is the name of the last component; give the facet another name"
+                )
+            if ":" in facet:
+                raise PlanError(
+                    f"the facet {facet!r} has ':' in its name, which joins facets in the names "
+                    "of components; give it another name"
+                )
 
     def __str__(self) -> str:
         return _written(self.factors, _quoted)

@@ -11,7 +11,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.formula.brennan import REPLICATE, RESIDUAL, Design, parse_design
+from vcomp.formula.brennan import REPLICATE, Design, parse_design
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -220,7 +220,7 @@ def design_formula(
     'ap ~ (1|sys) + (1|topic) + (1|sys:topic)'
     """
     read = parse_design(design) if isinstance(design, str) else design
-    check_facets(read)
+    read.check_names()
     order = read.outer_first
     effects = design_effects(read)
     terms = [tuple(f for f in order if f in e.facets) for e in effects]
@@ -260,28 +260,3 @@ def as_written(column: str) -> str:
     """
     plain = column.isidentifier() and not keyword.iskeyword(column)
     return column if plain else f"Q({column!r})"
-
-
-def check_facets(design: Design) -> None:
-    """Refuse facets whose names have another meaning in a G-study.
-
-    Raises
-    ------
-    PlanError
-        If a facet is called ``replicate`` or ``Residual``, or has a colon in its name.
-    """
-    for facet in design.facets:
-        if facet == REPLICATE:
-            raise PlanError(
-                f"{REPLICATE!r} is the name of several scores in a cell, which are not written in "
-                "the design of a G-study; leave it out, or give the facet another name"
-            )
-        if facet == RESIDUAL:
-            raise PlanError(
-                f"{RESIDUAL!r} is the name of the last component; give the facet another name"
-            )
-        if ":" in facet:
-            raise PlanError(
-                f"the facet {facet!r} has ':' in its name, which joins facets in the names of "
-                "components; give it another name"
-            )

@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import PlanError
-from vcomp.formula import REPLICATE, Design, closure, object_key, parse_design
+from vcomp.formula import REPLICATE, Design, closure, parse_design
 from vcomp.gtheory.layout import Layout, layout_divisors, layout_sizes, read_layouts
 from vcomp.gtheory.universe import (
     Counts,
@@ -28,7 +28,7 @@ from vcomp.gtheory.universe import (
     read_sizes,
     read_universe,
 )
-from vcomp.inference import VarianceComponents
+from vcomp.inference import VarianceComponents, object_key
 
 
 def own_sizes(

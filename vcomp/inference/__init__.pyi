@@ -9,4 +9,5 @@ from .quantities import TwoWayMeanSquares as TwoWayMeanSquares
 from .quantities import UsedComponents as UsedComponents
 from .quantities import VarianceComponents as VarianceComponents
 from .quantities import check_policy as check_policy
+from .quantities import object_key as object_key
 from .quantities import used_components as used_components

@@ -58,6 +58,21 @@ class TwoWayMeanSquares:
         )
 
 
+def object_key(objects: frozenset[str]) -> str:
+    """Return the key of an object of measurement in ``inverse_n``.
+
+    Parameters
+    ----------
+    objects : facets of the object, with those that they are nested in
+
+    Examples
+    --------
+    >>> object_key(frozenset({"patient", "doctor"}))
+    'doctor:patient'
+    """
+    return ":".join(sorted(objects))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class VarianceComponents:
     """Variance components with the design that they belong to.

@@ -19,7 +19,6 @@ from vcomp.formula import (
     Effect,
     Formula,
     as_written,
-    check_facets,
     design_effects,
     formula_text,
     parse,
@@ -410,7 +409,7 @@ def read_claim(
         If the data cannot be opened, or a column is missing.
     """
     read = parse_design(design)
-    check_facets(read)
+    read.check_names()
     if not isinstance(response, str) or not response.strip():
         raise FormulaError(
             "response must be the name of the column of the scores, such as response='score', not "

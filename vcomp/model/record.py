@@ -16,8 +16,8 @@ from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate
 from vcomp.estimators.quadratic import AnovaTable, analysis_of_variance
 from vcomp.exceptions import DataError
-from vcomp.formula import REPLICATE, closure, object_key
-from vcomp.inference import TwoWayMeanSquares, VarianceComponents
+from vcomp.formula import REPLICATE, closure
+from vcomp.inference import TwoWayMeanSquares, VarianceComponents, object_key
 from vcomp.ir.rank import PairedDifferences
 from vcomp.statistics import GroupSums, ScoreTable, tabulate
 from vcomp.statistics.batches import SummedData, replacing
