@@ -17,7 +17,6 @@ from benchmarks.common import (
     nested,
     pipe,
 )
-from vcomp.design import encode
 
 
 def run(report: Report, settings: Settings) -> None:
@@ -33,7 +32,7 @@ def run(report: Report, settings: Settings) -> None:
 def _compare(report: Report, settings: Settings, name: str, piped: Piped) -> None:
     for ours, theirs in zip(piped.chunk.codes, _codes(piped), strict=True):
         agree(ours, theirs, rtol=0.0)
-    seconds = best_of(lambda: encode(piped.design, piped.rows).codes, settings.repeat)
+    seconds = best_of(lambda: piped.design.encode(piped.rows).codes, settings.repeat)
     peer_seconds = best_of(lambda: _codes(piped), settings.repeat)
     report(name, seconds, "pandas factorize and ngroup", peer_seconds)
 

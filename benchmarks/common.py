@@ -18,7 +18,7 @@ from patsy import EvalEnvironment
 
 from vcomp.data.reading import Reading
 from vcomp.data.rows import Rows, select_rows
-from vcomp.design import encode, learn
+from vcomp.design import learn
 from vcomp.design.design import Chunk, Design
 from vcomp.exceptions import VcompError
 from vcomp.formula import parse
@@ -232,7 +232,7 @@ def pipe(formula: str, data: Any) -> Piped:
     parsed, environment = parse(formula), EvalEnvironment.capture(0)
     rows = select_rows(parsed, data, Reading(environment))
     design = learn(parsed, rows, environment)
-    chunk = encode(design, rows)
+    chunk = design.encode(rows)
     return Piped(parsed, rows, environment, design, chunk, summed(design, chunk))
 
 

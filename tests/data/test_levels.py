@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 import vcomp
 from tests.helpers.learned_designs import design_of, rows_of
 from vcomp.data.levels import united_levels
-from vcomp.design import encode
-from vcomp.design.design import facet_codes
 
 N = 12
 SCORE = np.random.default_rng(5).normal(size=N)
@@ -24,7 +22,7 @@ def levels_of(values):
     design = design_of("y ~ (1|g)", data)
     levels = design.group_index(0)
     assert levels.name == "g"
-    chunk = encode(design, rows_of("y ~ (1|g)", data))
+    chunk = design.encode(rows_of("y ~ (1|g)", data))
     assert [levels[code] for code in chunk.codes[0]] == list(data["g"])
     assert design.facets[0].size == len(set(data["g"]))
     return levels
@@ -80,9 +78,9 @@ def test_whole_numbers_that_a_missing_value_turned_into_floats():
         design = design_of("y ~ (1|g)", data)
     assert design.facets[0].levels.tolist() == [1, 2, 3]
     assert design.facets[0].levels.dtype == np.int64
-    codes = facet_codes(design.facets[0], pd.Series([3, 1, 7]))
+    codes = design.facets[0].codes(pd.Series([3, 1, 7]))
     assert codes.tolist() == [2, 0, -1]
-    assert facet_codes(design.facets[0], pd.Series([3.0, 1.0, 7.5])).tolist() == [2, 0, -1]
+    assert design.facets[0].codes(pd.Series([3.0, 1.0, 7.5])).tolist() == [2, 0, -1]
 
 
 def test_categories_keep_their_order_and_the_unused_are_no_levels():
@@ -101,8 +99,8 @@ def test_categories_keep_their_order_and_the_unused_are_no_levels():
 def test_codes_of_a_category_that_is_not_known():
     design = design_of("y ~ (1|g)", {"y": SCORE, "g": repeat("a", "b")})
     column = pd.Series(pd.Categorical(["b", None, "z", "a"], categories=["z", "b", "a"]))
-    assert facet_codes(design.facets[0], column).tolist() == [1, -1, -1, 0]
-    assert facet_codes(design.facets[0], pd.Series(["b", None, "z", "a"])).tolist() == [
+    assert design.facets[0].codes(column).tolist() == [1, -1, -1, 0]
+    assert design.facets[0].codes(pd.Series(["b", None, "z", "a"])).tolist() == [
         1,
         -1,
         -1,
@@ -116,7 +114,7 @@ def test_groups_of_a_term_are_tuples_of_levels():
     index = design.group_index(0)
     assert index.names == ["b", "a"]
     assert sorted(index) == sorted(set(zip(data["b"], data["a"], strict=True)))
-    chunk = encode(design, rows_of("y ~ (1|b:a)", data))
+    chunk = design.encode(rows_of("y ~ (1|b:a)", data))
     assert [index[i] for i in chunk.codes[0]] == list(zip(data["b"], data["a"], strict=True))
 
 

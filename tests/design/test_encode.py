@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 import vcomp
 from tests.helpers.learned_designs import design_of, rows_of, tables
 from vcomp.data.rows import Rows
-from vcomp.design import encode
-from vcomp.design.design import term_codes
 from vcomp.design.learning import _distinct
 
 FORMULA = "y ~ x + (1|a) + (1|b:a) + (1|c:a:b) + (1|c)"
@@ -39,7 +37,7 @@ def test_a_code_stands_for_the_levels_of_its_row(table):
     assume(estimable(table))
     data = with_numbers(table)
     design = design_of(FORMULA, data)
-    chunk = encode(design, rows_of(FORMULA, data))
+    chunk = design.encode(rows_of(FORMULA, data))
     for term, codes, size in zip(design.terms, chunk.codes, chunk.sizes, strict=True):
         names = [design.facets[f].name for f in term.facets]
         assert size == len(distinct(table, names))
@@ -57,9 +55,9 @@ def test_any_part_of_the_rows_gets_the_codes_it_has_in_the_whole(table, data):
     frame = pd.DataFrame(with_numbers(table))
     design = design_of(FORMULA, frame)
     rows = rows_of(FORMULA, frame)
-    whole = encode(design, rows)
+    whole = design.encode(rows)
     chosen = data.draw(st.lists(st.sampled_from(range(len(frame))), min_size=1))
-    part = encode(design, some(rows, chosen))
+    part = design.encode(some(rows, chosen))
     np.testing.assert_array_equal(part.y, whole.y[chosen])
     np.testing.assert_allclose(part.X, whole.X[chosen], atol=1e-13)
     for of_part, of_whole in zip(part.codes, whole.codes, strict=True):
@@ -86,7 +84,7 @@ def test_response_and_covariates_are_centred():
         {k: np.resize(np.arange(m), 24) for k, m in zip("abc", (2, 3, 4), strict=True)}
     )
     design = design_of("y ~ x + (1|a)", data)
-    chunk = encode(design, rows_of("y ~ x + (1|a)", data))
+    chunk = design.encode(rows_of("y ~ x + (1|a)", data))
     assert design.origin == pytest.approx(data["y"].mean())
     np.testing.assert_allclose(chunk.y + design.origin, data["y"])
     np.testing.assert_allclose(chunk.X.mean(axis=0), [1.0, 0.0], atol=1e-13)
@@ -112,7 +110,7 @@ def test_uncentred_coefficients_give_the_same_means(seed):
         formula = f"y ~ {right} + (1|a)"
         design = design_of(formula, data)
         rows = rows_of(formula, data)
-        X, X_centred = design.fixed.matrix(rows.fixed, 20), encode(design, rows).X
+        X, X_centred = design.fixed.matrix(rows.fixed, 20), design.encode(rows).X
         b = rng.normal(size=X.shape[1])
         beta, cov = design.uncentre(b, np.eye(b.size))
         np.testing.assert_allclose(X @ beta, design.origin + X_centred @ b, rtol=1e-9)
@@ -127,9 +125,9 @@ def test_a_level_that_was_not_learned():
     new.iloc[3] = "new"
     later = replace(rows, facets={**rows.facets, "a": new.set_axis(range(50, 62))})
     with pytest.raises(
-        vcomp.DataError, match=r"facet 'a' has a level that was not learned: 'new'"
+        vcomp.DataError, match=r"facet 'a' has a level that the design does not have: 'new'"
     ):
-        encode(design, later)
+        design.encode(later)
 
 
 def test_a_combination_that_was_not_learned():
@@ -137,7 +135,7 @@ def test_a_combination_that_was_not_learned():
     data = {"y": np.arange(12.0), "a": a, "b": b}
     design = design_of("y ~ (1|a:b)", data)
     codes = [np.array([0, 0, 1, -1, 1]), np.array([0, 1, 0, 0, -1])]
-    groups = term_codes(design.terms[0], codes, design.n_levels)
+    groups = design.terms[0].groups(codes, design.n_levels)
     assert groups.tolist() == [0, -1, 1, -1, -1]
 
 

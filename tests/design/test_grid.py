@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from tests.helpers.designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
 from tests.helpers.learned_designs import design_of, rows_of, tables
-from vcomp.design import encode
 from vcomp.design.grid import find_combinations, find_grid
 from vcomp.design.nesting import describe_structure
 from vcomp.formula import parse
@@ -203,7 +202,7 @@ def check_structures(formula, data):
 
 
 def encode_facets(design, formula, data):
-    chunk = encode(design, rows_of(formula, data))
+    chunk = design.encode(rows_of(formula, data))
     return tuple(chunk.level_codes(f) for f in range(len(design.facets)))
 
 

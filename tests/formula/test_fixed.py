@@ -21,7 +21,7 @@ def scope(**variables):
 
 def fixed(right, columns, environment=None):
     return FixedPart.of_rows(
-        parse(f"y ~ {right} + (1|s)"), lambda: [columns], environment or scope()
+        parse(f"y ~ {right} + (1|s)"), lambda: [columns], environment or scope(), 1
     )
 
 

@@ -61,7 +61,7 @@ def learned(fixed, transform=HalfRange):
     scope = {"shift": 2.5, "np": np, "half": stateful_transform(transform), "x": "not this"}
     formula = parse(f"y ~ {fixed} + (1|f)")
     batches = [columns(20, seed) for seed in range(3)]
-    return FixedPart.of_rows(formula, lambda: batches, EvalEnvironment([scope]))
+    return FixedPart.of_rows(formula, lambda: batches, EvalEnvironment([scope]), 1)
 
 
 @pytest.mark.parametrize("fixed", FIXED)

@@ -16,7 +16,7 @@ import vcomp
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.data.reading import Reading
 from vcomp.data.rows import select_rows
-from vcomp.design import encode, learn
+from vcomp.design import learn
 from vcomp.estimators.registry import get_estimator
 from vcomp.formula import parse
 from vcomp.statistics.cross_products import accumulate
@@ -174,11 +174,11 @@ def test_chunks_add_up(design, method, n_chunks):
     names = (*(t.name for t in learned.terms), "Residual")
     parts = np.array_split(np.random.default_rng(3).permutation(len(data)), n_chunks)
     chunks = (
-        accumulate(encode(learned, select_rows(parsed, data.iloc[part], Reading(environment))))
+        accumulate(learned.encode(select_rows(parsed, data.iloc[part], Reading(environment))))
         for part in parts
     )
     summed = reduce(add, chunks)
-    whole = accumulate(encode(learned, rows))
+    whole = accumulate(learned.encode(rows))
     by_parts = get_estimator(method).estimate(Statistics.from_cross_products(summed), names)
     by_one = get_estimator(method).estimate(Statistics.from_cross_products(whole), names)
     scale = np.abs(by_one.values).max()

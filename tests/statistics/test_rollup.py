@@ -8,7 +8,7 @@ from patsy import EvalEnvironment
 import vcomp
 from vcomp.data.reading import Reading
 from vcomp.data.rows import select_rows
-from vcomp.design import encode, learn
+from vcomp.design import learn
 from vcomp.formula import parse
 from vcomp.statistics import cross_products as rollup
 from vcomp.statistics.cross_products import RollUp
@@ -35,7 +35,7 @@ def chunk_of(formula, data, part=None):
     design = learn(parsed, rows, scope)
     if part is not None:
         rows = select_rows(parsed, data.iloc[part], Reading(scope))
-    return encode(design, rows)
+    return design.encode(rows)
 
 
 @pytest.mark.parametrize("part", [None, slice(0, 40), slice(7, 8)], ids=["all", "few", "one"])

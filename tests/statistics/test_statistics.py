@@ -13,7 +13,7 @@ from patsy import EvalEnvironment
 from tests.helpers.examples import examples
 from vcomp.data.reading import Reading
 from vcomp.data.rows import Rows, select_rows
-from vcomp.design import encode, learn
+from vcomp.design import learn
 from vcomp.formula import parse
 from vcomp.statistics.cross_products import CrossProducts, PairTable, accumulate, tabulate
 from vcomp.statistics.groupings import group_sums
@@ -53,7 +53,7 @@ def indicator(codes, size):
 @given(problems())
 def test_cross_products(problem):
     design, rows, _ = problem
-    chunk = encode(design, rows)
+    chunk = design.encode(rows)
     stats = accumulate(chunk)
     Z = [indicator(c, q) for c, q in zip(chunk.codes, chunk.sizes, strict=True)]
     X = np.column_stack([np.ones(len(rows)), rows.fixed["x"] - np.mean(rows.fixed["x"])])
@@ -84,9 +84,9 @@ def parts_of(rng, n, n_parts):
 @given(problems(), st.integers(1, 8))
 def test_chunks_add_up(problem, n_parts):
     design, rows, rng = problem
-    chunks = [encode(design, some(rows, p)) for p in parts_of(rng, len(rows), n_parts)]
+    chunks = [design.encode(some(rows, p)) for p in parts_of(rng, len(rows), n_parts)]
     total = reduce(add, map(accumulate, chunks))
-    assert_same(total, accumulate(encode(design, rows)))
+    assert_same(total, accumulate(design.encode(rows)))
     assert_same(reduce(add, map(accumulate, chunks[::-1])), total)
 
 
@@ -118,7 +118,7 @@ def test_cell_tables(problem, n_parts):
     sums = frame.pivot_table(index="a", columns="b", values="y", aggfunc="sum", fill_value=0.0)
     counts = pd.crosstab(frame["a"], frame["b"])
     parts = [some(rows, p) for p in parts_of(rng, len(rows), n_parts)]
-    chunks = [encode(design, p) for p in parts]
+    chunks = [design.encode(p) for p in parts]
     for rows_, columns, transposed in ((0, 1, False), (1, 0, True)):
         table = reduce(add, (tabulate(chunk, rows_, columns) for chunk in chunks))
         expected = (sums.T, counts.T) if transposed else (sums, counts)
@@ -130,7 +130,7 @@ def test_cell_tables(problem, n_parts):
 @given(problems(), st.integers(0, 2))
 def test_inverse_effective_n(problem, term):
     design, rows, _ = problem
-    chunk = encode(design, rows)
+    chunk = design.encode(rows)
     # The mean of an object carries of each component the sum of squared shares of its groups.
     shares = []
     for codes in (*chunk.codes, np.arange(len(rows))):
@@ -148,7 +148,7 @@ def test_effective_n_of_a_balanced_design_is_its_sizes():
     data = {"y": np.arange(24.0), **dict(zip("abc", grid, strict=True))}
     formula, scope = parse("y ~ (1|a) + (1|b) + (1|a:b)"), EvalEnvironment([{}])
     rows = select_rows(formula, data, Reading(scope))
-    stats = accumulate(encode(learn(formula, rows, scope), rows))
+    stats = accumulate(learn(formula, rows, scope).encode(rows))
     # Of a itself 1; over 4 levels of b; over 4 cells; over 8 scores.
     np.testing.assert_allclose(group_sums(stats).inverse_n[0], [1.0, 1 / 4, 1 / 4, 1 / 8])
 

@@ -5,7 +5,7 @@ In the pipe it follows the formula, and statistics follow it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,20 @@ class Facet:
         """Number of levels."""
         return len(self.levels)
 
+    def codes(self, column: pd.Series) -> Any:
+        """Return the (n,) level of each row in few bytes, −1 for a level that is not known."""
+        import pandas as pd
+
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            if column.cat.categories is self.levels:
+                return column.cat.codes.to_numpy()
+            # A few categories are looked up, not every row.
+            of_category = self.levels.get_indexer(column.cat.categories)
+            codes = column.cat.codes.to_numpy()
+            return np.where(codes < 0, -1, of_category[codes]).astype(np.int32)
+        rows = pd.Index(column, tupleize_cols=False)
+        return self.levels.get_indexer(rows).astype(np.int32)
+
 
 @dataclass(frozen=True, slots=True)
 class TermDesign:
@@ -61,6 +75,21 @@ class TermDesign:
             codes.append(joined % n_levels[facet])
             groups = joined // n_levels[facet]
         return (groups, *reversed(codes))
+
+    def groups(self, codes: Sequence[Any], n_levels: tuple[int, ...]) -> IntArray:
+        """Return the (n,) group of each row, −1 for a level or combination that is not known.
+
+        Parameters
+        ----------
+        codes : (n,) level of each row in each facet of the design, −1 where it is not known
+        n_levels : numbers of levels of the facets
+        """
+        groups = codes[self.facets[0]]
+        for facet, keys in zip(self.facets[1:], self.keys, strict=True):
+            joined = groups.astype(np.int64) * n_levels[facet] + codes[facet]
+            joined[(groups < 0) | (codes[facet] < 0)] = -1
+            groups = joined.astype(np.int32) if keys is None else find_combinations(keys, joined)
+        return np.ascontiguousarray(groups, dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +154,45 @@ class Design:
         T = self.transform
         return T @ beta + self.origin * self.constant, T @ cov_beta @ T.T
 
+    def encode(self, rows: Rows) -> Chunk:
+        """Return the codes of `rows`, which are all of the data or some.
+
+        Raises
+        ------
+        DataError
+            If a facet has a level that the design does not have.
+        """
+        codes = []
+        for facet in self.facets:
+            column = rows.facets[facet.name]
+            found = facet.codes(column)
+            if found.min() < 0:
+                unknown = column.iloc[[int(np.argmax(found < 0))]].tolist()[0]
+                raise DataError(
+                    f"facet {facet.name!r} has a level that the design does not have: {unknown!r}"
+                )
+            codes.append(found)
+        return Chunk(
+            response=rows.y,
+            origin=self.origin,
+            X=self.centred_matrix(rows.fixed, rows.y.size),
+            compact_codes=tuple(codes),
+            facet_sizes=self.n_levels,
+            terms=self.terms,
+        )
+
+    def centred_matrix(self, columns: Mapping[str, Any], n_rows: int) -> FloatArray:
+        """Return X, (n_rows, p), minus its origin, which is zero for the intercept.
+
+        Parameters
+        ----------
+        columns : of the fixed part
+        n_rows : their length
+        """
+        if self.formula.intercept_only:
+            return np.broadcast_to(1.0, (n_rows, 1))  # one number, however many rows
+        return self.fixed.matrix(columns, n_rows) - self.x_origin
+
     def __str__(self) -> str:
         return self.structure.report()
 
@@ -184,67 +252,4 @@ class Chunk:
         """Group in each random term, k arrays of shape (n,); made when they are first used."""
         if self.alike is not None and self.alike.terms is self.terms:
             return self.alike.codes
-        return tuple(term_codes(term, self.compact_codes, self.facet_sizes) for term in self.terms)
-
-
-def term_codes(term: TermDesign, codes: Sequence[Any], n_levels: tuple[int, ...]) -> IntArray:
-    """Return the group of each row, −1 where a level or the combination is not known.
-
-    Parameters
-    ----------
-    codes : (n,) level of each row in each facet of the design, −1 where it is not known
-    """
-    groups = codes[term.facets[0]]
-    for facet, keys in zip(term.facets[1:], term.keys, strict=True):
-        joined = groups.astype(np.int64) * n_levels[facet] + codes[facet]
-        joined[(groups < 0) | (codes[facet] < 0)] = -1
-        groups = joined.astype(np.int32) if keys is None else find_combinations(keys, joined)
-    return np.ascontiguousarray(groups, dtype=np.int32)
-
-
-def encode(design: Design, rows: Rows) -> Chunk:
-    """Code `rows`, all of the data or some, by the levels that `design` has learned.
-
-    Raises
-    ------
-    DataError
-        If a facet has a level that the design does not know.
-    """
-    codes = []
-    for facet in design.facets:
-        column = rows.facets[facet.name]
-        found = facet_codes(facet, column)
-        if found.min() < 0:
-            unknown = column.iloc[[int(np.argmax(found < 0))]].tolist()[0]
-            raise DataError(f"facet {facet.name!r} has a level that was not learned: {unknown!r}")
-        codes.append(found)
-    return Chunk(
-        response=rows.y,
-        origin=design.origin,
-        X=centred_matrix(design, rows.fixed, rows.y.size),
-        compact_codes=tuple(codes),
-        facet_sizes=design.n_levels,
-        terms=design.terms,
-    )
-
-
-def centred_matrix(design: Design, fixed: Any, n_rows: int) -> FloatArray:
-    """Return X less its origin, which is zero in the intercept's column."""
-    if design.formula.intercept_only:
-        return np.broadcast_to(1.0, (n_rows, 1))  # one number, however many rows
-    return design.fixed.matrix(fixed, n_rows) - design.x_origin
-
-
-def facet_codes(facet: Facet, column: pd.Series) -> Any:
-    """Return the level of each row, −1 where the design does not know it, in few bytes."""
-    import pandas as pd
-
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        if column.cat.categories is facet.levels:
-            return column.cat.codes.to_numpy()
-        # A few categories are looked up, not every row.
-        of_category = facet.levels.get_indexer(column.cat.categories)
-        codes = column.cat.codes.to_numpy()
-        return np.where(codes < 0, -1, of_category[codes]).astype(np.int32)
-    rows = pd.Index(column, tupleize_cols=False)
-    return facet.levels.get_indexer(rows).astype(np.int32)
+        return tuple(term.groups(self.compact_codes, self.facet_sizes) for term in self.terms)

@@ -100,6 +100,34 @@ class Grid:
     levels: tuple[IntArray, ...]
     cell_n: FloatArray
 
+    @classmethod
+    def of_cells(
+        cls,
+        axes: Sequence[int],
+        finest: Sequence[int],
+        levels: Mapping[int, IntArray],
+        n_levels: Sequence[int],
+        cell_n: FloatArray,
+    ) -> Grid:
+        """Return the grid of some cells.
+
+        Parameters
+        ----------
+        axes : positions of the axes, in order
+        finest : positions of the non-redundant facets that are not axes
+        levels : for each facet that is not an axis the (M,) level in each cell
+        n_levels : number of levels of each facet
+        cell_n : (M,) rows that a cell has for each combination of axis levels
+        """
+        return cls(
+            axes=tuple(axes),
+            shape=tuple(n_levels[f] for f in axes),
+            rest=tuple(sorted(levels)),
+            joins=_join_facets(finest, levels, n_levels)[0],
+            levels=tuple(levels[f] for f in sorted(levels)),
+            cell_n=cell_n,
+        )
+
     @property
     def n_cells(self) -> int:
         """M, the number of cells of the facets that are no axes."""
@@ -176,8 +204,8 @@ def find_partial_grid(codes: Sequence[IntArray], n_levels: Sequence[int]) -> Par
     if not 0 < n_combinations <= codes[0].size / _MIN_FILLED:
         return None
     rest = tuple(f for f in range(len(codes)) if f not in axes)
-    finest = [f for f in rest if not is_redundant(f, rest, determined)]
-    joins, cells, size = join_facets(finest, codes, n_levels)
+    finest = finest_facets(rest, determined)
+    joins, cells, size = _join_facets(finest, codes, n_levels)
     if codes[0].size < _MIN_FILLED * n_combinations * size:
         return None
     counts = fill_counts(_places(axes, shape, codes, cells, size), n_combinations * size)
@@ -224,8 +252,8 @@ def _complete_grid(
     if n % n_combinations:
         return None
     rest = tuple(f for f in range(len(codes)) if f not in axes)
-    finest = [f for f in rest if not is_redundant(f, rest, determined)]
-    joins, cells, size = join_facets(finest, codes, n_levels)
+    finest = finest_facets(rest, determined)
+    joins, cells, size = _join_facets(finest, codes, n_levels)
     if n_combinations * size > n:
         return None
     places = _places(axes, shape, codes, cells, size)
@@ -253,18 +281,29 @@ def _places(
     return places
 
 
-def is_redundant(
-    facet: int, rest: Sequence[int], determined: Mapping[tuple[int, int], IntArray]
-) -> bool:
-    """Return whether the facet is nested in another; of two with the same levels one is kept."""
-    return any(
-        (other, facet) in determined and not ((facet, other) in determined and facet < other)
-        for other in rest
-        if other != facet
-    )
+def finest_facets(
+    facets: Sequence[int], determined: Mapping[tuple[int, int], IntArray]
+) -> list[int]:
+    """Return the facets in which no other one is nested; of two with equal levels the first.
+
+    Parameters
+    ----------
+    facets : positions
+    determined : for pairs of facets (inner, outer) of which the first is nested in the second the
+        outer level of each inner level
+    """
+
+    def is_redundant(facet: int) -> bool:
+        return any(
+            (other, facet) in determined and not ((facet, other) in determined and facet < other)
+            for other in facets
+            if other != facet
+        )
+
+    return [f for f in facets if not is_redundant(f)]
 
 
-def join_facets(
+def _join_facets(
     facets: Sequence[int],
     codes: Sequence[IntArray] | Mapping[int, IntArray],
     n_levels: Sequence[int],

@@ -15,12 +15,11 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import Rows, alike_levels
-from vcomp.design.design import Design, Facet, TermDesign, facet_codes
+from vcomp.design.design import Design, Facet, TermDesign
 from vcomp.design.grid import Grid, find_grid, find_partial_grid, number_combinations
 from vcomp.design.nesting import describe_structure
 from vcomp.exceptions import DataError, DesignError, warn
 from vcomp.formula import RESIDUAL, FixedPart, Formula
-from vcomp.numerics import check_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,38 +32,60 @@ _MANY = 1_000_000
 
 
 def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
-    """Learn levels and origin from the rows, and check that the terms can be estimated.
+    """Return the design of the rows, whose terms can be estimated.
+
+    Parameters
+    ----------
+    environment : patsy's ``EvalEnvironment`` of the caller
 
     Raises
     ------
     DataError
         If there are fewer rows than parameters, or numbers are so large or small that their
-        squares are not.
+        squares overflow or vanish.
     DesignError
         If a facet has one level only, or a name that components have, or a term has one row in
         every group (that is the residual).
+    EstimationError
+        If the columns of the fixed part do not fit into memory.
     FormulaError
         If the fixed part cannot be evaluated.
     """
-    facets = learn_facets({f: rows.facets[f].cat.categories for f in formula.facets})
+    facets = find_facets({f: rows.facets[f].cat.categories for f in formula.facets})
     codes = tuple(
-        np.asarray(facet_codes(facet, rows.facets[facet.name]), dtype=np.int32) for facet in facets
+        np.asarray(facet.codes(rows.facets[facet.name]), dtype=np.int32) for facet in facets
     )
-    labels = [facet.levels for facet in facets]
-    n_levels, n = tuple(map(len, labels)), rows.y.size
-    terms, grid = code_terms(formula, codes, n_levels)
-    if rows.fixed:
-        _check_codings(rows)
-    if formula.intercept_only:
-        fixed = FixedPart(("Intercept",))
-    else:
-        fixed = FixedPart.of_rows(formula, lambda: [rows.fixed], environment)
-    check_parameters(n, len(fixed.names), len(terms))
+    n_levels, n = tuple(len(facet.levels) for facet in facets), rows.y.size
+    grid = find_grid(codes, n_levels, formula.positions)
+    terms = find_terms(formula, codes, n_levels, grid, n)
+    fixed = FixedPart.of_rows(formula, lambda: [rows.fixed], environment, n)
+    formula.check_parameters(n, len(fixed.names))
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
-        if formula.intercept_only:
-            centre = _centre_of_response(formula, rows.y)
-        else:
-            centre = _centre(formula, fixed, rows.y, fixed.matrix(rows.fixed, n))
+        centre = _centre(formula, fixed, rows)
+    return make_design(formula, facets, terms, fixed, centre, n, grid, codes)
+
+
+def make_design(
+    formula: Formula,
+    facets: tuple[Facet, ...],
+    terms: tuple[TermDesign, ...],
+    fixed: FixedPart,
+    centre: Centre,
+    n_rows: int,
+    grid: Grid | None,
+    codes: Sequence[IntArray] = (),
+    counts: FloatArray | None = None,
+) -> Design:
+    """Return the design with its structure, and with the partial grid that single scores fill.
+
+    Parameters
+    ----------
+    codes : (n,) level of each row or cell in each facet; a complete grid does not need them
+    counts : (n,) scores of each cell; None where `codes` are those of rows
+    """
+    labels = [facet.levels for facet in facets]
+    n_levels = [len(levels) for levels in labels]
+    holes = grid is None and counts is None
     return Design(
         formula=formula,
         facets=facets,
@@ -73,22 +94,87 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
         origin=centre.origin,
         x_origin=centre.x_origin,
         constant=centre.constant,
-        structure=describe_structure(formula, n_levels, codes, n, grid, labels),
+        structure=describe_structure(formula, n_levels, codes, n_rows, grid, labels, counts),
         grid=grid,
-        partial_grid=find_partial_grid(codes, n_levels) if grid is None else None,
+        partial_grid=find_partial_grid(codes, n_levels) if holes else None,
     )
+
+
+Ends = tuple[Any, Any, Any]
+"""The smallest value, the largest and the mean: numbers, or (p,) arrays of columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Centre:
-    """What is subtracted before any product; see :class:`~vcomp.design.Design`."""
+    """What is subtracted from y and X before any product.
+
+    Attributes
+    ----------
+    origin, x_origin, constant : as of :class:`~vcomp.design.Design`
+    """
 
     origin: float
     x_origin: FloatArray
     constant: FloatArray
 
+    @classmethod
+    def of(
+        cls,
+        formula: Formula,
+        names: tuple[str, ...],
+        constant: FloatArray,
+        y: Ends,
+        X: Ends | None = None,
+    ) -> Centre:
+        """Return the means where the model has a constant, which takes them up, else zeros.
 
-def learn_facets(levels: Mapping[str, pd.Index]) -> tuple[Facet, ...]:
+        Columns that make up the constant keep their values, so that they still make it up.
+
+        Parameters
+        ----------
+        names : (p,) of the columns of X
+        constant : (p,) the combination of the columns that is the constant; zeros if none is
+        y, X : ends and mean of the response and of the columns; None for an intercept alone
+
+        Raises
+        ------
+        DataError
+            If the response or a column varies by so much or so little that powers of it overflow
+            or vanish.
+        """
+        low, high, mean = y
+        origin = mean if constant.any() else 0.0
+        spreads = {f"the response {formula.response!r}": max(high - origin, origin - low)}
+        x_origin = np.zeros(constant.size)
+        if X is not None:
+            if constant.any():
+                x_origin = np.where(constant != 0.0, 0.0, X[2])
+            with np.errstate(over="ignore"):  # what overflows is refused below
+                widest = np.maximum(X[1] - x_origin, x_origin - X[0])
+            for name, spread in zip(names, widest.tolist(), strict=True):
+                spreads[f"column {name!r} of the fixed part"] = spread
+        for what, spread in spreads.items():
+            # The information has powers up to the eighth.
+            if spread != 0.0 and not 1e-35 < spread < 1e35:
+                raise DataError(
+                    f"{what} varies by {spread:.1g}, too far from 1 to compute with; rescale it"
+                )
+        return cls(origin, x_origin, constant)
+
+
+def _centre(formula: Formula, fixed: FixedPart, rows: Rows) -> Centre:
+    """Return the origins of the response and of the columns of X."""
+    low, high = float(rows.y.min()), float(rows.y.max())
+    # Of a constant response the constant itself, so that nothing is left.
+    y = low, high, low if low == high else float(rows.y.mean())
+    if formula.intercept_only:
+        return Centre.of(formula, fixed.names, np.ones(1), y)
+    X = fixed.matrix(rows.fixed, rows.y.size)
+    ends = X.min(axis=0), X.max(axis=0), X.mean(axis=0)
+    return Centre.of(formula, fixed.names, _constant_combination(fixed.names, X), y, ends)
+
+
+def find_facets(levels: Mapping[str, pd.Index]) -> tuple[Facet, ...]:
     """Return the facets with their levels, in order.
 
     Raises
@@ -109,63 +195,7 @@ def learn_facets(levels: Mapping[str, pd.Index]) -> tuple[Facet, ...]:
     return tuple(Facet(name, found) for name, found in levels.items())
 
 
-def check_parameters(n_rows: int, n_fixed: int, n_terms: int) -> None:
-    """Refuse fewer rows than parameters.
-
-    Raises
-    ------
-    DataError
-    """
-    n_parameters = n_fixed + n_terms + 1
-    if n_rows <= n_parameters:
-        raise DataError(
-            f"{n_rows} rows are too few for {n_parameters} parameters "
-            f"({n_fixed} fixed effects and {n_terms + 1} variance components)"
-        )
-
-
-def _centre_of_response(formula: Formula, y: FloatArray, *, centred: bool = True) -> Centre:
-    """Return the origin of the response, whose range is checked, beside that of an intercept."""
-    low, high = float(y.min()), float(y.max())
-    # Of a constant response the constant itself, so that nothing is left.
-    mean = low if low == high else float(y.mean())
-    origin = mean if centred else 0.0
-    check_range(f"the response {formula.response!r}", low, high, origin)
-    return Centre(origin, np.zeros(1), np.ones(1))
-
-
-def _centre(formula: Formula, fixed: FixedPart, y: FloatArray, X: FloatArray) -> Centre:
-    """Return the origins of the response and the columns of X, whose range is checked."""
-    constant = _constant_combination(fixed.names, X)
-    origin = _centre_of_response(formula, y, centred=bool(constant.any())).origin
-    x_origin = _x_origin(X, constant)
-    for j, name in enumerate(fixed.names):
-        ends = float(X[:, j].min()), float(X[:, j].max())
-        check_range(f"column {name!r} of the fixed part", *ends, float(x_origin[j]))
-    return Centre(origin, x_origin, constant)
-
-
-def code_terms(
-    formula: Formula, codes: Sequence[IntArray], n_levels: tuple[int, ...]
-) -> tuple[tuple[TermDesign, ...], Grid | None]:
-    """Return the random terms of coded rows, and the complete grid that they fill, if they do.
-
-    Parameters
-    ----------
-    codes : (n,) level of each row in each facet of the formula, in its order
-    n_levels : numbers of levels, all of which occur
-
-    Raises
-    ------
-    DesignError
-        If a term has one row in every group.
-    """
-    places = [tuple(formula.facets.index(f) for f in term.facets) for term in formula.random]
-    grid = find_grid(codes, n_levels, places)
-    return learn_terms(formula, codes, n_levels, grid, int(codes[0].size)), grid
-
-
-def learn_terms(
+def find_terms(
     formula: Formula,
     codes: Sequence[IntArray],
     n_levels: tuple[int, ...],
@@ -180,10 +210,8 @@ def learn_terms(
         If a term has one row in every group.
     """
     terms = tuple(
-        _learn_term(
-            term.name, tuple(map(formula.facets.index, term.facets)), tuple(codes), n_levels, grid
-        )
-        for term in formula.random
+        _find_term(term.name, facets, tuple(codes), n_levels, grid)
+        for term, facets in zip(formula.random, formula.positions, strict=True)
     )
     for term in terms:
         if term.size == n_rows:
@@ -215,7 +243,7 @@ def _plain(level: Any) -> Any:
     return level.item() if isinstance(level, np.generic) else level
 
 
-def _learn_term(
+def _find_term(
     name: str,
     facets: tuple[int, ...],
     codes: tuple[IntArray, ...],
@@ -279,58 +307,6 @@ def _distinct(levels: Sequence[IntArray]) -> IntArray:
     cell[groups] = np.arange(groups.size)
     found: IntArray = np.stack([level[cell] for level in levels])
     return found
-
-
-def check_range(what: str, low: float, high: float, origin: float) -> None:
-    """Refuse numbers whose powers up to the eighth, in the information, overflow or vanish."""
-    spread = max(high - origin, origin - low)
-    if spread != 0.0 and not 1e-35 < spread < 1e35:
-        raise DataError(
-            f"{what} varies by {spread:.1g}, too far from 1 to compute with; rescale it"
-        )
-
-
-def _check_codings(rows: Rows) -> None:
-    import pandas as pd
-
-    sizes = {
-        name: len(column.categories)
-        for name, column in rows.fixed.items()
-        if isinstance(column, pd.Categorical)
-    }
-    check_codings(sizes, len(rows))
-
-
-def check_codings(sizes: Mapping[str, int], n_rows: int) -> None:
-    """Refuse a fixed factor whose coding (levels × levels) and columns exceed the memory.
-
-    Parameters
-    ----------
-    sizes : numbers of levels of the factors
-    n_rows : of the columns that are made at a time
-
-    Raises
-    ------
-    EstimationError
-    """
-    for name, n_levels in sizes.items():
-        check_memory(
-            3.0 * 8.0 * n_levels * (n_levels + n_rows),
-            f"column {name!r} of the fixed part has {n_levels:,} levels, whose columns need",
-            f"as a random term, (1|{name}), it needs no columns",
-        )
-
-
-def _x_origin(X: FloatArray, constant: FloatArray) -> FloatArray:
-    """Return the column means where the constant takes up what they leave, else zeros.
-
-    The columns that make up the constant stay as they are, so that they still make it up.
-    """
-    if not constant.any():
-        return np.zeros(X.shape[1])
-    means: FloatArray = X.mean(axis=0)
-    means[constant != 0.0] = 0.0
-    return means
 
 
 def _constant_combination(names: tuple[str, ...], X: FloatArray) -> FloatArray:

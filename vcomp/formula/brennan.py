@@ -229,10 +229,12 @@ class Design:
         by_closure: dict[frozenset[str], list[str]] = {}
         for size in range(1, len(self.facets) + 1):
             for effect in combinations(self.facets, size):
-                by_closure.setdefault(self.closure(effect), []).append(":".join(effect))
+                whole = closure(frozenset(effect), self.nested_in)
+                by_closure.setdefault(whole, []).append(":".join(effect))
         held: dict[str, tuple[str, ...]] = {}
         for name, term in names.items():
-            held[name] = tuple(by_closure.pop(self.closure(term), [])) or (name,)
+            whole = closure(frozenset(term), self.nested_in)
+            held[name] = tuple(by_closure.pop(whole, [])) or (name,)
         held[RESIDUAL] = (*by_closure.get(frozenset(self.facets), []), last)
         return held
 

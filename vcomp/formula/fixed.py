@@ -16,6 +16,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, FormulaError, VcompError
 from vcomp.formula.parser import Formula, names_in, patsy_description
+from vcomp.numerics import check_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,7 @@ class FixedPart:
         formula: Formula,
         batches: Callable[[], Iterable[Mapping[str, Any]]],
         environment: Any,
+        n_rows: int,
     ) -> FixedPart:
         """Return the coding of the fixed part, determined from all rows.
 
@@ -178,9 +180,12 @@ class FixedPart:
         ----------
         batches : yields the columns of all rows, in one batch or several, at each call
         environment : patsy's ``EvalEnvironment`` of the caller
+        n_rows : rows that a matrix is made of at a time
 
         Raises
         ------
+        EstimationError
+            If the columns of a factor do not fit into memory.
         FormulaError
             If patsy cannot evaluate it (an unknown name, factors of different lengths).
         """
@@ -194,6 +199,7 @@ class FixedPart:
 
         def noted() -> Iterator[Mapping[str, Any]]:
             for columns in batches():
+                _check_memory(columns, n_rows)
                 columns_read.update(columns)
                 yield columns
 
@@ -218,7 +224,7 @@ class FixedPart:
 
     @classmethod
     def of_few_rows(
-        cls, formula: Formula, columns: Mapping[str, Any], environment: Any
+        cls, formula: Formula, columns: Mapping[str, Any], environment: Any, n_rows: int
     ) -> FixedPart:
         """Return the coding of the fixed part, determined from few rows with all levels.
 
@@ -228,9 +234,15 @@ class FixedPart:
         ----------
         columns : of these rows
         environment : patsy's ``EvalEnvironment`` of the caller
+        n_rows : rows that a matrix is made of at a time
+
+        Raises
+        ------
+        EstimationError
+            If the columns of a factor do not fit into memory.
         """
         try:
-            return cls.of_rows(formula, lambda: [columns], environment)
+            return cls.of_rows(formula, lambda: [columns], environment, n_rows)
         except FormulaError:  # all rows raise it again unless few rows are the reason
             return cls((), is_stateful=True)
 
@@ -291,6 +303,21 @@ class FixedPart:
                 f"{self.names[j]!r} of the fixed part is infinite in {n_infinite} of {n_rows} rows"
             )
         return np.ascontiguousarray(X, dtype=float)
+
+
+def _check_memory(columns: Mapping[str, Any], n_rows: int) -> None:
+    """Refuse a factor whose coding (levels × levels) and columns exceed the memory."""
+    import pandas as pd
+
+    for name, column in columns.items():
+        if not isinstance(column, pd.Categorical):
+            continue
+        n_levels = len(column.categories)
+        check_memory(
+            3.0 * 8.0 * n_levels * (n_levels + n_rows),
+            f"column {name!r} of the fixed part has {n_levels:,} levels, whose columns need",
+            f"as a random term, (1|{name}), it needs no columns",
+        )
 
 
 def _restored(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from vcomp.exceptions import FormulaError
+from vcomp.exceptions import DataError, FormulaError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,26 @@ class Formula:
         """For each random term the positions of its facets in :attr:`facets`."""
         place = {facet: k for k, facet in enumerate(self.facets)}
         return tuple(tuple(place[f] for f in term.facets) for term in self.random)
+
+    def check_parameters(self, n_rows: int, n_fixed: int) -> None:
+        """Refuse fewer rows than parameters.
+
+        Parameters
+        ----------
+        n_rows : number of rows
+        n_fixed : number of fixed effects
+
+        Raises
+        ------
+        DataError
+            If there are no more rows than parameters.
+        """
+        n_parameters = n_fixed + len(self.random) + 1
+        if n_rows <= n_parameters:
+            raise DataError(
+                f"{n_rows} rows are too few for {n_parameters} parameters "
+                f"({n_fixed} fixed effects and {len(self.random) + 1} variance components)"
+            )
 
     @property
     def response_names(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from vcomp.data import (
     select_predictors,
     write_parquet,
 )
-from vcomp.design import Design, centred_matrix, facet_codes, term_codes
+from vcomp.design import Design
 from vcomp.estimators.likelihood import Solution, prediction_variances
 from vcomp.exceptions import DataError, check_alpha, did_you_mean, warn
 from vcomp.inference.intervals import normal_quantile
@@ -189,8 +189,8 @@ class Located:
             design.formula, data, model.reading.environment, model.fixed_columns
         )
         X = design.fixed.matrix(fixed, len(labels)) - design.x_origin
-        codes = [facet_codes(facet, facets[facet.name]) for facet in design.facets]
-        groups = tuple(term_codes(term, codes, design.n_levels) for term in design.terms)
+        codes = [facet.codes(facets[facet.name]) for facet in design.facets]
+        groups = tuple(term.groups(codes, design.n_levels) for term in design.terms)
         if new_levels == "raise":
             _refuse_new(design, terms, facets, codes, groups)
         else:
@@ -425,7 +425,7 @@ def _augmented(model: FittedModel, solution: Solution, part: CompleteRows) -> pd
     import pandas as pd
 
     design = model.design
-    codes = [np.asarray(facet_codes(f, part.frame[f.name])) for f in design.facets]
+    codes = [np.asarray(f.codes(part.frame[f.name])) for f in design.facets]
     fitted = _fitted(design, solution, codes, _matrix(model, part))
     columns: dict[str, Any] = {design.formula.response: part.y}
     for facet, found in zip(design.facets, codes, strict=True):
@@ -435,13 +435,13 @@ def _augmented(model: FittedModel, solution: Solution, part: CompleteRows) -> pd
 
 def _matrix(model: FittedModel, part: CompleteRows) -> FloatArray:
     fixed = fixed_columns(model.design.formula, part.frame, model.fixed_columns)
-    return centred_matrix(model.design, fixed, part.y.size)
+    return model.design.centred_matrix(fixed, part.y.size)
 
 
 def _fitted(design: Design, solution: Solution, codes: list[Any], X: FloatArray) -> FloatArray:
     fitted: FloatArray = design.origin + X @ solution.beta
     for term, effects in zip(design.terms, solution.effects, strict=True):
-        groups = term_codes(term, codes, design.n_levels)
+        groups = term.groups(codes, design.n_levels)
         if groups.min() < 0:
             raise DataError(
                 f"term {term.name!r} has a level, or a combination, that did not occur in the "

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.design import Chunk, term_codes
+from vcomp.design import Chunk
 from vcomp.numerics import check_memory
 from vcomp.numerics.kernels import ONCE, determined_levels, group_counts, group_sums, pair_counts
 
@@ -282,8 +282,8 @@ class RollUp:
             codes = [
                 levels.get(f, np.zeros(0, np.int64)) for f in range(len(self._chunk.facet_sizes))
             ]
-            self._maps[term, source] = term_codes(
-                self._chunk.terms[term], codes, self._chunk.facet_sizes
+            self._maps[term, source] = self._chunk.terms[term].groups(
+                codes, self._chunk.facet_sizes
             )
         return self._maps[term, source]
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vcomp.data import Reading, Rows, select_rows, source_of, used_columns
-from vcomp.design import Design, encode, learn
+from vcomp.design import Design, learn
 from vcomp.formula import Formula
 from vcomp.statistics.batches import Batches, SummedData, finish, gather, gather_on_dask
 from vcomp.statistics.statistics import Statistics
@@ -37,7 +37,7 @@ def sum_rows(formula: Formula, rows: Rows, reading: Reading) -> SummedData:
     begun = perf_counter()
     design = learn(formula, rows, reading.environment)
     learned = perf_counter()
-    chunk = encode(design, rows)
+    chunk = design.encode(rows)
     encoded = perf_counter()
     statistics = Statistics.from_rows(chunk, design.grid, design.partial_grid)
     sums = _response_sums(design, rows, statistics)

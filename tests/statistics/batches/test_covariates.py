@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from vcomp.design import Centre
+from vcomp.formula import parse
 from vcomp.statistics.batches.cell_table import add_up
 from vcomp.statistics.batches.survey import XSums, kinds_of
 
@@ -90,8 +92,12 @@ def test_sums_of_columns_add_up(seed, sizes):
     np.testing.assert_allclose(found.gram, X.T @ X, rtol=1e-13)
     np.testing.assert_array_equal(found.low, X.min(axis=0))
     np.testing.assert_array_equal(found.high, X.max(axis=0))
-    np.testing.assert_allclose(found.origin(np.array([0.0, 1.0, 0.0])), X.mean(axis=0) * [1, 0, 1])
-    np.testing.assert_array_equal(found.origin(np.zeros(3)), np.zeros(3))
+    X_ends = (found.low, found.high, found.mean)
+    for constant, kept in (([0.0, 1.0, 0.0], [1, 0, 1]), ([0.0, 0.0, 0.0], [0, 0, 0])):
+        centre = Centre.of(
+            parse("y ~ (1|g)"), ("a", "b", "c"), np.array(constant), (0.0, 1.0, 0.5), X_ends
+        )
+        np.testing.assert_allclose(centre.x_origin, X.mean(axis=0) * kept)
 
 
 @pytest.mark.parametrize("seed", range(5))

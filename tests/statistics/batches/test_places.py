@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.examples import examples
-from vcomp.design.design import Facet, facet_codes
+from vcomp.design.design import Facet
 from vcomp.design.grid import find_grid
 from vcomp.statistics.batches.cell_index import CellPlaces, FacetPlaces, places_of_rows
 from vcomp.statistics.batches.survey import FacetSurvey, Survey, survey_rows
@@ -123,7 +123,7 @@ def test_levels_in_a_table_are_those_of_a_hash(of_levels, of_rows, known, wanted
     column = pd.Series(np.array(wanted, dtype="int64")).astype(of_rows)
     expected = [sorted(known).index(v) if v in known else -1 for v in wanted]
     assert each_place(facet, column, 3) == [-1 if k < 0 else 3 * k for k in expected]
-    assert facet_codes(facet, column).tolist() == expected
+    assert facet.codes(column).tolist() == expected
 
 
 def each_place(facet, column, step):

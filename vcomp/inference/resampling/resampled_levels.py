@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.design import Chunk, Design, code_terms, find_partial_grid, number_combinations
+from vcomp.design import (
+    Chunk,
+    Design,
+    find_grid,
+    find_partial_grid,
+    find_terms,
+    number_combinations,
+)
 from vcomp.exceptions import DesignError, EstimationError, did_you_mean
 from vcomp.statistics import Statistics
 
@@ -52,7 +59,9 @@ class Sample:
         for facet, n in zip(design.facets, self.n_levels, strict=True):
             if n < 2:
                 raise DesignError(f"only one level of facet {facet.name!r} is left")
-        terms, grid = code_terms(design.formula, self.codes, self.n_levels)
+        formula, codes, n_levels = design.formula, self.codes, self.n_levels
+        grid = find_grid(codes, n_levels, formula.positions)
+        terms = find_terms(formula, codes, n_levels, grid, self.rows.size)
         made = replace(
             chunk,
             response=chunk.response[self.rows],
@@ -61,7 +70,7 @@ class Sample:
             facet_sizes=self.n_levels,
             terms=terms,
         )
-        partial = find_partial_grid(self.codes, self.n_levels) if grid is None else None
+        partial = find_partial_grid(codes, n_levels) if grid is None else None
         return Statistics.from_rows(made, grid, partial)
 
 

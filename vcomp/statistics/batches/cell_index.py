@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.design import Facet, Grid, facet_codes, is_redundant, join_facets
+from vcomp.design import Facet, Grid, finest_facets
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.numerics import slices
 from vcomp.numerics.kernels import add_places, place_rows
@@ -68,7 +68,7 @@ class CellPlaces:
         """
         n_levels = tuple(len(facet.levels) for facet in survey.facets)
         every = range(len(n_levels))
-        rest = [f for f in every if not is_redundant(f, every, survey.determined)]
+        rest = finest_facets(every, survey.determined)
         determined = {}
         for outer in every:
             if outer not in rest:
@@ -148,14 +148,7 @@ class CellPlaces:
         codes = {f: level.astype(np.int32) for f, level in zip(finest, found, strict=True)}
         for facet, (inner, outer_level) in self.determined.items():
             codes[facet] = outer_level[codes[inner]]
-        return Grid(
-            axes=tuple(axes),
-            shape=tuple(self.n_levels[f] for f in axes),
-            rest=tuple(sorted(codes)),
-            joins=join_facets(finest, codes, self.n_levels)[0],
-            levels=tuple(codes[f] for f in sorted(codes)),
-            cell_n=cell_n,
-        )
+        return Grid.of_cells(axes, finest, codes, self.n_levels, cell_n)
 
 
 def _is_constant_along(table: Any, axis: int) -> bool:
@@ -202,7 +195,7 @@ class FacetPlaces:
         plain = isinstance(dtype, np.dtype) and dtype.kind in "iu" and dtype != np.uint64
         if self._table is not None and plain:
             return column.to_numpy(), np.int64(self._low), self._table
-        return facet_codes(self._facet, column), np.int64(0), self._steps
+        return self._facet.codes(column), np.int64(0), self._steps
 
     def _of_categories(self, categories: pd.Index) -> LongArray:
         """Return the contribution of each category."""

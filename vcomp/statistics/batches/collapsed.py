@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.design import Grid, TermDesign, join_facets, learn_terms
+from vcomp.design import Grid, TermDesign, find_terms
 from vcomp.exceptions import DesignError
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, united
 from vcomp.statistics.batches.first_pass import RowCoding
@@ -82,16 +82,9 @@ def collapse_plan(coding: RowCoding) -> CollapsePlan | None:
         return None
     levels = {finest: np.arange(places.n_levels[finest], dtype=np.int32)}
     levels |= {f: of_inner for f, (_, of_inner) in places.determined.items()}
-    grid = Grid(
-        axes=tuple(axes),
-        shape=shape,
-        rest=tuple(sorted(levels)),
-        joins=join_facets([finest], levels, places.n_levels)[0],
-        levels=tuple(levels[f] for f in sorted(levels)),
-        cell_n=per_cell.astype(float),
-    )
+    grid = Grid.of_cells(axes, [finest], levels, places.n_levels, per_cell.astype(float))
     try:
-        terms = learn_terms(coding.formula, (), places.n_levels, grid, survey.n)
+        terms = find_terms(coding.formula, (), places.n_levels, grid, survey.n)
     except DesignError:
         return None  # reported when the design is described
     groupings = find_groupings(terms, grid)

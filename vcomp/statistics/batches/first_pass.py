@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.data import CompleteRows, Reading, Tally, fixed_columns
-from vcomp.design import Centre, Facet, check_codings, check_range
+from vcomp.design import Centre, Facet
 from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, Formula
 from vcomp.statistics.batches.cell_index import CellPlaces
@@ -154,26 +154,25 @@ def learn_in_passes(formula: Formula, passes: Passes, reading: Reading) -> RowCo
         raise DataError("the data have no rows")
     whole.tally.check(formula, reading.missing)
     survey = whole.survey.of_used_levels()
-    check_range(f"the response {formula.response!r}", survey.low, survey.high, survey.mean)
+    ends, intercept = (survey.low, survey.high, survey.mean), ("Intercept",)
     coding = RowCoding(
         formula=formula,
         survey=survey,
-        centre=Centre(survey.mean, np.zeros(1), np.ones(1)),
-        fixed=FixedPart(("Intercept",)),
+        centre=Centre.of(formula, intercept, np.ones(1), ends),
+        fixed=FixedPart(intercept),
         kinds=whole.kinds,
         varying=np.zeros(1, dtype=bool),
         constants=np.ones(1),
     )
     if formula.intercept_only:
         return coding
-    check_codings(whole.kinds.n_levels, _ROWS)
     fixed = _coding(formula, whole.kinds, passes, reading.environment)
     return _with_columns(replace(coding, fixed=fixed), passes)
 
 
 def _coding(formula: Formula, kinds: ColumnKinds, passes: Passes, environment: Any) -> FixedPart:
     """Return the coding of the fixed part, from levels alone or, if necessary, from all rows."""
-    fixed = FixedPart.of_few_rows(formula, kinds.few_rows(), environment)
+    fixed = FixedPart.of_few_rows(formula, kinds.few_rows(), environment, _ROWS)
     if not fixed.depends_on_rows(kinds.numbers):
         return fixed
     why = f"the fixed part ({' + '.join(formula.fixed)}) depends on all rows together"
@@ -183,7 +182,7 @@ def _coding(formula: Formula, kinds: ColumnKinds, passes: Passes, environment: A
             if part.y.size:
                 yield kinds.recoded(fixed_columns(formula, part.frame))
 
-    return FixedPart.of_rows(formula, columns, environment)
+    return FixedPart.of_rows(formula, columns, environment, _ROWS)
 
 
 def _x_sums(coding: RowCoding, part: CompleteRows) -> XSums:
@@ -213,15 +212,11 @@ def _with_columns(coding: RowCoding, passes: Passes) -> RowCoding:
         away = passes.total(_away, coding, constant)
         if away is None or away.value > 1e-6:
             constant = np.zeros(constant.size)
-    origin = survey.mean if constant.any() else 0.0
-    x_origin = sums.origin(constant)
-    check_range(f"the response {coding.formula.response!r}", survey.low, survey.high, origin)
-    for j, name in enumerate(names):
-        what = f"column {name!r} of the fixed part"
-        check_range(what, float(sums.low[j]), float(sums.high[j]), float(x_origin[j]))
+    y, X = (survey.low, survey.high, survey.mean), (sums.low, sums.high, sums.mean)
+    centre = Centre.of(coding.formula, names, constant, y, X)
     return replace(
         coding,
-        centre=Centre(origin, x_origin, constant),
+        centre=centre,
         varying=sums.low < sums.high,
-        constants=sums.low - x_origin,
+        constants=sums.low - centre.x_origin,
     )

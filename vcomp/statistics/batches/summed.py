@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import FloatArray, IntArray
 from vcomp.data import Reading, Rows
 from vcomp.design import (
     Chunk,
     Design,
     Grid,
-    PartialGrid,
-    Structure,
     TermDesign,
     are_nested,
-    check_parameters,
-    describe_structure,
-    find_partial_grid,
-    learn_facets,
-    learn_terms,
+    find_facets,
+    find_terms,
+    make_design,
 )
 from vcomp.display import gib
 from vcomp.exceptions import DataError, EstimationError
@@ -96,8 +92,8 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
         If a facet has one level only, or a term has one row in every group.
     """
     coding, table = sums.coding, sums.table
-    learn_facets({facet.name: facet.levels for facet in coding.facets})
-    check_parameters(coding.survey.n, len(coding.fixed.names), len(coding.formula.random))
+    find_facets({facet.name: facet.levels for facet in coding.facets})
+    coding.formula.check_parameters(coding.survey.n, len(coding.fixed.names))
     if sums.collapsed is not None:
         return _of_collapsed(coding, sums.collapsed, sums.again, reading)
     grid = _grid(coding, table)
@@ -107,8 +103,7 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
 
 
 def _grid(coding: RowCoding, table: CellTable) -> Grid | None:
-    terms = [tuple(map(coding.formula.facets.index, t.facets)) for t in coding.formula.random]
-    nested = are_nested(terms, coding.survey.determined)
+    nested = are_nested(coding.formula.positions, coding.survey.determined)
     if table.places is None:
         return coding.places.grid(table.counts, terms_are_nested=nested)
     return None
@@ -140,7 +135,7 @@ def _of_collapsed(
         )
 
     return SummedData(
-        _design_of_grid(coding, grid, plan.terms),
+        _design(coding, plan.terms, grid),
         Statistics.from_cells(rows, strata, grid, None),
         coding.kinds.of_no_rows(),
         rows,
@@ -180,38 +175,21 @@ def _cells_again(
     return _cells(coding, again(), plan.grid, plan.groupings)
 
 
-def _design_of_grid(coding: RowCoding, grid: Grid, terms: tuple[TermDesign, ...]) -> Design:
-    formula, n, n_levels = coding.formula, coding.survey.n, coding.places.n_levels
-    labels = [facet.levels for facet in coding.facets]
-    structure = describe_structure(formula, n_levels, (), n, grid, labels)
-    return _design(coding, terms, structure, grid, None)
-
-
 def _design(
     coding: RowCoding,
     terms: tuple[TermDesign, ...],
-    structure: Structure,
     grid: Grid | None,
-    partial_grid: PartialGrid | None,
+    codes: Sequence[IntArray] = (),
+    counts: FloatArray | None = None,
 ) -> Design:
-    return Design(
-        formula=coding.formula,
-        facets=coding.facets,
-        terms=terms,
-        fixed=coding.fixed,
-        origin=coding.centre.origin,
-        x_origin=coding.centre.x_origin,
-        constant=coding.centre.constant,
-        structure=structure,
-        grid=grid,
-        partial_grid=partial_grid,
-    )
+    fixed, centre, n = coding.fixed, coding.centre, coding.survey.n
+    return make_design(coding.formula, coding.facets, terms, fixed, centre, n, grid, codes, counts)
 
 
 def _of_grid(coding: RowCoding, table: CellTable, grid: Grid, reading: Reading) -> SummedData:
     n_levels = coding.places.n_levels
-    terms = learn_terms(coding.formula, (), n_levels, grid, coding.survey.n)
-    design = _design_of_grid(coding, grid, terms)
+    terms = find_terms(coding.formula, (), n_levels, grid, coding.survey.n)
+    design = _design(coding, terms, grid)
     groupings = find_groupings(terms, grid)
     cells = _cells(coding, table, grid, groupings)
     layout = layout_of(terms, n_levels, grid, groupings)
@@ -258,17 +236,14 @@ def _of_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedDa
     formula, survey, n_levels = coding.formula, coding.survey, coding.places.n_levels
     cells = _cells_as_rows(coding, table, ())
     codes = cells.compact_codes
-    terms = learn_terms(formula, codes, n_levels, None, survey.n)
-    labels = [facet.levels for facet in coding.facets]
-    structure = describe_structure(formula, n_levels, codes, survey.n, None, labels, cells.counts)
-    partial_grid = find_partial_grid(codes, n_levels) if cells.counts is None else None
-    design = _design(coding, terms, structure, None, partial_grid)
+    terms = find_terms(formula, codes, n_levels, None, survey.n)
+    design = _design(coding, terms, None, codes, cells.counts)
     chunk = replace(cells, terms=terms)
 
     def rows() -> Chunk:
         return chunk
 
-    statistics = Statistics.from_cells(rows, None, None, partial_grid)
+    statistics = Statistics.from_cells(rows, None, None, design.partial_grid)
     columns, sums = coding.kinds.of_no_rows(), _response_sums(coding, table)
     return SummedData(design, statistics, columns, rows, sums, reading)
 

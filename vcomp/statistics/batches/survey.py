@@ -376,10 +376,7 @@ class XSums:
         away = self.n - 2.0 * float(a @ total) + float(a @ self.gram @ a)
         return a if abs(away) < 1e-6 * self.n else np.zeros(len(names))
 
-    def origin(self, constant: FloatArray) -> FloatArray:
-        """Return the column means if a combination of columns is constant, else zeros."""
-        if not constant.any():
-            return np.zeros(constant.size)
-        means: FloatArray = np.asarray(self.total / self.n, dtype=float)
-        means[constant != 0.0] = 0.0
-        return means
+    @property
+    def mean(self) -> FloatArray:
+        """(p,) means."""
+        return np.asarray(self.total / self.n, dtype=float)
