@@ -151,7 +151,7 @@ def test_an_interruption_is_said_and_leaves_nothing(days):
     code = (
         "import vcomp.statistics.batches.passes as gather\n"
         "def interrupted(*_): raise KeyboardInterrupt\n"
-        "gather.complete_rows = interrupted\n"
+        "gather.CompleteRows.of = interrupted\n"
         "from vcomp.cli.main import main; main()"
     )
     before = sorted(os.listdir(days))

@@ -188,7 +188,9 @@ def test_prediction_with_a_text_column(fixed):
     for rows in (men, turned, men.astype({"sex": "category"}), men.to_dict("list")):
         np.testing.assert_allclose(res.predict(rows), expected)
     np.testing.assert_allclose(res.predict(pl.from_pandas(men)), expected)
-    with pytest.raises(vcomp.DataError, match="column 'sex' has 'd', which the fit has not"):
+    with pytest.raises(
+        vcomp.DataError, match="column 'sex' has 'd', which did not occur in the fit"
+    ):
         res.predict(men.assign(sex="d"))
 
 

@@ -7,13 +7,14 @@ take it as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vcomp.data.source import Source
+from vcomp.data.source import Source, open_source
 from vcomp.display import gib
 from vcomp.exceptions import DataError
+from vcomp.formula import Formula
 from vcomp.numerics import THREADS, available_bytes
 
 Missing = Literal["drop", "raise"]
@@ -66,6 +67,43 @@ class Reading:
             raise DataError(f"stream={self.stream!r} is not known; it is True, False or None")
         if self.missing not in ("drop", "raise"):
             raise DataError(f"missing={self.missing!r} is not known; it is 'drop' or 'raise'")
+
+    def open(self, formula: Formula, data: Any) -> Source:
+        """Return the data as a source; of None the variables of the calling scope.
+
+        Parameters
+        ----------
+        data : as of :func:`vcomp.io.open_source`, or None
+
+        Raises
+        ------
+        DataError
+            If `data` cannot be read, or a variable does not exist.
+        """
+        return _caller_source(formula, self.environment) if data is None else open_source(data)
+
+    def columns(self, formula: Formula, source: Source, *, response: bool = True) -> list[str]:
+        """Return the columns of a source to read; other names must be in the calling scope.
+
+        Parameters
+        ----------
+        response : whether the response is needed
+
+        Raises
+        ------
+        DataError
+            If a name is neither a column nor in the calling scope.
+        """
+        used = list(formula.facets)
+        alone = {formula.response, *formula.fixed}
+        for name in formula.names(response=response):
+            if name in used:
+                continue
+            if name in source.columns:
+                used.append(name)
+            elif not _is_known(name, self.environment, as_column=name in alone):
+                raise source.no_column(name)
+        return used
 
     def is_on_dask(self, data: Any) -> bool:
         """Return whether data are a Dask collection, which is read on its workers.
@@ -150,3 +188,44 @@ def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
             "progress=True is of rows that are read here; Dask shows its own, on its dashboard or "
             "inside dask.diagnostics.ProgressBar()"
         )
+
+
+def _caller_source(formula: Formula, environment: Any) -> Source:
+    """Return the variables of the calling scope that the formula may name."""
+    variables = {}
+    for name in formula.names():
+        try:
+            variables[name] = environment.namespace[name]
+        except KeyError:
+            continue
+    wanted = (*formula.facets, *formula.response_names)
+    absent = [name for name in wanted if name not in variables]
+    if absent:
+        raise DataError(
+            f"no data were given, and there is no variable {absent[0]!r} where fit was called"
+        )
+    arrays = {k: v for k, v in variables.items() if _is_column(v)}
+    for name in (*formula.facets, formula.response):
+        if name in variables and name not in arrays:
+            raise DataError(
+                f"no data were given, and the variable {name!r} where fit was called is "
+                f"{type(variables[name]).__name__}, not a column of values"
+            )
+    return open_source(arrays)
+
+
+def _is_column(value: Any) -> bool:
+    is_sequence = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return is_sequence or (hasattr(value, "__len__") and getattr(value, "ndim", 0) == 1)
+
+
+def _is_known(name: str, environment: Any, *, as_column: bool) -> bool:
+    """Return whether the caller has something of this name; as a term of its own, a column."""
+    import builtins
+
+    from patsy import builtins as patsy_builtins
+
+    here = name in environment.namespace
+    if as_column:
+        return here and _is_column(environment.namespace[name])
+    return here or name in patsy_builtins.__all__ or hasattr(builtins, name)

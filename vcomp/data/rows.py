@@ -17,7 +17,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.data.levels import as_levels
 from vcomp.data.reading import Missing, Reading
-from vcomp.data.source import Source, open_source
+from vcomp.data.source import open_source
 from vcomp.exceptions import DataError, FormulaError, warn
 from vcomp.formula import Formula
 from vcomp.numerics import MANY_ROWS, THREADS
@@ -189,12 +189,11 @@ def select_rows(
     """
     import pandas as pd
 
-    environment = reading.environment
-    source = source_of(formula, data, environment)
+    source = reading.open(formula, data)
     if names is None:
-        names = used_columns(formula, source, environment)
+        names = reading.columns(formula, source)
     frame, sizes = source.read_parts(names)
-    part, tally = complete_rows(formula, frame, environment), None
+    part, tally = CompleteRows.of(formula, frame, reading.environment), None
     if len(sizes) > 1:  # of one file there is no need to say which
         tally = part.tally.by_part(part.keep, part.y, sizes)
     (tally or part.tally).check(formula, reading.missing)
@@ -205,7 +204,7 @@ def select_rows(
         # What the user has may change; what comes from files nobody else has.
         y=part.y if source.files else part.y.copy(),
         facets=_all_levels({f: part.frame[f] for f in formula.facets}),
-        fixed={} if formula.intercept_only else fixed_columns(formula, part.frame),
+        fixed={} if formula.intercept_only else part.fixed_columns(formula),
         labels=labels if part.keep.all() else labels[part.keep],
         files=source.files,
     )
@@ -228,51 +227,71 @@ class CompleteRows:
     keep: BoolArray
     tally: Tally
 
+    @classmethod
+    def of(cls, formula: Formula, frame: pd.DataFrame, environment: Any) -> CompleteRows:
+        """Return the rows of a frame without a missing value, with their response.
 
-def complete_rows(formula: Formula, frame: pd.DataFrame, environment: Any) -> CompleteRows:
-    """Evaluate the response of the rows of a frame, and drop those with a missing value.
+        Parameters
+        ----------
+        frame : the columns that the formula uses
+        environment : patsy's ``EvalEnvironment`` of the caller
 
-    Raises
-    ------
-    DataError
-        If the response is not numeric, or not one number a row.
-    """
-    columns = plain_columns(frame, formula.response_names)
-    y = _response(formula.response, columns, environment, len(frame))
-    with np.errstate(over="ignore", invalid="ignore"):
-        is_finite = bool(np.isfinite(y.sum()))  # in one pass; what is missing or infinite stays so
-    # A column that the response is has been looked at then.
-    looked_at = formula.response if is_finite else None
-    missing_in: dict[str | None, BoolArray] = {
-        str(name): column.isna().to_numpy()
-        for name, column in frame.items()
-        if name != looked_at
-        and not (isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub")
-    }
-    if not is_finite:
-        missing_in[None] = np.isnan(y)
-    counts: dict[str | None, int] = {None: 0}
-    if looked_at in frame:
-        counts[looked_at] = 0
-    counts |= {name: int(mask.sum()) for name, mask in missing_in.items()}
-    keep = np.ones(y.size, dtype=bool)
-    if any(counts.values()):
-        keep = ~np.logical_or.reduce(list(missing_in.values()))
-        frame, y = frame.loc[keep].reset_index(drop=True), y[keep]
-    infinite = 0 if is_finite else int(np.isinf(y).sum())
-    tally = Tally(keep.size, keep.size - y.size, counts, infinite)
-    return CompleteRows(y, frame, keep, tally)
+        Raises
+        ------
+        DataError
+            If the response is not numeric, or not one number a row.
+        """
+        columns = plain_columns(frame, formula.response_names)
+        y = _response(formula.response, columns, environment, len(frame))
+        with np.errstate(over="ignore", invalid="ignore"):
+            is_finite = bool(
+                np.isfinite(y.sum())
+            )  # in one pass; what is missing or infinite stays so
+        # A column that the response is has been looked at then.
+        looked_at = formula.response if is_finite else None
+        missing_in: dict[str | None, BoolArray] = {
+            str(name): column.isna().to_numpy()
+            for name, column in frame.items()
+            if name != looked_at
+            and not (isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub")
+        }
+        if not is_finite:
+            missing_in[None] = np.isnan(y)
+        counts: dict[str | None, int] = {None: 0}
+        if looked_at in frame:
+            counts[looked_at] = 0
+        counts |= {name: int(mask.sum()) for name, mask in missing_in.items()}
+        keep = np.ones(y.size, dtype=bool)
+        if any(counts.values()):
+            keep = ~np.logical_or.reduce(list(missing_in.values()))
+            frame, y = frame.loc[keep].reset_index(drop=True), y[keep]
+        infinite = 0 if is_finite else int(np.isinf(y).sum())
+        tally = Tally(keep.size, keep.size - y.size, counts, infinite)
+        return cls(y, frame, keep, tally)
 
+    @classmethod
+    def of_fixed_part(cls, frame: pd.DataFrame) -> CompleteRows:
+        """Return complete rows of which only the columns of the fixed part are needed."""
+        n = len(frame)
+        return cls(np.zeros(n), frame, np.ones(n, dtype=bool), Tally(n, 0, {None: 0}, 0))
 
-def source_of(formula: Formula, data: Any, environment: Any) -> Source:
-    """Open the data, or where there are none the variables of the calling scope.
+    def fixed_columns(
+        self, formula: Formula, fitted: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return the columns of the fixed part, in a form that patsy reads.
 
-    Raises
-    ------
-    DataError
-        If `data` cannot be read, or a variable is not there.
-    """
-    return _caller_source(formula, environment) if data is None else open_source(data)
+        Parameters
+        ----------
+        fitted : these columns as a model was fitted to them, for their categories
+
+        Raises
+        ------
+        DataError
+            If a column holds neither numbers nor levels, or a category did not occur in the fit.
+        """
+        if fitted is None:
+            return plain_columns(self.frame, formula.fixed_names)
+        return _fixed_columns(formula, self.frame, fitted)
 
 
 def _all_levels(columns: dict[str, pd.Series]) -> dict[str, pd.Series]:
@@ -285,7 +304,7 @@ def _all_levels(columns: dict[str, pd.Series]) -> dict[str, pd.Series]:
 
 
 def select_predictors(
-    formula: Formula, data: Any, environment: Any, learned: Mapping[str, Any]
+    formula: Formula, data: Any, reading: Reading, fitted: Mapping[str, Any]
 ) -> tuple[dict[str, pd.Series], dict[str, Any], pd.Index]:
     """Read facets and columns of the fixed part for a prediction, and the labels of the rows.
 
@@ -293,7 +312,8 @@ def select_predictors(
 
     Parameters
     ----------
-    learned : the columns of the fixed part that the model was fitted to, for their categories
+    reading : the calling scope of the fit
+    fitted : the columns of the fixed part that the model was fitted to, for their categories
 
     Raises
     ------
@@ -303,111 +323,39 @@ def select_predictors(
     import pandas as pd
 
     source = open_source(data)
-    names = used_columns(formula, source, environment, response=False)
+    names = reading.columns(formula, source, response=False)
     frame = source.read(names)
     missing = frame.isna().any()
     if missing.any():
         raise DataError(f"cannot predict rows with missing values, which {missing.idxmax()!r} has")
-    fixed = fixed_columns(formula, frame, learned)
+    fixed = _fixed_columns(formula, frame, fitted)
     labels = pd.RangeIndex(len(frame)) if source.row_labels is None else source.row_labels
     return {f: frame[f] for f in formula.facets}, fixed, labels
 
 
-def fixed_columns(
-    formula: Formula, frame: pd.DataFrame, learned: Mapping[str, Any] | None = None
+def _fixed_columns(
+    formula: Formula, frame: pd.DataFrame, fitted: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the columns of the fixed part, in a form that patsy reads.
-
-    Parameters
-    ----------
-    learned : these columns as a model was fitted to them, for their categories
-
-    Raises
-    ------
-    DataError
-        If a column holds neither numbers nor levels, or a category was not there before.
-    """
+    """Return the columns of the fixed part with the categories of the fit."""
     plain = plain_columns(frame, formula.fixed_names)
-    if learned is None:
-        return plain
-    return {name: _recoded(name, column, learned.get(name)) for name, column in plain.items()}
+    return {name: _recoded(name, column, fitted.get(name)) for name, column in plain.items()}
 
 
-def _recoded(name: str, column: Any, learned: Any) -> Any:
+def _recoded(name: str, column: Any, fitted: Any) -> Any:
     """Return categories as the model knows them: patsy takes no others, nor another order."""
     import pandas as pd
 
-    if not isinstance(learned, pd.Categorical):
+    if not isinstance(fitted, pd.Categorical):
         return column
     values = np.asarray(column)
-    codes = learned.categories.get_indexer(pd.Index(values))
+    codes = fitted.categories.get_indexer(pd.Index(values))
     if (codes < 0).any():
         unknown = values[codes < 0].tolist()[0]
-        levels = ", ".join(map(repr, learned.categories[:10].tolist()))
-        raise DataError(f"column {name!r} has {unknown!r}, which the fit has not; it has {levels}")
-    return pd.Categorical.from_codes(codes, categories=learned.categories)
-
-
-def _caller_source(formula: Formula, environment: Any) -> Source:
-    """Return the variables of the calling scope that the formula may name."""
-    variables = {}
-    for name in _all_names(formula):
-        try:
-            variables[name] = environment.namespace[name]
-        except KeyError:
-            continue
-    wanted = (*formula.facets, *formula.response_names)
-    absent = [name for name in wanted if name not in variables]
-    if absent:
+        levels = ", ".join(map(repr, fitted.categories[:10].tolist()))
         raise DataError(
-            f"no data were given, and there is no variable {absent[0]!r} where fit was called"
+            f"column {name!r} has {unknown!r}, which did not occur in the fit; the fit has {levels}"
         )
-    arrays = {k: v for k, v in variables.items() if _is_column(v)}
-    for name in (*formula.facets, formula.response):
-        if name in variables and name not in arrays:
-            raise DataError(
-                f"no data were given, and the variable {name!r} where fit was called is "
-                f"{type(variables[name]).__name__}, not a column of values"
-            )
-    return open_source(arrays)
-
-
-def _is_column(value: Any) -> bool:
-    is_sequence = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    return is_sequence or (hasattr(value, "__len__") and getattr(value, "ndim", 0) == 1)
-
-
-def _all_names(formula: Formula, *, response: bool = True) -> list[str]:
-    left = formula.response_names if response else ()
-    return list(dict.fromkeys([*formula.facets, *left, *sorted(formula.fixed_names)]))
-
-
-def used_columns(
-    formula: Formula, source: Source, environment: Any, *, response: bool = True
-) -> list[str]:
-    """Return the columns to read; every other name must be one of the calling scope."""
-    used = list(formula.facets)
-    alone = {formula.response, *formula.fixed}
-    for name in _all_names(formula, response=response):
-        if name in used:
-            continue
-        if name in source.columns:
-            used.append(name)
-        elif not _is_known(name, environment, as_column=name in alone):
-            raise source.no_column(name)
-    return used
-
-
-def _is_known(name: str, environment: Any, *, as_column: bool) -> bool:
-    """Return whether the caller has something of this name; as a term of its own, a column."""
-    import builtins
-
-    from patsy import builtins as patsy_builtins
-
-    here = name in environment.namespace
-    if as_column:
-        return here and _is_column(environment.namespace[name])
-    return here or name in patsy_builtins.__all__ or hasattr(builtins, name)
+    return pd.Categorical.from_codes(codes, categories=fitted.categories)
 
 
 def plain_columns(frame: pd.DataFrame, names: Collection[str]) -> dict[str, Any]:

@@ -74,6 +74,17 @@ class Formula:
                 f"({n_fixed} fixed effects and {len(self.random) + 1} variance components)"
             )
 
+    def names(self, *, response: bool = True) -> list[str]:
+        """Return all names that the formula uses, each once.
+
+        Parameters
+        ----------
+        response : whether those of the response are included
+        """
+        left = self.response_names if response else ()
+        right = () if self.intercept_only else sorted(self.fixed_names)
+        return list(dict.fromkeys([*self.facets, *left, *right]))
+
     @property
     def response_names(self) -> tuple[str, ...]:
         """The names that the response uses, of columns or of the calling scope."""

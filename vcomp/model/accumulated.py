@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vcomp import display
-from vcomp.data import Missing, Reading, source_of
+from vcomp.data import Missing, Reading
 from vcomp.design import Design
 from vcomp.estimators import MethodName
 from vcomp.formula import caller_environment, parse
@@ -198,7 +198,7 @@ def cell_sums_of(formula: str, data: Any, reading: Reading) -> CellSums:
     on_dask, parsed = reading.is_on_dask(data), parse(formula)
     if on_dask:
         return gather_on_dask(parsed, data, reading, collapse=False)
-    source = source_of(parsed, data, reading.environment)
+    source = reading.open(parsed, data)
     if not source.is_repeatable:
         raise source.one_pass_only()
     return gather(parsed, source, reading)

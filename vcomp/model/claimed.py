@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp.data import Reading, Source, open_source, select_rows, source_of, used_columns
+from vcomp.data import Reading, Source, open_source, select_rows
 from vcomp.design import find_grid
 from vcomp.exceptions import warn
 from vcomp.formula import parse
@@ -59,8 +59,8 @@ def claimed_model(
     if on_dask:
         supported, found = _on_dask(claim, data, reading)
     else:
-        source = source_of(claim.widest, claim.source, reading.environment)
-        n_columns = len(used_columns(claim.widest, source, reading.environment))
+        source = reading.open(claim.widest, claim.source)
+        n_columns = len(reading.columns(claim.widest, source))
         if reading.in_batches(source, n_columns):
             supported, found = _in_batches(claim, source, reading)
         else:

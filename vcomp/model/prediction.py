@@ -15,7 +15,6 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.data import (
     CompleteRows,
     Reading,
-    fixed_columns,
     parquet_path,
     refuse_to_replace,
     select_predictors,
@@ -186,7 +185,7 @@ class Located:
             return cls(model.rows.labels, model.chunk.X, model.chunk.codes)
         design = model.design
         facets, fixed, labels = select_predictors(
-            design.formula, data, model.reading.environment, model.fixed_columns
+            design.formula, data, model.reading, model.fixed_columns
         )
         X = design.fixed.matrix(fixed, len(labels)) - design.x_origin
         codes = [facet.codes(facets[facet.name]) for facet in design.facets]
@@ -434,7 +433,7 @@ def _augmented(model: FittedModel, solution: Solution, part: CompleteRows) -> pd
 
 
 def _matrix(model: FittedModel, part: CompleteRows) -> FloatArray:
-    fixed = fixed_columns(model.design.formula, part.frame, model.fixed_columns)
+    fixed = part.fixed_columns(model.design.formula, model.fixed_columns)
     return model.design.centred_matrix(fixed, part.y.size)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from vcomp.data import Reading, Rows, select_rows, source_of, used_columns
+from vcomp.data import Reading, Rows, select_rows
 from vcomp.design import Design, learn
 from vcomp.formula import Formula
 from vcomp.statistics.batches import Batches, SummedData, finish, gather, gather_on_dask
@@ -81,8 +81,8 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
     if reading.is_on_dask(data):
         found = finish(gather_on_dask(formula, data, reading, collapse=True), reading)
         return replace(found, seconds={"gather": perf_counter() - begun})
-    source = source_of(formula, data, reading.environment)
-    names = used_columns(formula, source, reading.environment)
+    source = reading.open(formula, data)
+    names = reading.columns(formula, source)
     if not reading.in_batches(source, len(names)):
         rows = select_rows(formula, source, reading, names)
         read = perf_counter() - begun

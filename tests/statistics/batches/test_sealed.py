@@ -9,7 +9,7 @@ import vcomp
 from tests.helpers.designs import GRIDS, gridded
 from tests.helpers.readings import model_of
 from vcomp.data.reading import Reading
-from vcomp.data.rows import complete_rows
+from vcomp.data.rows import CompleteRows
 from vcomp.formula import parse
 from vcomp.io import open_source
 from vcomp.statistics.batches import passes as module
@@ -113,7 +113,7 @@ def test_rows_are_put_away_as_their_cells_are(name, share):
     plan = collapse_plan(learned)
     rows = data.sort_values([f for f in ("d", "i", "h") if f in data])
     some = rows.iloc[: round(share * len(rows))].sample(frac=1.0, random_state=1)
-    part = complete_rows(model, some.reset_index(drop=True), EvalEnvironment([{}]))
+    part = CompleteRows.of(model, some.reset_index(drop=True), EvalEnvironment([{}]))
     places, values = module.Coder(learned)(part)
     by_cells = PartSums.of(plan, sum_cells(plan.by_cell(places), values))
     found = PartSums.of_rows(plan, places.copy(), values)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.data import CompleteRows, Reading, Tally, fixed_columns
+from vcomp.data import CompleteRows, Reading, Tally
 from vcomp.design import Centre, Facet
 from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, Formula
@@ -109,7 +109,7 @@ class FirstPass:
 
 def _first(formula: Formula, part: CompleteRows) -> FirstPass:
     facets = {f: part.frame[f] for f in formula.facets}
-    kinds = kinds_of(_with_all_categories(fixed_columns(formula, part.frame), part))
+    kinds = kinds_of(_with_all_categories(part.fixed_columns(formula), part))
     return FirstPass(survey_rows(part.y, facets), kinds, part.tally)
 
 
@@ -131,7 +131,7 @@ def _with_all_categories(columns: dict[str, Any], part: CompleteRows) -> dict[st
 
 def matrix_of(coding: RowCoding, part: CompleteRows) -> FloatArray:
     """Return X of some rows, not centred."""
-    columns = coding.kinds.recoded(fixed_columns(coding.formula, part.frame))
+    columns = coding.kinds.recoded(part.fixed_columns(coding.formula))
     return coding.fixed.matrix(columns, part.y.size)
 
 
@@ -180,7 +180,7 @@ def _coding(formula: Formula, kinds: ColumnKinds, passes: Passes, environment: A
     def columns() -> Iterable[dict[str, Any]]:
         for part in passes.each(why):
             if part.y.size:
-                yield kinds.recoded(fixed_columns(formula, part.frame))
+                yield kinds.recoded(part.fixed_columns(formula))
 
     return FixedPart.of_rows(formula, columns, environment, _ROWS)
 

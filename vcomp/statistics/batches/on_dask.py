@@ -24,15 +24,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from vcomp.data import (
-    CompleteRows,
-    Reading,
-    Source,
-    Tally,
-    complete_rows,
-    native,
-    used_columns,
-)
+from vcomp.data import CompleteRows, Reading, Source, open_source
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula
 from vcomp.statistics.batches.cell_sums import CellSums
@@ -148,7 +140,7 @@ class _Partitions:
 
     def __init__(self, formula: Formula, data: Any, reading: Reading) -> None:
         self._formula, source, environment = formula, source_on_dask(data), reading.environment
-        names = used_columns(formula, source, environment)
+        names = reading.columns(formula, source)
         for name in names:
             if name not in source.columns:
                 raise source.no_column(name)
@@ -167,9 +159,7 @@ class _Partitions:
         dask: Any = import_module("dask")
         work = dask.delayed(self._work(_of_fixed_part, (self._formula,)), traverse=False)
         for frame in _fetched(self._each_by(_of_partition, work)[0]):
-            n = len(frame)
-            nothing = Tally(n, 0, {None: 0}, 0)
-            yield CompleteRows(np.zeros(n), frame, np.ones(n, dtype=bool), nothing)
+            yield CompleteRows.of_fixed_part(frame)
 
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
         """Return the sum of ``of(*known, part)`` over the partitions."""
@@ -364,7 +354,8 @@ def _of_partition(frame: Any, work: _Work) -> Any:
     if isinstance(frame, _Read):
         frame = frame.frame
     environment = EvalEnvironment([dict(work.scope)])
-    rows = complete_rows(work.formula, native(frame.reset_index(drop=True)), environment)
+    source = open_source(frame)
+    rows = CompleteRows.of(work.formula, source.read(source.columns), environment)
     return work.of(*work.known, rows)
 
 

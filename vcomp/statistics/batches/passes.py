@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.data import CompleteRows, Reading, Source, complete_rows, used_columns
+from vcomp.data import CompleteRows, Reading, Source
 from vcomp.display import progress_bar
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula
@@ -150,7 +150,7 @@ class Batches:
         renamed: Mapping[str, str] | None = None,
     ) -> None:
         self._formula, self._source, self._reading = formula, source, reading
-        self._names = used_columns(formula, source, reading.environment)
+        self._names = reading.columns(formula, source)
         self._renamed, self._passes = renamed, 0
         self._kept = _Kept(reading.bytes_to_keep() if keep else 0.0)
 
@@ -187,7 +187,7 @@ class Batches:
 
     def _complete(self, frame: pd.DataFrame, name: str | None, number: int) -> CompleteRows:
         try:
-            part = complete_rows(self._formula, frame, self._reading.environment)
+            part = CompleteRows.of(self._formula, frame, self._reading.environment)
         except DataError as error:
             if name is None:
                 raise
