@@ -12,7 +12,7 @@ import pandas as pd
 
 from benchmarks.common import FULL_MODEL, Piped, Report, Settings, best_of, crossed, nested, pipe
 from vcomp.data.reading import Reading
-from vcomp.data.rows import select_rows
+from vcomp.data.rows import Rows
 from vcomp.design import learn
 from vcomp.design.design import Design
 
@@ -49,7 +49,7 @@ def _learn(piped: Piped) -> Design:
 
 
 def _read_and_learn(piped: Piped, data: Any) -> Design:
-    rows = select_rows(piped.formula, data, Reading(piped.environment))
+    rows = Rows.select(piped.formula, data, Reading(piped.environment))
     return learn(piped.formula, rows, piped.environment)
 
 

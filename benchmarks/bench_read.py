@@ -15,7 +15,7 @@ from patsy import EvalEnvironment
 
 from benchmarks.common import Report, Settings, agree, best_of, crossed
 from vcomp.data.reading import Reading
-from vcomp.data.rows import Rows, select_rows
+from vcomp.data.rows import Rows
 from vcomp.formula import parse
 
 _FORMULA = parse("y ~ (1|a) + (1|b)")
@@ -69,4 +69,4 @@ def _complete_csv(path: Path) -> pd.DataFrame:
 
 
 def _read(data: Any) -> Rows:
-    return select_rows(_FORMULA, data, Reading(EvalEnvironment.capture(0)))
+    return Rows.select(_FORMULA, data, Reading(EvalEnvironment.capture(0)))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from patsy import EvalEnvironment
 
 from vcomp.data.reading import Reading
-from vcomp.data.rows import Rows, select_rows
+from vcomp.data.rows import Rows
 from vcomp.design import learn
 from vcomp.design.design import Chunk, Design
 from vcomp.exceptions import VcompError
@@ -230,7 +230,7 @@ class Piped:
 def pipe(formula: str, data: Any) -> Piped:
     """Take data through the stages from text to statistics."""
     parsed, environment = parse(formula), EvalEnvironment.capture(0)
-    rows = select_rows(parsed, data, Reading(environment))
+    rows = Rows.select(parsed, data, Reading(environment))
     design = learn(parsed, rows, environment)
     chunk = design.encode(rows)
     return Piped(parsed, rows, environment, design, chunk, summed(design, chunk))

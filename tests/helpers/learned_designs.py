@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from patsy import EvalEnvironment
 
 from vcomp.data.reading import Reading
-from vcomp.data.rows import select_rows
+from vcomp.data.rows import Rows
 from vcomp.design import learn
 from vcomp.formula import parse
 
@@ -15,7 +15,7 @@ def scope():
 
 
 def rows_of(formula, data, missing="drop"):
-    return select_rows(parse(formula), data, Reading(scope(), missing))
+    return Rows.select(parse(formula), data, Reading(scope(), missing))
 
 
 def design_of(formula, data):

@@ -15,7 +15,7 @@ from patsy import EvalEnvironment
 import vcomp
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.data.reading import Reading
-from vcomp.data.rows import select_rows
+from vcomp.data.rows import Rows
 from vcomp.design import learn
 from vcomp.estimators.registry import get_estimator
 from vcomp.formula import parse
@@ -169,12 +169,12 @@ def test_chunks_add_up(design, method, n_chunks):
     formula, data = unbalanced(design)
     environment = EvalEnvironment.capture()
     parsed = parse(formula)
-    rows = select_rows(parsed, data, Reading(environment))
+    rows = Rows.select(parsed, data, Reading(environment))
     learned = learn(parsed, rows, environment)
     names = (*(t.name for t in learned.terms), "Residual")
     parts = np.array_split(np.random.default_rng(3).permutation(len(data)), n_chunks)
     chunks = (
-        accumulate(learned.encode(select_rows(parsed, data.iloc[part], Reading(environment))))
+        accumulate(learned.encode(Rows.select(parsed, data.iloc[part], Reading(environment))))
         for part in parts
     )
     summed = reduce(add, chunks)

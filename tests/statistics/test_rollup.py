@@ -7,7 +7,7 @@ from patsy import EvalEnvironment
 
 import vcomp
 from vcomp.data.reading import Reading
-from vcomp.data.rows import select_rows
+from vcomp.data.rows import Rows
 from vcomp.design import learn
 from vcomp.formula import parse
 from vcomp.statistics import cross_products as rollup
@@ -31,10 +31,10 @@ def table(seed):
 
 def chunk_of(formula, data, part=None):
     scope, parsed = EvalEnvironment([{}]), parse(formula)
-    rows = select_rows(parsed, data, Reading(scope))
+    rows = Rows.select(parsed, data, Reading(scope))
     design = learn(parsed, rows, scope)
     if part is not None:
-        rows = select_rows(parsed, data.iloc[part], Reading(scope))
+        rows = Rows.select(parsed, data.iloc[part], Reading(scope))
     return design.encode(rows)
 
 

@@ -12,7 +12,7 @@ from patsy import EvalEnvironment
 
 from tests.helpers.examples import examples
 from vcomp.data.reading import Reading
-from vcomp.data.rows import Rows, select_rows
+from vcomp.data.rows import Rows
 from vcomp.design import learn
 from vcomp.formula import parse
 from vcomp.statistics.cross_products import CrossProducts, PairTable, accumulate, tabulate
@@ -32,7 +32,7 @@ def problems(draw):
     assume(len(set(zip(table["a"], table["c"], strict=True))) < n)
     table |= {"y": rng.normal(3.0, 2.0, n), "x": rng.normal(-7.0, 1.0, n)}
     scope = EvalEnvironment([{}])
-    rows = select_rows(parse(FORMULA), pd.DataFrame(table), Reading(scope))
+    rows = Rows.select(parse(FORMULA), pd.DataFrame(table), Reading(scope))
     return learn(parse(FORMULA), rows, scope), rows, rng
 
 
@@ -147,7 +147,7 @@ def test_effective_n_of_a_balanced_design_is_its_sizes():
     grid = np.indices((3, 4, 2)).reshape(3, -1)
     data = {"y": np.arange(24.0), **dict(zip("abc", grid, strict=True))}
     formula, scope = parse("y ~ (1|a) + (1|b) + (1|a:b)"), EvalEnvironment([{}])
-    rows = select_rows(formula, data, Reading(scope))
+    rows = Rows.select(formula, data, Reading(scope))
     stats = accumulate(learn(formula, rows, scope).encode(rows))
     # Of a itself 1; over 4 levels of b; over 4 cells; over 8 scores.
     np.testing.assert_allclose(group_sums(stats).inverse_n[0], [1.0, 1 / 4, 1 / 4, 1 / 8])

@@ -197,8 +197,8 @@ def fit_report(
 
 def _check_augmented(target: Path, data: Any) -> None:
     """Refuse a file that cannot be written, or that is one of the data files, before reading."""
-    from vcomp.data import open_source, parquet_path, refuse_to_replace
+    from vcomp.data import open_source, parquet_path
 
     parquet_path(target, "--augment")
     if data is not None:
-        refuse_to_replace(target, open_source(data).files)
+        open_source(data).refuse_to_replace(target)

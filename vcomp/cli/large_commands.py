@@ -135,12 +135,12 @@ def accumulate(
     --statistics`.
     """
     import vcomp
-    from vcomp.data import open_source, refuse_to_replace
+    from vcomp.data import open_source
     from vcomp.statistics.batches import target_of
 
     target_of(target)
     source = open_source(data_of_paths(data))
-    refuse_to_replace(target, source.files)
+    source.refuse_to_replace(target)
     made = vcomp.accumulate(formula, source, missing=missing, progress=progress)
     made.save(target)
     click.echo(f"{target}: {_described(made)}")

@@ -20,7 +20,7 @@ from vcomp.cli.arguments import (
     with_options,
 )
 from vcomp.cli.output import check_picture, read_matrix, save, write
-from vcomp.data import ITEMS
+from vcomp.data import ORIENTATIONS
 from vcomp.exceptions import DataError, PlanError
 
 if TYPE_CHECKING:
@@ -329,7 +329,8 @@ def items(
         if data is None:
             raise click.UsageError("a data set is long: give --object, --item and --score")
         scores = output.read_matrix(data)
-        if not transpose and str(scores.index.name).lower() in ITEMS.column_names:
+        called_items = str(scores.index.name).lower() in ORIENTATIONS["item"].column_names
+        if called_items and not transpose:
             raise DataError(
                 f"the rows of {data.name!r} look like items, as they are called "
                 f"{scores.index.name!r}: give --transpose"

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vcomp import display
-from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.data import ITEMS, RATINGS, ScoreTable, as_levels, read_score_table
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.data import ORIENTATIONS
 from vcomp.exceptions import DataError, DesignError, EstimationError, did_you_mean
 from vcomp.gtheory import crossed_components
 from vcomp.inference import VarianceComponents
@@ -97,20 +97,19 @@ def read_scores(
     scores : matrix, wide or long table, path, or :class:`vcomp.ir.ScoreMatrix`
     object_, item, score : columns of a long table. If one of them is given, each other is the
         column of its own name
-    item_name : what the caller's parameter for `item` is called
+    item_name : ``"item"`` or ``"rater"``: what the caller's parameter for `item` is called
     what : the quantity that is computed, for messages
 
     Raises
     ------
     DataError
-        If `scores` cannot be read (see :func:`vcomp.data.score_forms.read_score_table`), a score
+        If `scores` cannot be read (see :meth:`vcomp.data.score_forms.Orientation.read`), a score
         is infinite or beyond 1e100, or there are fewer than two objects or items.
     """
     names = {"object": object_, item_name: item, "score": score}
-    orientation = RATINGS if item_name == "rater" else ITEMS
-    table = read_score_table(scores, orientation, names)
+    table = ORIENTATIONS[item_name].read(scores, names)
     if any(name is not None for name in names.values()):
-        table = _sorted(table)
+        table = table.in_order()
     matrix = ItemScores(table.values, table.rows, table.columns)
     n, k = matrix.values.shape
     if n < 2 or k < 2:
@@ -168,21 +167,6 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
             f"{name}={value!r} is not known{did_you_mean(value, allowed)}; it is "
             f"{', '.join(map(repr, allowed[:-1]))} or {allowed[-1]!r}"
         )
-
-
-def _sorted(table: ScoreTable) -> ScoreTable:
-    """Return a table with its labels in order: categories in theirs, other labels sorted."""
-    rows, row_order = _in_order(table.rows)
-    columns, column_order = _in_order(table.columns)
-    return ScoreTable(table.values[np.ix_(row_order, column_order)], rows, columns)
-
-
-def _in_order(labels: pd.Index) -> tuple[pd.Index, LongArray]:
-    import pandas as pd
-
-    levels = as_levels("labels", pd.Series(labels)).cat
-    order = np.argsort(levels.codes.to_numpy(), kind="stable")
-    return pd.Index(levels.categories, tupleize_cols=False), order
 
 
 def two_way_components(matrix: ItemScores) -> VarianceComponents:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp._typing import IntArray, LongArray
 from vcomp.exceptions import DataError
-from vcomp.numerics.kernels import count_values, renumber
+from vcomp.numerics.kernels import count_levels, count_values, determined_levels, renumber
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,36 +33,14 @@ def as_levels(name: str, column: pd.Series) -> pd.Series:
 
     if isinstance(column.dtype, pd.CategoricalDtype):
         return _without_unused(column)
-    return pd.Series(as_categories(name, column), column.index, name=name, copy=False)
-
-
-def as_categories(name: str, column: pd.Series) -> Any:
-    """Return the column as a ``pandas.Categorical``; of categories it keeps those not used.
-
-    Raises
-    ------
-    DataError
-        If the column holds what cannot be a level (lists, dicts).
-    """
-    import pandas as pd
-
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return column.array
-    counted = whole_numbers(column)
-    if counted is not None:
-        return counted.as_categories()
-    # Not the column itself, whose tuples would become a MultiIndex.
-    values: Any = column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
-    try:
-        codes, distinct = pd.factorize(values)
-    except TypeError as error:  # unhashable
-        raise DataError(f"facet {name!r} holds what cannot be a level: {error}") from None
-    # Without `tupleize_cols=False` levels that are tuples become a MultiIndex.
-    found: Any = pd.Index(distinct, tupleize_cols=False)
-    levels, order = _sorted(found)
-    position = np.empty(len(levels), dtype=np.int64)
-    position[order] = np.arange(len(levels))
-    return pd.Categorical.from_codes(position[codes], categories=levels)
+    whole = _whole_numbers(column)
+    if whole is None:
+        coded = _as_categories(name, column)
+    else:
+        if whole.of_levels.size < whole.counts.size:
+            renumber(whole.codes, np.cumsum(whole.counts > 0, dtype=np.int32) - np.int32(1))
+        coded = pd.Categorical.from_codes(whole.codes, categories=whole.levels, validate=False)
+    return pd.Series(coded, column.index, name=name, copy=False)
 
 
 def united_levels(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArray]:
@@ -127,45 +106,98 @@ def _united_numbers(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntAr
     return pd.Index(levels), *(np.searchsorted(levels, p).astype(np.int32) for p in parts)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WholeNumbers:
-    """A column of whole numbers that are close together.
+@dataclass(frozen=True, eq=False)
+class CodedLevels:
+    """A grouping column as codes.
 
     Attributes
     ----------
-    low : the smallest
-    codes : (n,) what each is above it
-    counts : how often each of ``low, low + 1, …`` occurs, up to the largest
-    dtype : of the column
+    codes : (n,) of the rows, −1 for a missing value
+    levels : in order; of categories also those that do not occur
+    of_levels : the code of each level; of whole numbers that are close together the distance from
+        the smallest
+    counts : how often each code occurs
     """
 
-    low: int
     codes: IntArray
+    levels: pd.Index
+    of_levels: LongArray
     counts: LongArray
-    dtype: Any
 
-    def levels(self) -> tuple[pd.Index, LongArray]:
-        """Return the numbers that occur, and the code of each."""
-        import pandas as pd
+    @property
+    def level_counts(self) -> LongArray:
+        """How often each level occurs."""
+        return self.counts[self.of_levels]
 
-        occurring = np.flatnonzero(self.counts)
-        return pd.Index((occurring + self.low).astype(self.dtype)), occurring
+    @cached_property
+    def n_occurring(self) -> int:
+        """Number of levels that occur."""
+        return int(np.count_nonzero(self.counts))
 
-    def as_categories(self) -> Any:
-        """Return the column as a ``pandas.Categorical``; the codes are used up."""
-        import pandas as pd
+    def levels_within(self, outer: CodedLevels) -> IntArray | None:
+        """Return the level of `outer` that each level is nested in, −1 for one without rows.
 
-        levels, occurring = self.levels()
-        if occurring.size < self.counts.size:
-            renumber(self.codes, np.cumsum(self.counts > 0, dtype=np.int32) - np.int32(1))
-        return pd.Categorical.from_codes(self.codes, categories=levels, validate=False)
+        Returns
+        -------
+        None if some level occurs with several levels of `outer`
+        """
+        if self.n_occurring < outer.n_occurring:
+            return None
+        if outer.n_occurring == 1:
+            only = np.int32(np.flatnonzero(outer.level_counts)[0])
+            return np.where(self.level_counts > 0, only, np.int32(-1))
+        code = determined_levels(self.codes, outer.codes, self.counts.size)
+        if not code.size:
+            return None
+        level = np.full(outer.counts.size + 1, -1, np.int32)  # the last for codes without rows
+        level[outer.of_levels] = np.arange(outer.of_levels.size, dtype=np.int32)
+        within: IntArray = level[code[self.of_levels]]
+        return within
 
 
-def whole_numbers(column: pd.Series) -> WholeNumbers | None:
-    """Return a column of whole numbers, counted; None of others, and of those far from each other.
+def code_levels(name: str, column: pd.Series) -> CodedLevels:
+    """Return the codes and levels of a grouping column, counted.
+
+    Raises
+    ------
+    DataError
+        If the column holds what cannot be a level (lists, dicts).
+    """
+    whole = _whole_numbers(column)
+    if whole is not None:
+        return whole
+    coded = _as_categories(name, column)
+    codes, size = np.asarray(coded.codes, dtype=np.int32), len(coded.categories)
+    return CodedLevels(codes, coded.categories, np.arange(size), count_levels(codes, size))
+
+
+def _as_categories(name: str, column: pd.Series) -> Any:
+    """Return the column as a ``pandas.Categorical``; of categories it keeps those not used."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.array
+    # Not the column itself, whose tuples would become a MultiIndex.
+    values: Any = column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
+    try:
+        codes, distinct = pd.factorize(values)
+    except TypeError as error:  # unhashable
+        raise DataError(f"facet {name!r} holds what cannot be a level: {error}") from None
+    # Without `tupleize_cols=False` levels that are tuples become a MultiIndex.
+    found: Any = pd.Index(distinct, tupleize_cols=False)
+    levels, order = _sorted(found)
+    position = np.empty(len(levels), dtype=np.int64)
+    position[order] = np.arange(len(levels))
+    return pd.Categorical.from_codes(position[codes], categories=levels)
+
+
+def _whole_numbers(column: pd.Series) -> CodedLevels | None:
+    """Return a column of whole numbers; None of others, and of those far from each other.
 
     A table of the values is several times faster than a hash of the rows.
     """
+    import pandas as pd
+
     if not (isinstance(column.dtype, np.dtype) and column.dtype.kind in "iu" and len(column)):
         return None
     values = column.to_numpy()
@@ -175,7 +207,9 @@ def whole_numbers(column: pd.Series) -> WholeNumbers | None:
         return None
     plain = values.view(np.int64) if values.dtype == np.uint64 else values
     codes, counts = count_values(plain, np.int64(low), width)
-    return WholeNumbers(low, codes, counts, values.dtype)
+    occurring = np.flatnonzero(counts)
+    levels = pd.Index((occurring + low).astype(values.dtype))
+    return CodedLevels(codes, levels, occurring, counts)
 
 
 def _without_unused(column: pd.Series) -> pd.Series:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from vcomp.data.source import Source, open_source
 from vcomp.display import gib
 from vcomp.exceptions import DataError
-from vcomp.formula import Formula
+from vcomp.formula import Formula, names_in
 from vcomp.numerics import THREADS, available_bytes
 
 Missing = Literal["drop", "raise"]
@@ -198,7 +198,7 @@ def _caller_source(formula: Formula, environment: Any) -> Source:
             variables[name] = environment.namespace[name]
         except KeyError:
             continue
-    wanted = (*formula.facets, *formula.response_names)
+    wanted = (*formula.facets, *names_in(formula.response))
     absent = [name for name in wanted if name not in variables]
     if absent:
         raise DataError(

@@ -19,7 +19,7 @@ from vcomp.data.levels import as_levels
 from vcomp.data.reading import Missing, Reading
 from vcomp.data.source import open_source
 from vcomp.exceptions import DataError, FormulaError, warn
-from vcomp.formula import Formula
+from vcomp.formula import Formula, names_in
 from vcomp.numerics import MANY_ROWS, THREADS
 
 if TYPE_CHECKING:
@@ -164,50 +164,50 @@ class Rows:
     labels: pd.Index
     files: tuple[Path, ...] = ()
 
+    @classmethod
+    def select(
+        cls, formula: Formula, data: Any, reading: Reading, names: Sequence[str] | None = None
+    ) -> Rows:
+        """Return the complete rows of the columns that a formula names.
+
+        Parameters
+        ----------
+        data : any container that :func:`vcomp.io.open_source` opens, or None: the names are then
+            variables of the calling scope
+        reading : the calling scope, and what is done with incomplete rows
+        names : the columns to read, if they are known
+
+        Raises
+        ------
+        DataError
+            If a column does not exist, the response is not numeric, infinite, or always missing,
+            a facet holds values that cannot be levels, a value is missing and ``missing="raise"``,
+            or no row is left.
+        """
+        import pandas as pd
+
+        source = reading.open(formula, data)
+        if names is None:
+            names = reading.columns(formula, source)
+        frame, sizes = source.read_parts(names)
+        part, tally = CompleteRows.of(formula, frame, reading.environment), None
+        if len(sizes) > 1:  # of one file there is no need to say which
+            tally = part.tally.by_part(part.keep, part.y, sizes)
+        (tally or part.tally).check(formula, reading.missing)
+        labels = source.row_labels
+        if labels is None:
+            labels = pd.RangeIndex(part.tally.n)
+        return cls(
+            # What the user has may change; what comes from files nobody else has.
+            y=part.y if source.files else part.y.copy(),
+            facets=_all_levels({f: part.frame[f] for f in formula.facets}),
+            fixed={} if formula.intercept_only else part.fixed_columns(formula),
+            labels=labels if part.keep.all() else labels[part.keep],
+            files=source.files,
+        )
+
     def __len__(self) -> int:
         return int(self.y.size)
-
-
-def select_rows(
-    formula: Formula, data: Any, reading: Reading, names: Sequence[str] | None = None
-) -> Rows:
-    """Read what the formula names, evaluate the response and drop incomplete rows.
-
-    Parameters
-    ----------
-    data : any container that :func:`vcomp.io.open_source` opens, or None: the names are then
-        variables of the calling scope
-    reading : the calling scope, and what is done with incomplete rows
-    names : the columns to read, if they are known
-
-    Raises
-    ------
-    DataError
-        If a column is not there, the response is not numeric, infinite or missing throughout, a
-        facet holds what cannot be a level, a value is missing and ``missing="raise"``, or no row
-        is left.
-    """
-    import pandas as pd
-
-    source = reading.open(formula, data)
-    if names is None:
-        names = reading.columns(formula, source)
-    frame, sizes = source.read_parts(names)
-    part, tally = CompleteRows.of(formula, frame, reading.environment), None
-    if len(sizes) > 1:  # of one file there is no need to say which
-        tally = part.tally.by_part(part.keep, part.y, sizes)
-    (tally or part.tally).check(formula, reading.missing)
-    labels = source.row_labels
-    if labels is None:
-        labels = pd.RangeIndex(part.tally.n)
-    return Rows(
-        # What the user has may change; what comes from files nobody else has.
-        y=part.y if source.files else part.y.copy(),
-        facets=_all_levels({f: part.frame[f] for f in formula.facets}),
-        fixed={} if formula.intercept_only else part.fixed_columns(formula),
-        labels=labels if part.keep.all() else labels[part.keep],
-        files=source.files,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class CompleteRows:
         DataError
             If the response is not numeric, or not one number a row.
         """
-        columns = plain_columns(frame, formula.response_names)
+        columns = plain_columns(frame, names_in(formula.response))
         y = _response(formula.response, columns, environment, len(frame))
         with np.errstate(over="ignore", invalid="ignore"):
             is_finite = bool(
@@ -353,7 +353,7 @@ def _recoded(name: str, column: Any, fitted: Any) -> Any:
         unknown = values[codes < 0].tolist()[0]
         levels = ", ".join(map(repr, fitted.categories[:10].tolist()))
         raise DataError(
-            f"column {name!r} has {unknown!r}, which did not occur in the fit; the fit has {levels}"
+            f"column {name!r} has {unknown!r}, which did not occur in the fit, with {levels}"
         )
     return pd.Categorical.from_codes(codes, categories=fitted.categories)
 

@@ -1,6 +1,6 @@
 """Scores in any form: a matrix, a wide or long table, or a ``ScoreMatrix``.
 
-:mod:`vcomp.ir` and :mod:`vcomp.ctt` read scores by :func:`read_score_table`. A bare matrix has the
+:mod:`vcomp.ir` and :mod:`vcomp.ctt` read scores by :data:`ORIENTATIONS`. A bare matrix has the
 orientation of its field; a wide table whose labels contradict it, and a long table whose columns
 are not named, are refused with an error that shows what to pass instead.
 """
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import FloatArray, LongArray
+from vcomp.data.levels import as_levels
 from vcomp.data.source import open_source
 from vcomp.display import gib
 from vcomp.exceptions import DataError
@@ -62,18 +63,53 @@ class Orientation:
         """The parameters for the columns of a long table, in the order of signatures."""
         return self.first, self.row if self.first == self.column else self.column, "score"
 
+    def read(self, scores: Any, names: Mapping[str, str | None]) -> ScoreTable:
+        """Return scores of any form as a matrix with labels.
 
-SYSTEMS = Orientation(
-    "topic", "system", _TOPIC, _SYSTEM, "system", frozenset({"topic", "topics", "query", "qid"}),
-    as_text=True, from_files=False,
-)  # fmt: skip
-"""The convention of :mod:`vcomp.ir`: a row a topic and a column a system."""
+        Parameters
+        ----------
+        scores : a matrix (2-D array, nested lists), a wide table (pandas, or another that exports
+            Arrow), a :class:`vcomp.ir.ScoreMatrix`, or a long table, a row a score, in any
+            container that :func:`vcomp.fit` reads
+        names : the columns of a long table by role. If one is given, each other role has the
+            column of its own name
 
-ITEMS = Orientation("object", "item", _PERSON | _SYSTEM, _ITEM | _TOPIC, "object")
-"""The convention of :mod:`vcomp.ctt`: a row an object of measurement and a column an item."""
+        Raises
+        ------
+        DataError
+            If `scores` has none of these forms, looks transposed by its labels, is a long table
+            whose columns are not named, contains values that are not numbers, or has several
+            scores in a cell.
+        """
+        is_matrix = _is_score_matrix(scores)
+        if any(name is not None for name in names.values()):
+            if is_matrix:
+                given = ", ".join(f"{role}=" for role, name in names.items() if name is not None)
+                raise DataError(
+                    f"{given} names columns of long tables; a ScoreMatrix has its own labels"
+                )
+            return _from_long(scores, self, names)
+        if is_matrix:
+            return _from_score_matrix(scores, self)
+        return _from_wide(scores, self)
 
-RATINGS = Orientation("object", "rater", _PERSON | _SYSTEM | _TOPIC | _ITEM, _RATER, "object")
-"""The convention of intraclass correlations: a row an object and a column a rater."""
+
+ORIENTATIONS = {
+    "system": Orientation(
+        "topic",
+        "system",
+        _TOPIC,
+        _SYSTEM,
+        "system",
+        frozenset({"topic", "topics", "query", "qid"}),
+        as_text=True,
+        from_files=False,
+    ),
+    "item": Orientation("object", "item", _PERSON | _SYSTEM, _ITEM | _TOPIC, "object"),
+    "rater": Orientation("object", "rater", _PERSON | _SYSTEM | _TOPIC | _ITEM, _RATER, "object"),
+}
+"""The conventions by what the columns are: topics × systems in :mod:`vcomp.ir`, objects × items in
+:mod:`vcomp.ctt`, objects × raters for intraclass correlations."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,39 +126,19 @@ class ScoreTable:
     rows: pd.Index
     columns: pd.Index
 
+    def in_order(self) -> ScoreTable:
+        """Return the table with its labels in order: categories in theirs, others sorted."""
+        rows, row_order = _in_order(self.rows)
+        columns, column_order = _in_order(self.columns)
+        return ScoreTable(self.values[np.ix_(row_order, column_order)], rows, columns)
 
-def read_score_table(
-    scores: Any, orientation: Orientation, names: Mapping[str, str | None]
-) -> ScoreTable:
-    """Return scores of any form as a matrix with labels.
 
-    Parameters
-    ----------
-    scores : a matrix (2-D array, nested lists), a wide table (pandas, or another that exports
-        Arrow), a :class:`vcomp.ir.ScoreMatrix`, or a long table, a row a score, in any container
-        that :func:`vcomp.fit` reads
-    orientation : the facets of rows and columns
-    names : the columns of a long table by the roles of the orientation. If one is given, each
-        other role has the column of its own name
+def _in_order(labels: pd.Index) -> tuple[pd.Index, LongArray]:
+    import pandas as pd
 
-    Raises
-    ------
-    DataError
-        If `scores` has none of these forms, looks transposed by its labels, is a long table whose
-        columns are not named, contains values that are not numbers, or has several scores in a
-        cell.
-    """
-    is_matrix = _is_score_matrix(scores)
-    if any(name is not None for name in names.values()):
-        if is_matrix:
-            given = ", ".join(f"{role}=" for role, name in names.items() if name is not None)
-            raise DataError(
-                f"{given} names columns of long tables; a ScoreMatrix has its own labels"
-            )
-        return _from_long(scores, orientation, names)
-    if is_matrix:
-        return _from_score_matrix(scores, orientation)
-    return _from_wide(scores, orientation)
+    levels = as_levels("labels", pd.Series(labels)).cat
+    order = np.argsort(levels.codes.to_numpy(), kind="stable")
+    return pd.Index(levels.categories, tupleize_cols=False), order
 
 
 # A ScoreMatrix --------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from vcomp.data import containers
 from vcomp.data.containers import unite_frames
 from vcomp.data.files import CONTAINERS, open_paths
 from vcomp.data.parts import Part, kind_of
+from vcomp.data.paths import refuse_to_replace
 from vcomp.exceptions import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -163,6 +164,15 @@ class Source:
             return 0.0
         parts = (part.rows_to_come for part in self.open_parts())
         return sum(count() for count in parts if count is not None)
+
+    def refuse_to_replace(self, target: Path) -> None:
+        """Refuse to write to one of the files that the rows are read from.
+
+        Raises
+        ------
+        DataError
+        """
+        refuse_to_replace(target, self.files)
 
     def one_pass_only(self) -> DataError:
         """Return the error that says that a second pass cannot be made, and what to do."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp.data.parts import Part, reason
+from vcomp.data.paths import refuse_to_replace
 from vcomp.data.source import Source, open_source
 from vcomp.display import count
 from vcomp.exceptions import DataError
@@ -88,17 +89,21 @@ def spool(
     return replace(opened, open_parts=parts)
 
 
-def parquet_path(path: str | os.PathLike[str], option: str = "path") -> Path:
+def parquet_path(
+    path: str | os.PathLike[str], option: str = "path", files: Iterable[Path] = ()
+) -> Path:
     """Return the path of a Parquet file that is to be written.
 
     Parameters
     ----------
-    option : what gives it, for the message
+    option : that gives it, for the message
+    files : of the data, none of which is to be replaced
 
     Raises
     ------
     DataError
-        If it is no path, has another ending, is a folder, or there is no folder for it.
+        If it is not a path, has another ending, is a folder or one of `files`, or there is no
+        folder for it.
     """
     try:
         target = Path(path).expanduser()
@@ -114,6 +119,7 @@ def parquet_path(path: str | os.PathLike[str], option: str = "path") -> Path:
         raise DataError(f"{str(target)!r} is a folder; give the path of a file in it")
     if not has_folder:
         raise DataError(f"{str(target)!r} cannot be written: there is no such folder")
+    refuse_to_replace(target, files)
     return target
 
 

@@ -81,14 +81,9 @@ class Formula:
         ----------
         response : whether those of the response are included
         """
-        left = self.response_names if response else ()
+        left = names_in(self.response) if response else ()
         right = () if self.intercept_only else sorted(self.fixed_names)
         return list(dict.fromkeys([*self.facets, *left, *right]))
-
-    @property
-    def response_names(self) -> tuple[str, ...]:
-        """The names that the response uses, of columns or of the calling scope."""
-        return names_in(self.response)
 
     @property
     def fixed_names(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.data import Reading, select_rows
+from vcomp.data import Reading, Rows
 from vcomp.estimators import check_identified, get_estimator
 from vcomp.exceptions import warn
 from vcomp.formula import REPLICATE, RESIDUAL, caller_environment, parse
@@ -53,7 +53,7 @@ def crossed_components(
     terms = tuple(levels)
     reading = Reading(caller_environment(0, 0), "raise")
     parsed = parse("score ~ " + " + ".join(f"(1|{term})" for term in terms))
-    selected = select_rows(parsed, {"score": scores, **levels}, reading)
+    selected = Rows.select(parsed, {"score": scores, **levels}, reading)
     summed = sum_rows(parsed, selected, reading)
     stats, design = summed.statistics, summed.design
     check_identified(stats, terms, design.fixed.names, design.x_origin)

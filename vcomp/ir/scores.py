@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray
-from vcomp.data import SYSTEMS, read_score_table
+from vcomp.data import ORIENTATIONS
 from vcomp.exceptions import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ def as_score_matrix(
         values: FloatArray = np.array(scores)
         n, k = values.shape
         return _check_values(ScoreMatrix(values, _numbers(n), _numbers(k)))
-    table = read_score_table(scores, SYSTEMS, names)
+    table = ORIENTATIONS["system"].read(scores, names)
     for labels, what in ((table.rows, "topic in row"), (table.columns, "system in column")):
         if labels.nlevels == 1 and labels.hasnans:
             raise DataError(f"the {what} {int(labels.isna().argmax())} has no name")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp.data import Reading, Source, open_source, select_rows
+from vcomp.data import Reading, Rows, Source, open_source
 from vcomp.design import find_grid
 from vcomp.exceptions import warn
 from vcomp.formula import parse
@@ -86,7 +86,7 @@ def _supported(claim: Claim, found: Cooccurrence) -> Supported:
 
 
 def _in_memory(claim: Claim, source: Source, reading: Reading) -> tuple[Supported, SummedData]:
-    rows = select_rows(claim.widest, source, reading)
+    rows = Rows.select(claim.widest, source, reading)
     renamed = {f: rows.facets[column].rename(f) for f, column in claim.columns.items()}
     supported = _supported(claim, _occurring_in_rows(renamed))
     formula = parse(supported.formula)

@@ -16,7 +16,6 @@ from vcomp.data import (
     CompleteRows,
     Reading,
     parquet_path,
-    refuse_to_replace,
     select_predictors,
     write_parquet,
 )
@@ -389,7 +388,7 @@ def write_augmented(access: RowAccess, to: str | os.PathLike[str], progress: boo
 
 
 def _kept(access: RowAccess, target: Path) -> Iterator[pd.DataFrame]:
-    refuse_to_replace(target, access.model.rows.files)
+    parquet_path(target, files=access.model.rows.files)
     frame = augment(access).reset_index(drop=True)
     for first in range(0, len(frame), _ROWS):
         yield frame.iloc[first : first + _ROWS]
@@ -406,7 +405,7 @@ def _streamed(access: RowAccess, target: Path, progress: bool | None) -> Iterato
     model, n = access.model, 0
     check_columns(model.design)
     batches = model.batches(progress)
-    refuse_to_replace(target, batches.files)
+    parquet_path(target, files=batches.files)
     solution = access.solution
     for part in batches.each():
         n += part.y.size

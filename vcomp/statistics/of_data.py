@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from vcomp.data import Reading, Rows, select_rows
+from vcomp.data import Reading, Rows
 from vcomp.design import Design, learn
 from vcomp.formula import Formula
 from vcomp.statistics.batches import Batches, SummedData, finish, gather, gather_on_dask
@@ -84,7 +84,7 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
     source = reading.open(formula, data)
     names = reading.columns(formula, source)
     if not reading.in_batches(source, len(names)):
-        rows = select_rows(formula, source, reading, names)
+        rows = Rows.select(formula, source, reading, names)
         read = perf_counter() - begun
         found = sum_rows(formula, rows, reading)
         return replace(found, seconds={"read": read, **found.seconds})

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray
-from vcomp.data import SYSTEMS, read_score_table
+from vcomp.data import ORIENTATIONS
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
 from vcomp.ir.agreement import complete
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, check_matrix, names_of
@@ -92,7 +92,7 @@ def read_complete(
         If there are fewer than two topics or systems, a score of the systems that are kept is
         missing or not a number, or the names are not unique or not as many as systems.
     """
-    table = read_score_table(scores, SYSTEMS, names)
+    table = ORIENTATIONS["system"].read(scores, names)
     if min(table.values.shape) < 2:
         raise DataError(
             "a simulation needs at least two topics (rows) and two systems (columns); "

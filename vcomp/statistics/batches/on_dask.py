@@ -26,7 +26,7 @@ import numpy as np
 
 from vcomp.data import CompleteRows, Reading, Source, open_source
 from vcomp.exceptions import DataError
-from vcomp.formula import Formula
+from vcomp.formula import Formula, names_in
 from vcomp.statistics.batches.cell_sums import CellSums
 from vcomp.statistics.batches.cell_table import Addable, CellTable, add_up, sum_cells
 from vcomp.statistics.batches.collapsed import (
@@ -145,7 +145,7 @@ class _Partitions:
             if name not in source.columns:
                 raise source.no_column(name)
         # A scope cannot be sent, the names in it that the formula uses can.
-        wanted = {*formula.response_names, *formula.fixed_names} - set(names)
+        wanted = {*names_in(formula.response), *formula.fixed_names} - set(names)
         self._scope = {
             name: environment.namespace[name] for name in wanted if name in environment.namespace
         }

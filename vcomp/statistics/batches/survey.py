@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.data import as_categories, united_levels, whole_numbers
+from vcomp.data import code_levels, united_levels
 from vcomp.exceptions import DataError
-from vcomp.numerics.kernels import count_levels, determined_levels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,71 +113,18 @@ def survey_rows(y: FloatArray, facets: Mapping[str, pd.Series]) -> Survey:
     DataError
         If a column holds values that cannot be levels (lists, dicts).
     """
-    columns = [_coded(name, column) for name, column in facets.items()]
+    columns = [code_levels(name, column) for name, column in facets.items()]
     determined = {}
     if y.size:
         for inner, outer in permutations(range(len(columns)), 2):
-            level = _determined_by(columns[inner], columns[outer])
+            level = columns[inner].levels_within(columns[outer])
             if level is not None:
                 determined[inner, outer] = level
     low, high = (float(y.min()), float(y.max())) if y.size else (np.inf, -np.inf)
-    found = tuple(FacetSurvey(column.levels, column.counts) for column in columns)
+    found = tuple(FacetSurvey(column.levels, column.level_counts) for column in columns)
     with np.errstate(over="ignore", invalid="ignore"):  # infinite scores are refused later
         total = np.longdouble(y.sum())
     return Survey(found, determined, int(y.size), total, low, high)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Coded:
-    """A grouping column of some rows.
-
-    Attributes
-    ----------
-    codes : (n,) code of each row
-    width : number of possible codes
-    levels, counts : as in :class:`FacetSurvey`
-    of_levels : code of each level
-    n_occurring : number of levels that occur
-    """
-
-    codes: IntArray
-    width: int
-    levels: pd.Index
-    counts: LongArray
-    of_levels: LongArray
-    n_occurring: int
-
-
-def _coded(name: str, column: pd.Series) -> _Coded:
-    whole = whole_numbers(column)
-    if whole is not None:
-        levels, codes = whole.levels()
-        counts = whole.counts[codes]
-        return _Coded(whole.codes, whole.counts.size, levels, counts, codes, codes.size)
-    coded = as_categories(name, column)
-    found = np.asarray(coded.codes, dtype=np.int32)
-    size = len(coded.categories)
-    counts = count_levels(found, size)
-    every = np.arange(size)
-    return _Coded(found, size, coded.categories, counts, every, int(np.count_nonzero(counts)))
-
-
-def _determined_by(inner: _Coded, outer: _Coded) -> IntArray | None:
-    """Return the outer level of each inner level; None if an inner level has several."""
-    if inner.n_occurring < outer.n_occurring:
-        return None
-    if outer.n_occurring == 1:
-        only = np.int32(np.flatnonzero(outer.counts)[0])
-        return np.where(inner.counts > 0, only, np.int32(-1))
-    code = determined_levels(inner.codes, outer.codes, inner.width)
-    if not code.size:
-        return None
-    level = np.full(
-        outer.width + 1, -1, np.int32
-    )  # the last element is for codes that do not occur
-    level[outer.of_levels] = np.arange(outer.of_levels.size, dtype=np.int32)
-    determined: IntArray = level[code[inner.of_levels]]
-    return determined
 
 
 _Map = IntArray
