@@ -1,4 +1,4 @@
-"""Variance components, and what they mean for the test.
+"""Variance components and Generalizability Theory.
 
 >>> import vcomp
 >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))

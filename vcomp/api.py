@@ -39,14 +39,15 @@ def fit(
         ``a + b + a:b``; the residual is always there
     data : pandas or polars frame (also a lazy one), pyarrow Table, Dataset or RecordBatchReader,
         relation of DuckDB, Dask DataFrame, dict of arrays, list of such tables; or path of a CSV
-        or Parquet file, a folder or a pattern of them. None takes the variables of the calling
+        or Parquet file, a folder or a pattern of them. None uses the variables of the calling
         scope, as patsy does
     method : ``"reml"`` (default), ``"ml"``, ``"anova"`` (Henderson's Method I; for balanced data
         the classical analysis of variance), ``"type1"``, ``"henderson3"`` or ``"minque"``
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
     stream : True to read the rows in batches, twice or more, and keep none of them: residuals and
-        fitted values are then had by ``res.augment(path="out.parquet")``. False to keep them in
-        memory. None reads in batches what is not in memory yet and would take a good part of it
+        fitted values are then written by ``res.augment(path="out.parquet")``. False to keep them
+        in memory. None reads rows in batches that are not in memory yet and would need more than a
+        quarter of the free memory
     progress : whether to show a bar of the rows that are read in batches, with their number a
         second; None for one where stderr is a terminal, after two seconds
     eval_env : as in patsy: 0 for the scope of the caller, 1 for the one above, or an
@@ -69,7 +70,8 @@ def fit(
     Warns
     -----
     VcompWarning
-        If rows were dropped, the estimation did not converge, or the method is a poor one here.
+        If rows were dropped, the estimation did not converge, or another method suits these data
+        better.
 
     Examples
     --------
@@ -107,7 +109,7 @@ def gstudy(
     Parameters
     ----------
     data : as for :func:`fit`: frames, files, folders and patterns of files, also a Dask DataFrame;
-        None takes the variables of the calling scope
+        None uses the variables of the calling scope
     design : such as ``"p x i x a"``, ``"p x (i:h)"`` or ``"sys x (judge:topic)"``, see
         :func:`vcomp.formula.parse_design`; facets are columns of the data
     response : the column of the scores, or an expression of Python
@@ -124,7 +126,7 @@ def gstudy(
     -------
     VarianceComponentsResults
         The facet that is nested in all others, if there is one, stands for the scores of a cell:
-        D-studies take its size.
+        D-studies use its size.
 
     Raises
     ------
@@ -199,6 +201,6 @@ def compare(*results: VarianceComponentsResults) -> ModelComparison:
     for res in results:
         if not isinstance(res, VarianceComponentsResults):
             raise EstimationError(
-                f"compare() takes results, such as vcomp.fit() returns, not {type(res).__name__}"
+                f"compare() needs results such as vcomp.fit() returns, not {type(res).__name__}"
             )
     return compare_fits(tuple(compared_fit(res) for res in results))

@@ -24,7 +24,7 @@ from vcomp.exceptions import DataError
 T = TypeVar("T")
 
 _ATOMS = (str, int, NoneType)
-"""What JSON has as it is."""
+"""Types that JSON stores as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Format:
     ----------
     kind : class of the results that are stored, under the key ``"vcomp"``
     newest : version that is written, under the key ``"format"``; versions from 1 on are read
-    words : what is stored, for messages
+    words : name of the stored thing in messages
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Data to begin with: two evaluations made for vcomp, and the tables of the papers behind it.
+"""Example data: two evaluations made for vcomp, and tables of the papers that it implements.
 
 :func:`available` lists them, :func:`load` returns one. How each was made, from what and under
 which licence, is written in ``PROVENANCE.md`` beside the files.
@@ -31,7 +31,7 @@ URBANO = "Urbano, Marrero & Martín (2013), Table 1"
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What is known of a dataset without reading it."""
+    """Description of a dataset, without its rows."""
 
     name: str
     file: str
@@ -161,7 +161,7 @@ def load(name: str) -> pd.DataFrame:
     Raises
     ------
     DataError
-        There is no dataset of that name; the message has those that there are.
+        If there is no dataset of that name; the message lists all names.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def load(name: str) -> pd.DataFrame:
 
 
 def available() -> pd.DataFrame:
-    """Return what can be loaded, one row a dataset.
+    """Return the datasets that can be loaded, one row each.
 
     Returns
     -------

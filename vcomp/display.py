@@ -1,7 +1,7 @@
-"""How numbers and tables look: the only place that formats them.
+"""Formatting of numbers and tables, for everything that is printed.
 
-Everything printed (summaries, the command line, designs) passes through here, so that a number
-looks the same wherever it is shown. Values are never rounded before.
+Summaries, the command line and designs use it, so that a number looks the same wherever it is
+shown. Values are never rounded before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 MISSING = "–"
-"""What stands for a number that is not known."""
+"""Printed in place of a number that is not known."""
 
 SYMBOLS = {"Erho2": "Eρ²", "Phi": "Φ"}
 """The coefficients of a D-study by name."""
@@ -65,8 +65,8 @@ def fixed(
     ----------
     values : the column
     significant : digits that the smallest nonzero number keeps, see :func:`decimals_for`
-    decimals : takes the place of `significant`
-    missing : what is written for nan
+    decimals : used instead of `significant`
+    missing : text for nan
 
     Examples
     --------
@@ -247,7 +247,7 @@ def simple_table(
 
     Parameters
     ----------
-    rows : what the cells show, already formatted
+    rows : texts of the cells
     headers : one a column, without one for the stubs
     title : a line above the table
     stubs : names of the rows, left-aligned
@@ -420,7 +420,7 @@ def progress_bar(
     Parameters
     ----------
     progress : whether to show it; None for one where stderr is a terminal
-    total : where it ends; None if nobody knows
+    total : number at its end; None if it is not known
     label : in front of it
     unit : of what it counts; many are shown as thousands and millions
     delay : seconds after which it appears, unless it was requested

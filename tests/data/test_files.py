@@ -173,9 +173,9 @@ def check_error(path, *words):
         ("bad.csv.gz", CUT_SHORT, ["'bad.csv.gz'", "read"]),
         ("a.parquet", b"score,sys,topic\n1,a,b\n", ["'a.parquet' is not a Parquet file"]),
         ("empty.parquet", b"", ["'empty.parquet' is not a Parquet file"]),
-        ("a.xlsx", b"PK", ["cannot tell what 'a.xlsx' is", ".csv", ".parquet"]),
-        ("noname", b"", ["cannot tell what 'noname' is"]),
-        ("a.csv.xz", lzma.compress(b"score,sys,topic\n"), ["cannot tell what 'a.csv.xz' is"]),
+        ("a.xlsx", b"PK", ["the format of 'a.xlsx' is not known", ".csv", ".parquet"]),
+        ("noname", b"", ["the format of 'noname' is not known"]),
+        ("a.csv.xz", lzma.compress(b"score,sys,topic\n"), ["format of 'a.csv.xz' is not known"]),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_read(folder, name, content, words):
@@ -249,7 +249,7 @@ def test_a_file_that_changes_between_the_passes(tmp_path, name, change):
     CHANGES[change](path)
     if path.stat().st_size == size:  # and the clock may not have ticked
         os.utime(path, ns=(before, before + 1_000_000_000))
-    words = f"^'{name}' is not the file any more that was opened; .* have to stay as they were$"
+    words = f"^'{name}' has changed since it was opened; .* have to stay as they were$"
     for read in (lambda: source.read(["sys"]), lambda: list(source.batches(["sys"]))):
         with pytest.raises(vcomp.DataError, match=words):
             read()

@@ -141,7 +141,9 @@ def test_one_level(values, words):
 
 @pytest.mark.parametrize("value", [["a"], {"a": 1}, {1, 2}])
 def test_what_cannot_be_a_level(value):
-    with pytest.raises(vcomp.DataError, match=r"facet 'g' holds what cannot be a level: unhash"):
+    with pytest.raises(
+        vcomp.DataError, match=r"facet 'g' holds values that cannot be levels: unhash"
+    ):
         design_of("y ~ (1|g)", pd.DataFrame({"y": SCORE, "g": [value] * N}))
 
 

@@ -179,7 +179,7 @@ def test_a_file_that_is_given_twice(tmp_path):
 def test_a_pattern_that_matches_something_else(tmp_path):
     make(tmp_path, "a.csv")
     (tmp_path / "a.xlsx").touch()
-    assert "cannot tell what 'a.xlsx' is" in refused(tmp_path / "a.*")
+    assert "the format of 'a.xlsx' is not known" in refused(tmp_path / "a.*")
 
 
 def test_a_path_that_is_none():

@@ -318,7 +318,7 @@ def test_a_column_that_is_not_there_is_said_before_the_first_batch():
 def test_a_generator_that_was_begun():
     frames = (frame for frame in THREE)
     next(frames)
-    with pytest.raises(vcomp.DataError, match="the generator was begun before"):
+    with pytest.raises(vcomp.DataError, match="the generator was started before"):
         open_source(frames)
 
 
@@ -356,7 +356,7 @@ def test_dask_is_named():
             return {}
 
     with pytest.raises(
-        vcomp.DataError, match=r"Dask collection is taken by vcomp.fit .*call .comput"
+        vcomp.DataError, match=r"Dask collection is accepted by vcomp.fit .*call .comput"
     ):
         open_source(Collection())
 

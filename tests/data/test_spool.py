@@ -158,7 +158,7 @@ def test_an_order_of_many_categories_is_kept():
     ("columns", "message"),
     [
         ([[1, 2], ["a"]], "'k' holds text in 'frame 2' and numbers in 'frame 1'"),
-        ([[1, "a"]], "'k' has no place in a Parquet file: .*give its values one type"),
+        ([[1, "a"]], "'k' cannot be stored in a Parquet file: .*give its values one type"),
         ([[0.5], [2**62 + 1]], "'k' cannot be written as double, the type of other rows"),
         ([[2**62 + 1], [0.5]], "'k' cannot be written as double, the type of other rows"),
     ],
@@ -267,7 +267,7 @@ def test_what_cannot_be_spooled(temporary, monkeypatch, tmp_path, data, options,
     ids=["too long", "no such type"],
 )
 def test_values_that_no_file_holds(column, temporary):
-    with pytest.raises(vcomp.DataError, match="column 'b' has no place in a Parquet file: "):
+    with pytest.raises(vcomp.DataError, match="column 'b' cannot be stored in a Parquet file: "):
         spool({"a": [1, 2], "b": column})
     assert list(temporary.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""Tables in memory and queries that make them, as parts that can be read."""
+"""Tables in memory, queries and streams as parts of the data; columns of several parts united."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _of_polars(frame: Any) -> Any:
             pa.table(frame.select(name).head(0))
         except pa.ArrowException:
             raise DataError(
-                f"column {name!r} is of the type {kind} of polars, which Arrow has not; cast it "
+                f"column {name!r} is of the type {kind} of polars, which Arrow lacks; cast it "
                 "to numbers or text"
             ) from None
     return pa.table(frame)
@@ -215,7 +215,7 @@ def dataset(data: Any) -> Part:
 
 
 def _is_readable(fragment: Any, names: list[str], schema: Any) -> bool:
-    """Read a file of a Dataset, of which some file is damaged and none was named."""
+    """Return whether a file of a Dataset can be read, to find the damaged one."""
     import pyarrow as pa
 
     try:
@@ -237,7 +237,7 @@ def _refusing(what: str) -> Callable[[BaseException], DataError]:
 def _said(
     refuse: Callable[[BaseException], DataError], *others: type[Exception]
 ) -> Iterator[None]:
-    """Say an error of Arrow's, or one of others, in our words."""
+    """Turn an error of Arrow, or of other given types, into a DataError."""
     import pyarrow as pa
 
     try:
@@ -268,13 +268,13 @@ def record_batches(data: Any) -> Part:
 
 
 _EXACT = 2**53
-"""Whole numbers from here on are not all floats."""
+"""From here on not every integer is a float."""
 
 
 def unite_categories(several: Sequence[pd.Index]) -> pd.Index:
     """Return all categories, each once.
 
-    They are sorted if they were so everywhere; otherwise they keep the order in which they came.
+    They are sorted if those of each part are; otherwise they are in the order of appearance.
 
     Parameters
     ----------
@@ -307,7 +307,7 @@ def _is_sorted(index: pd.Index) -> bool:
 
 
 def unite_frames(frames: list[pd.DataFrame], names: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of all frames, which are let go of column by column.
+    """Return the rows of all frames, whose memory is freed column by column.
 
     Raises
     ------
@@ -382,7 +382,7 @@ def _are_decimals(column: pd.Series) -> bool:
 
 
 def _united_numbers(name: str, columns: list[pd.Series]) -> Any:
-    """Return whole numbers as such if all are, a gap among them included; otherwise floats."""
+    """Return integers if all values are integers or missing, otherwise floats."""
     import pandas as pd
 
     whole = [c for c in columns if c.dtype.kind in "iu"]
@@ -431,7 +431,7 @@ def _largest(column: pd.Series) -> int:
 
 
 def _united_objects(columns: list[pd.Series]) -> Any:
-    """Return Python's objects; a column without any value has no type to keep."""
+    """Return Python objects; the type of a column without values is ignored."""
     import pandas as pd
 
     there = [c for c in columns if not c.isna().all()]

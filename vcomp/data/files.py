@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 _EXACT = 2.0**53
-"""Whole numbers from here on are not all floats."""
+"""From here on not every integer is a float."""
 
 _PACKED = 5.0
-"""How many times larger a packed file is when it is not."""
+"""Typical ratio of the sizes of a file before and after compression."""
 
 _FIELD = 4.0
-"""Bytes of a short field with its separator: files have no more rows than this says, nearly."""
+"""Bytes of a short field with its separator, for an upper estimate of the number of rows."""
 
 _BLOCK_BYTES = 1 << 21
-"""What is parsed at a time; Arrow reads some forty blocks ahead."""
+"""Bytes that are parsed at a time; Arrow reads some forty blocks ahead."""
 
 
 def csv_file(path: Path, name: str) -> Part:
-    """Return a CSV file as a part, by Arrow's reader, which takes no row of another length.
+    """Return a CSV file as a part, by Arrow's reader, which refuses rows of other lengths.
 
     Raises
     ------
     DataError
-        If it is no text, or has no header.
+        If it is not text, or has no header.
     """
     is_tabbed = any(suffix.lower() in (".tsv", ".tab") for suffix in path.suffixes)
     file = _CSV(path, name, _separator(path, name, "\t" if is_tabbed else ","))
@@ -81,7 +81,7 @@ class _CSV:
         self._path, self._name, self._separator = path, name, separator
 
     def check_whole(self) -> None:
-        """Unpack a packed file once: Arrow, reading ahead, may wait for ever for a lost end."""
+        """Decompress the file once: of a truncated one Arrow, reading ahead, may wait for ever."""
         import pyarrow as pa
 
         try:
@@ -126,12 +126,12 @@ class _CSV:
             yield from reader
 
     def check_text(self, schema: Any) -> None:
-        """Refuse bytes that are no text in UTF-8."""
+        """Refuse bytes that are not UTF-8 text."""
         if any(str(field.type) == "binary" for field in schema):
             raise _not_text(self._name)
 
     def refused(self, error: BaseException) -> DataError:
-        """Return an error of Arrow's in our words."""
+        """Return the DataError for an error of Arrow."""
         said = reason(error).removeprefix("CSV parse error: ")
         if "Empty CSV" in said:
             return DataError(
@@ -175,10 +175,10 @@ def _convert(names: Sequence[str], types: Mapping[str, Any] | None) -> Any:
 
 
 def _scanned_types(file: _CSV, columns: Sequence[str], names: list[str]) -> dict[str, Any]:
-    """Find the types that hold of all rows: those that reading the whole file would find.
+    """Return the types that fit all rows: those that reading the whole file would find.
 
-    Arrow takes the types of the first block for those of all. Here a column that a later block
-    does not fit gets the next type that Arrow would try, and the file is read from the start.
+    Arrow infers the types from the first block. Here a column with other values in a later block
+    gets the next type that Arrow would try, and the file is read from the start.
     """
     import pyarrow as pa
 
@@ -202,7 +202,7 @@ def _scanned_types(file: _CSV, columns: Sequence[str], names: list[str]) -> dict
 
 
 def _next_type(kind: Any) -> Any:
-    """Return what Arrow tries when a value is not of this type; None after text or nothing."""
+    """Return the type that Arrow tries after this one; None after text or no type."""
     import pyarrow as pa
 
     order = [
@@ -252,11 +252,11 @@ def _whole_and_largest(column: Any) -> tuple[bool, float]:
     return bool(pc.all(pc.equal(column, pc.floor(column))).as_py()), float(size)
 
 
-# What the file is --------------------------------------------------------------------------------
+# Separators and encodings ---------------------------------------------------------------------
 
 
 def _separator(path: Path, name: str, usual: str) -> str:
-    """Return what separates the names in the first line, whatever the file is called."""
+    """Return the separator of the first line, whatever the ending of the file."""
     import pyarrow as pa
 
     try:
@@ -283,12 +283,12 @@ _MAGIC = b"PAR1"
 
 
 def parquet_file(path: Path, name: str) -> Part:
-    """Return a Parquet file as a part; only its end, which says what is in it, is read now.
+    """Return a Parquet file as a part; only its footer is read now.
 
     Raises
     ------
     DataError
-        If it is no Parquet file, or one that is cut short.
+        If it is not a Parquet file, or is truncated.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -335,9 +335,9 @@ def parquet_file(path: Path, name: str) -> Part:
 
 
 def _empty_columns(metadata: Any) -> set[str]:
-    """Return the columns without a value, of which a declared type says nothing.
+    """Return the columns without values, whose declared type means nothing.
 
-    What is missing throughout has often become floats, whatever the column holds elsewhere.
+    Columns without values are often written as floats, whatever they hold in other files.
     """
     columns = range(metadata.num_columns)
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
@@ -356,7 +356,7 @@ def _is_empty(statistics: Any, n_rows: int) -> bool:
 def _opened(
     path: Path, schema: Any, metadata: Any, names: list[str], *, ahead: bool = True
 ) -> ParquetFile:
-    """Open the file, whose end was read; text is read as the dictionaries that it is stored in.
+    """Open the file, whose footer was read; text is read as the dictionaries that it is stored in.
 
     Without reading ahead a pass needs the memory of the batch, not that of the row group.
     """
@@ -391,8 +391,8 @@ def _not_parquet(path: Path, name: str, error: BaseException) -> DataError:
         begun = False
     if begun:
         return DataError(
-            f"{name!r} is cut short or damaged: it begins as a Parquet file, and its end, which "
-            "says what is in it, cannot be read; copy or write it again"
+            f"{name!r} is cut short or damaged: it begins as a Parquet file, and its footer "
+            "cannot be read; copy or write it again"
         )
     return DataError(f"{name!r} is not a Parquet file: {reason(error)}")
 
@@ -405,12 +405,12 @@ CONTAINERS = (
 
 
 def open_paths(paths: Iterable[object]) -> tuple[Part, ...]:
-    """Find out what the files are, and their columns; rows are read later.
+    """Return the files as parts with their columns; rows are read later.
 
     Raises
     ------
     DataError
-        If there is no such file, or one is not what its name says.
+        If there is no such file, or one has another format than its ending says.
     """
     parts = []
     for file in data_files(paths):
@@ -431,12 +431,12 @@ def _stamp(file: DataFile) -> tuple[int, int]:
 
 
 def _as_it_was(part: Part, file: DataFile, before: tuple[int, int]) -> Part:
-    """Return the part, which looks whether the file is still as it was before it is read."""
+    """Return the part with a check, before each reading, that the file has not changed."""
 
     def check() -> None:
         if _stamp(file) != before:
             raise DataError(
-                f"{file.name!r} is not the file any more that was opened; files are read more "
+                f"{file.name!r} has changed since it was opened; files are read more "
                 "than once, and they have to stay as they were"
             )
 
@@ -452,7 +452,7 @@ def _as_it_was(part: Part, file: DataFile, before: tuple[int, int]) -> Part:
 
 
 def _in_folders(part: Part, folders: Mapping[str, int | str | None]) -> Part:
-    """Return the part with the columns that its folders are named after; its own come first."""
+    """Return the part with the columns in the names of its folders; its own come first."""
     added = {name: value for name, value in folders.items() if name not in part.columns}
     if not added:
         return part
@@ -467,7 +467,7 @@ def _in_folders(part: Part, folders: Mapping[str, int | str | None]) -> Part:
         return pd.DataFrame(columns, copy=False)
 
     def inside(names: list[str]) -> list[str]:
-        # Without any column of the file nobody knows how many rows there are.
+        # Some column of the file is needed for the number of rows.
         return [name for name in names if name not in added] or [part.columns[0]]
 
     def read(names: list[str]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""A grouping column → categories: its distinct values, found once and put in order."""
+"""Levels of a grouping column: its codes, the order of levels, and the union of several parts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def as_levels(name: str, column: pd.Series) -> pd.Series:
     Raises
     ------
     DataError
-        If the column holds what cannot be a level (lists, dicts).
+        If the column holds values that cannot be levels (lists, dicts).
     """
     import pandas as pd
 
@@ -44,10 +44,10 @@ def as_levels(name: str, column: pd.Series) -> pd.Series:
 
 
 def united_levels(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArray]:
-    """Return the levels of two parts of the data in order, and where those of each part are.
+    """Return the united levels of two parts of the data, and the positions of each part's levels.
 
-    They are sorted, but for categories with an order of their own, which keep it; those that only
-    the second part has come last then.
+    They are sorted, unless categories have an order of their own. This order is kept, and levels
+    of the second part alone come last.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def _has_own_order(levels: pd.Index) -> bool:
 
 
 def _united_numbers(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArray]:
-    """Do the same for whole numbers, which are sorted many times as fast as they are hashed."""
+    """Return the same for integers, which sort many times faster than they hash."""
     import pandas as pd
 
     parts = [part.to_numpy() for part in (a, b)]
@@ -161,7 +161,7 @@ def code_levels(name: str, column: pd.Series) -> CodedLevels:
     Raises
     ------
     DataError
-        If the column holds what cannot be a level (lists, dicts).
+        If the column holds values that cannot be levels (lists, dicts).
     """
     whole = _whole_numbers(column)
     if whole is not None:
@@ -182,7 +182,7 @@ def _as_categories(name: str, column: pd.Series) -> Any:
     try:
         codes, distinct = pd.factorize(values)
     except TypeError as error:  # unhashable
-        raise DataError(f"facet {name!r} holds what cannot be a level: {error}") from None
+        raise DataError(f"facet {name!r} holds values that cannot be levels: {error}") from None
     # Without `tupleize_cols=False` levels that are tuples become a MultiIndex.
     found: Any = pd.Index(distinct, tupleize_cols=False)
     levels, order = _sorted(found)
@@ -225,7 +225,7 @@ def _without_unused(column: pd.Series) -> pd.Series:
 
 
 def _sorted(found: Any) -> tuple[Any, Any]:
-    """Return the levels in order, and the place in `found` that each of them had."""
+    """Return the levels in order, and the position of each in `found`."""
     import pandas as pd
 
     if _are_whole(found):

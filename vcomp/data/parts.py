@@ -1,4 +1,4 @@
-"""Parts that data come in: files, frames, or one table; what they have to agree on."""
+"""Parts of the data (files, frames or one table), and how Arrow's tables become frames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def one_column(name: str, values: Any) -> Any:
-    """Return an array without an index; of a list what pandas makes of its values."""
+    """Return the values of a column as an array without an index."""
     import pandas as pd
 
     array = _as_array(values)
@@ -33,7 +33,7 @@ def one_column(name: str, values: Any) -> Any:
 
 
 def _as_array(values: Any) -> Any:
-    """Return something with dimensions and a type, in which nothing missing is lost."""
+    """Return values as an array with a type, in which missing values are kept."""
     import pandas as pd
 
     if isinstance(values, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
@@ -64,7 +64,7 @@ def _from_arrow_column(values: Any) -> Any:
 
 
 def from_list(values: Any) -> pd.Series:
-    """Return the values in the type they have; numpy makes text of [1, "a"] and ["a", nan]."""
+    """Return a list as a column of its own type; numpy makes text of [1, "a"] and ["a", nan]."""
     import pandas as pd
     from pandas.api.types import infer_dtype
 
@@ -80,12 +80,12 @@ def _kind(scalar: Any) -> str:
 
 
 def from_arrow(table: Any, known: KnownDictionaries | None = None) -> pd.DataFrame:
-    """Convert; text becomes categories inside Arrow, which is far cheaper than in Python.
+    """Return a table as a frame; text becomes categories in Arrow, far cheaper than in Python.
 
     Parameters
     ----------
     table : a pyarrow Table
-    known : what was made of dictionaries before, for batches that share them; it is added to
+    known : categories of the dictionaries of earlier batches; it is updated
     """
     import pandas as pd
     import pyarrow as pa
@@ -113,7 +113,7 @@ def from_arrow(table: Any, known: KnownDictionaries | None = None) -> pd.DataFra
 
 
 def _is_plain(column: Any) -> bool:
-    """Whether a column is of numbers that nothing has to be done to."""
+    """Return whether a column holds numbers that need no conversion."""
     from pyarrow import types
 
     is_whole = types.is_integer(column.type) and not column.null_count
@@ -147,7 +147,7 @@ def _without_runs(table: Any) -> Any:
 
 
 def _with_own_order(schema: Any) -> set[str]:
-    """Return the dictionaries whose order means something: declared so, or pandas categories.
+    """Return the dictionaries with a meaningful order: declared so, or pandas categories.
 
     Others, polars' Categorical among them, have their values in the order of the rows.
     """
@@ -160,7 +160,7 @@ def _with_own_order(schema: Any) -> set[str]:
 
 
 def _encoded(column: Any) -> Any:
-    """Return text and dictionaries as dictionaries; None of what else there is."""
+    """Return text and dictionaries as dictionaries; None for other columns."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -204,7 +204,7 @@ def _categorical(name: str, column: Any, kept: set[str], known: KnownDictionarie
 
 
 def _place(indices: Any, places: Any, codes: Any) -> None:
-    """Write the code of every index; the last of the places is that of what is missing."""
+    """Write the code of every index; the last place is the code of missing values."""
     if indices.null_count:
         indices = indices.cast("int64").fill_null(len(places) - 1)
     np.take(places, indices.to_numpy(zero_copy_only=False), out=codes, mode="clip")
@@ -221,7 +221,7 @@ class _Known:
 
     @classmethod
     def of(cls, kind: Any, dictionaries: list[Any], *, in_order: bool) -> _Known:
-        """Unite the dictionaries, in which values may be missing, or stand twice."""
+        """Return the union of dictionaries, which may hold missing or repeated values."""
         import pandas as pd
         import pyarrow as pa
 
@@ -248,7 +248,7 @@ class _Known:
 
 
 def _places(dictionary: Any, values: Any) -> Any:
-    """Return the code of every value of the dictionary, and last that of what is missing."""
+    """Return the code of every value of the dictionary, and last the code of missing values."""
     import pyarrow.compute as pc
 
     found = pc.index_in(dictionary, value_set=values).fill_null(-1).to_numpy()
@@ -256,7 +256,7 @@ def _places(dictionary: Any, values: Any) -> Any:
 
 
 KnownDictionaries: TypeAlias = "dict[str, _Known]"
-"""By column, the dictionary that came last, and what was made of it."""
+"""By column, the last dictionary and its categories."""
 
 
 def _nullable_integer(kind: Any) -> Any:
@@ -280,19 +280,19 @@ ReadSlices: TypeAlias = "Callable[[list[str], int], Iterator[tuple[pd.DataFrame,
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is read by itself: a file, a frame, or all of the data.
+    """A part of the data that is read by itself: a file, a frame, or all of them.
 
     Attributes
     ----------
-    name : what messages call it; None if the data are one piece without a name
+    name : used in messages; None if the data are one piece without a name
     columns : their names
     read : reads some of the columns into a pandas frame
     slices : reads them a number of rows at a time, each with the name of the file that it is from
         where that is not the part itself
     n_rows : None if it is not known before reading
-    kinds : what the columns hold, of those whose type is declared
-    rows_to_come : about how many rows reading would bring into memory; None of those that are
-        there already
+    kinds : the kind of values of each column whose type is declared
+    rows_to_come : about how many rows reading would bring into memory; None if they are in
+        memory already
     files : that it is read from
     """
 
@@ -317,7 +317,7 @@ def arrow_part(
     rows_to_come: Callable[[], float] | None = None,
     files: Iterable[Path] = (),
 ) -> Part:
-    """Return a part that comes in Arrow's form.
+    """Return a part that is read as Arrow tables and record batches.
 
     Parameters
     ----------
@@ -372,12 +372,12 @@ def guarded(
     refuse: Callable[[BaseException], DataError],
     *others: type[Exception],
 ) -> Iterator[Any]:
-    """Yield the batches; an error on the way is said in words of the file's.
+    """Yield the batches; errors on the way are turned into a DataError.
 
     Parameters
     ----------
-    refuse : says it
-    *others : errors that are of the file besides those of Arrow and of the machine
+    refuse : makes the DataError
+    *others : types of errors besides those of Arrow and of the system
     """
     import pyarrow as pa
 
@@ -403,7 +403,7 @@ def reason(error: BaseException) -> str:
 
 
 def declared_kinds(schema: Any) -> dict[str, str]:
-    """Return what the columns of an Arrow schema hold, in the words of messages."""
+    """Return the kinds of values in the columns of an Arrow schema, in the words of messages."""
     kinds = {f.name: _declared_kind(f.type) for f in schema}
     return {name: kind for name, kind in kinds.items() if kind}
 
@@ -431,7 +431,7 @@ _TIMES, _ZONED = "times without a zone", "times with a zone"
 
 
 def kind_of(column: Any) -> str:
-    """Return what a pandas column or index holds; nothing if all is missing, or several kinds."""
+    """Return the kind of values of a column or index; empty if all are missing, or of several."""
     import pandas as pd
     from pandas.api.types import infer_dtype, is_bool_dtype, is_numeric_dtype
 
@@ -465,4 +465,4 @@ _KINDS = {
     "timedelta": "durations",
     "timedelta64": "durations",
 }
-"""What pandas calls values, in the words of messages."""
+"""Kinds of values in the words of messages, by their names in pandas."""

@@ -1,4 +1,4 @@
-"""Files that a path, a pattern or a folder means, and columns that folders are named after."""
+"""Paths, patterns and folders → the data files that they stand for, and levels that look alike."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class DataFile:
     Attributes
     ----------
     path : where it is
-    name : what messages call it
-    kind : what its name says that it is
-    folders : columns that the folders it is in are named after (``day=3``), with their values
+    name : used in messages
+    kind : its format, by the ending of its name
+    folders : columns in the names of its folders (``day=3``), with their values
     """
 
     path: Path
@@ -42,13 +42,13 @@ class DataFile:
 
 
 def data_files(paths: Iterable[object]) -> list[DataFile]:
-    """Find the files meant, those of a folder or pattern in the order of their names.
+    """Return the files that paths stand for; those of a folder or pattern are sorted by name.
 
     Raises
     ------
     DataError
-        If a file is not there or is given twice, a folder or pattern has none, one folder has CSV
-        and Parquet files, or the name of a file does not say what it is.
+        If a file does not exist or is given twice, a folder or pattern has none, there are both
+        CSV and Parquet files, or the ending of a name is not known.
     """
     found = [file for path in paths for file in _expand(path)]
     seen: set[Path] = set()
@@ -93,7 +93,7 @@ def _expand(given: object) -> list[DataFile]:
 
 
 def _matching(pattern: Path, shown: str) -> list[DataFile]:
-    """Find what a pattern matches; columns are the folders below the part without a pattern."""
+    """Return the files that a pattern matches, with the columns in names of folders."""
     root = Path(*pattern.parts[: next(i for i, p in enumerate(pattern.parts) if has_magic(p))])
     hidden_too = pattern.name.startswith((".", "_"))
     files: list[Path] = []
@@ -108,9 +108,9 @@ def _matching(pattern: Path, shown: str) -> list[DataFile]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    """Return CSV and Parquet files at any depth; hidden ones and those that start with _ are left.
+    """Return CSV and Parquet files at any depth, without those whose name starts with . or _.
 
-    What starts with an underscore is a mark or a file not yet finished, of Spark and others.
+    Spark and others start the names of markers and unfinished files with an underscore.
     """
 
     def refuse(error: OSError) -> NoReturn:
@@ -148,7 +148,7 @@ def _folder_values(path: Path) -> dict[str, str | None]:
 
 
 def _typed(files: list[dict[str, str | None]]) -> list[dict[str, int | str | None]]:
-    """Return whole numbers as such where all files have one, written as numbers are."""
+    """Return the values of a column as integers if all of them are written as integers."""
     texts: dict[str, set[str]] = {}
     for file in files:
         for name, value in file.items():
@@ -170,7 +170,7 @@ def _typed(files: list[dict[str, str | None]]) -> list[dict[str, int | str | Non
 def _kind(path: Path) -> Literal["parquet", "csv"]:
     kind = _kind_or_none(path)
     if kind is None:
-        raise DataError(f"cannot tell what {path.name!r} is; {_ENDINGS}")
+        raise DataError(f"the format of {path.name!r} is not known; {_ENDINGS}")
     return kind
 
 
@@ -180,13 +180,13 @@ def _kind_or_none(path: Path) -> Literal["parquet", "csv"] | None:
 
 
 def _suffix(path: Path) -> str:
-    """Return the ending that says what a file is, without that of its compression."""
+    """Return the ending that shows the format, without that of the compression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     return next((s for s in reversed(suffixes) if s not in _COMPRESSED), "")
 
 
 def refuse_to_replace(target: Path, files: Iterable[Path]) -> None:
-    """Refuse to write to one of the files that rows are from, be it by a link.
+    """Refuse to write to one of the data files, also through a link.
 
     Raises
     ------
@@ -195,22 +195,21 @@ def refuse_to_replace(target: Path, files: Iterable[Path]) -> None:
     for file in files:
         try:
             is_it = target.expanduser().samefile(file)
-        except OSError:  # one of them is not there
+        except OSError:  # one of them does not exist
             continue
         if is_it:
             raise DataError(f"{str(target)!r} is a file of the data; give another")
 
 
 def alike_levels(values: Iterable[Any]) -> tuple[tuple[Any, ...], ...]:
-    """Find distinct levels that differ only in case, in blanks around them, or in type.
+    """Return distinct levels that differ only in case, in blanks around them, or in type.
 
-    Levels are never taken for one another; who reads a file in which ``"BM25"`` became ``"bm25"``
-    half-way wants to know. An accented letter in one piece and in two, which look the same,
-    is a difference of that kind too.
+    They remain different levels, but may be misspelled, as where ``"BM25"`` became ``"bm25"``. Two
+    encodings of the same accented letter count as alike.
 
     Parameters
     ----------
-    values : levels, such as the categories of a column; what is missing does not count
+    values : levels, such as the categories of a column; missing values are ignored
 
     Returns
     -------
@@ -245,7 +244,7 @@ def _are_plain_text(values: list[Any]) -> bool:
 
 
 def _plain(value: Any) -> Hashable:
-    """Return what is left of a level without type, case and blanks."""
+    """Return a level as text, without case and surrounding blanks."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", errors="replace")
     if isinstance(value, str):

@@ -1,8 +1,8 @@
-"""How the rows of one analysis are read: the options of the caller, checked once at the door.
+"""How the rows of one analysis are read: the options of the caller, checked once.
 
-The pipe is formula → design → statistics → estimate → result → D-study. :class:`Reading` stands at
-its beginning: ``fit``, ``gstudy`` and ``accumulate`` make one, and all functions that read rows
-take it as it is.
+The pipe is formula → design → statistics → estimate → result → D-study. :class:`Reading` stands
+at its beginning: ``fit``, ``gstudy`` and ``accumulate`` make one, and functions that read rows
+pass it on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Reading:
     missing : ``"drop"`` rows with a missing value and warn, or ``"raise"``
     stream : True to read rows in batches and keep none of them, False to keep them in memory; None
         reads in batches what is not in memory yet and would take more than `large_share` of it
-    progress : whether to show a bar of the rows that are read in batches; None for one on long
+    progress : whether to show a bar of the rows that are read in batches; None shows it on long
         runs on a terminal
     batch_rows, least_batch_rows : rows of a batch, at most where memory is plenty and at least
         where it is short
@@ -185,8 +185,8 @@ def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
         raise DataError(f"progress={progress!r} is not known; it is True, False or None")
     if progress and on_dask:
         raise DataError(
-            "progress=True is of rows that are read here; Dask shows its own, on its dashboard or "
-            "inside dask.diagnostics.ProgressBar()"
+            "progress=True shows rows that are read here; Dask has its own bar, on its dashboard "
+            "or inside dask.diagnostics.ProgressBar()"
         )
 
 

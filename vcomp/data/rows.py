@@ -1,6 +1,6 @@
 """The rows that a model uses: columns found, the response evaluated, missing values dropped.
 
-They are what the design is learned from, before statistics are made of them.
+The design is determined from them, before they are summed to statistics.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many rows were read, and what was missing in them; those of parts add up.
+    """Numbers of rows and of missing values; the tallies of parts add up.
 
     Attributes
     ----------
     n : number of rows
-    incomplete : of them with a missing value
-    missing : of them for each column, and for the response under ``None``
-    infinite : of the complete rows those with an infinite response
+    incomplete : number of rows with a missing value
+    missing : number of missing values in each column, in the response under ``None``
+    infinite : number of complete rows with an infinite response
     parts : incomplete and infinite rows of the files or frames that have any
     """
 
@@ -111,7 +111,7 @@ class Tally:
             )
 
     def _report(self, formula: Formula, missing: Missing) -> None:
-        # What is missing in the column that the response is needs no saying twice.
+        # A response that is a column is counted there already.
         named = [
             (f"response {formula.response}" if name is None else name, count)
             for name, count in self.missing.items()
@@ -191,14 +191,14 @@ class Rows:
             names = reading.columns(formula, source)
         frame, sizes = source.read_parts(names)
         part, tally = CompleteRows.of(formula, frame, reading.environment), None
-        if len(sizes) > 1:  # of one file there is no need to say which
+        if len(sizes) > 1:  # a single file need not be named
             tally = part.tally.by_part(part.keep, part.y, sizes)
         (tally or part.tally).check(formula, reading.missing)
         labels = source.row_labels
         if labels is None:
             labels = pd.RangeIndex(part.tally.n)
         return cls(
-            # What the user has may change; what comes from files nobody else has.
+            # The user may change a frame, but not what was read from files.
             y=part.y if source.files else part.y.copy(),
             facets=_all_levels({f: part.frame[f] for f in formula.facets}),
             fixed={} if formula.intercept_only else part.fixed_columns(formula),
@@ -244,10 +244,8 @@ class CompleteRows:
         columns = plain_columns(frame, names_in(formula.response))
         y = _response(formula.response, columns, environment, len(frame))
         with np.errstate(over="ignore", invalid="ignore"):
-            is_finite = bool(
-                np.isfinite(y.sum())
-            )  # in one pass; what is missing or infinite stays so
-        # A column that the response is has been looked at then.
+            is_finite = bool(np.isfinite(y.sum()))  # one pass: a sum keeps nan and infinity
+        # A response that is a column is known to be complete then.
         looked_at = formula.response if is_finite else None
         missing_in: dict[str | None, BoolArray] = {
             str(name): column.isna().to_numpy()
@@ -327,7 +325,8 @@ def select_predictors(
     frame = source.read(names)
     missing = frame.isna().any()
     if missing.any():
-        raise DataError(f"cannot predict rows with missing values, which {missing.idxmax()!r} has")
+        name = missing.idxmax()
+        raise DataError(f"cannot predict rows with missing values: column {name!r} has some")
     fixed = _fixed_columns(formula, frame, fitted)
     labels = pd.RangeIndex(len(frame)) if source.row_labels is None else source.row_labels
     return {f: frame[f] for f in formula.facets}, fixed, labels
@@ -342,7 +341,7 @@ def _fixed_columns(
 
 
 def _recoded(name: str, column: Any, fitted: Any) -> Any:
-    """Return categories as the model knows them: patsy takes no others, nor another order."""
+    """Return a column with the categories of the fit in their order, as patsy requires."""
     import pandas as pd
 
     if not isinstance(fitted, pd.Categorical):
@@ -364,7 +363,7 @@ def plain_columns(frame: pd.DataFrame, names: Collection[str]) -> dict[str, Any]
     Parameters
     ----------
     frame : of the rows
-    names : of the columns that are wanted; others are no columns
+    names : of the wanted columns; names of other things are ignored
 
     Raises
     ------
@@ -373,7 +372,7 @@ def plain_columns(frame: pd.DataFrame, names: Collection[str]) -> dict[str, Any]
     """
     if not names:
         return {}
-    # One by one: of a list of names pandas makes another frame, which for few rows takes longest.
+    # One by one: a list of names would make another frame, which is slow for few rows.
     return {name: _plain(name, frame[name]) for name in frame.columns.tolist() if name in names}
 
 
@@ -444,7 +443,7 @@ def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -
 
 
 def _sample(array: Any) -> str:
-    """Return a value that is not a number, in words; the first text that is none, if there is."""
+    """Return a description of values that are not numbers, by the first such text."""
     texts = [value for value in array if isinstance(value, str)]
     if not texts:
         return str(array.dtype)

@@ -1,4 +1,7 @@
-"""One interface over the containers that hold data: column names, and columns by name."""
+"""One interface to all containers of data: column names, and columns by name.
+
+The first stage for data, as the parser is for formulas: a ``Source`` is opened, and read later.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ class Source:
     columns : their names; where parts differ, of all of them
     open_parts : returns what is read one after another: files, frames, or all of the data
     part_names : of files and of frames in a list; None for data in one piece. Empty for an
-        iterator, of which nobody knows what it will give
+        iterator, whose frames are not known in advance
     n_rows : None if it is not known without reading
     is_repeatable : whether a second pass can be made
     row_labels : of a pandas frame, for what is given back row by row; None where rows are just
@@ -56,7 +59,7 @@ class Source:
 
     @property
     def is_one_piece(self) -> bool:
-        """Whether there is no need to say which file or frame something is in."""
+        """Whether the data are one file or frame, which messages need not name."""
         return len(self.part_names) == 1 and len(self.files) < 2
 
     def read(self, names: Sequence[str]) -> pd.DataFrame:
@@ -68,15 +71,15 @@ class Source:
         Raises
         ------
         DataError
-            If a column is not there (the message names the nearest), its name stands twice, parts
-            do not agree on it, a file cannot be read, or the data could be read once and were.
+            If a column does not exist (the message names the nearest), its name occurs twice,
+            parts disagree on its kind, a file cannot be read, or a stream was read before.
         """
         return self.read_parts(names)[0]
 
     def read_parts(
         self, names: Sequence[str]
     ) -> tuple[pd.DataFrame, list[tuple[str | None, int]]]:
-        """Do as :meth:`read` does, and return also the name of each part and its number of rows.
+        """Return what :meth:`read` returns, and the name and number of rows of each part.
 
         Parameters
         ----------
@@ -126,8 +129,8 @@ class Source:
         Raises
         ------
         DataError
-            As :meth:`read` does, on the way for what shows in the rows only; and if `rows` is not
-            a whole number from 1 on.
+            As :meth:`read` does, some of them only when the rows are read; and if `rows` is not a
+            whole number of at least 1.
 
         Examples
         --------
@@ -137,14 +140,12 @@ class Source:
         """
         whole = isinstance(rows, int | np.integer) and not isinstance(rows, bool)
         if not whole or rows < 1:
-            raise DataError(
-                f"rows={rows!r} is not a number of rows; it is a whole number from 1 on"
-            )
+            raise DataError(f"rows must be a whole number of at least 1, not {rows!r}")
         agreement, parts = self._agreed(names)
         return _batches(self, list(names), int(rows), agreement, parts)
 
     def _agreed(self, names: Sequence[str]) -> tuple[Agreement, Iterable[Part]]:
-        """Open the parts, and look at what they declare before the first row is read."""
+        """Open the parts, and compare what they declare before the first row is read."""
         for name in names:
             if name not in self.columns:
                 raise self.no_column(name)
@@ -157,8 +158,8 @@ class Source:
     def rows_to_come(self) -> float:
         """Return about how many rows reading would bring into memory.
 
-        Those that are there already do not count, nor those of an iterator, of which nobody knows.
-        A query is run to count its rows.
+        Rows in memory do not count, nor those of an iterator, whose number is not known. A query
+        is run to count its rows.
         """
         if not self.is_repeatable:
             return 0.0
@@ -175,11 +176,11 @@ class Source:
         refuse_to_replace(target, self.files)
 
     def one_pass_only(self) -> DataError:
-        """Return the error that says that a second pass cannot be made, and what to do."""
+        """Return the error for data that cannot be read a second time."""
         return DataError(f"the data can be read only once, and two passes are needed; {_INSTEAD}")
 
     def no_column(self, name: str) -> DataError:
-        """Return the error that says that a column is not there, and which are.
+        """Return the error for a column that does not exist, with those that do.
 
         Parameters
         ----------
@@ -232,7 +233,7 @@ def _counted(part: Part, name: str) -> int:
 
 
 class Agreement:
-    """What the parts so far had in their columns, to refuse a part that has something else."""
+    """The kinds of values in the columns of the parts so far, to refuse a part with others."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -245,7 +246,7 @@ class Agreement:
         Raises
         ------
         DataError
-            If a column is not there, stands twice, or is declared as another kind.
+            If a column does not exist, occurs twice, or is declared as another kind.
         """
         for name in self._names:
             if _counted(part, name) == 0:
@@ -295,13 +296,13 @@ def open_source(data: Any) -> Source:
         Arrow stream; a list or iterator of these; or the path of a ``.csv``, ``.tsv`` (also
         ``.csv.gz``) or ``.parquet`` file, of a folder of CSV or Parquet files, at any depth and
         with columns in the names of its folders (``day=3``), a pattern (``runs/*.parquet``), or
-        several paths. What was opened before stays as it is. In a folder, files whose name starts
+        several paths. A :class:`Source` is returned as it is. In a folder, files whose name starts
         with a dot or an underscore, or ends otherwise, are left out
 
     Raises
     ------
     DataError
-        If it is none of these, or a file cannot be read as what its name says.
+        If it is none of these, or a file has another format than its ending says.
 
     Examples
     --------
@@ -323,7 +324,7 @@ def open_source(data: Any) -> Source:
         return _of_parts((containers.mapping(data),))
     if hasattr(data, "__dask_graph__"):
         raise DataError(
-            "a Dask collection is taken by vcomp.fit and vcomp.gstudy, and by vcomp.accumulate; "
+            "a Dask collection is accepted by vcomp.fit, vcomp.gstudy and vcomp.accumulate only; "
             "here call .compute() first, or write it to Parquet and give the folder"
         )
     if isinstance(data, pd.Series):
@@ -448,16 +449,16 @@ def _open_list(data: Sequence[Any]) -> Source:
 
 
 def _open_iterable(data: Iterable[Any]) -> Source:
-    """Open frames that are made one after another; the first one says what the columns are."""
+    """Open frames that are made one after another; the columns are those of the first."""
     if inspect.isgenerator(data) and inspect.getgeneratorstate(data) != inspect.GEN_CREATED:
         raise DataError(
-            "the generator was begun before, and what it gave is not given again; make a new one"
+            "the generator was started before, and its first frames are gone; make a new one"
         )
     what = type(data).__name__
     frames = iter(data)
     start = list(islice(frames, 1))
     if not start:
-        raise DataError(f"the {what} gives no frames: it is empty, or was gone through before")
+        raise DataError(f"the {what} gives no frames: it is empty, or was used up before")
     if _is_path(start[0]):
         return _open_list([*start, *frames])
     opened = _numbered(chain(start, frames), what)
@@ -491,7 +492,7 @@ def _numbered(data: Iterable[Any], what: str) -> Iterator[tuple[Part, ...]]:
 
 
 def _is_row(item: Any) -> bool:
-    """Return whether an item of a list is a row, or a value: not what has columns."""
+    """Return whether an item of a list is a row or a value, and not a table."""
     if isinstance(item, Mapping):
         columns = [v for v in item.values() if hasattr(v, "__len__") and not _is_path(v)]
         return bool(item) and not columns

@@ -1,4 +1,4 @@
-"""Rows that can be gone through once → a Parquet file that can be read as often as needed."""
+"""Parquet files that are written: rows that can be read only once, and results row by row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SPOOLED = "path= on a disk with more room, or fewer columns, columns="
-"""What helps where the disk is full."""
+"""Advice for a full disk."""
 
 
 def spool(
@@ -36,7 +36,7 @@ def spool(
 ) -> Source:
     """Write rows to a Parquet file a batch at a time, and open it.
 
-    What can be gone through only once (an iterator of frames, a RecordBatchReader) can then be
+    Data that can be read only once (an iterator of frames, a RecordBatchReader) can then be
     read as often as needed, and never has to be in memory as a whole.
 
     Parameters
@@ -54,9 +54,9 @@ def spool(
     Raises
     ------
     DataError
-        If `data` cannot be read, a column is not there, stands twice, or holds what has no place
-        in a file (values of several types), the path does not end in ``.parquet``, or the file
-        cannot be written: the disk is full, say. Nothing half-written is left.
+        If `data` cannot be read, a column does not exist, occurs twice, or holds values that
+        a file cannot store (of several types), the path does not end in ``.parquet``, or the file
+        cannot be written, as on a full disk. No unfinished file is left.
 
     Examples
     --------
@@ -114,7 +114,9 @@ def parquet_path(
     except OSError as error:  # too long
         raise DataError(f"{str(path)!r} cannot be written: {error.strerror}") from None
     if ending not in (".parquet", ".pq"):
-        raise DataError(f"{str(target)!r} does not end in .parquet, which it will be")
+        raise DataError(
+            f"{str(target)!r} does not end in .parquet; give it the ending of a Parquet file"
+        )
     if is_folder:
         raise DataError(f"{str(target)!r} is a folder; give the path of a file in it")
     if not has_folder:
@@ -124,7 +126,7 @@ def parquet_path(
 
 
 class _Temporary:
-    """What opens a temporary file, which is there as long as this is."""
+    """Opens a temporary file, which exists as long as this object."""
 
     def __init__(self, open_parts: Callable[[], Iterable[Part]]) -> None:
         self._open_parts = open_parts
@@ -138,7 +140,7 @@ def _write(source: Source, names: list[str], target: Path) -> None:
 
 
 def write_parquet(frames: Iterable[pd.DataFrame], target: Path, instead: str) -> None:
-    """Write frames under another name, and give the file its own once it is whole.
+    """Write frames to a file of another name, which is renamed when it is complete.
 
     Parameters
     ----------
@@ -149,7 +151,7 @@ def write_parquet(frames: Iterable[pd.DataFrame], target: Path, instead: str) ->
     Raises
     ------
     DataError
-        If it cannot be written, or values have no place in such a file. Nothing is left then.
+        If it cannot be written, or values cannot be stored. No file is left then.
     """
     own = f"{os.getpid()}.{threading.get_ident()}"
     unfinished = target.with_name(f".{target.name}.{own}.unfinished")
@@ -198,7 +200,7 @@ class _Writer:
             raise _no_place(bad, error) from None
 
     def _rewrite(self) -> None:
-        """Write what there is again, in the wider types."""
+        """Write the rows so far again, in the wider types."""
         from pyarrow.parquet import ParquetFile
 
         self._file.close()
@@ -214,7 +216,7 @@ class _Writer:
             narrow.unlink()
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Close the file and give it its name."""
         if self._file is None:
             raise DataError("the data have no rows")
         try:
@@ -224,7 +226,7 @@ class _Writer:
             raise self._cannot(error) from None
 
     def abandon(self) -> None:
-        """Remove what was not finished."""
+        """Remove the file if it was not finished."""
         if self._file is not None:
             with suppress(OSError):  # the disk is full still
                 self._file.close()
@@ -252,7 +254,7 @@ def _mib(n_bytes: int) -> str:
 def _no_place(name: str | None, error: Exception) -> DataError:
     which = "a column" if name is None else f"column {name!r}"
     return DataError(
-        f"{which} has no place in a Parquet file: {reason(error)}; give its values one type, "
+        f"{which} cannot be stored in a Parquet file: {reason(error)}; give its values one type, "
         "text for instance"
     )
 
@@ -280,7 +282,7 @@ def _array(name: str, column: pd.Series) -> Any:
 
 
 def _widened(before: Any, new: Any) -> Any:
-    """Return types that hold what was written and what comes."""
+    """Return types that hold the values written before and the new ones."""
     import pyarrow as pa
 
     fields = []

@@ -1,4 +1,4 @@
-"""The design, known before rows are summed: levels, codes, nesting, grids, its words."""
+"""The design of data, determined before rows are summed: levels, codes, nesting and grids."""
 
 from vcomp._doors import front_door
 

@@ -94,7 +94,7 @@ class TermDesign:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """The design of the data, learned once; printing it describes it in words.
+    """The design of the data, determined once; printing it describes it in words.
 
     Attributes
     ----------
@@ -102,12 +102,12 @@ class Design:
     facets : the grouping columns with their levels
     terms : the random terms
     fixed : how the fixed part is coded
-    origin : what is subtracted from y before any product
-    x_origin : (p,) what is subtracted from the columns of X
+    origin : number that is subtracted from y before any product
+    x_origin : (p,) numbers that are subtracted from the columns of X
     constant : (p,) the combination of the columns of X that is the constant, zero if none is
     structure : crossed, nested, balanced, connected, replicated, confounded
-    grid : the facets that are fully crossed with everything, and the cells of the others; None for
-        data that are no complete grid
+    grid : the facets that are fully crossed with everything, and the cells of the others; None if
+        the data are not a complete grid
     partial_grid : the grid that the rows nearly fill, if there is no complete one
     """
 

@@ -2,7 +2,7 @@
 
 In p × (d:i) every person meets every document: p is an axis of the grid, and the documents, with
 the topics that they are in, are the cells along it. Axes split a design into orthogonal strata,
-and what is nested in what, and how often, is found on few cells instead of the rows.
+and nesting is found on few cells instead of the rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels import count_levels, determined_levels, fill_counts, place_rows
 
 _DIRECT = 1_000_000
-"""Possible combinations up to which a table of them is made whatever the number of rows."""
+"""Use a table of all possible combinations up to this many, whatever the number of rows."""
 
 
 def number_combinations(
@@ -49,7 +49,7 @@ def number_combinations(
     if possible > max(_DIRECT, 4 * joined.size):
         keys, numbers = np.unique(joined, return_inverse=True)
         return keys, numbers.astype(np.int32)
-    # A table of all that is possible is several times faster than sorting the rows.
+    # A table of all combinations is several times faster than sorting the rows.
     occurs = np.zeros(possible, dtype=bool)
     occurs[joined] = True
     number = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
@@ -57,7 +57,7 @@ def number_combinations(
 
 
 def find_combinations(keys: LongArray, wanted: LongArray) -> IntArray:
-    """Return where each key stands among the sorted `keys`, −1 where it does not.
+    """Return the position of each wanted key among the sorted `keys`, −1 if it is absent.
 
     Examples
     --------
@@ -68,14 +68,14 @@ def find_combinations(keys: LongArray, wanted: LongArray) -> IntArray:
     if possible > max(_DIRECT, 4 * wanted.size):
         found = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
         return np.where(keys[found] == wanted, found, -1).astype(np.int32)
-    # One place more than there are keys stands for what is not there.
+    # The last entry stands for keys that are absent.
     number = np.full(possible + 1, -1, dtype=np.int32)
     number[keys] = np.arange(keys.size, dtype=np.int32)
     return number[np.where((wanted < 0) | (wanted >= possible), possible, wanted)]
 
 
 _MIN_FILLED = 0.5
-"""With fewer cells filled, what is missing costs more than the grid gains."""
+"""Smallest share of filled cells at which a partial grid is faster than no grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Grid:
 
     @property
     def n_cells(self) -> int:
-        """M, the number of cells of the facets that are no axes."""
+        """M, the number of cells of the facets that are not axes."""
         return int(self.cell_n.size)
 
     @property
@@ -158,8 +158,8 @@ def find_grid(
 ) -> Grid | None:
     """Return the grid with as many axes as the rows allow.
 
-    Without any axis there is a grid only where all terms are nested in each other: otherwise its
-    cells would be as many as the rows, and of no use.
+    Without any axis there is a grid only where all terms are nested in each other: otherwise it
+    would have as many cells as rows.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def find_grid(
 def find_partial_grid(codes: Sequence[IntArray], n_levels: Sequence[int]) -> PartialGrid | None:
     """Return the grid that the rows nearly fill; None if it would be mostly holes.
 
-    Axes are all facets that neither determine nor are determined by another one.
+    Axes are all facets that are not nested in another one, and in which no other is nested.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def are_nested(
 def _determined(
     codes: Sequence[IntArray], n_levels: Sequence[int]
 ) -> dict[tuple[int, int], IntArray]:
-    """Return for pairs of facets of which the first determines the second that level of each."""
+    """Return the outer level of each inner level, for pairs (inner, outer) of nested facets."""
     found = {}
     for inner, outer in permutations(range(len(codes)), 2):
         if n_levels[inner] >= n_levels[outer]:
@@ -271,7 +271,7 @@ def _places(
     cells: IntArray,
     n_cells: int,
 ) -> Any:
-    """Return the place of each row in the grid; without `cells` there is one."""
+    """Return the place of each row in the grid; without `cells` the grid has one cell."""
     n_places = prod(shape) * n_cells
     places = np.zeros(codes[0].size, dtype=np.int32 if n_places < 2**31 else np.int64)
     for axis, size in zip(axes, shape, strict=True):

@@ -225,7 +225,7 @@ def find_terms(
 
 
 def _warn_of_alike(name: str, levels: pd.Index) -> None:
-    """Warn of levels that differ in writing only, as if one were meant."""
+    """Warn of levels that differ only in how they are written."""
     if len(levels) > _MANY_TEXTS:
         return
     alike = alike_levels(levels)
@@ -234,7 +234,8 @@ def _warn_of_alike(name: str, levels: pd.Index) -> None:
         more = f", and {len(alike) - 1:,} more such groups," if len(alike) > 1 else ""
         warn(
             f"facet {name!r} has levels that look alike: {shown}{more} differ only in case, "
-            "blanks or type. They are taken as different; make them equal if they are not"
+            "blanks or type. They are treated as different levels; make them equal if they are "
+            "the same"
         )
 
 

@@ -25,15 +25,15 @@ PairTables: TypeAlias = Mapping[tuple[str, str], PairTable]
 
 
 _MAX_PARTS = 5
-"""Parts of a design that are described."""
+"""Number of parts of a design that are described."""
 
 _MAX_NAMES = 3
-"""Levels that are named of each facet in a part."""
+"""Number of levels that are named of each facet in a part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incidence:
-    """Which units of the facets meet.
+    """Which units of the facets occur together.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Incidence:
         return self.axes[facet] if facet in self.axes else self.units[facet][1]
 
     def table(self, a: str, b: str) -> PairTable:
-        """Return how often each pair of units occurs, counted anew only where it has to be."""
+        """Return how often each pair of units occurs, counted before if possible."""
         if (a, b) in self.pairs:
             return self.pairs[a, b]
         (codes_a, n_a), (codes_b, n_b) = self.units[a], self.units[b]
@@ -80,7 +80,7 @@ def describe_structure(
     labels: Sequence[Any] | None = None,
     counts: FloatArray | None = None,
 ) -> Structure:
-    """Find out how the facets of `formula` are arranged in the coded rows.
+    """Return which facets of the coded rows are nested, crossed, balanced and connected.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def _reduced(
     grid: Grid | None,
     by_formula: Mapping[str, frozenset[str]],
 ) -> tuple[dict[str, int], dict[str, tuple[IntArray, int]]]:
-    """Return the axes that need no counting, and few rows that show how the others meet.
+    """Return the axes that need no counting, and few rows in which all others occur together.
 
     An axis that the formula nests in others, or others in it, takes part in the counting: its
     units are combinations.
@@ -206,7 +206,7 @@ def _nested_by_formula(formula: Formula) -> dict[str, frozenset[str]]:
 def _combined(
     by_label: Mapping[str, frozenset[str]], by_formula: Mapping[str, frozenset[str]]
 ) -> dict[str, frozenset[str]]:
-    """Return all that each facet is nested in; where the two contradict, labels are facts."""
+    """Return all facets that each one is nested in; labels prevail over the formula."""
     nested_in = dict(by_label)
     for facet, above in by_formula.items():
         for other in sorted(above):
@@ -274,7 +274,7 @@ def _sizes(
     incidence: Incidence,
     children: Mapping[str, FloatArray],
 ) -> dict[str, float]:
-    """Return the sizes that a D-study takes where it is given none."""
+    """Return the default sizes of a D-study."""
     sizes = {}
     top = [f for f, above in nested_in.items() if not above]
     for facet, counts in children.items():

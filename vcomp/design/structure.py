@@ -22,7 +22,7 @@ from vcomp.formula import (
 from vcomp.plots import Node, ellipses, lattice, venn
 
 _MOST = 64
-"""Effects that can be read in one picture: six crossed facets have 63."""
+"""Number of effects that can be read in one picture: six crossed facets have 63."""
 
 
 def draw(structure: Structure, ax: Any | None) -> Any:
@@ -90,7 +90,7 @@ class EffectPlace:
     Attributes
     ----------
     effect : of the design
-    component : that holds its variance; None if the model has none, which takes it as zero
+    component : that holds its variance; None if the model has none and assumes zero variance
     holds : crossed effects, and the error of single scores, that this component does not
         separate
     """
@@ -102,7 +102,7 @@ class EffectPlace:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What the data say about the design; :meth:`report` says it in words.
+    """The structure of data: which facets are crossed, nested, balanced and connected.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class Structure:
         (combinations with the facets that it is nested in)
     nested_in : for each facet those that it is nested in: by its labels (each level occurs within
         one level of the other) or by the formula (``topic/doc``)
-    implicit : the nested facets whose labels say so by themselves
+    implicit : the nested facets whose labels alone show the nesting
     fully_crossed : pairs of facets of which every combination occurs
     partly_crossed : pairs of facets of which some combinations do not occur
     n_rows, n_cells : scores, and cells that hold at least one
@@ -168,7 +168,7 @@ class Structure:
 
     @property
     def notation(self) -> str:
-        """The design in Brennan's notation, as D-studies take it.
+        """The design in Brennan's notation, as D-studies accept it.
 
         Examples
         --------
@@ -329,7 +329,7 @@ class Structure:
         return "\n".join(lines)
 
     def _what_separates(self) -> str:
-        """Return what data, or which terms, would separate confounded effects."""
+        """Return the data, or the terms, that would separate confounded effects."""
         places = self.effects
         needs = [self._of_nested(f) for f in self.facets if self.nested_in[f]]
         last = places[-1] if places else None

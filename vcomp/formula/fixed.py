@@ -1,6 +1,6 @@
 """The response and the fixed part of a formula, which patsy evaluates.
 
-``FixedPart`` is the coding of the fixed effects, learned from all rows and applied to batches.
+``FixedPart`` is the coding of the fixed effects, determined from all rows and applied to batches.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PlainFactor:
             memory = {name: dict(vars(t)) for name, t in info.state["transforms"].items()}
         except TypeError:  # it has slots
             raise DataError(
-                f"the state of {code!r}, learned from all rows, cannot be sent"
+                f"the state of {code!r}, computed from all rows, cannot be sent to other processes"
             ) from None
         return cls(code, info.num_columns, info.categories, memory)
 
@@ -243,7 +243,7 @@ class FixedPart:
         """
         try:
             return cls.of_rows(formula, lambda: [columns], environment, n_rows)
-        except FormulaError:  # all rows raise it again unless few rows are the reason
+        except FormulaError:  # all rows raise it again, unless there were too few
             return cls((), is_stateful=True)
 
     def __reduce__(self) -> Any:

@@ -112,7 +112,7 @@ def test_sums_of_very_different_numbers_keep_their_digits():
 
 
 def test_what_cannot_be_a_level():
-    with pytest.raises(vcomp.DataError, match="facet 'd' holds what cannot be a level"):
+    with pytest.raises(vcomp.DataError, match="facet 'd' holds values that cannot be levels"):
         survey_rows(np.zeros(1), {"d": pd.Series([[1, 2]])})
 
 
