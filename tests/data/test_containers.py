@@ -289,7 +289,10 @@ def test_a_duplicated_name_matters_only_if_it_is_used():
         ({1, 2}, "type set cannot be read; give a pandas"),
         (io.StringIO("score,sys"), "data are an open file, a StringIO; give its path"),
         (3, "type int cannot be read"),
-        (with_column("sys", pa.array([[i] for i in NUMBER.tolist()])), "facet 'sys' .* a level"),
+        (
+            with_column("sys", pa.array([[i] for i in NUMBER.tolist()])),
+            "facet 'sys' .* cannot be levels",
+        ),
         (
             with_column("sys", pa.array([{"a": i} for i in NUMBER.tolist()])),
             "facet 'sys' .* level",

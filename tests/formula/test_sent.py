@@ -83,6 +83,6 @@ def test_the_same_columns_of_other_rows(fixed):
 
 def test_memory_that_cannot_be_read():
     with pytest.raises(
-        vcomp.DataError, match=r"the state of 'half\(x\)', learned from all rows, cannot be"
+        vcomp.DataError, match=r"the state of 'half\(x\)', computed from all rows, cannot be"
     ):
         learned("half(x)", Slotted).__reduce__()

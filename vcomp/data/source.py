@@ -166,14 +166,19 @@ class Source:
         parts = (part.rows_to_come for part in self.open_parts())
         return sum(count() for count in parts if count is not None)
 
-    def refuse_to_replace(self, target: Path) -> None:
+    def refuse_to_replace(self, path: Path) -> None:
         """Refuse to write to one of the files that the rows are read from.
+
+        Parameters
+        ----------
+        path : of the file that is to be written
 
         Raises
         ------
         DataError
+            If it is one of these files.
         """
-        refuse_to_replace(target, self.files)
+        refuse_to_replace(path, self.files)
 
     def one_pass_only(self) -> DataError:
         """Return the error for data that cannot be read a second time."""
