@@ -291,7 +291,7 @@ def test_a_duplicated_name_matters_only_if_it_is_used():
         (3, "type int cannot be read"),
         (
             with_column("sys", pa.array([[i] for i in NUMBER.tolist()])),
-            "facet 'sys' .* cannot be levels",
+            "'sys' .* cannot be levels",
         ),
         (
             with_column("sys", pa.array([{"a": i} for i in NUMBER.tolist()])),

@@ -185,8 +185,8 @@ def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
         raise DataError(f"progress={progress!r} is not known; it is True, False or None")
     if progress and on_dask:
         raise DataError(
-            "progress=True shows rows that are read here; Dask shows its own bar, on its dashboard "
-            "or inside dask.diagnostics.ProgressBar()"
+            "progress=True shows rows that are read here; Dask shows its own bar, on its "
+            "dashboard or inside dask.diagnostics.ProgressBar()"
         )
 
 
