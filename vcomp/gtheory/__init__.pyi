@@ -9,9 +9,9 @@ from .projection import PlannedName as PlannedName
 from .projection import Weights as Weights
 from .projection import weights as weights
 from .published import PublishedComponents as PublishedComponents
+from .published import crossed_components as crossed_components
 from .published import from_components as from_components
 from .requirement import Requirement as Requirement
-from .score_table import crossed_components as crossed_components
 from .study import DStudy as DStudy
 from .study import dstudy as dstudy
 from .universe import Counts as Counts

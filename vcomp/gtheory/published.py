@@ -1,4 +1,4 @@
-"""Published components: read the design from their names, and offer the D-studies of a fit."""
+"""Components from elsewhere: published ones with the D-studies of a fit, and those of a table."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError
-from vcomp.formula import REPLICATE, RESIDUAL
+from vcomp._typing import FloatArray, LongArray
+from vcomp.data import Reading, Rows
+from vcomp.estimators import check_identified, get_estimator
+from vcomp.exceptions import PlanError, warn
+from vcomp.formula import REPLICATE, RESIDUAL, caller_environment, parse
 from vcomp.gtheory.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.planned_quantity import HasDStudies
 from vcomp.gtheory.universe import positive_size
 from vcomp.inference import Projected, VarianceComponents
 from vcomp.inference.intervals import FromComponents, IntervalName, IntervalSource, check_source
+from vcomp.statistics import sum_rows
 
 if TYPE_CHECKING:
     from vcomp.inference.resampling import Replicates
@@ -282,3 +285,59 @@ def _gstudy_sizes(
         if facet not in nested_in:
             raise PlanError(f"sizes has {facet!r}; the facets are {', '.join(sorted(nested_in))}")
     return {facet: float(positive_size(facet, n)) for facet, n in sizes.items()}
+
+
+# Components of a table of scores -----------------------------------------------------------------
+
+
+def crossed_components(
+    scores: FloatArray, levels: Mapping[str, LongArray], method: str
+) -> VarianceComponents:
+    """Return the components of crossed facets and of the residual.
+
+    Parameters
+    ----------
+    scores : (n,) the scores that there are
+    levels : facet → (n,) number of the level of each score. With one facet the residual is that of
+        replicates
+    method : of estimation, such as ``"reml"``
+
+    Raises
+    ------
+    DesignError
+        If the components cannot be distinguished with these cells, or nothing is left for the
+        residual.
+    EstimationError
+        If the method has no estimate.
+
+    Warns
+    -----
+    VcompWarning
+        If the estimation did not converge.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> topic, system = (a.ravel() for a in np.indices((3, 3)))
+    >>> scores = np.array([0.3, 0.5, 0.1, 0.4, 0.5, 0.4, 0.2, 0.5, 0.3])
+    >>> crossed_components(scores, {"system": system, "topic": topic}, "anova").values.round(4)
+    array([0.0128, 0.0017, 0.0094])
+    """
+    terms = tuple(levels)
+    reading = Reading(caller_environment(0, 0), "raise")
+    parsed = parse("score ~ " + " + ".join(f"(1|{term})" for term in terms))
+    selected = Rows.select(parsed, {"score": scores, **levels}, reading)
+    summed = sum_rows(parsed, selected, reading)
+    stats, design = summed.statistics, summed.design
+    check_identified(stats, terms, design.fixed.names, design.x_origin)
+    estimate = get_estimator(method).estimate(stats, (*terms, RESIDUAL))
+    if not estimate.converged:
+        warn(estimate.status)
+    everything = frozenset(terms) if len(terms) > 1 else frozenset({*terms, REPLICATE})
+    return VarianceComponents(
+        names=estimate.names,
+        facets=(*(frozenset({term}) for term in terms), everything),
+        values=estimate.values,
+        cov=next(iter(estimate.covariances.values())),
+        without_bounds=estimate.without_bounds,
+    )

@@ -14,7 +14,7 @@ from vcomp.numerics.kernels.codes import (
     place_rows,
     renumber,
 )
-from vcomp.statistics.kernels.grid_cells import cell_sums, place_cells, within_cells
+from vcomp.statistics.kernels.cells import cell_sums, place_cells, within_cells
 
 rows = st.tuples(st.integers(0, 10**6), st.integers(0, 30))
 

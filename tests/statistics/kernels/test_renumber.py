@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcomp.statistics.kernels.renumber import cells_that_occur, renumber_cells
+from vcomp.statistics.kernels.cells import cells_that_occur, renumber_cells
 
 
 @given(

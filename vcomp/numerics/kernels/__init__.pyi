@@ -3,11 +3,11 @@ from .codes import count_levels as count_levels
 from .codes import count_values as count_values
 from .codes import determined_levels as determined_levels
 from .codes import fill_counts as fill_counts
+from .codes import group_counts as group_counts
+from .codes import group_sums as group_sums
 from .codes import place_rows as place_rows
 from .codes import renumber as renumber
 from .grams import weighted_gram as weighted_gram
-from .groups import group_counts as group_counts
-from .groups import group_sums as group_sums
 from .pairs import ONCE as ONCE
 from .pairs import join_pairs as join_pairs
 from .pairs import number_parts as number_parts

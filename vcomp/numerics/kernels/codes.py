@@ -1,4 +1,4 @@
-"""Columns of level codes: levels that occur, nesting, and the cells of grids."""
+"""Columns of level codes: levels that occur, nesting, cells of grids, and sums by level."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from vcomp._typing import IntArray, LongArray
+from vcomp._typing import FloatArray, IntArray, LongArray
 
 _FEW = 65_536
 """Number of levels up to which several tables of counts are used."""
@@ -109,4 +109,31 @@ def fill_counts(places: Any, n_cells: int) -> IntArray:
     counts = np.zeros(n_cells, np.int32)
     for i in range(places.size):
         counts[places[i]] += 1
+    return counts
+
+
+@njit(cache=True, nogil=True)
+def group_sums(codes: IntArray, values: FloatArray, n_levels: int) -> FloatArray:
+    """Return ``Z'v`` for the indicator matrix ``Z`` that `codes` stands for.
+
+    Parameters
+    ----------
+    codes : (n,) level of each row, in ``0 .. n_levels - 1``
+    values : (n, m) columns to add up within levels
+    """
+    n, m = values.shape
+    sums = np.zeros((n_levels, m))
+    for i in range(n):
+        g = codes[i]
+        for j in range(m):
+            sums[g, j] += values[i, j]
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def group_counts(codes: IntArray, n_levels: int) -> FloatArray:
+    """Return how many rows each level has, as floats that can be divided by."""
+    counts = np.zeros(n_levels)
+    for i in range(codes.size):
+        counts[codes[i]] += 1.0
     return counts
