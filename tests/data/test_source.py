@@ -306,7 +306,7 @@ def test_levels_of_dictionaries_in_many_chunks(chunks, rows):
 
 @pytest.mark.parametrize("rows", [0, -1, 2.5, "7", True, None])
 def test_a_number_of_rows_that_is_none(rows):
-    with pytest.raises(vcomp.DataError, match="not a number of rows; it is a whole number from 1"):
+    with pytest.raises(vcomp.DataError, match="rows must be a whole number of at least 1, not"):
         open_source(FRAME).batches(["score"], rows=rows)
 
 
@@ -356,7 +356,7 @@ def test_dask_is_named():
             return {}
 
     with pytest.raises(
-        vcomp.DataError, match=r"Dask collection is accepted by vcomp.fit .*call .comput"
+        vcomp.DataError, match=r"Dask collection is accepted by vcomp.fit, .*call .compute"
     ):
         open_source(Collection())
 

@@ -163,7 +163,7 @@ def test_prediction_for_new_rows():
     np.testing.assert_allclose(res.predict(new), expected)
     with pytest.raises(vcomp.DataError, match="no column 'x'"):
         res.predict(new.drop(columns="x"))
-    with pytest.raises(vcomp.DataError, match="missing values, which 'x' has"):
+    with pytest.raises(vcomp.DataError, match="missing values: column 'x' has some"):
         res.predict(new.assign(x=np.nan))
 
 

@@ -18,8 +18,8 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.data.levels import as_levels
 from vcomp.data.reading import Missing, Reading
 from vcomp.data.source import open_source
-from vcomp.exceptions import DataError, FormulaError, warn
-from vcomp.formula import Formula, names_in
+from vcomp.exceptions import DataError, warn
+from vcomp.formula import Formula, evaluate, names_in
 from vcomp.numerics import MANY_ROWS, THREADS
 
 if TYPE_CHECKING:
@@ -403,27 +403,6 @@ def _holds_numbers(column: pd.Series) -> bool:
 
     numbers = ("floating", "integer", "mixed-integer-float", "decimal", "integer-na")
     return column.dtype == object and infer_dtype(column, skipna=True) in numbers
-
-
-def evaluate(code: str, columns: Mapping[str, Any], environment: Any) -> Any:
-    """Return the value of an expression, with columns before the caller's names.
-
-    Raises
-    ------
-    FormulaError
-        If Python cannot evaluate it; the message has Python's.
-    """
-    if code in columns:
-        return columns[code]
-    from patsy import builtins as patsy_builtins
-
-    names = {name: getattr(patsy_builtins, name) for name in patsy_builtins.__all__}
-    names |= {"Q": columns.__getitem__, **columns}
-    try:
-        with np.errstate(all="ignore"):  # callers handle values that are not finite
-            return environment.eval(code, inner_namespace=names)
-    except Exception as error:
-        raise FormulaError(f"cannot evaluate {code!r}: {type(error).__name__}: {error}") from None
 
 
 def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -> FloatArray:

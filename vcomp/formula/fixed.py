@@ -364,3 +364,24 @@ def caller_environment(eval_env: Any, depth: int) -> Any:
             "eval_env must be 0 for the scope of the caller, 1 for the one above and so on, or "
             f"patsy's EvalEnvironment, not {eval_env!r}"
         ) from None
+
+
+def evaluate(code: str, columns: Mapping[str, Any], environment: Any) -> Any:
+    """Return the value of an expression, with columns before the caller's names.
+
+    Raises
+    ------
+    FormulaError
+        If Python cannot evaluate it; the message has Python's.
+    """
+    if code in columns:
+        return columns[code]
+    from patsy import builtins as patsy_builtins
+
+    names = {name: getattr(patsy_builtins, name) for name in patsy_builtins.__all__}
+    names |= {"Q": columns.__getitem__, **columns}
+    try:
+        with np.errstate(all="ignore"):  # callers handle values that are not finite
+            return environment.eval(code, inner_namespace=names)
+    except Exception as error:
+        raise FormulaError(f"cannot evaluate {code!r}: {type(error).__name__}: {error}") from None

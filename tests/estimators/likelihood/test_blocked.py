@@ -133,9 +133,9 @@ def test_components_by_name_and_as_a_list():
     ("components", "message"),
     [
         ([1.0, 2.0], r"shape \(2,\); there are 3: a, b, Residual"),
-        ([1.0, -2.0, 1.0], "not negative"),
-        ([1.0, 2.0, 0.0], "residual is positive"),
-        ([1.0, np.nan, 1.0], "not negative"),
+        ([1.0, -2.0, 1.0], "must not be negative"),
+        ([1.0, 2.0, 0.0], "and the residual positive"),
+        ([1.0, np.nan, 1.0], "must not be negative"),
         ({"a": 1.0, "Residual": 1.0}, "component 'b' is missing"),
     ],
 )

@@ -139,7 +139,7 @@ def test_what_needs_the_rows_says_how_much_memory_they_take():
     ):
         kept.resid  # noqa: B018
     res = model_of(formula, data, **ALWAYS).fit()
-    size = r"this needs the rows in memory, about 0\.1 MiB; fit with stream=False"
+    size = r"this needs the rows in memory, about 0\.1 MiB: fit with stream=False"
     with pytest.raises(vcomp.DataError, match=size):
         res.jackknife(kept.design.facets[0])
     model = model_of(formula, data, **ALWAYS)
