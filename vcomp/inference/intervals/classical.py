@@ -39,6 +39,7 @@ class MeanSquares:
     df : (K,) degrees of freedom ν
     correlation : (K, K) of the mean squares; the unit matrix for balanced designs
     known : (k,) values of the components that were not estimated, 0 for others
+    df_upper : (K,) degrees of freedom of upper limits, where they differ from those of lower ones
     """
 
     basis: FloatArray
@@ -47,6 +48,7 @@ class MeanSquares:
     df: FloatArray
     correlation: FloatArray
     known: FloatArray
+    df_upper: FloatArray | None = None
 
     def coefficients(self, weights: FloatArray) -> FloatArray:
         """Return c with w'σ² = c'λ + known components, (m, K), for (m, k) weights w."""
@@ -96,9 +98,7 @@ def mean_squares(components: VarianceComponents) -> MeanSquares | None:
     places = np.flatnonzero(free)
     inside = cov[np.ix_(free, free)]
     basis = _basis(inside, _is_finer(components.facets, free))
-    expected = basis @ components.values[free]
-    # Only in unbalanced designs can negative estimates make an expectation negative.
-    expected = np.where(expected > 0.0, expected, basis @ np.maximum(components.values[free], 0.0))
+    expected = _expected(basis, components.values[free])
     spread = basis @ inside @ basis.T
     values = basis @ estimates[free]
     if not (np.isfinite(spread).all() and (expected > 0.0).all()):
@@ -114,6 +114,17 @@ def mean_squares(components: VarianceComponents) -> MeanSquares | None:
         _correlation(spread, variances),
         np.where(free, 0.0, components.values),
     )
+
+
+def expected_squares(components: VarianceComponents, squares: MeanSquares) -> FloatArray:
+    """Return the expectations of mean squares at the estimates of the components, (K,)."""
+    return _expected(squares.basis, components.values[squares.places])
+
+
+def _expected(basis: FloatArray, values: FloatArray) -> FloatArray:
+    expected: FloatArray = basis @ values
+    # Only in unbalanced designs can negative estimates make an expectation negative.
+    return np.where(expected > 0.0, expected, basis @ np.maximum(values, 0.0))
 
 
 def unbiased_covariance(components: VarianceComponents) -> FloatArray | None:
@@ -294,23 +305,26 @@ def _reach(
     (2008), Statistics in Medicine 27, 5693-5702.
     """
     nu, R = squares.df, squares.correlation
+    above = nu if squares.df_upper is None else squares.df_upper
     with np.errstate(divide="ignore", over="ignore"):
         G = 1.0 - nu / _chi2(nu, tail)
-        H = nu / _chi2(nu, 1.0 - tail) - 1.0
+        H = above / _chi2(above, 1.0 - tail) - 1.0
     # With a small fraction of a degree of freedom the quantile is below the mean.
     G = np.where(G > 0.0, G, 1.0)
     H = np.where((H > 0.0) & (H < _ENDLESS), H, np.inf)
     off = R - np.eye(len(R))
     # The corrections of pairs are scaled by 1 − |r|.
     independent = np.where(np.eye(len(R), dtype=bool), 0.0, 1.0 - np.abs(R))
-    opposite = _opposite(nu, G, H, tail) * independent
+    opposite = _opposite(nu, above, G, H, tail) * independent
     same = _same(nu, G, tail) * independent
     return G, H, opposite, same, off if off.any() else np.zeros((0, 0))
 
 
-def _opposite(nu: FloatArray, G: FloatArray, H: FloatArray, tail: float) -> FloatArray:
+def _opposite(
+    nu: FloatArray, above: FloatArray, G: FloatArray, H: FloatArray, tail: float
+) -> FloatArray:
     """Return G_ij of eq. (10.5), (K, K): the row's term is positive, the column's negative."""
-    F = _f_quantile(nu[:, None], nu[None, :], tail)
+    F = _f_quantile(nu[:, None], above[None, :], tail)
     finite = np.where(np.isfinite(H), H, 0.0)
     # Quantiles overflow for tiny degrees of freedom; the correction is then zero.
     with np.errstate(all="ignore"):
