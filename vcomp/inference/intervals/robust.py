@@ -20,9 +20,6 @@ from vcomp.inference.intervals.classical import MeanSquares, expected_squares, m
 from vcomp.inference.quantities import VarianceComponents
 from vcomp.numerics import solve
 
-_FEWEST = 6
-"""A facet with fewer levels shows nothing of the distribution of its effects."""
-
 _CORRELATED = 0.99
 """Estimated correlations of mean squares are at most this large."""
 
@@ -33,16 +30,14 @@ class LevelVariances:
 
     Attributes
     ----------
-    names : the k components
     information : (k, k) expected information of the components
     sets : (m,) sets of facets with those that they are nested in; the last are single rows
     sizes : (m,) number of groups of each set
-    shared : (m, k, k) products of the scores of all pairs of rows that share a group of exactly
+    shared : (m, k, k) products of the scores, of the components, of all pairs of rows that share a group of exactly
         this set
     few : facets that have too few levels to be used, with their numbers
     """
 
-    names: tuple[str, ...]
     information: FloatArray
     sets: tuple[frozenset[str], ...]
     sizes: FloatArray
