@@ -170,7 +170,7 @@ def _variances(
     least = np.where(few.any(axis=0), 1.0, 0.3) * normal
     lower, upper = (
         np.maximum(base + ((slope - 1.0) * excess).sum(axis=0), least)
-        for slope in (1.0 + 55.0 / n, 1.0 + np.minimum(6.0, 480.0 / n))
+        for slope in (1.0 + np.minimum(2.75, 55.0 / n), 1.0 + np.minimum(6.0, 480.0 / n))
     )
     scale = np.sqrt(np.maximum(variance, least))
     correlation = np.clip(total / np.outer(scale, scale), -_CORRELATED, _CORRELATED)
