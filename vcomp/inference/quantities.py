@@ -74,6 +74,27 @@ def object_key(objects: frozenset[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LevelVariances:
+    """Products of influences on the components, by the levels that pairs of rows share.
+
+    Attributes
+    ----------
+    information : (k, k) expected information of the components
+    sets : (m,) sets of facets with those that they are nested in; the last are single rows
+    sizes : (m,) number of groups of each set
+    shared : (m, k, k) products of the scores, of the components, of all pairs of rows that share a group of exactly
+        this set
+    few : facets that have too few levels to be used, with their numbers
+    """
+
+    information: FloatArray
+    sets: tuple[frozenset[str], ...]
+    sizes: FloatArray
+    shared: FloatArray
+    few: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class VarianceComponents:
     """Variance components with the design that they belong to.
 
@@ -97,6 +118,8 @@ class VarianceComponents:
     held : components that were given, not estimated; they are treated as known
     without_bounds : if components are at their bound, the (k,) estimates without bounds, eq.
         (6.3), and their (k, k) covariance matrix; else None
+    levels : products of the influences of rows, from which robust intervals are made; None where
+        they were not requested, or there are no rows
     """
 
     names: tuple[str, ...]
@@ -111,6 +134,7 @@ class VarianceComponents:
     without_bounds: tuple[FloatArray, FloatArray] | None = field(
         default=None, metadata=stored(keys=("values", "cov"))
     )
+    levels: LevelVariances | None = None
 
     @property
     def facet_names(self) -> tuple[str, ...]:

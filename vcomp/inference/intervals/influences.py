@@ -2,7 +2,7 @@
 
 Two passes over coded rows, of any data and any estimator: the first sums residuals by the groups
 of the terms, the second sums influences by the groups of all sets of facets. What they give is a
-few small matrices (:class:`~vcomp.inference.intervals.robust.LevelVariances`), from which
+few small matrices (:class:`~vcomp.inference.quantities.LevelVariances`), from which
 :mod:`vcomp.inference.intervals.robust` makes mean squares (docs/explanation/mathematics.md,
 section 10.11).
 """
@@ -18,7 +18,8 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk, Design
 from vcomp.estimators.likelihood import Solution, choose_engine, prediction_engine
 from vcomp.formula import closure
-from vcomp.inference.intervals.robust import LevelVariances, closed_sets, exactly_shared
+from vcomp.inference.intervals.robust import closed_sets, exactly_shared
+from vcomp.inference.quantities import LevelVariances
 from vcomp.statistics import Statistics
 
 _AT_ONCE = 65_536
@@ -145,12 +146,16 @@ def _pull(point: _Point, sums: _TermSums, t: int) -> _Pull:
     """Return the influences on the component of a term, eqs. (10.16) and (10.17)."""
     v, n = point.v, sums.counts[t]
     u = sums.rest[t] / v[-1]  # Z'Py
-    information = (v[t] - point.solution.prediction_var[t]) / v[t] ** 2 if v[t] > 0.0 else n
-    scale = (u @ u) / information.sum()
     spread = v[t] + v[-1] / n
     for other in np.flatnonzero(point.finer[t]):
         squares = sums.counts[other] ** 2
         spread = spread + v[other] * np.bincount(sums.parents[t, other], squares, n.size) / n**2
+    information = n
+    if v[t] > 0.0:
+        information = (v[t] - point.solution.prediction_var[t]) / v[t] ** 2
+        # Engines with random probes have no variances of prediction.
+        information = np.where(np.isfinite(information), information, 1.0 / spread)
+    scale = (u @ u) / information.sum()
     slope = u / (n * spread)
     expected = scale * information / n
     constant = u**2 / n - slope * sums.left[t] / n - expected

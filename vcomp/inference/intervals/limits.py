@@ -22,6 +22,7 @@ from vcomp.inference.intervals.classical import (
     ratio_limits,
     rests_on_two,
 )
+from vcomp.inference.intervals.robust import robust_covariance, robust_mean_squares
 from vcomp.inference.quantities import (
     Projected,
     Quantities,
@@ -171,6 +172,7 @@ def normal_quantile(alpha: float) -> float:
 
 
 MODIFIED_LARGE_SAMPLE = "modified large sample (Graybill and Wang 1980; Ting et al. 1990)"
+ROBUST = "robust modified large sample"
 EXACT_F = "exact F of two mean squares"
 SATTERTHWAITE = "Satterthwaite"
 WALD = "Wald"
@@ -178,17 +180,18 @@ LOG_SCALE = "delta method on the log scale"
 LOGIT_SCALE = "delta method on the logit scale"
 
 AT_BOUND = "an estimate at its bound 0 has a one-sided interval, from 0 to its upper limit"
+FEW_LEVELS = "facets with few levels, whose effects are treated as normal: {}"
 BELOW_ZERO = "the upper limit of an estimate below 0 is at least that of one of 0 at 68 %"
 
 _ONE_ERROR = 0.3173105078629141
 """α of an interval of ± one standard error, 68 % confidence."""
 
 IntervalName: TypeAlias = Literal[
-    "auto", "mls", "f", "satterthwaite", "wald", "log", "profile", "bootstrap"
+    "auto", "robust", "mls", "f", "satterthwaite", "wald", "log", "profile", "bootstrap"
 ]
 """Names of ways to make intervals; the last two need the rows of a fit."""
 
-LOCAL_INTERVALS = ("auto", "mls", "f", "satterthwaite", "wald", "log")
+LOCAL_INTERVALS = ("auto", "robust", "mls", "f", "satterthwaite", "wald", "log")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -280,7 +283,7 @@ class FromComponents:
             return replace(self, interval="log").limits(quantities, alpha)
         if self.interval == "f":
             self._check_two(quantities)
-        if self.interval in ("auto", "mls", "f"):
+        if self.interval in ("auto", "robust", "mls", "f"):
             return self._modified_large_sample(quantities, alpha)
         if self.interval == "satterthwaite" and quantities.form not in ("linear", "root"):
             raise EstimationError(
@@ -307,7 +310,10 @@ class FromComponents:
     @cached_property
     def used(self) -> UsedComponents:
         """The components under the policy for negative ones."""
-        return used_components(self.components, self.negative)
+        components = self.components
+        if self.interval == "robust":
+            components = replace(components, cov=robust_covariance(components))
+        return used_components(components, self.negative)
 
     @cached_property
     def unsure(self) -> BoolArray:
@@ -317,13 +323,23 @@ class FromComponents:
 
     @cached_property
     def squares(self) -> MeanSquares | None:
-        """The mean squares that represent the estimates, eq. (10.4); None without a covariance."""
+        """The mean squares that represent the estimates, eq. (10.4); None without a covariance.
+
+        Robust ones have degrees of freedom from the data, eq. (10.20).
+        """
+        if self.interval == "robust":
+            return robust_mean_squares(self.components)
         return mean_squares(self.components)
 
     # Methods ------------------------------------------------------------------------------------
 
     def _modified_large_sample(self, q: Quantities, alpha: float) -> Limits:
         squares = self.squares
+        if squares is None and self.interval == "robust":
+            raise EstimationError(
+                "interval='robust' needs the rows of a fit with standard errors; published "
+                "components have interval='mls'"
+            )
         if squares is None:
             raise EstimationError(
                 "interval='mls' needs the covariance matrix of the components, from which mean "
@@ -342,7 +358,15 @@ class FromComponents:
         notes = [*found.notes, *self._at_bound(q)]
         exact = self.interval == "f" and q.form in ("ratio", "share")
         words = EXACT_F if exact else MODIFIED_LARGE_SAMPLE
+        if self.interval == "robust":
+            words, notes = ROBUST, [*notes, *self._few_levels()]
         return replace(found, interval_method=words, notes=tuple(notes))
+
+    def _few_levels(self) -> list[str]:
+        levels = self.components.levels
+        assert levels is not None
+        few = ", ".join(f"{facet} ({n})" for facet, n in sorted(levels.few.items()))
+        return [FEW_LEVELS.format(few)] if few else []
 
     def _from_zero(self, found: Limits, squares: MeanSquares, q: Quantities) -> Limits:
         """Return limits whose upper ends are raised for estimates below zero.
@@ -407,12 +431,12 @@ class FromComponents:
         return delta_limits(values, se, alpha, "real" if self.interval == "wald" else q.scale)
 
     def _of_function(self, q: Smooth, alpha: float) -> Limits:
-        if self.interval not in ("auto", "wald", "log"):
+        if self.interval not in ("auto", "robust", "wald", "log"):
             raise EstimationError(
                 f"interval={self.interval!r} is not defined for functions of the components; use "
                 "interval='wald', 'log', 'profile' or 'bootstrap'"
             )
-        scale: Scale = q.scale if self.interval == "auto" else "real"
+        scale: Scale = q.scale if self.interval in ("auto", "robust") else "real"
         if self.interval == "log":
             scale = "variance" if q.scale == "real" else q.scale
         return delta_limits(self.values(q), self.standard_errors(q), alpha, scale)

@@ -9,40 +9,19 @@ samples, so that every interval that is made from mean squares has its robust fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.inference.intervals.classical import MeanSquares, expected_squares, mean_squares
-from vcomp.inference.quantities import VarianceComponents
+from vcomp.inference.quantities import LevelVariances, VarianceComponents
 from vcomp.numerics import solve
 
 _CORRELATED = 0.99
 """Estimated correlations of mean squares are at most this large."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LevelVariances:
-    """Products of influences on the components, by the levels that pairs of rows share.
-
-    Attributes
-    ----------
-    information : (k, k) expected information of the components
-    sets : (m,) sets of facets with those that they are nested in; the last are single rows
-    sizes : (m,) number of groups of each set
-    shared : (m, k, k) products of the scores, of the components, of all pairs of rows that share a group of exactly
-        this set
-    few : facets that have too few levels to be used, with their numbers
-    """
-
-    information: FloatArray
-    sets: tuple[frozenset[str], ...]
-    sizes: FloatArray
-    shared: FloatArray
-    few: Mapping[str, int]
 
 
 def closed_sets(
@@ -88,22 +67,15 @@ def exactly_shared(sets: Sequence[frozenset[str]], products: FloatArray) -> Floa
     return exact
 
 
-def robust_mean_squares(
-    components: VarianceComponents, levels: LevelVariances
-) -> MeanSquares | None:
+def robust_mean_squares(components: VarianceComponents) -> MeanSquares | None:
     """Return the mean squares of the components with degrees of freedom from the data.
-
-    Parameters
-    ----------
-    components : of the fit
-    levels : products of influences of the same fit
 
     Returns
     -------
-    None if there is no covariance matrix
+    None if the components have no covariance matrix, or no influences by level
     """
-    squares = mean_squares(components)
-    if squares is None:
+    squares, levels = mean_squares(components), components.levels
+    if squares is None or levels is None:
         return None
     expected = expected_squares(components, squares)
     at = np.ix_(squares.places, squares.places)
@@ -122,6 +94,22 @@ def robust_mean_squares(
         df_upper=2.0 / (upper * scale),
         correlation=correlation,
     )
+
+
+def robust_covariance(components: VarianceComponents) -> FloatArray | None:
+    """Return the (k, k) covariance matrix of the components that belongs to their robust limits.
+
+    Rows and columns of components without a standard error are nan.
+    """
+    squares = robust_mean_squares(components)
+    if squares is None or components.cov is None:
+        return None
+    spread = expected_squares(components, squares) * np.sqrt(2.0 / squares.df)
+    half = solve(squares.basis, np.diag(spread))
+    cov = np.full_like(components.cov, np.nan)
+    cov[np.ix_(squares.places, squares.places)] = half @ squares.correlation @ half.T
+    known = np.isnan(np.diagonal(components.cov))
+    return np.where(known[:, None] | known[None, :], np.nan, cov)
 
 
 def _own_effects(
