@@ -2,6 +2,7 @@ from .expression import read_quantity as read_quantity
 from .expression import smooth_of as smooth_of
 from .quantities import EstimatedQuantity as EstimatedQuantity
 from .quantities import Form as Form
+from .quantities import LevelVariances as LevelVariances
 from .quantities import Projected as Projected
 from .quantities import Quantities as Quantities
 from .quantities import Smooth as Smooth

@@ -82,8 +82,8 @@ class LevelVariances:
     information : (k, k) expected information of the components
     sets : (m,) sets of facets with those that they are nested in; the last are single rows
     sizes : (m,) number of groups of each set
-    shared : (m, k, k) products of the scores, of the components, of all pairs of rows that share a group of exactly
-        this set
+    shared : (m, k, k) products of the scores of the components, of all pairs of rows that share a
+        group of exactly this set
     few : facets that have too few levels to be used, with their numbers
     """
 

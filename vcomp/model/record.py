@@ -15,9 +15,10 @@ from vcomp.codec import Format, Record, Storable, from_document, stored, to_docu
 from vcomp.design import Design, Structure
 from vcomp.estimators import Estimate
 from vcomp.estimators.quadratic import AnovaTable, analysis_of_variance
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, EstimationError, VcompError
 from vcomp.formula import REPLICATE, closure
-from vcomp.inference import TwoWayMeanSquares, VarianceComponents, object_key
+from vcomp.inference import LevelVariances, TwoWayMeanSquares, VarianceComponents, object_key
+from vcomp.inference.intervals import level_variances
 from vcomp.ir.rank import PairedDifferences
 from vcomp.statistics import GroupSums, ScoreTable, tabulate
 from vcomp.statistics.batches import SummedData, replacing
@@ -165,6 +166,10 @@ class Tables(Protocol):
     def cells(self) -> CellMeans | None:
         """The cell means of two facets."""
 
+    @property
+    def levels(self) -> LevelVariances | None:
+        """The products of influences by level, for robust intervals."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredTables:
@@ -175,16 +180,23 @@ class StoredTables:
     components : the components with their facets, for D-studies
     table : analysis of variance; None if the mean is not constant
     cells : cell means of two facets; None for other designs, and if there are very many
+    levels : products of influences by level, for robust intervals; None if the rows could not be
+        read again, and in files of older versions
     """
 
     components: VarianceComponents
     table: AnovaTable | None
     cells: CellMeans | None
+    levels: LevelVariances | None = None
 
     @classmethod
     def of(cls, tables: Tables) -> StoredTables:
         """Return tables as values."""
-        return cls(tables.components, tables.table, tables.cells)
+        try:
+            levels = tables.levels
+        except VcompError:
+            levels = None
+        return cls(tables.components, tables.table, tables.cells, levels)
 
 
 _MAX_CELLS = 1_000_000
@@ -224,6 +236,26 @@ class TablesOfFit:
         scores = self._scores()
         return None if scores is None else CellMeans.of(self.found.design, scores)
 
+    @cached_property
+    def levels(self) -> LevelVariances:
+        """The products of influences by level, for robust intervals; reads the rows.
+
+        Raises
+        ------
+        DataError
+            If the rows cannot be read again.
+        EstimationError
+            If the residual or all components are estimated at zero.
+        """
+        v = np.maximum(self.estimate.values, 0.0)
+        if v[-1] == 0.0:
+            raise EstimationError(
+                "interval='robust' needs a residual above zero, and its estimate is "
+                f"{self.estimate.values[-1]:g}; use interval='mls'"
+            )
+        found = self.found
+        return level_variances(found.design, found.statistics, found.coded_rows, v)
+
     def _scores(self) -> ScoreTable | None:
         design = self.found.design
         crossed = len(design.facets) == 2 and not any(design.structure.nested_in.values())
@@ -234,7 +266,8 @@ class TablesOfFit:
         return tabulate(self.found.cells_as_rows(), 0, 1)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StoredTables, (self.components, self.table, self.cells)
+        stored = StoredTables.of(self)
+        return StoredTables, (stored.components, stored.table, stored.cells, stored.levels)
 
 
 @dataclass(frozen=True, slots=True)

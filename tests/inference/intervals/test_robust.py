@@ -13,8 +13,12 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.inference.intervals.classical import mean_squares
-from vcomp.inference.intervals.influences import level_variances
-from vcomp.inference.intervals.robust import closed_sets, exactly_shared, robust_mean_squares
+from vcomp.inference.intervals.robust import (
+    closed_sets,
+    exactly_shared,
+    level_variances,
+    robust_mean_squares,
+)
 
 
 def crossed(sizes, seed=0, missing=0.0):
@@ -50,6 +54,10 @@ def levels_of(res):
     access = res._row_access
     model, chunk = access.model, access.model.chunk
     return level_variances(model.design, model.statistics, lambda: [chunk], access.components)
+
+
+def robust_squares(res):
+    return robust_mean_squares(replace(res._record.components, levels=levels_of(res)))
 
 
 @given(st.integers(0, 1000))
@@ -94,7 +102,7 @@ def test_of_one_way_data_they_follow_from_the_kurtosis_of_the_means(n):
     to_squares = squares.basis @ np.linalg.inv(levels.information) / squares.values[:, None]
     found = to_squares @ levels.shared.sum(axis=0) @ to_squares.T
     assert found[0, 0] == pytest.approx((kurtosis - 1.0) / n, rel=1e-9)
-    robust = robust_mean_squares(components, levels)
+    robust = robust_squares(res)
     assert robust.df[0] < n - 1
     assert robust.df_upper[0] < robust.df[0]
 
@@ -104,11 +112,11 @@ def test_of_one_way_data_they_follow_from_the_kurtosis_of_the_means(n):
 @pytest.mark.parametrize("method", ["reml", "ml", "minque"])
 def test_units_origin_and_order_do_not_matter(name, method):
     res, frame = fitted(name, method)
-    squares = robust_mean_squares(res._record.components, levels_of(res))
+    squares = robust_squares(res)
     formula = DESIGNS[name][0]
     shuffled = frame.sample(frac=1.0, random_state=3).assign(y=lambda d: 100.0 * d.y - 7.0)
     other = vcomp.fit(formula, shuffled, method=method)
-    again = robust_mean_squares(other._record.components, levels_of(other))
+    again = robust_squares(other)
     np.testing.assert_allclose(again.df, squares.df, rtol=1e-5)
     np.testing.assert_allclose(again.df_upper, squares.df_upper, rtol=1e-5)
     np.testing.assert_allclose(again.correlation, squares.correlation, atol=1e-5)
