@@ -365,6 +365,51 @@ def _beside(codes: Iterable[IntArray], rows: slice, n: int) -> IntArray:
     return np.array(chosen, dtype=np.int32).reshape(len(chosen), min(rows.stop, n) - rows.start)
 
 
+def level_products(
+    design: Design,
+    chunks: Callable[[], Iterable[Chunk]],
+    contributions: Callable[[Chunk], Iterable[FloatArray]],
+    information: FloatArray,
+) -> LevelVariances:
+    """Return the products of contributions of rows to p estimates, by shared levels.
+
+    Parameters
+    ----------
+    design : of the data
+    chunks : makes an iterator over all rows, coded; called twice
+    contributions : of the rows of a chunk, arrays (n, p), the same number for each chunk; their
+        products are added
+    information : (p, p) of the estimates
+    """
+    groups, n = [_Groups.of(design, chosen) for chosen in _sets(design)], 0
+    for chunk in chunks():
+        groups, n = [g.with_rows(chunk) for g in groups], n + chunk.response.size
+    p, numbers = len(information), [g.keys.size for g in groups]
+    of_rows = np.zeros((p, p))
+    sums: dict[int, list[FloatArray]] = {}
+    for chunk in chunks():
+        places = [g.numbers(chunk) for g in groups]
+        for which, found in enumerate(contributions(chunk)):
+            of_rows += found.T @ found
+            totals = sums.setdefault(which, [np.zeros((p, size)) for size in numbers])
+            for total, place in zip(totals, places, strict=True):
+                for j in range(p):
+                    total[j] += np.bincount(place, found[:, j], minlength=total.shape[1])
+    products = np.zeros((len(groups) + 1, p, p))
+    products[-1] = of_rows
+    for totals in sums.values():
+        products[:-1] += np.array([t @ t.T for t in totals]).reshape(-1, p, p)
+    sets = tuple(g.facets for g in groups)
+    few = {next(iter(s)): size for s, size in zip(sets, numbers, strict=True) if len(s) == 1}
+    return LevelVariances(
+        information=information,
+        sets=(*sets, frozenset({*design.structure.facets, "row"})),
+        sizes=np.array([*numbers, n], dtype=float),
+        shared=exactly_shared(sets, products),
+        few={facet: size for facet, size in few.items() if size < FEWEST},
+    )
+
+
 # Groups of sets of facets -----------------------------------------------------------------------
 
 
