@@ -188,7 +188,8 @@ class Uncertainty(Fitted):
         fit and estimated by all methods to find how much their estimates differ then. A larger
         difference indicates effects that depend on how often their groups were observed, or
         variances that differ between parts of the data. Balanced data do not reveal this, as all
-        methods agree there.
+        methods agree there. Data are drawn with normal effects, so that effects with heavy tails
+        can also make differences larger than expected.
 
         Parameters
         ----------

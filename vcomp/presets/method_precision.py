@@ -46,8 +46,8 @@ class Precision(display.Printed):
 
         ``variance``, ``se``, ``df``
             sum of the components that vary under it, its standard error, and Satterthwaite's
-            degrees of freedom 2 (variance/se)²; where these are too few for an interval, it is that
-            of modified large samples, as the notes say
+            degrees of freedom 2 (variance/se)²; where these are too few for an interval, it is
+            that of modified large samples, as the notes say
         ``sd``, ``sd_low``, ``sd_high``
             standard deviation with its interval
         ``cv``, ``cv_low``, ``cv_high``
@@ -243,10 +243,8 @@ def _replaced(rows: list[str], known: Known) -> list[str]:
     names = [name for name, other in zip(rows, known.replaced, strict=True) if other]
     if not names:
         return []
-    return [
-        f"{', '.join(names)}: interval by modified large sample, as Satterthwaite's has too few "
-        "degrees of freedom."
-    ]
+    why = "as Satterthwaite's has too few degrees of freedom"
+    return [f"{', '.join(names)}: interval by modified large sample, {why}."]
 
 
 def _table(rows: list[str], known: Known, mean: float, *, limit: bool) -> pd.DataFrame:
