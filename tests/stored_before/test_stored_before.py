@@ -18,13 +18,13 @@ def stored(name):
 
 
 def without_new(now, before):
-    """Return what is written now without the entries that are new, and empty for such a file."""
-    if not isinstance(now, dict):
+    """Return a document without fields that older files do not have; they are null."""
+    if not isinstance(now, dict) or not isinstance(before, dict):
         return now
     return {
-        key: without_new(value, before.get(key)) if isinstance(before, dict) else value
+        key: without_new(value, before.get(key))
         for key, value in now.items()
-        if value is not None or not isinstance(before, dict) or key in before
+        if key in before or value is not None
     }
 
 

@@ -27,7 +27,11 @@ from vcomp.statistics.batches import SummedData, replacing
 
 
 def label(
-    design: Design, sums: GroupSums, estimate: Estimate, table: ScoreTable | None
+    design: Design,
+    sums: GroupSums,
+    estimate: Estimate,
+    table: ScoreTable | None,
+    response_values: tuple[float, ...] | None = None,
 ) -> VarianceComponents:
     """Return the estimated components with their facets, nesting, sizes and covariance."""
     structure = design.structure
@@ -55,6 +59,7 @@ def label(
         mean_squares=mean_squares,
         held=estimate.held,
         without_bounds=estimate.without_bounds,
+        response_values=response_values,
     )
 
 
@@ -234,7 +239,13 @@ class TablesOfFit:
     def components(self) -> VarianceComponents:
         """The components with their facets, for D-studies."""
         found = self.found
-        return label(found.design, found.statistics.group_sums, self.estimate, self._scores())
+        return label(
+            found.design,
+            found.statistics.group_sums,
+            self.estimate,
+            self._scores(),
+            found.response_values,
+        )
 
     @cached_property
     def table(self) -> AnovaTable | None:

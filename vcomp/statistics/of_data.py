@@ -16,7 +16,14 @@ import numpy as np
 from vcomp.data import Reading, Rows
 from vcomp.design import Design, learn
 from vcomp.formula import Formula
-from vcomp.statistics.batches import Batches, SummedData, finish, gather, gather_on_dask
+from vcomp.statistics.batches import (
+    Batches,
+    SummedData,
+    few_values,
+    finish,
+    gather,
+    gather_on_dask,
+)
 from vcomp.statistics.statistics import Statistics
 
 
@@ -47,7 +54,15 @@ def sum_rows(formula: Formula, rows: Rows, reading: Reading) -> SummedData:
         "accumulate": perf_counter() - encoded,
     }
     return SummedData(
-        design, statistics, rows.fixed, lambda: chunk, sums, reading, rows, seconds=seconds
+        design=design,
+        statistics=statistics,
+        fixed_columns=rows.fixed,
+        cells_as_rows=lambda: chunk,
+        response_sums=sums,
+        reading=reading,
+        rows=rows,
+        response_values=few_values(rows.y),
+        seconds=seconds,
     )
 
 

@@ -62,6 +62,7 @@ class SummedData:
     reading : how the rows were read
     rows : None if they are not kept
     again : reads the rows once more; None where they are kept, or cannot be read again
+    response_values : the values of the response in order; None if they are more than a few
     seconds : time of each stage
     """
 
@@ -73,6 +74,7 @@ class SummedData:
     reading: Reading
     rows: Rows | None = None
     again: ReadAgain | None = None
+    response_values: tuple[float, ...] | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def coded_rows(self) -> Iterator[Chunk]:
@@ -125,11 +127,14 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
     find_facets({facet.name: facet.levels for facet in coding.facets})
     coding.formula.check_parameters(coding.survey.n, len(coding.fixed.names))
     if sums.collapsed is not None:
-        return _of_collapsed(coding, sums.collapsed, sums.again, reading)
-    grid = _grid(coding, table)
-    if grid is not None and len(grid.axes) <= MOST_AXES:
-        return _of_grid(coding, table, grid, reading)
-    return _of_cells(coding, table, reading)
+        found = _of_collapsed(coding, sums.collapsed, sums.again, reading)
+    else:
+        grid = _grid(coding, table)
+        if grid is not None and len(grid.axes) <= MOST_AXES:
+            found = _of_grid(coding, table, grid, reading)
+        else:
+            found = _of_cells(coding, table, reading)
+    return replace(found, response_values=coding.survey.values)
 
 
 def _grid(coding: RowCoding, table: CellTable) -> Grid | None:
