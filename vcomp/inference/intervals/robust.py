@@ -98,8 +98,8 @@ def robust_mean_squares(components: VarianceComponents) -> MeanSquares | None:
     to_squares = (squares.basis / expected[:, None]) @ solve(information, np.eye(len(information)))
     shared = np.stack([to_squares @ t[at] @ to_squares.T for t in levels.shared])
     normal = np.einsum("ij,jk,ik->i", to_squares, information, to_squares)
-    own = _own_effects(components, squares, levels)
-    lower, upper, correlation = _variances(shared, levels.sizes, normal, own)
+    relation = _Relation.of(components, squares, levels)
+    lower, upper, correlation = _variances(shared, levels.sizes, normal, relation)
     # Estimates by another method than likelihood: the same excess over their normal variance
     scale = 2.0 / squares.df / normal
     return replace(
@@ -126,52 +126,82 @@ def robust_covariance(components: VarianceComponents) -> FloatArray | None:
     return np.where(known[:, None] | known[None, :], np.nan, cov)
 
 
-def _own_effects(
-    components: VarianceComponents, squares: MeanSquares, levels: LevelVariances
-) -> BoolArray:
-    """Return which sets have too few groups to show the variance of a mean square, (m, K).
+@dataclass(frozen=True, slots=True)
+class _Relation:
+    """How sets of facets lie to the terms of the mean squares, each (m, K).
 
-    Of a mean square on the levels of such a facet, and on those within them, the variance is at
-    least that under normality.
+    Attributes
+    ----------
+    own : the set is that of the term
+    coarser : the levels of the term lie within the groups of the set
+    apart : neither contains the other
+    few : the set has too few groups to show the variance of the mean square. Of a mean square on
+        the levels of such a facet, and on those within them, it is at least that under normality
     """
-    few = np.zeros((len(levels.sets), len(squares.places)), dtype=bool)
-    for m, facets in enumerate(levels.sets):
-        for j, place in enumerate(squares.places):
-            term = components.facets[place]
-            few[m, j] = facets <= levels.few.keys() and facets <= term
-    return few
+
+    own: BoolArray
+    coarser: BoolArray
+    apart: BoolArray
+    few: BoolArray
+
+    @classmethod
+    def of(
+        cls, components: VarianceComponents, squares: MeanSquares, levels: LevelVariances
+    ) -> _Relation:
+        terms = [components.facets[place] for place in squares.places]
+        *sets, _ = levels.sets
+
+        def where(
+            holds: Callable[[frozenset[str], frozenset[str]], bool], rows: bool
+        ) -> BoolArray:
+            # The last set, single rows, is finer than all terms but the residual.
+            of_rows = [rows and term == components.facets[-1] for term in terms]
+            return np.array([*([holds(s, t) for t in terms] for s in sets), of_rows], dtype=bool)
+
+        return cls(
+            own=where(lambda s, t: s == t, True),
+            coarser=where(lambda s, t: s < t, False),
+            apart=where(lambda s, t: not (s <= t or s >= t), False),
+            few=where(lambda s, t: s <= levels.few.keys() and s <= t, False),
+        )
 
 
 def _variances(
-    shared: FloatArray, sizes: FloatArray, normal: FloatArray, few: BoolArray
+    shared: FloatArray, sizes: FloatArray, normal: FloatArray, relation: _Relation
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return relative variances for lower and upper limits, and correlations, eq. (10.18).
+    """Return relative variances for lower and upper limits, and correlations, eq. (10.20).
 
     Parameters
     ----------
     shared : (m, K, K) relative covariances by shared levels
     sizes : (m,) numbers of groups
     normal : (K,) relative variances under normality
-    few : (m, K) where the set has too few groups
+    relation : of sets and mean squares
     """
     diagonal = np.einsum("mkk->mk", shared)
     n = np.where(sizes < 3.0, 3.0, sizes)[:, None]
     kurtosis = np.clip(n * diagonal, 0.0, 2.0) / 2.0
     factor = n / (n - 1.0) * (1.0 + kurtosis * 3.0 / np.maximum(n - 2.0, 1.0))
-    factor = np.where(few.any(axis=1, keepdims=True), 0.0, factor)
+    factor = np.where(relation.few.any(axis=1, keepdims=True), 0.0, factor)
     root = np.sqrt(factor)
     shared = shared * root[:, :, None] * root[:, None, :]
     diagonal = diagonal * factor
     total = shared.sum(axis=0)
-    variance = np.diagonal(total)
+    # Negative parts are noise, or what the mean of the own levels takes away.
+    dropped = np.where(relation.apart, 1.0, np.where(relation.coarser, 0.7, 0.0))
+    variance = np.diagonal(total) - (dropped * np.minimum(diagonal, 0.0)).sum(axis=0)
     weight = np.abs(diagonal) + 1e-300
     inverse_n = (weight / n).sum(axis=0) / weight.sum(axis=0)
-    base = (1.0 + 3.0 * inverse_n) * variance + 2.0 * inverse_n * normal
-    excess = np.maximum(diagonal - 2.0 / (n - 1.0), 0.0)
-    least = np.where(few.any(axis=0), 1.0, 0.3) * normal
+    base = (1.0 + 3.0 * inverse_n) * variance + 2.5 * inverse_n * normal
+    # Variances that differ between few groups are uncertain themselves.
+    differing = np.where(relation.coarser, diagonal - normal * np.sqrt(2.0 / n), 0.0)
+    base = base + (2.0 / np.sqrt(n) * np.maximum(differing, 0.0)).sum(axis=0)
+    of_normal = np.maximum(2.0 / (n - 1.0), np.where(relation.own, normal, 0.0))
+    excess = np.maximum(diagonal - of_normal, 0.0)
+    least = np.where(relation.few.any(axis=0), 1.0, 0.3) * normal
     lower, upper = (
-        np.maximum(base + ((slope - 1.0) * excess).sum(axis=0), least)
-        for slope in (1.0 + np.minimum(2.75, 55.0 / n), 1.0 + np.minimum(6.0, 480.0 / n))
+        np.maximum(base + (slope * excess).sum(axis=0), least)
+        for slope in (np.minimum(2.75, 80.0 / n), np.minimum(6.0, 650.0 / n))
     )
     scale = np.sqrt(np.maximum(variance, least))
     correlation = np.clip(total / np.outer(scale, scale), -_CORRELATED, _CORRELATED)
