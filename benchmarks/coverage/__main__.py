@@ -1,4 +1,8 @@
-"""``python -m benchmarks.coverage [--quick] [--workers N] [--seed N] [CELL …]``."""
+"""``python -m benchmarks.coverage [--quick] [--workers N] [--seed N] [CELL …]``.
+
+Both studies: every method under normality, and robust intervals in all populations. The second
+one is resumed: data sets that its file has are not drawn again.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,10 @@ import argparse
 import time
 from pathlib import Path
 
-from benchmarks.coverage.cells import CELLS, cells_by_name
+from benchmarks.coverage.cells import CELLS, Cell, cells_by_name
+from benchmarks.coverage.comparison import QUICK, QUICK_POPULATIONS, compare
+from benchmarks.coverage.designs import DESIGNS
+from benchmarks.coverage.figure import draw_populations
 from benchmarks.coverage.page import page
 from benchmarks.coverage.results import read_rows, violations, write_rows
 from benchmarks.coverage.study import Row, run_study
@@ -14,24 +21,24 @@ from benchmarks.coverage.study import Row, run_study
 SEED = 20_260_101
 _HERE = Path(__file__).resolve().parent
 RESULTS = _HERE / "results.csv"
+POPULATIONS = _HERE / "populations.csv"
 PAGE = _HERE.parents[1] / "docs" / "coverage.md"
+FIGURE = PAGE.parent / "coverage" / "populations.png"
+_EVERY = (*CELLS, *DESIGNS)
+_QUICK = ("s20xt25-40%", *QUICK)
+_QUICK_DATA_SETS = 10
 
 
 def main() -> None:
     arguments = _arguments()
     start = time.perf_counter()
-    cells = () if arguments.again else cells_by_name(tuple(arguments.cells))
     rows: list[Row] = []
-    for cell in cells:
-        rows += run_study(
-            [cell], seed=arguments.seed, workers=arguments.workers, quick=arguments.quick
-        )
-        if not arguments.quick:
-            # A cell's rows replace those of before, so that the study can be made in parts.
-            _keep([row for row in rows if row.cell == cell.name])
+    for cell in _cells(arguments):
+        rows += _compared(cell, arguments) if cell in DESIGNS else _studied(cell, arguments)
     if not arguments.quick:
-        rows = read_rows(RESULTS)
-        PAGE.write_text(page(rows, arguments.seed), encoding="utf-8")
+        rows, others = read_rows(RESULTS), read_rows(POPULATIONS)
+        PAGE.write_text(page(rows, arguments.seed, others), encoding="utf-8")
+        draw_populations(others, FIGURE)
     outside = violations(rows)
     for row in outside:
         print(
@@ -40,6 +47,33 @@ def main() -> None:
         )
     minutes, seconds = divmod(round(time.perf_counter() - start), 60)
     print(f"{len(rows):,} rows in {minutes} min {seconds} s; {len(outside)} outside of 93 to 97 %")
+
+
+def _cells(arguments: argparse.Namespace) -> tuple[Cell, ...]:
+    if arguments.again:
+        return ()
+    names = tuple(arguments.cells) or (_QUICK if arguments.quick else ())
+    return cells_by_name(names, _EVERY)
+
+
+def _compared(cell: Cell, arguments: argparse.Namespace) -> list[Row]:
+    quick = arguments.quick
+    return compare(
+        cell,
+        None if quick else POPULATIONS,
+        seed=arguments.seed,
+        workers=arguments.workers,
+        data_sets=_QUICK_DATA_SETS if quick else arguments.data_sets or cell.plan.robust,
+        populations=QUICK_POPULATIONS if quick else arguments.populations,
+    )
+
+
+def _studied(cell: Cell, arguments: argparse.Namespace) -> list[Row]:
+    rows = run_study([cell], seed=arguments.seed, workers=arguments.workers, quick=arguments.quick)
+    if not arguments.quick:
+        # A cell's rows replace those of before, so that the study can be made in parts.
+        _keep(rows)
+    return rows
 
 
 def _keep(rows: list[Row]) -> None:
@@ -52,17 +86,21 @@ def _keep(rows: list[Row]) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.coverage", description=__doc__)
-    names = ", ".join(cell.name for cell in CELLS).replace("%", "%%")
+    names = ", ".join(cell.name for cell in _EVERY).replace("%", "%%")
     parser.add_argument("cells", nargs="*", metavar="CELL", help=f"all, or some of {names}")
-    parser.add_argument("--quick", action="store_true", help="few data sets; writes nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="few cells and data sets; writes nothing"
+    )
     parser.add_argument("--again", action="store_true", help="the page from the rows of before")
     parser.add_argument("--workers", type=int, default=2, help="processes (2)")
     parser.add_argument("--seed", type=int, default=SEED, help=f"of all data sets ({SEED})")
+    parser.add_argument("--data-sets", type=int, default=0, help="of each population (200)")
+    parser.add_argument("--populations", nargs="+", default=(), help="some of them only")
     arguments = parser.parse_args()
-    if arguments.workers < 1 or arguments.seed < 0:
-        parser.error("--workers is from 1 on, --seed from 0 on")
+    if arguments.workers < 1 or arguments.seed < 0 or arguments.data_sets < 0:
+        parser.error("--workers is from 1 on, --seed and --data-sets from 0 on")
     try:
-        cells_by_name(tuple(arguments.cells))
+        _cells(arguments)
     except ValueError as error:
         parser.error(str(error))
     return arguments

@@ -11,10 +11,6 @@ import pandas as pd
 
 from benchmarks.common import FULL_MODEL
 
-DISTRIBUTIONS = ("normal", "t5", "chi2")
-"""Of all effects and errors, with mean 0: normal; t with 5 df (excess kurtosis 6); χ² with 4 df
-(skewness 1.4, excess kurtosis 3)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -23,6 +19,7 @@ class Plan:
     Attributes
     ----------
     local : methods from components and their covariance
+    robust : robust intervals, and those from components, of rows
     profile : profile likelihood
     bootstrap, inner : parametric bootstrap, and its replicates
     jackknife : leaving out the levels of either facet
@@ -36,10 +33,11 @@ class Plan:
     jackknife: int = 0
     levels: int = 0
     resamples: int = 300
+    robust: int = 0
 
     def of_others(self) -> Plan:
         """Return the plan for other distributions: what assumes normality, and what does not."""
-        return Plan(local=self.local // 2, jackknife=self.jackknife)
+        return Plan(local=self.local // 2, jackknife=self.jackknife, robust=self.robust)
 
     def quick(self) -> Plan:
         """Return a plan that is done in seconds."""
@@ -51,6 +49,7 @@ class Plan:
             min(self.jackknife, 5),
             min(self.levels, 5),
             min(self.resamples, 50),
+            min(self.robust, 10),
         )
 
 
@@ -67,7 +66,7 @@ class Cell:
     components : true values, in the order of the model's
     object : of measurement
     estimators : beside REML
-    distributions : that effects and errors have
+    distributions : names of :mod:`~benchmarks.coverage.populations`
     plan : numbers of data sets under normality; other distributions have some of them
     """
 
@@ -93,40 +92,40 @@ TREC = {"s": 0.003, "t": 0.028, "Residual": 0.010}
 """About those of TREC ad hoc collections (average precision)."""
 
 
-def _crossed(**sizes: int) -> Levels:
+def crossed(**sizes: int) -> Levels:
     axes = np.indices(tuple(sizes.values())).reshape(len(sizes), -1)
     return dict(zip(sizes, axes, strict=True))
 
 
-def _thinned(levels: Levels, missing: float) -> Levels:
+def thinned(levels: Levels, missing: float) -> Levels:
     """Return the cells without some at random, the same ones every time."""
     n = next(iter(levels.values())).size
     kept = np.random.default_rng(7).random(n) >= missing
     return {facet: codes[kept] for facet, codes in levels.items()}
 
 
-def _nested(p: int, per_item: np.ndarray, inner: str, outer: str) -> Levels:
+def nested(p: int, per_item: np.ndarray, inner: str, outer: str) -> Levels:
     """Return p crossed with levels of `inner`, of which each level of `outer` has some."""
     items = np.repeat(np.arange(per_item.size), per_item)
     codes, inner_codes = (axis.ravel() for axis in np.indices((p, items.size)))
     return {"p": codes, outer: items[inner_codes], inner: inner_codes}
 
 
-def _documents(p: int, a: int, per_topic: np.ndarray) -> Levels:
+def documents(p: int, a: int, per_topic: np.ndarray) -> Levels:
     topics = np.repeat(np.arange(per_topic.size), per_topic)
     axes = np.indices((p, a, topics.size)).reshape(3, -1)
     return {"p": axes[0], "a": axes[1], "i": topics[axes[2]], "d": axes[2]}
 
 
-def _groups(sizes: np.ndarray) -> Levels:
+def groups(sizes: np.ndarray) -> Levels:
     return {"s": np.repeat(np.arange(sizes.size), sizes)}
 
 
-_TWO_WAY = "y ~ (1|s) + (1|t)"
+TWO_WAY = "y ~ (1|s) + (1|t)"
 _ITEMS = "y ~ (1|p) + (1|i) + (1|i:a) + (1|p:i)"
-_DOCUMENTS = FULL_MODEL.replace("score", "y")
+DOCUMENTS = FULL_MODEL.replace("score", "y")
 _ITEM_COMPONENTS = {"p": 0.4, "i": 0.3, "i:a": 0.2, "p:i": 0.3, "Residual": 0.5}
-_DOCUMENT_COMPONENTS = {
+DOCUMENT_COMPONENTS = {
     "p": 0.20, "a": 0.10, "i": 0.20, "d": 0.20, "p:a": 0.05, "p:i": 0.10, "a:i": 0.10,
     "p:d": 0.20, "a:d": 0.10, "p:a:i": 0.10, "Residual": 0.40,
 }  # fmt: skip
@@ -137,8 +136,8 @@ _ALL = ("normal", "t5", "chi2")
 _TREC_30_50 = Cell(
     "s30xt50",
     "30 systems × 50 topics",
-    _TWO_WAY,
-    _crossed(s=30, t=50),
+    TWO_WAY,
+    crossed(s=30, t=50),
     TREC,
     "s",
     ("anova", "ml"),
@@ -159,7 +158,7 @@ def _two_way(
 ) -> Cell:
     """Return another cell of systems and topics, of normal scores by REML if nothing is given."""
     return Cell(
-        name, words, _TWO_WAY, levels, components, "s", estimators, distributions, plan or Plan()
+        name, words, TWO_WAY, levels, components, "s", estimators, distributions, plan or Plan()
     )
 
 
@@ -168,7 +167,7 @@ CELLS: tuple[Cell, ...] = (
     _two_way(
         "s100xt50",
         "100 systems × 50 topics",
-        levels=_crossed(s=100, t=50),
+        levels=crossed(s=100, t=50),
         plan=Plan(local=4_000),
     ),
     _two_way(
@@ -176,7 +175,7 @@ CELLS: tuple[Cell, ...] = (
         "20 systems × 25 topics",
         (),
         _ALL,
-        levels=_crossed(s=20, t=25),
+        levels=crossed(s=20, t=25),
         plan=Plan(local=4_000, profile=150, bootstrap=400, jackknife=400, levels=100),
     ),
     _two_way(
@@ -198,27 +197,27 @@ CELLS: tuple[Cell, ...] = (
         "s6xt5",
         "6 systems × 5 topics",
         ("ml",),
-        levels=_crossed(s=6, t=5),
+        levels=crossed(s=6, t=5),
         plan=Plan(profile=100, bootstrap=200),
     ),
-    _two_way("s6xt50", "6 systems × 50 topics", levels=_crossed(s=6, t=50)),
+    _two_way("s6xt50", "6 systems × 50 topics", levels=crossed(s=6, t=50)),
     _two_way(
         "s30xt50-20%",
         "30 systems × 50 topics, 20 % of the cells missing",
         ("ml",),
-        levels=_thinned(_crossed(s=30, t=50), 0.2),
+        levels=thinned(crossed(s=30, t=50), 0.2),
         plan=Plan(profile=100),
     ),
     _two_way(
         "s20xt25-40%",
         "20 systems × 25 topics, 40 % of the cells missing",
-        levels=_thinned(_crossed(s=20, t=25), 0.4),
+        levels=thinned(crossed(s=20, t=25), 0.4),
     ),
     Cell(
         "pxai",
         "30 p × (3 a : 20 i)",
         _ITEMS,
-        _nested(30, np.full(20, 3), "a", "i"),
+        nested(30, np.full(20, 3), "a", "i"),
         _ITEM_COMPONENTS,
         "p",
         ("anova",),
@@ -228,7 +227,7 @@ CELLS: tuple[Cell, ...] = (
         "pxai-uneven",
         "30 p × (1 to 5 a : 20 i)",
         _ITEMS,
-        _nested(30, _UNEVEN, "a", "i"),
+        nested(30, _UNEVEN, "a", "i"),
         _ITEM_COMPONENTS,
         "p",
         ("anova",),
@@ -238,24 +237,24 @@ CELLS: tuple[Cell, ...] = (
     Cell(
         "pxaxdi",
         "20 p × 8 a × (3 d : 12 i), 11 components",
-        _DOCUMENTS,
-        _documents(20, 8, np.full(12, 3)),
-        _DOCUMENT_COMPONENTS,
+        DOCUMENTS,
+        documents(20, 8, np.full(12, 3)),
+        DOCUMENT_COMPONENTS,
         "p",
     ),
     Cell(
         "pxaxdi-uneven",
         "20 p × 8 a × (1 to 6 d : 12 i), 11 components",
-        _DOCUMENTS,
-        _documents(20, 8, _FEW_UNEVEN),
-        _DOCUMENT_COMPONENTS,
+        DOCUMENTS,
+        documents(20, 8, _FEW_UNEVEN),
+        DOCUMENT_COMPONENTS,
         "p",
     ),
     Cell(
         "oneway-uneven",
         "20 groups of 1 to 20 scores",
         "y ~ (1|s)",
-        _groups(np.arange(1, 21)),
+        groups(np.arange(1, 21)),
         {"s": 0.3, "Residual": 1.0},
         "s",
         ("anova", "ml"),
@@ -266,7 +265,7 @@ CELLS: tuple[Cell, ...] = (
         "oneway-few",
         "6 groups of 2 to 30 scores",
         "y ~ (1|s)",
-        _groups(np.array([2, 2, 5, 10, 20, 30])),
+        groups(np.array([2, 2, 5, 10, 20, 30])),
         {"s": 0.3, "Residual": 1.0},
         "s",
         plan=Plan(profile=150),
@@ -274,7 +273,7 @@ CELLS: tuple[Cell, ...] = (
 )
 
 
-def cells_by_name(names: tuple[str, ...]) -> tuple[Cell, ...]:
+def cells_by_name(names: tuple[str, ...], cells: tuple[Cell, ...] = CELLS) -> tuple[Cell, ...]:
     """Return the cells of these names, all if there are none.
 
     Raises
@@ -282,8 +281,8 @@ def cells_by_name(names: tuple[str, ...]) -> tuple[Cell, ...]:
     ValueError
         If there is no cell of a name.
     """
-    known = {cell.name: cell for cell in CELLS}
+    known = {cell.name: cell for cell in cells}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ValueError(f"there is no cell {unknown[0]!r}; there are {', '.join(known)}")
-    return tuple(known[name] for name in names) if names else CELLS
+    return tuple(known[name] for name in names) if names else cells

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.exceptions import EstimationError, VcompWarning
 from vcomp.gtheory.study import project
-from vcomp.inference.intervals.limits import FromComponents, IntervalSource
+from vcomp.inference.intervals import level_variances
+from vcomp.inference.intervals.limits import FromComponents, IntervalName, IntervalSource
 from vcomp.inference.quantities import VarianceComponents
 from vcomp.inference.resampling.collection import GeneratingFit
 from vcomp.inference.resampling.delete_one import jackknife
@@ -27,19 +29,28 @@ from vcomp.statistics.statistics import Statistics
 
 ALPHA = 0.05
 DEFAULT = "default"
+NORMAL = "mls"
+OF_POPULATIONS: tuple[IntervalName, ...] = (NORMAL, "robust", "log", "wald")
+"""Intervals that are compared in all populations; widths are relative to the first's."""
 
 Found = dict[tuple[str, str], FloatArray]
 """(2, m) ends of the intervals of m quantities by estimator and method."""
 
 
-def limits_of(prepared: Prepared, source: IntervalSource, *, shares: bool = True) -> FloatArray:
+def limits_of(
+    prepared: Prepared, source: IntervalSource, *, shares: bool = True, ratios: bool = False
+) -> FloatArray:
     """Return the ends of the intervals of all quantities, (2, m); nan where there is none."""
     linear = source.limits(prepared.linear, ALPHA)
     ends = np.full((2, len(prepared.names)), np.nan)
     ends[:, : len(prepared.linear)] = linear.low, linear.high
+    at = len(prepared.linear)
     if shares:
         found = source.limits(prepared.shares, ALPHA)
-        ends[:, len(prepared.linear) :] = found.low, found.high
+        ends[:, at : at + len(prepared.shares)] = found.low, found.high
+    if ratios:
+        found = source.limits(prepared.ratios, ALPHA)
+        ends[:, at + len(prepared.shares) :] = found.low, found.high
     return ends
 
 
@@ -97,6 +108,34 @@ def _others(
         source = FromComponents(prepared.components(fit, stats, "expected"), "mls")
         found["reml", "mls, expected information"] = limits_of(prepared, source)
     return found
+
+
+def robust(prepared: Prepared, number: int, plan: Plan) -> Found:
+    """Return robust intervals, and those that assume normal effects, of the same rows."""
+    components = with_levels(prepared, number)
+    return {} if components is None else of_components(prepared, components)
+
+
+def with_levels(prepared: Prepared, number: int) -> VarianceComponents | None:
+    """Return the components of a data set with influences by level; None without a fit."""
+    stats = prepared.draw(number, rows=True)
+    try:
+        fit = prepared.estimate(stats, "reml")
+    except EstimationError:
+        return None
+    if not fit.converged or fit.values[-1] <= 0.0:
+        return None
+    at = np.maximum(fit.values, 0.0)
+    levels = level_variances(prepared.model.design, stats, lambda: [stats.cells], at)
+    return replace(prepared.components(fit, stats), levels=levels)
+
+
+def of_components(prepared: Prepared, components: VarianceComponents) -> Found:
+    """Return the intervals that are compared in all populations."""
+    return {
+        ("reml", name): limits_of(prepared, FromComponents(components, name), ratios=True)
+        for name in OF_POPULATIONS
+    }
 
 
 def profile(prepared: Prepared, number: int, plan: Plan) -> Found:
@@ -181,6 +220,7 @@ def _quietly(
 
 GROUPS: dict[str, Callable[[Prepared, int, Plan], Found]] = {
     "local": _quietly(local),
+    "robust": _quietly(robust),
     "profile": _quietly(profile),
     "bootstrap": _quietly(bootstrap),
     "jackknife": _quietly(left_out),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from benchmarks.coverage.cells import CELLS, Cell
 from benchmarks.coverage.findings import SYMBOLS, findings
+from benchmarks.coverage.markdown import markdown, percent, width
 from benchmarks.coverage.methods import DEFAULT
 from benchmarks.coverage.results import HIGH, LOW, is_claimed, violations
+from benchmarks.coverage.robust_section import section
 from benchmarks.coverage.study import Row
 
 _HEAD = """\
@@ -63,22 +65,24 @@ _KINDS: tuple[tuple[str, Callable[[str], bool]], ...] = (
 )
 
 
-def page(rows: Sequence[Row], seed: int) -> str:
+def page(rows: Sequence[Row], seed: int, others: Sequence[Row] = ()) -> str:
     """Return the page as Markdown.
 
     Parameters
     ----------
     rows : of all cells
     seed : that they were made with
+    others : of all populations
     """
     parts = [
         _HEAD.format(seed=seed),
         _claim(rows),
         findings(rows),
+        section(others),
         "## Each method in one line\n",
         _OF_METHODS,
         _methods(rows),
-        "## Effects and errors that are not normal\n",
+        "## The default with effects that are not normal\n",
         _OF_DISTRIBUTIONS,
         _distributions(rows),
         "## Near zero\n",
@@ -123,15 +127,15 @@ def _methods(rows: Sequence[Row]) -> str:
             [
                 _ESTIMATORS[key[0]],
                 key[1],
-                _percent(float(np.median([r.coverage for r in own]))),
+                percent(float(np.median([r.coverage for r in own]))),
                 *(_range([r for r in own if holds(r.quantity)]) for _, holds in _KINDS),
                 f"{sum(r.coverage < LOW for r in own)} of {n}",
                 f"{sum(r.coverage > HIGH for r in own)} of {n}",
-                _width(float(np.median([r.width for r in own]))),
-                _percent(float(np.mean([r.none for r in own]))),
+                width(float(np.median([r.width for r in own]))),
+                percent(float(np.mean([r.none for r in own]))),
             ]
         )
-    return _markdown(head, lines)
+    return markdown(head, lines)
 
 
 _ESTIMATORS = {"reml": "REML", "ml": "ML", "anova": "ANOVA"}
@@ -140,7 +144,7 @@ _ESTIMATORS = {"reml": "REML", "ml": "ML", "anova": "ANOVA"}
 def _range(rows: Sequence[Row]) -> str:
     if not rows:
         return "–"
-    ends = [_percent(f(r.coverage for r in rows)) for f in (min, max)]
+    ends = [percent(f(r.coverage for r in rows)) for f in (min, max)]
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
@@ -152,9 +156,9 @@ def _distributions(rows: Sequence[Row]) -> str:
         of_cell = [r for r in chosen if r.cell == cell]
         for quantity in dict.fromkeys(r.quantity for r in of_cell):
             found = {r.distribution: r.coverage for r in of_cell if r.quantity == quantity}
-            values = [_percent(found[d]) for d in ("normal", "t5", "chi2")]
+            values = [percent(found[d]) for d in ("normal", "t5", "chi2")]
             lines.append([cell, SYMBOLS.get(quantity, quantity), *values])
-    return _markdown(["design", "quantity", "normal", "t₅", "χ²₄"], lines)
+    return markdown(["design", "quantity", "normal", "t₅", "χ²₄"], lines)
 
 
 def _design(cell: Cell, rows: Sequence[Row]) -> str:
@@ -179,11 +183,11 @@ def _matrix(rows: Sequence[Row]) -> str:
         lines.append([f"{_ESTIMATORS[key[0]]}, {key[1]}", f"{key[2]:,}", *texts])
     marks = {r.quantity: " ⁰" if r.near_zero else "" for r in rows}
     head = ["coverage (width)", "data sets", *(SYMBOLS.get(q, q) + marks[q] for q in names)]
-    return _markdown(head, lines)
+    return markdown(head, lines)
 
 
 def _both(row: Row) -> str:
-    return f"{_percent(row.coverage)} ({_width(row.width)})"
+    return f"{percent(row.coverage)} ({width(row.width)})"
 
 
 def _table(rows: Sequence[Row], *, with_method: bool = True) -> str:
@@ -193,10 +197,10 @@ def _table(rows: Sequence[Row], *, with_method: bool = True) -> str:
             row.cell,
             SYMBOLS.get(row.quantity, row.quantity),
             row.method,
-            _percent(row.coverage),
-            f"{_percent(row.below)} / {_percent(row.above)}",
-            _width(row.width),
-            _percent(row.none),
+            percent(row.coverage),
+            f"{percent(row.below)} / {percent(row.above)}",
+            width(row.width),
+            percent(row.none),
             f"{row.n:,}",
         ]
         for row in rows
@@ -204,19 +208,4 @@ def _table(rows: Sequence[Row], *, with_method: bool = True) -> str:
     if not with_method:
         head.remove("method")
         lines = [[*line[:2], *line[3:]] for line in lines]
-    return _markdown(head, lines)
-
-
-def _markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rule = ["---"] * len(head)
-    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines)) + "\n"
-
-
-def _percent(share: float) -> str:
-    return f"{100.0 * share:.1f}"
-
-
-def _width(width: float) -> str:
-    if np.isnan(width):
-        return "–"
-    return "∞" if np.isinf(width) else f"{width:.2f}"
+    return markdown(head, lines)

@@ -9,12 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from benchmarks.coverage.cells import Cell
+from benchmarks.coverage.populations import draw_scores, true_components
 from vcomp import VarianceComponentsModel
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.estimate import Estimate
 from vcomp.estimators.registry import get_estimator
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.projection import quantities, weights
+from vcomp.gtheory.requirement import requirement_ratio
 from vcomp.inference.quantities import Quantities, TwoWayMeanSquares, VarianceComponents
 from vcomp.inference.resampling.draws import Draws, draws_of
 from vcomp.inference.resampling.refits import Recipe
@@ -39,7 +41,7 @@ class Prepared:
     Notes
     -----
     Quantities are in one order everywhere: components, σ²(δ), σ²(Δ), then shares of the components
-    in their sum, Eρ² and Φ.
+    in their sum, Eρ² and Φ, a ratio of components and a required size.
     """
 
     cell: Cell
@@ -57,14 +59,23 @@ class Prepared:
         names = self.model.component_names
         if set(names) != set(self.cell.components):
             raise ValueError(f"{self.cell.name} has components {names}")
-        return np.array([self.cell.components[name] for name in names])
+        return true_components(
+            self.distribution, self.template.facets, self.cell.components, names
+        )
+
+    @cached_property
+    def effects(self) -> FloatArray:
+        """Variances that effects are drawn with."""
+        return np.array([self.cell.components[name] for name in self.model.component_names])
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the quantities."""
         own = self.model.component_names
         shares = [f"share({name})" for name in own]
-        return (*own, "rel_err_var", "abs_err_var", *shares, "Erho2", "Phi")
+        return (
+            *own, "rel_err_var", "abs_err_var", *shares, "Erho2", "Phi", *self._named_ratios,
+        )  # fmt: skip
 
     @cached_property
     def linear(self) -> Quantities:
@@ -82,9 +93,34 @@ class Prepared:
         return Quantities("share", tops, np.vstack([1.0 - eye, *(q.denominator for q in own)]))
 
     @cached_property
+    def _named_ratios(self) -> dict[str, Quantities]:
+        own, k = self.model.component_names, self.truth.size
+        other = next(t for t in (*range(1, k), 0) if own[t] != self.cell.object)
+        unit = np.eye(k)
+        over = Quantities("ratio", unit[other : other + 1], unit[[own.index(self.cell.object)]])
+        found = {f"{own[other]}/{self.cell.object}": over}
+        facet = next((f for f in self.plan.facets if f in self.template.sizes), None)
+        if facet is not None:
+            # Of the goal that the design itself reaches
+            goal = float(self.shares.values(self.truth)[-1])
+            found[f"required {facet}"] = requirement_ratio(
+                self.template, self.plan, goal if goal > 0.0 else 0.5, "Phi", facet
+            )
+        return found
+
+    @cached_property
+    def ratios(self) -> Quantities:
+        """A ratio of components, and the size of a facet that Φ requires."""
+        own = self._named_ratios.values()
+        return Quantities(
+            "ratio", np.vstack([q.a for q in own]), np.vstack([q.denominator for q in own])
+        )
+
+    @cached_property
     def values(self) -> FloatArray:
         """True values of the quantities."""
-        return np.append(self.linear.values(self.truth), self.shares.values(self.truth))
+        kinds = (self.linear, self.shares, self.ratios)
+        return np.concatenate([quantities.values(self.truth) for quantities in kinds])
 
     @cached_property
     def near_zero(self) -> BoolArray:
@@ -96,7 +132,8 @@ class Prepared:
         cov = np.linalg.inv(self.model.information(v, information="expected"))
         small = self.truth < _NEAR_ZERO * np.sqrt(np.diagonal(cov))
         universe = small[self.template.names.index(self.cell.object)]
-        return np.concatenate([small, [False, False], small, [universe, universe]])
+        of_ratios = np.full(len(self.ratios), universe)
+        return np.concatenate([small, [False, False], small, [universe, universe], of_ratios])
 
     # Data sets ----------------------------------------------------------------------------------
 
@@ -111,7 +148,7 @@ class Prepared:
         key = f"{self.cell.name} {self.distribution}".encode()
         rng = stream(self.seed + zlib.crc32(key), number)
         if rows or self.distribution != "normal":
-            y = draw_effects(self.model, self.truth, self.distribution, rng)
+            y = draw_scores(self.model, self.effects, self.distribution, rng)
             return self.model.statistics.with_response(y)
         return self._draws.draw(self.truth, rng)
 
@@ -170,35 +207,3 @@ class Prepared:
         # They say the same as the estimates of the analysis of variance.
         v = self.estimate(stats, "anova").values
         return TwoWayMeanSquares(a, b, n_a, n_b, v[2] + n_b * v[0], v[2] + n_a * v[1], v[2])
-
-
-def draw_effects(
-    model: VarianceComponentsModel, v: FloatArray, distribution: str, rng: np.random.Generator
-) -> FloatArray:
-    """Return a response of every row, effects and errors of one distribution with mean 0.
-
-    Parameters
-    ----------
-    model : whose rows are drawn
-    v : (k + 1,) variances, the residual last
-    distribution : one of :data:`~benchmarks.coverage.cells.DISTRIBUTIONS`
-    rng : source of the numbers
-    """
-    chunk = model.chunk
-    y: FloatArray = np.sqrt(v[-1]) * _standard(distribution, chunk.n, rng)
-    for t, size in enumerate(chunk.sizes):
-        y += (np.sqrt(v[t]) * _standard(distribution, size, rng))[chunk.codes[t]]
-    return y
-
-
-def _standard(distribution: str, n: int, rng: np.random.Generator) -> FloatArray:
-    """Return numbers with mean 0 and variance 1."""
-    if distribution == "normal":
-        drawn: FloatArray = rng.standard_normal(n)
-    elif distribution == "t5":
-        drawn = np.sqrt(3.0 / 5.0) * rng.standard_t(5.0, n)
-    elif distribution == "chi2":
-        drawn = (rng.chisquare(4.0, n) - 4.0) / np.sqrt(8.0)
-    else:
-        raise ValueError(f"there is no distribution {distribution!r}")
-    return drawn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from benchmarks.coverage.methods import DEFAULT
@@ -45,6 +45,38 @@ def read_rows(path: Path) -> list[Row]:
     """Return what :func:`write_rows` has written."""
     with path.open(newline="", encoding="utf-8") as file:
         return [_row(line) for line in csv.DictReader(file)]
+
+
+def combined(one: Row, other: Row) -> Row:
+    """Return the row of the data sets of both; its width is the mean of the medians."""
+    n = one.n + other.n
+    made = [r.n * (1.0 - r.none) for r in (one, other)]
+    all_made = max(sum(made), 1.0)
+
+    def share(name: str) -> float:
+        # The file has four digits, so that numbers of data sets are whole again.
+        pairs = zip((one, other), made, strict=True)
+        return sum(round(getattr(r, name) * m) for r, m in pairs) / all_made
+
+    below, above = share("below"), share("above")
+    return replace(
+        one,
+        n=n,
+        none=1.0 - sum(made) / n,
+        coverage=1.0 - below - above,
+        below=below,
+        above=above,
+        width=(one.n * one.width + other.n * other.width) / n,
+    )
+
+
+def merged(rows: Iterable[Row], others: Iterable[Row]) -> list[Row]:
+    """Return rows of which those about the same thing are combined."""
+    found: dict[tuple[str, ...], Row] = {}
+    for row in (*rows, *others):
+        key = (row.cell, row.distribution, row.estimator, row.method, row.quantity)
+        found[key] = combined(found[key], row) if key in found else row
+    return list(found.values())
 
 
 def _text(value: object) -> str:

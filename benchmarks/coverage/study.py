@@ -11,12 +11,15 @@ from functools import partial
 import numpy as np
 
 from benchmarks.coverage.cells import Cell, Plan
-from benchmarks.coverage.methods import DEFAULT, GROUPS, Found
+from benchmarks.coverage.methods import DEFAULT, GROUPS, NORMAL, Found
 from benchmarks.coverage.prepared import Prepared
 from vcomp._typing import FloatArray
 from vcomp.numerics.memory import limited_blas
 
 _BATCH = 10
+
+_WIDTHS_OF = {"local": DEFAULT, "robust": NORMAL}
+"""Methods whose widths the others' are divided by, by the group that has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,8 @@ class Row:
     none : share of them without an interval
     coverage : share of the intervals that contain the true value
     below, above : share of intervals that lie below the true value, and above it
-    width : median width, relative to that of the default of REML
+    width : median width, relative to that of the default of REML; in all populations to that of
+        modified large samples
     """
 
     cell: str
@@ -71,18 +75,32 @@ def run_study(
 
 
 def run_cell(
-    prepared: Prepared, plan: Plan, *, workers: int = 1, progress: bool = False
+    prepared: Prepared,
+    plan: Plan,
+    *,
+    workers: int = 1,
+    progress: bool = False,
+    first: int = 0,
 ) -> list[Row]:
-    """Return the rows of a design with a distribution; the same for any number of workers."""
+    """Return the rows of a design with a distribution; the same for any number of workers.
+
+    Parameters
+    ----------
+    prepared, plan : the design, and how many data sets each group of methods gets
+    workers, progress : processes, and whether they show what they have done
+    first : number of the first data set
+    """
     rows: list[Row] = []
     default = np.full(len(prepared.names), np.nan)
     for group in GROUPS:
         n = int(getattr(plan, group))
         if n:
             label = f"{prepared.cell.name}, {prepared.distribution}, {group}"
-            found = list(_data_sets(prepared, plan, group, n, workers, progress, label))
-            if group == "local":
-                default = _widths(_gathered(found, ("reml", DEFAULT), len(default)))
+            numbers = range(first, first + n)
+            found = list(_data_sets(prepared, plan, group, numbers, workers, progress, label))
+            if group in _WIDTHS_OF:
+                key = "reml", _WIDTHS_OF[group]
+                default = _widths(_gathered(found, key, len(default)))
             rows += tally(prepared, found, default)
     return rows
 
@@ -147,7 +165,7 @@ def _data_sets(
     prepared: Prepared,
     plan: Plan,
     group: str,
-    n: int,
+    numbers: range,
     workers: int,
     progress: bool,
     label: str,
@@ -158,8 +176,8 @@ def _data_sets(
     # What children would all work out again.
     work = partial(_batch, prepared, plan, group)
     GROUPS[group](prepared, 0, plan)
-    batches = [range(first, min(first + _BATCH, n)) for first in range(0, n, _BATCH)]
-    with tqdm(total=n, desc=label, disable=not progress, file=sys.stderr) as bar:
+    batches = [numbers[at : at + _BATCH] for at in range(0, len(numbers), _BATCH)]
+    with tqdm(total=len(numbers), desc=label, disable=not progress, file=sys.stderr) as bar:
         for batch in _mapped(work, batches, workers):
             bar.update(len(batch))
             yield from batch

@@ -11,7 +11,8 @@ import pytest
 import vcomp
 from benchmarks.coverage import methods
 from benchmarks.coverage.cells import CELLS, Plan, cells_by_name
-from benchmarks.coverage.prepared import Prepared, draw_effects
+from benchmarks.coverage.populations import draw_scores
+from benchmarks.coverage.prepared import Prepared
 from benchmarks.coverage.results import is_claimed, read_rows, violations, write_rows
 from benchmarks.coverage.study import run_cell
 
@@ -81,7 +82,7 @@ def test_rows_are_drawn_with_their_variances(distribution):
     made = prepared("oneway-uneven")
     v = np.array([2.0, 0.5])
     rng = np.random.default_rng(5)
-    y = np.array([draw_effects(made.model, v, distribution, rng) for _ in range(1_500)])
+    y = np.array([draw_scores(made.model, v, distribution, rng) for _ in range(1_500)])
     # Of one row in every draw: independent numbers with mean 0; t₅ and χ²₄ have kurtosis 9 and 6.
     first = y[:, -1]
     assert abs(first.mean()) < 4.5 * np.sqrt(2.5 / 1_500)
@@ -102,7 +103,14 @@ def test_truth_and_what_is_near_zero():
         prepared(name) for name in ("s30xt50-near0", "s30xt50-zero", "s30xt50-alike")
     )
     by_name = dict(zip(zero.names, zero.near_zero, strict=True))
-    assert [n for n, near in by_name.items() if near] == ["s", "share(s)", "Erho2", "Phi"]
+    assert [n for n, near in by_name.items() if near] == [
+        "s",
+        "share(s)",
+        "Erho2",
+        "Phi",
+        "t/s",
+        "required t",
+    ]
     assert (small.near_zero == zero.near_zero).all()
     assert not away.near_zero.any()
     # Closed forms of a crossed design.
