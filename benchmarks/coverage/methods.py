@@ -29,7 +29,7 @@ from vcomp.statistics.statistics import Statistics
 
 ALPHA = 0.05
 DEFAULT = "default"
-NORMAL = "mls"
+NORMAL: IntervalName = "mls"
 OF_POPULATIONS: tuple[IntervalName, ...] = (NORMAL, "robust", "log", "wald")
 """Intervals that are compared in all populations; widths are relative to the first's."""
 

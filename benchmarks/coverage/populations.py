@@ -63,7 +63,8 @@ class Steps:
         """Return the expected score of Z ~ N(mean, spread²)."""
         from scipy.special import ndtr
 
-        return self.height * np.sum([ndtr((mean - c) / spread) for c in self.cuts], axis=0)
+        above: FloatArray = np.sum([ndtr((mean - c) / spread) for c in self.cuts], axis=0)
+        return self.height * above
 
     @classmethod
     def at(cls, *shares: float, height: float = 1.0) -> Steps:
@@ -95,7 +96,8 @@ def _above(mean: FloatArray, spread: float) -> FloatArray:
     from scipy.special import ndtr
 
     at = mean / spread
-    return mean * ndtr(at) + spread * np.exp(-0.5 * at**2) / np.sqrt(2.0 * np.pi)
+    found: FloatArray = mean * ndtr(at) + spread * np.exp(-0.5 * at**2) / np.sqrt(2.0 * np.pi)
+    return found
 
 
 SCORES: dict[str, Steps | Cut] = {

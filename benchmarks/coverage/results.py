@@ -56,7 +56,7 @@ def combined(one: Row, other: Row) -> Row:
     def share(name: str) -> float:
         # The file has four digits, so that numbers of data sets are whole again.
         pairs = zip((one, other), made, strict=True)
-        return sum(round(getattr(r, name) * m) for r, m in pairs) / all_made
+        return float(sum(round(getattr(r, name) * m) for r, m in pairs) / all_made)
 
     below, above = share("below"), share("above")
     return replace(

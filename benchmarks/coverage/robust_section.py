@@ -248,7 +248,9 @@ def _lowest(rows: Sequence[Row], cells: Sequence[str]) -> str:
 
 
 def _growing(rows: Sequence[Row]) -> str:
-    cells = [c.name for c in DESIGNS if c.name in GROWING or c.name in ("st20x25", "st60x60")]
+    cells = [
+        c.name for c in DESIGNS if c.name in GROWING or c.name in ("st20x25", "st30x50", "st60x60")
+    ]
     there = [c for c in cells if any(r.cell == c for r in rows)]
     own = [r for r in rows if r.cell in there and r.method == "robust"]
     last = {r.distribution for r in own if r.cell in GROWING}
@@ -263,7 +265,23 @@ def _growing(rows: Sequence[Row]) -> str:
             if quantity in ("s", "t", "Residual", "abs_err_var", "Erho2", "Phi"):
                 texts = [percent(found[c]) if c in found else "–" for c in there]
                 lines.append([WORDS[population], SYMBOLS.get(quantity, quantity), *texts])
-    return markdown(["robust", "quantity", *there], lines)
+    return _met(own, there) + "\n\n" + markdown(["robust", "quantity", *there], lines)
+
+
+def _met(robust: Sequence[Row], cells: Sequence[str]) -> str:
+    """Return the lowest coverage of exponential effects by design in words."""
+    texts = []
+    for cell in cells:
+        own = [r.coverage for r in robust if (r.cell, r.distribution) == (cell, "exponential")]
+        if own:
+            inside = all(AIM[0] <= c <= AIM[1] for c in own)
+            texts.append(f"{percent(min(own))} to {percent(max(own))} in `{cell}`" + "*" * inside)
+    return fill(
+        f"All quantities with exponential effects are covered in {', '.join(texts)} (* all within "
+        "91 to 98 %).",
+        99,
+        break_on_hyphens=False,
+    )
 
 
 def _widths(rows: Sequence[Row]) -> str:

