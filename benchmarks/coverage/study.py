@@ -140,10 +140,15 @@ def tally(prepared: Prepared, found: Sequence[Found], default: FloatArray) -> li
                     coverage=1.0 - below - above,
                     below=below,
                     above=above,
-                    width=float(widths[j] / default[j]) if default[j] > 0.0 else np.nan,
+                    width=_ratio(float(widths[j]), float(default[j])),
                 )
             )
     return rows
+
+
+def _ratio(width: float, default: float) -> float:
+    """Return a relative width; nan if both have no end."""
+    return width / default if default > 0.0 and np.isfinite([width, default]).any() else np.nan
 
 
 def _gathered(
