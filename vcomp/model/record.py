@@ -254,7 +254,7 @@ class TablesOfFit:
                 f"{self.estimate.values[-1]:g}; use interval='mls'"
             )
         found = self.found
-        return level_variances(found.design, found.statistics, found.coded_rows, v)
+        return level_variances(found.design, found.statistics, found.total, v)
 
     def _scores(self) -> ScoreTable | None:
         design = self.found.design

@@ -16,7 +16,14 @@ import numpy as np
 from vcomp.data import Reading, Rows
 from vcomp.design import Design, learn
 from vcomp.formula import Formula
-from vcomp.statistics.batches import Batches, SummedData, finish, gather, gather_on_dask
+from vcomp.statistics.batches import (
+    Batches,
+    SummedData,
+    finish,
+    gather,
+    gather_on_dask,
+    parts_on_dask,
+)
 from vcomp.statistics.statistics import Statistics
 
 
@@ -80,7 +87,8 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
     begun = perf_counter()
     if reading.is_on_dask(data):
         found = finish(gather_on_dask(formula, data, reading, collapse=True), reading)
-        return replace(found, seconds={"gather": perf_counter() - begun})
+        parts = partial(parts_on_dask, formula, data)
+        return replace(found, parts=parts, seconds={"gather": perf_counter() - begun})
     source = reading.open(formula, data)
     names = reading.columns(formula, source)
     if not reading.in_batches(source, len(names)):
@@ -91,4 +99,5 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
     decided = perf_counter()
     found = finish(gather(formula, source, reading, collapse=True), reading)
     seconds = {"read": decided - begun, "gather": perf_counter() - decided}
-    return replace(found, again=partial(Batches, formula, source), seconds=seconds)
+    again = partial(Batches, formula, source)
+    return replace(found, again=again, parts=again, seconds=seconds)
