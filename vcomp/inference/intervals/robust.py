@@ -258,7 +258,7 @@ class _Point:
     v : components
     beta : fixed effects
     finer : (k, k) 1 where the second term is finer than the first
-    pulls : for each term what `fill_pulls` writes
+    pulls : of all terms what `fill_pulls` writes
     own : factor of the squared residual, and its expectation without terms
     """
 
@@ -266,7 +266,7 @@ class _Point:
     v: FloatArray
     beta: FloatArray
     finer: FloatArray
-    pulls: list[FloatArray]
+    pulls: FloatArray
     own: FloatArray
 
     @classmethod
@@ -277,23 +277,30 @@ class _Point:
         beta, effects, information = _predicted(layout, engine, v)
         n = float(layout.design.structure.n_rows)
         own = np.array([1.0 / v[-1] ** 2, 1.0 - beta.size / n])
-        point = cls(layout, v, beta, finer, [], own)
+        point = cls(layout, v, beta, finer, np.zeros((0, 4)), own)
         u = [e / t if t > 0.0 else e for e, t in zip(effects, v[:-1], strict=True)]
         for t, sums in point._sums_at_zero(effects, total).items():
             u[t] = sums / v[-1]
         return replace(point, pulls=point._pulls(effects, u, information))
+
+    @property
+    def starts(self) -> LongArray:
+        """First group of each term among those of all, and their number."""
+        sizes = [self.layout.size(chosen) for chosen in self.layout.terms]
+        return np.cumsum([0, *sizes], dtype=np.int64)
 
     def _pulls(
         self,
         effects: list[FloatArray],
         u: list[FloatArray],
         information: list[FloatArray | None],
-    ) -> list[FloatArray]:
+    ) -> FloatArray:
         """Return the influences on the components of the terms, eqs. (10.16) and (10.17)."""
         # Deferred for start-up time: numba takes a second to import.
         from vcomp.inference.kernels.level_sums import fill_pulls
 
-        layout, v, found = self.layout, self.v, []
+        layout, v, starts = self.layout, self.v, self.starts
+        pulls = np.empty((int(starts[-1]), 4))
         inner = sorted({int(o) for o in np.flatnonzero(self.finer.any(axis=0))})
         counts = [layout.counts[s] for s in layout.terms]
         squares = {o: Folded(layout, layout.terms[o], counts[o] ** 2) for o in inner}
@@ -311,17 +318,17 @@ class _Point:
             whole, square = float(given.sum()), float(u[t] @ u[t])
             scale = square / whole if whole > 0.0 else 0.0
             factor = v[t] / scale if scale > 0.0 else 0.0
-            pulls = np.empty((n.size, 4))
-            fill_pulls(counts[t], u[t], effects[t], left, given, spread, scale, factor, pulls)
-            found.append(pulls)
-        return found
+            part = pulls[starts[t] : starts[t + 1]]
+            fill_pulls(counts[t], u[t], effects[t], left, given, spread, scale, factor, part)
+        return pulls
 
     def _sums_at_zero(self, effects: list[FloatArray], total: Total) -> dict[int, FloatArray]:
         """Return the sums of the residuals in the groups of terms whose component is zero."""
         zero = np.flatnonzero(self.v[:-1] == 0.0).tolist()
         if not zero:
             return {}
-        pulls = [np.column_stack([e, 0.0 * e, 1.0 + 0.0 * e, 0.0 * e]) for e in effects]
+        pulls = np.zeros((int(self.starts[-1]), 4))
+        pulls[:, 0], pulls[:, 2] = np.concatenate(effects), 1.0
         point = replace(self, pulls=pulls, finer=np.zeros_like(self.finer))
         sums: LevelSums = total(sum_influences, point.work(slabs=False))
         found, layout = {}, self.layout
@@ -340,13 +347,12 @@ class _Point:
     def work(self, *, slabs: bool) -> LevelWork:
         """Return what a pass over rows needs."""
         layout = self.layout
-        sizes = [p.shape[0] for p in self.pulls]
         return LevelWork(
             beta=self.beta,
             terms=tuple(layout.groups[s] for s in layout.terms),
             leaves=tuple(layout.groups[s] for s in layout.leaves),
-            starts=np.cumsum([0, *sizes])[: len(sizes)].astype(np.int64),
-            pulls=np.concatenate([np.zeros((0, 4)), *self.pulls]),
+            starts=self.starts[:-1],
+            pulls=self.pulls,
             finer=self.finer,
             own=self.own,
             n_rows=layout.design.structure.n_rows,

@@ -6,10 +6,15 @@ The influence of a row on the estimates is computed at every use and never store
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from vcomp._typing import FloatArray, IntArray, LongArray
+
+WordArray: TypeAlias = NDArray[np.uint64]
 
 _BLOCK = 256
 """Rows whose influences are in the fastest cache together."""
@@ -42,9 +47,10 @@ def fill_pulls(
         if n == 0.0:
             pulls[h, :] = 0.0
             continue
-        slope, expected = u[h] / (n * spread[h]), scale * information[h] / n
+        share = 1.0 / n
+        slope, expected = share * u[h] / spread[h], share * scale * information[h]
         pulls[h, 0] = effects[h]
-        pulls[h, 1] = u[h] * u[h] / n - slope * left[h] / n - expected
+        pulls[h, 1] = share * (u[h] * u[h] - slope * left[h]) - expected
         pulls[h, 2] = slope
         pulls[h, 3] = factor * expected
 
@@ -82,7 +88,8 @@ def add_level_sums(
         sums in the last row, added to
     """
     k, m = steps.shape[0], set_steps.shape[0]
-    at = np.empty((max(k, m, 1), _BLOCK), dtype=np.int64)
+    # Unsigned: signed indices are checked for negative values at every step.
+    at = np.empty((max(k, 1), _BLOCK), dtype=np.uint64)
     effect, influence = np.empty((k, _BLOCK)), np.empty((k + 2, _BLOCK))
     r, left = np.empty(_BLOCK), np.empty(_BLOCK)
     for first in range(0, rest.size, _BLOCK):
@@ -120,15 +127,15 @@ def add_level_sums(
 
 @njit(cache=True, nogil=True)
 def _places(
-    codes: IntArray, steps: LongArray, start: int, first: int, n: int, at: LongArray
+    codes: IntArray, steps: LongArray, start: int, first: int, n: int, at: WordArray
 ) -> None:
     """Write the groups of rows from `first` on."""
-    at[:n] = start
+    at[:n] = np.uint64(start)  # a negative one wraps around, and back
     for f in range(codes.shape[0]):
         if steps[f] != 0:
-            step = steps[f]
+            step = np.uint64(steps[f])
             for i in range(n):
-                at[i] += step * codes[f, first + i]
+                at[i] += step * np.uint64(codes[f, first + i])
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
