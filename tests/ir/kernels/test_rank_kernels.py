@@ -18,7 +18,7 @@ from vcomp.ir.kernels.rank_agreement import (
     pair_agreement,
     swaps,
 )
-from vcomp.ir.kernels.ranks import falling_order
+from vcomp.ir.kernels.rank_agreement import falling_order
 from vcomp.ir.kernels.safe_differences import smallest_safe_difference
 
 # Words of bits wrap around on purpose, of which plain numpy warns where kernels are not compiled.

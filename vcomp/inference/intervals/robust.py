@@ -22,14 +22,8 @@ from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import Design
 from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine, prediction_engine
 from vcomp.inference.intervals.classical import MeanSquares, expected_squares, mean_squares
-from vcomp.inference.intervals.level_groups import (
-    Folded,
-    Layout,
-    LevelSums,
-    LevelWork,
-    Total,
-    sum_influences,
-)
+from vcomp.inference.intervals.level_groups import Folded, Layout, Total
+from vcomp.inference.intervals.level_passes import LevelSums, LevelWork, sum_influences
 from vcomp.inference.quantities import LevelVariances, VarianceComponents
 from vcomp.numerics import solve
 from vcomp.statistics import Statistics
