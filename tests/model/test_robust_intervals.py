@@ -81,7 +81,7 @@ def test_workers_give_the_same(frame, name, n_partitions):
     formula, rows = rows_of(frame, name)
     expected = vcomp.fit(formula, rows).conf_int(interval="robust")
     found = vcomp.fit(formula, frames.from_pandas(rows, npartitions=n_partitions))
-    np.testing.assert_allclose(found.conf_int(interval="robust"), expected, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(found.conf_int(interval="robust"), expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed")
@@ -92,7 +92,7 @@ def test_files_give_the_same(frame, name, tmp_path):
     rows.to_parquet(path, index=False)
     expected = vcomp.fit(formula, rows).conf_int(interval="robust")
     found = vcomp.fit(formula, path, stream=True).conf_int(interval="robust")
-    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed")
@@ -105,7 +105,7 @@ def test_stored_sums_give_the_same_if_cells_are_rows(frame, name, tmp_path):
     if name.startswith("crossed"):
         expected = vcomp.fit(formula, rows).conf_int(interval="robust")
         np.testing.assert_allclose(
-            found.conf_int(interval="robust"), expected, rtol=1e-7, atol=1e-9
+            found.conf_int(interval="robust"), expected, rtol=1e-9, atol=1e-9
         )
         return
     with pytest.raises(vcomp.DataError, match=r"several scores.*interval='mls'"):

@@ -244,7 +244,7 @@ def brute_force(res, chunk):
     influence[:, k] = r**2
     for t in range(k):
         expected[:, t] *= influence[:, t].sum() / expected[:, t].sum()
-    expected[:, k] = (1.0 - X.shape[1] / n - (v[:-1] * 0.0).sum()) / v[-1]
+    expected[:, k] = (1.0 - X.shape[1] / n) / v[-1]
     for t in range(k):
         form = Z[t] @ (np.diag(Z[t].T @ P @ Z[t]) / Z[t].sum(axis=0))
         expected[:, k] -= v[t] * form / v[-1]

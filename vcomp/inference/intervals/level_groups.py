@@ -273,10 +273,11 @@ class Folded:
                         levels[place] = layout.told[by, place][levels[by]]
                         break
         group = np.broadcast_to(outer.numbers(levels), inner.shape).ravel()
-        if values.ndim == 1:
-            return np.bincount(group, values, minlength=outer.size)
-        columns = [np.bincount(group, c, minlength=outer.size) for c in values.T]
-        return np.array(columns).T.copy()
+        columns = values[:, None] if values.ndim == 1 else values
+        added: FloatArray = np.empty((outer.size, columns.shape[1]))
+        for j, column in enumerate(columns.T):
+            added[:, j] = np.bincount(group, column, minlength=outer.size)
+        return added[:, 0] if values.ndim == 1 else added
 
 
 def _determined(design: Design) -> list[tuple[int, int]]:
@@ -333,6 +334,7 @@ def _counts_of_grid(design: Design, groups: Groups) -> FloatArray:
     inner = Groups(tuple(rest), tuple(design.n_levels[p] for p in rest))
     numbers = inner.numbers({p: grid.levels[grid.rest.index(p)] for p in rest})
     cells = np.broadcast_to(numbers, grid.cell_n.shape)
-    counts = np.bincount(cells, grid.cell_n * outside, minlength=inner.size)
+    counts = np.zeros(inner.size)
+    counts += np.bincount(cells, grid.cell_n * outside, minlength=inner.size)
     shape = [1 if p in kept else n for p, n in zip(groups.places, groups.sizes, strict=True)]
     return np.broadcast_to(counts.reshape(shape), groups.sizes).ravel()

@@ -12,13 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.design import Chunk
+from vcomp.exceptions import EstimationError
 from vcomp.inference.intervals.level_groups import Groups
-from vcomp.numerics import MANY_ROWS, THREADS
+from vcomp.numerics import MANY_ROWS, THREADS, check_memory
 
 _AT_ONCE = 65_536
 """Rows whose codes are copied side by side at a time."""
@@ -62,8 +64,8 @@ class Table:
             return Table(self.size, None, values)
         keys = np.union1d(self.keys, other.keys)
         values = np.zeros((keys.size, *self.values.shape[1:]))
-        for each in (self, other):
-            values[np.searchsorted(keys, each.keys)] += each.values
+        values[np.searchsorted(keys, self.keys)] += self.values
+        values[np.searchsorted(keys, other.keys)] += other.values
         return Table(self.size, keys, values)
 
 
@@ -124,7 +126,7 @@ class LevelWork:
     @property
     def n_columns(self) -> int:
         """Number of influences."""
-        return self.finer.shape[0] + 2
+        return len(self.terms) + 2
 
 
 def sum_influences(work: LevelWork, chunk: Chunk) -> LevelSums:
@@ -214,7 +216,7 @@ class _Pass:
 
     work: LevelWork
     chunk: Chunk
-    codes: tuple[IntArray, ...]
+    codes: tuple[Any, ...]
     steps: LongArray
     set_steps: LongArray
     sizes: tuple[int, ...]
@@ -222,12 +224,12 @@ class _Pass:
 
     @classmethod
     def of(cls, work: LevelWork, chunk: Chunk) -> _Pass:
-        codes: list[IntArray] = list(chunk.compact_codes)
+        codes: list[Any] = list(chunk.compact_codes)
         by_place, n = dict(enumerate(codes)), chunk.response.size
         columns: list[dict[int, int]] = []
         sizes: list[int] = []
         keys: list[LongArray | None] = []
-        numbered: dict[Groups, IntArray] = {}
+        numbered: dict[Groups, Any] = {}
         for i, groups in enumerate((*work.terms, *work.leaves)):
             is_set, size = i >= len(work.terms), groups.size
             found: LongArray | None = None
@@ -257,6 +259,12 @@ class _Pass:
         """Return the sums of some rows, with tables of all sets."""
         width = self.work.n_columns
         ends = np.cumsum([0, *self.sizes])
+        check_memory(
+            8.0 * width * float(ends[-1]),
+            "the sums of influences over the groups of facets need",
+            "use interval='mls'",
+            EstimationError,
+        )
         sums, products = np.zeros((int(ends[-1]), width)), np.zeros((width + 1, width))
         blocks = range(rows.start, rows.stop, _AT_ONCE)
         self._add((slice(a, min(a + _AT_ONCE, rows.stop)) for a in blocks), ends, sums, products)

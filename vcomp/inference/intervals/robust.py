@@ -273,7 +273,15 @@ class _Point:
         own = np.array([1.0 / v[-1] ** 2, 1.0 - beta.size / n])
         point = cls(layout, v, beta, finer, np.zeros((0, 4)), own)
         u = [e / t if t > 0.0 else e for e, t in zip(effects, v[:-1], strict=True)]
-        for t, sums in point._sums_at_zero(effects, total).items():
+        left = []
+        for t in np.flatnonzero(v[:-1] == 0.0).tolist():
+            inner = np.flatnonzero((finer[t] != 0.0) & (v[:-1] > 0.0)).tolist()
+            if inner:  # its groups are made of those of a finer term
+                finest = min(inner, key=lambda o: u[o].size)
+                u[t] = Folded(layout, terms[finest], u[finest]).to(terms[t])
+            else:
+                left.append(t)
+        for t, sums in point._sums_at_zero(left, effects, total).items():
             u[t] = sums / v[-1]
         return replace(point, pulls=point._pulls(effects, u, information))
 
@@ -316,9 +324,10 @@ class _Point:
             fill_pulls(counts[t], u[t], effects[t], left, given, spread, scale, factor, part)
         return pulls
 
-    def _sums_at_zero(self, effects: list[FloatArray], total: Total) -> dict[int, FloatArray]:
+    def _sums_at_zero(
+        self, zero: list[int], effects: list[FloatArray], total: Total
+    ) -> dict[int, FloatArray]:
         """Return the sums of the residuals in the groups of terms whose component is zero."""
-        zero = np.flatnonzero(self.v[:-1] == 0.0).tolist()
         if not zero:
             return {}
         pulls = np.zeros((int(self.starts[-1]), 4))

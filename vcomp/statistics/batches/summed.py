@@ -117,7 +117,8 @@ class SummedData:
                 f"the fit is of {self.design.structure.n_rows:,} rows, and {n:,} were read now; "
                 "they have to stay as they were"
             )
-        return found.sum
+        total: Sum = found.sum
+        return total
 
     def _single_cells(self) -> Chunk | None:
         """Return the cells if each of them is one row, else None."""
