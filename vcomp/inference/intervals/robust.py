@@ -268,7 +268,7 @@ class _Point:
         terms = layout.terms
         finer = np.array([[float(a < b) for b in terms] for a in terms])
         finer = finer.reshape(len(terms), len(terms))
-        beta, effects, information = _predicted(layout, engine, v)
+        beta, effects, variances = _predicted(layout, engine, v)
         n = float(layout.design.structure.n_rows)
         own = np.array([1.0 / v[-1] ** 2, 1.0 - beta.size / n])
         point = cls(layout, v, beta, finer, np.zeros((0, 4)), own)
@@ -283,7 +283,7 @@ class _Point:
                 left.append(t)
         for t, sums in point._sums_at_zero(left, effects, total).items():
             u[t] = sums / v[-1]
-        return replace(point, pulls=point._pulls(effects, u, information))
+        return replace(point, pulls=point._pulls(effects, u, variances))
 
     @property
     def starts(self) -> LongArray:
@@ -295,7 +295,7 @@ class _Point:
         self,
         effects: list[FloatArray],
         u: list[FloatArray],
-        information: list[FloatArray | None],
+        variances: list[FloatArray | None],
     ) -> FloatArray:
         """Return the influences on the components of the terms, eqs. (10.16) and (10.17)."""
         # Deferred for start-up time: numba takes a second to import.
@@ -307,21 +307,17 @@ class _Point:
         counts = [layout.counts[s] for s in layout.terms]
         squares = {o: Folded(layout, layout.terms[o], counts[o] ** 2) for o in inner}
         predicted = {o: Folded(layout, layout.terms[o], counts[o] * effects[o]) for o in inner}
+        nothing = np.zeros(0)
         for t, chosen in enumerate(layout.terms):
-            n = np.maximum(counts[t], 1.0)
-            left, within = v[-1] * u[t], np.zeros(1)
+            left = within = nothing
             for other in map(int, np.flatnonzero(self.finer[t])):
-                left = left + predicted[other].to(chosen)
-                if v[other] > 0.0:
-                    within = within + v[other] * squares[other].to(chosen)
-            spread = v[t] + (v[-1] + within / n) / n
-            given = information[t]
-            given = np.where(counts[t] > 0.0, 1.0 / spread, 0.0) if given is None else given
-            whole, square = float(given.sum()), float(u[t] @ u[t])
-            scale = square / whole if whole > 0.0 else 0.0
-            factor = v[t] / scale if scale > 0.0 else 0.0
-            part = pulls[starts[t] : starts[t + 1]]
-            fill_pulls(counts[t], u[t], effects[t], left, given, spread, scale, factor, part)
+                effect, square = predicted[other].to(chosen), v[other] * squares[other].to(chosen)
+                left, within = (left + effect, within + square) if left.size else (effect, square)
+            known = variances[t]
+            fill_pulls(
+                counts[t], u[t], effects[t], nothing if known is None else known, left, within,
+                v[t], v[-1], pulls[starts[t] : starts[t + 1]],
+            )  # fmt: skip
         return pulls
 
     def _sums_at_zero(
@@ -366,19 +362,18 @@ class _Point:
 def _predicted(
     layout: Layout, engine: LikelihoodEngine, v: FloatArray
 ) -> tuple[FloatArray, list[FloatArray], list[FloatArray | None]]:
-    """Return fixed effects, effects, and (Z'PZ)_hh or None, by the groups of each term's set."""
+    """Return fixed effects, effects, and their variances or None, by the groups of each set."""
     solution = engine.solution(v)
     effects: list[FloatArray] = []
-    information: list[FloatArray | None] = []
+    variances: list[FloatArray | None] = []
     for t, chosen in enumerate(layout.terms):
         groups, variance = layout.groups[chosen], solution.prediction_var[t]
         places = groups.places_of(layout.design, t)
         effects.append(_spread(solution.effects[t], places, groups.size))
         # Engines with random probes have no variances of prediction.
         known = v[t] > 0.0 and bool(np.isfinite(variance).all())
-        form = np.maximum(v[t] - variance, 0.0) / v[t] ** 2 if known else None
-        information.append(None if form is None else _spread(form, places, groups.size))
-    return solution.beta, effects, information
+        variances.append(_spread(variance, places, groups.size) if known else None)
+    return solution.beta, effects, variances
 
 
 def _spread(values: FloatArray, places: LongArray | None, size: int) -> FloatArray:

@@ -25,11 +25,11 @@ def fill_pulls(
     counts: FloatArray,
     u: FloatArray,
     effects: FloatArray,
+    variances: FloatArray,
     left: FloatArray,
-    information: FloatArray,
-    spread: FloatArray,
-    scale: float,
-    factor: float,
+    within: FloatArray,
+    own: float,
+    error: float,
     pulls: FloatArray,
 ) -> None:
     """Write effect, constant, slope and share of the expectation of every group of a term.
@@ -37,22 +37,41 @@ def fill_pulls(
     Parameters
     ----------
     counts : (q,) rows of each group
-    u, effects, left : Z'Py, predicted effects, and sums of what finer terms leave
-    information, spread : (Z'PZ)_hh, and variances of the means of groups
-    scale, factor : of the expectation, and of the expectation in that of the squared residual
+    u, effects : Z'Py and predicted effects
+    variances : of prediction; none if they are not known
+    left : sums of the effects of finer terms; none without finer terms
+    within : Σ σ² n² of the groups of finer terms, as `left`
+    own, error : component of the term, and of the residual
     pulls : (q, 4), written
     """
+    square = whole = 0.0
     for h in range(counts.size):
         n = counts[h]
         if n == 0.0:
             pulls[h, :] = 0.0
             continue
-        share = 1.0 / n
-        slope, expected = share * u[h] / spread[h], share * scale * information[h]
+        # The variance of the mean of a group
+        spread = own + error / n
+        if within.size:
+            spread += within[h] / (n * n)
+        form = 1.0 / spread
+        if variances.size:
+            form = max(own - variances[h], 0.0) / (own * own)
+        square += u[h] * u[h]
+        whole += form
+        pulls[h, 2], pulls[h, 3] = u[h] / (n * spread), form / n
+    scale = square / whole if whole > 0.0 else 0.0
+    for h in range(counts.size):
+        n = counts[h]
+        if n == 0.0:
+            continue
+        rest = error * u[h]
+        if left.size:
+            rest += left[h]
         pulls[h, 0] = effects[h]
-        pulls[h, 1] = share * (u[h] * u[h] - slope * left[h]) - expected
-        pulls[h, 2] = slope
-        pulls[h, 3] = factor * expected
+        pulls[h, 1] = (u[h] * u[h] - pulls[h, 2] * rest) / n - scale * pulls[h, 3]
+        # The factor of an expectation in that of the squared residual is σ² / scale.
+        pulls[h, 3] = own * pulls[h, 3] if scale > 0.0 else 0.0
 
 
 @njit(cache=True, nogil=True)
