@@ -16,7 +16,14 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/generalizability.md", "docs/ir.md", "docs/large-data.md"]
+    "page",
+    [
+        "README.md",
+        "docs/binary-scores.md",
+        "docs/generalizability.md",
+        "docs/ir.md",
+        "docs/large-data.md",
+    ],
 )
 def test_examples(page):
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS

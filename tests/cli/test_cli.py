@@ -120,7 +120,9 @@ def test_json_is_a_stored_result_with_its_tables(scores, tmp_path):
     assert "For Eρ² = 0.9" in done.stdout
 
 
-@pytest.mark.parametrize("method", ["mls", "log", "profile", "bootstrap", "satterthwaite"])
+@pytest.mark.parametrize(
+    "method", ["mls", "robust", "log", "profile", "bootstrap", "satterthwaite"]
+)
 def test_intervals_by_any_method(method, scores):
     printed = run("fit", FORMULA, str(scores), "--dstudy", "b=5", "--interval", method).stdout
     res = vcomp.fit(FORMULA, str(scores))

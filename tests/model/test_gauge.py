@@ -14,6 +14,8 @@ from scipy import stats
 
 import vcomp
 from vcomp.exceptions import EstimationError, PlanError
+from vcomp.inference.intervals.robust import robust_covariance
+from vcomp.model import record_of
 
 CROSSED = "y ~ (1|part) + (1|operator) + (1|part:operator)"
 POOLED = "y ~ (1|part) + (1|operator)"
@@ -379,3 +381,16 @@ def test_categories_have_an_interval_where_ratios_reach_below_zero():
     )
     assert study.categories_low == 1.0
     assert study.categories_high > study.categories
+
+
+def test_robust_intervals():
+    res = fitted(method="reml")
+    found = vcomp.presets.gauge_rr(res, "part", "operator", interval="robust")
+    row = found.table.loc["repeatability"]
+    wanted = res.quantity("Residual", interval="robust")
+    np.testing.assert_allclose([row.low, row.high], [wanted.low, wanted.high], rtol=1e-12)
+    spread = np.sqrt(np.diag(robust_covariance(record_of(res).robust_components())))
+    assert row.se == pytest.approx(spread[-1], rel=1e-12)
+    text = " ".join(str(found).split())
+    assert "95 % intervals: robust modified large sample." in text
+    assert "whose effects are treated as normal: operator (3)" in text

@@ -174,15 +174,22 @@ def test_coefficients_of_variation_need_a_positive_mean():
         assert why in text
 
 
-def test_a_source_at_zero_has_no_interval_by_satterthwaite_and_says_so():
+def test_without_degrees_of_freedom_there_is_another_interval_and_a_note():
     rng = np.random.default_rng(5)
     data = pd.DataFrame({"day": np.repeat(range(6), 4), "y": 9 + np.tile([-1.0, 1, 2, -2], 6)})
     data["y"] += 0.01 * rng.normal(size=24)
     res = vcomp.fit("y ~ (1|day)", data)
     assert res.vcomp["day"] == 0.0
     found = vcomp.presets.precision(res)
-    assert np.isnan(found.sources.loc["between day", "sd_low"])
-    assert "between day: no such interval" in " ".join(str(found).split())
+    row = found.sources.loc["between day"]
+    wanted = res.quantity("day", interval="mls", negative="zero")
+    assert (row.sd_low**2, row.sd_high**2) == pytest.approx((wanted.low, wanted.high), rel=1e-12)
+    words = (
+        "between day: interval by modified large sample, as Satterthwaite's has too few degrees"
+    )
+    assert words in " ".join(str(found).split())
+    # Others keep Satterthwaite's.
+    assert "repeatability: interval" not in str(found)
     assert np.isfinite(found.table["sd_high"]).all()
     other = vcomp.presets.precision(res, interval="mls")
     assert other.sources.loc["between day", "sd_low"] == 0.0 < other.sources["sd_high"].iloc[0]
@@ -220,3 +227,17 @@ def test_errors():
         vcomp.presets.precision(res, negative="drop")
     with pytest.raises(EstimationError, match="'exact' is not known"):
         vcomp.presets.precision(res, interval="exact")
+
+
+def test_robust_intervals_are_those_of_the_components():
+    rng = np.random.default_rng(5)
+    data = pd.DataFrame({"day": np.repeat(range(12), 4)})
+    data["y"] = 9.0 + rng.exponential(size=12)[data.day] + rng.exponential(size=48)
+    res = vcomp.fit("y ~ (1|day)", data)
+    found = vcomp.presets.precision(res, interval="robust")
+    assert found.interval_method == "robust modified large sample"
+    rows = {"repeatability": "Residual", "within-laboratory": "day + Residual"}
+    for row, what in rows.items():
+        wanted = res.quantity(what, interval="robust")
+        ends = found.table.loc[row, ["sd_low", "sd_high"]].astype(float) ** 2
+        np.testing.assert_allclose(ends, [wanted.low, wanted.high], rtol=1e-12)

@@ -13,7 +13,7 @@ import vcomp
 
 @pytest.fixture(scope="module")
 def frame():
-    """0/1 scores of topics that are nearly all easy: their variances differ from topic to topic."""
+    """0/1 scores of easy topics: their variances differ from topic to topic."""
     rng = np.random.default_rng(4)
     frame = pd.DataFrame([(s, t) for s in range(12) for t in range(25)], columns=["sys", "topic"])
     chance = rng.beta(1.5, 0.2, 25)[frame.topic] - 0.1 * rng.random(12)[frame.sys]
@@ -26,7 +26,7 @@ def res(frame):
 
 
 def test_one_source_for_everything(res):
-    """Intervals of a component, its share and a D-study have one basis: nested quantities agree."""
+    """Intervals of a component, its share and a D-study have one basis, and agree."""
     rows = res.conf_int(interval="robust")
     table = res.gstudy(interval="robust")
     np.testing.assert_array_equal(rows.iloc[1:].to_numpy(), table[["ci_low", "ci_high"]])

@@ -17,11 +17,22 @@ def stored(name):
     return json.loads((HERE / name).read_text(encoding="utf-8"))
 
 
+def without_new(now, before):
+    """Return a document without fields that older files do not have; they are null."""
+    if not isinstance(now, dict) or not isinstance(before, dict):
+        return now
+    return {
+        key: without_new(value, before.get(key))
+        for key, value in now.items()
+        if key in before or value is not None
+    }
+
+
 @pytest.mark.parametrize("path", sorted(HERE.glob("*.json")), ids=lambda path: path.stem)
 def test_a_result_is_read_and_written_as_it_was(path):
     whole = stored(path.name)
     res = getattr(vcomp, whole["vcomp"]).from_json(path)
-    assert json.loads(res.to_json()) == whole
+    assert without_new(json.loads(res.to_json()), whole) == whole
     assert res.formula == whole["formula"]
     assert "<table" in res._repr_html_()
 

@@ -327,6 +327,49 @@ def test_a_bootstrap_needs_the_same_levels(frame):
         holes.differences(interval="bootstrap", n=5)
 
 
+# Effects that are not normal ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("coefficient", ["Erho2", "Phi"])
+def test_robust_differences_combine_the_robust_intervals_of_the_measures(coefficient):
+    frame = scores(2, 12, 15)
+    found = compared(frame, topic=12)
+    row = found.differences(coefficient, interval="robust").table.iloc[0]
+    normal = found.differences(coefficient).table.iloc[0]
+    assert row["correlation"] == normal["correlation"]
+    studies = [
+        vcomp.fit(f"{m} {BOTH}", frame, method="anova").dstudy(topic=12, interval="robust")
+        for m in MEASURES
+    ]
+    (e1, l1, _), (e2, _, u2) = (
+        [s.table[coefficient + end].item() for end in ("", "_low", "_high")] for s in studies
+    )
+    r = row["correlation"]
+    below = (e1 - l1) ** 2 + (u2 - e2) ** 2 - 2 * r * (e1 - l1) * (u2 - e2)
+    assert row["low"] == pytest.approx(e1 - e2 - sqrt(below), rel=1e-8)
+    # Measures whose own intervals are robust have the same differences.
+    other = compared(frame, topic=12, interval="robust")
+    again = other.differences(coefficient).table.iloc[0]
+    np.testing.assert_allclose(
+        again[["low", "high"]].astype(float), row[["low", "high"]].astype(float), rtol=1e-12
+    )
+
+
+def test_all_tables_of_a_comparison_have_the_same_intervals():
+    frame = scores(2, 12, 15)
+    found = compared(frame, topic=12, interval="robust")
+    res = vcomp.fit(f"{MEASURES[0]} {BOTH}", frame, method="anova")
+    wanted = res.gstudy(interval="robust")
+    part = found.components.iloc[: len(wanted)]
+    np.testing.assert_allclose(part["ci_high"], wanted["ci_high"], rtol=1e-12)
+    assert "Intervals: Eρ² robust modified large sample" in str(found)
+    need = res.dstudy(topic=12, interval="robust").required(0.95, "Erho2", "topic")
+    assert found.table["n_Erho2_high"].iloc[0] == need.high
+    assert found.required_ratios().table["low"].notna().all()
+    with pytest.raises(vcomp.PlanError, match="interval is given twice"):
+        compared(frame, topic=12, interval="robust", dstudy={"interval": "log"})
+
+
 # What cannot be ---------------------------------------------------------------------------------
 
 
@@ -334,7 +377,7 @@ def test_a_bootstrap_needs_the_same_levels(frame):
     ("arguments", "error", "message"),
     [
         ({"coefficient": "phi"}, vcomp.PlanError, "did you mean 'Phi'"),
-        ({"interval": "t"}, vcomp.PlanError, "interval must be 'mover' or 'bootstrap'"),
+        ({"interval": "t"}, vcomp.PlanError, "interval must be 'mover', 'robust' or"),
         ({"shared": ["topics"]}, vcomp.EstimationError, "did you mean 'topic'"),
         ({"interval": "bootstrap", "n": 0}, vcomp.EstimationError, "n must be a whole number"),
     ],

@@ -103,7 +103,8 @@ fit_options = with_options(
         default="auto",
         show_default=True,
         metavar="NAME",
-        help="How intervals are made: auto, mls, f, satterthwaite, log, wald, profile, bootstrap.",
+        help="How intervals are made: auto, mls, robust, f, satterthwaite, log, wald, profile, "
+        "bootstrap.",
     ),
     click.option(
         "--json", "json_file", metavar="FILE", help="Store the result as JSON; - prints it."

@@ -138,7 +138,7 @@ def gstudy(
     default="auto",
     show_default=True,
     metavar="NAME",
-    help="How intervals are made: auto, mls, f, log, wald.",
+    help="How intervals are made: auto, mls, robust, f, log, wald.",
 )
 def dstudy(
     arguments: Sequence[str],

@@ -401,8 +401,10 @@ def dstudy(
     sizes : like `n`, for facets whose names are not Python names, or are names of parameters
     alpha : intervals have confidence 1 − alpha
     negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
-    interval : how intervals are made. ``"mls"``: modified large sample; ``"f"``: F quantiles of a
-        complete two-way table (Feldt for Eρ², Arteaga et al. for Φ); ``"log"``: the delta method
+    interval : how intervals are made. ``"mls"``: modified large sample; ``"robust"``: the same
+        with degrees of freedom from the data, for effects that are not normal, such as those of
+        0/1 scores; ``"f"``: F quantiles of a complete two-way table (Feldt for Eρ², Arteaga et al.
+        for Φ); ``"log"``: the delta method
         on the log or logit scale; ``"wald"``: on the natural scale; ``"auto"``: F if the table is
         complete and two-way, else modified large sample. Or another source of intervals
     **n : one size or several for each facet; of a nested facet within those it is nested in, or

@@ -26,7 +26,7 @@ from vcomp.gtheory.projection import (
 )
 from vcomp.gtheory.study_record import StudyRecord, study_table
 from vcomp.inference import VarianceComponents, used_components
-from vcomp.inference.intervals import FromComponents, unbiased_covariance
+from vcomp.inference.intervals import FromComponents, note_on_scores, unbiased_covariance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -241,6 +241,7 @@ def _explanations(study: StudyRecord) -> list[str]:
     if known:
         how = [m if len(known) == 1 else f"{s} {m}" for m, s in known.items()]
         lines.append(f"{display.level(study.alpha)} intervals: {'; '.join(how)}.")
+    lines += note_on_scores(study.components.response_values, known)
     named = [f for f in study.plan.facets if f not in {REPLICATE, *study.plan.universe.fixed}]
     if len(named) == 1 and study.columns["universe_var"][0] > 0:
         lines += [

@@ -120,6 +120,8 @@ class VarianceComponents:
         (6.3), and their (k, k) covariance matrix; else None
     levels : products of the influences of rows, from which robust intervals are made; None where
         they were not requested, or there are no rows
+    response_values : the values of the scores in order; None if they are more than a few, or not
+        known
     """
 
     names: tuple[str, ...]
@@ -135,6 +137,7 @@ class VarianceComponents:
         default=None, metadata=stored(keys=("values", "cov"))
     )
     levels: LevelVariances | None = None
+    response_values: tuple[float, ...] | None = None
 
     @property
     def facet_names(self) -> tuple[str, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, EstimationError, check_alpha
-from vcomp.inference import LevelVariances, Projected, Quantities, Smooth
+from vcomp.exceptions import EstimationError, check_alpha
+from vcomp.inference import Projected, Quantities, Smooth
 from vcomp.inference.intervals import (
     FromComponents,
     IntervalName,
@@ -94,18 +94,8 @@ def source_of(
     check_local_interval(interval, _OTHERS)
     estimate, components = record.estimate, record.tables.components
     if interval == "robust":
-        components = replace(components, levels=_levels(record))
+        components = record.robust_components()
     return FromComponents(components, interval, negative, estimate.beta, estimate.cov_beta)
-
-
-def _levels(record: FitRecord) -> LevelVariances:
-    levels = record.tables.levels
-    if levels is None:
-        raise DataError(
-            "interval='robust' needs the rows of the fit, and this result was stored without what "
-            "it needs of them; fit the model again"
-        )
-    return levels
 
 
 def _check_own(replicates: Replicates, names: tuple[str, ...]) -> None:

@@ -13,7 +13,12 @@ from vcomp.estimators import Estimate
 from vcomp.exceptions import DataError, VcompError, check_alpha, did_you_mean
 from vcomp.formula import RESIDUAL
 from vcomp.inference.hypotheses import degrees_of_freedom
-from vcomp.inference.intervals import IntervalSource, Limits, wald_interval
+from vcomp.inference.intervals import (
+    IntervalSource,
+    Limits,
+    note_on_scores,
+    wald_interval,
+)
 from vcomp.model.interval_sources import IntervalMethod, source_of
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import RowAccess, fixed_fit, require_rows
@@ -153,6 +158,8 @@ def _notes(record: FitRecord, found: Limits) -> list[str]:
     notes += _on_fixed_effects(estimate)
     how = [found.interval_method or "none can be given", *found.notes]
     notes.append(f"Intervals of components: {'; '.join(how)}. Share: of the total variance.")
+    methods = [found.interval_method] if found.interval_method else []
+    notes += note_on_scores(record.components.response_values, methods)
     return notes
 
 

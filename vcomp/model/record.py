@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -18,6 +19,7 @@ from vcomp.estimators.quadratic import AnovaTable, analysis_of_variance
 from vcomp.exceptions import DataError, EstimationError, VcompError
 from vcomp.formula import REPLICATE, closure
 from vcomp.inference import LevelVariances, TwoWayMeanSquares, VarianceComponents, object_key
+from vcomp.inference.hypotheses import fixed_level_variances
 from vcomp.inference.intervals import level_variances
 from vcomp.ir.rank import PairedDifferences
 from vcomp.statistics import GroupSums, ScoreTable, tabulate
@@ -25,7 +27,11 @@ from vcomp.statistics.batches import SummedData, replacing
 
 
 def label(
-    design: Design, sums: GroupSums, estimate: Estimate, table: ScoreTable | None
+    design: Design,
+    sums: GroupSums,
+    estimate: Estimate,
+    table: ScoreTable | None,
+    response_values: tuple[float, ...] | None = None,
 ) -> VarianceComponents:
     """Return the estimated components with their facets, nesting, sizes and covariance."""
     structure = design.structure
@@ -53,6 +59,7 @@ def label(
         mean_squares=mean_squares,
         held=estimate.held,
         without_bounds=estimate.without_bounds,
+        response_values=response_values,
     )
 
 
@@ -170,6 +177,10 @@ class Tables(Protocol):
     def levels(self) -> LevelVariances | None:
         """The products of influences by level, for robust intervals."""
 
+    @property
+    def fixed_levels(self) -> LevelVariances | None:
+        """The products of contributions to the fixed effects, for their robust errors."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredTables:
@@ -182,21 +193,29 @@ class StoredTables:
     cells : cell means of two facets; None for other designs, and if there are very many
     levels : products of influences by level, for robust intervals; None if the rows could not be
         read again, and in files of older versions
+    fixed_levels : the same of contributions to the fixed effects, for their robust errors
     """
 
     components: VarianceComponents
     table: AnovaTable | None
     cells: CellMeans | None
     levels: LevelVariances | None = None
+    fixed_levels: LevelVariances | None = None
 
     @classmethod
     def of(cls, tables: Tables) -> StoredTables:
         """Return tables as values."""
-        try:
-            levels = tables.levels
-        except VcompError:
-            levels = None
-        return cls(tables.components, tables.table, tables.cells, levels)
+        levels = _known(lambda: tables.levels)
+        fixed_levels = None if levels is None else _known(lambda: tables.fixed_levels)
+        return cls(tables.components, tables.table, tables.cells, levels, fixed_levels)
+
+
+def _known(made: Callable[[], LevelVariances | None]) -> LevelVariances | None:
+    """Return what the rows give, None if they do not."""
+    try:
+        return made()
+    except VcompError:
+        return None
 
 
 _MAX_CELLS = 1_000_000
@@ -220,7 +239,13 @@ class TablesOfFit:
     def components(self) -> VarianceComponents:
         """The components with their facets, for D-studies."""
         found = self.found
-        return label(found.design, found.statistics.group_sums, self.estimate, self._scores())
+        return label(
+            found.design,
+            found.statistics.group_sums,
+            self.estimate,
+            self._scores(),
+            found.response_values,
+        )
 
     @cached_property
     def table(self) -> AnovaTable | None:
@@ -247,14 +272,37 @@ class TablesOfFit:
         EstimationError
             If the residual or all components are estimated at zero.
         """
+        found, v = self.found, self._positive("interval='robust'", "interval='mls'")
+        return level_variances(found.design, found.statistics, found.total, v)
+
+    @cached_property
+    def fixed_levels(self) -> LevelVariances | None:
+        """The products of contributions to the fixed effects, None without any; reads the rows.
+
+        Raises
+        ------
+        DataError
+            If the rows cannot be read again.
+        EstimationError
+            If the residual is estimated at zero.
+        """
+        found, v = self.found, self._positive("cov_type='robust'", "cov_type='model'")
+        if not found.design.fixed.names:
+            return None
+        means = self.estimate.method == "anova"
+        return fixed_level_variances(
+            found.design, found.statistics, found.coded_rows, v, means=means
+        )
+
+    def _positive(self, what: str, other: str) -> FloatArray:
+        """Return the components, negative ones as zero, the residual positive."""
         v = np.maximum(self.estimate.values, 0.0)
         if v[-1] == 0.0:
             raise EstimationError(
-                "interval='robust' needs a residual above zero, and its estimate is "
-                f"{self.estimate.values[-1]:g}; use interval='mls'"
+                f"{what} needs a residual above zero, and its estimate is "
+                f"{self.estimate.values[-1]:g}; use {other}"
             )
-        found = self.found
-        return level_variances(found.design, found.statistics, found.total, v)
+        return v
 
     def _scores(self) -> ScoreTable | None:
         design = self.found.design
@@ -267,7 +315,9 @@ class TablesOfFit:
 
     def __reduce__(self) -> tuple[Any, ...]:
         stored = StoredTables.of(self)
-        return StoredTables, (stored.components, stored.table, stored.cells, stored.levels)
+        return StoredTables, (
+            stored.components, stored.table, stored.cells, stored.levels, stored.fixed_levels,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +361,44 @@ class FitRecord:
     def cells(self) -> CellMeans | None:
         """The cell means of two facets; None for other designs, and if there are very many."""
         return self.tables.cells
+
+    def robust_components(self) -> VarianceComponents:
+        """Return the components with the influences of the rows, for robust intervals and tests.
+
+        Raises
+        ------
+        DataError
+            If the result was stored without them, or the rows cannot be read again.
+        EstimationError
+            If the residual is estimated at zero.
+        """
+        levels = self.tables.levels
+        if levels is None:
+            raise DataError(
+                "interval='robust' and test='robust' need the rows of the fit, and this result "
+                "was stored without what they need of them; fit the model again"
+            )
+        return replace(self.tables.components, levels=levels)
+
+    def fixed_levels(self) -> LevelVariances:
+        """Return the products of contributions of the rows to the fixed effects.
+
+        Raises
+        ------
+        DataError
+            If the result was stored without them, or the rows cannot be read again.
+        EstimationError
+            If the residual is estimated at zero, or there are no fixed effects.
+        """
+        levels = self.tables.fixed_levels
+        if levels is None and not self.exog_names:
+            raise EstimationError("this model has no fixed effects")
+        if levels is None:
+            raise DataError(
+                "cov_type='robust' needs the rows of the fit, and this result was stored without "
+                "what it needs of them; fit the model again"
+            )
+        return levels
 
 
 def write_json(record: Storable, path: str | Path | None) -> str:

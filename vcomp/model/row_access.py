@@ -218,6 +218,7 @@ def component_fit(record: FitRecord, rows: RowAccess | None) -> ComponentFit:
         table=record.table,
         classical=record.structure.balanced and record.components.is_closed,
         stats=None if rows is None else rows.model.statistics,
+        robust=record.robust_components,
     )
 
 
@@ -228,6 +229,8 @@ def fixed_fit(record: FitRecord, rows: RowAccess | None) -> FixedFit:
         names=record.exog_names,
         stats=None if rows is None else rows.model.statistics,
         transform=None if rows is None else rows.model.design.transform,
+        facets=record.components.facets,
+        levels=record.fixed_levels,
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vcomp.inference import Projected
 from vcomp.inference.hypotheses import (
+    CovarianceOfFixed,
     DegreesOfFreedom,
     HypothesisTest,
     Simulation,
@@ -56,7 +57,12 @@ class Uncertainty(Fitted):
 
             ``"auto"``, ``"mls"``
                 modified large sample: exact for the residual of balanced data, with coverage close
-                to nominal for all components, including those at their bound zero
+                to nominal for all components, including those at their bound zero, if effects are
+                normal
+            ``"robust"``
+                the same with degrees of freedom from the data: for effects of any distribution and
+                variances that differ, such as 0/1 scores. Needs the rows, or a result stored with
+                what it uses of them
             ``"f"``
                 exact F of two mean squares of a balanced design for ratios, refused where there
                 are none; else as ``"mls"``
@@ -182,7 +188,8 @@ class Uncertainty(Fitted):
         fit and estimated by all methods to find how much their estimates differ then. A larger
         difference indicates effects that depend on how often their groups were observed, or
         variances that differ between parts of the data. Balanced data do not reveal this, as all
-        methods agree there.
+        methods agree there. Data are drawn with normal effects, so that effects with heavy tails
+        can also make differences larger than expected.
 
         Parameters
         ----------
@@ -442,7 +449,11 @@ class Uncertainty(Fitted):
                 ratio of mean squares with equal expectations if the component is 0: exact in
                 balanced data, and for terms without a finer one in any (Wald 1947). If only sums
                 of several mean squares have equal expectations, and the data are balanced, an
-                approximate F, which its notes state
+                approximate F, which its notes state. For normal effects
+            ``"robust"``
+                the ratio of a mean square to its expectation without the component, with degrees
+                of freedom from the data, as ``interval="robust"``: for effects of any distribution
+                and variances that differ, such as 0/1 scores. Approximate
             ``"lrt"``
                 likelihood ratio, restricted after REML, against ½χ²₀ + ½χ²₁ (Self & Liang 1987):
                 for many levels
@@ -473,13 +484,17 @@ class Uncertainty(Fitted):
         >>> print(res.test("sys"))
         sys: F = 5.247, p = 0.0226; exact F-test, F(4, 8).
         F is MS(sys) / MS(Residual), whose expectations are equal if the component is 0.
+        The distribution is that for normal effects; test='robust' does not assume it.
         Chosen because it is exact.
         """
         fit = component_fit(self._record, self._rows)
         return component_test(fit, term, test, Simulation(n, rng, workers))
 
     def fixed_effects(
-        self, alpha: float = 0.05, ddf: DegreesOfFreedom = "satterthwaite"
+        self,
+        alpha: float = 0.05,
+        ddf: DegreesOfFreedom = "satterthwaite",
+        cov_type: CovarianceOfFixed = "model",
     ) -> pd.DataFrame:
         """Return a row for each fixed effect: coef, std_error, df, t, p_value, ci_low, ci_high.
 
@@ -491,35 +506,70 @@ class Uncertainty(Fitted):
             factor) or ``"normal"``, with the components treated as known. df is ∞ if the normal
             distribution is used by choice or because no component is estimated, and nan if it is
             used because the components have no covariance matrix
+        cov_type : ``"model"`` for the covariance matrix that follows from the components;
+            ``"robust"`` for that of rows that may be correlated in any way if they share a level
+            of a facet, and are independent if they do not (clustered by all crossed facets,
+            Cameron, Gelbach & Miller 2011), without bias if the model is correct.
+            ``ddf="satterthwaite"`` then combines the numbers of levels − 1. Facets with fewer than
+            6 levels are treated as in the model
 
         Raises
         ------
         EstimationError
-            If ``ddf`` is not known, or not available for this fit.
+            If ``ddf`` or ``cov_type`` is not known, or not available for this fit.
+        DataError
+            If the result was stored without what they need of the rows.
         PlanError
             If alpha is not between 0 and 1.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("docsearch")
+        >>> res = vcomp.fit("score ~ query + (1|sys) + (1|topic)", data)
+        >>> columns = ["coef", "std_error", "df"]
+        >>> res.fixed_effects()[columns].round(3)  # doctest: +NORMALIZE_WHITESPACE
+                            coef  std_error         df
+        term
+        Intercept          0.318      0.026   191.851
+        query[T.sentence]  0.048      0.004 13006.000
+        >>> res.fixed_effects(cov_type="robust")[columns].round(3)
+        ... # doctest: +NORMALIZE_WHITESPACE
+                            coef  std_error     df
+        term
+        Intercept          0.318      0.026  149.0
+        query[T.sentence]  0.048      0.016  149.0
         """
-        return fixed_fit(self._record, self._rows).table(alpha, ddf)
+        return fixed_fit(self._record, self._rows).table(alpha, ddf, cov_type)
 
     def t_test(
-        self, contrasts: Any, alpha: float = 0.05, ddf: DegreesOfFreedom = "satterthwaite"
+        self,
+        contrasts: Any,
+        alpha: float = 0.05,
+        ddf: DegreesOfFreedom = "satterthwaite",
+        cov_type: CovarianceOfFixed = "model",
     ) -> pd.DataFrame:
         """Return a row for each contrast Lβ = c of the fixed effects, as :meth:`fixed_effects`.
 
         Parameters
         ----------
         contrasts : rows of numbers, one for each fixed effect; or text such as ``"x = z"``
-        alpha, ddf : as for :meth:`fixed_effects`; ``coef`` is Lβ̂ − c
+        alpha, ddf, cov_type : as for :meth:`fixed_effects`; ``coef`` is Lβ̂ − c
 
         Raises
         ------
         EstimationError
-            If they are not contrasts of these fixed effects, or ``ddf`` is not known or not
-            available for this fit.
+            If they are not contrasts of these fixed effects, or ``ddf`` or ``cov_type`` is not
+            known or not available for this fit.
         """
-        return fixed_fit(self._record, self._rows).t_test(contrasts, alpha, ddf)
+        return fixed_fit(self._record, self._rows).t_test(contrasts, alpha, ddf, cov_type)
 
-    def f_test(self, contrasts: Any, ddf: DegreesOfFreedom = "satterthwaite") -> HypothesisTest:
+    def f_test(
+        self,
+        contrasts: Any,
+        ddf: DegreesOfFreedom = "satterthwaite",
+        cov_type: CovarianceOfFixed = "model",
+    ) -> HypothesisTest:
         """Return the F-test of several contrasts Lβ = c of the fixed effects at once.
 
         Degrees of freedom of the denominator are those of Fai and Cornelius (1996), as in
@@ -528,11 +578,11 @@ class Uncertainty(Fitted):
         Parameters
         ----------
         contrasts : rows of numbers, one for each fixed effect; or text such as ``"x = z, x = 1"``
-        ddf : as for :meth:`fixed_effects`
+        ddf, cov_type : as for :meth:`fixed_effects`
 
         Raises
         ------
         EstimationError
             As for :meth:`t_test`, or if the contrasts contradict each other.
         """
-        return fixed_fit(self._record, self._rows).f_test(contrasts, ddf)
+        return fixed_fit(self._record, self._rows).f_test(contrasts, ddf, cov_type)

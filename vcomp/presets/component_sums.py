@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import BoolArray, FloatArray
 from vcomp.design import Structure
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE, RESIDUAL
@@ -28,6 +28,8 @@ class Known:
     values, se, low, high : (m,) nan where there is none
     interval_method : how intervals were made, in words
     notes : sentences on these quantities
+    replaced : (m,) whether the interval is that of modified large samples, as Satterthwaite's has
+        no degrees of freedom
     """
 
     values: FloatArray
@@ -36,6 +38,7 @@ class Known:
     high: FloatArray
     interval_method: str
     notes: tuple[str, ...]
+    replaced: BoolArray
 
 
 def known_of(
@@ -47,6 +50,9 @@ def known_of(
 ) -> Known:
     """Return quantities with errors and intervals; those of held components only have none.
 
+    Satterthwaite's interval of an estimate with next to no degrees of freedom, or of zero, gives
+    way to that of modified large samples.
+
     Parameters
     ----------
     components : of the fit
@@ -56,9 +62,20 @@ def known_of(
     alpha : intervals have confidence 1 − alpha
     """
     local = FromComponents(components, "auto", negative)
+    if isinstance(source, FromComponents) and source.interval == "robust":
+        local = source
     found = source.limits(quantities, alpha)
+    replaced = np.zeros(len(quantities), dtype=bool)
+    if source.interval == "satterthwaite" and local.squares is not None:
+        other = local.limits(quantities, alpha)
+        replaced = (np.isnan(found.low) | np.isinf(found.high)) & np.isfinite(other.low)
+        low, high = (
+            np.where(replaced, b, a) for a, b in ((found.low, other.low), (found.high, other.high))
+        )
+        found = replace(found, low=low, high=high)
     held = np.isin(np.array(components.names, dtype=object), list(components.held))
     only = quantities.used.any(axis=1) & ~(quantities.used & ~held).any(axis=1)
+    replaced &= ~only
     se, low, high = (
         np.where(only, np.nan, x)
         for x in (local.standard_errors(quantities), found.low, found.high)
@@ -69,7 +86,8 @@ def known_of(
     zeroed = [f"σ²({n})" for n in local.used.zeroed]
     if zeroed:
         notes.append(f"{', '.join(zeroed)} below zero replaced by 0.")
-    return Known(local.values(quantities), se, low, high, found.interval_method, tuple(notes))
+    values, how = local.values(quantities), found.interval_method
+    return Known(values, se, low, high, how, tuple(notes), replaced)
 
 
 def term_mask(components: VarianceComponents, chosen: Iterable[str]) -> FloatArray:

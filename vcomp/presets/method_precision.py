@@ -46,7 +46,8 @@ class Precision(display.Printed):
 
         ``variance``, ``se``, ``df``
             sum of the components that vary under it, its standard error, and Satterthwaite's
-            degrees of freedom 2 (variance/se)²
+            degrees of freedom 2 (variance/se)²; where these are too few for an interval, it is
+            that of modified large samples, as the notes say
         ``sd``, ``sd_low``, ``sd_high``
             standard deviation with its interval
         ``cv``, ``cv_low``, ``cv_high``
@@ -112,7 +113,8 @@ def precision(
     negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
     interval : how the intervals of standard deviations are made, as in
         :meth:`vcomp.VarianceComponentsResults.conf_int`; Satterthwaite's
-        is that of CLSI EP05 and of R's VCA
+        is that of CLSI EP05 and of R's VCA. Where it has no degrees of freedom, that of modified
+        large samples replaces it, with a note. ``"robust"`` is for effects that are not normal
 
     Returns
     -------
@@ -166,6 +168,7 @@ def precision(
         known = known_of(components, Quantities("linear", weights), source, negative, alpha)
         frames.append(_table(list(rows), known, mean, limit=limit))
         notes += [note for note in known.notes if note not in notes]
+        notes += _replaced(list(rows), known)
         interval_method = interval_method or known.interval_method
     notes += _notes(res, frames[1], why)
     return Precision(
@@ -236,6 +239,14 @@ def _mean(res: VarianceComponentsResults) -> tuple[float, str | None]:
     return mean, None
 
 
+def _replaced(rows: list[str], known: Known) -> list[str]:
+    names = [name for name, other in zip(rows, known.replaced, strict=True) if other]
+    if not names:
+        return []
+    why = "as Satterthwaite's has too few degrees of freedom"
+    return [f"{', '.join(names)}: interval by modified large sample, {why}."]
+
+
 def _table(rows: list[str], known: Known, mean: float, *, limit: bool) -> pd.DataFrame:
     import pandas as pd
 
@@ -267,8 +278,7 @@ def _notes(res: VarianceComponentsResults, sources: pd.DataFrame, why: str | Non
     silent = [str(name) for name, low in sources["sd_low"].items() if np.isnan(low)]
     if silent:
         notes.append(
-            f"{', '.join(silent)}: no such interval if the estimate is zero or held; "
-            "interval='mls' has one for an estimate of zero."
+            f"{', '.join(silent)}: no interval, as the component is held or has no standard error."
         )
     return notes
 

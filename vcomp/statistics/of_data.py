@@ -19,6 +19,7 @@ from vcomp.formula import Formula
 from vcomp.statistics.batches import (
     Batches,
     SummedData,
+    few_values,
     finish,
     gather,
     gather_on_dask,
@@ -54,7 +55,15 @@ def sum_rows(formula: Formula, rows: Rows, reading: Reading) -> SummedData:
         "accumulate": perf_counter() - encoded,
     }
     return SummedData(
-        design, statistics, rows.fixed, lambda: chunk, sums, reading, rows, seconds=seconds
+        design=design,
+        statistics=statistics,
+        fixed_columns=rows.fixed,
+        cells_as_rows=lambda: chunk,
+        response_sums=sums,
+        reading=reading,
+        rows=rows,
+        response_values=few_values(rows.y),
+        seconds=seconds,
     )
 
 
@@ -87,8 +96,11 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
     begun = perf_counter()
     if reading.is_on_dask(data):
         found = finish(gather_on_dask(formula, data, reading, collapse=True), reading)
-        parts = partial(parts_on_dask, formula, data)
-        return replace(found, parts=parts, seconds={"gather": perf_counter() - begun})
+        return replace(
+            found,
+            parts=partial(parts_on_dask, formula, data),
+            seconds={"gather": perf_counter() - begun},
+        )
     source = reading.open(formula, data)
     names = reading.columns(formula, source)
     if not reading.in_batches(source, len(names)):

@@ -29,7 +29,12 @@ from vcomp.exceptions import (
 from vcomp.formula import caller_environment, parse, parse_design
 from vcomp.gtheory import DStudy
 from vcomp.ir import ScoreMatrix, as_score_matrix
-from vcomp.model import VarianceComponentsModel, VarianceComponentsResults, claimed_model
+from vcomp.model import (
+    IntervalMethod,
+    VarianceComponentsModel,
+    VarianceComponentsResults,
+    claimed_model,
+)
 from vcomp.numerics import check_count, run
 from vcomp.studies.comparison import MeasureComparison
 from vcomp.studies.planned import options_of_fit, required_facet
@@ -289,6 +294,7 @@ def compare_measures(
     goal: float = 0.95,
     facet: str | None = None,
     alpha: float = 0.05,
+    interval: IntervalMethod = "auto",
     workers: int = 1,
     progress: bool | None = None,
     eval_env: Any = 0,
@@ -321,6 +327,8 @@ def compare_measures(
     goal : of the coefficients in required sizes
     facet : whose size is required; not needed if only one has a size
     alpha : intervals have confidence 1 − alpha
+    interval : how the intervals of all measures are made, as in
+        :meth:`VarianceComponentsResults.dstudy`; ``"robust"`` for effects that are not normal
     workers : number of threads
     progress : whether to show a bar; None shows one if stderr is a terminal
     eval_env : as for :func:`vcomp.fit`
@@ -370,7 +378,7 @@ def compare_measures(
     check_count(workers, "workers")
     measures = measures_of(data, formula, responses, by)
     environment = caller_environment(eval_env, 1)
-    arguments = _dstudy_arguments(dstudy, n, alpha)
+    arguments = _dstudy_arguments(dstudy, n, alpha, interval)
     further = options_of_fit(options)
     settings = _Options(method, missing, further, environment, arguments, goal, facet)
     made = _fit_all(measures, settings, workers, progress)
@@ -409,7 +417,10 @@ class _Options:
 
 
 def _dstudy_arguments(
-    dstudy: Mapping[str, Any] | None, n: Mapping[str, Any], alpha: float
+    dstudy: Mapping[str, Any] | None,
+    n: Mapping[str, Any],
+    alpha: float,
+    interval: IntervalMethod,
 ) -> dict[str, Any]:
     if dstudy is not None and not isinstance(dstudy, Mapping):
         raise PlanError(
@@ -418,10 +429,12 @@ def _dstudy_arguments(
         )
     if dstudy is not None and "alpha" in dstudy:
         raise PlanError("give alpha, which applies to all intervals, as alpha=, not in dstudy=")
+    if dstudy is not None and "interval" in dstudy and interval != "auto":
+        raise PlanError("interval is given twice, in dstudy= and as interval=")
     twice = [name for name in n if name in (dstudy or {})]
     if twice:
         raise PlanError(f"{twice[0]!r} is given twice, in dstudy= and as {twice[0]}=")
-    return {"alpha": alpha, **(dstudy or {}), **n}
+    return {"alpha": alpha, "interval": interval, **(dstudy or {}), **n}
 
 
 _Made = tuple[VarianceComponentsResults, DStudy] | VcompError

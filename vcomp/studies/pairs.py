@@ -180,6 +180,8 @@ def _used(values: FloatArray, zero: bool) -> FloatArray:
 
 _MOVER = "MOVER (Zou 2007) from those of the measures"
 
+_ROBUST = "MOVER (Zou 2007) from robust ones of the measures"
+
 _NOT_ALIKE = (
     "The measures are planned with different sizes, those of their own data; give sizes, such as "
     "topic=50, to compare them at the same sizes."
@@ -199,7 +201,7 @@ def differences(
     """Return the differences of a coefficient; see :meth:`MeasureComparison.differences`."""
     _check_coefficient(coefficient)
     if interval not in get_args(DifferenceInterval):
-        raise PlanError(f"interval must be 'mover' or 'bootstrap', not {interval!r}")
+        raise PlanError(f"interval must be 'mover', 'robust' or 'bootstrap', not {interval!r}")
     sizes, notes = _same_plans(compared)
     studies = compared.studies
     what = f"Differences of {SYMBOLS[coefficient]}"
@@ -208,14 +210,31 @@ def differences(
         return bootstrap_differences(
             compared, made, what, sizes, notes, shared, n, rng, workers, progress
         )
-    columns = {name: study.columns for name, study in studies.items()}
-    known = {
-        name: Known(c[coefficient], c[f"{coefficient}_low"], c[f"{coefficient}_high"])
-        for name, c in columns.items()
-    }
+    known, said = _known(compared, coefficient, made, robust=interval == "robust")
     r, how, doubts = _correlations(compared, made, shared, workers, progress)
     table = pairs_table(list(studies), known, r, sizes, ratio=False)
-    return MeasureDifferences(table, what, compared.alpha, f"{_MOVER}, {how}", (*notes, *doubts))
+    words = f"{_ROBUST if interval == 'robust' else _MOVER}, {how}"
+    return MeasureDifferences(table, what, compared.alpha, words, (*notes, *said, *doubts))
+
+
+def _known(
+    compared: ComparisonRecord, coefficient: str, made: dict[str, Quantities], *, robust: bool
+) -> tuple[dict[str, Known], tuple[str, ...]]:
+    """Return the coefficients of the measures with intervals, and notes on them."""
+    columns = {name: study.columns for name, study in compared.studies.items()}
+    if not robust:
+        ends = f"{coefficient}_low", f"{coefficient}_high"
+        return {
+            name: Known(c[coefficient], *(c[end] for end in ends)) for name, c in columns.items()
+        }, ()
+    known: dict[str, Known] = {}
+    notes: list[str] = []
+    for name, study in compared.studies.items():
+        source = compared.results[name].interval_source("robust", study.negative)
+        found = source.limits(made[name], compared.alpha)
+        known[name] = Known(columns[name][coefficient], found.low, found.high)
+        notes += [f"{name}: {note}." for note in found.notes]
+    return known, tuple(notes)
 
 
 def required_ratios(

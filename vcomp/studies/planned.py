@@ -15,6 +15,7 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.formula import REPLICATE
 from vcomp.gtheory import CoefficientName, DStudy, Requirement
+from vcomp.inference.intervals import FromComponents
 from vcomp.model import VarianceComponentsResults
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def planned(
     return study
 
 
-DifferenceInterval: TypeAlias = Literal["mover", "bootstrap"]
+DifferenceInterval: TypeAlias = Literal["mover", "robust", "bootstrap"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -307,7 +308,10 @@ def components_table(compared: ComparisonRecord) -> pd.DataFrame:
 
     frames = []
     for name, res in compared.results.items():
-        table = res.gstudy(compared.alpha)
+        source = compared.studies[name].source
+        # By name, as a D-study uses negative components as zero.
+        how = source.interval if isinstance(source, FromComponents) else source
+        table = res.gstudy(compared.alpha, how)
         first = {"measure": name, **compared.labels[name], "component": table.index}
         frames.append(pd.concat([pd.DataFrame(first), table.reset_index(drop=True)], axis=1))
     return pd.concat(frames, ignore_index=True)

@@ -123,7 +123,7 @@ def test_terms_that_are_not_orthogonal_have_no_classical_table():
         ("A", "auto", r"no component 'A' to test \(did you mean 'a'\?\); components are a, b"),
         ("topic", "auto", "there is no component 'topic' to test; components are a, b"),
         (3, "f", "there is no component 3 to test"),
-        ("a", "wald", "test='wald' is not known; tests of a component are 'auto', 'f', 'lrt'"),
+        ("a", "wald", "test='wald' is not known; tests of a component are 'auto', 'f', 'robust'"),
         ("a", None, "test=None is not known"),
     ],
 )

@@ -11,6 +11,7 @@ from .likelihood import ML as ML
 from .likelihood import REML as REML
 from .likelihood import LikelihoodMethod as LikelihoodMethod
 from .maximisation import maximise as maximise
+from .prediction_errors import predicted_columns as predicted_columns
 from .prediction_errors import prediction_variances as prediction_variances
 from .strata_likelihood import StrataLikelihood as StrataLikelihood
 from .strata_likelihood import quadratic_forms_of as quadratic_forms_of

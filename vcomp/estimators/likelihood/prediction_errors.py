@@ -83,6 +83,33 @@ def prediction_variances(
     return found
 
 
+def predicted_columns(stats: Statistics, v: FloatArray) -> tuple[FloatArray, ...]:
+    """Return predicted effects C_t of the columns of X, (q_t, p): V⁻¹X = (X − Σ Z_t C_t)/σ²_e.
+
+    Parameters
+    ----------
+    stats : sums of the data
+    v : (k + 1,) components, none negative, the residual positive
+    """
+    strata = stats.strata
+    if strata is not None:
+        engine = StrataLikelihood(strata, reml=True)
+        if engine.gives_effects:
+            beta = engine.fixed_effects(v)[0]
+            fixed = fixed_of_terms(strata, engine.covariances, v, beta)
+            return tuple(v[t] * of_term.T for t, of_term in enumerate(fixed))
+    sums = stats.cross_products
+    found = [np.zeros((q, sums.n_fixed)) for q in sums.sizes]
+    active = _active(sums, v)
+    if active:
+        system = build_sparse_equations(sums, PairProducts(sums), active).at(v)
+        whole = _solved(system, np.concatenate([sums.ZX[t] for t in active]))[0]
+        ends = np.cumsum([sums.sizes[t] for t in active])[:-1]
+        for t, part in zip(active, np.split(whole, ends), strict=True):
+            found[t] = part
+    return tuple(found)
+
+
 # Orthogonal strata ----------------------------------------------------------------------------
 
 
@@ -227,8 +254,7 @@ def _by_iteration(
             "variances: predict() needs none, and level='population' is one combination for each "
             "set of covariates"
         )
-    positive = np.flatnonzero(v[:-1] > 0.0).tolist()
-    active = tuple(sorted(positive, key=lambda t: (-stats.sizes[t], t)))
+    active = _active(stats, v)
     system = build_sparse_equations(stats, PairProducts(stats), active).at(v)
     nothing = np.zeros((0, stats.n_fixed))
     ZX = np.concatenate([nothing, *(stats.ZX[t] for t in active)])
@@ -241,6 +267,12 @@ def _by_iteration(
         forms = _solved(system, some.toarray().T)[1]
         found[part] = v[-1] * (forms + np.einsum("ij,ji->i", d, inner.solve(d.T)))
     return found
+
+
+def _active(stats: CrossProducts, v: FloatArray) -> tuple[int, ...]:
+    """Return the terms with positive components, the largest first."""
+    positive = np.flatnonzero(v[:-1] > 0.0).tolist()
+    return tuple(sorted(positive, key=lambda t: (-stats.sizes[t], t)))
 
 
 def _solved(system: SparseSystem, right: FloatArray) -> tuple[FloatArray, FloatArray]:

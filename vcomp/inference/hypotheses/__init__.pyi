@@ -3,11 +3,13 @@ from .component import HypothesisTest as HypothesisTest
 from .component import Simulation as Simulation
 from .component import TestName as TestName
 from .component import component_test as component_test
+from .contrasts import CovarianceOfFixed as CovarianceOfFixed
 from .contrasts import DegreesOfFreedom as DegreesOfFreedom
 from .contrasts import FixedFit as FixedFit
 from .contrasts import fixed_intervals as fixed_intervals
 from .fixed_effects import degrees_of_freedom as degrees_of_freedom
 from .fixed_effects import fixed_errors_of as fixed_errors_of
+from .fixed_effects import fixed_level_variances as fixed_level_variances
 from .model_comparison import ComparedFit as ComparedFit
 from .model_comparison import ModelComparison as ModelComparison
 from .model_comparison import compare_fits as compare_fits

@@ -1,10 +1,11 @@
-"""Tests of one component: exact F, likelihood ratio, simulated and score tests, and their choice.
+"""Tests of one component: F, robust, likelihood ratio, simulated and score tests; their choice.
 
 See docs/explanation/mathematics.md, sections 11.1 to 11.3; the score test is eq. (11.4).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -20,9 +21,11 @@ from vcomp.inference.hypotheses.exact_f import (
     Ratio,
     exact_ratio,
     ratio_of_table,
+    robust_ratio,
     synthesised_ratio,
 )
 from vcomp.inference.hypotheses.likelihood_ratio import NullFit, mixture_p, null_fit, simulated_p
+from vcomp.inference.quantities import VarianceComponents
 from vcomp.numerics import check_count, solve_positive
 from vcomp.statistics import Statistics
 
@@ -129,8 +132,10 @@ def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
     return Score(statistic, df, score / np.sqrt(variance), float(chdtrc(df, max(statistic, 0.0))))
 
 
-TestName: TypeAlias = Literal["auto", "f", "lrt", "simulated", "score"]
+TestName: TypeAlias = Literal["auto", "f", "robust", "lrt", "simulated", "score"]
 TESTS: tuple[TestName, ...] = get_args(TestName)
+
+_NORMAL = "The distribution is that for normal effects; test='robust' does not assume it."
 
 _FEW_EFFECTS = 2000
 """Effects besides those of the largest term up to which ``"auto"`` adjusts terms."""
@@ -168,12 +173,14 @@ class ComponentFit:
     table : its analysis of variance, None if it has none
     classical : whether that is the classical one of balanced data, with independent mean squares
     stats : sums of the rows, None after loading
+    robust : makes the components with the influences of their rows
     """
 
     estimate: Estimate
     table: AnovaTable | None
     classical: bool
     stats: Statistics | None
+    robust: Callable[[], VarianceComponents]
 
 
 def component_test(
@@ -185,7 +192,8 @@ def component_test(
     ----------
     fit : with the component
     term : its name
-    test : ``"f"``, ``"lrt"``, ``"simulated"``, ``"score"``, or ``"auto"`` for the best of them
+    test : ``"f"``, ``"robust"``, ``"lrt"``, ``"simulated"``, ``"score"``, or ``"auto"``, which
+        chooses one for normal effects
     simulation : for ``"simulated"``
 
     Raises
@@ -203,6 +211,8 @@ def component_test(
         return _auto(fit, term, simulation)
     if test == "f":
         return _f(fit, term)
+    if test == "robust":
+        return _robust(fit, term)
     return _by_likelihood(fit, term, test, simulation)
 
 
@@ -298,7 +308,41 @@ def _f_outcome(fit: ComponentFit, term: str, ratio: Ratio) -> HypothesisTest:
         p_value=float(fdtrc(*df, ratio.statistic)),
         estimate=_value(fit.estimate, term),
         exact=ratio.exact,
-        notes=(note,),
+        notes=(note, _NORMAL),
+    )
+
+
+def _robust(fit: ComponentFit, term: str) -> HypothesisTest:
+    """Return the F-test with degrees of freedom from the data, eq. (11.9)."""
+    from scipy.special import fdtrc
+
+    components = fit.robust()
+    ratio = robust_ratio(components, fit.estimate.names.index(term))
+    if ratio is None:
+        raise EstimationError(
+            f"there is no robust F-test of {term!r}: its component has no variance, or its mean "
+            "square no positive expectation without it; use test='f' or 'simulated'"
+        )
+    levels = components.levels
+    few = {} if levels is None else levels.few
+    words = (
+        f"F is {ratio.numerator} / {ratio.denominator}; its degrees of freedom are estimated from "
+        "the rows, whatever the distribution of the effects."
+    )
+    notes = [words]
+    if few:
+        listed = ", ".join(f"{facet} ({n})" for facet, n in sorted(few.items()))
+        notes.append(f"Facets with few levels, whose effects are treated as normal: {listed}.")
+    return HypothesisTest(
+        term=term,
+        test="robust F-test",
+        symbol="F",
+        statistic=ratio.statistic,
+        distribution=f"F({display.degrees_of_freedom(ratio.df)}), approximate",
+        df=ratio.df,
+        p_value=float(fdtrc(*ratio.df, ratio.statistic)),
+        estimate=_value(fit.estimate, term),
+        notes=tuple(notes),
     )
 
 

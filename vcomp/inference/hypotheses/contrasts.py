@@ -6,6 +6,7 @@ Section 11 of docs/explanation/mathematics.md; the tests are in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -18,6 +19,7 @@ from vcomp.estimators.likelihood import choose_engine
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.inference.hypotheses.component import HypothesisTest
 from vcomp.inference.hypotheses.fixed_effects import (
+    Clustered,
     ContrastTest,
     KenwardRoger,
     Satterthwaite,
@@ -27,6 +29,7 @@ from vcomp.inference.hypotheses.fixed_effects import (
     t_interval,
     t_tests,
 )
+from vcomp.inference.quantities import LevelVariances
 from vcomp.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -35,11 +38,18 @@ if TYPE_CHECKING:
 DegreesOfFreedom: TypeAlias = Literal["satterthwaite", "kenward-roger", "normal"]
 _DDF: tuple[DegreesOfFreedom, ...] = get_args(DegreesOfFreedom)
 
+CovarianceOfFixed: TypeAlias = Literal["model", "robust"]
+_COVARIANCES: tuple[CovarianceOfFixed, ...] = get_args(CovarianceOfFixed)
+
 _WORDS = {
     "satterthwaite": "F-test with Satterthwaite's degrees of freedom",
     "kenward-roger": "F-test of Kenward and Roger",
     "normal": "Wald test, components as if known",
 }
+
+_ROBUST = "F-test with variances from the rows"
+
+_FEW = "Facets with few levels, in which rows are correlated as in the model: {}."
 
 _NO_DEGREES = (
     "The components have no covariance here, and the denominator no degrees of freedom: the "
@@ -58,25 +68,31 @@ class FixedFit:
     stats : sums of the rows, None after loading
     transform : (p, p) T, so that β = T b for coefficients b of the centred columns; None after
         loading
+    facets : of each component, with those that they are nested in
+    levels : makes the products of the contributions of rows to the fixed effects
     """
 
     estimate: Estimate
     names: tuple[str, ...]
     stats: Statistics | None
     transform: FloatArray | None
+    facets: tuple[frozenset[str], ...]
+    levels: Callable[[], LevelVariances]
 
-    def table(self, alpha: float, ddf: str) -> pd.DataFrame:
+    def table(self, alpha: float, ddf: str, cov_type: str = "model") -> pd.DataFrame:
         """Return the fixed effects with their tests and intervals.
 
         Parameters
         ----------
         alpha : intervals have confidence 1 − alpha
         ddf : one of :data:`DegreesOfFreedom`
+        cov_type : one of :data:`CovarianceOfFixed`
 
         Raises
         ------
         EstimationError
-            If the degrees of freedom are not known, or not available for this fit.
+            If the degrees of freedom or the covariance matrix are not known, or not available for
+            this fit.
         DataError
             If they need the rows, and the result was loaded without them.
         PlanError
@@ -84,61 +100,83 @@ class FixedFit:
         """
         estimate, p = self.estimate, len(self.names)
         errors = estimate.fixed_errors
-        if ddf == "satterthwaite" and (errors is None or errors.slopes is None):
+        if (ddf, cov_type) == ("satterthwaite", "model") and (
+            errors is None or errors.slopes is None
+        ):
             # Stored results may have degrees of freedom, but not the slopes that contrasts need.
             check_alpha(alpha)
             se = np.sqrt(np.diagonal(estimate.cov_beta))
             found = t_tests(estimate.beta, se, degrees_of_freedom(estimate))
             return _frame(found, self.names, alpha)
-        return self._tested(Contrasts(np.eye(p), np.zeros(p), self.names), alpha, ddf)
+        whole = Contrasts(np.eye(p), np.zeros(p), self.names)
+        return self._tested(whole, alpha, ddf, cov_type)
 
-    def t_test(self, hypothesis: Any, alpha: float, ddf: str) -> pd.DataFrame:
+    def t_test(
+        self, hypothesis: Any, alpha: float, ddf: str, cov_type: str = "model"
+    ) -> pd.DataFrame:
         """Return contrasts with their tests and intervals.
 
         Parameters
         ----------
         hypothesis : as for :func:`contrasts_of`
-        alpha, ddf : as for :meth:`table`, with the same errors
+        alpha, ddf, cov_type : as for :meth:`table`, with the same errors
         """
-        return self._tested(contrasts_of(hypothesis, self.names), alpha, ddf)
+        return self._tested(contrasts_of(hypothesis, self.names), alpha, ddf, cov_type)
 
-    def f_test(self, hypothesis: Any, ddf: str) -> HypothesisTest:
+    def f_test(self, hypothesis: Any, ddf: str, cov_type: str = "model") -> HypothesisTest:
         """Return the test of several contrasts at once.
 
         Parameters
         ----------
         hypothesis : as for :func:`contrasts_of`
-        ddf : as for :meth:`table`, with the same errors
+        ddf, cov_type : as for :meth:`table`, with the same errors
         """
         given = contrasts_of(hypothesis, self.names)
         contrasts = given.independent()
-        tests, L = self._tests(contrasts.L, ddf)
+        tests, L = self._tests(contrasts.L, ddf, cov_type)
         found = tests.joint(L, contrasts.L @ self.estimate.beta - contrasts.constants)
         pairs = zip(given.names, given.constants, strict=True)
         return HypothesisTest(
             term=", ".join(f"{name} = {value:g}" for name, value in pairs),
-            test=_WORDS[ddf],
+            test=_ROBUST if cov_type == "robust" else _WORDS[ddf],
             symbol="F",
             statistic=found.statistic,
             distribution=f"F({display.degrees_of_freedom(found.df)})",
             df=found.df,
             p_value=found.p_value,
             estimate=np.nan,
-            notes=(_NO_DEGREES,) if np.isnan(found.df[1]) else (),
+            notes=self._notes(found.df[1], cov_type),
         )
 
-    def _tested(self, contrasts: Contrasts, alpha: float, ddf: str) -> pd.DataFrame:
+    def _notes(self, df: float, cov_type: str) -> tuple[str, ...]:
+        notes = [_NO_DEGREES] if np.isnan(df) else []
+        few = self.levels().few if cov_type == "robust" else {}
+        if few:
+            listed = ", ".join(f"{facet} ({n})" for facet, n in sorted(few.items()))
+            notes.append(_FEW.format(listed))
+        return tuple(notes)
+
+    def _tested(self, contrasts: Contrasts, alpha: float, ddf: str, cov_type: str) -> pd.DataFrame:
         check_alpha(alpha)
-        tests, L = self._tests(contrasts.L, ddf)
+        tests, L = self._tests(contrasts.L, ddf, cov_type)
         found = tests.test(L, contrasts.L @ self.estimate.beta - contrasts.constants)
         return _frame(found, contrasts.names, alpha)
 
-    def _tests(self, L: FloatArray, ddf: str) -> tuple[Satterthwaite | KenwardRoger, FloatArray]:
+    def _tests(
+        self, L: FloatArray, ddf: str, cov_type: str
+    ) -> tuple[Satterthwaite | KenwardRoger | Clustered, FloatArray]:
         """Return the tests of contrasts, and the contrasts on the scale of these tests."""
         if ddf not in _DDF:
             raise EstimationError(
                 f"ddf={ddf!r} is not known; degrees of freedom are {', '.join(map(repr, _DDF))}"
             )
+        if cov_type not in _COVARIANCES:
+            raise EstimationError(
+                f"cov_type={cov_type!r} is not known; covariance matrices of fixed effects are "
+                f"{', '.join(map(repr, _COVARIANCES))}"
+            )
+        if cov_type == "robust":
+            return self._robust(ddf), L
         if ddf == "normal":
             return Satterthwaite.normal(self.estimate.cov_beta), L
         if ddf == "kenward-roger":
@@ -155,6 +193,19 @@ class FixedFit:
             "this fit has no covariance matrix of its fixed effects, from which degrees of "
             "freedom follow; use ddf='normal'"
         )
+
+    def _robust(self, ddf: str) -> Clustered | Satterthwaite:
+        """Return tests with variances from the rows, eq. (11.10)."""
+        if ddf == "kenward-roger":
+            raise EstimationError(
+                "ddf='kenward-roger' corrects the covariance matrix of the model; with "
+                "cov_type='robust' use ddf='satterthwaite' or 'normal'"
+            )
+        estimate = self.estimate
+        errors = estimate.fixed_errors
+        slopes = None if errors is None else errors.slopes
+        found = Clustered.of(self.levels(), self.facets, estimate.values, slopes)
+        return Satterthwaite.normal(found.cov_beta) if ddf == "normal" else found
 
     def _kenward_roger(self, L: FloatArray) -> tuple[KenwardRoger, FloatArray]:
         estimate = self.estimate

@@ -9,6 +9,9 @@ see Seely & El-Bassiouni (1983).
 
 If no single mean square has the expectation, sums of several do (Cochran 1951), with
 Satterthwaite's degrees of freedom: approximate, and for balanced data only.
+
+All of them assume normal effects. The robust ratio, eq. (11.9), has degrees of freedom from the
+data.
 """
 
 from __future__ import annotations
@@ -21,10 +24,15 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.estimators.quadratic import AnovaTable, TooLargeError, adjusted_analysis
+from vcomp.inference.intervals import robust_mean_squares
+from vcomp.inference.quantities import VarianceComponents
 from vcomp.statistics import Statistics
 
 _SAME = 1e-9
 """Expectations, and variances, that differ relatively by less than this are the same."""
+
+_CORRELATED = 0.1
+"""Correlated mean squares vary jointly at least this fraction as much as independent ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +117,46 @@ def synthesised_ratio(table: AnovaTable, term: int) -> Ratio | None:
         df=(df[0], df[1]),
         numerator=_sum_in_words(above, table.names),
         denominator=_sum_in_words(below, table.names),
+        exact=False,
+    )
+
+
+def robust_ratio(components: VarianceComponents, term: int) -> Ratio | None:
+    """Return the ratio of a mean square to its expectation without the component, eq. (11.9).
+
+    Degrees of freedom are estimated from the rows, so that effects need not be normal.
+
+    Parameters
+    ----------
+    components : with the influences of their rows
+    term : position of the component
+
+    Returns
+    -------
+    None if the component has no mean square, or the expectation is not estimated above zero
+    """
+    squares = robust_mean_squares(components)
+    if squares is None or term not in squares.places:
+        return None
+    own = int(np.flatnonzero(squares.places == term)[0])
+    others = np.zeros(len(components.values))
+    others[squares.places] = squares.basis[own]
+    others[term] = 0.0
+    parts = squares.coefficients(others[None, :])[0] * squares.values
+    expectation = float(parts.sum())
+    if not expectation > _SAME * squares.values[own]:
+        return None
+    # Large ratios come from a large numerator and a small denominator.
+    below = squares.df if squares.df_upper is None else squares.df_upper
+    spread = parts / expectation * np.sqrt(2.0 / below)
+    of_above, of_below = 2.0 / squares.df[own], float(spread @ squares.correlation @ spread)
+    joint = np.sqrt(of_above) * float(squares.correlation[own] @ spread)
+    factor = max(1.0 - 2.0 * joint / (of_above + of_below), _CORRELATED)
+    return Ratio(
+        statistic=float(squares.values[own]) / expectation,
+        df=(2.0 / (factor * of_above), 2.0 / (factor * of_below)),
+        numerator=f"MS({components.names[term]})",
+        denominator="its expectation without the component",
         exact=False,
     )
 

@@ -3,20 +3,30 @@
 Satterthwaite's degrees of freedom of a contrast are docs/explanation/mathematics.md, eq. (11.5)
 (Giesbrecht & Burns 1985); several contrasts are tested by rotation (Fai & Cornelius 1996), as in
 lmerTest. Kenward and Roger (1997) also correct Cov(β̂) for the error of the components and scale F,
-eqs. (11.6) to (11.8). A component at its bound, or held, is treated as known.
+eqs. (11.6) to (11.8). A component at its bound, or held, is treated as known. Standard errors that
+assume neither the components nor normal effects are eqs. (11.10) and (11.11).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
+from vcomp.design import Chunk, Design
 from vcomp.estimators import Estimate, FixedErrors
-from vcomp.estimators.likelihood import FixedForms, choose_engine, errors_of_fixed
+from vcomp.estimators.likelihood import (
+    FixedForms,
+    choose_engine,
+    errors_of_fixed,
+    predicted_columns,
+)
 from vcomp.exceptions import EstimationError
-from vcomp.inference.intervals import normal_quantile
+from vcomp.inference.intervals import level_products, normal_quantile
+from vcomp.inference.quantities import LevelVariances
+from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
 
 _SAME_DF = 1e-8
@@ -24,6 +34,9 @@ _SAME_DF = 1e-8
 
 _NULL = 1e-10
 """An eigenvalue below this fraction of the largest is that of a dependent row."""
+
+_LEAST = 0.3
+"""Robust variances are at least this fraction of those of the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +117,140 @@ class Satterthwaite:
 
     def joint(self, L: FloatArray, estimate: FloatArray) -> JointTest:
         """Return the F-test of all rows at once (Fai & Cornelius 1996; lmerTest's method)."""
-        d, P = np.linalg.eigh(L @ self.cov_beta @ L.T)
-        kept = d > _NULL * max(d.max(initial=0.0), 0.0)
-        if not kept.any():
-            return JointTest(np.nan, (0.0, np.nan), np.nan)
-        rotated = P[:, kept].T
-        statistic = float(np.mean(np.square(rotated @ estimate) / d[kept]))
-        df = (float(kept.sum()), _joint_degrees(self.degrees(rotated @ L)))
-        return JointTest(statistic, df, _f_tail(statistic, df))
+        return _rotated(L, estimate, self.cov_beta, self.degrees)
+
+
+@dataclass(frozen=True, slots=True)
+class Clustered:
+    """Tests with variances from the rows, which share levels of crossed facets.
+
+    Attributes
+    ----------
+    cov_beta : (p, p) eq. (11.10)
+    parts : (m, p, p) its parts, by facets
+    df : (m,) their degrees of freedom, numbers of levels − 1
+    """
+
+    cov_beta: FloatArray
+    parts: FloatArray
+    df: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        levels: LevelVariances,
+        facets: Sequence[frozenset[str]],
+        values: FloatArray,
+        slopes: FloatArray | None,
+    ) -> Clustered:
+        """Return the tests from the contributions of the rows.
+
+        Rows that share a level of a facet with few levels are correlated as in the model.
+
+        Parameters
+        ----------
+        levels : products of the contributions
+        facets : of each component, with those that they are nested in
+        values : (k + 1,) components
+        slopes : (k + 1, p, p) ∂Φ/∂σ²_t; None if they are not known
+
+        Raises
+        ------
+        EstimationError
+            If a facet has few levels and the slopes are not known.
+        """
+        parts = levels.shared.copy()
+        for m, chosen in enumerate(levels.sets):
+            if not chosen <= levels.few.keys():
+                continue
+            if slopes is None:
+                raise EstimationError(
+                    f"facet {sorted(chosen)[0]!r} has too few levels for cov_type='robust', and "
+                    "this fit has no derivatives of its covariance matrix to replace them"
+                )
+            own = [t for t, used in enumerate(facets[:-1]) if used == chosen]
+            parts[m] = sum((max(values[t], 0.0) * slopes[t] for t in own), np.zeros_like(parts[m]))
+        half = np.linalg.cholesky(solve_positive(levels.information, np.eye(parts.shape[1])))
+        relative = np.linalg.solve(half, np.linalg.solve(half, parts.sum(axis=0)).T)
+        d, P = np.linalg.eigh(0.5 * (relative + relative.T))
+        root = half @ P
+        cov_beta = (root * np.maximum(d, _LEAST)) @ root.T
+        return cls(cov_beta, *_by_facets(levels, parts))
+
+    def degrees(self, L: FloatArray) -> FloatArray:
+        """Return ν, eq. (11.11), of each row of `L`, (m,)."""
+        of_parts = np.einsum("ij,mjk,ik->mi", L, self.parts, L)
+        q = np.einsum("ij,jk,ik->i", L, self.cov_beta, L)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.square(q) / (np.square(of_parts) / self.df[:, None]).sum(axis=0)
+        return np.where(q > 0.0, np.clip(found, self.df.min(), self.df.max()), np.nan)
+
+    def test(self, L: FloatArray, estimate: FloatArray) -> ContrastTest:
+        """Return t-tests of the rows of `L`; `estimate` is Lβ̂ − c."""
+        se = _standard_errors(L, self.cov_beta)
+        return t_tests(estimate, se, self.degrees(L))
+
+    def joint(self, L: FloatArray, estimate: FloatArray) -> JointTest:
+        """Return the F-test of all rows at once."""
+        return _rotated(L, estimate, self.cov_beta, self.degrees)
+
+
+def _by_facets(levels: LevelVariances, parts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the parts of single facets, (m, p, p), and their degrees of freedom, (m,).
+
+    Parts of several facets, and of single rows, belong to the facet with the fewest levels among
+    those with enough of them.
+    """
+    order = np.argsort(levels.sizes, kind="stable")
+    usable = [m for m in order if not levels.sets[m] <= levels.few.keys()]
+    own = [
+        m if chosen <= levels.few.keys() else next(u for u in usable if levels.sets[u] <= chosen)
+        for m, chosen in enumerate(levels.sets)
+    ]
+    kept = sorted(set(own))
+    found = np.array([parts[[m for m, o in enumerate(own) if o == k]].sum(axis=0) for k in kept])
+    return found, np.maximum(levels.sizes[kept] - 1.0, 1.0)
+
+
+def fixed_level_variances(
+    design: Design,
+    stats: Statistics,
+    chunks: Callable[[], Iterable[Chunk]],
+    v: FloatArray,
+    *,
+    means: bool = False,
+) -> LevelVariances:
+    """Return the products of the contributions of rows to the fixed effects, by shared levels.
+
+    The contributions are those of the residuals y − Xβ̂, and of what these lack because β̂ is
+    estimated: if the model is correct, the expectation is that of Cov(β̂), eq. (11.10).
+
+    Parameters
+    ----------
+    design, stats : of the data
+    chunks : makes an iterator over all rows, coded; called twice
+    v : (k + 1,) components, none negative, the residual positive
+    means : whether β̂ is the mean of all rows, not that by generalised least squares
+    """
+    T = design.transform
+    beta, phi = choose_engine(stats, reml=True).fixed_effects(v)
+    effects = predicted_columns(stats, v)
+    half = np.linalg.cholesky(phi)
+    if means:
+        beta, effects = stats.Xy / stats.n, tuple(np.zeros_like(e) for e in effects)
+    to_beta = (np.eye(1) / stats.n if means else phi / v[-1]) @ T.T
+
+    def contributions(chunk: Chunk) -> Iterator[FloatArray]:
+        weights = np.array(chunk.X)
+        for codes, of_term in zip(chunk.codes, effects, strict=True):
+            weights -= of_term[codes]
+        weights = weights @ to_beta
+        yield weights * (chunk.y - chunk.X @ beta)[:, None]
+        for column in half.T:
+            yield weights * (chunk.X @ column)[:, None]
+
+    information = solve_positive(T @ phi @ T.T, np.eye(len(phi)))
+    return level_products(design, chunks, contributions, information)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +358,23 @@ def t_tests(estimate: FloatArray, se: FloatArray, df: FloatArray) -> ContrastTes
     known = np.isfinite(df)
     tail = np.where(known, stdtr(np.where(known, df, 1.0), -np.abs(t)), ndtr(-np.abs(t)))
     return ContrastTest(estimate, se, df, t, 2.0 * tail)
+
+
+def _rotated(
+    L: FloatArray,
+    estimate: FloatArray,
+    cov_beta: FloatArray,
+    degrees: Callable[[FloatArray], FloatArray],
+) -> JointTest:
+    """Return the test of all rows of Lβ = c from their independent rotations."""
+    d, P = np.linalg.eigh(L @ cov_beta @ L.T)
+    kept = d > _NULL * max(d.max(initial=0.0), 0.0)
+    if not kept.any():
+        return JointTest(np.nan, (0.0, np.nan), np.nan)
+    rotated = P[:, kept].T
+    statistic = float(np.mean(np.square(rotated @ estimate) / d[kept]))
+    df = (float(kept.sum()), _joint_degrees(degrees(rotated @ L)))
+    return JointTest(statistic, df, _f_tail(statistic, df))
 
 
 def _joint_degrees(df: FloatArray) -> float:

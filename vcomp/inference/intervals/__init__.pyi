@@ -13,5 +13,8 @@ from .limits import Limits as Limits
 from .limits import check_local_interval as check_local_interval
 from .limits import check_source as check_source
 from .limits import normal_quantile as normal_quantile
+from .limits import note_on_scores as note_on_scores
 from .limits import wald_interval as wald_interval
+from .robust import level_products as level_products
 from .robust import level_variances as level_variances
+from .robust import robust_mean_squares as robust_mean_squares

@@ -7,12 +7,14 @@ The delta method, Satterthwaite's interval (docs/explanation/mathematics.md, eqs
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import EstimationError, check_alpha
 from vcomp.inference.intervals.classical import (
@@ -458,6 +460,49 @@ def _ends(squares: MeanSquares, q: Quantities, alpha: float) -> tuple[FloatArray
     if q.form in ("linear", "root"):
         return linear_limits(squares, q.a, alpha)
     return ratio_limits(squares, q.a, q.denominator, alpha)
+
+
+_WITHOUT_DISTRIBUTION = (ROBUST, "jackknife")
+"""Beginnings of the methods, in words, that do not assume normal effects."""
+
+_OF_LEVELS = "facet bootstrap"
+
+
+def note_on_scores(
+    values: tuple[float, ...] | None, interval_methods: Iterable[str]
+) -> tuple[str, ...]:
+    """Return a note on scores with two values, or a few equally spaced ones; else none.
+
+    Parameters
+    ----------
+    values : of the scores in order, None if they are more than a few
+    interval_methods : of the intervals, in words
+
+    Examples
+    --------
+    >>> note_on_scores((0.0, 1.0), [ROBUST])[0].split("; ")[1]
+    'intervals (robust modified large sample) do not assume normal effects.'
+    >>> note_on_scores((0.0, 0.1, 1.0), [LOG_SCALE])
+    ()
+    """
+    if values is None or len(values) < 2:
+        return ()
+    steps = np.diff(values)
+    if not np.allclose(steps, steps[0], rtol=1e-6, atol=0.0):
+        return ()
+    low, high = display.number(values[0]), display.number(values[-1])
+    few = f"{low} or {high}" if len(values) == 2 else f"{len(values)} grades from {low} to {high}"
+    note = (
+        f"Scores are {few}: components are of observed scores, as a mean score's reliability needs"
+    )
+    methods = list(dict.fromkeys(interval_methods))
+    if not methods:
+        return (f"{note}.",)
+    words = ", ".join(m.split(" (")[0].removesuffix(" of the mean squares") for m in methods)
+    assume = "do not assume normal effects"
+    if not all(m.startswith(_WITHOUT_DISTRIBUTION) or _OF_LEVELS in m for m in methods):
+        assume = "assume normal effects, interval='robust' does not"
+    return (f"{note}; intervals ({words}) {assume}.",)
 
 
 def cut(q: Quantities, low: FloatArray, high: FloatArray) -> Limits:

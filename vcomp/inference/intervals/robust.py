@@ -12,14 +12,15 @@ for sums of influences by the groups of all sets of facets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.design import Design
+from vcomp.design import Chunk, Design
 from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine, prediction_engine
 from vcomp.inference.intervals.classical import MeanSquares, expected_squares, mean_squares
 from vcomp.inference.intervals.level_groups import Folded, Layout, Total
@@ -200,15 +201,65 @@ def level_variances(
     products = np.array(
         [to_influence @ p @ to_influence.T for p in (*_by_set(layout, sums), sums.of_rows)]
     )
-    numbers = [int(np.count_nonzero(layout.counts[s])) for s in layout.sets]
-    few = {next(iter(s)): n for s, n in zip(layout.sets, numbers, strict=True) if len(s) == 1}
     other = engine if stats.strata is None else choose_engine(stats, reml=True)
     information = other.information(v, "expected" if "expected" in other.kinds else "average")
+    return _level_variances(layout, information, 0.25 * exactly_shared(layout.sets, products))
+
+
+def level_products(
+    design: Design,
+    chunks: Callable[[], Iterable[Chunk]],
+    contributions: Callable[[Chunk], Iterable[FloatArray]],
+    information: FloatArray,
+) -> LevelVariances:
+    """Return the products of contributions of rows to p estimates, by shared levels.
+
+    Parameters
+    ----------
+    design : of the data
+    chunks : makes an iterator over all rows, coded; called up to twice
+    contributions : of the rows of a chunk, arrays (n, p), the same number for each chunk; their
+        products are added
+    information : (p, p) of the estimates
+    """
+
+    def total(of: Callable[..., Any], *known: Any) -> Any:
+        first, *rest = [of(*known, chunk) for chunk in chunks()]
+        for other in rest:
+            first = first + other
+        return first
+
+    layout = Layout.of(design, _sets(design), total)
+    groups, p = [layout.groups[s] for s in layout.sets], len(information)
+    of_rows = np.zeros((p, p))
+    sums: dict[int, list[FloatArray]] = {}
+    for chunk in chunks():
+        codes = dict(enumerate(chunk.compact_codes))
+        places = [g.numbers(codes) for g in groups]
+        for which, found in enumerate(contributions(chunk)):
+            of_rows += found.T @ found
+            totals = sums.setdefault(which, [np.zeros((p, g.size)) for g in groups])
+            for one, place in zip(totals, places, strict=True):
+                for j in range(p):
+                    one[j] += np.bincount(place, found[:, j], minlength=one.shape[1])
+    products = np.zeros((len(groups) + 1, p, p))
+    products[-1] = of_rows
+    for totals in sums.values():
+        products[:-1] += np.array([t @ t.T for t in totals]).reshape(-1, p, p)
+    return _level_variances(layout, information, exactly_shared(layout.sets, products))
+
+
+def _level_variances(
+    layout: Layout, information: FloatArray, shared: FloatArray
+) -> LevelVariances:
+    sets, structure = layout.sets, layout.design.structure
+    numbers = [int(np.count_nonzero(layout.counts[s])) for s in sets]
+    few = {next(iter(s)): n for s, n in zip(sets, numbers, strict=True) if len(s) == 1}
     return LevelVariances(
         information=information,
-        sets=(*layout.sets, frozenset({*design.structure.facets, "row"})),
-        sizes=np.array([*numbers, design.structure.n_rows], dtype=float),
-        shared=0.25 * exactly_shared(layout.sets, products),
+        sets=(*sets, frozenset({*structure.facets, "row"})),
+        sizes=np.array([*numbers, structure.n_rows], dtype=float),
+        shared=shared,
         few={facet: n for facet, n in few.items() if n < FEWEST},
     )
 

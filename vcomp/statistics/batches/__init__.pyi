@@ -11,3 +11,4 @@ from .stored import target_of as target_of
 from .stored import write_sums as write_sums
 from .summed import SummedData as SummedData
 from .summed import finish as finish
+from .survey import few_values as few_values

@@ -191,6 +191,7 @@ def _packed(sums: CellSums) -> tuple[dict[str, Any], dict[str, Any]]:
         "total": [rounded, float(total - np.longdouble(rounded))],
         "low": survey.low,
         "high": survey.high,
+        "values": survey.values,
         "origin": centre.origin,
         "columns": coding.fixed.names,
         "is_stateful": coding.fixed.is_stateful,
@@ -253,6 +254,7 @@ def _unpacked(header: dict[str, Any], arrays: Mapping[str, Any]) -> CellSums:
         total=np.longdouble(header["total"][0]) + np.longdouble(header["total"][1]),
         low=header["low"],
         high=header["high"],
+        values=_values(header.get("values")),
     )
     names = tuple(header["columns"])
     coding = RowCoding(
@@ -275,6 +277,11 @@ def _unpacked(header: dict[str, Any], arrays: Mapping[str, Any]) -> CellSums:
     means: FloatArray = arrays["means"]
     table = CellTable(arrays.get("places"), arrays["counts"], means, arrays["within"])
     return CellSums(coding, table)
+
+
+def _values(stored: list[float] | None) -> tuple[float, ...] | None:
+    """Return the few values of the response; None if there are more, and in older files."""
+    return None if stored is None else tuple(map(float, stored))
 
 
 def _facet(name: str, header: dict[str, Any], arrays: Mapping[str, Any]) -> FacetSurvey:

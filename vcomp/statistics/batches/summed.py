@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -72,6 +72,7 @@ class SummedData:
     reading : how the rows were read
     rows : None if they are not kept
     again : reads the rows once more; None where they are kept, or cannot be read again
+    response_values : the values of the response in order; None if they are more than a few
     parts : reads the rows once more as parts, on the workers of Dask too; None as for `again`
     seconds : time of each stage
     """
@@ -84,8 +85,39 @@ class SummedData:
     reading: Reading
     rows: Rows | None = None
     again: ReadAgain | None = None
+    response_values: tuple[float, ...] | None = None
     parts: Callable[[Reading], Parts] | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def coded_rows(self) -> Iterator[Chunk]:
+        """Yield all rows, coded: at once if they are kept, else in batches that are read again.
+
+        Raises
+        ------
+        DataError
+            If they can neither be read again nor be derived from the cells, or have changed.
+        """
+        if self.rows is not None or self.again is None:
+            yield self.statistics.rows if self.rows is None else self.cells_as_rows()
+            return
+        design, n = self.design, 0
+        for part in self.again(self.reading).each():
+            n += part.y.size
+            if part.y.size:
+                fixed = part.fixed_columns(design.formula, self.fixed_columns)
+                yield Chunk(
+                    response=part.y,
+                    origin=design.origin,
+                    X=design.centred_matrix(fixed, part.y.size),
+                    compact_codes=tuple(f.codes(part.frame[f.name]) for f in design.facets),
+                    facet_sizes=design.n_levels,
+                    terms=design.terms,
+                )
+        if n != design.structure.n_rows:
+            raise DataError(
+                f"the fit is of {design.structure.n_rows:,} rows, and {n:,} were read now; they "
+                "have to stay as they were"
+            )
 
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum:
         """Return the sum of ``of(*known, chunk)`` over parts of the coded rows.
@@ -194,11 +226,14 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
     find_facets({facet.name: facet.levels for facet in coding.facets})
     coding.formula.check_parameters(coding.survey.n, len(coding.fixed.names))
     if sums.collapsed is not None:
-        return _of_collapsed(coding, sums.collapsed, sums.again, reading)
-    grid = _grid(coding, table)
-    if grid is not None and len(grid.axes) <= MOST_AXES:
-        return _of_grid(coding, table, grid, reading)
-    return _of_cells(coding, table, reading)
+        found = _of_collapsed(coding, sums.collapsed, sums.again, reading)
+    else:
+        grid = _grid(coding, table)
+        if grid is not None and len(grid.axes) <= MOST_AXES:
+            found = _of_grid(coding, table, grid, reading)
+        else:
+            found = _of_cells(coding, table, reading)
+    return replace(found, response_values=coding.survey.values)
 
 
 def _grid(coding: RowCoding, table: CellTable) -> Grid | None:

@@ -6,7 +6,7 @@ Surveys of parts add up, in any order and on any machine, to the survey of the w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,7 @@ class Survey:
     n : number of rows
     total : sum of the response in extended precision
     low, high : its smallest and largest value
+    values : the values that it has, in order; None if they are more than a few, or not known
     """
 
     facets: tuple[FacetSurvey, ...]
@@ -59,6 +60,7 @@ class Survey:
     total: np.longdouble
     low: float
     high: float
+    values: tuple[float, ...] | None = None
 
     def __add__(self, other: Survey) -> Survey:
         if not other.n:
@@ -78,6 +80,7 @@ class Survey:
             total=total,
             low=min(self.low, other.low),
             high=max(self.high, other.high),
+            values=_united_values(self.values, other.values),
         )
 
     @property
@@ -97,7 +100,7 @@ class Survey:
             FacetSurvey(levels, facet.counts[places])
             for facet, (levels, places) in zip(self.facets, found, strict=True)
         )
-        return Survey(facets, determined, self.n, self.total, self.low, self.high)
+        return replace(self, facets=facets, determined=determined)
 
 
 def survey_rows(y: FloatArray, facets: Mapping[str, pd.Series]) -> Survey:
@@ -124,7 +127,45 @@ def survey_rows(y: FloatArray, facets: Mapping[str, pd.Series]) -> Survey:
     found = tuple(FacetSurvey(column.levels, column.level_counts) for column in columns)
     with np.errstate(over="ignore", invalid="ignore"):  # infinite scores are refused later
         total = np.longdouble(y.sum())
-    return Survey(found, determined, int(y.size), total, low, high)
+    return Survey(found, determined, int(y.size), total, low, high, few_values(y))
+
+
+_FEW = 7
+"""Number of values up to which they are listed."""
+
+_SAMPLE = 256
+"""Scores that are looked at first: of most responses they have more values than a few."""
+
+
+def few_values(y: FloatArray) -> tuple[float, ...] | None:
+    """Return the values of a response in order, None if they are more than seven.
+
+    Examples
+    --------
+    >>> few_values(np.array([1.0, 0.0, 0.0, 1.0]))
+    (0.0, 1.0)
+    >>> few_values(np.linspace(0.0, 1.0, 100)) is None
+    True
+    """
+    if not y.size:
+        return ()
+    found = np.unique(y[:: -(-y.size // _SAMPLE)])
+    if found.size > _FEW:
+        return None
+    values = tuple(found.tolist())
+    is_other = np.ones(y.size, dtype=bool)
+    for value in values:
+        is_other &= y != value
+    return _united_values(values, few_values(y[is_other])) if is_other.any() else values
+
+
+def _united_values(
+    a: tuple[float, ...] | None, b: tuple[float, ...] | None
+) -> tuple[float, ...] | None:
+    if a is None or b is None:
+        return None
+    united = tuple(sorted({*a, *b}))
+    return united if len(united) <= _FEW else None
 
 
 _Map = IntArray

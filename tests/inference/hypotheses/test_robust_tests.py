@@ -1,0 +1,218 @@
+"""Tests that assume neither normal effects nor the model's variances, against dense formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as distributions
+
+import vcomp
+
+DESIGNS = {
+    "s x t": ("y ~ x + (1|s) + (1|t)", {"s": 8, "t": 9}, 0.0),
+    "intercept": ("y ~ (1|s) + (1|t)", {"s": 8, "t": 9}, 0.0),
+    "holes": ("y ~ x + (1|s) + (1|t)", {"s": 8, "t": 9}, 0.2),
+    "p x i x a": ("y ~ x + (1|p) + (1|i) + (1|a) + (1|p:i)", {"p": 7, "i": 6, "a": 6}, 0.1),
+    "p x (i:h)": ("y ~ x + (1|p) + (1|h/i)", {"p": 7, "h": 6, "i": 3}, 0.1),
+    "one-way": ("y ~ x + (1|s)", {"s": 12, "k": 4}, 0.2),
+}
+
+
+def frame_of(name, seed=0):
+    _, sizes, missing = DESIGNS[name]
+    rng = np.random.default_rng(seed)
+    grid = np.meshgrid(*(np.arange(n) for n in sizes.values()), indexing="ij")
+    frame = pd.DataFrame({f: g.ravel() for f, g in zip(sizes, grid, strict=True)})
+    frame["x"] = rng.normal(size=len(frame)) + rng.normal(size=40)[frame.iloc[:, 0]]
+    frame["y"] = 3.0 + rng.exponential(size=len(frame)) * (1.0 + frame.x**2)
+    for facet in sizes:
+        frame["y"] += rng.exponential(size=sizes[facet])[frame[facet]]
+    if "h" in frame:
+        frame["i"] += 3 * frame["h"]
+    return frame[rng.random(len(frame)) >= missing].reset_index(drop=True)
+
+
+def dense(res, frame):
+    """Return X, V, and for each pair of rows the facets of the terms whose levels they share."""
+    names = [n for n in res.vcomp.index if n != "Residual"]
+    V = res.vcomp["Residual"] * np.eye(len(frame))
+    for name in names:
+        facets = name.split(":")
+        codes = frame.groupby(facets).ngroup().to_numpy()
+        V += res.vcomp[name] * (codes[:, None] == codes[None, :])
+    facets = list(dict.fromkeys(f for n in names for f in n.split(":")))
+    share = np.stack([frame[f].to_numpy()[:, None] == frame[f].to_numpy() for f in facets])
+    columns = [np.ones(len(frame))] + ([frame.x] if "x" in res.fe_params else [])
+    return np.column_stack(columns), V, share
+
+
+def by_pairs(res, frame, products):
+    """Return the sum over pairs of rows that share a level of w_i w_j' times products."""
+    X, V, share = dense(res, frame)
+    W = np.linalg.solve(V, X)
+    phi = np.linalg.inv(X.T @ W)
+    pairs = share.any(axis=0) | np.eye(len(frame), dtype=bool)
+    return phi @ W.T @ np.where(pairs, products(X, V, phi), 0.0) @ W @ phi
+
+
+@pytest.mark.filterwarnings("ignore:.*not fully crossed")
+@pytest.mark.parametrize("name", DESIGNS)
+def test_variances_of_fixed_effects_are_sums_over_pairs_of_rows(name):
+    frame = frame_of(name)
+    res = vcomp.fit(DESIGNS[name][0], frame)
+    e = frame.y.to_numpy() - dense(res, frame)[0] @ res.fe_params.to_numpy()
+    found = res._record.fixed_levels().shared.sum(axis=0)
+    expected = by_pairs(res, frame, lambda X, V, phi: np.outer(e, e) + X @ phi @ X.T)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max())
+    # Under the model the residuals have the covariance V − XΦX', and the sum is Φ.
+    X, V, _ = dense(res, frame)
+    model = by_pairs(res, frame, lambda X, V, phi: V - X @ phi @ X.T + X @ phi @ X.T)
+    np.testing.assert_allclose(model, np.linalg.inv(X.T @ np.linalg.solve(V, X)), rtol=1e-8)
+    np.testing.assert_allclose(model, res._record.estimate.cov_beta, rtol=1e-5)
+    table = res.fixed_effects(cov_type="robust")
+    least = np.linalg.eigvals(np.linalg.solve(model, expected)).real.min()
+    if least > 0.3:
+        np.testing.assert_allclose(table.std_error, np.sqrt(np.diag(expected)), rtol=1e-6)
+
+
+def test_of_one_sample_they_are_those_of_the_mean_of_the_levels():
+    """One-way balanced data: s²/n of the means, with n − 1 degrees of freedom."""
+    frame = pd.DataFrame({"s": np.repeat(range(12), 4)})
+    rng = np.random.default_rng(0)
+    frame["y"] = rng.exponential(size=12)[frame.s] + rng.normal(size=48)
+    res = vcomp.fit("y ~ (1|s)", frame)
+    means = frame.groupby("s").y.mean()
+    row = res.fixed_effects(cov_type="robust").iloc[0]
+    phi = res._record.estimate.cov_beta[0, 0]
+    away = np.square(means - means.mean()).sum() / 144.0
+    assert row.std_error == pytest.approx(np.sqrt(away + phi / 12.0), rel=1e-7)
+    assert row.df == pytest.approx(11.0, rel=1e-9)
+    reach = distributions.t.ppf(0.975, row.df) * row.std_error
+    assert row.ci_high - row.coef == pytest.approx(reach, rel=1e-9)
+    anova = vcomp.fit("y ~ (1|s)", frame, method="anova").fixed_effects(cov_type="robust")
+    assert anova.std_error.iloc[0] == pytest.approx(row.std_error, rel=1e-6)
+
+
+def test_interactions_without_a_term_count():
+    """A treatment whose effect differs by topic, which the model ignores."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame([(s, t) for s in range(20) for t in range(30)], columns=["s", "t"])
+    frame["x"] = frame.s % 2
+    frame["y"] = rng.normal(size=600) + 2.0 * frame.x * rng.normal(size=30)[frame.t]
+    res = vcomp.fit("y ~ x + (1|s) + (1|t)", frame)
+    model, robust = (res.fixed_effects(cov_type=c).loc["x"] for c in ("model", "robust"))
+    assert model.std_error < 0.15
+    assert robust.std_error == pytest.approx(2.0 / np.sqrt(30.0), rel=0.3)
+    assert 19.0 <= robust.df <= 29.0
+    joint = res.f_test("x = 0", cov_type="robust")
+    assert joint.statistic == pytest.approx(robust.t**2, rel=1e-9)
+    assert joint.p_value == pytest.approx(robust.p_value, rel=1e-9)
+    one = res.t_test("x", cov_type="robust").iloc[0]
+    assert one.std_error == pytest.approx(robust.std_error, rel=1e-12)
+    normal = res.t_test("x", ddf="normal", cov_type="robust").iloc[0]
+    assert np.isinf(normal.df)
+    assert normal.std_error == one.std_error
+
+
+def test_of_facets_with_few_levels_the_model_is_used():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame([(p, a) for p in range(30) for a in range(3)], columns=["p", "a"])
+    frame["y"] = rng.normal(size=90) + rng.normal(size=30)[frame.p] + np.array([-1, 0, 1])[frame.a]
+    res = vcomp.fit("y ~ (1|p) + (1|a)", frame)
+    found = res.f_test("Intercept = 0", cov_type="robust")
+    assert found.notes == (
+        "Facets with few levels, in which rows are correlated as in the model: a (3).",
+    )
+    row = res.fixed_effects(cov_type="robust").iloc[0]
+    assert row.std_error > np.sqrt(res.vcomp["a"] / 3.0)
+    assert row.std_error == pytest.approx(res.fixed_effects().std_error.iloc[0], rel=0.2)
+
+
+@pytest.mark.parametrize("name", ["s x t", "holes"])
+def test_streamed_stored_and_rescaled(name, tmp_path):
+    frame, formula = frame_of(name), DESIGNS[name][0]
+    path = tmp_path / "rows.csv"
+    frame.to_csv(path, index=False)
+    res = vcomp.fit(formula, path)
+    expected = res.fixed_effects(cov_type="robust")
+    streamed = vcomp.fit(formula, path, stream=True).fixed_effects(cov_type="robust")
+    pd.testing.assert_frame_equal(streamed, expected, rtol=1e-6)
+    loaded = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    pd.testing.assert_frame_equal(
+        loaded.fixed_effects(cov_type="robust"), expected, check_exact=True
+    )
+    other = frame.assign(y=100.0 * frame.y - 7.0, x=frame.x + 1000.0)
+    again = vcomp.fit(formula, other).fixed_effects(cov_type="robust").loc["x"]
+    np.testing.assert_allclose(again[["t", "df"]], expected.loc["x", ["t", "df"]], rtol=1e-5)
+
+
+def test_what_is_refused():
+    frame = frame_of("s x t")
+    res = vcomp.fit(DESIGNS["s x t"][0], frame)
+    with pytest.raises(
+        vcomp.EstimationError, match=r"cov_type='cluster' is not known; .*'robust'"
+    ):
+        res.fixed_effects(cov_type="cluster")
+    with pytest.raises(vcomp.EstimationError, match="'kenward-roger' corrects the covariance"):
+        res.fixed_effects(ddf="kenward-roger", cov_type="robust")
+    nothing = vcomp.fit("y ~ 0 + (1|s) + (1|t)", frame)
+    with pytest.raises(vcomp.EstimationError, match="no fixed effects"):
+        nothing.fixed_effects(cov_type="robust")
+
+
+# Components --------------------------------------------------------------------------------------
+
+
+def crossed(n_s, n_t, seed, heteroscedastic=False):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame([(s, t) for s in range(n_s) for t in range(n_t)], columns=["s", "t"])
+    size = np.exp(rng.normal(size=n_s))[frame.s] if heteroscedastic else 1.0
+    frame["y"] = rng.normal(size=len(frame)) * size + rng.normal(size=n_t)[frame.t]
+    return frame
+
+
+@pytest.mark.parametrize("formula", ["y ~ (1|s) + (1|t)", "y ~ (1|s) + (1|t) + (1|s:t)"])
+def test_the_robust_ratio_is_that_of_the_analysis_of_variance(formula):
+    frame = pd.concat([crossed(20, 25, 3), crossed(20, 25, 3).assign(y=lambda d: d.y + 0.1 * d.s)])
+    res = vcomp.fit(formula, frame)
+    exact, robust = (res.test("s", t) for t in ("f", "robust"))
+    assert robust.statistic == pytest.approx(exact.statistic, rel=1e-6)
+    assert not robust.exact
+    assert robust.df[0] < 40.0
+
+
+def test_its_p_value_is_where_the_robust_interval_reaches_zero():
+    """With uncorrelated mean squares; small correlations change it little."""
+    res = vcomp.fit("y ~ (1|s) + (1|t)", crossed(20, 25, 3).assign(y=lambda d: d.y + 0.03 * d.s))
+    p = res.test("s", "robust").p_value
+    assert 1e-4 < p < 0.2
+    ratio = "s/Residual"
+    assert res.quantity(ratio, alpha=2.0 * p * 1.5, interval="robust").low > 0.0
+    assert res.quantity(ratio, alpha=2.0 * p / 1.5, interval="robust").low == 0.0
+
+
+def test_variances_that_differ_do_not_reject():
+    """Without an effect of s, F rejects in 15 %, its robust variant in 3 % of 400 data sets."""
+    found = []
+    for seed in range(100):
+        res = vcomp.fit("y ~ (1|s) + (1|t)", crossed(20, 25, seed, heteroscedastic=True))
+        found.append([res.test("s", t).p_value for t in ("f", "robust")])
+    by_f, robust = (np.array(found) < 0.05).mean(axis=0)
+    assert robust <= 0.08
+    assert by_f >= robust + 0.05
+
+
+def test_few_levels_are_named():
+    res = vcomp.fit("y ~ (1|s) + (1|t)", crossed(20, 4, 3))
+    found = res.test("s", "robust")
+    assert found.notes[1] == (
+        "Facets with few levels, whose effects are treated as normal: t (4)."
+    )
+
+
+def test_of_stored_results():
+    res = vcomp.fit("y ~ (1|s) + (1|t)", crossed(8, 9, 3))
+    loaded = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    assert loaded.test("s", "robust").p_value == res.test("s", "robust").p_value
+    assert "normal effects; test='robust'" in str(res.test("s", "f"))
