@@ -6,8 +6,9 @@ import json
 import multiprocessing
 import resource
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -180,6 +181,18 @@ def crossed(
     a, b = _every_level(rng, n_rows, n_a), _every_level(rng, n_rows, n_b)
     y = 5.0 + _effects(rng, 1.0, a) + _effects(rng, 0.5, b) + rng.normal(size=n_rows)
     return pd.DataFrame({"y": y, "a": _as_kind(a, "a", kind), "b": _as_kind(b, "b", kind)})
+
+
+def complete(sizes: Mapping[str, int], *, seed: int = 1) -> pd.DataFrame:
+    """Return one 0/1 score of every combination of levels, with effects of facets and pairs."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(sizes.values())
+    codes = dict(zip(sizes, (c.ravel() for c in np.indices(shape, dtype=np.int32)), strict=True))
+    value = rng.normal(size=codes[next(iter(sizes))].size)
+    for some in (*combinations(sizes, 1), *combinations(sizes, 2)):
+        if len(some) < len(sizes):
+            value += _effects(rng, 0.5, *(codes[facet] for facet in some))
+    return pd.DataFrame({"y": (value > 0.0).astype(float), **codes})
 
 
 def nested(

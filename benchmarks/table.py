@@ -20,7 +20,7 @@ from pathlib import Path
 import pandas as pd
 
 import vcomp
-from benchmarks.common import FULL_MODEL, best_of, crossed
+from benchmarks.common import FULL_MODEL, best_of, complete, crossed, memory_pass
 from benchmarks.compare import PeerFit, agree_fits, fit_generalizit, fit_lme4
 from benchmarks.measure import (
     FitUsed,
@@ -99,6 +99,23 @@ def _large(_: _Options) -> None:
             name = f"p × a × (d:i), {LARGE:,} rows{order}, {method.upper()}"
             _row(name, ours, aim, "one pass over the columns")
             _memory_row(f"{name}: peak memory", ours)
+
+
+def _robust(_: _Options) -> None:
+    for rows, aim in {"documents": 0.5, "models": 0.3, "table": 0.01}.items():
+        answer = in_fresh_process(robust_intervals, rows)
+        if isinstance(answer, str):
+            _print_row(f"robust intervals, {rows}", "", f"≤ {aim:g} s", answer)
+            continue
+        name, used, one_pass = answer
+        _print_row(
+            f"robust intervals after the fit, {name}",
+            f"one pass over the columns: {_seconds(one_pass)}",
+            f"≤ {aim:g} s",
+            _used(used),
+            _times(one_pass / used.seconds),
+            _times(used.seconds / aim),
+        )
 
 
 def _bootstrap(_: _Options) -> None:
@@ -200,6 +217,7 @@ _PARTS: dict[str, Callable[[_Options], None]] = {
     "small": _small,
     "middle": _middle,
     "large": _large,
+    "robust": _robust,
     "bootstrap": _bootstrap,
     "parquet": _parquet,
     "insteval": _insteval,
@@ -218,6 +236,24 @@ def fit_parquet(path: str, method: MethodName) -> tuple[Used, Used]:
     compile_kernels(method)
     reading = used_by(lambda: pq.read_table(path), _REPEAT)
     return used_by(lambda: vcomp.fit(FULL_MODEL, path, method=method), _REPEAT), reading
+
+
+def robust_intervals(rows: str) -> tuple[str, Used, float]:
+    """Return what was fitted, what its first robust intervals take, and one pass over the rows."""
+    if rows == "documents":
+        name, formula, data = f"p × a × (d:i), {LARGE:,} rows", FULL_MODEL, perdoc(LARGE)
+    elif rows == "models":
+        data = complete({"m": 20, "i": 6_300, "p": 10})
+        name = f"models × items × prompts, {len(data):,} rows"
+        formula = "y ~ (1|m) + (1|i) + (1|p) + (1|m:i) + (1|m:p) + (1|i:p)"
+    else:
+        data = complete({"a": 30, "b": 50})
+        name, formula = f"a × b, {len(data):,} rows", _TWO_FACETS
+    model = vcomp.VarianceComponentsModel(formula, data)
+    fits = [model.fit() for _ in range(_REPEAT + 1)]
+    fits.pop().conf_int(interval="robust")
+    used = used_by(lambda: fits.pop().conf_int(interval="robust"), _REPEAT)
+    return name, used, memory_pass([data[column].to_numpy() for column in data], 3)
 
 
 def fit_ratings(data: pd.DataFrame) -> FitUsed:

@@ -13,7 +13,7 @@ import vcomp
 
 @pytest.fixture(scope="module")
 def frame():
-    """0/1 scores of topics that are nearly all easy: their variances differ from topic to topic."""
+    """0/1 scores of easy topics: their variances differ from topic to topic."""
     rng = np.random.default_rng(4)
     frame = pd.DataFrame([(s, t) for s in range(12) for t in range(25)], columns=["sys", "topic"])
     chance = rng.beta(1.5, 0.2, 25)[frame.topic] - 0.1 * rng.random(12)[frame.sys]
@@ -26,7 +26,7 @@ def res(frame):
 
 
 def test_one_source_for_everything(res):
-    """Intervals of a component, its share and a D-study have one basis: nested quantities agree."""
+    """Intervals of a component, its share and a D-study have one basis, and agree."""
     rows = res.conf_int(interval="robust")
     table = res.gstudy(interval="robust")
     np.testing.assert_array_equal(rows.iloc[1:].to_numpy(), table[["ci_low", "ci_high"]])
@@ -54,6 +54,72 @@ def test_batches_give_the_same(frame, tmp_path, res):
     found = streamed.conf_int(interval="robust")
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     np.testing.assert_allclose(found, res.conf_int(interval="robust"), rtol=1e-9)
+
+
+MANY = {
+    "crossed": ("score ~ (1|sys) + (1|topic)", 1, 1.0),
+    "crossed, with holes": ("score ~ (1|sys) + (1|topic)", 1, 0.8),
+    "replicated": ("score ~ (1|sys) + (1|topic) + (1|sys:topic)", 3, 1.0),
+    "replicated, with holes": ("score ~ x + (1|sys) + (1|topic) + (1|sys:topic)", 3, 0.8),
+    "nested": ("score ~ (1|topic/sys)", 3, 1.0),
+}
+
+
+def rows_of(frame, name):
+    formula, times, share = MANY[name]
+    rng = np.random.default_rng(8)
+    many = pd.concat([frame] * times, ignore_index=True)
+    many = many.assign(score=many.score + rng.normal(size=len(many)), x=rng.normal(size=len(many)))
+    return formula, many.sample(frac=share, random_state=1).reset_index(drop=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*not fully crossed")
+@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize("n_partitions", [1, 4])
+def test_workers_give_the_same(frame, name, n_partitions):
+    frames = pytest.importorskip("dask.dataframe")
+    formula, rows = rows_of(frame, name)
+    expected = vcomp.fit(formula, rows).conf_int(interval="robust")
+    found = vcomp.fit(formula, frames.from_pandas(rows, npartitions=n_partitions))
+    np.testing.assert_allclose(found.conf_int(interval="robust"), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:.*not fully crossed")
+@pytest.mark.parametrize("name", MANY)
+def test_files_give_the_same(frame, name, tmp_path):
+    formula, rows = rows_of(frame, name)
+    path = tmp_path / "scores.parquet"
+    rows.to_parquet(path, index=False)
+    expected = vcomp.fit(formula, rows).conf_int(interval="robust")
+    found = vcomp.fit(formula, path, stream=True).conf_int(interval="robust")
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:.*not fully crossed")
+@pytest.mark.parametrize("name", MANY)
+def test_stored_sums_give_the_same_if_cells_are_rows(frame, name, tmp_path):
+    formula, rows = rows_of(frame, name)
+    path = tmp_path / "scores.vcomp"
+    vcomp.accumulate(formula, rows).save(path)
+    found = vcomp.AccumulatedStatistics.load(path).fit()
+    if name.startswith("crossed"):
+        expected = vcomp.fit(formula, rows).conf_int(interval="robust")
+        np.testing.assert_allclose(
+            found.conf_int(interval="robust"), expected, rtol=1e-9, atol=1e-9
+        )
+        return
+    with pytest.raises(vcomp.DataError, match=r"several scores.*interval='mls'"):
+        found.conf_int(interval="robust")
+
+
+def test_rows_that_changed_are_noticed(frame, tmp_path):
+    path = tmp_path / "scores.csv"
+    formula, rows = rows_of(frame, "replicated")
+    rows.to_csv(path, index=False)
+    res = vcomp.fit(formula, path, stream=True)
+    rows.iloc[:-5].to_csv(path, index=False)
+    with pytest.raises(vcomp.DataError, match="have to stay as they were"):
+        res.conf_int(interval="robust")
 
 
 def test_stored_results_keep_them(res):

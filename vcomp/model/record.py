@@ -273,7 +273,7 @@ class TablesOfFit:
             If the residual or all components are estimated at zero.
         """
         found, v = self.found, self._positive("interval='robust'", "interval='mls'")
-        return level_variances(found.design, found.statistics, found.coded_rows, v)
+        return level_variances(found.design, found.statistics, found.total, v)
 
     @cached_property
     def fixed_levels(self) -> LevelVariances | None:

@@ -23,6 +23,7 @@ from vcomp.statistics.batches import (
     finish,
     gather,
     gather_on_dask,
+    parts_on_dask,
 )
 from vcomp.statistics.statistics import Statistics
 
@@ -95,7 +96,11 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
     begun = perf_counter()
     if reading.is_on_dask(data):
         found = finish(gather_on_dask(formula, data, reading, collapse=True), reading)
-        return replace(found, seconds={"gather": perf_counter() - begun})
+        return replace(
+            found,
+            parts=partial(parts_on_dask, formula, data),
+            seconds={"gather": perf_counter() - begun},
+        )
     source = reading.open(formula, data)
     names = reading.columns(formula, source)
     if not reading.in_batches(source, len(names)):
@@ -106,4 +111,5 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
     decided = perf_counter()
     found = finish(gather(formula, source, reading, collapse=True), reading)
     seconds = {"read": decided - begun, "gather": perf_counter() - decided}
-    return replace(found, again=partial(Batches, formula, source), seconds=seconds)
+    again = partial(Batches, formula, source)
+    return replace(found, again=again, parts=again, seconds=seconds)

@@ -133,14 +133,20 @@ class Layout:
     def places(self, term: int) -> LongArray:
         """Return for each group of a term its place: combinations of its axes, then groups."""
         design = self.terms[term]
-        levels = dict(zip(design.facets, design.level_codes(self.n_levels), strict=True))
-        places = np.zeros(design.size, dtype=np.int64)
+        sizes = [self.n_levels[f] for f in design.facets]
+        if any(keys is not None for keys in design.keys):
+            sizes, codes = [design.size], list(design.level_codes(self.n_levels))
+        else:  # all combinations occur: levels broadcast to them
+            codes = list(np.ogrid[tuple(map(slice, sizes))])
+        levels = dict(zip(design.facets, codes, strict=True))
+        places = np.zeros((1,) * len(sizes), dtype=np.int64)
         for axis, size in zip(self.grid.axes, self.grid.shape, strict=True):
             if axis in levels:
                 places = places * size + levels[axis]
         group = self._group_of_cell(term)
         cell = self._cell_of_group(levels)
-        return places * (int(group.max()) + 1) + group[cell]
+        found = places * (int(group.max()) + 1) + group[cell]
+        return np.broadcast_to(found, sizes).ravel()
 
     def _group_of_cell(self, term: int) -> LongArray:
         """Return the group of each cell of the grid in a term's grouping."""

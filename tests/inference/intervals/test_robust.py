@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from vcomp.inference.intervals import level_groups, level_passes
 from vcomp.inference.intervals.classical import mean_squares
 from vcomp.inference.intervals.robust import (
     closed_sets,
@@ -53,7 +54,9 @@ def fitted(name, method="reml", seed=0):
 def levels_of(res):
     access = res._row_access
     model, chunk = access.model, access.model.chunk
-    return level_variances(model.design, model.statistics, lambda: [chunk], access.components)
+    return level_variances(
+        model.design, model.statistics, lambda of, *known: of(*known, chunk), access.components
+    )
 
 
 def robust_squares(res):
@@ -130,17 +133,141 @@ def test_rows_in_parts_give_the_same(name):
     whole = levels_of(res)
     chunk = model.chunk
 
-    def parts():
-        for rows in (slice(0, 11), slice(11, 30), slice(30, None)):
-            yield replace(
+    def total(of, *known):
+        parts = [
+            replace(
                 chunk,
                 response=chunk.response[rows],
                 X=chunk.X[rows],
                 compact_codes=tuple(c[rows] for c in chunk.compact_codes),
             )
+            for rows in (slice(0, 11), slice(11, 30), slice(30, None))
+        ]
+        first, *rest = (of(*known, part) for part in parts)
+        for other in rest:
+            first = first + other
+        return first
 
-    found = level_variances(model.design, model.statistics, parts, access.components)
+    found = level_variances(model.design, model.statistics, total, access.components)
     assert found.sets == whole.sets
     np.testing.assert_array_equal(found.sizes, whole.sizes)
     scale = np.abs(whole.shared).max()
     np.testing.assert_allclose(found.shared, whole.shared, atol=1e-12 * scale)
+
+
+@pytest.mark.filterwarnings("ignore:.*not fully crossed")
+@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("largest", [2**62, 100])
+def test_groups_that_are_looked_up_give_the_same(name, largest, monkeypatch):
+    """Sorted keys, of pairs of keys where numbers would become too large, in place of tables."""
+    res, _ = fitted(name)
+    whole = levels_of(res)
+    monkeypatch.setattr(level_groups, "_ROOM", 8)
+    monkeypatch.setattr(level_groups, "_ROOM_PER_ROW", 0)
+    monkeypatch.setattr(level_groups, "_LARGEST", largest)
+    found = levels_of(res)
+    np.testing.assert_array_equal(found.sizes, whole.sizes)
+    scale = np.abs(whole.shared).max()
+    np.testing.assert_allclose(found.shared, whole.shared, atol=1e-12 * scale)
+
+
+@pytest.mark.filterwarnings("ignore:.*not fully crossed")
+@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_threads_and_slabs_give_the_same(name, shuffled, monkeypatch):
+    formula, sizes, missing = DESIGNS[name]
+    frame = crossed(sizes, 0, missing)
+    frame["x"] = np.random.default_rng(1).normal(size=len(frame))
+    if shuffled:
+        frame = frame.sample(frac=1.0, random_state=5)
+    res = vcomp.fit(formula, frame)
+    whole = levels_of(res)
+    scale = np.abs(whole.shared).max()
+    monkeypatch.setattr(level_passes, "MANY_ROWS", 0)
+    for slab in (2**19, 8):
+        monkeypatch.setattr(level_passes, "_SLAB", slab)
+        found = levels_of(res)
+        np.testing.assert_allclose(found.shared, whole.shared, atol=1e-12 * scale)
+        again = levels_of(res)
+        np.testing.assert_array_equal(again.shared, found.shared)
+
+
+def test_slabs_are_used(monkeypatch):
+    frame = crossed({"p": 7, "i": 6, "a": 6})
+    formula = "y ~ (1|p) + (1|i) + (1|a) + (1|p:i) + (1|p:a) + (1|i:a)"
+    res = vcomp.fit(formula, frame)
+    whole = levels_of(res)
+    monkeypatch.setattr(level_passes, "MANY_ROWS", 0)
+    monkeypatch.setattr(level_passes, "_SLAB", 8)
+    made = []
+    by_slabs = level_passes._by_slabs
+
+    def counted(*arguments):
+        made.append(by_slabs(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(level_passes, "_by_slabs", counted)
+    found = levels_of(res)
+    assert made[-1].slabs is not None
+    np.testing.assert_allclose(found.shared, whole.shared, atol=1e-12 * np.abs(whole.shared).max())
+
+
+def brute_force(res, chunk):
+    """Sums of influences of rows over sets of facets, from (10.16) and (10.17), dense."""
+    access = res._row_access
+    design, v = access.model.design, access.components
+    n, k = chunk.y.size, v.size - 1
+    Z = [np.eye(term.size)[codes] for term, codes in zip(design.terms, chunk.codes, strict=True)]
+    V = v[-1] * np.eye(n) + sum(s * z @ z.T for s, z in zip(v, Z, strict=False))
+    inverse, X = np.linalg.inv(V), chunk.X
+    P = inverse - inverse @ X @ np.linalg.inv(X.T @ inverse @ X) @ X.T @ inverse
+    r = P @ chunk.y
+    nested_in = design.structure.nested_in
+    sets = [
+        frozenset(f.facets).union(*(nested_in[g] for g in f.facets)) for f in design.formula.random
+    ]
+    influence, expected = np.zeros((n, k + 1)), np.zeros((n, k + 1))
+    for t in range(k):
+        z, size = Z[t], Z[t].sum(axis=0)
+        d = v[-1] * r
+        spread = v[t] + v[-1] / size
+        for other in range(k):
+            if sets[t] < sets[other]:
+                d = d + v[other] * Z[other] @ (Z[other].T @ r)
+                inside = (Z[other].T @ z) ** 2
+                spread = spread + v[other] * inside.sum(axis=0) / size**2
+        u = z.T @ r
+        mean = z.T @ d / size
+        c = z @ (u**2 / size) + (z @ (u / (size * spread))) * (d - z @ mean)
+        e = z @ (np.diag(z.T @ P @ z) / size)
+        influence[:, t], expected[:, t] = c, e
+    influence[:, k] = r**2
+    for t in range(k):
+        expected[:, t] *= influence[:, t].sum() / expected[:, t].sum()
+    expected[:, k] = (1.0 - X.shape[1] / n) / v[-1]
+    for t in range(k):
+        form = Z[t] @ (np.diag(Z[t].T @ P @ Z[t]) / Z[t].sum(axis=0))
+        expected[:, k] -= v[t] * form / v[-1]
+    expected[:, k] *= influence[:, k].sum() / expected[:, k].sum()
+    return influence - expected
+
+
+@pytest.mark.filterwarnings("ignore:.*not fully crossed")
+@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("method", ["reml", "minque"])
+def test_influences_by_matrices(name, method):
+    """Single rows and all sets against the equations with V inverted."""
+    res, frame = fitted(name, method)
+    if (res._row_access.components == 0.0).any():
+        pytest.skip("at a bound the expectation is spread by the variances of means")
+    chunk = res._row_access.model.chunk
+    psi = brute_force(res, chunk)
+    found = levels_of(res)
+    products = []
+    for chosen in found.sets[:-1]:
+        keys = pd.Series(list(zip(*(frame[f] for f in sorted(chosen)), strict=True)))
+        sums = pd.DataFrame(psi).groupby(keys).sum().to_numpy()
+        products.append(sums.T @ sums)
+    expected = 0.25 * exactly_shared(found.sets[:-1], np.array([*products, psi.T @ psi]))
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(found.shared, expected, atol=1e-7 * scale)

@@ -17,7 +17,7 @@ from vcomp.ir.kernels.bits import (
     lowest_bit,
     words_for,
 )
-from vcomp.ir.kernels.ranks import falling_order
+from vcomp.ir.kernels.rank_agreement import falling_order
 
 # Words of bits wrap around on purpose, of which plain numpy warns where kernels are not compiled.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")

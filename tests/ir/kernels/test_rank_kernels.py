@@ -13,12 +13,12 @@ from tests.helpers.kernel_twins import pair_agreement as agreement_by_signs
 from tests.helpers.kernel_twins import smallest_safe_difference as smallest_by_search
 from vcomp.ir.kernels.rank_agreement import (
     above_in_both,
+    falling_order,
     mean_share_above,
     ordinal_ranks,
     pair_agreement,
     swaps,
 )
-from vcomp.ir.kernels.ranks import falling_order
 from vcomp.ir.kernels.safe_differences import smallest_safe_difference
 
 # Words of bits wrap around on purpose, of which plain numpy warns where kernels are not compiled.

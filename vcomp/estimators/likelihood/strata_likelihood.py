@@ -117,7 +117,8 @@ def _split_cells(cells: Cells, beta: FloatArray) -> dict[tuple[int, ...], list[F
     table = cells.tables[0].copy()
     for column, b in zip(cells.tables[1:], beta, strict=True):
         table -= b * column
-    columns = [np.broadcast_to(column, table.shape).copy() for column in cells.tables[1:]]
+    # Columns that are the same in all cells stay one number for each combination of axis levels.
+    columns = [column.copy() for column in cells.tables[1:]]
     parts = [split_axes(column, cells.shape) for column in [table, *columns]]
     return {contrasts: [part[contrasts] for part in parts] for contrasts in parts[0]}
 
@@ -221,7 +222,12 @@ def _group_forms(
     rest, *columns = split[part.stratum.contrasts]
     left = single_cells(rest.copy(), part.c, part.sums, codes)
     used = [
-        single_cells(columns[j].copy(), part.c, [f[i] for f in part.fixed], codes)
+        single_cells(
+            np.broadcast_to(columns[j], rest.shape).copy(),
+            part.c,
+            [f[i] for f in part.fixed],
+            codes,
+        )
         for i, j in enumerate(part.stratum.fixed)
     ]
     return left, used

@@ -15,23 +15,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
+from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import Chunk, Design
-from vcomp.estimators.likelihood import Solution, choose_engine, prediction_engine
-from vcomp.formula import closure
+from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine, prediction_engine
 from vcomp.inference.intervals.classical import MeanSquares, expected_squares, mean_squares
+from vcomp.inference.intervals.level_groups import Folded, Layout, Total
+from vcomp.inference.intervals.level_passes import LevelSums, LevelWork, sum_influences
 from vcomp.inference.quantities import LevelVariances, VarianceComponents
 from vcomp.numerics import solve
 from vcomp.statistics import Statistics
-
-_AT_ONCE = 65_536
-"""Rows whose codes are copied side by side at a time."""
-
-_TABLE = 20_000_000
-"""Combinations of levels up to which groups are numbered by a table, else by a sorted list."""
 
 FEWEST = 6
 """A facet with fewer levels shows nothing of the distribution of its effects."""
@@ -213,186 +209,31 @@ def _variances(
 
 
 def level_variances(
-    design: Design, stats: Statistics, chunks: Callable[[], Iterable[Chunk]], v: FloatArray
+    design: Design, stats: Statistics, total: Total, v: FloatArray
 ) -> LevelVariances:
     """Return the products of the influences of rows on the components, by shared levels.
 
     Parameters
     ----------
     design, stats : of the data
-    chunks : makes an iterator over all rows, coded; called twice
+    total : ``total(of, *known)`` is the sum of ``of(*known, chunk)`` over parts of the coded rows
     v : (k + 1,) components at which residuals are taken, none negative, the residual positive
     """
-    point = _Point.of(design, stats, v)
-    sums = _TermSums.of(point, chunks())
-    pulls = [_pull(point, sums, t) for t in range(len(stats.sizes))]
-    sets, products, numbers = _products(point, sums, pulls, chunks())
-    engine = choose_engine(stats, reml=True)
-    information = engine.information(v, "expected" if "expected" in engine.kinds else "average")
-    few = {next(iter(s)): n for s, n in zip(sets, numbers, strict=True) if len(s) == 1}
-    return LevelVariances(
-        information=information,
-        sets=(*sets, frozenset({*design.structure.facets, "row"})),
-        sizes=np.array([*numbers, sums.n], dtype=float),
-        shared=0.25 * exactly_shared(sets, products),
-        few={facet: n for facet, n in few.items() if n < FEWEST},
+    layout = Layout.of(design, _sets(design), total)
+    engine = _engine(stats)
+    point = _Point.of(layout, engine, total, v)
+    sums: LevelSums = total(sum_influences, point.work(slabs=True))
+    k = v.size - 1
+    # The expectation of the squared residual has the sum of the squares.
+    square, expected = sums.products[-1, k:]
+    to_influence = np.eye(k + 2)[:-1]
+    to_influence[k, k + 1] = -square / expected if expected > 0.0 else 0.0
+    products = np.array(
+        [to_influence @ p @ to_influence.T for p in (*_by_set(layout, sums), sums.of_rows)]
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Point:
-    """The design at the components: predicted effects, and which terms are finer than others."""
-
-    design: Design
-    v: FloatArray
-    solution: Solution
-    finer: FloatArray  # (k, k) 1 where the second term is finer than the first
-
-    @classmethod
-    def of(cls, design: Design, stats: Statistics, v: FloatArray) -> _Point:
-        nested_in = design.structure.nested_in
-        closed = [closure(frozenset(t.facets), nested_in) for t in design.formula.random]
-        finer = np.array([[float(a < b) for b in closed] for a in closed])
-        solution = prediction_engine(stats).solution(v)
-        return cls(design, v, solution, finer.reshape(len(closed), len(closed)))
-
-    def residuals(self, chunk: Chunk) -> FloatArray:
-        """Return y − Xβ̂ − Zû."""
-        rest = chunk.y - chunk.X @ self.solution.beta
-        for codes, effects in zip(chunk.codes, self.solution.effects, strict=True):
-            rest -= effects[codes]
-        return rest
-
-
-@dataclass(frozen=True, slots=True)
-class _TermSums:
-    """Sums over all rows by the groups of the terms.
-
-    Attributes
-    ----------
-    n, n_fixed : rows, and columns of X
-    squares : of the residuals
-    counts, rest : for each term the rows of each group, and their residuals
-    left : the same of the residuals with the effects of finer terms
-    parents : by term and finer term the group that each group of the finer one lies in
-    groups : for each set of facets the groups that occur
-    """
-
-    n: int
-    n_fixed: int
-    squares: float
-    counts: list[FloatArray]
-    rest: list[FloatArray]
-    left: list[FloatArray]
-    parents: dict[tuple[int, int], IntArray]
-    groups: list[_Groups]
-
-    @classmethod
-    def of(cls, point: _Point, chunks: Iterable[Chunk]) -> _TermSums:
-        design, sizes = point.design, [e.size for e in point.solution.effects]
-        counts, rest, left = ([np.zeros(q) for q in sizes] for _ in range(3))
-        pairs = [(int(a), int(b)) for a, b in np.argwhere(point.finer)]
-        parents = {pair: np.zeros(sizes[pair[1]], dtype=np.int32) for pair in pairs}
-        sets = _sets(design)
-        groups = [_Groups.of(design, chosen) for chosen in sets]
-        n, n_fixed, squares = 0, 0, 0.0
-        for chunk in chunks:
-            residuals = point.residuals(chunk)
-            n, n_fixed = n + residuals.size, chunk.X.shape[1]
-            squares += float(residuals @ residuals)
-            for t, codes in enumerate(chunk.codes):
-                outer = residuals
-                for _, other in (pair for pair in pairs if pair[0] == t):
-                    parents[t, other][chunk.codes[other]] = codes
-                    outer = outer + point.solution.effects[other][chunk.codes[other]]
-                counts[t] += np.bincount(codes, minlength=sizes[t])
-                rest[t] += np.bincount(codes, residuals, minlength=sizes[t])
-                left[t] += np.bincount(codes, outer, minlength=sizes[t])
-            groups = [g.with_rows(chunk) for g in groups]
-        return cls(n, n_fixed, squares, counts, rest, left, parents, groups)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pull:
-    """The influence of a row on one component, by group: constant + slope times what is left."""
-
-    constant: FloatArray
-    slope: FloatArray
-    expected: FloatArray  # expectation of the product of one row with its group
-    factor: float  # of `expected` in that of the squared residual
-
-
-def _pull(point: _Point, sums: _TermSums, t: int) -> _Pull:
-    """Return the influences on the component of a term, eqs. (10.16) and (10.17)."""
-    v, n = point.v, sums.counts[t]
-    u = sums.rest[t] / v[-1]  # Z'Py
-    spread: FloatArray = v[t] + v[-1] / n
-    for other in map(int, np.flatnonzero(point.finer[t])):
-        squares = sums.counts[other] ** 2
-        spread = spread + v[other] * np.bincount(sums.parents[t, other], squares, n.size) / n**2
-    information = n
-    if v[t] > 0.0:
-        information = (v[t] - point.solution.prediction_var[t]) / v[t] ** 2
-        # Engines with random probes have no variances of prediction.
-        information = np.where(np.isfinite(information), information, 1.0 / spread)
-    scale = (u @ u) / information.sum()
-    slope = u / (n * spread)
-    expected = scale * information / n
-    constant = u**2 / n - slope * sums.left[t] / n - expected
-    return _Pull(constant, slope, expected, v[t] / scale if scale > 0.0 else 0.0)
-
-
-def _of_residual(point: _Point, sums: _TermSums, pulls: list[_Pull]) -> FloatArray:
-    """Return factor of r², constant and factors of expectations of the influence on the residual.
-
-    As V P = I − H, E r² = (1 − h − Σ θ (KP))/σ² in each row, h the leverage of the fixed part.
-    """
-    square = point.v[-1] ** 2
-    base = 1.0 - sums.n_fixed / sums.n
-    total = sums.n * base
-    for pull, n in zip(pulls, sums.counts, strict=True):
-        total -= pull.factor * float(pull.expected @ n)
-    scale = sums.squares / square / total
-    return np.array([1.0 / square, scale * base, *(-scale * p.factor for p in pulls)])
-
-
-def _products(
-    point: _Point, sums: _TermSums, pulls: list[_Pull], chunks: Iterable[Chunk]
-) -> tuple[tuple[frozenset[str], ...], FloatArray, list[int]]:
-    """Return the sets of facets, products of influences by groups, and numbers of groups."""
-    # Deferred for start-up time: numba takes a second to import.
-    from vcomp.inference.kernels.level_sums import add_level_sums
-
-    k = len(pulls) + 1
-    numbers = [g.keys.size for g in sums.groups]
-    starts = np.cumsum([0, *numbers])[:-1].astype(np.int64)
-    offsets = np.cumsum([0, *(n.size for n in sums.counts)])[:-1].astype(np.int64)
-    parts = [
-        np.concatenate([np.zeros(0), *(getattr(p, name) for p in pulls)])
-        for name in ("constant", "slope", "expected")
-    ]
-    effects = np.concatenate([np.zeros(0), *point.solution.effects])
-    own = _of_residual(point, sums, pulls)
-    total, of_rows = np.zeros((sum(numbers), k)), np.zeros((k, k))
-    for chunk in chunks:
-        rest, groups = point.residuals(chunk), [g.numbers(chunk) for g in sums.groups]
-        for start in range(0, rest.size, _AT_ONCE):
-            rows = slice(start, start + _AT_ONCE)
-            codes, chosen = (_beside(c, rows, rest.size) for c in (chunk.codes, groups))
-            add_level_sums(
-                rest[rows], codes, chosen, offsets, effects, *parts, point.finer, own, starts,
-                total, of_rows,
-            )  # fmt: skip
-    ends = [*starts[1:], len(total)]
-    products = [total[a:b].T @ total[a:b] for a, b in zip(starts, ends, strict=True)]
-    products.append(of_rows + np.tril(of_rows, -1).T)
-    return tuple(g.facets for g in sums.groups), np.array(products), numbers
-
-
-def _beside(codes: Iterable[IntArray], rows: slice, n: int) -> IntArray:
-    """Return some rows of several codes, (number of codes, rows)."""
-    chosen = [c[rows] for c in codes]
-    return np.array(chosen, dtype=np.int32).reshape(len(chosen), min(rows.stop, n) - rows.start)
+    other = engine if stats.strata is None else choose_engine(stats, reml=True)
+    information = other.information(v, "expected" if "expected" in other.kinds else "average")
+    return _level_variances(layout, information, 0.25 * exactly_shared(layout.sets, products))
 
 
 def level_products(
@@ -406,41 +247,222 @@ def level_products(
     Parameters
     ----------
     design : of the data
-    chunks : makes an iterator over all rows, coded; called twice
+    chunks : makes an iterator over all rows, coded; called up to twice
     contributions : of the rows of a chunk, arrays (n, p), the same number for each chunk; their
         products are added
     information : (p, p) of the estimates
     """
-    groups, n = [_Groups.of(design, chosen) for chosen in _sets(design)], 0
-    for chunk in chunks():
-        groups, n = [g.with_rows(chunk) for g in groups], n + chunk.response.size
-    p, numbers = len(information), [g.keys.size for g in groups]
+
+    def total(of: Callable[..., Any], *known: Any) -> Any:
+        first, *rest = [of(*known, chunk) for chunk in chunks()]
+        for other in rest:
+            first = first + other
+        return first
+
+    layout = Layout.of(design, _sets(design), total)
+    groups, p = [layout.groups[s] for s in layout.sets], len(information)
     of_rows = np.zeros((p, p))
     sums: dict[int, list[FloatArray]] = {}
     for chunk in chunks():
-        places = [g.numbers(chunk) for g in groups]
+        codes = dict(enumerate(chunk.compact_codes))
+        places = [g.numbers(codes) for g in groups]
         for which, found in enumerate(contributions(chunk)):
             of_rows += found.T @ found
-            totals = sums.setdefault(which, [np.zeros((p, size)) for size in numbers])
-            for total, place in zip(totals, places, strict=True):
+            totals = sums.setdefault(which, [np.zeros((p, g.size)) for g in groups])
+            for one, place in zip(totals, places, strict=True):
                 for j in range(p):
-                    total[j] += np.bincount(place, found[:, j], minlength=total.shape[1])
+                    one[j] += np.bincount(place, found[:, j], minlength=one.shape[1])
     products = np.zeros((len(groups) + 1, p, p))
     products[-1] = of_rows
     for totals in sums.values():
         products[:-1] += np.array([t @ t.T for t in totals]).reshape(-1, p, p)
-    sets = tuple(g.facets for g in groups)
-    few = {next(iter(s)): size for s, size in zip(sets, numbers, strict=True) if len(s) == 1}
+    return _level_variances(layout, information, exactly_shared(layout.sets, products))
+
+
+def _level_variances(
+    layout: Layout, information: FloatArray, shared: FloatArray
+) -> LevelVariances:
+    sets, structure = layout.sets, layout.design.structure
+    numbers = [int(np.count_nonzero(layout.counts[s])) for s in sets]
+    few = {next(iter(s)): n for s, n in zip(sets, numbers, strict=True) if len(s) == 1}
     return LevelVariances(
         information=information,
-        sets=(*sets, frozenset({*design.structure.facets, "row"})),
-        sizes=np.array([*numbers, n], dtype=float),
-        shared=exactly_shared(sets, products),
-        few={facet: size for facet, size in few.items() if size < FEWEST},
+        sets=(*sets, frozenset({*structure.facets, "row"})),
+        sizes=np.array([*numbers, structure.n_rows], dtype=float),
+        shared=shared,
+        few={facet: n for facet, n in few.items() if n < FEWEST},
     )
 
 
-# Groups of sets of facets -----------------------------------------------------------------------
+def _engine(stats: Statistics) -> LikelihoodEngine:
+    """Return the engine for predicted effects: that of the fit if it has them.
+
+    Variances of prediction only say how the expectation of a product is spread over groups, and
+    are not worth an engine of their own.
+    """
+    engine = choose_engine(stats, reml=True)
+    return engine if engine.name != "strata" else prediction_engine(stats)
+
+
+def _by_set(layout: Layout, sums: LevelSums) -> list[FloatArray]:
+    """Return the products of the sums over the groups of each set."""
+    tables = {
+        leaf: Folded(layout, leaf, table.dense)
+        for leaf, table in zip(layout.leaves, sums.tables, strict=True)
+        if table is not None
+    }
+    found = []
+    for chosen in layout.sets:
+        if chosen in layout.leaves and chosen not in tables:
+            assert sums.slabs is not None
+            found.append(sums.slabs)
+            continue
+        source = min((s for s in tables if chosen <= s), key=layout.size)
+        table = tables[source].to(chosen)
+        found.append(table.T @ table)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """The components, and the influences that they give the rows of each group.
+
+    Attributes
+    ----------
+    layout : groups of the design
+    v : components
+    beta : fixed effects
+    finer : (k, k) 1 where the second term is finer than the first
+    pulls : of all terms what `fill_pulls` writes
+    own : factor of the squared residual, and its expectation without terms
+    """
+
+    layout: Layout
+    v: FloatArray
+    beta: FloatArray
+    finer: FloatArray
+    pulls: FloatArray
+    own: FloatArray
+
+    @classmethod
+    def of(cls, layout: Layout, engine: LikelihoodEngine, total: Total, v: FloatArray) -> _Point:
+        terms = layout.terms
+        finer = np.array([[float(a < b) for b in terms] for a in terms])
+        finer = finer.reshape(len(terms), len(terms))
+        beta, effects, variances = _predicted(layout, engine, v)
+        n = float(layout.design.structure.n_rows)
+        own = np.array([1.0 / v[-1] ** 2, 1.0 - beta.size / n])
+        point = cls(layout, v, beta, finer, np.zeros((0, 4)), own)
+        u = [e / t if t > 0.0 else e for e, t in zip(effects, v[:-1], strict=True)]
+        left = []
+        for t in np.flatnonzero(v[:-1] == 0.0).tolist():
+            inner = np.flatnonzero((finer[t] != 0.0) & (v[:-1] > 0.0)).tolist()
+            if inner:  # its groups are made of those of a finer term
+                finest = min(inner, key=lambda o: u[o].size)
+                u[t] = Folded(layout, terms[finest], u[finest]).to(terms[t])
+            else:
+                left.append(t)
+        for t, sums in point._sums_at_zero(left, effects, total).items():
+            u[t] = sums / v[-1]
+        return replace(point, pulls=point._pulls(effects, u, variances))
+
+    @property
+    def starts(self) -> LongArray:
+        """First group of each term among those of all, and their number."""
+        sizes = [self.layout.size(chosen) for chosen in self.layout.terms]
+        return np.cumsum([0, *sizes], dtype=np.int64)
+
+    def _pulls(
+        self,
+        effects: list[FloatArray],
+        u: list[FloatArray],
+        variances: list[FloatArray | None],
+    ) -> FloatArray:
+        """Return the influences on the components of the terms, eqs. (10.16) and (10.17)."""
+        # Deferred for start-up time: numba takes a second to import.
+        from vcomp.inference.kernels.level_sums import fill_pulls
+
+        layout, v, starts = self.layout, self.v, self.starts
+        pulls = np.empty((int(starts[-1]), 4))
+        inner = sorted({int(o) for o in np.flatnonzero(self.finer.any(axis=0))})
+        counts = [layout.counts[s] for s in layout.terms]
+        squares = {o: Folded(layout, layout.terms[o], counts[o] ** 2) for o in inner}
+        predicted = {o: Folded(layout, layout.terms[o], counts[o] * effects[o]) for o in inner}
+        nothing = np.zeros(0)
+        for t, chosen in enumerate(layout.terms):
+            left = within = nothing
+            for other in map(int, np.flatnonzero(self.finer[t])):
+                effect, square = predicted[other].to(chosen), v[other] * squares[other].to(chosen)
+                left, within = (left + effect, within + square) if left.size else (effect, square)
+            known = variances[t]
+            fill_pulls(
+                counts[t], u[t], effects[t], nothing if known is None else known, left, within,
+                v[t], v[-1], pulls[starts[t] : starts[t + 1]],
+            )  # fmt: skip
+        return pulls
+
+    def _sums_at_zero(
+        self, zero: list[int], effects: list[FloatArray], total: Total
+    ) -> dict[int, FloatArray]:
+        """Return the sums of the residuals in the groups of terms whose component is zero."""
+        if not zero:
+            return {}
+        pulls = np.zeros((int(self.starts[-1]), 4))
+        pulls[:, 0], pulls[:, 2] = np.concatenate(effects), 1.0
+        point = replace(self, pulls=pulls, finer=np.zeros_like(self.finer))
+        sums: LevelSums = total(sum_influences, point.work(slabs=False))
+        found, layout = {}, self.layout
+        for t in zero:
+            chosen = layout.terms[t]
+            place = min(
+                (i for i, leaf in enumerate(layout.leaves) if chosen <= leaf),
+                key=lambda i: layout.size(layout.leaves[i]),
+            )
+            table = sums.tables[place]
+            assert table is not None
+            column = np.ascontiguousarray(table.dense[:, t])
+            found[t] = Folded(layout, layout.leaves[place], column).to(chosen)
+        return found
+
+    def work(self, *, slabs: bool) -> LevelWork:
+        """Return what a pass over rows needs."""
+        layout = self.layout
+        return LevelWork(
+            beta=self.beta,
+            terms=tuple(layout.groups[s] for s in layout.terms),
+            leaves=tuple(layout.groups[s] for s in layout.leaves),
+            starts=self.starts[:-1],
+            pulls=self.pulls,
+            finer=self.finer,
+            own=self.own,
+            n_rows=layout.design.structure.n_rows,
+            slabs=layout.dead_end() if slabs else None,
+        )
+
+
+def _predicted(
+    layout: Layout, engine: LikelihoodEngine, v: FloatArray
+) -> tuple[FloatArray, list[FloatArray], list[FloatArray | None]]:
+    """Return fixed effects, effects, and their variances or None, by the groups of each set."""
+    solution = engine.solution(v)
+    effects: list[FloatArray] = []
+    variances: list[FloatArray | None] = []
+    for t, chosen in enumerate(layout.terms):
+        groups, variance = layout.groups[chosen], solution.prediction_var[t]
+        places = groups.places_of(layout.design, t)
+        effects.append(_spread(solution.effects[t], places, groups.size))
+        # Engines with random probes have no variances of prediction.
+        known = v[t] > 0.0 and bool(np.isfinite(variance).all())
+        variances.append(_spread(variance, places, groups.size) if known else None)
+    return solution.beta, effects, variances
+
+
+def _spread(values: FloatArray, places: LongArray | None, size: int) -> FloatArray:
+    if places is None:
+        return values
+    found = np.zeros(size)
+    found[places] = values
+    return found
 
 
 def _sets(design: Design) -> tuple[frozenset[str], ...]:
@@ -451,56 +473,3 @@ def _sets(design: Design) -> tuple[frozenset[str], ...]:
     sets = closed_sets(facets, structure.nested_in)
     single = len(facets) == len(structure.facets) and structure.cell_max == 1
     return sets[:-1] if single and sets else sets
-
-
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """The groups of a set of facets that occur in the rows.
-
-    Attributes
-    ----------
-    facets : with all that they are nested in
-    places, sizes : of the facets in the design, and their numbers of levels
-    keys : combinations of levels that occur, sorted
-    """
-
-    facets: frozenset[str]
-    places: tuple[int, ...]
-    sizes: tuple[int, ...]
-    keys: LongArray
-
-    @classmethod
-    def of(cls, design: Design, facets: frozenset[str]) -> _Groups:
-        places = tuple(i for i, f in enumerate(design.facets) if f.name in facets)
-        sizes = tuple(design.n_levels[i] for i in places)
-        return cls(facets, places, sizes, np.zeros(0, dtype=np.int64))
-
-    def with_rows(self, chunk: Chunk) -> _Groups:
-        """Return the groups of these and of other rows."""
-        joined, total = self._join(chunk), self._total
-        if total <= _TABLE:
-            occurs = np.bincount(joined, minlength=total) > 0
-            occurs[self.keys] = True
-            keys = np.flatnonzero(occurs)
-        else:
-            keys = np.union1d(self.keys, joined)
-        return _Groups(self.facets, self.places, self.sizes, keys)
-
-    def numbers(self, chunk: Chunk) -> IntArray:
-        """Return the number of the group of each row."""
-        joined, total = self._join(chunk), self._total
-        if total > _TABLE:
-            return np.searchsorted(self.keys, joined).astype(np.int32)
-        table = np.zeros(total, dtype=np.int32)
-        table[self.keys] = np.arange(self.keys.size)
-        return np.asarray(table[joined])
-
-    @property
-    def _total(self) -> int:
-        return int(np.prod([float(n) for n in self.sizes]))
-
-    def _join(self, chunk: Chunk) -> LongArray:
-        joined = np.zeros(chunk.response.size, dtype=np.int64)
-        for place, size in zip(self.places, self.sizes, strict=True):
-            joined = joined * size + chunk.level_codes(place)
-        return joined

@@ -6,66 +6,161 @@ The influence of a row on the estimates is computed at every use and never store
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from vcomp._typing import FloatArray, IntArray, LongArray
+
+WordArray: TypeAlias = NDArray[np.uint64]
+
+_BLOCK = 256
+"""Rows whose influences are in the fastest cache together."""
+
+
+@njit(cache=True, nogil=True)
+def fill_pulls(
+    counts: FloatArray,
+    u: FloatArray,
+    effects: FloatArray,
+    variances: FloatArray,
+    left: FloatArray,
+    within: FloatArray,
+    own: float,
+    error: float,
+    pulls: FloatArray,
+) -> None:
+    """Write effect, constant, slope and share of the expectation of every group of a term.
+
+    Parameters
+    ----------
+    counts : (q,) rows of each group
+    u, effects : Z'Py and predicted effects
+    variances : of prediction; none if they are not known
+    left : sums of the effects of finer terms; none without finer terms
+    within : Σ σ² n² of the groups of finer terms, as `left`
+    own, error : component of the term, and of the residual
+    pulls : (q, 4), written
+    """
+    square = whole = 0.0
+    for h in range(counts.size):
+        n = counts[h]
+        if n == 0.0:
+            pulls[h, :] = 0.0
+            continue
+        # The variance of the mean of a group
+        spread = own + error / n
+        if within.size:
+            spread += within[h] / (n * n)
+        form = 1.0 / spread
+        if variances.size:
+            form = max(own - variances[h], 0.0) / (own * own)
+        square += u[h] * u[h]
+        whole += form
+        pulls[h, 2], pulls[h, 3] = u[h] / (n * spread), form / n
+    scale = square / whole if whole > 0.0 else 0.0
+    for h in range(counts.size):
+        n = counts[h]
+        if n == 0.0:
+            continue
+        rest = error * u[h]
+        if left.size:
+            rest += left[h]
+        pulls[h, 0] = effects[h]
+        pulls[h, 1] = (u[h] * u[h] - pulls[h, 2] * rest) / n - scale * pulls[h, 3]
+        # The factor of an expectation in that of the squared residual is σ² / scale.
+        pulls[h, 3] = own * pulls[h, 3] if scale > 0.0 else 0.0
 
 
 @njit(cache=True, nogil=True)
 def add_level_sums(
-    residuals: FloatArray,
+    rest: FloatArray,
     codes: IntArray,
-    groups: IntArray,
-    offsets: LongArray,
-    effects: FloatArray,
-    constant: FloatArray,
-    slope: FloatArray,
-    expected: FloatArray,
+    steps: LongArray,
+    starts: LongArray,
+    pulls: FloatArray,
     finer: FloatArray,
     own: FloatArray,
-    places: LongArray,
+    set_steps: LongArray,
+    set_starts: LongArray,
     sums: FloatArray,
     of_rows: FloatArray,
 ) -> None:
     """Add the influences of rows to the sums of their groups, and their products.
 
+    The columns are the influences on the k components of terms, the squared residual, and its
+    expectation but for a common factor.
+
     Parameters
     ----------
-    residuals : (n,) σ²_e r, with r = V⁻¹(y − Xβ̂)
-    codes : (k, n) group of each row in each term
-    groups : (m, n) group of each row in each set of facets
-    offsets : (k,) first group of a term in `effects`, `constant` and `slope`
-    effects : predicted effects of all groups of all terms
-    constant, slope : of the influence of a row on a component, in what the terms that are finer
-        leave of its residual
-    expected : expectation of the product of a row with its group, of all groups of all terms
+    rest : (n,) y − Xβ̂
+    codes : (f, n) levels, or numbers of groups
+    steps, starts : (k, f) and (k,); ``starts + steps @ codes`` are a row's groups in the terms
+    pulls : (groups of all terms, 4) of :func:`fill_pulls`
     finer : (k, k) 1 where the second term is finer than the first, else 0
-    own : (2 + k,) of the influence on the residual: factor of the squared residual, constant, and
-        factors of the expectations
-    places : (m,) first row in `sums` of a set of facets
-    sums : (groups of all sets, k + 1), added to
-    of_rows : (k + 1, k + 1) products of the influences of single rows, lower triangle, added to
+    own : factor of the squared residual, and its expectation without terms
+    set_steps, set_starts : (m, f) and (m,) the same of sets of facets
+    sums : (groups of all sets, k + 2), added to
+    of_rows : (k + 3, k + 2) products of the influences of single rows, lower triangle, and their
+        sums in the last row, added to
     """
-    k, m = codes.shape[0], groups.shape[0]
-    influence, effect = np.empty(k + 1), np.empty(k)
-    for i in range(residuals.size):
-        r = residuals[i]
+    k, m = steps.shape[0], set_steps.shape[0]
+    # Unsigned: signed indices are checked for negative values at every step.
+    at = np.empty((max(k, 1), _BLOCK), dtype=np.uint64)
+    effect, influence = np.empty((k, _BLOCK)), np.empty((k + 2, _BLOCK))
+    r, left = np.empty(_BLOCK), np.empty(_BLOCK)
+    for first in range(0, rest.size, _BLOCK):
+        n = min(_BLOCK, rest.size - first)
+        r[:n] = rest[first : first + n]
         for t in range(k):
-            effect[t] = effects[offsets[t] + codes[t, i]]
-        last = own[0] * r * r - own[1]
+            _places(codes, steps[t], starts[t], first, n, at[t])
+            for i in range(n):
+                effect[t, i] = pulls[at[t, i], 0]
+                r[i] -= effect[t, i]
+        for i in range(n):
+            influence[k, i] = own[0] * r[i] * r[i]
+            influence[k + 1, i] = own[1]
         for t in range(k):
-            left = r
+            left[:n] = r[:n]
             for other in range(k):
-                left += finer[t, other] * effect[other]
-            at = offsets[t] + codes[t, i]
-            influence[t] = constant[at] + slope[at] * left
-            last -= own[2 + t] * expected[at]
-        influence[k] = last
+                if finer[t, other] != 0.0:
+                    for i in range(n):
+                        left[i] += effect[other, i]
+            for i in range(n):
+                h = at[t, i]
+                influence[t, i] = pulls[h, 1] + pulls[h, 2] * left[i]
+                influence[k + 1, i] -= pulls[h, 3]
         for s in range(m):
-            at = places[s] + groups[s, i]
-            for a in range(k + 1):
-                sums[at, a] += influence[a]
-        for a in range(k + 1):
+            _places(codes, set_steps[s], set_starts[s], first, n, at[0])
+            for i in range(n):
+                g = at[0, i]
+                for a in range(k + 2):
+                    sums[g, a] += influence[a, i]
+        for a in range(k + 2):
             for b in range(a + 1):
-                of_rows[a, b] += influence[a] * influence[b]
+                of_rows[a, b] += _inner(influence[a], influence[b], n)
+            of_rows[k + 2, a] += influence[a, :n].sum()
+
+
+@njit(cache=True, nogil=True)
+def _places(
+    codes: IntArray, steps: LongArray, start: int, first: int, n: int, at: WordArray
+) -> None:
+    """Write the groups of rows from `first` on."""
+    at[:n] = np.uint64(start)  # a negative one wraps around, and back
+    for f in range(codes.shape[0]):
+        if steps[f] != 0:
+            step = np.uint64(steps[f])
+            for i in range(n):
+                at[i] += step * np.uint64(codes[f, first + i])
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _inner(a: FloatArray, b: FloatArray, n: int) -> float:
+    """Return the inner product, summed in any order, always the same on one machine."""
+    total = 0.0
+    for i in range(n):
+        total += a[i] * b[i]
+    return total

@@ -1,10 +1,10 @@
 from .binomial import fit_binomial_line as fit_binomial_line
 from .rank_agreement import above_in_both as above_in_both
+from .rank_agreement import falling_order as falling_order
 from .rank_agreement import mean_share_above as mean_share_above
 from .rank_agreement import ordinal_ranks as ordinal_ranks
 from .rank_agreement import pair_agreement as pair_agreement
 from .rank_agreement import swaps as swaps
-from .ranks import falling_order as falling_order
 from .safe_differences import smallest_safe_difference as smallest_safe_difference
 from .topic_sets import disjoint_sets as disjoint_sets
 from .topic_sets import means_of_sets as means_of_sets

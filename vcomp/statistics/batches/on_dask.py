@@ -104,6 +104,27 @@ def gather_on_dask(formula: Formula, data: Any, reading: Reading, *, collapse: b
     return CellSums(coding, table)
 
 
+def parts_on_dask(formula: Formula, data: Any, reading: Reading) -> PartsOnDask:
+    """Return the rows of a Dask DataFrame, to be read again on its workers.
+
+    Parameters
+    ----------
+    formula, data, reading : as for :func:`gather_on_dask`
+    """
+    return PartsOnDask(_Partitions(formula, data, reading))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartsOnDask:
+    """The rows of a Dask DataFrame, in partitions."""
+
+    partitions: _Partitions
+
+    def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
+        """Return the sum of ``of(*known, part)`` over the partitions, in their order."""
+        return self.partitions.total_of_one_pass(of, *known)
+
+
 def _cells(coding: RowCoding, part: CompleteRows) -> CellTable:
     """Sum rows in cells."""
     return sum_cells(*Coder(coding)(part))
@@ -164,6 +185,14 @@ class _Partitions:
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
         """Return the sum of ``of(*known, part)`` over the partitions."""
         found: Sum | None = self._summed(self._work(of, known))
+        return found
+
+    def total_of_one_pass(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
+        """Return the same of a pass that needs no survey."""
+        dask: Any = import_module("dask")
+        work = dask.delayed(self._work(of, known), traverse=False)
+        made = _tree(*self._each_by(_of_partition, work))
+        found: Sum | None = None if made is None else dask.compute(made)[0]
         return found
 
     def collapsed(self, coding: RowCoding, plan: CollapsePlan) -> PartSums:

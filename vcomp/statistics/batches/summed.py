@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
-from vcomp.data import Reading, Rows
+from vcomp.data import CompleteRows, Reading, Rows
 from vcomp.design import (
     Chunk,
     Design,
@@ -26,7 +26,7 @@ from vcomp.display import gib
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.numerics import slices
 from vcomp.statistics.batches.cell_sums import CellSums, table_bytes
-from vcomp.statistics.batches.cell_table import CellTable
+from vcomp.statistics.batches.cell_table import Addable, CellTable
 from vcomp.statistics.batches.collapsed import CollapsePlan, PartSums
 from vcomp.statistics.batches.first_pass import RowCoding
 from vcomp.statistics.batches.passes import Batches
@@ -46,6 +46,16 @@ ReadAgain: TypeAlias = Callable[[Reading], Batches]
 """Makes batches of the same rows, read as another ``Reading`` says."""
 
 
+Sum = TypeVar("Sum", bound=Addable)
+
+
+class Parts(Protocol):
+    """Rows in parts that a function is applied to."""
+
+    def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
+        """Return the sum of ``of(*known, part)`` over the parts; None if there are none."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SummedData:
     """Design and statistics of the rows of one analysis.
@@ -63,6 +73,7 @@ class SummedData:
     rows : None if they are not kept
     again : reads the rows once more; None where they are kept, or cannot be read again
     response_values : the values of the response in order; None if they are more than a few
+    parts : reads the rows once more as parts, on the workers of Dask too; None as for `again`
     seconds : time of each stage
     """
 
@@ -75,6 +86,7 @@ class SummedData:
     rows: Rows | None = None
     again: ReadAgain | None = None
     response_values: tuple[float, ...] | None = None
+    parts: Callable[[Reading], Parts] | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def coded_rows(self) -> Iterator[Chunk]:
@@ -106,6 +118,93 @@ class SummedData:
                 f"the fit is of {design.structure.n_rows:,} rows, and {n:,} were read now; they "
                 "have to stay as they were"
             )
+
+    def total(self, of: Callable[..., Sum], *known: Any) -> Sum:
+        """Return the sum of ``of(*known, chunk)`` over parts of the coded rows.
+
+        The rows are one part if they are kept, or are the cells that are kept. Else they are read
+        again, in batches or on the workers of Dask.
+
+        Raises
+        ------
+        DataError
+            If they can neither be read again nor be derived from the cells, or have changed.
+        """
+        if self.rows is not None:
+            return of(*known, self.cells_as_rows())
+        cells = self._single_cells()
+        if cells is not None:
+            return of(*known, cells)
+        if self.parts is None:
+            raise DataError(
+                "this needs single rows, and there are none to read again: of the cells, which "
+                "have several scores each, only means and sums of squares are stored. Fit the "
+                "rows themselves, or use interval='mls'"
+            )
+        coder = _RowCoder(self.design, self.fixed_columns)
+        found = self.parts(self.reading).total(_of_part, coder, of, known)
+        n = 0 if found is None else found.n
+        if found is None or n != self.design.structure.n_rows:
+            raise DataError(
+                f"the fit is of {self.design.structure.n_rows:,} rows, and {n:,} were read now; "
+                "they have to stay as they were"
+            )
+        total: Sum = found.sum
+        return total
+
+    def _single_cells(self) -> Chunk | None:
+        """Return the cells if each of them is one row, else None."""
+        structure = self.design.structure
+        if structure.cell_max > 1:
+            return None
+        try:
+            cells = self.cells_as_rows()
+        except DataError:  # they were collapsed
+            return None
+        return cells if cells.counts is None else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _RowCoder:
+    """Codes rows that are read again.
+
+    Attributes
+    ----------
+    design : of all rows
+    fixed_columns : columns of the fixed part with all levels of factors
+    """
+
+    design: Design
+    fixed_columns: Mapping[str, Any]
+
+    def __call__(self, part: CompleteRows) -> Chunk:
+        design = self.design
+        fixed = part.fixed_columns(design.formula, self.fixed_columns)
+        return Chunk(
+            response=part.y,
+            origin=design.origin,
+            X=design.centred_matrix(fixed, part.y.size),
+            compact_codes=tuple(f.codes(part.frame[f.name]) for f in design.facets),
+            facet_sizes=design.n_levels,
+            terms=design.terms,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Counted:
+    """A sum over rows, and how many they are."""
+
+    n: int
+    sum: Any
+
+    def __add__(self, other: _Counted) -> _Counted:
+        return _Counted(self.n + other.n, self.sum + other.sum)
+
+
+def _of_part(
+    coder: _RowCoder, of: Callable[..., Any], known: tuple[Any, ...], part: CompleteRows
+) -> _Counted:
+    return _Counted(part.y.size, of(*known, coder(part)))
 
 
 def finish(sums: CellSums, reading: Reading) -> SummedData:

@@ -1,0 +1,340 @@
+"""The groups of sets of facets: how they are numbered, and added up to those of coarser sets.
+
+A group has a number by which it is found in a table: its levels as digits, where there is room for
+all combinations, else its place among those that occur. Facets that others determine (the topic of
+a document) are no digits. Sums are made for the finest sets only and added up for coarser ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from vcomp._typing import FloatArray, LongArray
+from vcomp.design import Chunk, Design
+from vcomp.formula import closure
+
+Total: TypeAlias = Callable[..., Any]
+"""``total(of, *known)`` is the sum of ``of(*known, chunk)`` over parts of the coded rows."""
+
+_ROOM = 1_000_000
+"""Combinations of levels for which a table has room, whatever the number of rows."""
+
+_ROOM_PER_ROW = 4
+"""Combinations of levels for each row for which a table has room."""
+
+_LARGEST = 2**62
+"""Joined levels are smaller than this."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """The groups of a set of facets.
+
+    Attributes
+    ----------
+    places, sizes : of the facets whose levels are digits, and their numbers of levels
+    keys : joined levels of the groups that occur, sorted; None if all have a place
+    head : groups whose number is the first digit, where all digits would be too large a number
+    """
+
+    places: tuple[int, ...]
+    sizes: tuple[int, ...]
+    keys: LongArray | None = None
+    head: Groups | None = None
+
+    @property
+    def possible(self) -> int:
+        """Number of combinations of digits."""
+        return prod(self.sizes) * (1 if self.head is None else self.head.size)
+
+    @property
+    def size(self) -> int:
+        """Number of groups, or of their places."""
+        return self.possible if self.keys is None else self.keys.size
+
+    def steps(self, n_places: int) -> LongArray:
+        """Return the weights of the levels of all facets in the number of a group."""
+        steps, step = np.zeros(n_places, dtype=np.int64), 1
+        for place, size in zip(reversed(self.places), reversed(self.sizes), strict=True):
+            steps[place], step = step, step * size
+        return steps
+
+    def joined(self, codes: Mapping[int, Any]) -> Any:
+        """Return the joined levels of rows, from their levels by place of the facet."""
+        joined: Any = np.int64(0) if self.head is None else self.head.numbers(codes)
+        for place, size in zip(self.places, self.sizes, strict=True):
+            joined = joined * np.int64(size) + codes[place]
+        return joined
+
+    def numbers(self, codes: Mapping[int, Any]) -> Any:
+        """Return the group of each row, from their levels by place of the facet."""
+        joined = self.joined(codes)
+        return joined if self.keys is None else np.searchsorted(self.keys, joined)
+
+    def levels(self) -> dict[int, Any]:
+        """Return the levels of all groups by place of the facet; they broadcast to all groups."""
+        if self.keys is None and self.head is None:
+            n = len(self.sizes)
+            return {
+                place: np.arange(size).reshape([-1 if i == j else 1 for j in range(n)])
+                for i, (place, size) in enumerate(zip(self.places, self.sizes, strict=True))
+            }
+        rest = np.arange(self.size) if self.keys is None else self.keys
+        found = {}
+        for place, size in zip(reversed(self.places), reversed(self.sizes), strict=True):
+            rest, found[place] = np.divmod(rest, size)
+        if self.head is not None:
+            shape = (self.head.size,) if self.head.keys is not None else self.head.sizes
+            found |= {
+                place: np.broadcast_to(level, shape).ravel()[rest]
+                for place, level in self.head.levels().items()
+            }
+        return found
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape to which :meth:`levels` broadcast."""
+        return self.sizes if self.keys is None and self.head is None else (self.size,)
+
+    def places_of(self, design: Design, term: int) -> LongArray | None:
+        """Return the group of each group of a term; None if they are the same."""
+        found = design.terms[term]
+        if (
+            self.keys is None
+            and found.facets == self.places
+            and not any(keys is not None for keys in found.keys)
+        ):
+            return None
+        levels = found.level_codes(design.n_levels)
+        numbers: LongArray = self.numbers(dict(zip(found.facets, levels, strict=True)))
+        return numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Occurring:
+    """Which groups occur in some rows, and how often.
+
+    Attributes
+    ----------
+    joined : of some groups the joined levels, sorted, and their rows
+    counts : of others the rows of all
+    told : the level in one facet that goes with each level in another, −1 if it does not occur
+    """
+
+    joined: tuple[tuple[LongArray, FloatArray], ...]
+    counts: tuple[FloatArray, ...]
+    told: tuple[LongArray, ...]
+
+    @classmethod
+    def of(
+        cls,
+        sparse: Sequence[Groups],
+        dense: Sequence[Groups],
+        pairs: Sequence[tuple[int, int]],
+        chunk: Chunk,
+    ) -> Occurring:
+        """Return the groups that occur in the rows of a chunk, and the pairs of levels."""
+        codes = dict(enumerate(chunk.compact_codes))
+        joined = [
+            np.unique(g.joined(codes), return_inverse=True, return_counts=True) for g in sparse
+        ]
+        told = []
+        for inner, outer in pairs:
+            levels = np.full(chunk.facet_sizes[inner], -1, dtype=np.int64)
+            levels[codes[inner]] = codes[outer]
+            told.append(levels)
+        return cls(
+            tuple((keys, counts.astype(float)) for keys, _, counts in joined),
+            tuple(np.bincount(g.numbers(codes), minlength=g.size).astype(float) for g in dense),
+            tuple(told),
+        )
+
+    def __add__(self, other: Occurring) -> Occurring:
+        joined = []
+        for (a, n), (b, m) in zip(self.joined, other.joined, strict=True):
+            keys = np.union1d(a, b)
+            counts = np.zeros(keys.size)
+            counts[np.searchsorted(keys, a)] += n
+            counts[np.searchsorted(keys, b)] += m
+            joined.append((keys, counts))
+        return Occurring(
+            tuple(joined),
+            tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
+            tuple(np.maximum(a, b) for a, b in zip(self.told, other.told, strict=True)),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """The groups of all sets of sampled facets.
+
+    Attributes
+    ----------
+    design : of the data
+    sets : the sets of facets that pairs of rows may share, without that of single rows
+    terms : for each random term its set
+    leaves : the sets that lie in no other one
+    groups, counts : of each set the groups, and their rows
+    told : the level in one facet that goes with each level in another, by their places
+    """
+
+    design: Design
+    sets: tuple[frozenset[str], ...]
+    terms: tuple[frozenset[str], ...]
+    leaves: tuple[frozenset[str], ...]
+    groups: Mapping[frozenset[str], Groups]
+    counts: dict[frozenset[str], FloatArray]
+    told: Mapping[tuple[int, int], LongArray]
+
+    @classmethod
+    def of(cls, design: Design, sets: tuple[frozenset[str], ...], total: Total) -> Layout:
+        """Return the groups of some sets; of a complete grid they follow from its cells."""
+        nested_in = design.structure.nested_in
+        terms = tuple(closure(frozenset(t.facets), nested_in) for t in design.formula.random)
+        every = sorted({*sets, *terms}, key=lambda s: (len(s), sorted(s)))
+        leaves = tuple(s for s in every if not any(s < other for other in every))
+        pairs = _determined(design)
+        room = max(_ROOM, _ROOM_PER_ROW * design.structure.n_rows)
+        groups = {s: _groups(design, s, terms, pairs, room, total) for s in every}
+        layout = cls(design, sets, terms, leaves, groups, {}, {})
+        return layout._counted(pairs, room, total)
+
+    def _counted(self, pairs: list[tuple[int, int]], room: int, total: Total) -> Layout:
+        grid, groups = self.design.grid, dict(self.groups)
+        sparse = [s for s, g in groups.items() if g.possible > room]
+        dense = [s for s in self.leaves if s not in sparse]
+        if grid is not None and not sparse:
+            told = {}
+            for inner, outer in pairs:
+                levels = np.zeros(self.design.n_levels[inner], dtype=np.int64)
+                levels[grid.levels[grid.rest.index(inner)]] = grid.levels[grid.rest.index(outer)]
+                told[inner, outer] = levels
+            counts = {s: _counts_of_grid(self.design, groups[s]) for s in dense}
+        else:
+            arguments = [groups[s] for s in sparse], [groups[s] for s in dense], pairs
+            found: Occurring = total(Occurring.of, *arguments)
+            told = dict(zip(pairs, found.told, strict=True))
+            counts = dict(zip(dense, found.counts, strict=True))
+            for s, (keys, n) in zip(sparse, found.joined, strict=True):
+                groups[s], counts[s] = replace(groups[s], keys=keys), n
+        layout = replace(self, groups=groups, counts=counts, told=told)
+        for leaf in self.leaves:
+            folded = Folded(layout, leaf, counts[leaf])
+            for s in groups:
+                if s < leaf and s not in counts:
+                    counts[s] = folded.to(s)
+        return layout
+
+    def size(self, chosen: frozenset[str]) -> int:
+        """Return the number of groups of a set."""
+        return self.groups[chosen].size
+
+    def dead_end(self) -> int | None:
+        """Return the largest of the finest sets if no other one is added up from it."""
+        if not self.leaves:
+            return None
+        place = max(range(len(self.leaves)), key=lambda i: self.size(self.leaves[i]))
+        others = [s for i, s in enumerate(self.leaves) if i != place]
+        leaf = self.leaves[place]
+        if any(s < leaf and not any(s < other for other in others) for s in self.sets):
+            return None
+        return place if self.groups[leaf].keys is None else None
+
+
+class Folded:
+    """Sums over the groups of a set, added up for coarser sets when they are requested."""
+
+    def __init__(self, layout: Layout, chosen: frozenset[str], values: FloatArray) -> None:
+        self._layout, self._chosen = layout, chosen
+        self._found = {chosen: values}
+
+    def to(self, target: frozenset[str]) -> FloatArray:
+        """Return the sums over the groups of a coarser set."""
+        if target not in self._found:
+            sets = self._layout.groups
+            between = [s for s in sets if target < s < self._chosen]
+            source = min(between, key=self._layout.size) if between else self._chosen
+            self._found[target] = self._add_up(source, target)
+        return self._found[target]
+
+    def _add_up(self, source: frozenset[str], target: frozenset[str]) -> FloatArray:
+        values, layout = self.to(source), self._layout
+        inner, outer = layout.groups[source], layout.groups[target]
+        levels = inner.levels()
+        for place in outer.places if outer.head is None else range(len(layout.design.facets)):
+            if place not in levels:
+                for by in list(levels):
+                    if (by, place) in layout.told:
+                        levels[place] = layout.told[by, place][levels[by]]
+                        break
+        group = np.broadcast_to(outer.numbers(levels), inner.shape).ravel()
+        columns = values[:, None] if values.ndim == 1 else values
+        added: FloatArray = np.empty((outer.size, columns.shape[1]))
+        for j, column in enumerate(columns.T):
+            added[:, j] = np.bincount(group, column, minlength=outer.size)
+        return added[:, 0] if values.ndim == 1 else added
+
+
+def _determined(design: Design) -> list[tuple[int, int]]:
+    """Return the pairs of facets of which the labels of the first determine the second."""
+    structure = design.structure
+    place = {facet.name: i for i, facet in enumerate(design.facets)}
+    units = dict(zip(structure.facets, structure.n_levels, strict=True))
+    return [
+        (place[inner], place[outer])
+        for inner, above in structure.nested_in.items()
+        if inner in place and units[inner] == design.n_levels[place[inner]]
+        for outer in sorted(above)
+        if outer in place
+    ]
+
+
+def _groups(
+    design: Design,
+    chosen: frozenset[str],
+    terms: Sequence[frozenset[str]],
+    pairs: list[tuple[int, int]],
+    room: int,
+    total: Total,
+) -> Groups:
+    """Return the groups of a set; those of large sets still without the keys that occur."""
+    inside = [i for i, f in enumerate(design.facets) if f.name in chosen]
+    if chosen in terms:  # in its order, so that their groups agree
+        own = design.terms[terms.index(chosen)].facets
+        inside = [*own, *(i for i in inside if i not in own)]
+    digits = [i for i in inside if not any(outer == i and by in inside for by, outer in pairs)]
+    sizes = [design.n_levels[i] for i in digits]
+    head: Groups | None = None
+    first = 0
+    for at in range(1, len(digits) + 1):
+        above = 1 if head is None else head.size
+        if above * prod(sizes[first:at]) >= _LARGEST:
+            wide = Groups(tuple(digits[first : at - 1]), tuple(sizes[first : at - 1]), None, head)
+            (keys, _), *_ = total(Occurring.of, [wide], [], []).joined
+            head, first = replace(wide, keys=keys), at - 1
+    found = Groups(tuple(digits[first:]), tuple(sizes[first:]), None, head)
+    if head is not None and found.possible <= room:
+        (keys, _), *_ = total(Occurring.of, [found], [], []).joined
+        return replace(found, keys=keys)
+    return found
+
+
+def _counts_of_grid(design: Design, groups: Groups) -> FloatArray:
+    """Return the rows of each group of a complete grid."""
+    grid = design.grid
+    assert grid is not None
+    kept = [p for p in groups.places if p in grid.axes]
+    rest = [p for p in groups.places if p not in grid.axes]
+    outside = prod(n for axis, n in zip(grid.axes, grid.shape, strict=True) if axis not in kept)
+    inner = Groups(tuple(rest), tuple(design.n_levels[p] for p in rest))
+    numbers = inner.numbers({p: grid.levels[grid.rest.index(p)] for p in rest})
+    cells = np.broadcast_to(numbers, grid.cell_n.shape)
+    counts = np.zeros(inner.size)
+    counts += np.bincount(cells, grid.cell_n * outside, minlength=inner.size)
+    shape = [1 if p in kept else n for p, n in zip(groups.places, groups.sizes, strict=True)]
+    return np.broadcast_to(counts.reshape(shape), groups.sizes).ravel()

@@ -1,0 +1,343 @@
+"""Passes over rows that sum their influences: in memory, in parts, on workers.
+
+Rows in memory are shared by two threads, each with sums of its own. The largest table (that of
+the documents that each system was given) is made for a few systems at a time, while it is in a
+cache, and only its products are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray, LongArray
+from vcomp.design import Chunk
+from vcomp.exceptions import EstimationError
+from vcomp.inference.intervals.level_groups import Groups
+from vcomp.numerics import MANY_ROWS, THREADS, check_memory
+
+_AT_ONCE = 65_536
+"""Rows whose codes are copied side by side at a time."""
+
+_SLAB = 2**19
+"""Numbers in the sums of the levels that are summed together: they fit into a cache."""
+
+_MANY = 2**25
+"""Numbers in the sums of one thread; of more there is one thread."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Sums over groups.
+
+    Attributes
+    ----------
+    size : number of all groups
+    keys : the groups that the sums are of, sorted; None for all
+    values : (groups, …)
+    """
+
+    size: int
+    keys: LongArray | None
+    values: FloatArray
+
+    @property
+    def dense(self) -> FloatArray:
+        """The sums of all groups."""
+        if self.keys is None:
+            return self.values
+        found = np.zeros((self.size, *self.values.shape[1:]))
+        found[self.keys] = self.values
+        return found
+
+    def __add__(self, other: Table) -> Table:
+        if self.keys is None or other.keys is None:
+            whole, part = (self, other) if self.keys is None else (other, self)
+            values = whole.values.copy()
+            values[slice(None) if part.keys is None else part.keys] += part.values
+            return Table(self.size, None, values)
+        keys = np.union1d(self.keys, other.keys)
+        values = np.zeros((keys.size, *self.values.shape[1:]))
+        values[np.searchsorted(keys, self.keys)] += self.values
+        values[np.searchsorted(keys, other.keys)] += other.values
+        return Table(self.size, keys, values)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelSums:
+    """Sums and products of influences.
+
+    Attributes
+    ----------
+    products : (k + 3, k + 2) of single rows, the lower triangle, and the sums of all rows
+    tables : for each of the finest sets the sums over its groups; None if only `slabs` are kept
+    slabs : (k + 2, k + 2) products of the sums over the groups of one of the sets
+    """
+
+    products: FloatArray
+    tables: tuple[Table | None, ...]
+    slabs: FloatArray | None = None
+
+    @property
+    def of_rows(self) -> FloatArray:
+        """The products of single rows."""
+        lower = np.tril(self.products[:-1])
+        return lower + np.tril(lower, -1).T
+
+    def __add__(self, other: LevelSums) -> LevelSums:
+        pairs = zip(self.tables, other.tables, strict=True)
+        tables = tuple(a if a is None or b is None else a + b for a, b in pairs)
+        slabs = self.slabs
+        if slabs is not None and other.slabs is not None:
+            slabs = slabs + other.slabs
+        return LevelSums(self.products + other.products, tables, slabs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelWork:
+    """What a pass over rows needs to sum their influences.
+
+    Attributes
+    ----------
+    beta : fixed effects
+    terms, leaves : groups of the terms, and of the finest sets
+    starts, pulls : of the terms, as for `add_level_sums`
+    finer, own : as there
+    n_rows : of all data
+    slabs : place of the leaf of which only products are wanted
+    """
+
+    beta: FloatArray
+    terms: tuple[Groups, ...]
+    leaves: tuple[Groups, ...]
+    starts: LongArray
+    pulls: FloatArray
+    finer: FloatArray
+    own: FloatArray
+    n_rows: int
+    slabs: int | None
+
+    @property
+    def n_columns(self) -> int:
+        """Number of influences."""
+        return len(self.terms) + 2
+
+
+def sum_influences(work: LevelWork, chunk: Chunk) -> LevelSums:
+    """Return the sums of the influences of some rows."""
+    n, width = chunk.response.size, work.n_columns
+    if n < MANY_ROWS:
+        return _Pass.of(work, chunk).sums(slice(0, n))
+    if work.slabs is not None and n == work.n_rows:
+        found = _by_slabs(work, chunk)
+        if found is not None:
+            return found
+    whole = _Pass.of(work, chunk)
+    threads = THREADS if sum(whole.sizes) * width <= _MANY else 1
+    ends = [n * i // threads for i in range(threads + 1)]
+    return _added([partial(whole.sums, slice(a, b)) for a, b in pairwise(ends)])
+
+
+def _added(parts: Sequence[partial[LevelSums]]) -> LevelSums:
+    """Return the sum of parts that threads work on, added in their order."""
+    if len(parts) == 1:
+        return parts[0]()
+    with ThreadPoolExecutor(THREADS) as pool:
+        first, *rest = [future.result() for future in [pool.submit(part) for part in parts]]
+    for one in rest:
+        first = first + one
+    return first
+
+
+def _by_slabs(work: LevelWork, chunk: Chunk) -> LevelSums | None:
+    """Return the sums of all rows, the largest table made for a few levels of a facet at a time.
+
+    None if the table is small, or the facet has too few levels.
+    """
+    assert work.slabs is not None
+    leaf, width = work.leaves[work.slabs], work.n_columns
+    if leaf.size * width <= _SLAB:
+        return None
+    facet, order = _facet_of_slabs(leaf, chunk)
+    levels = chunk.facet_sizes[facet]
+    per_level = leaf.size // levels
+    at_once = max(_SLAB // (per_level * width), 1)
+    others = sum(g.size for i, g in enumerate(work.leaves) if i != work.slabs)
+    if levels < 2 * THREADS or others * width > _MANY:
+        return None
+    # The facet is the first digit, so that a few of its levels have their groups side by side.
+    at = leaf.places.index(facet)
+    places = (facet, *leaf.places[:at], *leaf.places[at + 1 :])
+    sizes = (levels, *leaf.sizes[:at], *leaf.sizes[at + 1 :])
+    leaves = [*work.leaves]
+    leaves[work.slabs] = Groups(places, sizes)
+    made = _Pass.of(replace(work, leaves=tuple(leaves)), chunk)
+    ends = np.cumsum(np.bincount(chunk.compact_codes[facet], minlength=levels))
+    starts = np.concatenate([[0], ends])
+    bounds = [levels * i // THREADS for i in range(THREADS + 1)]
+    return _added([
+        partial(made.slabs, a, b, at_once, per_level, starts, order) for a, b in pairwise(bounds)
+    ])  # fmt: skip
+
+
+def _facet_of_slabs(leaf: Groups, chunk: Chunk) -> tuple[int, LongArray | None]:
+    """Return a facet of a set, and the rows in the order of its levels; None if they are."""
+    for place in leaf.places:
+        codes = chunk.compact_codes[place]
+        if chunk.facet_sizes[place] >= 2 * THREADS and bool((codes[1:] >= codes[:-1]).all()):
+            return place, None
+    facet = min(
+        leaf.places, key=lambda p: (chunk.facet_sizes[p] < 2 * THREADS, chunk.facet_sizes[p])
+    )
+    codes = chunk.compact_codes[facet]
+    if chunk.facet_sizes[facet] < 2**15:
+        codes = codes.astype(np.int16)  # sorted by radix
+    return facet, np.argsort(codes, kind="stable")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pass:
+    """Coded rows, and where their influences are added.
+
+    Attributes
+    ----------
+    work, chunk : what to do, and the rows
+    codes : levels, or numbers of groups, of which few bytes are kept for each row
+    steps, set_steps : (k, f) and (m, f) weights of the codes in the groups of terms and sets
+    sizes : numbers of groups of the sets
+    keys : of each set the groups that the sums are of; None for all
+    """
+
+    work: LevelWork
+    chunk: Chunk
+    codes: tuple[Any, ...]
+    steps: LongArray
+    set_steps: LongArray
+    sizes: tuple[int, ...]
+    keys: tuple[LongArray | None, ...]
+
+    @classmethod
+    def of(cls, work: LevelWork, chunk: Chunk) -> _Pass:
+        codes: list[Any] = list(chunk.compact_codes)
+        by_place, n = dict(enumerate(codes)), chunk.response.size
+        columns: list[dict[int, int]] = []
+        sizes: list[int] = []
+        keys: list[LongArray | None] = []
+        numbered: dict[Groups, Any] = {}
+        for i, groups in enumerate((*work.terms, *work.leaves)):
+            is_set, size = i >= len(work.terms), groups.size
+            found: LongArray | None = None
+            few = is_set and n < work.n_rows and size > 4 * n
+            if few or groups.keys is not None or groups.head is not None:
+                if groups not in numbered:
+                    numbered[groups] = groups.numbers(by_place)
+                numbers = numbered[groups]
+                if few:
+                    found, numbers = np.unique(numbers, return_inverse=True)
+                    size = found.size
+                codes.append(numbers)
+                columns.append({len(codes) - 1: 1})
+            else:
+                steps = groups.steps(len(by_place))
+                columns.append({f: int(s) for f, s in enumerate(steps) if s})
+            if is_set:
+                sizes.append(size)
+                keys.append(found)
+        matrix = np.zeros((len(columns), len(codes)), dtype=np.int64)
+        for row, weights in zip(matrix, columns, strict=True):
+            row[list(weights)] = list(weights.values())
+        k = len(work.terms)
+        return cls(work, chunk, tuple(codes), matrix[:k], matrix[k:], tuple(sizes), tuple(keys))
+
+    def sums(self, rows: slice) -> LevelSums:
+        """Return the sums of some rows, with tables of all sets."""
+        width = self.work.n_columns
+        ends = np.cumsum([0, *self.sizes])
+        check_memory(
+            8.0 * width * float(ends[-1]),
+            "the sums of influences over the groups of facets need",
+            "use interval='mls'",
+            EstimationError,
+        )
+        sums, products = np.zeros((int(ends[-1]), width)), np.zeros((width + 1, width))
+        blocks = range(rows.start, rows.stop, _AT_ONCE)
+        self._add((slice(a, min(a + _AT_ONCE, rows.stop)) for a in blocks), ends, sums, products)
+        return LevelSums(products, self._tables(ends, sums))
+
+    def slabs(
+        self,
+        first: int,
+        last: int,
+        at_once: int,
+        per_level: int,
+        starts: LongArray,
+        order: LongArray | None,
+    ) -> LevelSums:
+        """Return the sums of the rows of some levels, a few levels at a time.
+
+        Parameters
+        ----------
+        first, last : levels of the facet that is the first digit of the set
+        at_once, per_level : levels at a time, and groups of each
+        starts : first row of each level
+        order : of the rows; None if they are in order
+        """
+        place, width = self.work.slabs, self.work.n_columns
+        assert place is not None
+        sizes = [*self.sizes]
+        sizes[place] = min(at_once, last - first) * per_level
+        ends = np.cumsum([0, *sizes])
+        sums, products = np.zeros((int(ends[-1]), width)), np.zeros((width + 1, width))
+        slab = sums[ends[place] : ends[place + 1]]
+        total = np.zeros((width, width))
+        for level in range(first, last, at_once):
+            a, b = int(starts[level]), int(starts[min(level + at_once, last)])
+            shifted = ends.copy()
+            shifted[place] -= level * per_level
+            blocks = (slice(i, min(i + _AT_ONCE, b)) for i in range(a, b, _AT_ONCE))
+            chosen = blocks if order is None else (order[rows] for rows in blocks)
+            self._add(chosen, shifted, sums, products)
+            total += slab.T @ slab
+            slab[:] = 0.0
+        tables = [*self._tables(ends, sums)]
+        tables[place] = None
+        return LevelSums(products, tuple(tables), total)
+
+    def _add(
+        self,
+        blocks: Iterator[slice] | Iterator[LongArray],
+        ends: LongArray,
+        sums: FloatArray,
+        products: FloatArray,
+    ) -> None:
+        # Deferred for start-up time: numba takes a second to import.
+        from vcomp.inference.kernels.level_sums import add_level_sums
+
+        work, chunk, m = self.work, self.chunk, len(self.sizes)
+        away = chunk.origin
+        constant = chunk.response.size > 0 and chunk.X.strides[0] == 0  # one row stands for all
+        if constant:
+            away = away + float(chunk.X[0] @ work.beta)
+        for rows in blocks:
+            rest = chunk.response[rows] - away
+            if not constant:
+                rest -= chunk.X[rows] @ work.beta
+            codes = np.empty((len(self.codes), rest.size), dtype=np.int32)
+            for row, column in zip(codes, self.codes, strict=True):
+                row[:] = column[rows]
+            add_level_sums(
+                rest, codes, self.steps, work.starts, work.pulls, work.finer, work.own,
+                self.set_steps, ends[:m], sums, products,
+            )  # fmt: skip
+
+    def _tables(self, ends: LongArray, sums: FloatArray) -> tuple[Table | None, ...]:
+        return tuple(
+            Table(leaf.size, keys, sums[a:b])
+            for leaf, keys, (a, b) in zip(self.work.leaves, self.keys, pairwise(ends), strict=True)
+        )
