@@ -153,7 +153,8 @@ def _binary(k: int, spread: float, middle: float) -> Renew:
         means = ndtr(effects / np.sqrt(2.0))
 
         def draw(n: int, rng: np.random.Generator) -> FloatArray:
-            return (effects + rng.normal(size=(n, 1)) + rng.normal(size=(n, k)) > 0).astype(float)
+            latent = effects + rng.normal(size=(n, 1)) + rng.normal(size=(n, k))
+            return np.where(latent > 0.0, 1.0, 0.0)
 
         S = np.cov(ndtr(effects + some_topics), rowvar=False)
         np.fill_diagonal(S, means * (1.0 - means))

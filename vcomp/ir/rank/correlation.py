@@ -138,7 +138,7 @@ class RankDraws:
 
     @classmethod
     def of(cls, pairs: PairedDifferences, draws: int, seed: int) -> RankDraws:
-        """Draw true means, and errors of new tests (eqs. 15.9 to 15.11).
+        """Draw true means, and errors of new tests (eqs. 15.9 to 15.9b).
 
         Notes
         -----
@@ -204,7 +204,7 @@ class RankDraws:
 
 
 def _drawn_errors(pairs: PairedDifferences, g: FloatArray) -> FloatArray:
-    """Return errors of a test of one topic with the covariances of systems (eq. 15.9).
+    """Return errors of a test of one topic with the covariances of systems (eq. 15.9a).
 
     The sample covariances of few topics have fewer effective degrees of freedom than the true
     ones. So the lengths of errors, Zᵀg/√(n - 1), vary too much: their squares are raised to a
@@ -231,7 +231,7 @@ def _drawn_errors(pairs: PairedDifferences, g: FloatArray) -> FloatArray:
 
 
 def _drawn_scales(pairs: PairedDifferences, g: FloatArray) -> FloatArray:
-    """Return what estimated standard deviations are multiplied by (eqs. 15.10 and 15.11).
+    """Return what estimated standard deviations are multiplied by (eq. 15.9b).
 
     The mean square of error is the mean over topics of the squares of residuals, and varies as
     these do. With their deviation from their mean as weights, the numbers `g` that move the means
