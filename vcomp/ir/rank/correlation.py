@@ -155,8 +155,9 @@ class RankDraws:
         with limited_blas(0):
             g = rng.standard_normal((draws, n))
             scales = _drawn_scales(pairs, g)
-            own = _drawn_errors(pairs, g)
-            new = _drawn_errors(pairs, rng.standard_normal((draws, n)))
+            df = pairs.sample_df, pairs.df
+            own = _drawn_errors(pairs, g, *df)
+            new = _drawn_errors(pairs, rng.standard_normal((draws, n)), *df)
         own *= scales[:, np.newaxis] / np.sqrt(pairs.n_scores)
         new *= scales[:, np.newaxis]
         truth = (1.0 - B) * pairs.centres + np.sqrt(1.0 - B) * own
@@ -203,7 +204,9 @@ class RankDraws:
         return counts
 
 
-def _drawn_errors(pairs: PairedDifferences, g: FloatArray) -> FloatArray:
+def _drawn_errors(
+    pairs: PairedDifferences, g: FloatArray, sample_df: float, df: float
+) -> FloatArray:
     """Return errors of a test of one topic with the covariances of systems (eq. 15.9a).
 
     The sample covariances of few topics have fewer effective degrees of freedom than the true
@@ -213,14 +216,14 @@ def _drawn_errors(pairs: PairedDifferences, g: FloatArray) -> FloatArray:
     Parameters
     ----------
     g : (draws, n_topics) standard normal numbers
+    sample_df, df : effective degrees of freedom of the sample covariances and of the true ones
     """
     from scipy.special import gammaln
 
     weights = 1.0 / np.sqrt(pairs.n_scores - 1.0)
     errors: FloatArray = (g @ pairs.residuals) * weights
     mean = float(((pairs.residuals * weights) ** 2).sum())
-    sample_df = pairs.sample_df
-    power = np.sqrt(sample_df / pairs.df)
+    power = np.sqrt(sample_df / df)
     if power >= 1.0 or mean == 0.0:
         return errors
     squares = np.einsum("ij,ij->i", errors, errors) / mean
