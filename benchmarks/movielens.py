@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from vcomp.numerics.kernels.groups import group_counts, group_sums
+from vcomp.numerics.kernels.codes import group_counts, group_sums
 
 import vcomp
 from vcomp._typing import FloatArray, IntArray
