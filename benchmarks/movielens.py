@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from vcomp.numerics.kernels.groups import group_counts, group_sums
 
 import vcomp
 from vcomp._typing import FloatArray, IntArray
@@ -25,6 +24,7 @@ from vcomp.display import gib
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
 from vcomp.estimators.likelihood.likelihood import certify
 from vcomp.estimators.likelihood.maximisation import maximise
+from vcomp.numerics.kernels.codes import group_counts, group_sums
 from vcomp.numerics.kernels.pairs import ONCE, pair_counts
 from vcomp.statistics.cross_products import CrossProducts, PairTable
 

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.integrate import quad
+from scipy.stats import chi2, norm
 from scipy.stats import t as student
 
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning
@@ -138,6 +139,36 @@ def test_all_systems_may_be_equal():
     assert found[["estimate", "low", "high"]].isna().all(axis=None)
 
 
+def student_to_normal(df):
+    """Return the mean of Student's |t| over that of a normal number, by quadrature."""
+    return student(df).expect(abs) / np.sqrt(2 / np.pi)
+
+
+def unsorted(drawn, values):
+    out = np.empty_like(values)
+    np.put_along_axis(out, drawn.order, values, axis=1)
+    return out
+
+
+def with_other_lengths(pairs):
+    """Return the covariance matrix of errors of three systems, by integrals over angles."""
+    values, vectors = np.linalg.eigh(np.cov(pairs.residuals, rowvar=False))
+    values, vectors = values[1:], vectors[:, 1:]
+    nu = values.sum() ** 2 / (values**2).sum()
+    assert pairs.sample_df == pytest.approx(nu)
+    power = np.sqrt(nu / pairs.df)
+    mean = chi2(nu).expect(lambda x: (x / nu) ** power)
+    share = values / values.sum()
+
+    def at(angle):
+        squares = np.array([np.cos(angle) ** 2, np.sin(angle) ** 2])
+        return squares * (share @ squares) ** (power - 1.0)
+
+    radius = chi2(2).expect(lambda x: x**power)
+    moments = [quad(lambda a, i=i: at(a)[i], 0, np.pi)[0] / np.pi * radius for i in (0, 1)]
+    return vectors @ np.diag(values * moments / mean) @ vectors.T
+
+
 class TestDraws:
     """With three systems nothing is shrunk, and all is known in closed form."""
 
@@ -149,22 +180,27 @@ class TestDraws:
 
     def test_true_means_have_the_covariance_of_the_means(self):
         drawn = self.drawn()
-        truth = np.empty_like(drawn.truth)
-        np.put_along_axis(truth, drawn.order, drawn.truth, axis=1)
-        errors = np.empty_like(drawn.errors)
-        np.put_along_axis(errors, drawn.order, drawn.errors, axis=1)
-        S = np.cov(self.pairs.residuals, rowvar=False) * 8 / 6  # (n-1)/(n-3): Student's variance
-        # Monte Carlo error: √(2/100,000) of a variance, and more for Student's long tails.
-        np.testing.assert_allclose(np.cov(truth, rowvar=False), S / 9, atol=0.03 * S.max() / 9)
-        np.testing.assert_allclose(np.cov(errors, rowvar=False), S, atol=0.03 * S.max())
+        about = (unsorted(drawn, drawn.truth) - self.pairs.centres) / drawn.scales[:, np.newaxis]
+        errors = unsorted(drawn, drawn.errors) / drawn.scales[:, np.newaxis]
+        S = with_other_lengths(self.pairs)
+        # Monte Carlo error: √(2/100,000) of a variance.
+        np.testing.assert_allclose(np.cov(about, rowvar=False), S / 9, atol=0.02 * S.max() / 9)
+        np.testing.assert_allclose(np.cov(errors, rowvar=False), S, atol=0.02 * S.max())
         error = np.sqrt(S.max() / 9 / self.m)
-        np.testing.assert_allclose(truth.mean(axis=0), self.pairs.centres, atol=4 * error)
+        np.testing.assert_allclose(about.mean(axis=0), 0.0, atol=4 * error)
 
-    def test_tau_at_hand_has_the_estimate_as_its_mean(self):
-        tau = self.drawn().realised(None, 0.0)[:, 0] / 3
-        error = tau.std() / np.sqrt(self.m)
-        estimate = expected_correlation(self.pairs, draws=1)["estimate"].item()
-        assert tau.mean() == pytest.approx(estimate, abs=4 * error)
+    def test_scales_have_the_moments_of_the_mean_square_of_error(self):
+        drawn = self.drawn()
+        squares = (self.pairs.residuals**2).sum(axis=1)
+        moved = 2 * np.log(drawn.scales / student_to_normal(8))
+        variance = squares.var(ddof=1) / squares.mean() ** 2 / 9
+        assert moved.mean() == pytest.approx(0.0, abs=4 * np.sqrt(variance / self.m))
+        assert moved.var() == pytest.approx(variance, rel=0.02)  # √(2/100,000) × 4
+        # The third moments of residuals: means and their errors' size move together.
+        about = (unsorted(drawn, drawn.truth) - self.pairs.centres) / drawn.scales[:, np.newaxis]
+        skewness = self.pairs.residuals.T @ squares / squares.mean() / (9 * 8)
+        error = np.sqrt(about.var(axis=0) * variance / self.m)
+        assert (np.abs(about.T @ moved / self.m - skewness) < 4.5 * error).all()
 
     @pytest.mark.parametrize("threshold", [0.0, 0.2])
     def test_what_is_expected_is_the_mean_of_what_is_realised(self, threshold):
@@ -177,6 +213,71 @@ class TestDraws:
         tau = self.drawn().realised(7, 0.0)[:, 0] / 3
         found = expected_correlation(self.pairs, 7, draws=self.m, rng=1, alpha=0.2)
         np.testing.assert_array_equal(found[["low", "high"]].iloc[0], np.quantile(tau, [0.1, 0.9]))
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+def test_tau_of_two_systems_at_hand_by_quadrature(skewed):
+    """The pair is swapped if its error, of a size that depends on it, exceeds the difference."""
+    rng = np.random.default_rng(7)
+    error = rng.exponential(size=12) - 1 if skewed else rng.normal(size=12)
+    X = np.column_stack([0.35 + error, np.zeros(12)])
+    pairs, m = pair_up(X), 200_000
+    tau = RankDraws.of(pairs, m, seed=2).realised(None, 0.0)[:, 0]
+    d = X[:, 0] - X[:, 1] if X[:, 0].mean() > 0 else X[:, 1] - X[:, 0]
+    z = d - d.mean()
+    q = z**2 / (z**2).mean() - 1
+    u, v = z / np.sqrt(z @ z), q / np.sqrt(4 * 12 * 11)  # of the error, and of the log scale
+    rho = u @ v / np.sqrt(v @ v)
+    threshold = np.sqrt(12) * d.mean() / d.std(ddof=1) / student_to_normal(11)
+
+    def swapped(x):
+        at = -threshold * np.exp(-np.sqrt(v @ v) * x)
+        return norm.pdf(x) * norm.cdf((at - rho * x) / np.sqrt(1 - rho**2))
+
+    w = quad(swapped, -9, 9)[0]
+    assert abs(rho) > (0.5 if skewed else 0.0)
+    assert tau.mean() == pytest.approx(1 - 2 * w, abs=4 * tau.std() / np.sqrt(m))
+
+
+def with_equal_eigenvalues(n, k, rank):
+    """Return scores whose residuals have `rank` equal eigenvalues and no others."""
+    rng = np.random.default_rng(4)
+    left, right = (
+        np.linalg.qr(np.column_stack([np.ones(size), rng.normal(size=(size, rank))]))[0][:, 1:]
+        for size in (n, k)
+    )
+    return left @ right.T + 0.2 * rng.normal(size=k)
+
+
+def test_lengths_of_errors_have_the_corrected_degrees_of_freedom():
+    """Squared lengths are chi-squares of 4 degrees of freedom, raised to a power."""
+    n, k, rank, m = 12, 12, 4, 100_000
+    pairs = pair_up(with_equal_eigenvalues(n, k, rank))
+    assert pairs.sample_df == pytest.approx(rank)
+    assert pairs.df == pytest.approx((n * rank - 2) / (n - 1 - rank))
+    drawn = RankDraws.of(pairs, m, seed=3)
+    squares = ((drawn.errors / drawn.scales[:, np.newaxis]) ** 2).sum(axis=1)
+    power = np.sqrt(rank / pairs.df)
+    raised = chi2(rank).expect(lambda x: x**power), chi2(rank).expect(lambda x: x ** (2 * power))
+    variance = raised[1] / raised[0] ** 2 - 1
+    trace = rank / (n - 1)
+    assert squares.mean() == pytest.approx(trace, abs=4 * trace * np.sqrt(variance / m))
+    assert squares.var() / trace**2 == pytest.approx(variance, rel=0.03)  # Monte Carlo: 1 %
+    assert variance == pytest.approx(2 / pairs.df, rel=0.1)  # to first order, as documented
+    quantiles = np.quantile(squares, [0.1, 0.5, 0.9])
+    expected = chi2(rank).ppf([0.1, 0.5, 0.9]) ** power / raised[0] * trace
+    np.testing.assert_allclose(quantiles, expected, rtol=0.01)  # Monte Carlo: 0.3 %
+
+
+def test_the_scale_of_errors_is_known_from_all_systems():
+    """Of independent normal errors of 40 systems: as well as from 39 × 19 numbers, not 19."""
+    variances = []
+    for seed in range(20):
+        pairs = pair_up(np.random.default_rng(seed).normal(size=(20, 40)))
+        moved = 2 * np.log(RankDraws.of(pairs, 4_000, seed=1).scales)
+        variances.append(moved.var())
+    # Each is estimated from the squares of 20 topics: relative error √(2/19), of their mean 7 %.
+    assert np.mean(variances) == pytest.approx(2 / (39 * 19), rel=0.25)
 
 
 @BOTH

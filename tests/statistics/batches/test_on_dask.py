@@ -2,6 +2,7 @@
 
 import gc
 import os
+import time
 import warnings
 from functools import cache
 from itertools import pairwise
@@ -422,6 +423,13 @@ def test_a_worker_that_dies_in_mid_pass(fatal, on_cluster, tmp_path):
     same(kept, found)
 
 
+def wait_until(condition, seconds=120.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("kept", [2.0**28, 0.0])
 def test_all_workers_lost_between_the_passes(kept, on_cluster, monkeypatch):
     """What the first pass left on the workers, rows included, is made again."""
@@ -430,8 +438,14 @@ def test_all_workers_lost_between_the_passes(kept, on_cluster, monkeypatch):
 
     def learned(*arguments):
         made = learn(*arguments)
-        for worker in list(on_cluster.cluster.workers.values()):
+        workers = list(on_cluster.cluster.workers.values())
+        lost = [worker.pid for worker in workers]
+        for worker in workers:
             worker.process.process.kill()
+        # On a busy machine new processes take long, and a computation would wait for them forever.
+        pairs = list(zip(workers, lost, strict=True))
+        wait_until(lambda: all(worker.pid not in (None, pid) for worker, pid in pairs))
+        on_cluster.wait_for_workers(len(workers), timeout=120)
         return made
 
     monkeypatch.setattr(module, "learn_in_passes", learned)

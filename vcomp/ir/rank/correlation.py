@@ -138,24 +138,28 @@ class RankDraws:
 
     @classmethod
     def of(cls, pairs: PairedDifferences, draws: int, seed: int) -> RankDraws:
-        """Draw true means, and errors of new tests with the covariances of this one (eq. 15.9).
+        """Draw true means, and errors of new tests (eqs. 15.9 to 15.9b).
 
         Notes
         -----
         With g standard normal and Z the residuals of systems, Zᵀg/√(n - 1) has the covariance S of
-        the systems, which need not be formed, nor have full rank.
+        the systems, which need not be formed, nor have full rank. The same g moves the true means
+        and the scale of errors, so that both depend on each other as in the scores.
         """
         from vcomp.numerics import limited_blas
 
         rng = np.random.default_rng(seed)
-        n, n_scores = pairs.n_topics, pairs.n_scores
+        n = pairs.n_topics
         B = error_share(pairs).quantile(rng.random(draws))[:, np.newaxis]
-        scales = np.sqrt((n - 1.0) / rng.chisquare(n - 1.0, draws))
         # One thread: sums in another order differ in the last bit.
         with limited_blas(0):
-            own, new = (rng.standard_normal((draws, n)) @ pairs.residuals for _ in range(2))
-        own *= scales[:, np.newaxis] / np.sqrt(n_scores * (n_scores - 1.0))
-        new *= scales[:, np.newaxis] / np.sqrt(n_scores - 1.0)
+            g = rng.standard_normal((draws, n))
+            scales = _drawn_scales(pairs, g)
+            df = pairs.sample_df, pairs.df
+            own = _drawn_errors(pairs, g, *df)
+            new = _drawn_errors(pairs, rng.standard_normal((draws, n)), *df)
+        own *= scales[:, np.newaxis] / np.sqrt(pairs.n_scores)
+        new *= scales[:, np.newaxis]
         truth = (1.0 - B) * pairs.centres + np.sqrt(1.0 - B) * own
         order = np.argsort(-truth, axis=1, kind="stable")
         return cls(
@@ -198,6 +202,62 @@ class RankDraws:
             self.truth, self.order, self.precision, scales, threshold
         )
         return counts
+
+
+def _drawn_errors(
+    pairs: PairedDifferences, g: FloatArray, sample_df: float, df: float
+) -> FloatArray:
+    """Return errors of a test of one topic with the covariances of systems (eq. 15.9a).
+
+    The sample covariances of few topics have fewer effective degrees of freedom than the true
+    ones. So the lengths of errors, Zᵀg/√(n - 1), vary too much: their squares are raised to a
+    power that leaves the mean and makes their relative variance 2/ν.
+
+    Parameters
+    ----------
+    g : (draws, n_topics) standard normal numbers
+    sample_df, df : effective degrees of freedom of the sample covariances and of the true ones
+    """
+    from scipy.special import gammaln
+
+    weights = 1.0 / np.sqrt(pairs.n_scores - 1.0)
+    errors: FloatArray = (g @ pairs.residuals) * weights
+    mean = float(((pairs.residuals * weights) ** 2).sum())
+    power = np.sqrt(sample_df / df)
+    if power >= 1.0 or mean == 0.0:
+        return errors
+    squares = np.einsum("ij,ij->i", errors, errors) / mean
+    half = sample_df / 2.0
+    raised = power * np.log(half) + gammaln(half) - gammaln(half + power)
+    errors *= np.exp((raised + (power - 1.0) * np.log(np.maximum(squares, _TINY))) / 2.0)[:, None]
+    return errors
+
+
+def _drawn_scales(pairs: PairedDifferences, g: FloatArray) -> FloatArray:
+    """Return what estimated standard deviations are multiplied by (eq. 15.9b).
+
+    The mean square of error is the mean over topics of the squares of residuals, and varies as
+    these do. With their deviation from their mean as weights, the numbers `g` that move the means
+    of systems move the mean square as well. The constant is the mean of Student's |t| of n - 1
+    degrees of freedom, at least 2, over that of a normal number: so errors of a single pair, whose
+    variance rests on its n topics alone, are on average as large as Student's distribution says.
+
+    Parameters
+    ----------
+    g : (draws, n_topics) standard normal numbers
+    """
+    from scipy.special import gammaln
+
+    n = pairs.n_topics
+    half = max(n - 1.0, 2.0) / 2.0
+    constant = np.sqrt(half) * np.exp(gammaln(half - 0.5) - gammaln(half))
+    squares = (pairs.residuals**2).sum(axis=1)
+    mean = float(squares.mean())
+    if mean == 0.0:
+        return np.full(len(g), constant)
+    moved = g @ (squares / mean - 1.0)
+    scales: FloatArray = constant * np.exp(moved / (2.0 * np.sqrt(n * (n - 1.0))))
+    return scales
 
 
 def _precision(pairs: PairedDifferences) -> FloatArray:

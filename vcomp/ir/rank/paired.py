@@ -199,6 +199,18 @@ class PairedDifferences:
         How many independent systems would vary as much in their mean square as these, whose errors
         are correlated.
         """
+        return self._effective_df()[1]
+
+    @property
+    def sample_df(self) -> float:
+        """Those of the sample covariance matrix as it is, which are too few.
+
+        The fewer topics there are, the more its eigenvalues differ.
+        """
+        return self._effective_df()[0]
+
+    def _effective_df(self) -> tuple[float, float]:
+        """Return the effective degrees of freedom of the sample covariances, and corrected."""
         products = self.residuals.T @ self.residuals
         if self.is_complete:
             return _effective_df(products / (self.n_topics - 1), float(self.n_topics))
@@ -298,8 +310,10 @@ def _incomplete(
     return differences, variances, doubtful, n.astype(np.int64)
 
 
-def _effective_df(S: FloatArray, n: float) -> float:
+def _effective_df(S: FloatArray, n: float) -> tuple[float, float]:
     """Return the effective degrees of freedom of the mean square between systems.
+
+    First those of `S` itself, then those estimated without bias.
 
     Parameters
     ----------
@@ -310,11 +324,11 @@ def _effective_df(S: FloatArray, n: float) -> float:
     S = S - S.mean(axis=0) - S.mean(axis=1, keepdims=True) + S.mean()
     squares = float(np.vdot(S, S))
     if squares == 0.0:
-        return k - 1.0
+        return k - 1.0, k - 1.0
     box = float(np.trace(S)) ** 2 / squares
     spare = n - 1.0 - box
     corrected = (n * box - 2.0) / spare if spare > _ROUNDING * n else box
-    return min(max(corrected, box, 1.0), k - 1.0)
+    return box, min(max(corrected, box, 1.0), k - 1.0)
 
 
 def _centred(X: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -58,7 +58,7 @@ def expected_correlation(
 ) -> pd.DataFrame:
     """Return expected rank correlations Eτ or Eτ_AP of tests of `n_topics` with the true ranking.
 
-    All estimates of Eτ and Eτ_AP are computed here (eqs. 15.2 to 15.9 of the mathematics). With
+    All estimates of Eτ and Eτ_AP are computed here (eqs. 15.2 to 15.9b of the mathematics). With
     systems sorted by mean, D̄ and s the mean and standard deviation of the differences of systems i
     and j over the n topics, and w_ij the probability that a test of n' topics swaps them (Urbano,
     2016, eqs. 38 and 39)
@@ -143,11 +143,13 @@ def expected_correlation(
     to which a pair that is equal in one of the rankings contributes the mean over both orders.
 
     **Draws.** True means are drawn from their distribution given the scores: (1 - B) X̄ +
-    √(1 - B) Zᵀg/√(n(n-1)), with Z the scores less topic and system means, g standard normal, and
-    B from the distribution of 1 - Eρ²; errors of new tests are Zᵀg/√(n'(n-1)), with another g.
-    All errors of a draw are multiplied by √((n-1)/χ²). So swaps depend on each other as the
-    scores do. Intervals are quantiles of the correlation, or of its expectation, over draws. They
-    are the same for both estimators.
+    √(1 - B) c e(g)/√n, with e(g) = Zᵀg/√(n-1), Z the scores less topic and system means, g
+    standard normal, and B from the distribution of 1 - Eρ²; errors of new tests are c e(g')/√n',
+    with another g. So swaps depend on each other as the scores do. The size of errors, c, is drawn
+    with the means, by the same g, from the variation of the mean square of error between topics.
+    Lengths of e(g) have the effective degrees of freedom of the true covariances, which exceed
+    those of the sample (eqs. 15.9 to 15.9b). Intervals are quantiles of the correlation, or of its
+    expectation, over draws. They are the same for both estimators.
 
     **Ranks.** In the estimate of τ_AP, ranks are those in the test at hand, as published; in the
     draws they are true ones.
