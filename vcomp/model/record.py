@@ -23,7 +23,7 @@ from vcomp.inference.hypotheses import fixed_level_variances
 from vcomp.inference.intervals import level_variances
 from vcomp.ir.rank import PairedDifferences
 from vcomp.statistics import GroupSums, ScoreTable, tabulate
-from vcomp.statistics.batches import SummedData, replacing
+from vcomp.statistics.batches import SummedData, few_values, replacing
 
 
 def label(
@@ -244,7 +244,7 @@ class TablesOfFit:
             found.statistics.group_sums,
             self.estimate,
             self._scores(),
-            found.response_values,
+            found.response_values if found.rows is None else few_values(found.rows.y),
         )
 
     @cached_property

@@ -19,7 +19,6 @@ from vcomp.formula import Formula
 from vcomp.statistics.batches import (
     Batches,
     SummedData,
-    few_values,
     finish,
     gather,
     gather_on_dask,
@@ -62,7 +61,6 @@ def sum_rows(formula: Formula, rows: Rows, reading: Reading) -> SummedData:
         response_sums=sums,
         reading=reading,
         rows=rows,
-        response_values=few_values(rows.y),
         seconds=seconds,
     )
 

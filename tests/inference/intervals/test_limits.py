@@ -166,7 +166,7 @@ def test_scale_invariance():
 def test_errors():
     q = Quantities("linear", np.eye(3))
     with pytest.raises(
-        EstimationError, match=r"'exakt' is not known; intervals are 'auto', 'mls'"
+        EstimationError, match=r"'exakt' is not known; intervals are 'auto', 'robust', 'mls'"
     ):
         FromComponents(G, "exakt")
     for alpha in (0, 1, 5, True, "x"):

@@ -72,7 +72,8 @@ class SummedData:
     reading : how the rows were read
     rows : None if they are not kept
     again : reads the rows once more; None where they are kept, or cannot be read again
-    response_values : the values of the response in order; None if they are more than a few
+    response_values : of rows that are not kept the values of the response in order; None if they
+        are more than a few
     parts : reads the rows once more as parts, on the workers of Dask too; None as for `again`
     seconds : time of each stage
     """
