@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -126,7 +127,11 @@ def with_levels(prepared: Prepared, number: int) -> VarianceComponents | None:
     if not fit.converged or fit.values[-1] <= 0.0:
         return None
     at = np.maximum(fit.values, 0.0)
-    levels = level_variances(prepared.model.design, stats, lambda: [stats.cells], at)
+
+    def total(of: Callable[..., Any], *known: Any) -> Any:
+        return of(*known, stats.cells)
+
+    levels = level_variances(prepared.model.design, stats, total, at)
     return replace(prepared.components(fit, stats), levels=levels)
 
 
