@@ -82,6 +82,9 @@ def test_workers_give_the_same(frame, name, n_partitions):
     expected = vcomp.fit(formula, rows).conf_int(interval="robust")
     found = vcomp.fit(formula, frames.from_pandas(rows, npartitions=n_partitions))
     np.testing.assert_allclose(found.conf_int(interval="robust"), expected, rtol=1e-9, atol=1e-9)
+    errors = vcomp.fit(formula, rows).fixed_effects(cov_type="robust")
+    of_workers = found.fixed_effects(cov_type="robust")
+    np.testing.assert_allclose(of_workers.to_numpy(), errors.to_numpy(), rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed")

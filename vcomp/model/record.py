@@ -290,9 +290,7 @@ class TablesOfFit:
         if not found.design.fixed.names:
             return None
         means = self.estimate.method == "anova"
-        return fixed_level_variances(
-            found.design, found.statistics, found.coded_rows, v, means=means
-        )
+        return fixed_level_variances(found.design, found.statistics, found.total, v, means=means)
 
     def _positive(self, what: str, other: str) -> FloatArray:
         """Return the components, negative ones as zero, the residual positive."""

@@ -9,8 +9,9 @@ assume neither the components nor normal effects are eqs. (11.10) and (11.11).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -215,7 +216,7 @@ def _by_facets(levels: LevelVariances, parts: FloatArray) -> tuple[FloatArray, F
 def fixed_level_variances(
     design: Design,
     stats: Statistics,
-    chunks: Callable[[], Iterable[Chunk]],
+    total: Callable[..., Any],
     v: FloatArray,
     *,
     means: bool = False,
@@ -228,29 +229,48 @@ def fixed_level_variances(
     Parameters
     ----------
     design, stats : of the data
-    chunks : makes an iterator over all rows, coded; called twice
+    total : ``total(of, *known)`` is the sum of ``of(*known, chunk)`` over parts of the coded rows
     v : (k + 1,) components, none negative, the residual positive
     means : whether β̂ is the mean of all rows, not that by generalised least squares
     """
     T = design.transform
     beta, phi = choose_engine(stats, reml=True).fixed_effects(v)
     effects = predicted_columns(stats, v)
-    half = np.linalg.cholesky(phi)
+    half: FloatArray = np.linalg.cholesky(phi).astype(float)
     if means:
         beta, effects = stats.Xy / stats.n, tuple(np.zeros_like(e) for e in effects)
     to_beta = (np.eye(1) / stats.n if means else phi / v[-1]) @ T.T
 
-    def contributions(chunk: Chunk) -> Iterator[FloatArray]:
-        weights = np.array(chunk.X)
-        for codes, of_term in zip(chunk.codes, effects, strict=True):
-            weights -= of_term[codes]
-        weights = weights @ to_beta
-        yield weights * (chunk.y - chunk.X @ beta)[:, None]
-        for column in half.T:
-            yield weights * (chunk.X @ column)[:, None]
-
+    contributions = _Contributions(beta, effects, to_beta, half)
     information = solve_positive(T @ phi @ T.T, np.eye(len(phi)))
-    return level_products(design, chunks, contributions, information)
+    return level_products(design, total, contributions, information)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Contributions:
+    """Contributions of rows to the fixed effects, eq. (11.10); goes to the workers of Dask.
+
+    Attributes
+    ----------
+    beta : (p,) estimate
+    effects : for each term V_t V⁻¹X by group
+    to_beta : (p, p) from weighted residuals to the estimate
+    half : (p, p) root of Cov(β̂)
+    """
+
+    beta: FloatArray
+    effects: tuple[FloatArray, ...]
+    to_beta: FloatArray
+    half: FloatArray
+
+    def __call__(self, chunk: Chunk) -> Iterator[FloatArray]:
+        weights = np.array(chunk.X)
+        for codes, of_term in zip(chunk.codes, self.effects, strict=True):
+            weights -= of_term[codes]
+        weights = weights @ self.to_beta
+        yield weights * (chunk.y - chunk.X @ self.beta)[:, None]
+        for column in self.half.T:
+            yield weights * (chunk.X @ column)[:, None]
 
 
 @dataclass(frozen=True, slots=True)

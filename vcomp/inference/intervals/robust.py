@@ -6,8 +6,8 @@ are not (docs/explanation/mathematics.md, section 10.10). No distribution is ass
 is one variance for all cells. The degrees of freedom that follow are those of modified large
 samples, so that every interval that is made from mean squares has its robust form.
 
-:func:`level_variances` passes over the rows twice: once for sums by the groups of the terms, once
-for sums of influences by the groups of all sets of facets.
+:func:`level_variances` sums influences in one pass over the rows, and in another one before it
+where a component is zero. :func:`level_products` does so for other estimates than components.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import Chunk, Design
 from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine, prediction_engine
 from vcomp.inference.intervals.classical import MeanSquares, expected_squares, mean_squares
-from vcomp.inference.intervals.level_groups import Folded, Layout, Total
+from vcomp.inference.intervals.level_groups import Folded, Groups, Layout, Total
 from vcomp.inference.intervals.level_passes import LevelSums, LevelWork, sum_influences
 from vcomp.inference.quantities import LevelVariances, VarianceComponents
 from vcomp.numerics import solve
@@ -238,7 +237,7 @@ def level_variances(
 
 def level_products(
     design: Design,
-    chunks: Callable[[], Iterable[Chunk]],
+    total: Total,
     contributions: Callable[[Chunk], Iterable[FloatArray]],
     information: FloatArray,
 ) -> LevelVariances:
@@ -247,36 +246,52 @@ def level_products(
     Parameters
     ----------
     design : of the data
-    chunks : makes an iterator over all rows, coded; called up to twice
+    total : as for :func:`level_variances`
     contributions : of the rows of a chunk, arrays (n, p), the same number for each chunk; their
         products are added
     information : (p, p) of the estimates
     """
-
-    def total(of: Callable[..., Any], *known: Any) -> Any:
-        first, *rest = [of(*known, chunk) for chunk in chunks()]
-        for other in rest:
-            first = first + other
-        return first
-
     layout = Layout.of(design, _sets(design), total)
-    groups, p = [layout.groups[s] for s in layout.sets], len(information)
-    of_rows = np.zeros((p, p))
-    sums: dict[int, list[FloatArray]] = {}
-    for chunk in chunks():
-        codes = dict(enumerate(chunk.compact_codes))
-        places = [g.numbers(codes) for g in groups]
-        for which, found in enumerate(contributions(chunk)):
-            of_rows += found.T @ found
-            totals = sums.setdefault(which, [np.zeros((p, g.size)) for g in groups])
-            for one, place in zip(totals, places, strict=True):
-                for j in range(p):
-                    one[j] += np.bincount(place, found[:, j], minlength=one.shape[1])
-    products = np.zeros((len(groups) + 1, p, p))
-    products[-1] = of_rows
-    for totals in sums.values():
-        products[:-1] += np.array([t @ t.T for t in totals]).reshape(-1, p, p)
+    groups = tuple(layout.groups[s] for s in layout.sets)
+    sums: _Contributed = total(_contributed, contributions, groups, len(information))
+    of_sets = [sum(t @ t.T for t in tables) for tables in sums.tables]
+    products = np.array([*of_sets, sums.of_rows])
     return _level_variances(layout, information, exactly_shared(layout.sets, products))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Contributed:
+    """Contributions of rows.
+
+    Attributes
+    ----------
+    of_rows : (p, p) products of single rows
+    tables : for each set the (w, p, groups) sums over its groups
+    """
+
+    of_rows: FloatArray
+    tables: tuple[FloatArray, ...]
+
+    def __add__(self, other: _Contributed) -> _Contributed:
+        pairs = zip(self.tables, other.tables, strict=True)
+        return _Contributed(self.of_rows + other.of_rows, tuple(a + b for a, b in pairs))
+
+
+def _contributed(
+    contributions: Callable[[Chunk], Iterable[FloatArray]],
+    groups: tuple[Groups, ...],
+    p: int,
+    chunk: Chunk,
+) -> _Contributed:
+    codes = dict(enumerate(chunk.compact_codes))
+    places = [g.numbers(codes) for g in groups]
+    of_rows = np.zeros((p, p))
+    tables: list[list[list[FloatArray]]] = [[] for _ in groups]
+    for found in contributions(chunk):
+        of_rows += found.T @ found
+        for table, place, g in zip(tables, places, groups, strict=True):
+            table.append([np.bincount(place, c, g.size).astype(float) for c in found.T])
+    return _Contributed(of_rows, tuple(np.array(table) for table in tables))
 
 
 def _level_variances(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -89,36 +89,6 @@ class SummedData:
     response_values: tuple[float, ...] | None = None
     parts: Callable[[Reading], Parts] | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
-
-    def coded_rows(self) -> Iterator[Chunk]:
-        """Yield all rows, coded: at once if they are kept, else in batches that are read again.
-
-        Raises
-        ------
-        DataError
-            If they can neither be read again nor be derived from the cells, or have changed.
-        """
-        if self.rows is not None or self.again is None:
-            yield self.statistics.rows if self.rows is None else self.cells_as_rows()
-            return
-        design, n = self.design, 0
-        for part in self.again(self.reading).each():
-            n += part.y.size
-            if part.y.size:
-                fixed = part.fixed_columns(design.formula, self.fixed_columns)
-                yield Chunk(
-                    response=part.y,
-                    origin=design.origin,
-                    X=design.centred_matrix(fixed, part.y.size),
-                    compact_codes=tuple(f.codes(part.frame[f.name]) for f in design.facets),
-                    facet_sizes=design.n_levels,
-                    terms=design.terms,
-                )
-        if n != design.structure.n_rows:
-            raise DataError(
-                f"the fit is of {design.structure.n_rows:,} rows, and {n:,} were read now; they "
-                "have to stay as they were"
-            )
 
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum:
         """Return the sum of ``of(*known, chunk)`` over parts of the coded rows.
