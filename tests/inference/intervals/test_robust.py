@@ -15,6 +15,8 @@ import vcomp
 from vcomp.inference.intervals import level_groups, level_passes
 from vcomp.inference.intervals.classical import mean_squares
 from vcomp.inference.intervals.robust import (
+    _Relation,
+    _variances,
     closed_sets,
     exactly_shared,
     level_variances,
@@ -271,3 +273,45 @@ def test_influences_by_matrices(name, method):
     expected = 0.25 * exactly_shared(found.sets[:-1], np.array([*products, psi.T @ psi]))
     scale = np.abs(expected).max()
     np.testing.assert_allclose(found.shared, expected, atol=1e-7 * scale)
+
+
+def by_the_page(x, n, nu, own, coarser, apart, upper):
+    """Return V of one mean square by eqs. (10.19) and (10.20), number by number."""
+    fx = [
+        value * m / (m - 1.0) * (1.0 + 3.0 * min(1.0, max(m * value, 0.0) / 2.0) / (m - 2.0))
+        for value, m in zip(x, n, strict=True)
+    ]
+    kept = [
+        max(value, 0.0) if a else value * (0.3 if c and value < 0.0 else 1.0)
+        for value, a, c in zip(fx, apart, coarser, strict=True)
+    ]
+    one_over_n = sum(abs(v) / m for v, m in zip(fx, n, strict=True)) / sum(map(abs, fx))
+    found = (1.0 + 3.0 * one_over_n) * sum(kept) + 2.5 * one_over_n * 2.0 / nu
+    for value, m, o, c in zip(fx, n, own, coarser, strict=True):
+        slope = min(6.0, 650.0 / m) if upper else min(2.75, 80.0 / m)
+        threshold = max(2.0 / (m - 1.0), 2.0 / nu) if o else 2.0 / (m - 1.0)
+        found += slope * max(value - threshold, 0.0)
+        if c:
+            found += 2.0 / m**0.5 * max(value - 2.0 / nu * (2.0 / m) ** 0.5, 0.0)
+    return max(found, 0.3 * 2.0 / nu)
+
+
+@given(
+    x=st.lists(st.floats(-0.05, 0.5), min_size=4, max_size=4),
+    n=st.lists(st.integers(6, 400), min_size=4, max_size=4),
+    nu=st.floats(5.0, 400.0),
+)
+@settings(deadline=None)
+def test_variances_are_those_of_the_page(x, n, nu):
+    """Of a mean square on the second set, which lies in the first; the third is apart."""
+    x = [value if abs(value) > 1e-3 else 1e-3 for value in x]
+    own, coarser = [False, True, False, False], [True, False, False, False]
+    apart, few = [False, False, True, False], [False] * 4
+    relation = _Relation(*(np.array([v]).T for v in (own, coarser, apart, few)))
+    shared = np.array(x)[:, None, None]
+    lower, upper, correlation = _variances(
+        shared, np.array(n, dtype=float), np.array([2.0 / nu]), relation
+    )
+    assert lower[0] == pytest.approx(by_the_page(x, n, nu, own, coarser, apart, False), rel=1e-12)
+    assert upper[0] == pytest.approx(by_the_page(x, n, nu, own, coarser, apart, True), rel=1e-12)
+    assert correlation == np.eye(1)
