@@ -161,8 +161,37 @@ class _Relation:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Calibration:
+    """The constants of eq. (10.20), found by simulation; all vanish with many levels.
+
+    Attributes
+    ----------
+    bias, noise : what V and the normal variance are raised by, times 1/n
+    light : multiple of V up to which the normal variance counts in `noise`
+    lower : most that an excess counts in lower limits, and its multiple of 1/n
+    upper : most that its root counts in upper limits, and its multiples of n and of 1/n
+    differing : times 1/√n, what variances that differ between groups count
+    negative : share of negative parts of coarser sets that is noise
+    least : share of the normal variance that V is at least
+    """
+
+    bias: float = 3.0
+    noise: float = 2.5
+    light: float = 2.0
+    lower: tuple[float, float] = 2.75, 80.0
+    upper: tuple[float, float, float] = 2.0, 0.05, 240.0
+    differing: float = 2.0
+    negative: float = 0.7
+    least: float = 0.05
+
+
 def _variances(
-    shared: FloatArray, sizes: FloatArray, normal: FloatArray, relation: _Relation
+    shared: FloatArray,
+    sizes: FloatArray,
+    normal: FloatArray,
+    relation: _Relation,
+    by: _Calibration = _Calibration(),
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return relative variances for lower and upper limits, and correlations, eq. (10.20).
 
@@ -172,36 +201,42 @@ def _variances(
     sizes : (m,) numbers of groups
     normal : (K,) relative variances under normality
     relation : of sets and mean squares
+    by : constants
     """
-    diagonal = np.einsum("mkk->mk", shared)
     n = np.where(sizes < 3.0, 3.0, sizes)[:, None]
-    kurtosis = np.clip(n * diagonal, 0.0, 2.0) / 2.0
-    factor = n / (n - 1.0) * (1.0 + kurtosis * 3.0 / np.maximum(n - 2.0, 1.0))
-    factor = np.where(relation.few.any(axis=1, keepdims=True), 0.0, factor)
-    root = np.sqrt(factor)
+    few = relation.few.any(axis=1, keepdims=True)
+    root = np.sqrt(np.where(few, 0.0, _small_sample(n * np.einsum("mkk->mk", shared), n)))
     shared = shared * root[:, :, None] * root[:, None, :]
-    diagonal = diagonal * factor
+    diagonal = np.einsum("mkk->mk", shared)
     total = shared.sum(axis=0)
     # Negative parts are noise, or what the mean of the own levels takes away.
-    dropped = np.where(relation.apart, 1.0, np.where(relation.coarser, 0.7, 0.0))
+    dropped = np.where(relation.apart, 1.0, np.where(relation.coarser, by.negative, 0.0))
     variance = np.diagonal(total) - (dropped * np.minimum(diagonal, 0.0)).sum(axis=0)
     weight = np.abs(diagonal) + 1e-300
     inverse_n = (weight / n).sum(axis=0) / weight.sum(axis=0)
-    base = (1.0 + 3.0 * inverse_n) * variance + 2.5 * inverse_n * normal
+    of_normal = np.minimum(normal, by.light * np.maximum(variance, 0.0))
+    base = (1.0 + by.bias * inverse_n) * variance + by.noise * inverse_n * of_normal
     # Variances that differ between few groups are uncertain themselves.
     differing = np.where(relation.coarser, diagonal - normal * np.sqrt(2.0 / n), 0.0)
-    base = base + (2.0 / np.sqrt(n) * np.maximum(differing, 0.0)).sum(axis=0)
-    of_normal = np.maximum(2.0 / (n - 1.0), np.where(relation.own, normal, 0.0))
-    excess = np.maximum(diagonal - of_normal, 0.0)
-    least = np.where(relation.few.any(axis=0), 1.0, 0.3) * normal
-    lower, upper = (
-        np.maximum(base + (slope * excess).sum(axis=0), least)
-        for slope in (np.minimum(2.75, 80.0 / n), np.minimum(6.0, 650.0 / n))
-    )
+    base = base + (by.differing / np.sqrt(n) * np.maximum(differing, 0.0)).sum(axis=0)
+    of_levels = np.maximum(2.0 / (n - 1.0), np.where(relation.own, normal, 0.0))
+    excess = np.maximum(diagonal - of_levels, 0.0)
+    least = np.where(relation.few.any(axis=0), 1.0, by.least) * normal
+    slope = np.minimum(by.lower[0], by.lower[1] / n)
+    lower = base + (slope * excess).sum(axis=0)
+    # Its root: with few levels large excesses are as large with normal effects.
+    slope = np.minimum(np.minimum(by.upper[0], by.upper[1] * n), by.upper[2] / n)
+    upper = base + (slope * np.sqrt(excess * 2.0 / (n - 1.0))).sum(axis=0)
     scale = np.sqrt(np.maximum(variance, least))
     correlation = np.clip(total / np.outer(scale, scale), -_CORRELATED, _CORRELATED)
     np.fill_diagonal(correlation, 1.0)
-    return lower, upper, correlation
+    return np.maximum(lower, least), np.maximum(upper, least), correlation
+
+
+def _small_sample(nx: FloatArray, n: FloatArray) -> FloatArray:
+    """Return by what sums over n groups are too small, eq. (10.19)."""
+    kurtosis = np.clip(nx, 0.0, 2.0) / 2.0
+    return n / (n - 1.0) * (1.0 + kurtosis * 3.0 / np.maximum(n - 2.0, 1.0))
 
 
 # Influences -------------------------------------------------------------------------------------
