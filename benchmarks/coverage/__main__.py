@@ -42,8 +42,8 @@ def main() -> None:
     outside = violations(rows)
     for row in outside:
         print(
-            f"{row.cell}: {row.quantity} is covered by {row.coverage:.1%} of the default's "
-            f"intervals (Monte Carlo error {row.error:.1%})"
+            f"{row.cell}: {row.quantity} is covered by {row.coverage:.1%} of the intervals from "
+            f"normal theory (Monte Carlo error {row.error:.1%})"
         )
     minutes, seconds = divmod(round(time.perf_counter() - start), 60)
     print(f"{len(rows):,} rows in {minutes} min {seconds} s; {len(outside)} outside of 93 to 97 %")

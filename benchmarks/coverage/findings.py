@@ -86,10 +86,10 @@ def _default(of: _Chosen) -> str:
     auto = of(DEFAULT)
     few = of(DEFAULT, cell="s6xt5", near_zero=None)
     return f"""\
-**The default has the coverage that it claims.** `interval="auto"` is the modified large sample
-interval (Graybill and Wang 1980; Ting et al. 1990) from the mean squares of the estimates; for Eρ²
-of a complete two-way table it is Feldt's exact F, for Φ the interval of Arteaga et al. Away from
-zero and with normal effects its coverage is {_span(auto)}, in balanced and unbalanced designs;
+**Normal theory has the coverage that is claimed.** It is the modified large sample interval
+(`"mls"`; Graybill and Wang 1980; Ting et al. 1990) from the mean squares of the estimates; for Eρ²
+of a complete two-way table Feldt's exact F, for Φ the interval of Arteaga et al. (`"f"`). Away
+from zero and with normal effects its coverage is {_span(auto)}, in balanced and unbalanced designs;
 with 6 systems and 5 topics it is {_span(few)}. It also exists where a variance is zero or nearly
 zero, and there covers {_span(of(DEFAULT, near_zero=True))}; at exactly zero more than 95, because
 a lower limit of 0 cannot be above the true value.
@@ -128,9 +128,8 @@ def _phi(of: _Chosen) -> str:
 {_span(arteaga)}, and the modified large sample interval {_span(mls)} with {_mean_width(mls)} of
 its width (median; {min(r.width for r in mls):.2f} at best, with 100 systems). The latter is closer
 to 95 % in {closer} of {len(mls)} designs; with 6 systems and 5 topics the two cover
-{_span(few[0])} and {_span(few[1])}. Arteaga's interval remains the default because it has the
-claimed coverage, has been published for TREC collections, and is what other programs print;
-`interval="mls"` gives the shorter one.
+{_span(few[0])} and {_span(few[1])}. Arteaga's interval remains that of `"f"`, as it has been
+published for TREC collections; `interval="mls"` gives the shorter one.
 """
 
 
@@ -225,11 +224,11 @@ def _heavy(of: _Chosen) -> str:
     return f"""\
 **Effects that are not normal: the claim fails.** All these intervals use the variance that a
 variance estimate has under the normal distribution. With a kurtosis above 3 it is larger, and more
-data do not help. With t₅ the default covers {_span(t5)}, with χ²₄ {_span(chi2)}. Components with
+data do not help. With t₅ they cover {_span(t5)}, with χ²₄ {_span(chi2)}. Components with
 the most degrees of freedom have the lowest coverage (Residual: {_span(residual)}); Eρ² and Φ have
 a higher one ({_span(coefficients)}). The jackknife over a facet assumes no distribution of its
 effects: over systems it covers σ²(s) in {_span(own)} and Eρ² in {_span(rho)} of the same data (20
-systems × 25 topics), where the default covers {_span(of_default)}.
+systems × 25 topics), where normal theory covers {_span(of_default)}.
 """
 
 

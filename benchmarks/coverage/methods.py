@@ -29,7 +29,7 @@ from vcomp.model.profiling import Likelihood
 from vcomp.statistics.statistics import Statistics
 
 ALPHA = 0.05
-DEFAULT = "default"
+DEFAULT = "normal theory"
 NORMAL: IntervalName = "mls"
 OF_POPULATIONS: tuple[IntervalName, ...] = (NORMAL, "robust", "log", "wald")
 """Intervals that are compared in all populations; widths are relative to the first's."""
@@ -56,10 +56,10 @@ def limits_of(
 
 
 def default_of(prepared: Prepared, components: VarianceComponents, ends: FloatArray) -> FloatArray:
-    """Return the intervals that the library takes by itself.
+    """Return the intervals of components that are known without their rows.
 
-    Those of method ``"auto"``, which is modified large sample, but for Eρ² and Φ of a complete
-    two-way table.
+    Those of method ``"auto"``: modified large sample, but for Eρ² and Φ of a complete two-way
+    table.
 
     Parameters
     ----------

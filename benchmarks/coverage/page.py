@@ -28,10 +28,10 @@ workers); all rows are in `benchmarks/coverage/results.csv`. The methods are exp
 **How to read the tables.** *Coverage* is the percentage of intervals that contain the true value.
 The nominal coverage is 95; with less an interval is too short, with more it is wider than
 necessary. *Misses* are intervals wholly below / wholly above the true value, ideally 2.5 / 2.5.
-*Width* is the median width relative to the default's (∞: more than half have no upper end). *None*
-is the percentage of data sets without an interval; coverage leaves them out. The Monte Carlo
-standard error of a coverage near 95 % is 0.5 points with 2,000 data sets, 0.7 with 1,000 and 1.8
-with 150. A quantity is *near zero* if the true variance, or the variance of which it is a share,
+*Width* is the median width relative to that of normal theory (∞: more than half have no upper
+end). *None* is the percentage of data sets without an interval; coverage leaves them out. The
+Monte Carlo standard error of a coverage near 95 % is 0.5 points with 2,000 data sets, 0.7 with
+1,000 and 1.8 with 150. A quantity is *near zero* if the true variance, or the variance of which it is a share,
 is below its own standard error; no coverage is claimed there.
 
 Quantities are all components, their shares of the sum, the error variances σ²(δ) and σ²(Δ), and
@@ -46,13 +46,13 @@ to 400 data sets; their extremes differ from 95 by 2 to 6 points by chance alone
 """
 
 _OF_DISTRIBUTIONS = """\
-Coverage of the default. t₅ has heavy tails (excess kurtosis 6), χ²₄ is skewed (skewness 1.4,
+Coverage of normal theory. t₅ has heavy tails (excess kurtosis 6), χ²₄ is skewed (skewness 1.4,
 excess kurtosis 3). All effects and errors have the distribution of the column.
 """
 
 _PROMISE = """\
-Away from zero and with normal effects, 95 % intervals of the default should contain the true value
-in {low:.0f} to {high:.0f} % of data sets. This holds for {inside} of {all} quantities of {designs}
+Away from zero and with normal effects, 95 % intervals of normal theory should contain the true
+value in {low:.0f} to {high:.0f} % of data sets. This holds for {inside} of {all} quantities of {designs}
 designs (some are the same by definition: Residual and σ²(δ) of a complete table).
 """
 
@@ -76,13 +76,13 @@ def page(rows: Sequence[Row], seed: int, others: Sequence[Row] = ()) -> str:
     """
     parts = [
         _HEAD.format(seed=seed),
+        section(others),
         _claim(rows),
         findings(rows),
-        section(others),
         "## Each method in one line\n",
         _OF_METHODS,
         _methods(rows),
-        "## The default with effects that are not normal\n",
+        "## Normal theory with effects that are not normal\n",
         _OF_DISTRIBUTIONS,
         _distributions(rows),
         "## Near zero\n",

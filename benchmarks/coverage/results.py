@@ -11,7 +11,7 @@ from benchmarks.coverage.methods import DEFAULT
 from benchmarks.coverage.study import Row
 
 LOW, HIGH = 0.93, 0.97
-"""Where the coverage of the default's 95 % intervals has to lie."""
+"""Where the coverage of 95 % intervals from normal theory has to lie."""
 
 
 def is_claimed(row: Row) -> bool:
@@ -48,7 +48,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def combined(one: Row, other: Row) -> Row:
-    """Return the row of the data sets of both; its width is the mean of the medians."""
+    """Return the row of the data sets of both; its widths are means of theirs."""
     n = one.n + other.n
     made = [r.n * (1.0 - r.none) for r in (one, other)]
     all_made = max(sum(made), 1.0)
@@ -67,6 +67,7 @@ def combined(one: Row, other: Row) -> Row:
         below=below,
         above=above,
         width=(one.n * one.width + other.n * other.width) / n,
+        wide=(one.n * one.wide + other.n * other.wide) / n,
     )
 
 
@@ -103,4 +104,5 @@ def _row(line: dict[str, str]) -> Row:
         below=number("below"),
         above=number("above"),
         width=number("width"),
+        wide=float(line.get("wide") or "nan"),
     )

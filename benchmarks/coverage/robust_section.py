@@ -78,7 +78,8 @@ All quantities in designs with 20 or more levels of every facet.
 """
 
 _OF_WIDTHS = """\
-Median widths of robust intervals relative to those of normal theory, with normal effects.
+Widths of robust intervals relative to those of normal theory, with normal effects: of medians, and
+after the stroke of the widths that a tenth of the intervals exceed.
 """
 
 
@@ -288,15 +289,22 @@ def _widths(rows: Sequence[Row]) -> str:
     own = [r for r in rows if (r.method, r.distribution) == ("robust", "normal")]
     lines = []
     for cell in dict.fromkeys(r.cell for r in own):
-        of = {r.quantity: r.width for r in own if r.cell == cell}
+        of = {r.quantity: r for r in own if r.cell == cell}
         components = [
-            w for q, w in of.items() if q not in SYMBOLS and "(" not in q and "/" not in q
+            r for q, r in of.items() if q not in SYMBOLS and "(" not in q and "/" not in q
             and q != "Residual" and not q.startswith("required")
         ]  # fmt: skip
-        single = [width(of[q]) for q in ("Residual", *SYMBOLS)]
-        lines.append([cell, _span(components), *single])
+        spans = " / ".join(_span([getattr(r, name) for r in components]) for name in _BOTH)
+        lines.append([cell, spans, *(_two(of[q]) for q in ("Residual", *SYMBOLS))])
     head = ["design", "other components", "Residual", *SYMBOLS.values()]
     return markdown(head, lines)
+
+
+_BOTH = ("width", "wide")
+
+
+def _two(row: Row) -> str:
+    return " / ".join(width(getattr(row, name)) for name in _BOTH)
 
 
 def _span(values: Sequence[float]) -> str:

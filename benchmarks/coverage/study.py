@@ -35,8 +35,9 @@ class Row:
     none : share of them without an interval
     coverage : share of the intervals that contain the true value
     below, above : share of intervals that lie below the true value, and above it
-    width : median width, relative to that of the default of REML; in all populations to that of
-        modified large samples
+    width : median width, relative to that of normal theory after REML; in all populations to that
+        of modified large samples
+    wide : the same of the width that a tenth of the intervals exceed
     """
 
     cell: str
@@ -52,6 +53,7 @@ class Row:
     below: float
     above: float
     width: float
+    wide: float = np.nan
 
     @property
     def error(self) -> float:
@@ -91,7 +93,7 @@ def run_cell(
     first : number of the first data set
     """
     rows: list[Row] = []
-    default = np.full(len(prepared.names), np.nan)
+    default = np.full((2, len(prepared.names)), np.nan)
     for group in GROUPS:
         n = int(getattr(plan, group))
         if n:
@@ -100,7 +102,7 @@ def run_cell(
             found = list(_data_sets(prepared, plan, group, numbers, workers, progress, label))
             if group in _WIDTHS_OF:
                 key = "reml", _WIDTHS_OF[group]
-                default = _widths(_gathered(found, key, len(default)))
+                default = _widths(_gathered(found, key, len(prepared.names)))
             rows += tally(prepared, found, default)
     return rows
 
@@ -112,7 +114,7 @@ def tally(prepared: Prepared, found: Sequence[Found], default: FloatArray) -> li
     ----------
     prepared : the design
     found : the intervals of each data set
-    default : (m,) median widths that others are divided by
+    default : (2, m) widths that others are divided by: medians, and 90 % points
     """
     truth, near = prepared.values, prepared.near_zero
     rows = []
@@ -140,7 +142,8 @@ def tally(prepared: Prepared, found: Sequence[Found], default: FloatArray) -> li
                     coverage=1.0 - below - above,
                     below=below,
                     above=above,
-                    width=_ratio(float(widths[j]), float(default[j])),
+                    width=_ratio(float(widths[0, j]), float(default[0, j])),
+                    wide=_ratio(float(widths[1, j]), float(default[1, j])),
                 )
             )
     return rows
@@ -160,10 +163,14 @@ def _gathered(
 
 
 def _widths(ends: tuple[FloatArray, FloatArray]) -> FloatArray:
-    """Return median widths, nan where there is none."""
+    """Return medians and 90 % points of widths, (2, m), nan where there is none."""
     width = ends[1] - ends[0]
     columns = [column[~np.isnan(column)] for column in width.T]
-    return np.array([np.median(c) if c.size else np.nan for c in columns])
+    nothing = np.full(2, np.nan)
+    # Those of a data set: between a finite and an infinite width is no number.
+    return np.array(
+        [np.quantile(c, (0.5, 0.9), method="higher") if c.size else nothing for c in columns]
+    ).T
 
 
 def _data_sets(

@@ -149,7 +149,7 @@ def test_numbers_are_those_of_the_one_mechanism():
 
 def test_repeatability_has_its_exact_interval():
     sums, df, _ = exact_mean_squares(aiag())
-    table = vcomp.presets.gauge_rr(fitted(), "part", "operator", alpha=0.1).table
+    table = vcomp.presets.gauge_rr(fitted(), "part", "operator", alpha=0.1, interval="mls").table
     expected = float(sums["Residual"]) / stats.chi2.isf([0.05, 0.95], df["Residual"])
     found = table.loc["repeatability", ["low", "high"]].astype(float)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
@@ -253,7 +253,7 @@ def test_pooling_is_told_and_not_done():
 
 
 def test_the_verdict_follows_the_criteria_and_its_interval():
-    study = vcomp.presets.gauge_rr(fitted(POOLED), "part", "operator", tolerance=8)
+    study = vcomp.presets.gauge_rr(fitted(POOLED), "part", "operator", tolerance=8, interval="mls")
     text = " ".join(str(study).split())
     assert "Total gauge R&R is 27.9 % of study variation" in text
     assert "may be acceptable; the interval goes from may be acceptable to not acceptable" in text

@@ -183,9 +183,10 @@ def test_what_the_data_cannot_tell_apart(name, method):
     assert kept.res is not None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vcomp.VcompWarning)
-        printed = str(kept.res.summary())
+        # Sums of several scores in a cell have no robust intervals.
+        printed = str(kept.res.summary(interval="mls"))
         for found in results:
-            assert str(found.summary()) == printed
+            assert str(found.summary(interval="mls")) == printed
             assert str(found.design) == str(kept.res.design)
 
 

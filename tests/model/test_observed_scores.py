@@ -87,8 +87,12 @@ def test_every_way_to_a_result_knows_the_values(fit, values, tmp_path):
 
 def test_what_is_printed():
     res = vcomp.fit(FORMULA, frame_of(0, 1))
-    assert f"{TWO}; intervals (modified large sample) {NORMAL}" in notes(res)
-    assert f"{TWO}; intervals (exact F, approximate F) {NORMAL}" in notes(res.dstudy(topic=20))
+    free = f"{TWO}; intervals (robust modified large sample) do not assume normal effects."
+    assert free in notes(res)
+    assert free in notes(res.dstudy(topic=20))
+    for interval, words in (("mls", "modified large sample"), ("f", "exact F, approximate F")):
+        study = res.dstudy(topic=20, interval=interval)
+        assert f"{TWO}; intervals ({words}) {NORMAL}" in notes(study)
     assert "Scores are -3 or 7.5:" in notes(vcomp.fit(FORMULA, frame_of(-3, 7.5)))
     graded = vcomp.fit(FORMULA, frame_of(0, 0.25, 0.5, 0.75, 1))
     assert "Scores are 5 grades from 0 to 1:" in notes(graded)

@@ -236,7 +236,7 @@ def ends_of_n(frame, response, goal, alpha=0.05):
 
 def test_ratios_of_required_sizes():
     frame = scores(2, 12, 15)
-    found = compared(frame, goal=0.9, topic=[10, 20])
+    found = compared(frame, goal=0.9, topic=[10, 20], interval="f")
     table = found.required_ratios().table
     (n1, l1, u1), (n2, l2, u2) = (ends_of_n(frame, m, 0.9) for m in MEASURES)
     row = table.iloc[0]

@@ -37,7 +37,9 @@ def without_worst(shared_data, file, fraction=0.25):
 @pytest.fixture(scope="module")
 def compared(shared_data):
     return vcomp.compare_measures(
-        {track: without_worst(shared_data, file) for track, file, *_ in ROWS}, method="anova"
+        {track: without_worst(shared_data, file) for track, file, *_ in ROWS},
+        method="anova",
+        interval="f",
     )
 
 

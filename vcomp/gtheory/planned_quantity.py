@@ -119,9 +119,9 @@ class HasDStudies:
         alpha : intervals have confidence 1 − alpha
         negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
         interval : how intervals are made, as in
-            :meth:`VarianceComponentsResults.conf_int`. ``"auto"``: F quantiles (``"f"``: Feldt,
-            Arteaga et al.) for Eρ² and Φ of a complete two-way design, modified large samples for
-            all else. ``"profile"`` and ``"bootstrap"`` need the rows of a fit
+            :meth:`VarianceComponentsResults.conf_int`. ``"f"``: F quantiles (Feldt, Arteaga et
+            al.) for Eρ² and Φ of a complete two-way design; ``"auto"`` has them where intervals
+            are not robust. ``"profile"`` and ``"bootstrap"`` need the rows of a fit
 
         Raises
         ------
@@ -301,10 +301,11 @@ def _quantity(
         quantity = read_quantity(what, components.names, DSTUDY_QUANTITIES)
         # Shares lie between 0 and 1, as those of the tables do.
         policy: Projected = options.negative or ("zero" if quantity.form == "share" else "keep")
-        local = _local(components, mean, options, policy)
-        return _estimated(what, quantity, source_of(policy), local, alpha)
+        source = source_of(policy)
+        local = _local(source, components, mean, options, policy)
+        return _estimated(what, quantity, source, local, alpha)
     source = source_of(options.negative or "keep")
-    local = _local(components, mean, options, "keep")
+    local = _local(source, components, mean, options, "keep")
     if not callable(what):
         raise EstimationError(
             f"a quantity is a text such as 'sys / total', or a function of the components; not "
@@ -315,10 +316,14 @@ def _quantity(
 
 
 def _local(
-    components: VarianceComponents, mean: MeanOfScores, options: _Options, default: Projected
+    source: IntervalSource,
+    components: VarianceComponents,
+    mean: MeanOfScores,
+    options: _Options,
+    default: Projected,
 ) -> FromComponents:
     negative = options.negative or default
-    return FromComponents(components, "auto", negative, mean.beta, mean.cov_beta)
+    return FromComponents.beside(source, components, negative, mean.beta, mean.cov_beta)
 
 
 def _estimated(
@@ -379,7 +384,7 @@ def _of_plan(
             f"{what!r} is estimated for one plan, and these sizes make {len(plan)}; use "
             "dstudy(…).table for several"
         )
-    local = _local(components, mean, options, "zero")
+    local = _local(source, components, mean, options, "zero")
     if what == "n":
         return _required(components, plan, source, local, options, alpha)
     if what == "Phi_lambda":

@@ -22,7 +22,14 @@ from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.planned_quantity import HasDStudies
 from vcomp.gtheory.universe import positive_size
 from vcomp.inference import Projected, VarianceComponents
-from vcomp.inference.intervals import FromComponents, IntervalName, IntervalSource, check_source
+from vcomp.inference.intervals import (
+    FromComponents,
+    IntervalName,
+    IntervalSource,
+    check_source,
+    level_variances,
+    with_influences,
+)
 from vcomp.statistics import sum_rows
 
 if TYPE_CHECKING:
@@ -291,7 +298,11 @@ def _gstudy_sizes(
 
 
 def crossed_components(
-    scores: FloatArray, levels: Mapping[str, LongArray], method: str
+    scores: FloatArray,
+    levels: Mapping[str, LongArray],
+    method: str,
+    *,
+    influences: bool = False,
 ) -> VarianceComponents:
     """Return the components of crossed facets and of the residual.
 
@@ -301,6 +312,7 @@ def crossed_components(
     levels : facet → (n,) number of the level of each score. With one facet the residual is that of
         replicates
     method : of estimation, such as ``"reml"``
+    influences : whether to sum the influences of rows by level, for robust intervals
 
     Raises
     ------
@@ -334,10 +346,18 @@ def crossed_components(
     if not estimate.converged:
         warn(estimate.status)
     everything = frozenset(terms) if len(terms) > 1 else frozenset({*terms, REPLICATE})
-    return VarianceComponents(
+    components = VarianceComponents(
         names=estimate.names,
         facets=(*(frozenset({term}) for term in terms), everything),
         values=estimate.values,
         cov=next(iter(estimate.covariances.values())),
         without_bounds=estimate.without_bounds,
     )
+    v = np.maximum(estimate.values, 0.0)
+    if not influences or v[-1] == 0.0:
+        return components
+    n_levels = {f.name: n for f, n in zip(design.facets, design.n_levels, strict=True)}
+    made, _ = with_influences(
+        components, n_levels, lambda: level_variances(design, stats, summed.total, v)
+    )
+    return made

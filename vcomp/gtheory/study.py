@@ -405,8 +405,9 @@ def dstudy(
         with degrees of freedom from the data, for effects that are not normal, such as those of
         0/1 scores; ``"f"``: F quantiles of a complete two-way table (Feldt for Eρ², Arteaga et al.
         for Φ); ``"log"``: the delta method
-        on the log or logit scale; ``"wald"``: on the natural scale; ``"auto"``: F if the table is
-        complete and two-way, else modified large sample. Or another source of intervals
+        on the log or logit scale; ``"wald"``: on the natural scale; ``"auto"``: robust if the
+        components have what it needs of the rows of a fit, else F if the table is complete and
+        two-way, else modified large sample. Or another source of intervals
     **n : one size or several for each facet; of a nested facet within those it is nested in, or
         :class:`~vcomp.gtheory.Counts` where these differ. All combinations are planned. A facet
         without a size has the G-study's

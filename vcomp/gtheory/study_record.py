@@ -215,8 +215,8 @@ def project(
     Brennan (2001), Generalizability Theory, chap. 4.
     """
     check_alpha(alpha)
-    local = FromComponents(components, negative=negative)
-    source = local if source is None else source
+    source = FromComponents(components, negative=negative) if source is None else source
+    local = FromComponents.beside(source, components, negative)
     made = quantities(weights(components, plan))
     columns = {name: q.values(local.used.values) for name, q in made.items()}
     methods: dict[str, str] = {}

@@ -53,10 +53,11 @@ def quantity_table(study: StudyRecord, what: str, se: str) -> pd.DataFrame:
     q = study.projected(what)
     if se not in ("delta", "unbiased"):
         raise PlanError(f"se is 'delta' or 'unbiased', not {se!r}")
-    components = study.components
+    local = FromComponents.beside(study.source, study.components, study.negative)
     if se == "unbiased":
-        components = replace(components, cov=_unbiased(components), without_bounds=None)
-    local = FromComponents(components, negative=study.negative)
+        cov = _unbiased(study.components)
+        components = replace(study.components, cov=cov, without_bounds=None)
+        local = FromComponents(components, "mls", study.negative)
     found = planned_limits(what, q, study.components, study.plan, study.source, study.alpha)
     estimates = {
         "estimate": local.values(q),
@@ -88,7 +89,7 @@ def phi_lambda_table(study: StudyRecord, cut: Any) -> pd.DataFrame:
     cuts, mean = read_cuts(cut), study.mean or NO_MEAN
     w = weights(study.components, study.plan)
     beta = (mean.beta, mean.cov_beta)
-    local = FromComponents(study.components, "auto", study.negative, *beta)
+    local = FromComponents.beside(study.source, study.components, study.negative, *beta)
     source = local if isinstance(study.source, FromComponents) else study.source
     rows = []
     for plan in range(len(study.plan)):

@@ -48,7 +48,7 @@ SYSTEM, TOPIC = "system", "topic"
 """The facets of a bare matrix."""
 
 
-def two_way_components(matrix: ScoreMatrix) -> VarianceComponents:
+def two_way_components(matrix: ScoreMatrix, *, influences: bool = False) -> VarianceComponents:
     """Return the components of system, topic and residual.
 
     Those of a complete matrix are of its analysis of variance, as in :class:`TwoWay` but negative
@@ -58,6 +58,7 @@ def two_way_components(matrix: ScoreMatrix) -> VarianceComponents:
     Parameters
     ----------
     matrix : scores, nan where there is none
+    influences : whether robust intervals can be made of them
 
     Raises
     ------
@@ -84,7 +85,10 @@ def two_way_components(matrix: ScoreMatrix) -> VarianceComponents:
     complete = scores.size == matrix.scores.size
     try:
         components = crossed_components(
-            scores, {SYSTEM: columns, TOPIC: rows}, "anova" if complete else "reml"
+            scores,
+            {SYSTEM: columns, TOPIC: rows},
+            "anova" if complete else "reml",
+            influences=influences,
         )
     except (DesignError, EstimationError) as error:
         raise DataError(
@@ -223,7 +227,8 @@ def accuracy(
     matrix = matrix.drop_worst(drop_worst)
 
     def study(n: float | list[float]) -> DStudy:
-        components = two_way_components(matrix)
+        robust = isinstance(interval, str) and interval in ("auto", "robust")
+        components = two_way_components(matrix, influences=robust)
         return dstudy(
             components,
             object=SYSTEM,

@@ -92,10 +92,13 @@ def source_of(
             f"interval=res.{_OF_FACETS[interval]}({record.structure.facets[0]!r})"
         )
     check_local_interval(interval, _OTHERS)
-    estimate, components = record.estimate, record.tables.components
+    components, reason = record.tables.components, ""
     if interval == "robust":
         components = record.robust_components()
-    return FromComponents(components, interval, negative, estimate.beta, estimate.cov_beta)
+    elif interval == "auto":
+        components, reason = record.with_influences()
+    beta, cov_beta = record.estimate.beta, record.estimate.cov_beta
+    return FromComponents(components, interval, negative, beta, cov_beta, reason)
 
 
 def _check_own(replicates: Replicates, names: tuple[str, ...]) -> None:

@@ -62,7 +62,7 @@ def summary(
     tables = [_head(record), _components(record, alpha, source)]
     if record.exog_names:
         tables.append(_fixed_effects(fixed_fit(record, rows).table(alpha, "satterthwaite"), alpha))
-    return display.summary(tables, _notes(record, found))
+    return display.summary(tables, _notes(record, found, source))
 
 
 def _head(record: FitRecord) -> Any:
@@ -130,7 +130,7 @@ def _fixed_effects(frame: pd.DataFrame, alpha: float) -> Any:
     return display.simple_table(rows, list(cells), stubs=list(frame.index))
 
 
-def _notes(record: FitRecord, found: Limits) -> list[str]:
+def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str]:
     estimate, design, notes = record.estimate, record.structure, []
     if estimate.status not in ("Converged.", "Closed form."):
         notes.append(estimate.status)
@@ -157,7 +157,8 @@ def _notes(record: FitRecord, found: Limits) -> list[str]:
     notes += _on_standard_errors(estimate)
     notes += _on_fixed_effects(estimate)
     how = [found.interval_method or "none can be given", *found.notes]
-    notes.append(f"Intervals of components: {'; '.join(how)}. Share: of the total variance.")
+    what = "Standard errors and intervals" if source.interval == "robust" else "Intervals"
+    notes.append(f"{what} of components: {'; '.join(how)}. Share: of the total variance.")
     methods = [found.interval_method] if found.interval_method else []
     notes += note_on_scores(record.components.response_values, methods)
     return notes

@@ -20,7 +20,7 @@ from vcomp.exceptions import DataError, EstimationError, VcompError
 from vcomp.formula import REPLICATE, closure
 from vcomp.inference import LevelVariances, TwoWayMeanSquares, VarianceComponents, object_key
 from vcomp.inference.hypotheses import fixed_level_variances
-from vcomp.inference.intervals import level_variances
+from vcomp.inference.intervals import level_variances, with_influences
 from vcomp.ir.rank import PairedDifferences
 from vcomp.statistics import GroupSums, ScoreTable, tabulate
 from vcomp.statistics.batches import SummedData, few_values, replacing
@@ -377,6 +377,18 @@ class FitRecord:
                 "was stored without what they need of them; fit the model again"
             )
         return replace(self.tables.components, levels=levels)
+
+    def with_influences(self) -> tuple[VarianceComponents, str]:
+        """Return the components, with the influences of the rows where these give them.
+
+        Returns
+        -------
+        components : those of :meth:`robust_components`, or without influences
+        reason : why there are none; empty if there are, or components have no covariance matrix
+        """
+        structure = self.structure
+        n_levels = dict(zip(structure.facets, structure.n_levels, strict=True))
+        return with_influences(self.tables.components, n_levels, lambda: self.tables.levels)
 
     def fixed_levels(self) -> LevelVariances:
         """Return the products of contributions of the rows to the fixed effects.

@@ -16,7 +16,12 @@ from vcomp.estimators import Estimate, Iteration
 from vcomp.exceptions import EstimationError
 from vcomp.inference import Quantities
 from vcomp.inference.hypotheses import fixed_intervals
-from vcomp.inference.intervals import IntervalSource, Limits, unbiased_covariance
+from vcomp.inference.intervals import (
+    FromComponents,
+    IntervalSource,
+    Limits,
+    unbiased_covariance,
+)
 from vcomp.model.record import FitRecord
 
 if TYPE_CHECKING:
@@ -130,12 +135,19 @@ def component_limits(estimate: Estimate, alpha: float, source: IntervalSource) -
     return replace(found, low=low, high=high)
 
 
+def errors_beside(record: FitRecord, source: IntervalSource) -> FloatArray:
+    """Return the standard errors of the components that belong to intervals of a source."""
+    if not (isinstance(source, FromComponents) and source.interval == "robust"):
+        return component_errors(record).to_numpy()
+    return source.standard_errors(Quantities("linear", np.eye(len(record.estimate.names))))
+
+
 def gstudy(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFrame:
     """Return estimate, se, interval and share of every component."""
     import pandas as pd
 
     estimate = record.estimate
-    values, se = np.array(estimate.values), component_errors(record).to_numpy()
+    values, se = np.array(estimate.values), errors_beside(record, source)
     found = component_limits(estimate, alpha, source)
     positive = np.maximum(values, 0.0)
     total = positive.sum()
@@ -161,7 +173,7 @@ def tidy(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFram
             "term": [*record.exog_names, *estimate.names],
             "kind": ["fixed"] * len(record.exog_names) + ["variance"] * len(estimate.names),
             "estimate": np.concatenate([estimate.beta, estimate.values]),
-            "std_error": np.concatenate([errors_of_fixed, component_errors(record).to_numpy()]),
+            "std_error": np.concatenate([errors_of_fixed, errors_beside(record, source)]),
             "conf_low": intervals[0].to_numpy(),
             "conf_high": intervals[1].to_numpy(),
         }

@@ -55,14 +55,18 @@ class Uncertainty(Fitted):
         alpha : intervals have confidence 1 − alpha
         interval : how the intervals of components are made
 
-            ``"auto"``, ``"mls"``
+            ``"robust"``
+                modified large sample with degrees of freedom from the data: for effects of any
+                distribution and variances that differ, such as those of 0/1 scores. Effects of
+                facets with fewer than 6 levels are treated as normal. Needs the rows, or a result
+                stored with what it uses of them
+            ``"auto"``
+                ``"robust"`` if a facet has 6 levels and the rows can be read, else ``"mls"``, with
+                a note that gives the reason
+            ``"mls"``
                 modified large sample: exact for the residual of balanced data, with coverage close
                 to nominal for all components, including those at their bound zero, if effects are
                 normal
-            ``"robust"``
-                the same with degrees of freedom from the data: for effects of any distribution and
-                variances that differ, such as 0/1 scores. Needs the rows, or a result stored with
-                what it uses of them
             ``"f"``
                 exact F of two mean squares of a balanced design for ratios, refused where there
                 are none; else as ``"mls"``
@@ -88,8 +92,9 @@ class Uncertainty(Fitted):
     def gstudy(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
         """Return a row for each component: estimate, se, ci_low, ci_high and percent.
 
-        Percent is of the total variance, negative estimates set to zero. If the engine has random
-        probes, ``mc_error`` follows se.
+        Percent is of the total variance, negative estimates set to zero. Standard errors belong to
+        the intervals: robust ones with robust intervals, else those of :attr:`bse`. If the engine
+        has random probes, ``mc_error`` follows se.
 
         Parameters
         ----------

@@ -61,13 +61,11 @@ def known_of(
     negative : how negative estimates are treated, ``"zero"`` or ``"keep"``
     alpha : intervals have confidence 1 − alpha
     """
-    local = FromComponents(components, "auto", negative)
-    if isinstance(source, FromComponents) and source.interval == "robust":
-        local = source
+    local = FromComponents.beside(source, components, negative)
     found = source.limits(quantities, alpha)
     replaced = np.zeros(len(quantities), dtype=bool)
     if source.interval == "satterthwaite" and local.squares is not None:
-        other = local.limits(quantities, alpha)
+        other = replace(local, interval="mls").limits(quantities, alpha)
         replaced = (np.isnan(found.low) | np.isinf(found.high)) & np.isfinite(other.low)
         low, high = (
             np.where(replaced, b, a) for a, b in ((found.low, other.low), (found.high, other.high))

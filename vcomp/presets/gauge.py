@@ -160,8 +160,7 @@ def gauge_rr(
     alpha : intervals have confidence 1 − alpha
     negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
     interval : how intervals are made, as in
-        :meth:`vcomp.VarianceComponentsResults.conf_int`; ``"robust"`` is for effects that are not
-        normal
+        :meth:`vcomp.VarianceComponentsResults.conf_int`
 
     Returns
     -------

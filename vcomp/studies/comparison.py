@@ -114,18 +114,17 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         Estimates for the same systems and topics are correlated, so that their difference is more
         precise than two separate intervals suggest. In 420 simulated data sets of 20 systems and
         30 topics, with effects of two measures correlated by .8, 95 % intervals of the difference
-        had a coverage of 93 % (Eρ²) and 95 % (Φ); those for independent measures, of 99 %. With
-        the default intervals of the measures, ``"mover"`` assumes normal effects; ``"robust"`` and
-        the bootstrap do not.
+        had a coverage of 93 % (Eρ²) and 95 % (Φ); those for independent measures, of 99 %.
 
         Parameters
         ----------
         coefficient : ``"Erho2"`` or ``"Phi"``
-        interval : how intervals are made: ``"mover"`` combines the intervals of both measures and
-            the correlation of their estimates, from a jackknife that leaves out each level of all
-            measures at once. ``"robust"``: the same with robust intervals of both measures,
-            whatever theirs are. ``"bootstrap"``: percentiles of differences, with the levels of
-            all facets drawn jointly; the measures must then have the same levels
+        interval : how intervals are made: ``"mover"`` combines the intervals that both measures
+            have, robust ones by default, and the correlation of their estimates, from a jackknife
+            that leaves out each level of all measures at once. ``"robust"``: the same with robust
+            intervals of both measures, whatever theirs are. ``"bootstrap"``: percentiles of
+            differences, with the levels of all facets drawn jointly; the measures must then have
+            the same levels
         shared : facets whose levels of the same name are the same in all measures; ``"auto"`` for
             all with common names. With an empty list all measures are independent
         n, rng : number and seed of bootstrap replicates

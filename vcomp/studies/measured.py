@@ -328,7 +328,7 @@ def compare_measures(
     facet : whose size is required; not needed if only one has a size
     alpha : intervals have confidence 1 − alpha
     interval : how the intervals of all measures are made, as in
-        :meth:`VarianceComponentsResults.dstudy`; ``"robust"`` for effects that are not normal
+        :meth:`VarianceComponentsResults.dstudy`
     workers : number of threads
     progress : whether to show a bar; None shows one if stderr is a terminal
     eval_env : as for :func:`vcomp.fit`

@@ -156,7 +156,8 @@ class Allocation(display.Printed, AllocationRecord[S]):
     def _ratio(self, name: str, a: FloatArray, b: FloatArray) -> EstimatedQuantity:
         q = Quantities("ratio", a[None, :], b[None, :])
         alpha = self.study.alpha
-        local = FromComponents(self.study.components, negative=self.study.negative)
+        study = self.study
+        local = FromComponents.beside(study.source, study.components, study.negative)
         value = float(local.values(q)[0])
         if math.isnan(value):
             why = "the second facet does not add to the error: one level of it is enough"

@@ -21,7 +21,7 @@ from vcomp.formula import closure
 Total: TypeAlias = Callable[..., Any]
 """``total(of, *known)`` is the sum of ``of(*known, chunk)`` over parts of the coded rows."""
 
-_ROOM = 1_000_000
+_ROOM = 2**16
 """Combinations of levels for which a table has room, whatever the number of rows."""
 
 _ROOM_PER_ROW = 4

@@ -182,6 +182,7 @@ LOG_SCALE = "delta method on the log scale"
 LOGIT_SCALE = "delta method on the logit scale"
 
 AT_BOUND = "an estimate at its bound 0 has a one-sided interval, from 0 to its upper limit"
+NORMAL_EFFECTS = "effects are treated as normal, as {}"
 FEW_LEVELS = "facets with few levels, whose effects are treated as normal: {}"
 BELOW_ZERO = "the upper limit of an estimate below 0 is at least that of one of 0 at 68 %"
 
@@ -238,11 +239,14 @@ class FromComponents:
     Parameters
     ----------
     components : of the G-study
-    interval : ``"mls"`` (the default, ``"auto"``), ``"f"`` (the same, but only where it is exact),
-        ``"satterthwaite"``, ``"wald"`` or ``"log"``
+    interval : ``"robust"``, ``"mls"``, ``"f"`` (the same, but only where it is exact),
+        ``"satterthwaite"``, ``"wald"`` or ``"log"``; ``"auto"`` is the first where the components
+        have influences by level, else the second, without mean squares the last
     negative : policy for negative estimates, ``"keep"`` or ``"zero"``; intervals of ``"mls"`` are
         made from mean squares and extended to contain the estimate under this policy
     beta, cov_beta : fixed effects and their covariance, for functions that depend on them
+    reason : why the influences by level of a fit are not known, for the notes; empty if they are,
+        or if intervals that assume normal effects were requested
 
     Raises
     ------
@@ -264,9 +268,40 @@ class FromComponents:
     negative: Projected = "keep"
     beta: FloatArray = field(default_factory=lambda: np.zeros(0))
     cov_beta: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    reason: str = ""
 
     def __post_init__(self) -> None:
         check_local_interval(self.interval)
+        if self.interval == "auto" and self.components.levels is not None:
+            # A fit that did not converge may have no mean squares.
+            if mean_squares(self.components) is not None:
+                object.__setattr__(self, "interval", "robust")
+
+    @classmethod
+    def beside(
+        cls,
+        source: IntervalSource,
+        components: VarianceComponents,
+        negative: Projected = "keep",
+        beta: FloatArray | None = None,
+        cov_beta: FloatArray | None = None,
+    ) -> FromComponents:
+        """Return what estimates and standard errors beside intervals are made of.
+
+        Standard errors belong to the intervals: those of robust intervals are robust.
+
+        Parameters
+        ----------
+        source : of the intervals
+        components : used if the source is not one of components
+        negative, beta, cov_beta : as above
+        """
+        own = cls(components, "mls", negative)
+        if isinstance(source, FromComponents):
+            own = replace(source, negative=negative)
+        if beta is None or cov_beta is None:
+            return own
+        return replace(own, beta=beta, cov_beta=cov_beta)
 
     def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         """Return intervals with confidence 1 − alpha.
@@ -362,6 +397,8 @@ class FromComponents:
         words = EXACT_F if exact else MODIFIED_LARGE_SAMPLE
         if self.interval == "robust":
             words, notes = ROBUST, [*notes, *self._few_levels()]
+        elif self.reason:
+            notes.append(NORMAL_EFFECTS.format(self.reason))
         return replace(found, interval_method=words, notes=tuple(notes))
 
     def _few_levels(self) -> list[str]:

@@ -12,6 +12,7 @@ where a component is zero. :func:`level_products` does so for other estimates th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -21,6 +22,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import Chunk, Design
 from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine, prediction_engine
+from vcomp.exceptions import VcompError
 from vcomp.inference.intervals.classical import MeanSquares, expected_squares, mean_squares
 from vcomp.inference.intervals.level_groups import Folded, Groups, Layout, Total
 from vcomp.inference.intervals.level_passes import LevelSums, LevelWork, sum_influences
@@ -74,6 +76,39 @@ def exactly_shared(sets: Sequence[frozenset[str]], products: FloatArray) -> Floa
             if sets[at] < sets[other]:
                 exact[at] -= exact[other]
     return exact
+
+
+def with_influences(
+    components: VarianceComponents,
+    n_levels: Mapping[str, int],
+    made: Callable[[], LevelVariances | None],
+) -> tuple[VarianceComponents, str]:
+    """Return the components with influences by level where these are of use and can be made.
+
+    Parameters
+    ----------
+    components : of a fit
+    n_levels : of the facets
+    made : sums the influences; None, or an error, if the rows are not at hand
+
+    Returns
+    -------
+    components : with influences, or as given
+    reason : why there are none; empty if there are, or components have no covariance matrix
+    """
+    if components.cov is None:
+        return components, ""
+    sampled = frozenset().union(*components.facets[:-1])
+    levels = [n for facet, n in n_levels.items() if facet in sampled]
+    if levels and max(levels) < FEWEST:
+        return components, f"no facet has {FEWEST} or more levels"
+    try:
+        found = made()
+    except VcompError as error:
+        return components, re.split(r"[;:.] ", str(error))[0]  # without what to do about it
+    if found is None:
+        return components, "the result was stored without what is needed of the rows"
+    return replace(components, levels=found), ""
 
 
 def robust_mean_squares(components: VarianceComponents) -> MeanSquares | None:
