@@ -31,8 +31,8 @@ necessary. *Misses* are intervals wholly below / wholly above the true value, id
 *Width* is the median width relative to that of normal theory (∞: more than half have no upper
 end). *None* is the percentage of data sets without an interval; coverage leaves them out. The
 Monte Carlo standard error of a coverage near 95 % is 0.5 points with 2,000 data sets, 0.7 with
-1,000 and 1.8 with 150. A quantity is *near zero* if the true variance, or the variance of which it is a share,
-is below its own standard error; no coverage is claimed there.
+1,000 and 1.8 with 150. A quantity is *near zero* if the true variance, or the variance of which
+it is a share, is below its own standard error; no coverage is claimed there.
 
 Quantities are all components, their shares of the sum, the error variances σ²(δ) and σ²(Δ), and
 Eρ² and Φ at the sizes of the design itself. Estimates are by REML unless another estimator is
@@ -52,8 +52,8 @@ excess kurtosis 3). All effects and errors have the distribution of the column.
 
 _PROMISE = """\
 Away from zero and with normal effects, 95 % intervals of normal theory should contain the true
-value in {low:.0f} to {high:.0f} % of data sets. This holds for {inside} of {all} quantities of {designs}
-designs (some are the same by definition: Residual and σ²(δ) of a complete table).
+value in {low:.0f} to {high:.0f} % of data sets. This holds for {inside} of {all} quantities of
+{designs} designs (some are the same by definition: Residual and σ²(δ) of a complete table).
 """
 
 _KINDS: tuple[tuple[str, Callable[[str], bool]], ...] = (

@@ -272,10 +272,10 @@ class FromComponents:
 
     def __post_init__(self) -> None:
         check_local_interval(self.interval)
-        if self.interval == "auto" and self.components.levels is not None:
-            # A fit that did not converge may have no mean squares.
-            if mean_squares(self.components) is not None:
-                object.__setattr__(self, "interval", "robust")
+        if self.interval != "auto" or self.components.levels is None:
+            return
+        if mean_squares(self.components) is not None:  # it is of a fit that did not converge
+            object.__setattr__(self, "interval", "robust")
 
     @classmethod
     def beside(
