@@ -296,7 +296,8 @@ def by_the_page(x, n, nu, own, coarser, apart, upper):
             found += min(2.75, 80.0 / m) * excess
         if c:
             found += 2.0 / m**0.5 * max(value - 2.0 / nu * (2.0 / m) ** 0.5, 0.0)
-    return max(found, 0.05 * 2.0 / nu)
+    share = max(0.05, min(1.1, 40.0 * one_over_n)) if upper else 0.05
+    return max(found, share * 2.0 / nu)
 
 
 @given(

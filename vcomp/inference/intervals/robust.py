@@ -209,6 +209,8 @@ class _Calibration:
     differing : times 1/√n, what variances that differ between groups count
     negative : share of negative parts of coarser sets that is noise
     least : share of the normal variance that V is at least
+    least_upper : the same in upper limits, at most, and its multiple of 1/n: samples of few levels
+        without outliers have a small mean square and a small V together
     """
 
     bias: float = 3.0
@@ -219,6 +221,7 @@ class _Calibration:
     differing: float = 2.0
     negative: float = 0.7
     least: float = 0.05
+    least_upper: tuple[float, float] = 1.1, 40.0
 
 
 def _variances(
@@ -265,7 +268,9 @@ def _variances(
     scale = np.sqrt(np.maximum(variance, least))
     correlation = np.clip(total / np.outer(scale, scale), -_CORRELATED, _CORRELATED)
     np.fill_diagonal(correlation, 1.0)
-    return np.maximum(lower, least), np.maximum(upper, least), correlation
+    share = np.minimum(by.least_upper[0], by.least_upper[1] * inverse_n)
+    least_upper = np.maximum(least, share * normal)
+    return np.maximum(lower, least), np.maximum(upper, least_upper), correlation
 
 
 def _small_sample(nx: FloatArray, n: FloatArray) -> FloatArray:
