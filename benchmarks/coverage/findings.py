@@ -91,8 +91,8 @@ def _default(of: _Chosen) -> str:
 of a complete two-way table Feldt's exact F, for Φ the interval of Arteaga et al. (`"f"`). Away
 from zero and with normal effects its coverage is {_span(auto)}, in balanced and unbalanced
 designs; with 6 systems and 5 topics it is {_span(few)}. It also exists where a variance is zero or
-nearly zero, and there covers {_span(of(DEFAULT, near_zero=True))}; at exactly zero more than 95, as
-a lower limit of 0 cannot be above the true value.
+nearly zero, and there covers {_span(of(DEFAULT, near_zero=True))}; at exactly zero more than 95,
+as a lower limit of 0 cannot be above the true value.
 """
 
 
