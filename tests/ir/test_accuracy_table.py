@@ -156,7 +156,7 @@ def test_power_of_the_f_test_by_hand():
         noncentrality = size * 0.1**2 / (2 * variance)  # k n f₁², f₁² = δ²/(2 k σ²)
         return stats.ncf.sf(stats.f.isf(0.05, u, v), u, v, noncentrality)
 
-    table = accuracy(SCORES, get("F", delta=0.1), [10, 30]).table
+    table = accuracy(SCORES, get("F", delta=0.1), [10, 30], interval="mls").table
     for size in (10, 30):
         found = row(table, "F", size)
         assert found.estimate == pytest.approx(power(ms_e, size), rel=1e-9)

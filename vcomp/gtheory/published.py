@@ -31,6 +31,7 @@ from vcomp.inference.intervals import (
     with_influences,
 )
 from vcomp.statistics import sum_rows
+from vcomp.statistics.batches import few_values
 
 if TYPE_CHECKING:
     from vcomp.inference.resampling import Replicates
@@ -352,6 +353,7 @@ def crossed_components(
         values=estimate.values,
         cov=next(iter(estimate.covariances.values())),
         without_bounds=estimate.without_bounds,
+        response_values=few_values(scores),
     )
     v = np.maximum(estimate.values, 0.0)
     if not influences or v[-1] == 0.0:

@@ -23,7 +23,7 @@ from vcomp.exceptions import (
 )
 from vcomp.gtheory import DStudy, crossed_components, dstudy
 from vcomp.inference import TwoWayMeanSquares, VarianceComponents
-from vcomp.inference.intervals import IntervalName, IntervalSource
+from vcomp.inference.intervals import IntervalName, IntervalSource, note_on_scores
 from vcomp.ir.accuracy_result import (
     PLANNED,
     Accuracy,
@@ -320,9 +320,16 @@ def accuracy_of(
         else found.at(at, alpha)
         for name, found in estimators.items()
     }
-    notes = () if planned is None else planned.notes
+    notes = () if planned is None else (*planned.notes, *_on_intervals(planned))
     counts = (n_ranked, n_sampled)
     return Accuracy(by_name, estimators, at, values, alpha, (ranked, sampled), counts, notes)
+
+
+def _on_intervals(study: DStudy) -> tuple[str, ...]:
+    """Return notes on how the intervals of a D-study are made."""
+    methods = tuple(dict.fromkeys(study.interval_methods.values()))
+    said = (f"Intervals from the D-study: {'; '.join(methods)}.",) if methods else ()
+    return (*said, *note_on_scores(study.components.response_values, methods))
 
 
 def _estimator_of(
