@@ -1,4 +1,4 @@
-"""Replicates in threads, with a progress bar, a time limit and a random stream for each."""
+"""Replicates in threads: progress bar, time limit, and a random number stream for each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_time_limit(time_limit: float | None) -> None:
     Raises
     ------
     EstimationError
-        If it is not.
+        If `time_limit` is neither None nor a positive number.
     """
     is_number = isinstance(time_limit, Real) and not isinstance(time_limit, bool)
     if time_limit is not None and not (is_number and float(time_limit) > 0.0):
@@ -48,13 +48,13 @@ def run(
     label: str = "replicates",
     save: Callable[[dict[int, Row]], None] | None = None,
 ) -> dict[int, Row]:
-    """Return the results of replicates by number; those after the time limit are missing.
+    """Return the results of replicates by number, without those not started before the time limit.
 
     Parameters
     ----------
-    make : returns the function that computes a replicate from its number; called once for each
-        worker, in its thread
-    numbers : of the requested replicates
+    make : returns the function that computes a replicate from its number; called once in each
+        thread
+    numbers : numbers of the requested replicates
     workers : number of threads
     time_limit : seconds after which no replicate is started
     progress : whether to show a progress bar; None shows one if stderr is a terminal
@@ -115,9 +115,10 @@ def _batches(
 
 
 class _Queue:
-    """Distributes numbers in batches of about equal time; none after the deadline.
+    """Distributes replicate numbers in batches of about equal time, none after the deadline.
 
-    No worker gets more than its share of the rest, so that short work is distributed too.
+    A batch is at most an equal share of the remaining numbers, so that all workers get some even
+    if replicates are short.
     """
 
     def __init__(self, numbers: Sequence[int], deadline: float | None, workers: int = 1) -> None:
@@ -139,7 +140,7 @@ class _Queue:
         return self._deadline is not None and monotonic() >= self._deadline
 
     def took(self, seconds: float) -> None:
-        """Adapt the batch size to the time of a replicate."""
+        """Adapt the batch size to the time of one replicate."""
         self.size = int(min(max(_BATCH_SECONDS / max(seconds, 1e-9), 1.0), _MOST_AT_ONCE))
 
     def close(self) -> None:
@@ -184,7 +185,7 @@ def seed_from(rng: int | np.random.Generator | None) -> int:
     Raises
     ------
     EstimationError
-        If `rng` is none of these.
+        If `rng` is not one of these.
     """
     check_rng(rng)
     if isinstance(rng, np.random.Generator):
