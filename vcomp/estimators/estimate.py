@@ -130,7 +130,7 @@ class Certificate:
         what = "At a maximum" if self.at_maximum else "NOT shown to be a maximum"
         tolerance = f"tolerance {display.number(self.tolerance, 2)}"
         if self.at_maximum and self.newton_decrement > self.tolerance:
-            tolerance += ", ended by rounding"
+            tolerance += ", ended by rounding error"
         return (
             f"{what}: Newton decrement {display.number(self.newton_decrement, 2)} standard errors "
             f"({tolerance}), first-order residual {display.number(self.kkt_residual, 2)}."

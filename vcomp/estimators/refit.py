@@ -81,8 +81,8 @@ def refit_without_negative(
             kind: _spread(covariance, places, values.size)
             for kind, covariance in found.covariances.items()
         },
-        status=f"{found.status} Dropped for a negative estimate, and the others estimated again: "
-        f"{', '.join(listed)}.",
+        status=f"{found.status} Terms with negative estimates were dropped, and the others "
+        f"estimated again: {', '.join(listed)}.",
     )
 
 

@@ -19,7 +19,7 @@ from vcomp.numerics.sparse import Probes, Solved, log_quadrature
 from vcomp.statistics import CrossProducts
 
 COLUMNS_AT_ONCE = 16
-"""Right-hand sides of one pass over the tables: two cache lines for each group."""
+"""Right-hand sides that are multiplied at once: two cache lines for each group."""
 
 
 @dataclass(slots=True)

@@ -159,8 +159,8 @@ def minimum_degree(
     Parameters
     ----------
     indptr, indices : rows of the whole matrix without its diagonal
-    dense_share : the search ends if every remaining node is coupled with more than this share of
-        the remaining nodes
+    dense_share : the search ends if every remaining node is coupled with more than this fraction
+        of the remaining nodes
     most_work : the search also ends after so many visits of list entries: the rest is then too
         full for an order to help
     """

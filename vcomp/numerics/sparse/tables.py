@@ -69,11 +69,6 @@ class SparseTable:
         """Number of entries."""
         return int(self.indices.size)
 
-    @property
-    def nbytes(self) -> int:
-        """Memory of the matrix in bytes."""
-        return int(self.indptr.nbytes + self.indices.nbytes + self.weights.nbytes)
-
     def transposed(self) -> SparseTable:
         """Return the transposed matrix, a copy."""
         indptr, indices, weights = kernels.transpose(*self._parts, self.n_cols)
