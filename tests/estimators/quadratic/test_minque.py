@@ -200,7 +200,7 @@ def test_iterated_goes_below_zero(monkeypatch):
     np.testing.assert_allclose(res.cov_vcomp(), by_anova.cov_vcomp(), rtol=1e-9)
     assert "σ²(a) is estimated below zero" in res.status
     monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
-    with pytest.raises(vcomp.EstimationError, match=r"components below zero.*method='reml'"):
+    with pytest.raises(vcomp.EstimationError, match=r"reaches negative components.*method='reml'"):
         vcomp.fit("y ~ (1|a)", data, method="minque", iterated=True)
 
 

@@ -158,6 +158,13 @@ class Eliminations:
         return tuple(sorted(terms, key=lambda t: (-sizes[t], t)))
 
     def _planned(self, active: tuple[int, ...]) -> tuple[Any, EliminationOrder]:
+        """Return the off-diagonal Z'Z of some terms and their order of elimination.
+
+        Raises
+        ------
+        EstimationError
+            If the factor would not fit into memory.
+        """
         if active in self._plans:
             return self._plans[active]
         random, plan = random_part(self._tables, active)

@@ -80,11 +80,10 @@ def choose_engine(
 def engine_without_cancellation(
     stats: Statistics, tried: LikelihoodEngine
 ) -> LikelihoodEngine | None:
-    """Return the holes engine if elimination lost too many digits and it applies, else None.
+    """Return the holes engine to replace the blocked one if the rows nearly fill a grid, else None.
 
-    If the residual is 1e-10 of the other components or less, Henderson's equations give it as a
-    difference of large numbers. In strata, differences of means are formed first, and nothing
-    cancels.
+    If the residual is 1e-10 of the other components or less, it is a difference of large numbers
+    in Henderson's equations. In strata, differences of means are formed first, and nothing cancels.
     """
     if tried.name != "blocked" or stats.completed is None:
         return None
@@ -142,6 +141,7 @@ def _blocked_within(
 def _best(
     stats: Statistics, *, reml: bool, names: Sequence[str] | None, n_probes: int | None, seed: int
 ) -> LikelihoodEngine:
+    """Return the engine of ``engine="auto"``."""
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=reml)
     limit, grid = _MANY_SECONDS, _grid(stats)
@@ -167,6 +167,7 @@ def _grid(stats: Statistics) -> CompletedGrid | None:
 def _iterative(
     stats: Statistics, *, reml: bool, n_probes: int | None = None, seed: int = 0
 ) -> LikelihoodEngine:
+    """Return the holes engine for a nearly complete grid, else the iterative engine."""
     sums, grid = stats.cross_products, _grid(stats)
     if grid is None:
         return IterativeLikelihood(sums, reml=reml, n_probes=n_probes, seed=seed)

@@ -234,12 +234,13 @@ def orthogonal_estimate(method: str, stats: Statistics, names: tuple[str, ...]) 
 
 
 def _is_orthogonal(strata: StratumStatistics) -> bool:
+    """Whether the product of any two terms' projectors is that of a term or of the mean."""
     if strata.remainder.parents is None or not _is_mean_only(strata):
         return False
     terms = set(zip(strata.term_axes, strata.term_groupings, strict=True))
     mean: tuple[frozenset[int], int] = (frozenset(), 0)
-    # Groupings are numbered from the coarsest on and nested in each other: the product of two
-    # projectors has the common axes and the coarser grouping.
+    # Groupings are nested in each other, the coarsest first: the product of two projectors has the
+    # common axes and the coarser grouping.
     return all((a & b, min(g, h)) in terms | {mean} for (a, g), (b, h) in combinations(terms, 2))
 
 
