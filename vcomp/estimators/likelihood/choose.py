@@ -80,10 +80,11 @@ def choose_engine(
 def engine_without_cancellation(
     stats: Statistics, tried: LikelihoodEngine
 ) -> LikelihoodEngine | None:
-    """Return the holes engine to replace the blocked one if the rows nearly fill a grid, else None.
+    """Return the holes engine in place of the blocked one for a nearly complete grid, else None.
 
     If the residual is 1e-10 of the other components or less, it is a difference of large numbers
-    in Henderson's equations. In strata, differences of means are formed first, and nothing cancels.
+    in Henderson's equations. In strata, differences of means are formed first, so that nothing
+    cancels.
     """
     if tried.name != "blocked" or stats.completed is None:
         return None
