@@ -209,7 +209,7 @@ def orthogonal_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable | 
 
 
 def orthogonal_estimate(method: str, stats: Statistics, names: tuple[str, ...]) -> Estimate:
-    """Return the estimate for orthogonal terms: Method I, fixed effects by least squares.
+    """Return Method I's estimate under another name, with generalised least squares.
 
     Parameters
     ----------

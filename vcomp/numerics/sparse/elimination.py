@@ -380,8 +380,8 @@ class Inverse:
     def squared_norms(self, blocks: list[slice]) -> FloatArray:
         """Return the squared Frobenius norms of the blocks of the inverse.
 
-        They are derivatives of traces, docs/explanation/mathematics.md, eq. (7.10). Those of two
-        blocks of the dense corner are sums of its elements.
+        They are derivatives of traces, docs/explanation/mathematics.md, eq. (7.10). Those of
+        blocks in the dense corner are summed directly.
         """
         pattern = self._factor.pattern
         place = pattern.place()
