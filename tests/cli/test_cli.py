@@ -75,7 +75,7 @@ def test_refit_without_negative_terms(tmp_path):
     done = run("fit", "y ~ (1|g)", str(path), "--method", "anova", "--negative", "refit")
     res = vcomp.fit("y ~ (1|g)", path, method="anova", negative="refit")
     assert str(res.summary()) in done.stdout
-    assert "Dropped for a negative estimate" in done.stdout
+    assert "Terms with negative estimates were dropped" in done.stdout
 
 
 def test_options_of_probes_and_of_minque(scores):

@@ -111,7 +111,7 @@ def test_variances_by_iteration(name, monkeypatch):
         v = np.append(rng.choice(COMPONENTS, size=len(model.component_names) - 1), 0.7)
         check(model, v, rng)
     monkeypatch.setattr(prediction_errors, "_ENTRIES", 100.0)
-    with pytest.raises(EstimationError, match=r"different combinations.*combinations or fewer"):
+    with pytest.raises(EstimationError, match=r"different predictions.*predictions at a time"):
         check(model, v, rng)
 
 

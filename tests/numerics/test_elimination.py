@@ -141,7 +141,7 @@ def test_minimum_degree_of_a_tree_fills_nothing():
     assert counts.sum() == n - 1
 
 
-def test_nested_blocks_are_peeled():
+def test_nested_blocks_are_eliminated_as_sparse():
     """Students within schools, crossed with items: the items alone are dense."""
     rng = np.random.default_rng(0)
     students, schools, items = 6000, 1500, 30

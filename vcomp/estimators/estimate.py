@@ -17,11 +17,11 @@ from vcomp._typing import FloatArray, Json
 from vcomp.codec import from_plain, stored
 
 _STORED = 20_000
-"""Largest number of elements of slopes that is written to a file."""
+"""Largest number of elements of the slopes that a file stores."""
 
 
 def _few_slopes(slopes: FloatArray) -> FloatArray | None:
-    """Return slopes for a file, None if there are many or they are not known."""
+    """Return the slopes that a file stores: None if they are unknown or too large."""
     return None if slopes.size > _STORED or not np.isfinite(slopes).all() else slopes
 
 
@@ -31,11 +31,11 @@ class FixedErrors:
 
     Attributes
     ----------
-    slopes : (k + 1, p, p) ∂Cov(β̂)/∂σ²_t, on the scale of ``cov_beta``; None if there are too many
-        to be stored
-    df : (p,) Satterthwaite's degrees of freedom (docs/explanation/mathematics.md, eq. (11.5)), ∞
-        if all components are known, nan if their covariance is not; empty until the fixed effects
-        have been transformed to the scale of the data
+    slopes : (k + 1, p, p) ∂Cov(β̂)/∂σ²_t, on the scale of ``cov_beta``; None in a stored result
+        if they are too large
+    df : (p,) Satterthwaite's degrees of freedom (docs/explanation/mathematics.md, eq. (11.5)): ∞
+        if all components are known, nan if the covariance of the components is unknown, empty
+        until the fixed effects have been transformed to the scale of the data
     """
 
     slopes: FloatArray | None = field(metadata=stored(write=_few_slopes))
@@ -89,16 +89,16 @@ class Certificate:
         multiplied by their component (by the total variance at a bound), so that it has no unit
     newton_decrement : √(s' I⁻¹ s) on the free components: the distance to the maximum in
         standard errors
-    information_eigenvalues : of the information of the free components, scaled to a unit
-        diagonal; all positive at a proper maximum
+    information_eigenvalues : eigenvalues of the information of the free components, scaled to a
+        unit diagonal; all positive at a strict maximum
     iterations, evaluations : number of steps, and of evaluations of the likelihood
     at_maximum : whether these numbers show a maximum
     held : components that were given and not estimated
     information : the information that gives the eigenvalues and standard errors, ``"observed"`` or
         ``"average"``
     flat : combinations of components along which the likelihood is flat, in words
-    tolerance : the requested decrement; a larger one at a maximum means that rounding ended the
-        iteration
+    tolerance : the requested Newton decrement; at a maximum, a larger decrement means that
+        rounding error ended the iteration
     engine, reason : the engine that computed the likelihood, and why it was chosen
     seconds : time of each stage
     """
@@ -130,7 +130,7 @@ class Certificate:
         what = "At a maximum" if self.at_maximum else "NOT shown to be a maximum"
         tolerance = f"tolerance {display.number(self.tolerance, 2)}"
         if self.at_maximum and self.newton_decrement > self.tolerance:
-            tolerance += ", ended by rounding"
+            tolerance += ", ended by rounding error"
         return (
             f"{what}: Newton decrement {display.number(self.newton_decrement, 2)} standard errors "
             f"({tolerance}), first-order residual {display.number(self.kkt_residual, 2)}."
@@ -176,13 +176,13 @@ def _counted(n: int, word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PointEstimate:
-    """Point estimates without standard errors: all that a resample needs.
+    """Point estimates without standard errors, for refits to resamples.
 
     Attributes
     ----------
     values : (k + 1,) components, the residual last
     beta : (p,) fixed effects of the columns of X as they are in the statistics
-    converged : whether it is the estimate that the method defines
+    converged : False if an iteration ended before it reached the estimate that the method defines
     """
 
     values: FloatArray
@@ -205,16 +205,16 @@ class Estimate:
     names : the components, the residual last
     values : (k + 1,) their estimates
     covariances : covariance matrices of the estimates by kind: ``"observed"``, ``"expected"`` and
-        ``"average"`` for likelihood methods, ``"sampling"`` for closed forms; nan where a
-        component is at its bound or held. The first one gives the standard errors
-    beta, cov_beta : fixed effects (of X as given, not centred) and their covariance matrix
+        ``"average"`` for likelihood methods, ``"sampling"`` for closed forms; nan for components
+        that are at their bound or held. The first one gives the standard errors
+    beta, cov_beta : fixed effects (of X as in the data, not centred) and their covariance matrix
     llf : log-likelihood; nan for closed forms
-    converged : whether the result is the estimate that the method defines
+    converged : False if an iteration ended before it reached the estimate that the method defines
     status : a sentence on convergence
     engine : the engine that computed it, and why it was chosen
-    certificate : for likelihood methods, else None
+    certificate : evidence of a maximum for likelihood methods and iterated MINQUE, else None
     held : components that were given, not estimated
-    log : the points of the iteration, the start first; empty for closed forms
+    log : the points of the iteration, from the start on; empty for closed forms
     seconds : time of each stage
     monte_carlo : Monte Carlo standard error of each component, eq. (8.6); empty if the engine has
         no random probes

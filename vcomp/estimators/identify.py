@@ -1,8 +1,9 @@
 """Identifiability: refuse models whose fixed effects or components the data cannot distinguish.
 
-Checked before any estimation. With Q = I − X(X'X)⁻¹X' the matrix of tr(Q V_t Q V_u) is singular
-exactly if the data cannot distinguish the components; its null vector names them
-(docs/explanation/mathematics.md, eq. (2.12) at P = Q).
+It is checked after rows have been summed and before components are estimated. With
+Q = I − X(X'X)⁻¹X', the matrix of tr(Q V_t Q V_u) is singular if and only if the data cannot
+distinguish the components; its null vector names them (docs/explanation/mathematics.md, eq. (2.12)
+at P = Q).
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
 
 _DEPENDENT = 1e-11
-"""A squared residual norm below this fraction of a column's squared norm is rounding: columns
-are centred, and float64 keeps about 1e-16 of a square."""
+"""A squared residual norm below this fraction of a column's squared norm is rounding error, as
+columns are centred, and float64 keeps about 1e-16 of a square."""
 
 _CONSTANT = 1e-26
 """A centred column whose squared norm is below this fraction of its mean's square is constant."""
@@ -36,13 +37,13 @@ def check_identified(
     ----------
     stats : sums of the data
     terms, fixed : names of the random terms and of the columns of X
-    x_origin : (p,) what was subtracted from the columns of X
+    x_origin : (p,) origins that were subtracted from the columns of X
 
     Raises
     ------
     DesignError
-        If a column is a combination of others, terms are confounded, or components cannot be
-        distinguished; the message names them.
+        If a column of X is a linear combination of others, terms are confounded, or components
+        cannot be distinguished; the message names them.
     """
     _check_fixed(stats, fixed, x_origin)
     _check_terms(stats, terms)
@@ -66,7 +67,7 @@ def _check_fixed(stats: Statistics, names: Sequence[str], x_origin: FloatArray) 
         ]
         if x_origin[j] != 0.0 and "Intercept" in names and "Intercept" not in used:
             used.insert(0, "Intercept")
-        reason = f"a combination of {', '.join(used)}" if used else "zero in every row"
+        reason = f"a linear combination of {', '.join(used)}" if used else "zero in every row"
         raise DesignError(
             f"the fixed part is rank-deficient: column {name!r} is {reason}; leave it out"
         )
@@ -89,8 +90,8 @@ def _check_terms(stats: Statistics, names: Sequence[str]) -> None:
         most = _DEPENDENT * float(sums.n) ** 2  # Σ n_g² is n² at most
         if forms[t, t] <= most and forms[t, t] <= _DEPENDENT * sums.group_squares(t):
             raise DesignError(
-                f"nothing is left of term {name!r} after the fixed part, which distinguishes all "
-                f"its groups; leave out (1|{name}) or the fixed factor"
+                f"term {name!r} is confounded with the fixed part, which explains all differences "
+                f"between its groups; leave out (1|{name}) or the fixed factor"
             )
     scaled = forms / np.sqrt(np.outer(np.diagonal(forms), np.diagonal(forms)))
     values, vectors = np.linalg.eigh(scaled)
@@ -98,6 +99,6 @@ def _check_terms(stats: Statistics, names: Sequence[str]) -> None:
         all_names = [*names, RESIDUAL]
         involved = [n for n, c in zip(all_names, vectors[:, 0], strict=True) if abs(c) > 1e-4]
         raise DesignError(
-            f"these data cannot distinguish the variances of {', '.join(involved)}: "
-            "a combination of them gives the same covariances; leave one of them out"
+            f"these data cannot distinguish the variances of {', '.join(involved)}: their "
+            "covariance matrices are linearly dependent; leave one of them out"
         )

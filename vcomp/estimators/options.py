@@ -1,4 +1,4 @@
-"""Options of REML and ML: limits, held components and start, checked and put in order."""
+"""Options of REML and ML: checks of limits and probes, held components and starting values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Known:
 
 
 def check_options(max_iter: Any, tol: Any, engine: Any) -> None:
-    """Refuse invalid limits and unknown engines.
+    """Refuse an invalid stopping rule or engine.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def check_options(max_iter: Any, tol: Any, engine: Any) -> None:
 
 
 def check_probes(n_probes: Any, rng: Any, engine: str) -> None:
-    """Refuse invalid numbers of probes and seeds, and either for engines without probes.
+    """Refuse an invalid number of probes or seed, and both for engines without probes.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def check_probes(n_probes: Any, rng: Any, engine: str) -> None:
 
 
 def known_components(hold: Hold | None, names: tuple[str, ...]) -> Known:
-    """Return the held components and their values.
+    """Return which components are held, with their values, from the option `hold`.
 
     Raises
     ------
@@ -84,8 +84,8 @@ def known_components(hold: Hold | None, names: tuple[str, ...]) -> Known:
     for place, value in _by_place(hold, names, "hold").items():
         if place == len(names) - 1 and value == 0.0:
             raise EstimationError(
-                f"hold={{{names[-1]!r}: 0}} leaves no likelihood: hold the residual at a positive "
-                "value, or estimate it"
+                f"hold={{{names[-1]!r}: 0}} makes the covariance matrix singular: hold the "
+                "residual at a positive value, or estimate it"
             )
         known.held[place] = True
         known.values[place] = value
@@ -95,12 +95,12 @@ def known_components(hold: Hold | None, names: tuple[str, ...]) -> Known:
 def start_of(
     start: Start | None, names: tuple[str, ...], known: Known, default: FloatArray
 ) -> FloatArray:
-    """Return the start of an iteration: held values, else given ones, else `default`.
+    """Return the starting values: those of `hold`, else those of `start`, else `default`.
 
     Raises
     ------
     EstimationError
-        If the start names an unknown or held component, or has an invalid value.
+        If `start` names an unknown or held component, or has an invalid value.
     """
     if start is None:
         return np.where(known.held, known.values, default)

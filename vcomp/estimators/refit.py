@@ -1,6 +1,7 @@
-"""Negative estimates: what is said of them, and ``negative="refit"``, which drops their terms.
+"""Negative estimates: the clause that reports them, and ``negative="refit"``, which drops terms.
 
-See docs/explanation/mathematics.md, section 2.3.
+The estimators use the clause in their status; ``model`` and ``inference`` call the refits. See
+docs/explanation/mathematics.md, section 2.3.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ def below_zero(names: Sequence[str], values: FloatArray) -> str:
 def refit_without_negative(
     first: Estimate, stats: Statistics, estimate: Callable[[tuple[int, ...]], Estimate]
 ) -> Estimate:
-    """Return the estimate after dropping terms until none is negative, the most negative first.
+    """Return the estimate after dropping terms, the most negative first, until none is negative.
 
     Parameters
     ----------
     first : estimate of all terms
     stats : sums of the data
-    estimate : returns the estimate of the terms at these positions, at least one
+    estimate : returns the estimate of a model with the terms at the given positions, at least one
 
     Returns
     -------
     Estimate of all components: those of dropped terms are 0, without a standard error, and the
-    status names them with their negative estimates. A negative residual is kept, as every model
-    has one.
+    status names them with their negative estimates. A negative residual is kept, as the residual
+    cannot be dropped.
 
     References
     ----------
@@ -74,14 +75,14 @@ def refit_without_negative(
         found,
         names=first.names,
         values=values,
-        # These belong to the kept terms only.
+        # The derivatives are known for the components of the kept terms only.
         fixed_errors=None,
         covariances={
             kind: _spread(covariance, places, values.size)
             for kind, covariance in found.covariances.items()
         },
-        status=f"{found.status} Dropped for a negative estimate, and the others estimated again: "
-        f"{', '.join(listed)}.",
+        status=f"{found.status} Terms with negative estimates were dropped, and the others "
+        f"estimated again: {', '.join(listed)}.",
     )
 
 
@@ -121,7 +122,7 @@ def _drop_negative(
     Parameters
     ----------
     first : estimate of all terms and the residual
-    estimate : returns the estimate of the terms at these positions
+    estimate : returns the estimate of a model with the terms at the given positions
     """
     kept, found = tuple(range(first.values.size - 1)), first
     dropped: dict[int, float] = {}
@@ -154,6 +155,7 @@ def _residual_alone(method: str, stats: Statistics) -> Estimate:
 
 
 def _spread(covariance: FloatArray, places: np.ndarray, size: int) -> FloatArray:
+    """Return the covariance matrix of all components, nan for those of dropped terms."""
     whole = np.full((size, size), np.nan)
     whole[np.ix_(places, places)] = covariance
     return whole

@@ -1,4 +1,7 @@
-"""The estimators by name: ``method="reml"`` is turned into a value with ``estimate``."""
+"""The estimators by name: ``get_estimator`` finds the class for ``method="reml"`` and the like.
+
+A new estimator needs an entry in ``METHODS`` and ``MethodName``.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class Estimator(Protocol):
     name: Any
 
     def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
-        """Return components and fixed effects from the statistics alone."""
+        """Return components and fixed effects with standard errors, from statistics alone."""
 
 
 class ClosedForm(Estimator, Protocol):
@@ -46,7 +49,7 @@ def get_estimator(method: str, **options: Any) -> Estimator:
     Raises
     ------
     EstimationError
-        If the method is not known, or does not have such an option.
+        If the method is not known, or does not have one of the options.
     """
     known = METHODS.get(str(method).lower())
     if known is None:

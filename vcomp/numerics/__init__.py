@@ -1,6 +1,7 @@
-"""Numerical building blocks: solves, bounded steps, memory, random streams, threads.
+"""Numerical building blocks that know no model: solves, bounded steps, memory, threads, streams.
 
-The lowest room: ``sparse`` has large systems, ``kernels`` the loops that numba compiles.
+All rooms may use them. ``sparse`` has factors and iterative solves of large systems, ``kernels``
+the loops that numba compiles.
 """
 
 from vcomp._doors import front_door

@@ -1,4 +1,4 @@
-"""Solves with dense matrices, and Newton steps within bounds."""
+"""Solves with dense matrices, and Newton steps within bounds or within a hyperplane."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def covariance_of_solution(A: FloatArray, covariance: FloatArray) -> FloatArray:
 class Positive:
     """A positive definite matrix factored once, scaled to a unit diagonal first.
 
-    Scaling preserves digits if the units of columns differ by many decades.
+    Scaling preserves digits if the units of columns differ by many orders of magnitude.
 
     Parameters
     ----------
-    A : (n, n), n may be 0
+    A : (n, n) matrix; n may be 0
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If it is not positive definite.
+        If A is not positive definite.
     """
 
     def __init__(self, A: FloatArray) -> None:
@@ -100,16 +100,16 @@ _RIDGE = 1e-14
 def bounded_step(
     information: FloatArray, score: FloatArray, lower: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Return the d ≥ lower that maximises s'd − ½ d'Id, and √(2 max): without bounds √(s'I⁻¹s).
+    """Return the step d ≥ lower that maximises s'd − ½ d'Id, and the Newton decrement.
 
-    A primal active-set method (Nocedal and Wright 2006, algorithm 16.3) for a matrix of a few
-    rows, scaled to a unit diagonal first.
+    The decrement is √(2 max), without bounds √(s'I⁻¹s). The method is a primal active-set method
+    (Nocedal and Wright 2006, algorithm 16.3) for small matrices, scaled to a unit diagonal first.
 
     Parameters
     ----------
-    information : (m, m) positive semi-definite
-    score : (m,)
-    lower : (m,) not positive
+    information : (m, m) I, positive semi-definite
+    score : (m,) s
+    lower : (m,) lower bounds of d, none positive
 
     Examples
     --------
@@ -150,7 +150,7 @@ def bounded_step(
 def _scale(information: FloatArray) -> FloatArray:
     scale = np.sqrt(np.abs(np.diagonal(information)))
     known = scale[scale > 0.0]
-    # A component without information may have any unit.
+    # The unit of a component without information is arbitrary.
     return np.where(scale > 0.0, scale, known.min() if known.size else 1.0)
 
 
@@ -161,14 +161,14 @@ def _solve(A: FloatArray, b: FloatArray) -> FloatArray:
         step = solve(A, b)
     except np.linalg.LinAlgError:
         return b
-    # The matrix may be indefinite by rounding: then the gradient is the step.
+    # If the matrix is indefinite by rounding error, the step is along the gradient.
     return step if step @ b > 0.0 else b
 
 
 def _reach(
     d: FloatArray, move: FloatArray, floor: FloatArray, free: np.ndarray
 ) -> tuple[float, int | None]:
-    """Return the fraction of `move` up to the first bound, and the component that meets it."""
+    """Return the fraction of `move` up to the first bound, and the component that reaches it."""
     falls = free & (d + move < floor)
     if not falls.any():
         return 1.0, None
@@ -185,18 +185,18 @@ def constrained_step(
     normal: FloatArray,
     shift: float = 0.0,
 ) -> tuple[FloatArray, float, float]:
-    """Return the d ≥ lower with a'd = c that maximises s'd − ½ d'Id, λ, and √(2 max).
+    """Return the step d ≥ lower with a'd = c that maximises s'd − ½ d'Id, λ, and √(2 max).
 
-    The same active-set method as :func:`bounded_step`, its moves within the hyperplane. λ is the
-    multiplier of the equality: s − Id = λa, with less on the left for components at their bound.
-    With c = 0 the last number is the distance to the maximum within the hyperplane in standard
-    errors; for other c it has no meaning.
+    The active-set method is that of :func:`bounded_step` with moves within the hyperplane. λ is
+    the Lagrange multiplier of the equality: s − Id = λa for components above their bound, and
+    s − Id ≤ λa for components at it. With c = 0 the last number is the distance to the maximum
+    within the hyperplane, in standard errors; for other c it has no meaning.
 
     Parameters
     ----------
-    information : (m, m) positive semi-definite within the hyperplane
-    score : (m,)
-    lower : (m,) not positive
+    information : (m, m) I, positive semi-definite within the hyperplane
+    score : (m,) s
+    lower : (m,) lower bounds of d, none positive
     normal : (m,) a, not all zero
     shift : c
 
@@ -238,7 +238,7 @@ def constrained_step(
 
 
 def _onto(normal: FloatArray, shift: float, floor: FloatArray) -> FloatArray:
-    """Return the shortest d ≥ floor with a'd = c: τa, raised to the floor where it is below."""
+    """Return the shortest d ≥ floor with a'd = c: max(τa, floor) by components, for some τ."""
     if shift == 0.0:
         return np.zeros(normal.size)
     clipped = np.zeros(normal.size, dtype=bool)
@@ -247,7 +247,7 @@ def _onto(normal: FloatArray, shift: float, floor: FloatArray) -> FloatArray:
         if square == 0.0:
             break
         along = (shift - float(normal[clipped] @ floor[clipped])) / square
-        # A component below its floor stays there: |τ| only grows.
+        # A component that was below its floor stays there, as |τ| only grows.
         below = along * normal < floor
         if not (below & ~clipped).any():
             return np.where(clipped, floor, along * normal)
@@ -267,7 +267,7 @@ def _solve_within(A: FloatArray, b: FloatArray, normal: FloatArray) -> FloatArra
 def _released(
     gradient: FloatArray, normal: FloatArray, at_floor: np.ndarray, size: float
 ) -> tuple[float, list[int]]:
-    """Return the multiplier of the equality, and the components whose bounds are released."""
+    """Return the multiplier of the equality, and the components that may leave their bounds."""
     free = ~at_floor
     square = float(normal[free] @ normal[free])
     if square > 0.0:
@@ -275,8 +275,8 @@ def _released(
         surplus = np.where(at_floor, gradient - multiplier * normal, -np.inf)
         first = int(np.argmax(surplus))
         return multiplier, [first] if surplus[first] > 1e-14 * size else []
-    # All components of the equality are at their bounds: any multiplier between these two is
-    # valid, and if they cross, two components leave their bounds together.
+    # All components of the equality are at their bounds. Any multiplier between these two limits
+    # is valid; if the limits cross, two components leave their bounds together.
     rises, falls = normal > 0.0, normal < 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = gradient / normal

@@ -1,4 +1,4 @@
-"""Free memory, blocks that fit into caches, and numbers of threads."""
+"""Free memory, slices of work, and numbers of threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vcomp.exceptions import EstimationError, VcompError
 
 
 def available_bytes() -> float:
-    """Return the bytes that can be allocated without swapping, as the system estimates it."""
+    """Return the bytes that can be allocated without swapping, as estimated by the system."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             for line in lines:
@@ -42,7 +42,7 @@ def check_memory(
     Raises
     ------
     VcompError
-        If it does, of the class `error`.
+        If more is needed; an error of the class `error`.
     """
     free = available_bytes()
     if needed > 0.8 * free:
@@ -62,16 +62,16 @@ def slices(count: int, width: int) -> Iterator[slice]:
 
 
 THREADS = 2
-"""Threads of a pass over rows: its speed is limited by the memory, so that more do not help."""
+"""Threads of a pass over rows. Memory limits its speed, so that more threads do not help."""
 
 MANY_ROWS = 200_000
-"""Number of rows below which threads take longer to start than they save."""
+"""Number of rows below which starting threads takes longer than they save."""
 
 _ONE_THREAD_BELOW = 10_000
-"""Order of a matrix below which one thread is used. Two threads are at most twice as fast here, on
-an idle machine. If another process uses one of two cores, they wait for it: a Cholesky factor and
-inverse of order 1,000 then take 2 to 3 times as long as with one thread, of order 4,000 6 to 8
-times."""
+"""Order of a matrix below which one thread is used. On an idle machine two threads are at most
+twice as fast as one. If another process uses one of two cores, the threads wait for each other: a
+Cholesky factor and inverse of order 1,000 then takes 2 to 3 times as long as with one thread, of
+order 4,000 6 to 8 times as long."""
 
 
 @cache

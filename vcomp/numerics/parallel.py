@@ -1,4 +1,4 @@
-"""Replicates in threads, with a progress bar, a time limit and a random stream for each."""
+"""Replicates in threads: progress bar, time limit, and a random number stream for each."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from vcomp.exceptions import EstimationError
 
 Row = TypeVar("Row")
 
-_BATCH_SECONDS = 0.25
-"""Target time of a batch, after which time limits and interruptions are checked."""
+_PORTION_SECONDS = 0.25
+"""Target time of a portion of the replicates, after which interruptions are noticed."""
 
 _MOST_AT_ONCE = 64
 _SAVE_SECONDS = 30.0
@@ -29,7 +29,7 @@ def check_time_limit(time_limit: float | None) -> None:
     Raises
     ------
     EstimationError
-        If it is not.
+        If `time_limit` is neither None nor a positive number.
     """
     is_number = isinstance(time_limit, Real) and not isinstance(time_limit, bool)
     if time_limit is not None and not (is_number and float(time_limit) > 0.0):
@@ -48,13 +48,13 @@ def run(
     label: str = "replicates",
     save: Callable[[dict[int, Row]], None] | None = None,
 ) -> dict[int, Row]:
-    """Return the results of replicates by number; those after the time limit are missing.
+    """Return the results of replicates by number, without those not started before the time limit.
 
     Parameters
     ----------
-    make : returns the function that computes a replicate from its number; called once for each
-        worker, in its thread
-    numbers : of the requested replicates
+    make : returns the function that computes a replicate from its number; called once in each
+        thread
+    numbers : numbers of the requested replicates
     workers : number of threads
     time_limit : seconds after which no replicate is started
     progress : whether to show a progress bar; None shows one if stderr is a terminal
@@ -65,7 +65,7 @@ def run(
     last = monotonic()
     with progress_bar(progress, len(numbers), label) as bar:
         try:
-            for rows in _batches(make, numbers, workers, time_limit):
+            for rows in _portions(make, numbers, workers, time_limit):
                 done |= rows
                 bar(len(rows))
                 if save is not None and monotonic() - last > _SAVE_SECONDS:
@@ -78,33 +78,34 @@ def run(
     return done
 
 
-def _batches(
+def _portions(
     make: Callable[[], Callable[[int], Row]],
     numbers: Sequence[int],
     workers: int,
     time_limit: float | None,
 ) -> Iterator[dict[int, Row]]:
+    """Yield the results of a portion of the replicates at a time, as threads finish them."""
     deadline = None if time_limit is None else monotonic() + time_limit
     queue = _Queue(numbers, deadline, workers)
     if workers == 1:
         work = _timed(make(), queue)
-        while batch := queue.next():
-            yield work(batch)
+        while portion := queue.next():
+            yield work(portion)
         return
     local = threading.local()
 
-    def job(batch: Sequence[int]) -> dict[int, Row]:
+    def job(portion: Sequence[int]) -> dict[int, Row]:
         if not hasattr(local, "work"):
             local.work = _timed(make(), queue)
-        rows: dict[int, Row] = local.work(batch)
+        rows: dict[int, Row] = local.work(portion)
         return rows
 
     with ThreadPoolExecutor(workers) as pool:
         running: set[Future[dict[int, Row]]] = set()
         try:
             while True:
-                while len(running) < workers and (batch := queue.next()):
-                    running.add(pool.submit(job, batch))
+                while len(running) < workers and (portion := queue.next()):
+                    running.add(pool.submit(job, portion))
                 if not running:
                     return
                 finished, running = wait(running, return_when=FIRST_COMPLETED)
@@ -115,9 +116,10 @@ def _batches(
 
 
 class _Queue:
-    """Distributes numbers in batches of about equal time; none after the deadline.
+    """Distributes replicate numbers in portions of about equal time, none after the deadline.
 
-    No worker gets more than its share of the rest, so that short work is distributed too.
+    A portion is at most an equal part of the remaining numbers, so that all workers get some even
+    if replicates are short.
     """
 
     def __init__(self, numbers: Sequence[int], deadline: float | None, workers: int = 1) -> None:
@@ -126,21 +128,21 @@ class _Queue:
         self.size = 1
 
     def next(self) -> Sequence[int]:
-        """Return the next batch; empty at the end."""
+        """Return the next portion; empty at the end."""
         if self.is_late():
             return ()
         share = -(-(len(self._numbers) - self._at) // self._workers)
-        batch = self._numbers[self._at : self._at + min(self.size, share)]
-        self._at += len(batch)
-        return batch
+        portion = self._numbers[self._at : self._at + min(self.size, share)]
+        self._at += len(portion)
+        return portion
 
     def is_late(self) -> bool:
         """Whether the deadline has passed."""
         return self._deadline is not None and monotonic() >= self._deadline
 
     def took(self, seconds: float) -> None:
-        """Adapt the batch size to the time of a replicate."""
-        self.size = int(min(max(_BATCH_SECONDS / max(seconds, 1e-9), 1.0), _MOST_AT_ONCE))
+        """Adapt the size of portions to the time of one replicate."""
+        self.size = int(min(max(_PORTION_SECONDS / max(seconds, 1e-9), 1.0), _MOST_AT_ONCE))
 
     def close(self) -> None:
         """Stop distributing, so that threads end."""
@@ -148,10 +150,10 @@ class _Queue:
 
 
 def _timed(work: Callable[[int], Row], queue: _Queue) -> Callable[[Sequence[int]], dict[int, Row]]:
-    def batch_of(batch: Sequence[int]) -> dict[int, Row]:
+    def work_on(portion: Sequence[int]) -> dict[int, Row]:
         rows: dict[int, Row] = {}
         begun = monotonic()
-        for number in batch:
+        for number in portion:
             if queue.is_late():
                 break
             rows[number] = work(number)
@@ -159,7 +161,7 @@ def _timed(work: Callable[[int], Row], queue: _Queue) -> Callable[[Sequence[int]
             queue.took((monotonic() - begun) / len(rows))
         return rows
 
-    return batch_of
+    return work_on
 
 
 def stream(seed: int, number: int) -> np.random.Generator:
@@ -184,7 +186,7 @@ def seed_from(rng: int | np.random.Generator | None) -> int:
     Raises
     ------
     EstimationError
-        If `rng` is none of these.
+        If `rng` is not one of these.
     """
     check_rng(rng)
     if isinstance(rng, np.random.Generator):

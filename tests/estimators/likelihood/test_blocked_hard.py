@@ -257,7 +257,7 @@ def test_reasons_in_words(monkeypatch):
     model = vcomp.VarianceComponentsModel("y ~ (1|school/student) + (1|item)", data)
     names = model.component_names[:-1]
     engine = BlockedLikelihood(model.stats, reml=True, names=names)
-    assert engine.reason == "school:student and school peeled, 20 columns dense"
+    assert engine.reason == "sparse factor of school:student and school, 20 columns dense"
     assert engine.kinds == ("observed", "expected", "average")
     plan = engine._eliminations._whole_plan
     free = 0.5 * (plan.bytes_for_traces + plan.bytes_for_norms) / 0.8

@@ -190,7 +190,7 @@ def test_average_information_only():
     assert engine.kinds == ("average",)
     assert not engine.exact_value
     np.testing.assert_array_equal(engine.information(v, "average"), engine.derivatives(v).average)
-    with pytest.raises(EstimationError, match="average information, not the observed"):
+    with pytest.raises(EstimationError, match="average information only, not the observed"):
         engine.information(v, "observed")
 
 

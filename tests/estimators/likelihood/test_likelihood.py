@@ -332,7 +332,7 @@ def test_what_is_not_a_maximum_is_never_marked_converged(limit):
 def test_a_saddle_is_not_a_maximum(monkeypatch):
     formula, data = unbalanced("crossed")
     with_engine(monkeypatch, Saddle)
-    with pytest.warns(vcomp.VcompWarning, match=r"likelihood rises: a saddle; try another start="):
+    with pytest.warns(vcomp.VcompWarning, match=r"rises: a saddle point; try another start="):
         res = vcomp.fit(formula, data, engine="blocked")
     assert not res.converged
     assert max(res.certificate.information_eigenvalues) < 0.0

@@ -200,7 +200,7 @@ def test_iterated_goes_below_zero(monkeypatch):
     np.testing.assert_allclose(res.cov_vcomp(), by_anova.cov_vcomp(), rtol=1e-9)
     assert "σ²(a) is estimated below zero" in res.status
     monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
-    with pytest.raises(vcomp.EstimationError, match=r"components below zero.*method='reml'"):
+    with pytest.raises(vcomp.EstimationError, match=r"reaches negative components.*method='reml'"):
         vcomp.fit("y ~ (1|a)", data, method="minque", iterated=True)
 
 
@@ -230,18 +230,21 @@ def test_a_number_for_every_term():
     [
         (
             {"prior": [1.0, 1.0]},
-            r"shape \(2,\); there are 3 components, in the order a, b, Resid",
+            r"shape \(2,\), but there are 3 components, in the order a, b, Resid",
         ),
-        ({"prior": {"a": 1.0, "b": 1.0}}, r"no 'Residual'; give one for each of a, b, Residual"),
+        (
+            {"prior": {"a": 1.0, "b": 1.0}},
+            r"no component 'Residual'; give one for each of a, b, Residual",
+        ),
         (
             {"prior": {"a": 1, "c": 1}},
-            r"prior has 'c', and the components are a, b, Residual",
+            r"prior names component 'c', .* components are a, b, Residual",
         ),
         ({"prior": [1.0, -1.0, 1.0]}, r"the prior component of b is -1.0: .* not negative"),
         ({"prior": np.nan}, r"the prior component of a is nan: it must be finite"),
         ({"prior": [1.0, 1.0, 0.0]}, r"the prior component of Residual is 0: .* singular"),
-        ({"prior": "one"}, r"prior is a number, a mapping .* not 'one'"),
-        ({"prior": None}, r"prior is a number, a mapping .* not None"),
+        ({"prior": "one"}, r"prior must be a number, a mapping .* not 'one'"),
+        ({"prior": None}, r"prior must be a number, a mapping .* not None"),
         (
             {"iterated": 0},
             r"iterated must be True, False or a number of rounds \(at least 1\), not 0",

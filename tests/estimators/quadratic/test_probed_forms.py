@@ -161,7 +161,7 @@ def test_another_seed_has_other_probes(monkeypatch):
     [
         ({"n_probes": 1}, "n_probes must be a whole number of at least 2, not 1"),
         ({"rng": "dice"}, "rng must be a seed of at least 0 or a numpy Generator, not 'dice'"),
-        ({"rng": 1}, "the standard errors of these data are exact without probes"),
+        ({"rng": 1}, "the standard errors of these data are computed exactly"),
     ],
 )
 def test_what_is_refused(options, words):

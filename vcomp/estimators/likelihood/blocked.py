@@ -1,9 +1,10 @@
-"""The general likelihood engine: blocked elimination of Henderson's equations.
+"""The blocked engine: the likelihood of any design by elimination of Henderson's equations.
 
-For any number of crossed and nested terms and any fixed effects. Leading terms are eliminated
-sparsely, the rest is dense; value, score and informations (docs/explanation/mathematics.md, eqs.
-(5.1) to (5.6)) all come from one factor, without finite differences. The algebra of the equations
-is in :mod:`~vcomp.estimators.likelihood.equations`.
+It allows any number of crossed and nested terms and any fixed effects. Leading terms are
+eliminated as a sparse matrix, the others as a dense one. Value, score and informations
+(docs/explanation/mathematics.md, eqs. (5.1) to (5.6)) follow from one factorisation, without
+finite differences. The algebra of the equations is in
+:mod:`~vcomp.estimators.likelihood.equations`.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from vcomp.statistics import CrossProducts
 def forms_with_residual(
     gram: FloatArray, cov_beta: FloatArray, rows: list[FloatArray], v: FloatArray
 ) -> FixedForms:
-    """Return the first forms from Z_t'V⁻¹X of every term.
+    """Return X'V⁻¹V_t V⁻¹X of all components; that of the residual by eq. (5.9).
 
     Parameters
     ----------
     gram, cov_beta : (p, p) X'V⁻¹X and its inverse
-    rows : for each term (q_t, p)
+    rows : for each term (q_t, p) Z_t'V⁻¹X
     v : (k + 1,) components, the residual last
     """
     first = np.array([r.T @ r for r in rows]).reshape(len(rows), *gram.shape)
@@ -50,9 +51,9 @@ def forms_with_residual(
 
 
 def forms_of_point(point: Point, *, second: bool) -> FixedForms:
-    """Return the forms from Henderson's equations, factored at one point.
+    """Return the forms of X in V⁻¹ from Henderson's equations at one point.
 
-    The second forms cost a solution for p columns for each term.
+    The second forms need a solve with p right-hand sides for each term.
     """
     stats, tables, k = point.stats, point.equations.tables, point.stats.n_terms
     gram = point.fixed.matrix() / point.residual
@@ -71,7 +72,7 @@ def forms_of_point(point: Point, *, second: bool) -> FixedForms:
 
 
 def _projected(point: Point, sums: list[FloatArray]) -> list[FloatArray]:
-    """Return Z_t'V⁻¹b of every term, from Z_t'b of all."""
+    """Return Z_t'V⁻¹b of every term from Z_t'b of every term."""
     return point.projected(sums, point.solve(point.stacked(sums)))
 
 
@@ -83,8 +84,8 @@ def residual_sum_of_squares(stats: CrossProducts) -> float:
 def mivque0(stats: CrossProducts) -> FloatArray:
     """Return the MIVQUE(0) estimates, which may be negative; the residual is the last.
 
-    They solve docs/explanation/mathematics.md, eq. (2.12), at P = Q: the prior has the residual
-    only (Rao 1972).
+    They solve docs/explanation/mathematics.md, eq. (2.12), at P = Q = I − X(X'X)⁻¹X': all prior
+    components but the residual are zero (Rao 1972).
     """
     forms = residual_forms(stats)
     beta = solve_positive(stats.XX, stats.Xy)
@@ -94,15 +95,15 @@ def mivque0(stats: CrossProducts) -> FloatArray:
 
 
 def residual_forms(stats: CrossProducts) -> FloatArray:
-    """Return the matrix of tr(Q V_t Q V_u), (k + 1, k + 1), the residual last."""
+    """Return tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X', (k + 1, k + 1), the residual last."""
     k = stats.n_terms
-    # X'X = R'R: with X R⁻¹ the projector is a plain product, no inverse is formed.
+    # X'X = R'R: with X R⁻¹ the projector is a product, and (X'X)⁻¹ is not formed.
     R = np.linalg.cholesky(stats.XX).T if stats.n_fixed else np.zeros((0, 0))
     H = [np.linalg.solve(R.T, ZX.T).T if stats.n_fixed else ZX for ZX in stats.ZX]
     forms = np.empty((k + 1, k + 1))
     for t in range(k):
         for u in range(t + 1):
-            table = stats.gram(u, t)  # not copied: it may be large
+            table = stats.gram(u, t)  # not made dense: it may be large
             plain = float(table.data @ table.data)
             mixed = float(np.vdot(H[u], table @ H[t]))
             both = float(np.vdot(H[t].T @ H[t], H[u].T @ H[u]))
@@ -113,7 +114,7 @@ def residual_forms(stats: CrossProducts) -> FloatArray:
 
 
 class CrossProductsEngine(SummedEngine):
-    """Least squares and MIVQUE(0), which need cross-products only."""
+    """Base of engines on cross-products: least squares and the MIVQUE(0) start."""
 
     stats: CrossProducts
 
@@ -137,10 +138,10 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
     Parameters
     ----------
     stats : cross-products, centred
-    reml : restricted likelihood, or the full one (ML)
+    reml : whether the likelihood is the restricted one
     names : of the terms, for messages
     advice : end of the message if the factor does not fit into memory
-    eliminations : eliminations of these statistics; new ones if None
+    eliminations : equations of these statistics that are already analysed; None analyses them
 
     Raises
     ------
@@ -164,9 +165,9 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         self._eliminations = eliminations or Eliminations(stats, names, advice)
 
     def with_response(self, stats: CrossProducts) -> BlockedLikelihood:
-        """Return the engine of the same rows with another response; orders are shared.
+        """Return the engine of the same rows with another response, without a new analysis.
 
-        The two share working memory: only one of them can be used at a time.
+        The two share working memory, so that only one of them can be used at a time.
 
         Parameters
         ----------
@@ -177,12 +178,12 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
 
     @property
     def reason(self) -> str:
-        """How the equations are eliminated, in words."""
+        """How the equations are eliminated: a clause for the result."""
         return self._eliminations.in_words()
 
     @property
     def kinds(self) -> tuple[InformationKind, ...]:
-        """The informations that fit into memory."""
+        """The kinds of information whose computation fits into memory."""
         exact = self._eliminations.norms_fit()
         return ("observed", "expected", "average") if exact else ("average",)
 
@@ -221,7 +222,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
 
         Parameters
         ----------
-        positive_only : leave nan for components at zero, whose rows cost much more
+        positive_only : whether rows of components at zero, which cost much more, are left nan
 
         Raises
         ------
@@ -298,8 +299,8 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
     def _average(self, point: Point, PZy: list[FloatArray]) -> FloatArray:
         """Return the average information ½ y'P V_t P V_u P y, eq. (5.5).
 
-        With f_u = Z_u Z_u'P y every element is (Z_t'P y)'(Z_t'P f_u). For the residual
-        P(Σ σ²_t V_t + σ²_e I)P = P gives y'P P V_u P y without touching a row.
+        With f_u = Z_u Z_u'P y every element is (Z_t'P y)'(Z_t'P f_u). For the residual,
+        P(Σ σ²_t V_t + σ²_e I)P = P gives y'P P V_u P y without the rows.
         """
         k, tables = self.stats.n_terms, point.equations.tables
         sums = [
@@ -330,9 +331,9 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
 def with_residual(
     squares: FloatArray, traces: FloatArray, total: float, v: FloatArray
 ) -> FloatArray:
-    """Return a matrix of forms a_tu of the terms with the residual's row and column added.
+    """Return the matrix of forms a_tu of all components from that of the terms.
 
-    By PVP = P: docs/explanation/mathematics.md, eq. (5.9).
+    The residual's row and column follow from PVP = P, docs/explanation/mathematics.md, eq. (5.9).
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""The forms of one covariance matrix V = Σ c_l Z_l Z_l' + c_e I by blocked elimination.
+"""Elimination of Henderson's equations, and the forms of V = Σ c_l Z_l Z_l' + c_e I that follow.
 
-For the strata of a crossed remainder (docs/explanation/mathematics.md, section 3.4), and the store
-of eliminations that the blocked engine uses. Forms come from cross-products, without a matrix of
+:class:`Eliminations` keeps the equations of the blocked engine. :class:`BlockedCovariance` gives
+the strata engine the forms of a stratum with crossed remaining facets
+(docs/explanation/mathematics.md, section 3.4). Forms come from cross-products, without a matrix of
 the order of V; those of the residual follow from those of the terms, eq. (5.9).
 """
 
@@ -26,7 +27,8 @@ _SHARE = 0.8
 """Fraction of the free memory that a factor may use."""
 
 _SETS_KEPT = 4
-"""Sets of positive components whose equations are shared with another response, each a factor."""
+"""Sets of positive components whose equations are shared with another response; each needs memory
+of the size of a factor."""
 
 
 class Eliminations:
@@ -37,7 +39,7 @@ class Eliminations:
     stats : cross-products
     names : of the terms, for messages
     advice : end of the message if the factor does not fit into memory
-    like : eliminations of the same rows with another response, whose analysis is shared
+    like : equations of the same rows with another response, whose analysis is shared
 
     Raises
     ------
@@ -89,9 +91,9 @@ class Eliminations:
         return self._last[1]
 
     def with_response(self, stats: CrossProducts) -> Eliminations:
-        """Return the eliminations of the same rows with another response.
+        """Return the equations of the same rows with another response.
 
-        Orders and patterns are shared: only one of the two can be used at a time.
+        Orders and patterns are shared, so that only one of the two can be used at a time.
 
         Parameters
         ----------
@@ -101,11 +103,11 @@ class Eliminations:
 
     @property
     def seconds(self) -> float:
-        """Expected time of one factor and its inverse in seconds."""
+        """Expected time of one factorisation and inverse in seconds."""
         return self._whole_plan.seconds
 
     def norms_fit(self) -> bool:
-        """Whether exact squared norms of the inverse's blocks fit into memory."""
+        """Whether the squared norms of the blocks of C⁻¹, eq. (7.10), fit into memory."""
         return self._norms_fit
 
     def check_norms(self, kind: str) -> None:
@@ -114,7 +116,7 @@ class Eliminations:
         Raises
         ------
         EstimationError
-            If they do not; the message has the size and the alternative.
+            If they do not; the message says how much they need and what to use instead.
         """
         if not self._norms_fit:
             raise EstimationError(
@@ -124,35 +126,45 @@ class Eliminations:
             )
 
     def in_words(self) -> str:
-        """Return a description such as "student and school peeled, 50 columns dense"."""
+        """Return a clause such as "sparse factor of student and school, 50 columns dense"."""
         plan = self._whole_plan
         if not self._names:
             return "no random terms"
-        dense = f"{plan.n_dense:,} columns dense" if plan.n_dense else "nothing dense"
-        words = self._sparse_in_words(plan)
-        words = f"{words}, {dense}" if words else f"all {dense}"
+        sparse, dense = self._sparse_in_words(plan), f"{plan.n_dense:,} columns dense"
+        if sparse:
+            words = f"sparse factor of {sparse}{f', {dense}' if plan.n_dense else ''}"
+        else:
+            words = f"all {dense}"
         if not self._norms_fit:
-            words += "; average information only, as exact squared norms do not fit into memory"
+            words += "; average information only, as squared norms do not fit into memory"
         return words
 
     def _sparse_in_words(self, plan: EliminationOrder) -> str:
         if plan.order is not None:
-            return f"{plan.cut:,} columns sparse in order of minimum degree"
+            return f"{plan.cut:,} columns in order of minimum degree"
         sizes, begin = self._tables.stats.sizes, 0
-        peeled: list[str] = []
+        sparse: list[str] = []
         for t in self._ordered(range(len(sizes))):
             if begin + sizes[t] > plan.cut:
                 part = plan.cut - begin
-                return _listed([*peeled, f"{part:,} of {self._names[t]}"] if part else peeled)
-            peeled.append(self._names[t])
+                partly = [f"{part:,} groups of {self._names[t]}"] if part else []
+                return _listed([*sparse, *partly])
+            sparse.append(self._names[t])
             begin += sizes[t]
-        return _listed(peeled)
+        return _listed(sparse)
 
     def _ordered(self, terms: Any) -> tuple[int, ...]:
         sizes = self._tables.stats.sizes
         return tuple(sorted(terms, key=lambda t: (-sizes[t], t)))
 
     def _planned(self, active: tuple[int, ...]) -> tuple[Any, EliminationOrder]:
+        """Return the off-diagonal Z'Z of some terms and their order of elimination.
+
+        Raises
+        ------
+        EstimationError
+            If the factor would not fit into memory.
+        """
         if active in self._plans:
             return self._plans[active]
         random, plan = random_part(self._tables, active)
@@ -169,14 +181,11 @@ class Eliminations:
 
 
 def _listed(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"{listed} peeled"
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
 class BlockedCovariance:
-    """Forms of V⁻¹ on the columns, at any components; implements ``engine.Covariance``.
+    """Forms of V⁻¹ and some columns at any components; implements ``engine.Covariance``.
 
     Parameters
     ----------
@@ -224,20 +233,20 @@ class BlockedCovariance:
         return tuple(r.reshape(ZB.shape) for r, ZB in zip(rows, self._columns.ZB, strict=True))
 
     def unexplained(self, c: FloatArray, grouping: int, own: float, others: float) -> FloatArray:
-        """Return 1 − own · diag(Z_l'V⁻¹Z_l) of one term, (q_l,)."""
+        """Return 1 − own · diag(Z_l'V⁻¹Z_l) of one grouping, (q_l,)."""
         return 1.0 - own * self._eliminations.at(c).diagonal(grouping, with_fixed=False)
 
     # At one point -------------------------------------------------------------------------
 
     def _solution(self, point: Point) -> tuple[FloatArray, FloatArray]:
-        """Return û and B'B − û'Z'B, refined once in extended precision where that cancels."""
+        """Return û and B'B − û'Z'B, refined once in extended precision if little is left."""
         if self._solved is None or self._solved[0] is not point:
             right = point.stacked(self._sums)
             effects = point.solve(right)[0]
             left = self._columns.BB - self._product(right, effects)
             if (np.diagonal(left) < 1e-3 * np.diagonal(self._columns.BB)).any():
                 rest = point.random_rest(right, effects)
-                # Its error is of second order in that of û.
+                # The error of this product is of second order in that of û.
                 explained = self._product(right + rest, effects.astype(np.longdouble))
                 left = (self._columns.BB - explained).astype(float)
                 effects = effects + point.solve(rest.astype(float))[0]
@@ -260,7 +269,7 @@ class BlockedCovariance:
         second = np.empty((k, k, b, b))
         for m, r in enumerate(rows):
             first[m] = self._product(r, r)
-            # Z_l'V⁻¹f for f = Z_m r, whose sums are the cross tables' times r.
+            # Z_l'V⁻¹f for f = Z_m r, whose sums within groups are Z_l'Z_m r.
             sums = [tables.times(t, m, r) for t in range(k)]
             solved = point.solve(point.stacked(sums))
             for t, forms in enumerate(point.projected(sums, solved)):
@@ -294,7 +303,7 @@ def _no_fixed(sums: list[FloatArray]) -> FloatArray:
 
 
 def last_form(total: FloatArray | float, forms: FloatArray, c: FloatArray) -> FloatArray:
-    """Return the residual's form, eq. (5.9): with those of the terms it adds up to `total`."""
+    """Return the residual's form: Σ c_l f_l over all components is `total`, eq. (5.9)."""
     last: FloatArray = (total - np.tensordot(c[:-1], forms, axes=1)) / c[-1]
     return last
 
@@ -302,7 +311,15 @@ def last_form(total: FloatArray | float, forms: FloatArray, c: FloatArray) -> Fl
 def with_residual_forms(
     squares: FloatArray, traces: FloatArray, total: FloatArray | float, c: FloatArray
 ) -> FloatArray:
-    """Return forms with two K's and the residual, eq. (5.9); `traces` are those with one K."""
+    """Return the forms with two K's of all components from those of the terms, eq. (5.9).
+
+    Parameters
+    ----------
+    squares : (k, k, …) forms with K_l and K_m of two terms
+    traces : (k, …) forms with K_l of one term
+    total : the form without K
+    c : (k + 1,) components
+    """
     k = traces.shape[0]
     whole = np.empty((k + 1, k + 1, *traces.shape[1:]))
     whole[:k, :k] = squares

@@ -1,4 +1,4 @@
-"""The choice of the engine: docs/explanation/mathematics.md, section 8.1, has the table."""
+"""Choose the likelihood engine for the data, by docs/explanation/mathematics.md, section 8.1."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from vcomp.exceptions import EstimationError
 from vcomp.statistics import CompletedGrid, CrossProducts, Statistics
 
 _SECONDS = 0.1
-"""For nearly complete grids: a blocked evaluation may take this long, else holes are solved."""
+"""Nearly complete grids: time of a blocked evaluation above which the holes engine is used."""
 
 _PLANNED = 30_000
-"""For nearly complete grids with more effects than this no elimination order is computed: the
-ordering alone would take longer."""
+"""Nearly complete grids: number of random effects above which no elimination order is computed, as
+the ordering alone would take longer than that."""
 
 _MANY_SECONDS = 10.0
-"""For other data: a blocked evaluation may take this long, else iterative solves are used."""
+"""Other data: time of a blocked evaluation above which the iterative engine is used."""
 
 _FOR_VARIANCES = 60.0
-"""A blocked evaluation may take this long if variances of predicted effects are requested."""
+"""Variances of predicted effects: time of a blocked evaluation above which it is not used."""
 
 _FEW_HOLES = 0.2
-"""Fraction of empty cells up to which solving for the holes is preferred."""
+"""Fraction of empty cells up to which the holes engine is preferred to the iterative one."""
 
 _SECONDS_PER_CUBE = 3.5e-11
-"""Seconds of a dense factor and inverse of order m, divided by m³; one thread."""
+"""Seconds of a dense factorisation and inverse of order m, divided by m³; one thread."""
 
 
 def choose_engine(
@@ -48,10 +48,11 @@ def choose_engine(
     Parameters
     ----------
     stats : sums of the data
-    engine : ``"strata"`` if facets are fully crossed with everything or all terms are nested;
+    engine : ``"strata"`` if facets are fully crossed with all others or all terms are nested;
         ``"blocked"``, exact for any data; ``"iterative"``, with random probes, if the blocked
-        engine would be too slow or does not fit into memory. ``"auto"`` uses the first that fits
-    reml : restricted likelihood, or the full one
+        engine would be too slow or would not fit into memory. ``"auto"`` uses the first of these
+        that is suitable
+    reml : whether the likelihood is the restricted one
     names : of the terms, for messages
     n_probes, seed : random probes of the iterative engine
 
@@ -76,11 +77,14 @@ def choose_engine(
     return _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
 
 
-def engine_for_decades(stats: Statistics, tried: LikelihoodEngine) -> LikelihoodEngine | None:
-    """Return an engine that keeps the digits that elimination loses; None if there is none.
+def engine_without_cancellation(
+    stats: Statistics, tried: LikelihoodEngine
+) -> LikelihoodEngine | None:
+    """Return the holes engine in place of the blocked one for a nearly complete grid, else None.
 
     If the residual is 1e-10 of the other components or less, it is a difference of large numbers
-    in Henderson's equations. In strata, means are compared with means and nothing cancels.
+    in Henderson's equations. In strata, differences of means are formed first, so that nothing
+    cancels.
     """
     if tried.name != "blocked" or stats.completed is None:
         return None
@@ -88,7 +92,7 @@ def engine_for_decades(stats: Statistics, tried: LikelihoodEngine) -> Likelihood
 
 
 def prediction_engine(stats: Statistics) -> LikelihoodEngine:
-    """Return an engine for predicted effects, one with their variances if possible."""
+    """Return an engine that computes predicted effects, with their variances if possible."""
     strata = None if stats.strata is None else StrataLikelihood(stats.strata, reml=True)
     if strata is not None and strata.gives_effects:
         return strata
@@ -103,8 +107,9 @@ def blocked_for_variances(stats: Statistics) -> BlockedLikelihood | None:
 def _fills_up(sums: CrossProducts, seconds: float) -> bool:
     """Whether eliminating the largest term leaves a full matrix that takes longer than `seconds`.
 
-    A cheap test before any matrix is formed: a group with d neighbours leaves d² entries. If these
-    are half of all entries, no order of elimination keeps the rest sparse.
+    This is a cheap test before any matrix is formed. Eliminating a group with d neighbours fills
+    d² entries. If these add up to half of all entries, no order of elimination keeps the rest
+    sparse.
     """
     sizes = sums.sizes
     lead = max(range(len(sizes)), key=lambda t: sizes[t])
@@ -123,7 +128,7 @@ def _fills_up(sums: CrossProducts, seconds: float) -> bool:
 def _blocked_within(
     stats: Statistics, seconds: float, *, reml: bool, names: Sequence[str] | None
 ) -> BlockedLikelihood | None:
-    """Return the blocked engine if it fits and takes at most `seconds` each time, else None."""
+    """Return the blocked engine if it fits and evaluates in at most `seconds`, else None."""
     sums = stats.cross_products
     if _fills_up(sums, seconds):
         return None
@@ -137,6 +142,7 @@ def _blocked_within(
 def _best(
     stats: Statistics, *, reml: bool, names: Sequence[str] | None, n_probes: int | None, seed: int
 ) -> LikelihoodEngine:
+    """Return the engine of ``engine="auto"``."""
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=reml)
     limit, grid = _MANY_SECONDS, _grid(stats)
@@ -147,10 +153,10 @@ def _best(
 
 
 def _grid(stats: Statistics) -> CompletedGrid | None:
-    """Return the grid that the rows nearly fill if solving for its holes is faster, else None.
+    """Return the nearly complete grid if the holes engine is faster, else None.
 
-    With few terms, solving for all effects converges as fast, and a half-filled grid has as many
-    holes as rows.
+    With few terms, the iterative engine's solves for all effects converge as fast, and a
+    half-filled grid has as many holes as rows.
     """
     grid = stats.completed
     if grid is None:
@@ -162,6 +168,7 @@ def _grid(stats: Statistics) -> CompletedGrid | None:
 def _iterative(
     stats: Statistics, *, reml: bool, n_probes: int | None = None, seed: int = 0
 ) -> LikelihoodEngine:
+    """Return the holes engine for a nearly complete grid, else the iterative engine."""
     sums, grid = stats.cross_products, _grid(stats)
     if grid is None:
         return IterativeLikelihood(sums, reml=reml, n_probes=n_probes, seed=seed)

@@ -1,8 +1,8 @@
 """The interface of a likelihood engine, and the values that engines return.
 
-An engine is made from sufficient statistics and gives value, score, information and predicted
-effects at any non-negative components. ``maximisation`` iterates on it, and ``likelihood`` turns
-the maximum into an estimate. :class:`Totals` adds up the forms of strata
+An engine is made from sufficient statistics and computes value, score, information and predicted
+effects at any non-negative components. ``maximisation`` maximises it, and ``likelihood`` makes an
+estimate of the maximum. :class:`Totals` adds up the forms of strata
 (docs/explanation/mathematics.md, eqs. (3.3), (3.4), (5.7) and (5.8)).
 """
 
@@ -24,7 +24,7 @@ InformationKind = Literal["observed", "expected", "average"]
 
 @dataclass(frozen=True, slots=True)
 class FixedForms:
-    """Forms of the columns of X at one point, on the centred scale.
+    """Forms of the columns of X in V⁻¹ at one point, on the centred scale.
 
     Attributes
     ----------
@@ -81,15 +81,15 @@ class LikelihoodEngine(Protocol):
 
     @property
     def reason(self) -> str:
-        """Why this engine was chosen for these data: half a sentence for the result."""
+        """Why this engine was chosen for these data: a clause for the result."""
 
     @property
     def reml(self) -> bool:
-        """Restricted likelihood, or the full one (ML)."""
+        """Whether the likelihood is the restricted one."""
 
     @property
     def kinds(self) -> tuple[InformationKind, ...]:
-        """The kinds of information that it computes; ``"average"`` is always among them."""
+        """The kinds of information that the engine computes; ``"average"`` is one of them."""
 
     @property
     def exact_value(self) -> bool:
@@ -134,7 +134,7 @@ class LikelihoodEngine(Protocol):
     def information(
         self, v: FloatArray, kind: InformationKind = "observed", *, positive_only: bool = False
     ) -> FloatArray:
-        """Return an information matrix, nan where a component is zero if `positive_only`."""
+        """Return an information matrix; if `positive_only`, nan for components at zero."""
 
     def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return β̂ and its covariance matrix at `v`, on the centred scale."""
@@ -142,7 +142,7 @@ class LikelihoodEngine(Protocol):
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
         """Return the forms of X in V⁻¹ at `v`, on the centred scale.
 
-        The second forms are included if they are requested and the engine computes them.
+        The second forms are included if `second` and if the engine computes them.
         """
 
     def solution(self, v: FloatArray) -> Solution:
@@ -203,8 +203,8 @@ class Forms:
     """Forms of V⁻¹ at one point; the residual is the last of the L + 1 components.
 
     The b columns B (y and the columns of X) may each consist of r independent vectors with the
-    same V, the multiplicity of a stratum; forms in B are summed over vectors, the others are of
-    one V.
+    same V, where r is the multiplicity of a stratum. Forms in B are summed over the vectors; the
+    other forms are those of a single V.
 
     Attributes
     ----------
@@ -226,11 +226,11 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The b columns B that a covariance matrix is applied to, each of r vectors.
+    """Sums of the b columns B of a stratum, each of r vectors.
 
     Attributes
     ----------
-    ZB : for each term the (q_t, b, r) sums of the columns within its groups
+    ZB : for each term Z_t'B, (q_t, b, r)
     BB : (b, b) cross-products of the columns, summed over vectors
     """
 
@@ -239,10 +239,10 @@ class Columns:
 
 
 class Covariance(Protocol):
-    """A family of covariance matrices with the columns that it is applied to."""
+    """The covariance matrix V of a stratum as a function of its components, with columns B."""
 
     def log_det_and_gram(self, c: FloatArray) -> tuple[float, FloatArray]:
-        """Return log|V| and B'V⁻¹B, all that the value of a likelihood needs."""
+        """Return log|V| and B'V⁻¹B, from which the value of a likelihood follows."""
 
     def forms(self, c: FloatArray) -> Forms:
         """Return all forms at components `c`: the residual (the last) positive, others ≥ 0."""
@@ -257,18 +257,19 @@ class Covariance(Protocol):
 
         Parameters
         ----------
-        c : components
-        grouping : the l of the component
-        own, others : parts of c_l due to this component and to the others with this grouping
+        c : components of the stratum
+        grouping : l
+        own, others : parts of c_l due to one component of the model, and to the others with the
+            same grouping
         """
 
 
 class Totals:
-    """Forms of V⁻¹ on all rows, with the columns B = [y X].
+    """Forms of V⁻¹ of all rows, with the columns B = [y X], summed over strata.
 
     Parameters
     ----------
-    n_components : k + 1, the residual counted
+    n_components : k + 1, the residual included
     n_columns : b = 1 + p
     """
 
@@ -288,10 +289,10 @@ class Totals:
 
         Parameters
         ----------
-        forms : of its covariance matrix and columns
+        forms : forms of the stratum
         coefficients : (L + 1, k + 1) M, eq. (3.2)
         multiplicity : number of independent vectors of the stratum
-        columns : positions of its columns in B
+        columns : positions of the stratum's columns in B
         """
         M, here = coefficients, np.ix_(columns, columns)
         self.log_det += multiplicity * forms.log_det
@@ -319,11 +320,11 @@ class Totals:
 
     @cached_property
     def contrast(self) -> FloatArray:
-        """The combination of the columns that is y − Xβ̂."""
+        """The weights of the columns [y X] in y − Xβ̂."""
         return np.concatenate([[1.0], -self.beta])
 
     def fixed_forms(self, *, second: bool) -> FixedForms:
-        """Return the forms of X, the second ones if they are needed."""
+        """Return the forms of X in V⁻¹, the second ones if requested."""
         return FixedForms(
             cov_beta=self.XVX.inverse(),
             first=self.first[:, 1:, 1:].copy(),
@@ -379,13 +380,13 @@ class Totals:
 
 
 _MOST_SLOPES = 10_000_000
-"""Elements that the derivatives may have; with more they are not computed."""
+"""Number of elements of the derivatives above which they are not computed."""
 
 
 def errors_of_fixed(engine: LikelihoodEngine, v: FloatArray) -> FixedErrors | None:
-    """Return the derivatives of the covariance of the fixed effects at components `v`, without df.
+    """Return the derivatives of the covariance of the fixed effects at components `v`.
 
-    None if there are no fixed effects, or too many.
+    Degrees of freedom are left empty. None if there are no fixed effects, or too many.
     """
     p = engine.n_fixed
     if not p or v.size * p**2 > _MOST_SLOPES:

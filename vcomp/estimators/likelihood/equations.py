@@ -1,10 +1,11 @@
 """Henderson's mixed-model equations for the terms that have a positive component.
 
-C = [Z'Z + Λ⁻¹, Z'X; X'Z, X'X] with λ_t = σ²_t/σ²_e: ordered and analysed once for each
-set of positive terms, then factored and solved at each value of the components. With
-Q = P = V⁻¹ − V⁻¹X(X'V⁻¹X)⁻¹X'V⁻¹, or V⁻¹ without X, the forms of Q follow from the solutions and
-from blocks of C⁻¹ (docs/explanation/mathematics.md, eqs. (7.1) to (7.5)). A term with σ²_t = 0 is
-not in the equations; its forms come from its pair tables with the others, eqs. (7.6) and (7.7).
+The matrix C = [Z'Z + Λ⁻¹, Z'X; X'Z, X'X] with λ_t = σ²_t/σ²_e is ordered and analysed once for
+each set of positive components, then factored at each value of the components. Let Q be
+P = V⁻¹ − V⁻¹X(X'V⁻¹X)⁻¹X'V⁻¹, or V⁻¹ if the fixed part is left out. The forms of Q follow from
+solutions and from blocks of C⁻¹ (docs/explanation/mathematics.md, eqs. (7.1) to (7.5)). A term
+with σ²_t = 0 is not in the equations; its forms come from its pair tables with the others, eqs.
+(7.6) and (7.7).
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from vcomp.numerics.sparse import EliminationOrder, Factor, Pattern, plan_elimin
 from vcomp.statistics import CrossProducts
 
 _MANY_ELEMENTS = 2e7
-"""Elements of all columns of a term's forms above which (7.7) is used instead."""
+"""Elements of Z'Q Z_t, for all terms Z, above which eq. (7.7) is used in its place."""
 
 _MOST_EFFECTS = 3000
-"""Number of effects up to which a dense C⁻¹ is faster than the columns."""
+"""Order of C up to which its dense inverse is faster than solves for the columns of Z_t."""
 
 _TIMES_AS_MANY = 4
-"""Groups per column of A = [Z X] above which (7.7) does not cancel."""
+"""Groups per column of A = [Z X] from which the difference in eq. (7.7) does not cancel."""
 
 
 def large_at_zero(point: Point) -> list[int]:
-    """Return the terms at zero that have too many groups for their columns: eq. (7.7) is used."""
+    """Return the terms at zero with so many groups that eq. (7.7) is used."""
     sizes, n_fixed = point.stats.sizes, point.stats.n_fixed
     rank = sum(sizes[t] for t in point.active) + n_fixed
     if rank > _MOST_EFFECTS:
@@ -48,17 +49,17 @@ def large_at_zero(point: Point) -> list[int]:
 
 
 def squares_at_zero(point: Point, terms: Sequence[int], *, with_fixed: bool) -> FloatArray:
-    """Return ‖Z_t'Q Z_u‖², eq. (7.7), of terms at zero (rows) with positive ones and themselves.
+    """Return ‖Z_t'Q Z_u‖² of some terms t at zero by eq. (7.7).
 
     Parameters
     ----------
     point : the equations, factored
-    terms : at zero
-    with_fixed : Q is P, or else V⁻¹
+    terms : the terms t
+    with_fixed : whether Q is P; else V⁻¹
 
     Returns
     -------
-    (len(terms), k), nan for other terms at zero
+    (len(terms), k) for terms u that are positive or among `terms`; nan for others
     """
     stats, v = point.stats, point.v
     inverse = _inverse(point, with_fixed=with_fixed)
@@ -78,7 +79,7 @@ def squares_at_zero(point: Point, terms: Sequence[int], *, with_fixed: bool) -> 
 
 
 def _inverse(point: Point, *, with_fixed: bool) -> FloatArray:
-    """Return C⁻¹, of the random part alone without X."""
+    """Return C⁻¹; if not `with_fixed`, the inverse of its random part."""
     m = point.equations.group_n.size
     p = point.stats.n_fixed if with_fixed else 0
     units = np.eye(m + p)
@@ -87,7 +88,7 @@ def _inverse(point: Point, *, with_fixed: bool) -> FloatArray:
 
 
 def _with_positive(point: Point, term: int, *, with_fixed: bool) -> Any:
-    """Return A'Z_t, sparse."""
+    """Return A'Z_t, sparse, with A = [Z X], or Z if not `with_fixed`."""
     from scipy.sparse import csr_array, vstack
 
     stats, tables = point.stats, point.equations.tables
@@ -108,7 +109,7 @@ _SMALL = 1e-3
 """A component below this fraction of the error variance of a group's mean counts as small."""
 
 _CHEAP_PRODUCTS = 4e9
-"""Number of products up to which a small component's squares are computed by columns."""
+"""Multiplications up to which ‖Z_t'Q Z_u‖² of a small component is computed column by column."""
 
 
 class Tables:
@@ -144,11 +145,12 @@ class Equations:
 
     Attributes
     ----------
+    tables : pair tables, with the cross-products
     active : terms with a positive component, largest first
-    slices : their positions among the unknowns
+    slices : for each of them the positions of its effects among the unknowns
     off_diagonal : Z'Z of these terms without its diagonal, sparse
-    group_n, Zy, ZX : of these terms, stacked
-    pattern : of the factor
+    group_n, Zy, ZX : group sizes and sums of these terms, stacked
+    pattern : sparsity pattern of the factor
     """
 
     tables: Tables
@@ -195,7 +197,7 @@ def _stacked(sums: Sequence[FloatArray], active: Sequence[int]) -> FloatArray:
 def random_part(tables: Tables, active: tuple[int, ...]) -> tuple[Any, EliminationOrder | None]:
     """Return the off-diagonal blocks of Z'Z of the terms, sparse, and their elimination order.
 
-    Nothing larger than the pair tables is allocated.
+    No array larger than the pair tables is allocated.
     """
     from scipy.sparse import block_array, csr_array
 
@@ -250,9 +252,9 @@ class Point:
     # Solutions ------------------------------------------------------------------------------
 
     def solve(self, Zb: FloatArray, Xb: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
-        """Solve for columns b, given Z'b of the positive terms, stacked, and X'b.
+        """Return û and β̂ of columns b from Z'b of the positive terms, stacked, and X'b.
 
-        Without X'b the fixed effects are left out, and the second part of the solution is zero.
+        If X'b is None, the equations are those without fixed effects, and β̂ is zero.
         """
         effects = self.factor.solve(Zb)
         if Xb is None:
@@ -263,10 +265,11 @@ class Point:
 
     @cached_property
     def solution(self) -> tuple[FloatArray, FloatArray, float]:
-        """û and β̂, and σ²_e y'Py, eq. (7.2).
+        """û, β̂ and σ²_e y'Py, eq. (7.2).
 
-        If little of y is left, y'y − û'Z'y − β̂'X'y cancels: one step of refinement in extended
-        precision then makes it as exact as the statistics.
+        If the effects explain nearly all of y, the difference y'y − û'Z'y − β̂'X'y cancels. One
+        step of iterative refinement in extended precision then makes it as exact as the
+        statistics.
         """
         Zy, Xy = self.equations.Zy, self.stats.Xy
         beta = self.fixed.solve(Xy - self.equations.ZX.T @ self._from_y)
@@ -280,7 +283,7 @@ class Point:
         return effects, beta, rss
 
     def _rest(self, effects: FloatArray, beta: FloatArray) -> tuple[Any, Any]:
-        """Return the right-hand sides less C times a solution, in extended precision."""
+        """Return the residuals of the equations at a solution, in extended precision."""
         u, b = effects.astype(np.longdouble), beta.astype(np.longdouble)
         rest_z = self.random_rest(self.equations.Zy[:, None], effects[:, None])[:, 0]
         rest_x = self.stats.Xy - u @ self.equations.ZX - self.stats.XX @ b
@@ -322,17 +325,17 @@ class Point:
         return rows
 
     def stacked(self, sums: list[FloatArray]) -> FloatArray:
-        """Return the columns of the positive terms, stacked."""
+        """Return the sums of the positive terms, stacked."""
         nothing = np.zeros((0, sums[0].shape[1] if sums else 0))
         return np.concatenate([nothing, *(sums[t] for t in self.active)])
 
     def prediction_variances(self, rows: Any, X: FloatArray) -> FloatArray:
-        """Return σ²_e c'C⁻¹c, the prediction error variances of c = (z, x), eq. (9.1), (m,).
+        """Return the prediction error variances σ²_e c'C⁻¹c of c = (z, x), eq. (9.1), (m,).
 
         Parameters
         ----------
-        rows : (m, effects) sparse z in the effects of the positive terms
-        X : (m, p)
+        rows : (m, effects of the positive terms) z, sparse
+        X : (m, p) x
         """
         found: FloatArray = np.zeros(X.shape[0])
         if self.active:
@@ -342,10 +345,10 @@ class Point:
             found += np.einsum("ij,ji->i", X, self.fixed.solve(X.T))
         return self.residual * found
 
-    # Forms of Q; with X as P, without as V⁻¹ ----------------------------------------------------
+    # Forms of Q: P if `with_fixed`, else V⁻¹ ----------------------------------------------------
 
     def block_diagonal(self, term: int, *, with_fixed: bool) -> FloatArray:
-        """Return the diagonal of C^tt of a positive term, of the whole C or its random part."""
+        """Return the diagonal of the block C^tt of C⁻¹, or of the inverse of C's random part."""
         place = self.equations.slices[self.active.index(term)]
         diagonal = self.factor.inverse.diagonal[place]
         if with_fixed and self.stats.n_fixed:
@@ -389,7 +392,8 @@ class Point:
         Parameters
         ----------
         traces : as returned by :meth:`traces`
-        positive_only : leave nan for components at zero, which cost a solution for each column
+        positive_only : whether rows of components at zero, which need a solve for each group, are
+            left nan
         """
         k, v, s2 = self.stats.n_terms, self.v, self.residual
         squares = np.full((k, k), np.nan)
@@ -420,7 +424,7 @@ class Point:
 
     @cached_property
     def _small(self) -> list[int]:
-        """Positive terms for which (7.3) cancels: their effects are nearly zero."""
+        """Positive terms whose components are so small that eq. (7.3) cancels."""
         sizes, n = self.stats.sizes, self.stats.n
         return [t for t in self.active if self.v[t] * n < _SMALL * self.residual * sizes[t]]
 
@@ -430,7 +434,7 @@ class Point:
         return products < _CHEAP_PRODUCTS
 
     def _squared_norms(self, *, with_fixed: bool) -> FloatArray:
-        """Return ‖C^tu‖² of the positive terms; with X, C^zz = (C_zz)⁻¹ + W (C_xx)⁻¹ W'."""
+        """Return ‖C^tu‖² of the positive terms, from C^zz = (C_zz)⁻¹ + W (S_X)⁻¹ W' with X."""
         places = list(self.equations.slices)
         norms = self.factor.inverse.squared_norms(places)
         p = self.stats.n_fixed
@@ -462,7 +466,7 @@ class Point:
         )
 
     def _columns_of(self, term: int, *, with_fixed: bool) -> Iterator[list[FloatArray]]:
-        """Yield Z_u'Q Z_t of all terms u, in slabs of columns of a term t at zero."""
+        """Yield Z_u'Q Z_t of all terms u, some columns of term t at a time."""
         stats = self.stats
         tables = [stats.gram(u, term).tocsc() for u in range(stats.n_terms)]
         width = max(1, int(_SLAB_BYTES / (8.0 * sum(stats.sizes))))

@@ -1,11 +1,11 @@
-"""The holes engine: the likelihood of a nearly complete grid, by its strata.
+"""The holes engine: the likelihood of a nearly complete grid, from its strata.
 
-With K = V⁻¹ of the whole grid, the columns are filled in the holes by their predictions, x̃_m =
-−K_mm⁻¹[K x]_m (docs/explanation/mathematics.md, eq. (4.3)). Every form of the rows is then one of
-the filled grid, from its strata, and a correction for the holes, eqs. (4.1) to (4.5). Up to 500
-holes K_mm is factored and everything is exact. With more, systems in K_mm are solved by conjugate
-gradients, and traces over the holes come from random probes: with 5 % of the cells missing, most
-of each trace has no Monte Carlo error.
+Let K = V⁻¹ of the whole grid, m its holes. In the holes, each column x is filled with its
+prediction x̃_m = −K_mm⁻¹[K x]_m (docs/explanation/mathematics.md, eq. (4.3)). Each form is then
+that of the filled grid, computed from its strata, with a correction for the holes, eqs. (4.1) to
+(4.5). Up to 500 holes, K_mm is factored and all forms are exact. With more, systems in K_mm are
+solved by conjugate gradients, and the corrections of traces come from random probes. With 5 % of
+the cells missing, most of each trace is exact.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from vcomp.statistics import (
 
 @dataclass(frozen=True, slots=True)
 class HoleColumns:
-    """Columns of the grid in one stratum: values in the holes and means in groups.
+    """Columns of the grid in one stratum: values in the holes, and means in groups.
 
     Attributes
     ----------
@@ -57,12 +57,12 @@ class HoleColumns:
 
 
 class HoleMatrix:
-    """K_mm, the block of K = V⁻¹ for the holes, at given components, and forms of K V_t K there.
+    """The blocks of K = V⁻¹ and of K V_t K for the holes, at given components.
 
     Parameters
     ----------
     grid : the grid with its holes
-    covariances : of the strata; their columns are not used
+    covariances : covariance of each stratum; their columns are not used
     v : (k + 1,) components
     """
 
@@ -85,7 +85,7 @@ class HoleMatrix:
     def project(
         self, contrasts: tuple[int, ...], means: FloatArray
     ) -> tuple[list[FloatArray], FloatArray]:
-        """Return sums in all groupings and predictions of one stratum, from means (q, b, r)."""
+        """Return Z_l'V⁻¹x of each grouping and the predictions of x, from means (q, b, r)."""
         return self._covariances[contrasts].project(self._c[contrasts], means)
 
     def diagonal(self) -> FloatArray:
@@ -110,7 +110,7 @@ class HoleMatrix:
         return product
 
     def columns(self, x: FloatArray) -> dict[tuple[int, ...], HoleColumns]:
-        """Return columns that are zero outside the holes, (h, c), in each stratum."""
+        """Return columns of the grid, zero outside the holes, split into strata, from (h, c)."""
         means = self._group_means(x)
         values = {s: np.zeros_like(x) for s in self._covariances}
         for subset, sums in self._shared(x):
@@ -121,7 +121,7 @@ class HoleMatrix:
         return {s: HoleColumns(values[s], means[s]) for s in values}
 
     def inverse_times(self, columns: Mapping[tuple[int, ...], HoleColumns]) -> FloatArray:
-        """Return [K x]_m of columns of the grid, (h, c)."""
+        """Return [K x]_m of columns x of the grid, (h, c)."""
         product = np.zeros_like(columns[()].values)
         for contrasts, column in columns.items():
             c = self._c[contrasts]
@@ -131,7 +131,7 @@ class HoleMatrix:
         return product
 
     def derivatives(self, columns: Mapping[tuple[int, ...], HoleColumns]) -> FloatArray:
-        """Return [K V_t K x]_m for every component, (k + 1, h, c)."""
+        """Return [K V_t K x]_m of columns x of the grid for every component, (k + 1, h, c)."""
         values = columns[()].values
         size = next(iter(self._grid.coefficients.values())).shape[1]
         total = np.zeros((size, *values.shape))
@@ -143,7 +143,7 @@ class HoleMatrix:
         return total
 
     def _twice(self, contrasts: tuple[int, ...], column: HoleColumns) -> list[FloatArray]:
-        """Return V⁻¹K_l V⁻¹x of one stratum in the holes, for every grouping and the residual."""
+        """Return V⁻¹K_l V⁻¹x of one stratum in the holes, for each grouping and the residual."""
         covariance, c = self._covariances[contrasts], self._c[contrasts]
         sums, predicted = covariance.project(c, column.means)
         found = []
@@ -158,7 +158,7 @@ class HoleMatrix:
     # Sums over holes ----------------------------------------------------------------------------
 
     def _shared(self, x: FloatArray) -> list[tuple[tuple[int, ...], FloatArray]]:
-        """Return for each set of axes the sums over the holes with the same levels and cell."""
+        """Return for each set of axes the sums over holes with equal levels of them and cell."""
         shared = []
         for subset, (codes, size) in self._grid.holes.alike.items():
             alone = size == codes.size
@@ -166,7 +166,7 @@ class HoleMatrix:
         return shared
 
     def _group_means(self, x: FloatArray) -> dict[tuple[int, ...], FloatArray]:
-        """Return the means of columns in the innermost groups, (q, c, r), in every stratum."""
+        """Return the means of columns in the innermost groups, (q, c, r), of each stratum."""
         sums = group_sums(self._group_place, x, self._n_group_places)
         table = sums.reshape(-1, self._n.size, x.shape[1]) / self._n[:, None]
         parts = split_axes(table, self._grid.shape)
@@ -177,12 +177,15 @@ class HoleMatrix:
         return groups[self._group, :, self._places[contrasts]]
 
     def _scale(self, contrasts: tuple[int, ...]) -> float:
-        """Return 1/√Π n_f over the other axes: the scale of a level's value in a stratum."""
+        """Return 1/√Π n_f over the axes that a stratum averages: the scale of its values."""
         others = [n for f, n in enumerate(self._grid.shape) if f not in contrasts]
         return float(1.0 / np.sqrt(prod(others)))
 
     def _weight(self, subset: tuple[int, ...]) -> float:
-        """Return the weight of sums over the other axes in K, without the groups' predictions."""
+        """Return the weight in K of sums over holes with equal levels of `subset` and cell.
+
+        The part of the groups' predictions is not included.
+        """
         total = 0.0
         for contrasts, c in self._c.items():
             if set(subset) <= set(contrasts):
@@ -207,8 +210,8 @@ class CompletedLikelihood(CrossProductsEngine):
     ----------
     stats : cross-products, centred, of the same rows
     grid : the columns on the grid
-    reml : restricted likelihood, or the full one
-    n_probes, seed : random probes for the traces over the holes
+    reml : whether the likelihood is the restricted one
+    n_probes, seed : number and seed of the random probes for the traces over the holes
     """
 
     name: ClassVar[str] = "iterative"
@@ -228,7 +231,7 @@ class CompletedLikelihood(CrossProductsEngine):
         self.reml = reml
         self.exact_value = grid.holes.n <= _EXACT_HOLES
         self._probes = Rademacher(n_probes, seed)
-        # Columns filled at the last components, from which the next solves start.
+        # The columns stay filled as at the last components, from which the next solves start.
         self._tables = grid.tables.copy()
         self._columns = self._columns_in_holes()
         self._inverse_probes: FloatArray | None = None
@@ -236,16 +239,16 @@ class CompletedLikelihood(CrossProductsEngine):
 
     @property
     def reason(self) -> str:
-        """Why this engine was chosen: the fraction of empty cells and how they are solved for."""
+        """Why this engine was chosen: the fraction of empty cells, and how traces are computed."""
         share = self.grid.holes.n / self._tables[0].size
-        traces = "exactly" if self.exact_value else "by random probes"
+        traces = "exact" if self.exact_value else "by random probes"
         return (
-            f"orthogonal strata of a grid with {share:.1%} of its cells empty, these solved for "
+            f"orthogonal strata of a grid with {share:.1%} of its cells empty, traces over these "
             f"{traces}"
         )
 
     def loglike(self, v: FloatArray) -> float:
-        """Return the log-likelihood at components `v`, lme4's up to Monte Carlo error."""
+        """Return the log-likelihood at components `v`, equal to lme4's up to Monte Carlo error."""
         return float(self._loglikes(v).mean())
 
     def loglike_error(self, v: FloatArray) -> float:
@@ -274,8 +277,8 @@ class CompletedLikelihood(CrossProductsEngine):
         """
         if kind != "average":
             raise EstimationError(
-                f"a grid with holes has the average information, not the {kind} one; "
-                "engine='blocked' has all"
+                f"only the average information of a grid with empty cells is computed, not the "
+                f"{kind} one; engine='blocked' computes all"
             )
         return self._average(self._at(v))
 
@@ -291,7 +294,7 @@ class CompletedLikelihood(CrossProductsEngine):
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`.
 
-        Variances of prediction are nan, except for terms at zero: each level would need a solve of
+        Variances of prediction are nan, except for terms at zero: each group would need a solve of
         its own.
         """
         point = self._at(v)
@@ -302,7 +305,10 @@ class CompletedLikelihood(CrossProductsEngine):
         return Solution(beta, cov_beta, self._effects(point), variances, variances)
 
     def monte_carlo(self, v: FloatArray) -> FloatArray | None:
-        """Return the Monte Carlo covariance of positive components, eq. (8.6); else 0."""
+        """Return the Monte Carlo covariance of the estimates, eq. (8.6), 0 for terms at zero.
+
+        None if traces are exact.
+        """
         if self.exact_value:
             return None
         point = self._at(v)
@@ -364,7 +370,7 @@ class CompletedLikelihood(CrossProductsEngine):
         return Cells(self.grid.shape, ones, tuple(self._tables), np.zeros((b, b)))
 
     def _columns_in_holes(self) -> dict[tuple[int, ...], HoleColumns]:
-        """Return the columns' values in the holes and group means, by blocks of cells."""
+        """Return the columns' values in the holes and group means, from blocks of cells."""
         grid, holes = self.grid, self.grid.holes
         b, R, n_cells = self._tables.shape
         values = {s: np.empty((holes.n, b)) for s in grid.coefficients}
@@ -383,7 +389,7 @@ class CompletedLikelihood(CrossProductsEngine):
     # Value, traces, information ---------------------------------------------------------------
 
     def _loglikes(self, v: FloatArray) -> FloatArray:
-        """Return the log-likelihood from each probe."""
+        """Return the log-likelihood from each probe; one value if it is exact."""
         point = self._at(v)
         if point.exact is not None:
             log_holes = np.array([point.exact.log_determinant()])
@@ -392,8 +398,8 @@ class CompletedLikelihood(CrossProductsEngine):
             for z in self._probe_columns():
                 solved = self._solve(point.matrix, np.sqrt(diagonal)[:, None] * z)
                 values, firsts = log_quadrature(solved)
-                # The scaled matrix has a unit diagonal: the error of its first moment is known,
-                # eq. (8.5).
+                # The scaled matrix has a unit diagonal, so that the error of the first moment is
+                # known, eq. (8.5).
                 logs.append(z.shape[0] * (values - (firsts - 1.0)))
             log_holes = np.log(diagonal).sum() + np.concatenate(logs)
         loglikes: FloatArray = -0.5 * (point.total.deviance(self.n, reml=self.reml) + log_holes)
@@ -416,7 +422,7 @@ class CompletedLikelihood(CrossProductsEngine):
         return traces
 
     def _sampled(self, point: _Point) -> FloatArray:
-        """Return z'K_mm⁻¹[K V_t K]_mm z of every component for each probe z."""
+        """Return z'K_mm⁻¹[K V_t K]_mm z for each probe z, (k + 1, probes)."""
         samples, inverses = [], []
         known, at = self._inverse_probes, 0
         for z in self._probe_columns():
@@ -445,7 +451,7 @@ class CompletedLikelihood(CrossProductsEngine):
         return point.average
 
     def _effects(self, point: _Point) -> tuple[FloatArray, ...]:
-        """Return û_t = σ²_t Z_t'P ỹ of the filled grid."""
+        """Return û_t = σ²_t Z_t'P ỹ of each term, with ỹ the filled response."""
         grid, e = self.grid, point.total.contrast
         single = grid.groupings.remainder.n_groupings
         rest = split_axes(np.tensordot(e, self._tables, (0, 0)), grid.shape)

@@ -1,10 +1,10 @@
 """The iterative engine, for data that are too large to factor: conjugate gradients and probes.
 
-For crossed terms with hundreds of thousands of levels each, such as ratings of films. Solutions,
-quadratic forms and the average information are exact to the tolerance of the solves; traces come
-from fixed random probes and have a Monte Carlo error, which is reported. See docs/explanation/
-mathematics.md, section 8; traces follow from (7.4) with tr C^tt by (8.3) and (8.4), and the score
-of the residual by (5.9).
+It is for crossed terms with hundreds of thousands of groups each, such as ratings of films.
+Solutions, quadratic forms and the average information are exact to the tolerance of the solves.
+Traces come from fixed random probes and have a Monte Carlo error, which is reported. See
+docs/explanation/mathematics.md, section 8: traces follow from eq. (7.4) with tr C^tt by (8.3) and
+(8.4), and the score of the residual from (5.9).
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ from vcomp.numerics.sparse import Probes, Rademacher
 from vcomp.statistics import CrossProducts
 
 _PROBES = 16, 64
+"""Smallest and largest number of probes."""
+
 _PROBE_ENTRIES = 1e8
-"""Numbers of probes for very large and for small tables, and entries × probes in between."""
+"""Entries of the pair tables × probes, if the number of probes is between these two."""
 
 _LEVELS = 128
-"""Levels of small terms that have a column each: their traces are exact, and the convergence of
-the iteration does not depend on how these levels are connected."""
+"""Largest number of groups of all small terms together. A small term's groups are right-hand sides
+of their own, so that its traces are exact and convergence does not depend on how its groups are
+connected."""
 
 _LEVEL_EFFECTS = 2.5e7
-"""Largest number of elements of their solutions."""
+"""Largest number of elements of the solutions for these right-hand sides."""
 
 
 class IterativeLikelihood(CrossProductsEngine):
@@ -45,17 +48,17 @@ class IterativeLikelihood(CrossProductsEngine):
     Parameters
     ----------
     stats : cross-products, centred
-    reml : restricted likelihood, or the full one (ML)
-    n_probes : random columns for the traces; 16 to 64 if not given, fewer for larger tables
-    seed : of these columns
-    n_levels : largest number of levels of small terms that have a column each
-    tol : of the solves, as a share of the right-hand side
-    probes : in place of `n_probes` and `seed`
+    reml : whether the likelihood is the restricted one
+    n_probes : number of random probes; None is 16 to 64, fewer for larger tables
+    seed : seed of the probes
+    n_levels : largest number of groups of all small terms together, whose traces are exact
+    tol : tolerance of the solves, relative to the right-hand side
+    probes : probes to use in place of random ones
 
     Raises
     ------
     EstimationError
-        If it would not fit into memory, or n_probes is below 2.
+        If the solves would not fit into memory, or `n_probes` is below 2.
     """
 
     name: ClassVar[str] = "iterative"
@@ -76,7 +79,8 @@ class IterativeLikelihood(CrossProductsEngine):
         n_probes = _probes_for(stats) if n_probes is None else n_probes
         if n_probes < 2:
             raise EstimationError(
-                f"n_probes must be at least 2, not {n_probes}: fewer give no Monte Carlo error"
+                f"n_probes must be at least 2, not {n_probes}: the Monte Carlo error is estimated "
+                "from differences between probes"
             )
         self.stats = stats
         self.reml = reml
@@ -89,12 +93,12 @@ class IterativeLikelihood(CrossProductsEngine):
 
     @property
     def reason(self) -> str:
-        """The method with its probes and seed, so that the result can be reproduced."""
-        return f"conjugate gradients, nothing factored; traces from {self._probes}"
+        """The method with number and seed of the probes, so that the result can be reproduced."""
+        return f"conjugate gradients, without a factorisation; traces from {self._probes}"
 
     @property
     def products(self) -> dict[str, tuple[int, ...]]:
-        """Number of products with the equations of each solve so far, by kind of solve."""
+        """Number of iterations of each solve so far, by kind of solve."""
         return {name: tuple(counts) for name, counts in self._context.products.items()}
 
     def loglike(self, v: FloatArray) -> float:
@@ -131,8 +135,8 @@ class IterativeLikelihood(CrossProductsEngine):
         """
         if kind != "average":
             raise EstimationError(
-                f"the iterative engine has the average information, not the {kind} one; "
-                "engine='blocked' has all"
+                f"the iterative engine computes the average information only, not the {kind} one; "
+                "engine='blocked' computes all"
             )
         return self._average(self._at(v))
 
@@ -149,8 +153,8 @@ class IterativeLikelihood(CrossProductsEngine):
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`.
 
-        Variances of prediction are nan, except for terms at zero: each level would need a solve of
-        its own, and estimates from a few probes would be too inexact.
+        Variances of prediction are nan, except for terms at zero: each group would need a solve of
+        its own, and estimates from a few probes would be too inaccurate.
         """
         point = self._at(v)
         variances = tuple(
@@ -166,7 +170,7 @@ class IterativeLikelihood(CrossProductsEngine):
         )
 
     def monte_carlo(self, v: FloatArray) -> FloatArray:
-        """Return the Monte Carlo covariance of positive components, eq. (8.6); else 0."""
+        """Return the Monte Carlo covariance of the estimates, eq. (8.6), 0 for terms at zero."""
         point = self._at(v)
         terms = _covariance_of_mean(point.traces(reml=self.reml))
         lift = np.vstack(
@@ -200,7 +204,7 @@ class IterativeLikelihood(CrossProductsEngine):
         return self._last[1]
 
     def _average(self, point: IterativePoint) -> FloatArray:
-        """Return the average information: f_t'P f_u with the residual's row by eq. (5.9)."""
+        """Return the average information from f_t'P f_u, the residual's row by eq. (5.9)."""
         squares = np.array([r @ r for r in point.PZy])
         return 0.5 * with_residual(point.forms, squares, point.yPy, point.v)
 
@@ -211,12 +215,12 @@ def _probes_for(stats: CrossProducts) -> int:
 
 
 def _small_terms(sizes: tuple[int, ...], n_levels: int) -> list[int]:
-    """Return the smallest terms with at most `n_levels` levels together, without the largest."""
-    room = min(float(n_levels), _LEVEL_EFFECTS / max(sum(sizes), 1))
+    """Return the smallest terms with at most `n_levels` groups together, never the largest."""
+    left = min(float(n_levels), _LEVEL_EFFECTS / max(sum(sizes), 1))
     small: list[int] = []
     for t in sorted(range(len(sizes)), key=lambda t: (sizes[t], -t))[:-1]:
-        room -= sizes[t]
-        if room < 0.0:
+        left -= sizes[t]
+        if left < 0.0:
             break
         small.append(t)
     return small
@@ -233,6 +237,7 @@ def _covariance_of_mean(samples: FloatArray) -> FloatArray:
 
 
 def _sandwich(information: FloatArray, noise: FloatArray, free: BoolArray) -> FloatArray:
+    """Return I⁻¹ N I⁻¹ of the free components, with I scaled to a unit diagonal for accuracy."""
     block = np.ix_(free, free)
     scale = np.sqrt(np.diagonal(information)[free])
     inverse = np.linalg.inv(information[block] / np.outer(scale, scale)) / np.outer(scale, scale)
@@ -256,12 +261,12 @@ def iterative_memory(
     lead, tail = stats.sizes[large[0]], sum(stats.sizes[t] for t in large[1:])
     tables = 0.0
     for (t, u), pair in stats.pairs.items():
-        # A table is copied when it is transposed or put beside another.
+        # A table is copied if it is transposed or concatenated with another.
         if t in large and u in large and (len(large) > 2 or u == large[0]):
             tables += 12.0 * pair.indices.size + 8.0 * stats.sizes[max(t, u)]
     fixed = 1 + stats.n_fixed + stats.n_terms + sum(stats.sizes[t] for t in small)
     columns = 8.0 * (n_probes + 3.0 * fixed) * tail + 8.0 * 14.0 * COLUMNS_AT_ONCE * tail
-    # Probes of a term at zero need columns of the largest term.
+    # Probes of a term at zero need columns of the length of the largest term.
     by_lead = 3.0 * fixed + 4.0 + (3.0 * COLUMNS_AT_ONCE if tail else 0.0)
     return float(tables + columns + 8.0 * lead * by_lead)
 

@@ -1,6 +1,7 @@
 """Solutions, traces and forms of the iterative engine at one value of the components.
 
-The formulas are those of docs/explanation/mathematics.md, section 8.
+The formulas are those of docs/explanation/mathematics.md, section 8. V_o is the covariance matrix
+of the large terms and the residual; the small terms are added by eqs. (8.1) and (8.2).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from vcomp.numerics.sparse import Probes, Solved, log_quadrature
 from vcomp.statistics import CrossProducts
 
 COLUMNS_AT_ONCE = 16
-"""Right-hand sides of one pass over the tables: two cache lines for each level."""
+"""Right-hand sides that are multiplied at once: two cache lines for each group."""
 
 
 @dataclass(slots=True)
@@ -30,11 +31,11 @@ class Context:
     stats, pairs : cross-products, and products with their tables
     probes : random probes
     tol : tolerance of the solves
-    small : small terms, whose levels have a column each, with their positions in W
-    right : for each other term Z_t'W with W = [y X Z_s …], s the small terms
+    small : for each small term the positions of its columns in W
+    right : for each large term Z_t'W with W = [y X Z_s …], s the small terms
     gram : W'W
     starts : the last solutions, by kind of solve
-    products : numbers of products of the solves so far, by kind of solve
+    products : numbers of iterations of the solves so far, by kind of solve
     """
 
     stats: CrossProducts
@@ -51,7 +52,7 @@ class Context:
     def of(
         cls, stats: CrossProducts, probes: Probes, tol: float, small_terms: Sequence[int]
     ) -> Context:
-        """Return the context of these data, with columns for the levels of the small terms."""
+        """Return the context of these data."""
         pairs = PairProducts(stats)
         small, end = {}, 1 + stats.n_fixed
         for t in small_terms:
@@ -76,7 +77,7 @@ class Context:
         )
 
     def solve(self, system: SparseSystem, name: str, part: int, b: FloatArray) -> Solved:
-        """Solve, starting from the last solution for the same right-hand sides, and keep it."""
+        """Solve, starting from the last solution of the same kind, and keep the solution."""
         key = (name, part, system.equations.active)
         solved = system.solve(b, self.starts.get(key), self.tol)
         self.starts[key] = solved.x
@@ -103,7 +104,7 @@ class IterativePoint:
         """The residual component σ²_e."""
         return float(self.v[-1])
 
-    # Columns that are solved for exactly -----------------------------------------------------
+    # Forms without probes ---------------------------------------------------------------------
 
     @cached_property
     def _columns(self) -> tuple[dict[int, FloatArray], FloatArray]:
@@ -120,7 +121,7 @@ class IterativePoint:
 
     @cached_property
     def _dense(self) -> LongArray:
-        """Columns of W in the small equations E, eq. (8.1): X, and small terms not at zero."""
+        """Positions in W of the columns of E, eq. (8.1): X, and small terms not at zero."""
         active = [np.arange(1, 1 + self._stats.n_fixed)]
         for t, place in self.context.small.items():
             if self.v[t] > 0.0:
@@ -128,7 +129,10 @@ class IterativePoint:
         return np.concatenate(active)
 
     def _outer(self, *, with_fixed: bool = True) -> tuple[LongArray, FloatArray]:
-        """Return positions in W of H = [X Z_s …] (X if requested), and E = H'V_o⁻¹H + Γ⁻¹."""
+        """Return the positions of H = [X Z_s …] in W, and E = H'V_o⁻¹H + Γ⁻¹, eq. (8.1).
+
+        If not `with_fixed`, H is without X.
+        """
         places = self._dense if with_fixed else self._dense[self._stats.n_fixed :]
         ridge = np.zeros(self._columns[1].shape[0])
         for t, place in self.context.small.items():
@@ -138,7 +142,7 @@ class IterativePoint:
 
     @cached_property
     def _theta(self) -> FloatArray:
-        """The solution of the small equations E: β̂, then û of the small terms."""
+        """The solution of the equations with matrix E: β̂, then û of the small terms."""
         places, M = self._outer()
         return solve_positive(M, self._columns[1][places, 0])
 
@@ -237,7 +241,7 @@ class IterativePoint:
     def _projected(
         self, right: Mapping[int, FloatArray], effects: dict[int, FloatArray]
     ) -> dict[int, FloatArray]:
-        """Return Z_t'V_o⁻¹w of every large term from Z_t'w and the solutions for it."""
+        """Return Z_t'V_o⁻¹w of every large term from Z_t'w and the solutions C⁻¹Z'w."""
         found = {}
         for t, b in right.items():
             if t in effects:
@@ -253,7 +257,7 @@ class IterativePoint:
 
     @cached_property
     def forms(self) -> FloatArray:
-        """f_t'P f_u of the terms, with f_t = V_t P y."""
+        """The matrix of f_t'P f_u of the terms, with f_t = V_t P y."""
         k, f = self._stats.n_terms, self.PZy
         Zf = {
             t: np.column_stack([self.context.pairs.times(t, u, f[u][:, None]) for u in range(k)])
@@ -291,7 +295,7 @@ class IterativePoint:
 
     @cached_property
     def _samples(self) -> FloatArray:
-        """tr(V_o⁻¹V_t) of each large term from each probe, (k, probes); zero for small ones."""
+        """tr(V_o⁻¹V_t) of each large term from each probe, (k, probes); 0 for small terms."""
         found: dict[int, FloatArray] = dict(self._active_traces())
         for t in self.context.right:
             if t not in found:
@@ -299,7 +303,7 @@ class IterativePoint:
         width = max((x.size for x in found.values()), default=1)
         samples = np.zeros((self._stats.n_terms, width))
         for t, x in found.items():
-            # Exhaustive probes differ in number from term to term; their means are exact.
+            # Unit vectors (AllUnits) differ in number between terms; their means are exact.
             samples[t] = x if x.size == width else x.mean()
         return samples
 
@@ -317,7 +321,7 @@ class IterativePoint:
             yield t, self._stats.sizes[t] / v - self.residual * inverse[place] / v**2
 
     def _known_traces(self) -> FloatArray:
-        """Return tr C^tt as if S were its diagonal D: the exact first parts of (8.3) and (8.4)."""
+        """Return the exact first parts of tr C^tt in (8.3) and (8.4), with D in place of S."""
         system = self.system
         lead = system.inverse_lead.sum() + (system.lead_squares / system.diagonal).sum()
         return np.array([lead, *((1.0 / system.diagonal[s]).sum() for s in self._slices)])
@@ -325,8 +329,8 @@ class IterativePoint:
     def _block_traces(self, number: int, part: slice) -> FloatArray:
         """Return tr(C^tt) of the terms in the equations from some probes, eqs. (8.3) and (8.4).
 
-        With D the diagonal of S, z'D⁻¹z is exact and z'D⁻¹(S − D)D⁻¹z has the expectation zero;
-        the second is the first-order error of z'S⁻¹z, and is removed.
+        With D the diagonal of S, z'D⁻¹z is exact and z'D⁻¹(S − D)D⁻¹z has the expectation zero.
+        The latter is the first-order error of z'S⁻¹z, and is removed.
         """
         system = self.system
         tail = system.equations.sizes[1:]
@@ -367,7 +371,7 @@ class IterativePoint:
     # Likelihood ---------------------------------------------------------------------------
 
     def log_determinants(self, *, reml: bool) -> FloatArray:
-        """Return log|V| from each probe, and for REML with log|X'V⁻¹X| added to it."""
+        """Return log|V| from each probe, for REML plus log|X'V⁻¹X|, eq. (8.2)."""
         total = 0.0
         for t in self.context.small:
             if self.v[t] > 0.0:
@@ -379,8 +383,8 @@ class IterativePoint:
     def _log_large(self) -> FloatArray:
         """log|V_o| from each probe, eq. (8.5).
 
-        Each is a quadrature on D^-½ S D^-½, whose diagonal is one: the known error of its first
-        moment is the first-order error of the logarithm, and is removed.
+        Each is a quadrature with D^-½ S D^-½, which has a unit diagonal. The error of its first
+        moment is therefore known; it is the first-order error of the logarithm, and is removed.
         """
         system, s2 = self.system, self.residual
         log_V = self._stats.n * np.log(s2) + np.log(system.lead).sum()

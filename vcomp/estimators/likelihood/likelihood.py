@@ -1,7 +1,7 @@
 """REML and ML: from sufficient statistics to an estimate.
 
-An engine is chosen, started, maximised and certified; docs/explanation/mathematics.md, sections 5
-and 6.
+An engine is chosen, its likelihood is maximised, and the maximum is certified
+(docs/explanation/mathematics.md, sections 5 and 6).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.estimate import Certificate, Estimate
-from vcomp.estimators.likelihood.choose import choose_engine, engine_for_decades
+from vcomp.estimators.likelihood.choose import choose_engine, engine_without_cancellation
 from vcomp.estimators.likelihood.engine import InformationKind, LikelihoodEngine, errors_of_fixed
 from vcomp.estimators.likelihood.maximisation import VANISHED, Maximum, maximise
 from vcomp.estimators.options import (
@@ -32,22 +32,23 @@ from vcomp.numerics import seed_from
 from vcomp.statistics import Statistics
 
 _FLAT = 1e-8
-"""An eigenvalue below this, on a unit diagonal, is a flat direction: its standard error is over
-10,000 times those of the single components."""
+"""An eigenvalue of the information, scaled to a unit diagonal, below which its direction is flat:
+the standard error along it is over 10,000 times those of the single components."""
 
 _SINGULAR_INFORMATION = 1e-13
-"""An eigenvalue below this is rounding error; the matrix is treated as singular."""
+"""An eigenvalue below which the matrix is treated as singular, as it is rounding error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """A certificate with the covariance matrices that go with it.
+    """A certificate with the covariance matrices at the same components.
 
     Attributes
     ----------
-    certificate : with ``at_maximum``
+    certificate : evidence of the maximum
     covariances : (k + 1, k + 1) by kind of information, nan where a component is not free
-    rises : a combination of components along which the likelihood rises; empty at a maximum
+    rises : a linear combination of components along which the likelihood rises, in words; empty
+        at a maximum
     without_bounds : if components are at zero, the estimates without bounds, eq. (6.3), and their
         covariance matrix; else None
     """
@@ -68,7 +69,7 @@ def certify(
     likelihood : the engine
     found : the end of the iteration
     names : the components, the residual last
-    tol : the requested tolerance
+    tol : the requested Newton decrement
     """
     informations = _informations(likelihood, found.v)
     kind = next(iter(informations))
@@ -105,8 +106,8 @@ def _without_bounds(
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return estimates without bounds: one step of Fisher's scoring from the maximum, eq. (6.3).
 
-    For balanced data the step ends at the estimates of the analysis of variance, whatever its
-    start. None if the information is singular or does not fit into memory.
+    For balanced data the step leads to the ANOVA estimates from any point. None if the information
+    is singular or does not fit into memory.
     """
     kind: InformationKind = "expected" if "expected" in likelihood.kinds else "average"
     estimated = ~found.held
@@ -123,7 +124,7 @@ def _without_bounds(
 
 
 def _informations(likelihood: LikelihoodEngine, v: FloatArray) -> dict[str, FloatArray]:
-    """Return the information matrices that the engine has, the one for standard errors first."""
+    """Return the information matrices of the engine, that for the standard errors first."""
     average = likelihood.information(v, "average")
     if "observed" not in likelihood.kinds:
         return {"average": average}
@@ -161,7 +162,7 @@ def _directions(names: tuple[str, ...], vectors: FloatArray) -> tuple[str, ...]:
 
 
 def _covariance(information: FloatArray, free: BoolArray) -> FloatArray:
-    """Return the inverse on the free components; nan elsewhere, and if not positive definite."""
+    """Return the inverse for the free components; nan for others, or if not positive definite."""
     covariance = np.full_like(information, np.nan)
     block = information[np.ix_(free, free)]
     scale = np.sqrt(np.abs(np.diagonal(block)))
@@ -177,14 +178,14 @@ def _covariance(information: FloatArray, free: BoolArray) -> FloatArray:
 
 
 _EXACT_FIT = 1e-13
-"""y'Qy below this fraction of y'y is rounding error: the fixed part reproduces the response."""
+"""A residual sum of squares below this fraction of y'y is rounding error: X reproduces y."""
 
 _TOLERANCE = 1e-10
 _TOLERANCE_OF_PROBES = 1e-4
-"""Newton decrements at which iterations end: exact engines, and engines with random probes."""
+"""Newton decrements at which iterations end, for exact engines and those with random probes."""
 
 _ROUNDED_RESIDUAL = 1e-12
-"""If no maximum is found, a residual below this fraction of the total variance is rounding."""
+"""A residual below this fraction of the total variance is zero if no maximum is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,15 +197,16 @@ class LikelihoodMethod:
     max_iter : largest number of steps
     tol : Newton decrement, in standard errors, at which the iteration ends; by default 1e-10, or
         1e-4 for an engine with random probes, whose Monte Carlo error is larger. If rounding
-        prevents so small a decrement the iteration ends at the smallest one below 1e-4; the status
-        says so above 1e-6
+        error prevents so small a decrement, the iteration ends at the smallest one below 1e-4; if
+        that is above 1e-6, the status says so
     hold : known components by name: they keep these values (the residual a positive one), are not
         estimated, and have no standard error
-    start : first values by name, the others from MIVQUE(0); or all in order, the residual last
+    start : starting values by name, the others from MIVQUE(0); or all in the order of the
+        components, the residual last
     engine : ``"auto"``, ``"strata"``, ``"blocked"`` or ``"iterative"``
-    n_probes : random probes of the iterative engine, by default 16 to 64, fewer for larger tables;
-        four times as many halve the Monte Carlo error. Other engines have none
-    rng : seed or ``numpy.random.Generator`` of the probes; seed 0 if not given
+    n_probes : number of random probes of the iterative engine, by default 16 to 64, fewer for
+        larger tables; four times as many halve the Monte Carlo error. Other engines use none
+    rng : seed or ``numpy.random.Generator`` of the probes; seed 0 if None
 
     Raises
     ------
@@ -227,7 +229,7 @@ class LikelihoodMethod:
         check_probes(self.n_probes, self.rng, self.engine)
 
     def known(self, names: tuple[str, ...]) -> Known:
-        """Return the held components and their values.
+        """Return which components are held, with their values.
 
         Raises
         ------
@@ -258,7 +260,7 @@ class LikelihoodMethod:
         )
         if self.engine != "auto":
             return estimate_by_likelihood(likelihood, names, self)
-        return _estimate_in_digits(stats, likelihood, names, self)
+        return _estimate_or_change_engine(stats, likelihood, names, self)
 
 
 class REML(LikelihoodMethod):
@@ -275,26 +277,26 @@ class ML(LikelihoodMethod):
     is_restricted: ClassVar[bool] = False
 
 
-class _NothingLeftError(EstimationError):
+class _NoResidualError(EstimationError):
     """The residual variance is zero up to rounding error."""
 
 
-def _estimate_in_digits(
+def _estimate_or_change_engine(
     stats: Statistics,
     likelihood: LikelihoodEngine,
     names: tuple[str, ...],
     options: LikelihoodMethod,
 ) -> Estimate:
-    """Return the estimate, by an engine that keeps more digits if the first one lost too many."""
+    """Return the estimate, from the holes engine if the first engine lost too many digits."""
     try:
         estimate = estimate_by_likelihood(likelihood, names, options)
         reached = estimate.converged or len(estimate.log) > options.max_iter
-    except _NothingLeftError:
-        other = engine_for_decades(stats, likelihood)
+    except _NoResidualError:
+        other = engine_without_cancellation(stats, likelihood)
         if other is None:
             raise
         return estimate_by_likelihood(other, names, options)
-    other = None if reached else engine_for_decades(stats, likelihood)
+    other = None if reached else engine_without_cancellation(stats, likelihood)
     return estimate if other is None else estimate_by_likelihood(other, names, options)
 
 
@@ -305,9 +307,9 @@ def estimate_by_likelihood(
 
     Parameters
     ----------
-    likelihood : restricted or full
+    likelihood : engine of the restricted or full likelihood
     names : the components, the residual last
-    options : limits, held components, start
+    options : stopping rule, held components and starting values
 
     Raises
     ------
@@ -375,31 +377,31 @@ def _maximise(
             tol=tol,
         )
     except np.linalg.LinAlgError:
-        raise _NothingLeftError(
+        raise _NoResidualError(
             _SINGULAR if options.start is None and not known.held.any() else _BAD_START
         ) from None
     share = found.v[-1] / found.v.sum()
     rounding = VANISHED if found.converged else _ROUNDED_RESIDUAL
     if share <= rounding and not found.at_limit and not known.held[-1]:
-        raise _NothingLeftError(_SINGULAR if options.start is None else _BAD_START)
+        raise _NoResidualError(_SINGULAR if options.start is None else _BAD_START)
     return found
 
 
 _SINGULAR = (
-    "the random and fixed effects reproduce the response exactly, or up to rounding error: no "
-    "variance is left for the residual, and the likelihood has no maximum; leave out "
-    "a term, or use method='anova' (for components many decades apart engine='strata', which "
-    "loses no digits, where the design has strata)"
+    "the random and fixed effects reproduce the response exactly, or up to rounding error: the "
+    "residual variance is zero, and the likelihood has no maximum; leave out a term, or use "
+    "method='anova' (if components differ by many orders of magnitude and the design has strata, "
+    "engine='strata' loses no digits)"
 )
 
 _BAD_START = (
-    "the likelihood cannot be computed at these components: they are too many decades apart; give "
-    "other values in start= or hold=, or leave start= out"
+    "the likelihood cannot be computed at these components: they differ by too many orders of "
+    "magnitude; give other values in start= or hold=, or leave start= out"
 )
 
 
 def _default_start(likelihood: LikelihoodEngine) -> FloatArray:
-    """Return MIVQUE(0) estimates, with those that are not clearly above zero raised."""
+    """Return the MIVQUE(0) estimates; those that are not clearly above zero are raised."""
     total = likelihood.rss / max(likelihood.n - likelihood.n_fixed, 1)
     start = likelihood.mivque0()
     return np.where(start > 1e-10 * total, start, 0.01 * total / start.size)
@@ -408,7 +410,7 @@ def _default_start(likelihood: LikelihoodEngine) -> FloatArray:
 def _monte_carlo(
     noise: FloatArray, certified: Certified, names: tuple[str, ...], known: Known
 ) -> dict[str, float]:
-    """Return the Monte Carlo errors of the estimates, the remaining decrement included."""
+    """Return the Monte Carlo errors of the estimates, including the remaining decrement."""
     variances = np.nan_to_num(np.diagonal(next(iter(certified.covariances.values()))))
     left = certified.certificate.newton_decrement**2 * variances
     errors = np.sqrt(np.maximum(np.diagonal(noise), 0.0) + left)
@@ -435,8 +437,8 @@ def _status(
     ]
     if found.newton_decrement > max(certificate.tolerance, 1e-6):
         clauses.append(
-            f"rounding ended the iteration {display.number(found.newton_decrement, 2)} standard "
-            "errors from the maximum"
+            f"rounding error ended the iteration {display.number(found.newton_decrement, 2)} "
+            "standard errors from the maximum"
         )
     clauses += [
         f"the likelihood is nearly flat along {direction}: these data hardly distinguish them"
@@ -455,13 +457,13 @@ def _why_not(found: Maximum, certified: Certified, options: LikelihoodMethod) ->
         return f"the limit of {limit} was reached; {advice} ({decrement})"
     if found.converged:
         return (
-            f"the scores are zero, but along {certified.rises} the likelihood rises: a saddle; "
-            f"try another start= ({decrement})"
+            f"the scores are zero, but along {certified.rises} the likelihood rises: a saddle "
+            f"point; try another start= ({decrement})"
         )
     if found.newton_decrement < 0.05:
         return (
-            "rounding prevents the last steps, as it does if components are many decades "
-            f"apart; hold= the smallest, or leave out its term ({decrement})"
+            "rounding error prevents the last steps, which happens if components differ by many "
+            f"orders of magnitude; hold= the smallest, or leave out its term ({decrement})"
         )
     return (
         "no further step raises the likelihood; try another start=, or leave out a term with "

@@ -1,9 +1,9 @@
 """Prediction error variances of combinations of fixed and random effects.
 
-Var(x'β̂ + z'û − x'β − z'u) is docs/explanation/mathematics.md, eq. (9.1) (Henderson 1975,
-Biometrics 31, 423-447), by Henderson's equations or from orthogonal strata. In stratum s, w'V⁻¹w
-has the part Π_{f∈s}(1 − 1/n_f) r_s'V_s⁻¹r_s, with r_s a sum of a few groups that lie within one
-another. Terms at zero have no effects.
+Var(x'β̂ + z'û − x'β − z'u) is given by docs/explanation/mathematics.md, eq. (9.1) (Henderson 1975,
+Biometrics 31, 423-447). It is computed from Henderson's equations or from orthogonal strata, where
+stratum s contributes Π_{f∈s}(1 − 1/n_f) r_s'V_s⁻¹r_s to w'V⁻¹w; r_s is a weighted sum of the
+indicators of a few groups that are nested in one another. Terms at zero have no effects.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from vcomp.numerics import Positive, slices
 from vcomp.statistics import CrossProducts, Statistics, StratumStatistics
 
 _AT_ONCE = 65_536
-"""Combinations of one pass."""
+"""Number of combinations that are processed at once."""
 
 _COLUMNS = 16
-"""Right-hand sides of one solve by iteration."""
+"""Right-hand sides of one iterative solve."""
 
 _LOST = 1e-8
-"""Below this fraction of the effects' own variance the strata form has lost its digits."""
+"""A variance from strata below this fraction of the sum of its components has lost its digits."""
 
 _TOL = 1e-9
-"""Tolerance of these solves; the error of forms is its square."""
+"""Tolerance of iterative solves; the error of quadratic forms is its square."""
 
 _ENTRIES = 2e9
-"""Entries of the tables times combinations up to which variances are solved for by iteration:
-some minutes."""
+"""Entries of the pair tables times combinations up to which iterative solves are used: some
+minutes."""
 
 
 def prediction_variances(
@@ -55,13 +55,13 @@ def prediction_variances(
     ----------
     stats : sums of the data
     v : (k + 1,) components, none negative, the residual positive
-    groups : (m, k) group in each term, −1 for none
-    X : (m, p) fixed part, centred as the statistics are
+    groups : (m, k) group of each term, −1 for none
+    X : (m, p) fixed part, centred as in the statistics
 
     Raises
     ------
     EstimationError
-        If the effects are too many to factor, and there are too many combinations for iterations.
+        If there are too many effects to factor and too many combinations for iterative solves.
     """
     groups = np.where(v[None, :-1] > 0.0, groups, -1)
     found = np.empty(groups.shape[0])
@@ -84,12 +84,16 @@ def prediction_variances(
 
 
 def predicted_columns(stats: Statistics, v: FloatArray) -> tuple[FloatArray, ...]:
-    """Return predicted effects C_t of the columns of X, (q_t, p): V⁻¹X = (X − Σ Z_t C_t)/σ²_e.
+    """Return the predicted effects C_t of the columns of X: V⁻¹X = (X − Σ Z_t C_t)/σ²_e.
 
     Parameters
     ----------
     stats : sums of the data
     v : (k + 1,) components, none negative, the residual positive
+
+    Returns
+    -------
+    (q_t, p) for each term
     """
     strata = stats.strata
     if strata is not None:
@@ -114,7 +118,10 @@ def predicted_columns(stats: Statistics, v: FloatArray) -> tuple[FloatArray, ...
 
 
 class _Paths:
-    """The group of cells at each level that a combination of groups of the terms belongs to."""
+    """The groups of the remainder, one of each nested grouping, that contain a combination.
+
+    A combination names one group of each term, or none. The last grouping is that of single cells.
+    """
 
     def __init__(self, stats: StratumStatistics) -> None:
         self.stats = stats
@@ -124,33 +131,33 @@ class _Paths:
         self._places = [stats.layout.places(t) for t in range(stats.n_terms)]
 
     def groups(self, combinations: LongArray) -> tuple[LongArray, BoolArray]:
-        """Return the group at each level, (levels + 1, m), 0 for none, and which are consistent.
+        """Return the group of each grouping, (depth + 1, m), 0 if none, and which are consistent.
 
-        The groups of a combination may not lie within one another, such as a document with a
-        topic that is not its own.
+        A combination is inconsistent if its groups are not nested in one another, such as a
+        document with a topic that it does not belong to.
         """
         m, shape = combinations.shape[0], self.stats.shape
         found = np.full((self.depth + 1, m), -1, dtype=np.int64)
         of_axes = np.full((len(shape), m), -1, dtype=np.int64)
         fits = np.ones(m, dtype=bool)
-        for level in range(self.depth, -1, -1):
-            if level < self.depth:
-                inner = found[level + 1]
-                found[level] = np.where(inner < 0, -1, self._parents[level][inner])
-            for t, grouping in enumerate(self.stats.term_groupings):
-                if grouping != level:
+        for grouping in range(self.depth, -1, -1):
+            if grouping < self.depth:
+                inner = found[grouping + 1]
+                found[grouping] = np.where(inner < 0, -1, self._parents[grouping][inner])
+            for t, of_term in enumerate(self.stats.term_groupings):
+                if of_term != grouping:
                     continue
                 group = combinations[:, t]
                 place = np.where(group < 0, -1, self._places[t][group])
-                above, given = place // self._sizes[level], place % self._sizes[level]
-                _agree(found[level], np.where(place < 0, -1, given), fits)
+                above, given = place // self._sizes[grouping], place % self._sizes[grouping]
+                _agree(found[grouping], np.where(place < 0, -1, given), fits)
                 for axis in sorted(self.stats.term_axes[t], reverse=True):
                     above, given = above // shape[axis], above % shape[axis]
                     _agree(of_axes[axis], np.where(place < 0, -1, given), fits)
         return np.maximum(found, 0), fits
 
     def fit(self, combinations: LongArray) -> BoolArray:
-        """Return which combinations are consistent: their groups lie within one another."""
+        """Return which combinations are consistent."""
         return self.groups(combinations)[1]
 
 
@@ -163,7 +170,7 @@ def _agree(known: LongArray, given: LongArray, fits: BoolArray) -> None:
 def _by_strata(
     stats: StratumStatistics, paths: _Paths, v: FloatArray, groups: LongArray, X: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
-    """Return the variances, and which of them have not lost their digits by cancellation."""
+    """Return the variances, and which of them did not lose their digits by cancellation."""
     engine = StrataLikelihood(stats, reml=True)
     beta, cov_beta = engine.fixed_effects(v)
     fixed = fixed_of_terms(stats, engine.covariances, v, beta)
@@ -183,7 +190,7 @@ def _by_strata(
             forms = covariance.path_forms(stratum.coefficients @ v, path[:-1], weights)
             used -= weight * forms
         exact[part] = (whole == 0.0) | (used > _LOST * whole)
-        # For combinations that are nearly known only rounding error is left.
+        # If the data nearly determine a combination, rounding error may make this negative.
         found[part] = np.maximum(used, 0.0) + np.einsum("ij,jk,ik->i", d, cov_beta, d)
     return found, exact
 
@@ -191,9 +198,9 @@ def _by_strata(
 def _weights(
     stats: StratumStatistics, v: FloatArray, groups: LongArray, contrasts: tuple[int, ...]
 ) -> FloatArray:
-    """Return the weights of w for the group at each level in a stratum, (levels + 1, m)."""
+    """Return the weights in r_s of the groups of each combination, (depth + 1, m)."""
     weights = np.zeros((stats.remainder.n_groupings + 1, groups.shape[0]))
-    for t, (axes, level) in enumerate(zip(stats.term_axes, stats.term_groupings, strict=True)):
+    for t, (axes, grouping) in enumerate(zip(stats.term_axes, stats.term_groupings, strict=True)):
         if not axes.issuperset(contrasts):
             continue
         means = [
@@ -201,7 +208,7 @@ def _weights(
             for f in range(len(stats.shape))
             if f not in contrasts
         ]
-        weights[level] += np.where(groups[:, t] >= 0, v[t] * prod(means), 0.0)
+        weights[grouping] += np.where(groups[:, t] >= 0, v[t] * prod(means), 0.0)
     return weights
 
 
@@ -228,7 +235,7 @@ def _by_elimination(
 
 
 def _indicators(groups: LongArray, terms: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
-    """Return the effects of combinations as rows, (m, effects of all `terms`), sparse."""
+    """Return the indicators of the groups of combinations, (m, groups of all `terms`), sparse."""
     from scipy.sparse import csr_array
 
     starts = np.cumsum([0, *(sizes[t] for t in terms)])
@@ -248,11 +255,11 @@ def _by_iteration(
     if entries * X.shape[0] > _ENTRIES:
         most = max(int(_ENTRIES / entries), 1)
         raise EstimationError(
-            f"variances of {X.shape[0]:,} different combinations of effects would each need a "
-            f"solve of their own, as the {sum(stats.sizes):,} effects of these data are too many "
-            f"to factor; request {most:,} combinations or fewer at a time, or predictions without "
-            "variances: predict() needs none, and level='population' is one combination for each "
-            "set of covariates"
+            f"the {sum(stats.sizes):,} random effects of these data are too many to factor, and "
+            f"the variances of {X.shape[0]:,} different predictions would need a solve each; "
+            f"request variances of at most {most:,} predictions at a time, or use predict() "
+            "without variances, or level='population', which has one prediction for each set of "
+            "covariates"
         )
     active = _active(stats, v)
     system = build_sparse_equations(stats, PairProducts(stats), active).at(v)
@@ -270,13 +277,13 @@ def _by_iteration(
 
 
 def _active(stats: CrossProducts, v: FloatArray) -> tuple[int, ...]:
-    """Return the terms with positive components, the largest first."""
+    """Return the terms with positive components, largest first."""
     positive = np.flatnonzero(v[:-1] > 0.0).tolist()
     return tuple(sorted(positive, key=lambda t: (-stats.sizes[t], t)))
 
 
 def _solved(system: SparseSystem, right: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return C⁻¹b, and b'C⁻¹b of each column b."""
+    """Return C⁻¹b and b'C⁻¹b of each column b."""
     lead = system.lead.size
     reduced = system.reduce(right[:lead], np.ascontiguousarray(right[lead:]))
     solved = system.solve(reduced.tail, None, _TOL)

@@ -1,9 +1,9 @@
-"""Henderson's equations as products: the largest term is eliminated, the rest is not formed.
+"""Henderson's equations for the iterative engine: the largest term eliminated, nothing factored.
 
-With A the diagonal block of the largest term, B its coupling with the other terms and K theirs,
-S = K − B'A⁻¹B (docs/explanation/mathematics.md, eq. (7.8)) is used through its products and its
-diagonal; systems in S are solved by conjugate gradients. Fixed effects are few and are added by
-generalised least squares, eq. (8.1). Part of the iterative engine.
+Let A be the diagonal block of the largest term, B its coupling with the other terms, and K their
+block. S = K − B'A⁻¹B (docs/explanation/mathematics.md, eq. (7.8)) is not formed: systems in S are
+solved by conjugate gradients, which need products with S and its diagonal. The few fixed effects
+are added by generalised least squares, eq. (8.1).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_PRODUCTS = 2000
 
 
 class PairProducts:
-    """Products with Z_t'Z_u in either order, from one stored table."""
+    """Products with Z_t'Z_u and Z_u'Z_t, from one stored table of each pair."""
 
     def __init__(self, stats: CrossProducts) -> None:
         self._stats = stats
@@ -39,7 +39,7 @@ class PairProducts:
         return self._tables[t, u]
 
     def rows(self, t: int, u: int) -> SparseTable:
-        """Return Z_t'Z_u with rows by groups of t; a copy if its transpose is stored."""
+        """Return Z_t'Z_u, a row for each group of t; a copy if its transpose is stored."""
         return self.table(t, u) if t < u else self.table(u, t).transposed()
 
     def times(self, t: int, u: int, x: FloatArray) -> FloatArray:
@@ -58,11 +58,11 @@ class SparseEquations:
     ----------
     active : the terms with positive components, largest first; the first is eliminated
     sizes : numbers of groups of the active terms
-    slices : positions of the other terms in the tail
-    lead_n : (q,) rows of each level of the eliminated term
-    tail_n : (m,) of the others
+    slices : positions of the other terms' effects in S
+    lead_n : (q,) numbers of rows of the groups of the eliminated term
+    tail_n : (m,) those of the other terms
     coupling : (q, m) B
-    upper : strict triangle of K, or None with one term or less in the tail
+    upper : strict upper triangle of K; None if K is diagonal, with fewer than two other terms
     """
 
     active: tuple[int, ...]
@@ -96,7 +96,7 @@ class SparseSystem:
     Attributes
     ----------
     equations : the parts that do not depend on the components
-    lead : (q,) A
+    lead : (q,) the diagonal of A
     tail : (m,) the diagonal of K
     """
 
@@ -111,6 +111,7 @@ class SparseSystem:
 
     @cached_property
     def _squares(self) -> FloatArray:
+        """The diagonals of B'A⁻¹B and of B'A⁻²B."""
         inverse = self.inverse_lead
         return self.equations.coupling.squares(np.column_stack([inverse, inverse**2]))
 
@@ -133,7 +134,7 @@ class SparseSystem:
         return out
 
     def reduce(self, lead: FloatArray, tail: FloatArray) -> Reduced:
-        """Return right-hand sides (q, c) and (m, c) after eliminating the largest term."""
+        """Return right-hand sides b₁ (q, c), b₂ (m, c) after elimination of the largest term."""
         solved = self.inverse_lead[:, None] * lead
         rest = tail - self.equations.coupling.transposed_times(solved)
         return Reduced(solved, rest, lead.T @ solved)
@@ -146,28 +147,29 @@ class SparseSystem:
         EstimationError
             If the iteration does not converge.
         numpy.linalg.LinAlgError
-            If rounding leaves S indefinite.
+            If S is indefinite due to rounding error.
         """
         solved = conjugate_gradients(
             self.product, self.diagonal, b, start, tol=tol, max_iter=_MAX_PRODUCTS
         )
         if not solved.converged:
             raise EstimationError(
-                f"the iterative engine did not solve its equations in {_MAX_PRODUCTS:,} steps: "
-                "groups are too loosely connected, or components are many decades apart; use "
-                "engine='blocked' if the data fit, or leave out a term with almost no variance"
+                f"the equations of the iterative engine did not converge in {_MAX_PRODUCTS:,} "
+                "steps: groups are too loosely connected, or components differ by many orders of "
+                "magnitude; use engine='blocked' if it fits into memory, or leave out a term with "
+                "almost no variance"
             )
         return solved
 
     def back(self, reduced: Reduced, x: FloatArray) -> FloatArray:
-        """Return the part of the solution that belongs to the eliminated term."""
+        """Return the effects of the eliminated term from those of the others."""
         return reduced.lead - self.inverse_lead[:, None] * self.equations.coupling.times(x)
 
     def forms(self, reduced: Reduced, solved: Solved) -> FloatArray:
         """Return b'C⁻¹b for all pairs of right-hand sides.
 
-        With the residual r of the solve the error is of second order in that of the solution:
-        x'b + x'r = b'S⁻¹b − r'S⁻¹r.
+        With the residual r of the solve, x'b + x'r = b'S⁻¹b − r'S⁻¹r: the error is of second order
+        in that of the solution.
         """
         tail = solved.x.T @ (reduced.tail + solved.residual)
         return reduced.form + 0.5 * (tail + tail.T)
@@ -194,7 +196,7 @@ def build_sparse_equations(
 
 
 def _upper(pairs: PairProducts, terms: tuple[int, ...], ends: FloatArray) -> SparseTable:
-    """Return the strict upper triangle of K: Z_t'Z_u for terms t before u in the tail."""
+    """Return the strict upper triangle of K: Z_t'Z_u for each term t and the terms u after it."""
     m = int(ends[-1])
     indptr, indices, weights = [np.zeros(1, np.int64)], [], []
     for place, term in enumerate(terms):

@@ -1,10 +1,11 @@
 """The strata engine: the likelihood of designs with fully crossed facets or nested terms only.
 
-The strata are independent, and the components of each are linear in those of the model, c_s = M_s
-σ² (docs/explanation/mathematics.md, eq. (3.2)). Log-determinants, traces and quadratic forms add
-up over strata, eqs. (3.3) and (3.4). Only the residual is a divisor, so that components of zero
-need no special treatment. Each stratum is a recursion over nested groups
-(:mod:`~vcomp.estimators.likelihood.nested`) or blocked elimination.
+Strata are independent, and the components of each are linear in those of the model, c_s = M_s σ²
+(docs/explanation/mathematics.md, eq. (3.2)). Log-determinants, traces and quadratic forms add up
+over strata, eqs. (3.3) and (3.4). Only the residual occurs in denominators, so that components of
+zero need no special treatment. The forms of a stratum come from a recursion over nested groups
+(:mod:`~vcomp.estimators.likelihood.nested`), or from elimination if the remaining facets are
+crossed.
 """
 
 from __future__ import annotations
@@ -46,11 +47,10 @@ def strata_solution(
 
     Parameters
     ----------
-    stats : strata whose remaining facets are nested, or no term of which has single cells as
-        groups
-    covariances : of the strata
+    stats : strata; either the remaining facets are nested, or no term has single cells as groups
+    covariances : covariance of each stratum
     v : (k + 1,) components, the residual last
-    beta, cov_beta : fixed effects at `v` with their covariance
+    beta, cov_beta : fixed effects at `v` with their covariance matrix
     """
     effects = [np.zeros(size) for size in stats.sizes]
     prediction, conditional = list(effects), list(effects)
@@ -81,7 +81,7 @@ def fixed_of_terms(
 def _forms_of_terms(
     stats: StratumStatistics, covariances: Sequence[Covariance], v: FloatArray, beta: FloatArray
 ) -> Iterator[tuple[int, list[_StratumForms], FloatArray, FloatArray]]:
-    """Yield each term with a positive component, its strata, Z'P y and X'V⁻¹Z."""
+    """Yield each term with a positive component, its strata, Z_t'P y and X'V⁻¹Z_t."""
     parts = [_StratumForms(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
     cells = None if stats.cells is None else stats.cells()
     split = {} if cells is None else _split_cells(cells, beta)
@@ -100,7 +100,7 @@ class _StratumForms:
         self.c = stratum.coefficients @ v
         contrast = np.concatenate([[1.0], -beta[list(stratum.fixed)]])
         projections = covariance.projections(self.c)
-        # (r, q): the vectors of a stratum are combinations of axis levels.
+        # (r, q): the vectors of a stratum are combinations of levels of the axes.
         self.sums = [np.tensordot(r, contrast, axes=(1, 0)).T for r in projections]
         self.fixed = [r[:, 1:].transpose(1, 2, 0) for r in projections]
 
@@ -117,7 +117,7 @@ def _split_cells(cells: Cells, beta: FloatArray) -> dict[tuple[int, ...], list[F
     table = cells.tables[0].copy()
     for column, b in zip(cells.tables[1:], beta, strict=True):
         table -= b * column
-    # Columns that are the same in all cells stay one number for each combination of axis levels.
+    # A column that does not vary between cells has a table (R, 1), and so do its parts.
     columns = [column.copy() for column in cells.tables[1:]]
     parts = [split_axes(column, cells.shape) for column in [table, *columns]]
     return {contrasts: [part[contrasts] for part in parts] for contrasts in parts[0]}
@@ -129,9 +129,9 @@ def _term_forms(
     parts: Sequence[_StratumForms],
     split: dict[tuple[int, ...], list[FloatArray]],
 ) -> tuple[FloatArray, FloatArray]:
-    """Return Z'P y (g,) and X'V⁻¹Z (p, g) of a term.
+    """Return Z_t'P y (g,) and X'V⁻¹Z_t (p, g) of a term.
 
-    They are in the order of combinations of the term's axes, then its groups of cells.
+    Its groups are ordered by the levels of its axes, then by the groups of its grouping.
     """
     axes, grouping = sorted(stats.term_axes[term]), stats.term_groupings[term]
     sums: dict[tuple[int, ...], FloatArray] = {}
@@ -152,7 +152,7 @@ def _term_forms(
 def _unexplained(
     stats: StratumStatistics, term: int, parts: Sequence[_StratumForms]
 ) -> FloatArray:
-    """Return Σ_s w_s (1 − σ²_t Π n_f d_s), eq. (9.3): relative conditional variances, (g,)."""
+    """Return the conditional variances of a term's effects relative to σ²_t, eq. (9.3), (g,)."""
     axes, grouping = stats.term_axes[term], stats.term_groupings[term]
     left = np.zeros(1)
     for part in parts:
@@ -169,17 +169,17 @@ def _unexplained(
 def over_axes(
     shape: tuple[int, ...], axes: Sequence[int], parts: Mapping[tuple[int, ...], FloatArray]
 ) -> FloatArray:
-    """Return sums in the groups of a term from those in its strata.
+    """Return sums within the groups of a term from those in its strata.
 
     Parameters
     ----------
     shape : numbers of levels of all axes
-    axes : of the term
-    parts : for each stratum of the term, (r, q) sums for its contrasts and groups of cells
+    axes : axes of the term
+    parts : for each stratum of the term, (r, q) sums by its contrasts and groups of the grouping
 
     Returns
     -------
-    (n₁, …, q) sums for the levels of the term's axes and groups of cells
+    (n₁, …, q) sums by the levels of the term's axes and groups of the grouping
     """
     outside = prod(n for f, n in enumerate(shape) if f not in axes)
     total = np.zeros((*(shape[f] for f in axes), 1))
@@ -215,7 +215,7 @@ def _group_forms(
     grouping: int,
     split: dict[tuple[int, ...], list[FloatArray]],
 ) -> tuple[FloatArray, Sequence[FloatArray]]:
-    """Return Z'P y (r, q) and columns of Z'V⁻¹X, (r, q) each."""
+    """Return Z_t'P y (r, q) and the columns of Z_t'V⁻¹X, (r, q) each, of one stratum."""
     if grouping < stats.remainder.n_groupings:
         return part.sums[grouping], list(part.fixed[grouping])
     codes = stats.layout.codes
@@ -239,7 +239,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
     Parameters
     ----------
     stats : the strata
-    reml : restricted likelihood, or the full one (ML)
+    reml : whether the likelihood is the restricted one
     """
 
     stats: StratumStatistics
@@ -254,11 +254,11 @@ class StrataLikelihood(SummedEngine, ExactEngine):
 
     @property
     def reason(self) -> str:
-        """Why this engine was chosen: the strata of the design in words."""
+        """Why this engine was chosen: the strata of the design, in words."""
         n, k = len(self.stats.strata), len(self.stats.shape)
         rest = "nested" if self.stats.remainder.parents is not None else "crossed"
         if not k:
-            return "nested groups, eliminated from the innermost on"
+            return "nested groups, eliminated from the innermost outwards"
         facets = "a fully crossed facet gives" if k == 1 else f"{k} fully crossed facets give"
         if self.stats.remainder.n_groupings == 1:
             return f"{facets} {n} orthogonal strata"
@@ -318,7 +318,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
 
         Parameters
         ----------
-        positive_only : has no effect, as components at zero cost nothing here
+        positive_only : has no effect, as components at zero cost nothing extra
         """
         totals = self._at(v)
         if kind == "average":
@@ -337,7 +337,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
 
     @property
     def gives_effects(self) -> bool:
-        """Whether :meth:`solution` is available: not for single cells of crossed facets."""
+        """Whether :meth:`solution` is available: not for single cells of a crossed remainder."""
         return self.stats.remainder.parents is not None or self.stats.cells is None
 
     def solution(self, v: FloatArray) -> Solution:
@@ -350,8 +350,8 @@ class StrataLikelihood(SummedEngine, ExactEngine):
         """
         if not self.gives_effects:
             raise EstimationError(
-                "effects of single cells come from strata only if the other facets are nested; "
-                "use engine='blocked'"
+                "the strata engine predicts effects of single cells only if the facets that are "
+                "not fully crossed are nested; use engine='blocked'"
             )
         v = np.asarray(v, dtype=float)
         beta, cov_beta = self.fixed_effects(v)
@@ -376,7 +376,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
 
 
 def quadratic_forms_of(stats: StratumStatistics) -> FloatArray:
-    """Return tr(Q V_t Q V_u) of all components, whose rank says which can be distinguished."""
+    """Return tr(Q V_t Q V_u) of all components, singular if they cannot be distinguished."""
     covariances = [stratum_covariance(stats, s) for s in stats.strata]
     return _evaluated(stats, covariances, np.eye(stats.n_terms + 1)[-1]).expected(reml=True)
 
@@ -398,7 +398,7 @@ def _places(stratum: Stratum) -> list[int]:
 
 
 def stratum_covariance(stats: StratumStatistics, stratum: Stratum) -> Covariance:
-    """Return the covariance of a stratum: by recursion over nested groups, or by elimination."""
+    """Return the covariance of a stratum: a recursion if groups are nested, else elimination."""
     columns, remainder = stratum.columns, stats.remainder
     if remainder.parents is not None:
         return NestedCovariance(remainder, columns)

@@ -1,6 +1,7 @@
 """Unbiased quadratic estimators: Henderson's methods, sequential sums of squares, MINQUE.
 
-The formulas are derived in docs/explanation/mathematics.md, section 2.
+They make an ``Estimate`` from sufficient statistics by solving linear equations; the formulas are
+derived in docs/explanation/mathematics.md, section 2.
 """
 
 from vcomp._doors import front_door

@@ -1,10 +1,10 @@
 """Henderson's Method I: analysis of variance for any data (Henderson 1953).
 
 Uncorrected sums of squares T_α = Σ_g S_g²/n_g are equated to their expectations
-(docs/explanation/mathematics.md, eqs. (2.1) to (2.3)); balanced data give the classical estimates.
-The analysis of variance adjusts each T for the coarser terms, eq. (2.4). The covariance of the
-estimates is eq. (2.6), by sparse products or by random probes. See also Searle, Casella &
-McCulloch (1992), section 5.3.
+(docs/explanation/mathematics.md, eqs. (2.1) to (2.3)); for balanced data the estimates are the
+classical ones. The analysis of variance adjusts each T for the coarser terms, eq. (2.4). The
+covariance matrix of the estimates is eq. (2.6), computed in :mod:`.sampling`. See also Searle,
+Casella & McCulloch (1992), section 5.3.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from vcomp.statistics import GroupSums, Statistics
 
 @dataclass(frozen=True, slots=True)
 class ANOVA:
-    """Henderson's Method I, for models whose mean is one constant.
+    """Henderson's Method I, for models whose fixed part is a constant.
 
     Attributes
     ----------
-    n_probes : random probes for the standard errors; None computes them exactly where that is
-        affordable, and elsewhere uses as many probes as give them an error of 1 %
-    rng : seed of the probes, or a generator from which it is drawn; None is seed 0
+    n_probes : number of random probes for the standard errors; None computes them exactly if that
+        is affordable, else by as many probes as reduce their Monte Carlo error to 1 %
+    rng : seed of the probes, or a generator from which it is drawn; seed 0 if None
 
     Raises
     ------
@@ -53,8 +53,8 @@ class ANOVA:
         Raises
         ------
         EstimationError
-            If the data cannot distinguish the components, or `rng` is given for exact standard
-            errors.
+            If the data cannot distinguish the components, or `rng` is given although the standard
+            errors are exact.
         """
         sums = stats.group_sums
         coefficients = henderson1(sums)
@@ -95,20 +95,20 @@ class ANOVA:
         )
         if self.rng is not None and not sampling.n_probes:
             raise EstimationError(
-                "rng= is the seed of random probes, and the standard errors of these data are "
-                "exact without probes; leave it out, or give n_probes= to use probes"
+                "rng= is the seed of random probes, but the standard errors of these data are "
+                "computed exactly, without probes; leave it out, or give n_probes= to use probes"
             )
         return sampling
 
 
 @dataclass(frozen=True, slots=True)
 class AnovaTable:
-    """An analysis of variance: sums of squares of the terms and the residual.
+    """An analysis of variance of the terms and the residual.
 
     Attributes
     ----------
     names : the terms, the residual last
-    df, sum_sq : (k + 1,)
+    df, sum_sq : (k + 1,) degrees of freedom and sums of squares
     expected : (k + 1, k + 1) coefficients of the components (columns) in the expected mean squares
     """
 
@@ -119,9 +119,9 @@ class AnovaTable:
 
 
 def henderson1(sums: GroupSums) -> FloatArray:
-    """Return the coefficients K of E[T − T_μ], (k + 1, k + 1), eqs. (2.2) and (2.3).
+    """Return the coefficients K of the components in E[T − T_μ], eqs. (2.2) and (2.3).
 
-    Rows are T terms (the last is the total), columns components.
+    Rows are the T of the terms and, last, of all scores; columns are the components.
     """
     k, n = sums.n_terms, float(sums.n)
     coefficients = np.empty((k + 1, k + 1))
@@ -133,10 +133,9 @@ def henderson1(sums: GroupSums) -> FloatArray:
 
 
 def adjustment(sums: GroupSums) -> FloatArray:
-    """Return the adjustment for coarser terms, eq. (2.4), as a (k + 1, k + 1) matrix of T − T_μ.
+    """Return the matrix that takes T − T_μ to the adjusted sums of squares of eq. (2.4).
 
-    Its elements are whole numbers: applied to the disjoint parts of the T terms, large sums of
-    squares cancel exactly.
+    Its elements are whole numbers, so that the disjoint parts of the T terms cancel exactly.
     """
     k = sums.n_terms
     rows = np.eye(k + 1)
@@ -149,16 +148,17 @@ def adjustment(sums: GroupSums) -> FloatArray:
 
 
 def adjusted_squares(sums: GroupSums, rows: FloatArray) -> FloatArray:
-    """Return combinations of T − T_μ, (k + 1,)."""
+    """Return R(T − T_μ) from the disjoint parts of the T terms, for R of whole numbers."""
     squares: FloatArray = (rows @ (sums.holds[:-1] - sums.holds[-1])) @ sums.parts
     return squares
 
 
 def anova_table(sums: GroupSums, names: tuple[str, ...]) -> AnovaTable:
-    """Return the (analogous) analysis of variance: T terms adjusted for coarser terms, eq. (2.4).
+    """Return the analysis of variance with T terms adjusted for coarser terms, eq. (2.4).
 
-    For balanced data these are the classical sums of squares. Otherwise they are the analogous
-    sums of squares of urGENOVA: they need not be positive or independent (Brennan 2001, sec. 7.1).
+    For balanced data these are the classical sums of squares. For other data they are the
+    analogous sums of squares of urGENOVA, which need not be positive or independent (Brennan 2001,
+    sec. 7.1).
     """
     rows = adjustment(sums)
     df = rows @ (np.array([*sums.sizes, sums.n], dtype=float) - 1.0)
@@ -185,7 +185,7 @@ def _solve(coefficients: FloatArray, T: FloatArray) -> FloatArray:
 
 
 def _mean(sums: GroupSums, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the mean of all scores and its variance, eq. (2.5), negative components as zero."""
+    """Return the mean of all scores and its variance, eq. (2.5), with negative components as 0."""
     n = float(sums.n)
     squares = np.array([*sums.squares, n])
     return np.array([sums.total / n]), np.array([[np.maximum(values, 0.0) @ squares / n**2]])

@@ -1,7 +1,7 @@
-"""Type I and Henderson's Method III, and what all closed-form estimators share.
+"""Type I and Henderson's Method III, and the fixed effects of all closed-form estimators.
 
-Estimates solve sums of squares = expectations (docs/explanation/mathematics.md, eqs. (2.9) to
-(2.11)); fixed effects follow by generalised least squares at the estimates.
+Sums of squares are equated to their expectations (docs/explanation/mathematics.md, eqs. (2.9) to
+(2.11)); fixed effects follow by generalised least squares at the estimated components.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from vcomp.numerics import covariance_of_solution, solve, solve_positive
 from vcomp.statistics import CrossProducts, Statistics, StratumStatistics
 
 _EXACT_FIT = 1e-13
-"""y'Qy below this fraction of y'y is rounding error: the fixed part reproduces the response."""
+"""A residual sum of squares below this fraction of y'y is rounding error: X reproduces y."""
 
 _NO_RESIDUAL = 1e-12
-"""A residual below this fraction of the largest component is rounding: V is singular."""
+"""A residual below this fraction of the largest component is rounding error: V is singular."""
 
 
 def estimate_from(
     method: str, stats: Statistics, reductions: Reductions, names: tuple[str, ...]
 ) -> Estimate:
-    """Return the components at which the sums of squares equal their expectations, eq. (2.10).
+    """Return the estimate that equates sums of squares to their expectations, eq. (2.10).
 
     Parameters
     ----------
     method : name of the method
     stats : sums of the data
-    reductions : sums of squares, none of them without degrees of freedom
+    reductions : sums of squares, all with degrees of freedom
     names : components, the residual last
     """
     nothing = no_variance(method, stats, names)
@@ -75,7 +75,7 @@ def estimate_from(
 
 
 def point_from(stats: Statistics, reductions: Reductions) -> PointEstimate:
-    """Return the same components with fixed effects, without standard errors.
+    """Return the components and fixed effects of :func:`estimate_from`, without standard errors.
 
     Parameters
     ----------
@@ -87,12 +87,12 @@ def point_from(stats: Statistics, reductions: Reductions) -> PointEstimate:
 
 
 def point_of(stats: Statistics, values: FloatArray) -> PointEstimate:
-    """Return components with the fixed effects estimated at them."""
+    """Return components with the generalised least squares estimates at them."""
     return PointEstimate(values, fixed_effects(stats, values, slopes=False).beta)
 
 
 def no_variance(method: str, stats: Statistics, names: tuple[str, ...]) -> Estimate | None:
-    """Return zeros if the fixed part reproduces the response, such as a constant; else None."""
+    """Return an estimate of zeros if X reproduces the response, such as a constant; else None."""
     if not _is_without_variance(stats):
         return None
     k, p = len(names), stats.Xy.size
@@ -112,30 +112,30 @@ def no_variance(method: str, stats: Statistics, names: tuple[str, ...]) -> Estim
 
 
 def _is_without_variance(stats: Statistics) -> bool:
-    return not (stats.yy > 0.0 and left_after_fixed(stats) > _EXACT_FIT * stats.yy)
+    return not (stats.yy > 0.0 and residual_sum_of_squares(stats) > _EXACT_FIT * stats.yy)
 
 
-def left_after_fixed(stats: Statistics) -> float:
+def residual_sum_of_squares(stats: Statistics) -> float:
     """Return the residual sum of squares of ordinary least squares on X."""
     return float(stats.yy - solve_positive(stats.XX, stats.Xy) @ stats.Xy)
 
 
 def negative_components(names: tuple[str, ...], values: FloatArray) -> str:
-    """Return half a sentence on the components below zero, empty if there are none."""
+    """Return a clause that names the components below zero, empty if there are none."""
     below = below_zero(names, values)
     return f"; {below} and kept as estimated" if below else ""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedEffects:
-    """The fixed effects of a closed form.
+    """The fixed effects of a closed-form estimator.
 
     Attributes
     ----------
-    beta, cov_beta : estimates and covariance; without a residual variance those of ordinary least
-        squares and nan, and nan if they do not fit into memory
-    doubt : a sentence on that, else empty
-    errors : derivatives of their covariance by the components, None if not known
+    beta, cov_beta : estimates and covariance matrix. If the residual component is not positive,
+        ordinary least squares and nan; if the computation does not fit into memory, nan
+    doubt : a sentence for the status on these two cases, else empty
+    errors : derivatives of the covariance matrix, None if they were not computed
     """
 
     beta: FloatArray
@@ -145,13 +145,13 @@ class FixedEffects:
 
 
 def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True) -> FixedEffects:
-    """Return generalised least squares at the components, negative ones as zero.
+    """Return the generalised least squares estimates at components, negative ones set to zero.
 
     Parameters
     ----------
     stats : sums of the data
     values : (k + 1,) components
-    slopes : whether to compute the derivatives of the covariance of the effects
+    slopes : whether to compute the derivatives of the covariance matrix of the effects
     """
     p = stats.Xy.size
     nothing = np.full((p, p), np.nan)
@@ -176,28 +176,31 @@ def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True)
     return FixedEffects(
         solve_positive(stats.XX, stats.Xy),
         nothing,
-        " Fixed effects by ordinary least squares, without standard errors: no residual variance "
-        "is left.",
+        " Fixed effects by ordinary least squares, without standard errors: the estimated "
+        "residual variance is not positive.",
     )
 
 
 def _covariance(reductions: Reductions, values: FloatArray) -> tuple[FloatArray, str]:
-    """Return the sampling covariance at the estimates, eq. (2.6), negative ones as they are."""
+    """Return the sampling covariance at the estimates, eq. (2.6), and a sentence if it is nan.
+
+    Negative estimates are not set to zero.
+    """
     try:
         quadratic = reductions.covariance(values)
     except TooLargeError:
         nothing = np.full((values.size, values.size), np.nan)
         return nothing, (
-            " No standard errors: the covariance of its sums of squares takes too much memory or "
+            " No standard errors: the covariance of the sums of squares needs too much memory or "
             "time."
         )
     return covariance_of_solution(reductions.coefficients, quadratic), ""
 
 
 def orthogonal_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable | None:
-    """Return the analysis of variance of a design with orthogonal terms (Tjur 1984), else None.
+    """Return the analysis of variance if the terms are orthogonal (Tjur 1984), else None.
 
-    None also if no degrees of freedom are left for the residual.
+    None also if a term or the residual has no degrees of freedom.
     """
     if stats.strata is None or not _is_orthogonal(stats.strata):
         return None
@@ -206,7 +209,7 @@ def orthogonal_table(stats: Statistics, names: tuple[str, ...]) -> AnovaTable | 
 
 
 def orthogonal_estimate(method: str, stats: Statistics, names: tuple[str, ...]) -> Estimate:
-    """Return Method I's estimates under another name, with generalised least squares.
+    """Return Method I's estimate under another name, with generalised least squares.
 
     Parameters
     ----------
@@ -226,16 +229,18 @@ def orthogonal_estimate(method: str, stats: Statistics, names: tuple[str, ...]) 
         cov_beta=fixed.cov_beta,
         status=estimate.status + fixed.doubt,
         fixed_errors=fixed.errors,
-        engine="closed form: sums of squares of orthogonal terms, in any order the same",
+        engine="closed form: sums of squares of orthogonal terms, the same in any order",
     )
 
 
 def _is_orthogonal(strata: StratumStatistics) -> bool:
+    """Whether the product of any two terms' projectors is that of a term or of the mean."""
     if strata.remainder.parents is None or not _is_mean_only(strata):
         return False
     terms = set(zip(strata.term_axes, strata.term_groupings, strict=True))
     mean: tuple[frozenset[int], int] = (frozenset(), 0)
-    # Groupings are nested in each other, the coarsest first.
+    # Groupings are nested in each other, the coarsest first: the product of two projectors has the
+    # common axes and the coarser grouping.
     return all((a & b, min(g, h)) in terms | {mean} for (a, g), (b, h) in combinations(terms, 2))
 
 
@@ -253,10 +258,9 @@ def _is_mean_only(strata: StratumStatistics) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AdjustedSquares:
-    """Estimates from sums of squares of terms that are adjusted for other terms; any fixed part.
+    """Base of Type I and Henderson III: each term's sum of squares is adjusted for other terms.
 
-    Where terms are orthogonal the order of adjustment makes no difference, and the estimates are
-    those of Method I.
+    If terms are orthogonal, the estimates are those of Method I.
     """
 
     name: ClassVar[str]
@@ -268,8 +272,8 @@ class AdjustedSquares:
         Raises
         ------
         EstimationError
-            If a term or the residual has no degrees of freedom left, or the computation does not
-            fit into memory.
+            If a term or the residual has no degrees of freedom, or the computation does not fit
+            into memory.
         """
         if self._orthogonal(stats, names) is not None:
             return orthogonal_estimate(self.name, stats, names)
@@ -313,7 +317,7 @@ class Henderson3(AdjustedSquares):
 
     name: ClassVar[str] = "henderson3"
     _advice: ClassVar[str] = (
-        "the others explain all that it does; use method='reml', or leave out a term"
+        "they explain all differences between its groups; use method='reml', or leave out a term"
     )
 
     def _before(self, stats: CrossProducts, term: int) -> frozenset[int]:
@@ -352,7 +356,7 @@ def _is_coarser_first(stats: Statistics) -> bool:
 
 
 def analysis_of_variance(method: str, stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
-    """Return the analysis of variance of a method, Method I's for methods that have none."""
+    """Return the analysis of variance of a method; that of Method I for REML, ML and MINQUE."""
     if method == Type1.name:
         return Type1().table(stats, names)
     if method == Henderson3.name:
@@ -363,10 +367,10 @@ def analysis_of_variance(method: str, stats: Statistics, names: tuple[str, ...])
 def adjusted_analysis(
     stats: Statistics, names: tuple[str, ...]
 ) -> tuple[AnovaTable, Callable[[FloatArray], FloatArray]]:
-    """Return Method III's analysis of variance, and a function for its sampling covariance.
+    """Return the analysis of variance of Henderson III and a function for its covariance.
 
-    The function returns the covariance of the sums of squares at given components, (k + 1, k + 1),
-    and raises :class:`TooLargeError` if that takes too much memory or time.
+    The function returns the covariance matrix of the sums of squares at given components,
+    (k + 1, k + 1), and raises :class:`TooLargeError` if that needs too much memory or time.
     """
     table = orthogonal_table(stats, names)
     if table is not None:
@@ -386,7 +390,7 @@ def adjusted_analysis(
 def covariance_of_estimates(
     method: str, stats: Statistics, names: tuple[str, ...]
 ) -> Callable[[FloatArray], FloatArray]:
-    """Return a function for the covariance of a method's estimates at given components.
+    """Return a function for the covariance matrix of a method's estimates at given components.
 
     Parameters
     ----------
@@ -396,7 +400,7 @@ def covariance_of_estimates(
 
     Returns
     -------
-    Function of (k + 1,) components; it raises :class:`TooLargeError` if the covariance takes too
+    Function of (k + 1,) components; it raises :class:`TooLargeError` if the covariance needs too
     much memory or time.
     """
     if method == ANOVA.name or orthogonal_table(stats, names) is not None:

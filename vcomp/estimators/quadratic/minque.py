@@ -1,10 +1,10 @@
 """MINQUE: minimum norm quadratic unbiased estimation at prior components (Rao 1971, 1972).
 
 The estimates solve docs/explanation/mathematics.md, eq. (2.12). They are unbiased for any prior,
-and have the least variance if the true components are proportional to it. A prior of the residual
-only is MIVQUE(0), equal prior components are MINQUE(1). Iterated to a fixed point, with estimates
-as the next prior, MINQUE solves the REML equations without a bound at zero (I-MINQUE; Searle,
-Casella & McCulloch 1992, chapter 11).
+and have the least variance if the true components are proportional to the prior. With prior
+components of zero for all terms the method is MIVQUE(0), with equal ones MINQUE(1). Iterated to a
+fixed point, with estimates as the next prior, MINQUE solves the REML equations without a bound at
+zero (I-MINQUE; Searle, Casella & McCulloch 1992, chapter 11).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from vcomp.estimators.estimate import Certificate, Estimate, PointEstimate
 from vcomp.estimators.likelihood import choose_engine
 from vcomp.estimators.quadratic.closed_form import (
     fixed_effects,
-    left_after_fixed,
     negative_components,
     no_variance,
     point_of,
+    residual_sum_of_squares,
 )
 from vcomp.estimators.quadratic.spaces import Contrasts, EngineForms, PriorForms, Priors
 from vcomp.exceptions import EstimationError
@@ -38,10 +38,10 @@ _TOLERANCE = 1e-10
 """Length of a step, in standard errors, at which the iteration ends."""
 
 _NEWTON_BELOW = 0.05
-"""Length of a step below which the observed information is used."""
+"""Length of a step, in standard errors, below which Newton's steps are used."""
 
 _SAME = 1e-3
-"""Length of a step up to which prior and estimates count as equal for standard errors."""
+"""Length of a step, in standard errors, up to which prior and estimates count as equal."""
 
 _STEPS = 200
 _HALVINGS = 30
@@ -49,15 +49,15 @@ _HALVINGS = 30
 
 @dataclass(frozen=True, slots=True)
 class MINQUE:
-    """Quadratic estimation at prior components; estimates may be negative.
+    """MINQUE at prior components; estimates may be negative.
 
     Attributes
     ----------
-    prior : prior components, of which only the ratios matter: one number for every term, with
-        the residual at 1 (0 for MIVQUE(0), 1 for MINQUE(1)); a mapping from every component's
-        name; or a sequence in the order of the components, the residual last
+    prior : prior components, of which only the ratios matter: one number for all terms, with 1 for
+        the residual (0 is MIVQUE(0), 1 is MINQUE(1)); a mapping from the names of all components;
+        or a sequence in the order of the components, the residual last
     iterated : whether estimates become the next prior until convergence; a number ends the
-        iteration after that many rounds (1 is the plain estimate)
+        iteration after that many rounds (1 is MINQUE without iteration)
 
     Raises
     ------
@@ -88,8 +88,8 @@ class MINQUE:
         Raises
         ------
         EstimationError
-            If the prior does not fit the components, or the iteration is not possible with so many
-            groups.
+            If the prior does not match the components, or an iteration reaches negative components
+            and there are too many groups for these.
         """
         w = prior_components(self.prior, names)
         nothing = no_variance("minque", stats, names)
@@ -97,7 +97,8 @@ class MINQUE:
             return nothing
         priors = _priors(stats)
         found = self._solution(stats, priors, w)
-        return _labelled(stats, names, found, _error(priors, found), given=not self._to_the_end)
+        covariance = _covariance(priors, found)
+        return _labelled(stats, names, found, covariance, given=not self._until_convergence)
 
     def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
         """Return components and fixed effects without standard errors.
@@ -112,17 +113,16 @@ class MINQUE:
         if nothing is not None:
             return PointEstimate(nothing.values, nothing.beta)
         found = self._solution(stats, _priors(stats), w)
-        return replace(
-            point_of(stats, found.values), converged=found.is_end(given=not self._to_the_end)
-        )
+        is_end = found.is_end(given=not self._until_convergence)
+        return replace(point_of(stats, found.values), converged=is_end)
 
     @property
-    def _to_the_end(self) -> bool:
+    def _until_convergence(self) -> bool:
         return isinstance(self.iterated, bool | np.bool_) and bool(self.iterated)
 
     def _solution(self, stats: Statistics, priors: Priors, w: FloatArray) -> _Solved:
-        w = w * (left_after_fixed(stats) / (stats.n - stats.Xy.size) / w.sum())
-        return _solved(priors, w, None if self._to_the_end else int(self.iterated) or 1)
+        w = w * (residual_sum_of_squares(stats) / (stats.n - stats.Xy.size) / w.sum())
+        return _solved(priors, w, None if self._until_convergence else int(self.iterated) or 1)
 
 
 def prior_components(prior: Any, names: tuple[str, ...]) -> FloatArray:
@@ -131,7 +131,8 @@ def prior_components(prior: Any, names: tuple[str, ...]) -> FloatArray:
     Raises
     ------
     EstimationError
-        If one is missing, not known, negative or not finite, or that of the residual is zero.
+        If a component is missing or not in the model, or a value is negative or not finite, or
+        that of the residual is zero.
     """
     if hasattr(prior, "keys"):
         _check_names([str(key) for key in prior.keys()], names)  # noqa: SIM118 - a Series too
@@ -144,7 +145,7 @@ def prior_components(prior: Any, names: tuple[str, ...]) -> FloatArray:
         w = np.append(np.full(len(names) - 1, float(w)), 1.0)
     if w.shape != (len(names),):
         raise EstimationError(
-            f"prior has shape {w.shape}; there are {len(names)} components, in the order "
+            f"prior has shape {w.shape}, but there are {len(names)} components, in the order "
             f"{', '.join(names)}"
         )
     for name, value in zip(names, w, strict=True):
@@ -163,18 +164,21 @@ def prior_components(prior: Any, names: tuple[str, ...]) -> FloatArray:
 def _check_names(given: list[str], names: tuple[str, ...]) -> None:
     for name in given:
         if name not in names:
-            raise EstimationError(f"prior has {name!r}, and the components are {', '.join(names)}")
+            raise EstimationError(
+                f"prior names component {name!r}, which is not in the model; components are "
+                f"{', '.join(names)}"
+            )
     for name in names:
         if name not in given:
             raise EstimationError(
-                f"prior has no {name!r}; give one for each of {', '.join(names)}"
+                f"prior has no component {name!r}; give one for each of {', '.join(names)}"
             )
 
 
 def _prior_is(prior: Any) -> str:
     return (
-        "prior is a number, a mapping from component names, or a sequence in their order, the "
-        f"residual last; not {prior!r}"
+        "prior must be a number, a mapping from component names, or a sequence in their order, "
+        f"the residual last, not {prior!r}"
     )
 
 
@@ -183,20 +187,20 @@ class _Solved:
     """The result of the rounds: estimates, the equations that they solve, and the last step."""
 
     values: FloatArray
-    forms: PriorForms | None  # the solved equations; None at V = I, which engines solve directly
+    forms: PriorForms | None  # None if an engine computed MIVQUE(0), without these forms
     rounds: int
-    step: float  # in standard errors
-    trapped: bool  # no step left the covariance matrix positive definite
+    step: float  # length in standard errors
+    trapped: bool  # no further step keeps the covariance matrix positive definite
 
     def is_end(self, *, given: bool) -> bool:
-        """Whether it is the requested estimate; `given` if a number of rounds was requested."""
+        """Whether this is the requested estimate; `given` if a number of rounds was requested."""
         return not self.trapped and (given or self.step <= _TOLERANCE)
 
     def status(self, *, given: bool) -> str:
-        """Return a sentence without its full stop; `given` as for :meth:`is_end`."""
+        """Return a sentence without its full stop; `given` as in :meth:`is_end`."""
         if self.trapped:
             return (
-                "Not converged: no step leaves the covariance matrix positive definite "
+                "Not converged: no further step keeps the covariance matrix positive definite "
                 f"(last step {self.step:.1e} standard errors)"
             )
         if given:
@@ -210,8 +214,8 @@ class _Solved:
 
 
 _NO_ERRORS = (
-    " No standard errors: with so many groups those of estimates at a given prior are not "
-    "computed; res.bootstrap() gives them by simulation, iterated=True and method='reml' directly."
+    " No standard errors: with so many groups they are not computed for estimates at a given "
+    "prior; res.bootstrap() gives them by simulation, iterated=True and method='reml' directly."
 )
 
 
@@ -234,9 +238,9 @@ def _priors(stats: Statistics) -> Priors:
 
 
 def _solved(priors: Priors, w: FloatArray, rounds: int | None) -> _Solved:
-    """Solve the equations `rounds` times, or until convergence if that is None."""
+    """Solve the equations `rounds` times from prior `w`; until convergence if None."""
     if isinstance(priors, EngineForms) and not w[:-1].any():
-        # Engines compute the estimates at V = I, but not the information there.
+        # Engines compute the MIVQUE(0) estimates, but not the information at that prior.
         first = priors.likelihood.mivque0()
         if rounds == 1:
             return _Solved(first, None, 1, np.inf, trapped=False)
@@ -249,7 +253,7 @@ def _solved(priors: Priors, w: FloatArray, rounds: int | None) -> _Solved:
 
 
 def _rounds(priors: Priors, w: FloatArray, limit: int) -> _Solved:
-    """Solve the equations at `w`, then at their solution, `limit` times."""
+    """Solve the equations `limit` times: at `w`, then each time at the last solution."""
     forms = _forms(priors, w)
     for done in range(1, limit + 1):
         values = _solution(forms)
@@ -262,7 +266,7 @@ def _rounds(priors: Priors, w: FloatArray, limit: int) -> _Solved:
 
 
 def _iterated(priors: Priors, w: FloatArray) -> _Solved:
-    """Solve until convergence; Newton's steps near the end have the same fixed point."""
+    """Solve until convergence, near the fixed point by Newton's steps, which have the same one."""
     forms, previous = _forms(priors, w), np.inf
     for done in range(1, _STEPS + 1):
         values = _solution(forms)
@@ -271,7 +275,7 @@ def _iterated(priors: Priors, w: FloatArray) -> _Solved:
             score = 0.5 * (forms.right - forms.matrix @ forms.w)
             values = forms.w + solve(forms.information, score)
             step = _length(forms, values - forms.w)
-            # A Newton step that no longer shrinks is rounding error.
+            # A small Newton step that no longer shrinks is rounding error.
             if step < 1e-6 and step > 0.2 * previous:
                 step = min(step, _TOLERANCE)
             previous = step
@@ -313,8 +317,8 @@ def _forms(priors: Priors, w: FloatArray) -> PriorForms:
         return priors.at(w)
     except np.linalg.LinAlgError:
         raise EstimationError(
-            "the prior covariance matrix cannot be inverted at this prior: give the residual "
-            "a larger weight"
+            "the covariance matrix at this prior is singular up to rounding error: give the "
+            "residual a larger prior component"
         ) from None
 
 
@@ -329,7 +333,7 @@ def _solution(forms: PriorForms) -> FloatArray:
 
 
 def _length(forms: PriorForms, step: FloatArray) -> float:
-    """Return the length of a step in standard errors: half the matrix is the information."""
+    """Return the length of a step in standard errors; the information is half the matrix."""
     return float(np.sqrt(max(float(0.5 * step @ forms.matrix @ step), 0.0)))
 
 
@@ -341,7 +345,10 @@ def _is_positive(matrix: FloatArray) -> bool:
 
 
 def _next(priors: Priors, w: FloatArray, values: FloatArray) -> PriorForms | None:
-    """Return forms at the next prior; steps are halved until V is positive definite there."""
+    """Return the forms at the next prior, the step halved until V is positive definite there.
+
+    None if no fraction of the step leads to a positive definite V.
+    """
     if isinstance(priors, EngineForms):
         _refuse_negative(values)
     fraction = 1.0
@@ -357,13 +364,13 @@ def _next(priors: Priors, w: FloatArray, values: FloatArray) -> PriorForms | Non
 def _refuse_negative(values: FloatArray) -> None:
     if (values < 0.0).any():
         raise EstimationError(
-            "iterated MINQUE reaches components below zero, and with so many groups it is "
-            "computed at non-negative ones only; use method='reml', which bounds them at zero"
+            "iterated MINQUE reaches negative components, but with so many groups it is computed "
+            "for non-negative ones only; use method='reml', which bounds them at zero"
         )
 
 
-def _error(priors: Priors, found: _Solved) -> FloatArray | None:
-    """Return the covariance of a solution, eq. (2.13), None if it is not known."""
+def _covariance(priors: Priors, found: _Solved) -> FloatArray | None:
+    """Return the covariance matrix of the estimates, eq. (2.13); None if it is not computed."""
     forms = found.forms
     if forms is None:
         return None
@@ -379,19 +386,19 @@ def _labelled(
     stats: Statistics,
     names: tuple[str, ...],
     found: _Solved,
-    error: FloatArray | None,
+    covariance: FloatArray | None,
     *,
     given: bool,
 ) -> Estimate:
     fixed = fixed_effects(stats, found.values)
-    doubt = f"{_NO_ERRORS if error is None else ''}{fixed.doubt}"
+    doubt = f"{_NO_ERRORS if covariance is None else ''}{fixed.doubt}"
     nothing = np.full((found.values.size, found.values.size), np.nan)
     negative = negative_components(names, found.values)
     return Estimate(
         method="minque",
         names=names,
         values=found.values,
-        covariances={"sampling": nothing if error is None else error},
+        covariances={"sampling": nothing if covariance is None else covariance},
         beta=fixed.beta,
         cov_beta=fixed.cov_beta,
         llf=np.nan,

@@ -1,11 +1,12 @@
 """The covariance of the T terms of Henderson's Method I, from pair tables alone.
 
-Under normality Cov(T_α, T_β) = 2 tr(A_α V A_β V) with the projectors A_α = Z_α D_α⁻¹ Z_α', a sum
-of traces of closed chains of pair tables (docs/explanation/mathematics.md, eqs. (2.6) and (2.7)).
-Chains are shortened: a projector next to a coarser term drops out (A_α Z_t = Z_t if α is finer
-than t), neighbours that are one term merge (N_aa is diagonal), and the residual and the total sum
-of squares have the identity as incidence. The rest is an elementwise product of two matrices
-between the two terms with the fewest groups; the groups of large terms are summed over.
+Under normality Cov(T_α, T_β) = 2 tr(A_α V A_β V) with the projectors A_α = Z_α D_α⁻¹ Z_α'. This is
+a sum of traces of chains, products of pair tables (docs/explanation/mathematics.md, eqs. (2.6) and
+(2.7)). Chains are shortened: a projector next to a coarser term drops out (A_α Z_t = Z_t if α is
+finer than t), adjacent tables of the same term are joined (N_aa is diagonal), and the incidence
+matrix of the residual and of the total sum of squares is the identity. A shortened chain is the
+sum of an elementwise product of two matrices between the two terms with the fewest groups; the
+groups of large terms are summed over.
 """
 
 from __future__ import annotations
@@ -25,37 +26,38 @@ _DENSE_BELOW = 1_000_000
 """Elements up to which a product of pair tables is kept as a dense matrix."""
 
 _MOST_ELEMENTS = 5_000_000
-"""Elements of a product above which chains take more than seconds, and probes are used."""
+"""Elements of a product above which a chain takes many seconds, so that probes are used."""
 
 _MANY_TERMS = 8
-"""Number of terms from which one product of all tables, if small, is faster than chains, whose
-number grows with the fourth power of the terms."""
+"""Number of terms from which one dense product of all tables, if small, is faster than chains,
+whose number grows with the fourth power of the number of terms."""
 
 _FEW_GROUPS = 3000
 """Groups of all terms together up to which that product is small."""
 
 _BYTES_PER_ELEMENT = 40.0
-"""A sparse product holds an index and a value, and two exist at a time."""
+"""Bytes of an element of a sparse product: an index and a value, two arrays of each at a time."""
 
 Chain = list[tuple[int, int]]
+"""The trace of N_ab D_b^p N_bc D_c^r …: each term with the power of its group sizes."""
 
 
 class TooLargeError(Exception):
-    """A chain takes too much memory or time in every order of evaluation."""
+    """A matrix of the computation would need too much memory or time."""
 
 
 def quadratic_covariance(stats: CrossProducts, v: FloatArray) -> FloatArray:
-    """Return 2 tr((A_α − A_μ) V (A_β − A_μ) V), eq. (2.6), for the terms and, last, the total.
+    """Return the covariance of T − T_μ, eq. (2.6), of the terms and, last, of all scores.
 
     Parameters
     ----------
     stats : cross-products
-    v : (k + 1,) components, the residual last; negative ones as they are
+    v : (k + 1,) components, the residual last; some may be negative
 
     Raises
     ------
     TooLargeError
-        If a matrix between the groups of two terms would not fit into memory or would take long.
+        If a matrix between the groups of two terms would need too much memory or time.
     """
     if stats.n_terms >= _MANY_TERMS and sum(stats.sizes) <= _FEW_GROUPS:
         return _less_the_mean(_dense_forms(stats, v))
@@ -84,12 +86,12 @@ class StratumPart:
 
     Attributes
     ----------
-    positions : the projectors of the remainder that it needs, ``n_terms`` of its tables for the
-        mean, one more for all observations
-    v : the components of its covariance matrix
-    multiplicity : number of its independent vectors
-    inside : the terms of the model (then the mean, then the total) that have a part in it
-    places : index of the projector of each of them among `positions`
+    positions : the projectors of the remainder that the stratum needs: its groupings by number,
+        then ``n_terms`` of its tables for the mean, and one more for all observations
+    v : the components of the stratum's covariance matrix
+    multiplicity : number of the stratum's independent vectors
+    inside : the terms of the model (then the mean, then the total) that contribute to the stratum
+    places : index of the projector of each of these in `positions`
     n_forms : number of the model's terms, plus two for the mean and the total
     """
 
@@ -101,7 +103,7 @@ class StratumPart:
     n_forms: int
 
     def spread(self, traces: FloatArray) -> FloatArray:
-        """Return the forms of the model's terms from (..., m, m) traces of the projectors."""
+        """Return the forms of the model's terms from the (..., m, m) traces of the stratum."""
         forms = np.zeros((*traces.shape[:-2], self.n_forms, self.n_forms))
         rows, columns = np.ix_(self.inside, self.inside)
         forms[..., rows, columns] = (
@@ -113,11 +115,10 @@ class StratumPart:
 def stratum_parts(stats: StratumStatistics, v: FloatArray) -> list[StratumPart]:
     """Return the projectors and components of each stratum.
 
-    In stratum s the projector of a term with the stratum's contrasts is that of its grouping, the
-    projectors of other terms are zero, and V is the stratum's own. Traces add up over strata.
+    In a stratum, the projector of a term that has the stratum's contrasts is that of its grouping;
+    the projectors of other terms are zero. Traces add up over strata.
     """
     k, single = stats.n_terms, stats.remainder.tables.n_terms
-    # Position of the mean's projector in the remainder, and of all observations.
     mean, total = single, single + 1
     every = frozenset(range(len(stats.shape)))
     axes = [*stats.term_axes, frozenset(), every]
@@ -135,8 +136,9 @@ def stratum_parts(stats: StratumStatistics, v: FloatArray) -> list[StratumPart]:
 def _dense_forms(stats: CrossProducts, v: FloatArray) -> FloatArray:
     """Return tr(A_a V A_b V) of all terms, then the mean, then all observations.
 
-    With G = Z'Z of all terms and the mean, D the components of their groups, and σ² the last:
-    Z'VZ = G D G + σ² G, and Z'V²Z = G D G D G + 2σ² G D G + σ⁴ G, of which the diagonal is enough.
+    Let G = Z'Z of all terms and the mean, D the diagonal matrix of their groups' components, and
+    σ² the residual. Then Z'VZ = G D G + σ² G and Z'V²Z = G D G D G + 2σ² G D G + σ⁴ G, of which
+    the diagonal is needed only.
     """
     k, s2 = stats.n_terms, v[-1]
     n = np.concatenate([*stats.group_n, [float(stats.n)]])
@@ -160,7 +162,7 @@ def _dense_forms(stats: CrossProducts, v: FloatArray) -> FloatArray:
 
 def _projector_forms(chains: _Chains, positions: list[int], v: FloatArray) -> FloatArray:
     """Return tr(A_a V A_b V) of some projectors: terms, then the mean, then all observations."""
-    # All chains are ordered before the first is evaluated: one may be too large.
+    # All chains are planned before the first is evaluated, as one of them may be too large.
     planned = {
         (i, j): [(weight, chains.planned(chain)) for weight, chain in _weighted_chains(a, b, v)]
         for i, a in enumerate(positions)
@@ -173,7 +175,7 @@ def _projector_forms(chains: _Chains, positions: list[int], v: FloatArray) -> Fl
 
 
 def contrast_with_mean(k: int) -> FloatArray:
-    """Return the (k + 1, k + 2) matrix that subtracts the mean, next to last, from the others."""
+    """Return the (k + 1, k + 2) matrix of T − T_μ, for T of the terms, the mean and the total."""
     contrast = np.zeros((k + 1, k + 2))
     contrast[:k, :k] = np.eye(k)
     contrast[k, k + 1] = 1.0
@@ -182,7 +184,7 @@ def contrast_with_mean(k: int) -> FloatArray:
 
 
 def _less_the_mean(forms: FloatArray) -> FloatArray:
-    """Return 2 tr((A_α − A_μ) V (A_β − A_μ) V) from forms of the terms, the mean, the total."""
+    """Return 2 tr((A_α − A_μ) V (A_β − A_μ) V) from tr(A_a V A_b V)."""
     contrast = contrast_with_mean(forms.shape[0] - 2)
     covariance: FloatArray = 2.0 * contrast @ forms @ contrast.T
     return covariance
@@ -191,14 +193,14 @@ def _less_the_mean(forms: FloatArray) -> FloatArray:
 def _weighted_chains(a: int, b: int, v: FloatArray) -> Iterator[tuple[float, Chain]]:
     """Yield the chains of tr(A_a V A_b V), eq. (2.7), with their weights.
 
-    The position after the mean stands for the total.
+    a and b are terms, k for the mean, or k + 1 for the total.
     """
     k = v.size - 1
     for t, u in combinations_with_replacement(range(k + 1), 2):
         weight = v[t] * v[u] * (1.0 if t == u else 2.0)
         if weight == 0.0:
             continue
-        # The total (k + 1) and the residual (k as a component) have the identity as incidence.
+        # The incidence matrix of the total (a, b = k + 1) and the residual (t, u = k) is I.
         chain = [(a, -1)] if a <= k else []
         chain += [(t, 0)] if t < k else []
         chain += [(b, -1)] if b <= k else []
@@ -219,16 +221,12 @@ class _Chains:
         self._limit = min(free, _MOST_ELEMENTS)
 
     def planned(self, chain: Chain) -> Chain:
-        """Return a shortened chain, rotated so that it is cut into the smallest products.
-
-        Parameters
-        ----------
-        chain : (term, power of its group sizes between its tables)
+        """Return the shortened chain, rotated so that the larger of its two products is smallest.
 
         Raises
         ------
         TooLargeError
-            If one of these products takes too much memory or time.
+            If one of these products would need too much memory or time.
         """
         chain = self._shortened(chain)
         if len(chain) < 3:
@@ -240,7 +238,7 @@ class _Chains:
         return best
 
     def trace(self, chain: Chain) -> float:
-        """Return the trace of a chain that :meth:`planned` returned."""
+        """Return the trace of a chain from :meth:`planned`."""
         if not chain:
             return float(self.n)
         if len(chain) == 1:
@@ -255,8 +253,8 @@ class _Chains:
         return self._inner(self._product(a, b, s, c), other, a, p, c, r)
 
     def _shortened(self, chain: Chain) -> Chain:
-        """Return the chain without projectors next to coarser terms, equal neighbours merged."""
-        chain = _collapsed(chain)
+        """Return the chain without projectors next to coarser terms, equal neighbours joined."""
+        chain = _joined(chain)
         for i, (term, power) in enumerate(chain):
             neighbours = (chain[i - 1][0], chain[(i + 1) % len(chain)][0])
             if power == -1 and len(chain) > 1 and any(self._finer(term, x) for x in neighbours):
@@ -264,21 +262,23 @@ class _Chains:
         return chain
 
     def _finer(self, a: int, b: int) -> bool:
+        """Whether term a is finer than term b; every term is finer than the mean."""
         mean = self._stats.n_terms
         return b == mean or (a != mean and self._stats.is_finer(a, b))
 
-    def _frame(self, a: int, c: int) -> float:
+    def _dense_elements(self, a: int, c: int) -> float:
+        """Return the number of elements of a dense matrix between the groups of two terms."""
         return float(self._group_n[a].size) * float(self._group_n[c].size)
 
     def _largest(self, turn: Chain) -> float:
-        """Return an upper bound of the elements of the larger product of a chain."""
+        """Return an upper bound of the elements of the larger of a chain's two products."""
         a, *between = [term for term, _ in turn]
         b, c = between[:2]
         return max(self._elements(a, through, c) for through in (b, *between[2:]))
 
     def _elements(self, a: int, b: int, c: int) -> float:
         """Return an upper bound of the entries of N_ab N_bc: few if b is finer than a or c."""
-        bound = self._frame(a, c)
+        bound = self._dense_elements(a, c)
         if self._finer(b, a):
             bound = min(bound, self._entries(b, c))
         if self._finer(b, c):
@@ -304,7 +304,7 @@ class _Chains:
         left = self._stored(a, b)
         scaled = left * (self._group_n[b] ** float(p))[None, :]
         product = scaled @ self._stored(b, c)
-        small = self._frame(a, c) <= _DENSE_BELOW
+        small = self._dense_elements(a, c) <= _DENSE_BELOW
         if not isinstance(product, np.ndarray):
             product = product.toarray() if small else product.tocsr()
         if small:
@@ -312,13 +312,13 @@ class _Chains:
         return product
 
     def _table(self, a: int, b: int) -> Any:
-        """Return N_ab, dense if products of its shape are."""
+        """Return N_ab, dense if products of this shape are dense."""
         table = self._stored(a, b)
-        small = self._frame(a, b) <= _DENSE_BELOW
+        small = self._dense_elements(a, b) <= _DENSE_BELOW
         return table.toarray() if small and not isinstance(table, np.ndarray) else table
 
     def _stored(self, a: int, b: int) -> Any:
-        """Return N_ab, sparse; with the mean it is a dense row or column of group sizes."""
+        """Return N_ab, sparse; that of the mean is a row or column of group sizes."""
         from scipy.sparse import csr_array
 
         if (a, b) not in self._tables:
@@ -332,8 +332,8 @@ class _Chains:
         return self._tables[a, b]
 
 
-def _collapsed(chain: Chain) -> Chain:
-    """Merge neighbours that are one term: N_aa is the diagonal matrix of its group sizes."""
+def _joined(chain: Chain) -> Chain:
+    """Join neighbours that are the same term: N_aa is the diagonal matrix of its group sizes."""
     joined: Chain = []
     for term, power in chain:
         if joined and joined[-1][0] == term:

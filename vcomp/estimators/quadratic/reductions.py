@@ -1,9 +1,9 @@
 """Analyses of variance from reductions in sum of squares, for Type I and Henderson III.
 
-The sum of squares of a term is SS_t = R(F_t, t) − R(F_t), a difference of residual makers
-N = I − M of two spaces; docs/explanation/mathematics.md has it in eq. (2.9), its expectation in
-eq. (2.10), and the covariance, a sum of forms tr(N V N* V) over pairs of spaces, in eq. (2.11).
-The methods differ in the set F_t (Searle, Casella & McCulloch 1992, sec. 5.5).
+The sum of squares of a term is SS_t = R(F_t, t) − R(F_t) (docs/explanation/mathematics.md, eq.
+(2.9)), with the expectation (2.10) and the covariance (2.11). With the residual makers
+N_F = I − M_F of sets of terms, the covariance is a sum of traces tr(N_F V N_G V). Type I and
+Henderson III differ in the set F_t (Searle, Casella & McCulloch 1992, sec. 5.5).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from vcomp.statistics import CrossProducts
 Terms = frozenset[int]
 
 _DENSE_BELOW = 4_000_000
-"""Elements up to which Z_u'N Z_w is formed; for larger ones inner products are expanded."""
+"""Elements up to which Z_u'N Z_w is formed; for larger matrices inner products are expanded."""
 
 _KEPT_SHARE = 0.1
-"""Fraction of the free memory in which such matrices are kept for further pairs of spaces."""
+"""Fraction of the free memory in which such matrices are kept for other pairs of spaces."""
 
 _MOST_PRODUCTS = 4e9
-"""Multiplications up to which the bases of two spaces are compared: about half a second."""
+"""Multiplications up to which B_F'B_G of two bases is computed: about half a second."""
 
 _BYTES_PER_ELEMENT = 40.0
-"""A sparse product holds an index and a value, and two exist at a time."""
+"""Bytes of an element of a sparse product: an index and a value, two arrays of each at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Adjustment:
 
     @property
     def both(self) -> Terms:
-        """The terms of the larger space."""
+        """The terms of the larger space: the others and the term itself."""
         return self.others | {self.term}
 
 
@@ -62,7 +62,7 @@ class Reductions:
     Attributes
     ----------
     df : (k + 1,) degrees of freedom, the residual last
-    sum_sq : (k + 1,)
+    sum_sq : (k + 1,) sums of squares
     coefficients : (k + 1, k + 1) of the components (columns) in the expected sums of squares
     """
 
@@ -72,7 +72,7 @@ class Reductions:
         self._full: Terms = frozenset(range(stats.n_terms))
         wanted = {self._full}.union(*({a.others, a.both} for a in adjustments))
         self._spaces = {terms: Space(stats, terms) for terms in wanted}
-        self._room = _KEPT_SHARE * available_bytes()
+        self._free_bytes = _KEPT_SHARE * available_bytes()
         self._blocks: dict[tuple[Terms, int, int], FloatArray] = {}
         self._coordinates: dict[tuple[Terms, int], Coordinates] = {}
         self.df = np.array([*self._differences("rank"), stats.n - self._spaces[self._full].rank])
@@ -123,12 +123,13 @@ class Reductions:
                 others = ", ".join(names[t] for t in sorted(adjustment.others))
                 before = f"the fixed part and {others}" if others else "the fixed part"
                 raise EstimationError(
-                    f"nothing is left of term {names[adjustment.term]!r} after {before}: {advice}"
+                    f"term {names[adjustment.term]!r} has no degrees of freedom after adjustment "
+                    f"for {before}: {advice}"
                 )
         if self.df[-1] <= 0:
             raise EstimationError(
-                f"the fixed part and {', '.join(names[:-1])}, all treated as fixed, reproduce the "
-                "response: no degrees of freedom are left for the residual; use method='reml', or "
+                f"the residual has no degrees of freedom after adjustment for the fixed part and "
+                f"{', '.join(names[:-1])}: they reproduce the response; use method='reml', or "
                 "leave out a term"
             )
 
@@ -158,7 +159,7 @@ class Reductions:
     # Covariance -------------------------------------------------------------------------------
 
     def _form(self, a: Terms, b: Terms, v: FloatArray) -> float:
-        """Return tr(N_a V N_b V)."""
+        """Return tr(N_a V N_b V) of two spaces, from Z_u'N_a Z_w and Z_u'N_b Z_w."""
         k, left = self.stats.n_terms, [t for t in range(v.size - 1) if t not in a | b]
         total = 0.0
         for u, w in combinations_with_replacement(left, 2):
@@ -168,7 +169,7 @@ class Reductions:
         if v[k] == 0.0:
             return total
         if a <= b or b <= a:
-            # The product of the residual makers of nested spaces is that of the larger space.
+            # If one space contains the other, N_a N_b is the residual maker of the larger one.
             larger = self._spaces[a | b]
             traces = [larger.trace(u) for u in left]
             alone = float(self.stats.n - larger.rank)
@@ -185,18 +186,22 @@ class Reductions:
         return self._expanded(a, b, u, w)
 
     def _block(self, a: Terms, u: int, w: int) -> FloatArray:
+        """Return Z_u'N_a Z_w, dense."""
         if (a, u, w) in self._blocks:
             return self._blocks[a, u, w]
         C, D = self._of(a, u), self._of(a, w)
         sparse = self.stats.gram(u, w) - C.lead @ D.lead.T
         block: FloatArray = sparse.toarray() - C.tail @ D.tail.T
-        if block.nbytes <= self._room:
-            self._room -= block.nbytes
+        if block.nbytes <= self._free_bytes:
+            self._free_bytes -= block.nbytes
             self._blocks[a, u, w] = block
         return block
 
     def _expanded(self, a: Terms, b: Terms, u: int, w: int) -> float:
-        """Return the same with G = Z_u'Z_w and coordinates C: ⟨G − C_u C_w', G − D_u D_w'⟩."""
+        """Return :meth:`_inner` as ⟨G − C_u C_w', G − D_u D_w'⟩, expanded so that G stays sparse.
+
+        G = Z_u'Z_w, and C and D are the coordinates in the two spaces.
+        """
         G = self.stats.gram(u, w)
         total = float(np.square(G.data).sum())
         for space in (a, b):
@@ -209,7 +214,7 @@ class Reductions:
         return total + sum(float(np.vdot(x, y)) for x, y in zip(left[1:], right[1:], strict=True))
 
     def _products_of(self, a: Terms, b: Terms, u: int) -> tuple[Any, ...]:
-        """Return C_u'D_u in four parts, that of both leading terms sparse."""
+        """Return the four blocks of C_u'D_u by leading term and tail; the first one is sparse."""
         C, D = self._of(a, u), self._of(b, u)
         return (
             _product(C.lead.T.tocsr(), D.lead),
@@ -249,7 +254,13 @@ class Reductions:
 
 
 def _product(left: Any, right: Any) -> Any:
-    """Return the product of sparse matrices, unless it could be too large."""
+    """Return the product of sparse matrices.
+
+    Raises
+    ------
+    TooLargeError
+        If it could be too large for the memory.
+    """
     terms = float(np.diff(right.indptr)[left.indices].sum(dtype=np.float64))
     _check_size(min(terms, float(left.shape[0]) * right.shape[1]))
     return left @ right

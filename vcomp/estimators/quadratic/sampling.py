@@ -1,9 +1,9 @@
 """The sampling covariance of Method I's estimates: exact, or by Monte Carlo with its error.
 
-With K the coefficients of E[T] and C the covariance of the T terms at the estimates, that of the
-components is K⁻¹ C K⁻ᵀ (docs/explanation/mathematics.md, eq. (2.6)). C is exact if its chains of
-pair tables are affordable, and estimated by random probes otherwise, eq. (2.8) (Hutchinson 1990),
-with a Monte Carlo error that is reported.
+Let K be the coefficients of E[T − T_μ] and C the covariance of T − T_μ at the estimates. The
+covariance of the estimates is K⁻¹ C K⁻ᵀ (docs/explanation/mathematics.md, eq. (2.6)). C is exact
+if its chains of pair tables are affordable. Otherwise it is estimated by random probes, eq. (2.8)
+(Hutchinson 1990), with a Monte Carlo error that is reported.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from vcomp.numerics.sparse import Fill, Rademacher, SparseTable, row_products
 from vcomp.statistics import CrossProducts, Statistics
 
 _ALL_GROUPS_UP_TO = 128
-"""Groups of the smallest terms together up to which their traces are summed exactly."""
+"""Groups of the smallest terms together up to which their traces are exact."""
 
 _COLUMNS_AT_ONCE = 8
 _ELEMENTS_AT_ONCE = 60_000_000
-"""Largest number of elements of the products of one term's columns with all tables."""
+"""Largest number of elements of the products of a term's probes with all tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """Forms averaged over probes, with their deviations.
+    """Forms averaged over probes, with the deviations of single probes.
 
     Attributes
     ----------
@@ -66,16 +66,16 @@ class ProbedForms:
 
     Parameters
     ----------
-    tables : cross-products, of which only the tables are used
-    positions : the projectors: terms, then ``n_terms`` for the mean, then one more for all
+    tables : cross-products, of which only the pair tables and group sizes are used
+    positions : the projectors: terms by number, ``n_terms`` for the mean, and one more for all
         observations
-    v : (k + 1,) components, the residual last; negative ones as they are
-    seed : of the probes
+    v : (k + 1,) components, the residual last; some may be negative
+    seed : seed of the probes
     all_up_to : groups of the smallest terms together up to which their traces are exact
 
     Attributes
     ----------
-    exact : (m, m) the part of the forms that needs no probes
+    exact : (m, m) the part of the forms that is computed without probes
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ProbedForms:
         return sum(self._operations_of(t) for t in self._probed)
 
     def _operations_of(self, t: int) -> float:
-        """Return the number of multiplications for a column of term t."""
+        """Return the number of multiplications of one probe of term t."""
         sizes = self._tables.sizes
         own = [a for a in self._inside if not self._finer[a, t]]
         total = float(sum(self._entries(u, t) for u in range(self._k)))
@@ -129,7 +129,7 @@ class ProbedForms:
         return self._order[self._order.index(t) :]
 
     def sample(self, first: int, last: int) -> FloatArray:
-        """Return the probed part of the forms for the probes ``first .. last − 1``, (b, m, m)."""
+        """Return the probed part of the forms from probes ``first .. last − 1``, (b, m, m)."""
         m = len(self._positions)
         forms = np.zeros((last - first, m, m))
         for t in self._probed:
@@ -147,14 +147,16 @@ class ProbedForms:
         return int(np.clip(_ELEMENTS_AT_ONCE // max(elements, 1), 1, _COLUMNS_AT_ONCE))
 
     def _units(self, t: int) -> list[FloatArray]:
+        """Return the unit columns of term t, some at a time: as probes they are exact."""
         eye, step = np.eye(self._tables.sizes[t]), self._step()
         return [np.ascontiguousarray(eye[:, i : i + step]) for i in range(0, len(eye), step)]
 
     def _over_columns(self, t: int, x: FloatArray) -> FloatArray:
         """Return the contribution of each column x of term t to the forms, (b, m, m).
 
-        The sum over unit columns, or the expectation over signs, is the trace over the groups of t
-        with those of itself and of the terms after it, twice, and with single observations.
+        Summed over unit columns, or in expectation over random signs, this is the part of
+        tr(A_a V A_b V) in which t is paired with itself, with the terms after it (counted twice,
+        as pairs are symmetric), and with the residual.
         """
         v, n = self._v, self._tables.group_n
         h = [self._times(u, t, x) for u in range(self._k)]
@@ -183,11 +185,11 @@ class ProbedForms:
         h: FloatArray,
         mean: FloatArray,
     ) -> FloatArray:
-        """Return the products of Z_u'A_a Z_t x for all pairs of some projectors a.
+        """Return the inner products of Z_u'A_a Z_t x for all pairs of projectors a.
 
-        The first product is for all projectors that are finer than t or u, and for all
-        observations: Z_u'Z_t x = h. The second is for the mean, the others are for `slots`; if u
-        has one, D_u⁻¹h comes last.
+        The first vector is h = Z_u'Z_t x, for all observations and for projectors that are finer
+        than t or u. The second is that of the mean, the others are those of `slots`. If u is one
+        of the projectors in `g`, D_u⁻¹h comes last.
         """
         n = self._tables.group_n[u]
         fills = [_copies(h), _multiplies(n, mean)]
@@ -206,7 +208,7 @@ class ProbedForms:
     ) -> FloatArray:
         """Return x'Z_t'A_a A_b Z_t x of all pairs of projectors, (m, m, b).
 
-        If a is finer than b, A_a A_b = A_b.
+        If a is finer than b, A_a A_b = A_b; then no product of tables is needed.
         """
         squares = {a: np.einsum("qb,qb->b", g[a], h[a]) for a in g}
         part = np.empty((len(self._positions), len(self._positions), mean.size))
@@ -226,7 +228,7 @@ class ProbedForms:
         return part
 
     def _by_rows(self, u: int, a: int) -> SparseTable:
-        """Return N_ua by its rows."""
+        """Return N_ua in compressed sparse rows."""
         if u < a:
             return self._products[u, a]
         if (u, a) not in self._transposed:
@@ -243,9 +245,9 @@ class ProbedForms:
         return self._products[t, u].transposed_times(x)
 
     def _traces_of_products(self) -> FloatArray:
-        """Return tr(A_a A_b)."""
+        """Return tr(A_a A_b) of all pairs of projectors."""
         m, total = len(self._positions), self._k + 1
-        traces = np.ones((m, m))  # with the mean
+        traces = np.ones((m, m))  # that of the mean and any projector is 1
         for i, a in enumerate(self._positions):
             for j, b in enumerate(self._positions[: i + 1]):
                 if self._k not in (a, b):
@@ -270,14 +272,14 @@ def average_until(
     batch: int,
     limit: int,
 ) -> Probing:
-    """Return forms averaged over probes, drawn until they are exact enough or `limit` is reached.
+    """Return forms averaged over probes, drawn until they are accurate or `limit` is reached.
 
     Parameters
     ----------
     sample : returns the forms of the probes from one number up to another
     exact : (m, m) the part without probes
-    enough : returns whether an average is exact enough
-    batch : probes between two checks; at least 2 are drawn
+    enough : returns whether an average is accurate enough
+    batch : number of probes between two checks; at least 2 are drawn
     limit : largest number of probes
     """
     drawn: list[FloatArray] = []
@@ -319,8 +321,8 @@ _ENOUGH = 0.01
 _BATCH = 32
 _LIMIT = 1024
 _OPERATIONS = 2e10
-"""Number of multiplications (half a minute) after which no more probes are drawn; one batch is
-always drawn."""
+"""Number of multiplications (half a minute) after which no more probes are drawn. One batch is
+drawn in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +331,7 @@ class Sampling:
 
     Attributes
     ----------
-    covariance : (k + 1, k + 1)
+    covariance : (k + 1, k + 1) the matrix
     errors : (k + 1,) relative Monte Carlo errors of the standard errors; zeros if the matrix is
         exact
     n_probes : number of probes, 0 if it is exact
@@ -358,7 +360,7 @@ class Sampling:
             else "."
         )
         if known.size < self.errors.size:
-            text += " Components whose estimated variance is negative have none."
+            text += " Estimates whose estimated sampling variance is negative have none."
         if self.clipped and known.size:
             text += (
                 " Their covariance matrix had negative eigenvalues, as it can at negative "
@@ -374,16 +376,16 @@ def sampling_covariance(
     n_probes: int | None = None,
     seed: int = 0,
 ) -> Sampling:
-    """Return the covariance of components under normality, at the estimates.
+    """Return the covariance of Method I's estimates under normality, with V at the estimates.
 
     Parameters
     ----------
-    stats : of the rows
-    coefficients : (k + 1, k + 1) of the components (columns) in E[T] less the mean's
-    values : (k + 1,) estimates, negative ones as they are
-    n_probes : number of probes; None is exact where that is affordable, and elsewhere as many as
-        give all standard errors an error of 1 %, within limits of time
-    seed : of the probes
+    stats : sums of the data
+    coefficients : (k + 1, k + 1) K, of the components (columns) in E[T − T_μ]
+    values : (k + 1,) estimates; negative ones are not set to zero
+    n_probes : number of probes; None computes the covariance exactly if that is affordable, else
+        by as many probes as reduce the errors of all standard errors to 1 %, within limits of time
+    seed : seed of the probes
     """
     if not values.any():
         return Sampling(np.zeros_like(coefficients), np.zeros(values.size))
@@ -396,12 +398,12 @@ def sampling_covariance(
 
 
 def exact_sampling(stats: Statistics, coefficients: FloatArray, values: FloatArray) -> Sampling:
-    """Return the covariance by chains of tables.
+    """Return the covariance of :func:`sampling_covariance`, computed exactly.
 
     Raises
     ------
     TooLargeError
-        If one of them takes too much memory or time.
+        If that would need too much memory or time.
     """
     if stats.strata is not None:
         quadratic = stratum_quadratic_covariance(stats.strata, values)
@@ -417,7 +419,7 @@ def probed_sampling(
     n_probes: int | None,
     seed: int,
 ) -> Sampling:
-    """Return the covariance by random probes, which depend on seed and number only."""
+    """Return the covariance of :func:`sampling_covariance`, estimated by random probes."""
     rows = solve(coefficients, contrast_with_mean(values.size - 1))
     probing = _averaged(stats, values, rows, n_probes, seed)
     covariance = 2.0 * rows @ probing.forms @ rows.T
@@ -427,9 +429,9 @@ def probed_sampling(
 
 
 def nearest_covariance(matrix: FloatArray) -> tuple[FloatArray, bool]:
-    """Return a positive semidefinite matrix with the same diagonal, and whether it differs.
+    """Return a positive semidefinite matrix with the same diagonal, and whether it was changed.
 
-    Negative eigenvalues of the correlation matrix are set to zero and its diagonal is rescaled to
+    Negative eigenvalues of the correlation matrix are set to zero, and its diagonal is rescaled to
     one. Rows and columns of variances that are not positive are nan.
     """
     variances = np.diagonal(matrix)
@@ -447,9 +449,9 @@ def nearest_covariance(matrix: FloatArray) -> tuple[FloatArray, bool]:
 
 
 def _relative_errors(probing: Probing, rows: FloatArray) -> FloatArray:
-    """Return relative errors of the standard errors, half of those of the variances.
+    """Return the relative Monte Carlo errors of the standard errors, nan without a variance.
 
-    nan for variances that are not positive.
+    They are half of those of the variances; a variance that is not positive has no standard error.
     """
     variances = np.einsum("ra,ac,rc->r", rows, probing.forms, rows)
     positive = np.where(variances > 0.0, variances, np.nan)
@@ -474,7 +476,7 @@ def _averaged(
 def _forms(
     stats: Statistics, values: FloatArray, seed: int
 ) -> tuple[Callable[[int, int], FloatArray], FloatArray, float]:
-    """Return the sampler of probed forms, their exact part, and the work of one probe."""
+    """Return the sampler of probed forms, their exact part, and the multiplications of a probe."""
     if stats.strata is None:
         tables = stats.cross_products
         whole = ProbedForms(tables, range(tables.n_terms + 2), values, seed)

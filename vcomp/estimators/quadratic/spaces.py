@@ -2,13 +2,16 @@
 
 A reduction in sum of squares is R(F) = y'M y with M the projector on the columns of [X Z_F], where
 F is a set of terms treated as fixed (docs/explanation/mathematics.md, section 2.4). With an
-orthonormal basis B of them M = BB', so that all quadratic forms follow from the coordinates B'y
-and B'Z_u. They need cross-products only:
+orthonormal basis B of this space M = BB', so that all quadratic forms follow from the coordinates
+B'y and B'Z_u. These need cross-products only:
 
-* a term that is coarser than another one of F adds nothing to the space, and is left out;
-* the groups of the largest of the others are orthogonal: their part of B is Z D^(−1/2), sparse;
-* the remaining part of the others and of X is dense, and a pivoted Cholesky factorisation of its
-  cross-products, which counts the rank, makes it orthonormal.
+* a term that is coarser than another term of F adds nothing to the space, and is left out;
+* the largest of the other terms leads: its groups are orthogonal and contribute the columns
+  Z D^(−1/2) to B, and the coordinates are sparse;
+* the remaining part of the other terms and of X, the tail, is dense; a pivoted Cholesky
+  factorisation of its cross-products determines its rank and makes it orthonormal.
+
+MINQUE uses the same coordinates in :class:`Contrasts`.
 """
 
 from __future__ import annotations
@@ -35,13 +38,13 @@ _ROWS_AT_ONCE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Coordinates:
-    """Z_u'B of one term: sparse for the groups of the leading term, dense for the others."""
+    """Z_u'B of one term: sparse for the leading term's part of B, dense for the tail."""
 
     lead: Any  # (q_u, groups of the leading term)
     tail: FloatArray  # (q_u, tail rank)
 
     def dense(self) -> FloatArray:
-        """Return both side by side, (q_u, rank)."""
+        """Return both parts side by side, (q_u, rank)."""
         return np.concatenate([self.lead.toarray(), self.tail], axis=1)
 
 
@@ -76,7 +79,7 @@ class Space:
 
     @property
     def tail_rank(self) -> int:
-        """Dimension that the other terms and X add to the groups of the leading term."""
+        """Dimension that the other terms and X add to the leading term's space."""
         return int(self._kept.size)
 
     @cached_property
@@ -96,7 +99,7 @@ class Space:
         return coordinates
 
     def trace(self, term: int) -> float:
-        """Return tr(Z_u'N Z_u) with N = I − M, exactly 0 for a term of the space."""
+        """Return tr(Z_u'N Z_u) with N = I − M; exactly 0 for a term of the space."""
         if term in self.terms:
             return 0.0
         if term not in self._traces:
@@ -133,7 +136,7 @@ class Space:
         return np.concatenate([lead.T, tail], axis=1)
 
     def basis_products(self, other: Space) -> FloatArray:
-        """Return B'B_o with the basis of another space, (rank, rank of the other), dense."""
+        """Return B'B_o for the basis B_o of another space, (rank, rank of the other), dense."""
         stats = self.stats
         parts = [other.coordinates(t).dense() for t in self._others]
         tail = np.concatenate([*parts, other.coordinates_of_fixed()])
@@ -145,15 +148,15 @@ class Space:
         return np.concatenate([means * np.sqrt(stats.group_n[self.lead])[:, None], rest])
 
     def tail_products(self, other: Space) -> FloatArray:
-        """Return the dense parts' B'B_o for a space with the same leading term.
+        """Return B'B_o of the tails of two spaces with the same leading term.
 
-        Both dense parts are orthogonal to the leading term, which their bases share.
+        Both tails are orthogonal to the leading term's part of the bases, which they share.
         """
         parts = [other.coordinates(t).tail for t in self._others]
         of_fixed = other.coordinates_of_fixed()[:, other.rank - other.tail_rank :]
         return self._tail_coordinates(np.concatenate([*parts, of_fixed]).T).T
 
-    # The dense part ---------------------------------------------------------------------------
+    # The tail ---------------------------------------------------------------------------------
 
     @cached_property
     def _coupling(self) -> Any:
@@ -168,13 +171,13 @@ class Space:
         return tables
 
     def _coupled(self, rows: FloatArray) -> FloatArray:
-        """Return rows times Z_lead'[Z_others X], for dense or sparse rows of groups."""
+        """Return rows times Z_lead'[Z_others X], dense, for dense or sparse rows."""
         sparse = rows @ self._coupling
         dense = sparse if isinstance(sparse, np.ndarray) else sparse.toarray()
         return np.concatenate([dense, rows @ self.stats.ZX[cast("int", self.lead)]], axis=1)
 
     def _factorise(self) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Return scales, independent columns and their factor, of all but the leading term."""
+        """Return scales, positions and Cholesky factor of the tail's independent columns."""
         S = self._cross_products_of_others()
         scale = np.sqrt(np.diagonal(S))
         if self.lead is not None:
@@ -191,8 +194,9 @@ class Space:
         order = m + stats.n_fixed
         check_memory(
             4.0 * 8.0 * order**2,
-            f"the dense block of order {order:,} that adjusts these terms for each other needs",
-            "method='anova' needs no such block",
+            f"adjusting these terms for each other takes a dense matrix of order {order:,}, which "
+            "needs",
+            "method='anova' needs no such matrix",
         )
         S = np.empty((order, order))
         for i, t in enumerate(others):
@@ -225,7 +229,7 @@ class Space:
         return explained
 
     def _tail_coordinates(self, products: FloatArray) -> FloatArray:
-        """Return coordinates in the dense part of B, of rows of products with [Z_others X]."""
+        """Return coordinates in the tail of B from rows of products with [Z_others X]."""
         from scipy.linalg import solve_triangular
 
         independent = products[:, self._kept] / self._scale
@@ -238,7 +242,7 @@ class Space:
         return solved
 
     def _tail_slabs(self, term: int) -> Iterator[FloatArray]:
-        """Yield Z_u'B of the dense part, some groups at a time."""
+        """Yield Z_u'B for the tail of B, some groups at a time."""
         stats = self.stats
         if self.tail_rank == 0:
             yield np.zeros((stats.sizes[term], 0))
@@ -258,16 +262,16 @@ class Space:
 
 
 def _finest(stats: CrossProducts, terms: frozenset[int]) -> list[int]:
-    """Return the terms that no other one of them is finer than."""
+    """Return the terms that are not coarser than another of them."""
     return [t for t in terms if not any(u != t and stats.is_finer(u, t) for u in terms)]
 
 
 def _independent(S: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return independent columns of a semidefinite matrix and the lower factor of their block.
+    """Return independent columns of a semidefinite matrix and the Cholesky factor of their block.
 
     Parameters
     ----------
-    S : cross-products of residuals, scaled by the norms of the columns themselves
+    S : cross-products of residuals, scaled by the norms of the columns before adjustment
     """
     from scipy.linalg.lapack import dpstrf
 
@@ -290,7 +294,7 @@ class PriorForms:
 
     Attributes
     ----------
-    w : (k + 1,) the prior, at the scale of the forms
+    w : (k + 1,) the prior components at which the forms were computed
     matrix : (k + 1, k + 1) tr(P V_t P V_u), the residual last
     right : (k + 1,) y'P V_t P y
     second : (k + 1, k + 1) y'P V_t P V_u P y
@@ -319,7 +323,7 @@ class PriorForms:
 
 
 class Priors(Protocol):
-    """A source of the equations at any prior."""
+    """MINQUE's equations as a function of the prior."""
 
     def at(self, w: FloatArray) -> PriorForms:
         """Return the forms at components `w`, or at a multiple of them.
@@ -331,14 +335,16 @@ class Priors(Protocol):
         """
 
     def covariance(self, w: FloatArray, v: FloatArray) -> FloatArray | None:
-        """Return the covariance of the right-hand side at prior `w` if `v` is true, eq. (2.13).
+        """Return the covariance of the right-hand side at prior `w` and true components `v`.
 
-        None if it is known for v = w only, where it is twice the matrix.
+        It is the bracket of eq. (2.13). None if it is known for v = w only: twice the matrix.
         """
 
 
 class Contrasts:
-    """The data in an orthonormal basis of what the terms add to the fixed part.
+    """MINQUE's equations from contrasts of the data: priors may be negative.
+
+    The contrasts are coordinates in an orthonormal basis of the space that the terms add to X.
 
     Parameters
     ----------
@@ -379,7 +385,7 @@ class Contrasts:
         return PriorForms(w, matrix, right, second)
 
     def covariance(self, w: FloatArray, v: FloatArray) -> FloatArray:
-        """Return 2 tr(P V_t P V P V_u P V), with V at the components `v`."""
+        """Return 2 tr(P V_t P V P V_u P V) with P at `w` and V at `v`, eq. (2.13)."""
         with limited_blas(self._y.size):
             P = self._inverse(w)
             PZ = P @ self._Z
@@ -388,7 +394,7 @@ class Contrasts:
             return 2.0 * self._forms(D @ self._Z, D, outside)
 
     def _forms(self, DZ: FloatArray, D: FloatArray, outside: float) -> FloatArray:
-        """Return ‖Z_t'D Z_u‖² and, for the residual, ‖D Z_t‖² and ‖D‖², with the part outside."""
+        """Return ‖Z_t'D Z_u‖²; for the residual ‖D Z_t‖², and ‖D‖² + `outside`."""
         k = self._sizes.size
         forms = np.empty((k + 1, k + 1))
         rows = np.add.reduceat(np.square(self._Z.T @ DZ), self._starts, axis=0)
@@ -402,7 +408,7 @@ class Contrasts:
         return sums
 
     def _inverse(self, w: FloatArray) -> FloatArray:
-        """Return S⁻¹; the last one is kept, for forms and then their covariance."""
+        """Return V⁻¹ in the basis; the last one is kept for the covariance at the same prior."""
         from scipy.linalg import cho_factor, cho_solve
 
         key = w.tobytes()
@@ -412,7 +418,7 @@ class Contrasts:
             S = (self._Z * np.repeat(w[:-1], self._sizes)) @ self._Z.T
             S[np.diag_indices_from(S)] += w[-1]
             factor = cho_factor(S, lower=True, overwrite_a=True, check_finite=False)
-            # No pivot is below the residual component unless another component is negative.
+            # A pivot can be smaller than the residual only if another component is negative.
             if np.square(np.diagonal(factor[0])).min(initial=w[-1]) < _SINGULAR * w[-1]:
                 raise np.linalg.LinAlgError("V is singular to rounding")
             self._last = key, cho_solve(factor, np.eye(S.shape[0]), check_finite=False)
@@ -421,14 +427,15 @@ class Contrasts:
 
 @dataclass(frozen=True, slots=True)
 class EngineForms:
-    """The equations from an engine of the restricted likelihood, at non-negative components."""
+    """MINQUE's equations from an engine of the restricted likelihood, for non-negative priors."""
 
     likelihood: LikelihoodEngine
 
     def at(self, w: FloatArray) -> PriorForms:
         """Return the forms at a multiple of components `w`, none of them negative.
 
-        The multiple is that with y'P y = N − p: elsewhere the score would lose digits.
+        The multiple makes y'P y = N − p; at others the right-hand side, a sum with the score,
+        would lose digits.
         """
         degrees = self.likelihood.n - self.likelihood.n_fixed
         first = self.likelihood.derivatives(w).score
@@ -439,5 +446,5 @@ class EngineForms:
         return PriorForms(scaled, matrix, right, 2.0 * here.average)
 
     def covariance(self, w: FloatArray, v: FloatArray) -> None:
-        """Return None: the covariance is known at the prior only."""
+        """Return None: the covariance is known for v = w only."""
         return

@@ -1,4 +1,4 @@
-"""Loops over arrays, compiled by numba, that several rooms use."""
+"""Loops over arrays that numba compiles and that several rooms use."""
 
 from vcomp._doors import front_door
 

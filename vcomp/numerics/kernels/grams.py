@@ -1,4 +1,4 @@
-"""Cross-products of sparse rows as dense, symmetric matrices."""
+"""Cross-products of sparse matrices as dense symmetric matrices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TILE = 64
 
 @njit(cache=True, nogil=True)
 def mirror_lower(matrix: FloatArray) -> None:
-    """Copy the lower triangle of a square matrix onto its upper one, tile by tile, in place."""
+    """Copy the lower triangle of a square matrix to its upper triangle, tile by tile."""
     n = matrix.shape[0]
     for top in range(0, n, _TILE):
         for left in range(0, top + 1, _TILE):
@@ -30,7 +30,15 @@ def tail_gram(
     values: FloatArray,
     cut: int,
 ) -> FloatArray:
-    """Return Σ l l' over the parts of the leading columns in the dense part, full."""
+    """Return Σ l l' over the leading columns of L, l their rows in the dense part; symmetric.
+
+    Parameters
+    ----------
+    tail_ptr, tail_cols : for each row of the dense part the columns of L with an entry there
+    first : start of the dense part in each column
+    rows, values : entries of L in compressed columns
+    cut : first row of the dense part
+    """
     m = tail_ptr.size - 1
     gram = np.zeros((m, m))
     following = first.copy()
@@ -49,7 +57,7 @@ def tail_gram(
 def weighted_gram(
     indptr: LongArray, indices: IntArray, data: FloatArray, weights: FloatArray, n_cols: int
 ) -> FloatArray:
-    """Return ``B' diag(w) B`` as a full symmetric matrix, one sparse outer product for each row.
+    """Return ``B' diag(w) B`` as a dense symmetric matrix, by a sparse outer product for each row.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """Sparse LDL' of a symmetric matrix whose last columns are dense.
 
 The first c columns are factored one sparse row at a time (Davis 2005, "Algorithm 849: a concise
-sparse Cholesky factorization package"); their Schur complement in the last m columns is summed row
-by row into a dense matrix, which LAPACK factors. L is kept in compressed columns with ascending
-rows, of which those from c on belong to the dense part.
+sparse Cholesky factorization package"). Their Schur complement in the last m columns is summed row
+by row into a dense matrix, which LAPACK factors. L is stored in compressed columns with ascending
+rows; rows from c on belong to the dense part.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def _row_pattern(
     seen: IntArray,
     stack: IntArray,
 ) -> int:
-    """Put the columns of row i of L on the end of `stack`, each before its parent."""
+    """Write the columns of row i of L to the end of `stack`, each before its parent.
+
+    Return the position of the first.
+    """
     top = stack.size
     for p in range(indptr[i], indptr[i + 1]):
         k = indices[p]
@@ -85,20 +88,20 @@ def factor(
     pivots: FloatArray,
     tail: FloatArray,
 ) -> int:
-    """Factor the leading columns into `values`, `pivots`; the Schur complement into `tail`.
+    """Compute L and D of the leading columns, and the Schur complement of the dense part.
 
     Parameters
     ----------
-    indptr, indices, data : rows of the strictly lower triangle
+    indptr, indices, data : rows of the strictly lower triangle of the matrix
     diagonal : (n,) the diagonal
     parent : elimination tree
     ptr, rows : pattern of the leading columns of L
     values, pivots : filled with L and D
-    tail : (m, m) its lower triangle is filled
+    tail : (m, m) zeros, whose lower triangle is filled with the Schur complement
 
     Returns
     -------
-    0, or the number of the first pivot that is not positive
+    0, or the number of the first pivot that is not positive, from 1
     """
     n, cut = diagonal.size, pivots.size
     y = np.zeros(n)
@@ -136,7 +139,7 @@ def factor(
 
 @njit(cache=True, nogil=True)
 def forward(ptr: LongArray, rows: IntArray, values: FloatArray, x: FloatArray) -> None:
-    """Replace columns x by L⁻¹x for the leading columns, in place."""
+    """Replace columns x by L⁻¹x, for the leading columns of L."""
     for k in range(ptr.size - 1):
         for p in range(ptr[k], ptr[k + 1]):
             for c in range(x.shape[1]):
@@ -145,7 +148,7 @@ def forward(ptr: LongArray, rows: IntArray, values: FloatArray, x: FloatArray) -
 
 @njit(cache=True, nogil=True)
 def backward(ptr: LongArray, rows: IntArray, values: FloatArray, x: FloatArray) -> None:
-    """Replace columns x by L'⁻¹x for the leading columns, in place."""
+    """Replace columns x by L'⁻¹x, for the leading columns of L."""
     for k in range(ptr.size - 2, -1, -1):
         for p in range(ptr[k], ptr[k + 1]):
             for c in range(x.shape[1]):
@@ -164,7 +167,7 @@ def sparse_quadratics(
     pivots: FloatArray,
     inverse: FloatArray,
 ) -> FloatArray:
-    """Return b'C⁻¹b for every sparse row b, whose solution with L stays sparse.
+    """Return b'C⁻¹b for every sparse row b, with a sparse L⁻¹b.
 
     Parameters
     ----------
@@ -222,10 +225,10 @@ def factor_derivative(
     pivots: FloatArray,
     slope: FloatArray,
 ) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray]:
-    """Return the derivatives of L, D and of the dense part's matrix (lower triangle).
+    """Return the derivatives of L, D and the Schur complement, and the columns of L that change.
 
-    Returned last are the columns of L that change: those of the slope and their ancestors in the
-    elimination tree.
+    The columns that change are those with a slope and their ancestors in the elimination tree. Of
+    the Schur complement the lower triangle is returned.
 
     Parameters
     ----------

@@ -8,22 +8,24 @@ from numba import njit
 from vcomp._typing import IntArray, LongArray
 
 _NODE, _CLIQUE, _ABSORBED = 0, 1, 2
-"""States: not yet eliminated; eliminated, its neighbours a clique; within a larger clique."""
+"""States: not eliminated; eliminated, its neighbours form a clique; part of a larger clique."""
 
 _FEW = 32
-"""Neighbours that are few however small the rest is."""
+"""Number of neighbours up to which the rest is never treated as full."""
 
 
 @njit(cache=True, nogil=True)
 def elimination_tree(
     indptr: LongArray, indices: IntArray, cut: int, limit: int
 ) -> tuple[IntArray, LongArray]:
-    """Return parent and number of entries of L below the diagonal of the first `cut` columns.
+    """Return the elimination tree (parents) and the column counts of L of the first `cut` columns.
+
+    Counts are of entries below the diagonal.
 
     Parameters
     ----------
     indptr, indices : rows of the strictly lower triangle
-    limit : counting stops once L has more entries than this
+    limit : number of entries of L above which counting stops; no counts are returned then
     """
     n = indptr.size - 1
     parent = np.full(cut, -1, np.int32)
@@ -48,7 +50,7 @@ def elimination_tree(
 
 @njit(cache=True, nogil=True)
 def _put(i: int, degree: int, head: LongArray, after: LongArray, before: LongArray) -> None:
-    """Put node i in front of the list of nodes of a degree."""
+    """Add node i to the list of nodes of a degree, in front."""
     before[i] = -1
     after[i] = head[degree]
     if head[degree] >= 0:
@@ -58,7 +60,7 @@ def _put(i: int, degree: int, head: LongArray, after: LongArray, before: LongArr
 
 @njit(cache=True, nogil=True)
 def _take(i: int, degree: int, head: LongArray, after: LongArray, before: LongArray) -> None:
-    """Take node i out of the list of nodes of a degree."""
+    """Remove node i from the list of nodes of a degree."""
     if before[i] >= 0:
         after[before[i]] = after[i]
     else:
@@ -71,7 +73,7 @@ def _take(i: int, degree: int, head: LongArray, after: LongArray, before: LongAr
 def _add_new(
     found: IntArray, step: int, state: IntArray, mark: LongArray, members: IntArray, used: int
 ) -> int:
-    """Append to `members` the nodes that are left and not yet marked; return the new end."""
+    """Append the found nodes that are neither eliminated nor marked; return the new end."""
     for i in found:
         if state[i] == _NODE and mark[i] != step:
             mark[i] = step
@@ -92,7 +94,7 @@ def _count_outside(
     stamp: LongArray,
     outside: LongArray,
 ) -> None:
-    """Count how many nodes of each other clique are not among `members`."""
+    """Count the nodes of each other clique that are not among `members`."""
     for i in members:
         for q in range(start[i], start[i] + n_cliques[i]):
             e = cliques[q]
@@ -117,7 +119,10 @@ def _prune(
     mark: LongArray,
     outside: LongArray,
 ) -> int:
-    """Drop what the pivot's clique covers from the lists of node i; return a bound on the rest."""
+    """Remove what the pivot's clique covers from the lists of node i.
+
+    Return an upper bound on the number of its other neighbours.
+    """
     kept, total = start[i], 0
     for q in range(start[i], start[i] + n_cliques[i]):
         e = cliques[q]
@@ -128,7 +133,7 @@ def _prune(
             cliques[kept] = e
             kept += 1
             total += outside[e]
-    # There is room: the pivot was a neighbour, or one of its cliques was dropped.
+    # The list has space: the pivot was a neighbour, or one of the pivot's cliques was removed.
     cliques[kept] = pivot
     n_cliques[i] = kept + 1 - start[i]
     kept = start[i]
@@ -147,16 +152,17 @@ def minimum_degree(
 ) -> tuple[IntArray, int]:
     """Return a minimum degree order, and the number of unknowns before the rest is nearly full.
 
-    Each step eliminates a node of (about) the fewest neighbours in the graph that is left;
-    neighbours are kept as the node's own and as cliques left by eliminated ones, with the bound on
+    Each step eliminates a node with (about) the fewest neighbours in the remaining graph.
+    Neighbours are stored as the node's own and as cliques of eliminated nodes, with the bound on
     degrees of Amestoy, Davis & Duff (1996).
 
     Parameters
     ----------
     indptr, indices : rows of the whole matrix without its diagonal
-    dense_share : it ends when the fewest neighbours exceed this share of the nodes that are left
-    most_work : or when so many list entries have been looked at: the rest is then too full for any
-        order to be of use
+    dense_share : the search ends if every remaining node is coupled with more than this fraction
+        of the remaining nodes
+    most_work : the search also ends after so many visits of list entries: the rest is then too
+        full for an order to help
     """
     n = indptr.size - 1
     near, cliques = indices.copy(), np.empty(indices.size, np.int32)
@@ -200,7 +206,7 @@ def minimum_degree(
             )
             work += 1.0 + 2.0 * n_cliques[i] + n_near[i]
             _take(i, degree[i], head, after, before)
-            # Approximate: cliques may overlap, so what it had before and gained is a bound too.
+            # Cliques may overlap: the old degree plus the new neighbours is a bound as well.
             degree[i] = min(n - step - 2, rest + clique.size - 1, degree[i] + clique.size - 1)
             _put(i, degree[i], head, after, before)
             lowest = min(lowest, degree[i])

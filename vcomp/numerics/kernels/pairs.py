@@ -1,4 +1,4 @@
-"""Pair tables ``Z_a'Z_b``: counts of pairs of levels of two terms, without zeros."""
+"""Pair tables ``Z_a'Z_b``: counts of pairs of groups of two terms, without zeros."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numba import njit
 from vcomp._typing import FloatArray, IntArray, LongArray
 
 ONCE = np.zeros(0)
-"""Weights of observations that count once."""
+"""Empty weights: each observation counts once."""
 
 
 @njit(cache=True, nogil=True)
@@ -17,12 +17,12 @@ def pair_counts(
 ) -> tuple[LongArray, IntArray, FloatArray]:
     """Return ``Z_a'Z_b`` in compressed sparse rows, columns sorted within each row.
 
-    Two stable counting sorts, by column and then by row, put equal pairs side by side: O(n + q).
+    Two stable counting sorts, by column and then by row, make equal pairs adjacent, in O(n + q).
 
     Parameters
     ----------
-    rows, cols : (n,) level of each observation in the two terms
-    n_rows, n_cols : numbers of levels
+    rows, cols : (n,) group of each observation in the two terms
+    n_rows, n_cols : numbers of groups
     weights : (n,) weight of each observation; empty for ones
 
     Returns
@@ -111,7 +111,7 @@ def join_pairs(above: IntArray, indptr: LongArray, indices: IntArray, offset: in
 
 @njit(cache=True, nogil=True)
 def number_parts(above: IntArray) -> IntArray:
-    """Return the number of the part of each node, parts numbered by their first nodes."""
+    """Return the number of each node's part, with parts numbered in the order of first nodes."""
     parts, n_parts = np.empty(above.size, np.int32), 0
     for node in range(above.size):
         root = _root(above, node)

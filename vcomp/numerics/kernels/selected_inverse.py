@@ -1,7 +1,7 @@
-"""Entries of the inverse on the pattern of L, where LDL' is sparse and its last columns dense.
+"""Entries of the inverse on the pattern of L, for a sparse LDL' whose last columns are dense.
 
-Computed from the last column of L to the first (docs/explanation/mathematics.md, eq. (7.9);
-Takahashi, Fagan & Chin 1973; Erisman & Tinney 1975). The factor is that of
+They are computed from the last column of L to the first (docs/explanation/mathematics.md, eq.
+(7.9); Takahashi, Fagan & Chin 1973; Erisman & Tinney 1975). The factor is that of
 :mod:`vcomp.numerics.kernels.ldl`.
 """
 
@@ -23,12 +23,12 @@ def leaf_diagonal(
     cut: int,
     inverse: FloatArray,
 ) -> FloatArray:
-    """Return l'Zl for the part l of every leading column that lies in the dense part.
+    """Return l'Zl for every leading column, with l its rows in the dense part.
 
     Parameters
     ----------
     tail_ptr, tail_cols : for each row of the dense part the columns of L with an entry there
-    first : where the dense part begins in each column
+    first : start of the dense part in each column
     inverse : (m, m) Z, the inverse of the dense part, full
     """
     diagonal = np.zeros(cut)
@@ -58,7 +58,7 @@ def _inner(
     work: FloatArray,
     dense_too: bool,
 ) -> None:
-    """Add Z l to `work` on the pattern of column l = L_j, from the columns of Z that follow j."""
+    """Add Z l to `work` on the pattern of the column l = L_j, from the columns of Z after j."""
     cut = diagonal.size
     for p in range(ptr[j], ptr[j + 1]):
         k = rows[p]
@@ -93,9 +93,9 @@ def selected_inverse(
 
     Parameters
     ----------
-    leaf : columns that no earlier column refers to: their entries below the diagonal are not
-        needed, and left at zero
-    leaf_part : what :func:`leaf_diagonal` returns
+    leaf : leaves of the elimination tree: no earlier column needs their entries below the
+        diagonal, which are left at zero
+    leaf_part : result of :func:`leaf_diagonal`
     inverse : (m, m) the inverse of the dense part, full
     """
     cut, n = pivots.size, pivots.size + inverse.shape[0]
@@ -119,7 +119,7 @@ def selected_inverse(
         )
         total = leaf_part[j] if leaf[j] else 0.0
         if leaf[j]:
-            # Rows of the dense part count once here: their products are in leaf_part.
+            # `work` has no products among rows of the dense part: they are in leaf_part.
             for p in range(begin, end):
                 total += work[rows[p]] * values[p]
         else:
@@ -146,7 +146,10 @@ def _add_dense_part(
     work: FloatArray,
     d_work: FloatArray,
 ) -> None:
-    """Add Z l and dZ l + Z dl of the dense part's row k = rows[p] and what follows it."""
+    """Add the products of the dense part's row k = rows[p] with itself and the rows after it.
+
+    Those of Z l go to `work`, those of dZ l + Z dl to `d_work`.
+    """
     k = rows[p]
     of_k, d_of_k = 0.0, 0.0
     for r in range(p, end):
@@ -175,12 +178,13 @@ def inverse_derivative(
     changes: BoolArray,
     d_inverse: FloatArray,
 ) -> FloatArray:
-    """Return the derivative of the diagonal of the inverse, of its leading part.
+    """Return the derivative of the inverse's diagonal, for the leading columns.
 
     Parameters
     ----------
-    entries, diagonal : what :func:`selected_inverse` returns
+    entries, diagonal : result of :func:`selected_inverse`
     inverse, d_inverse : (m, m) the inverse of the dense part and its derivative, full
+    d_values, d_pivots, changes : result of :func:`vcomp.numerics.kernels.ldl.factor_derivative`
     """
     cut, n = pivots.size, pivots.size + inverse.shape[0]
     d_entries, d_diagonal = np.zeros(values.size), np.zeros(cut)

@@ -1,8 +1,7 @@
-"""Products of a table in compressed sparse rows with many columns at once.
+"""Products of a matrix B in compressed sparse rows with many columns at once.
 
-A kernel works on the rows ``first .. last - 1``, so that blocks of rows can go to threads. An
-empty `weights` stands for ones: a table of ones is read twice as fast, and needs a third of the
-memory.
+A kernel works on the rows ``first .. last - 1``, so that blocks of rows can run in threads. Empty
+`weights` stand for ones: a matrix of ones is read twice as fast, and needs a third of the memory.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def add_eliminated(
 ) -> None:
     """Add to `out` the contribution of these rows to ``B'diag(inverse)B x``.
 
-    Each row is gathered and scattered while it is in the cache: no transposed table, no
+    Each row is gathered and scattered while it is in the cache, without a transposed matrix or an
     intermediate array.
 
     Parameters
@@ -127,12 +126,12 @@ def add_eliminated(
 
 @njit(cache=True, nogil=True)
 def add_products(columns: FloatArray, n_rows: int, out: FloatArray) -> None:
-    """Add to the lower triangle of `out` the products of every two sets of columns.
+    """Add to the lower triangle of `out` the inner products of every two sets, column by column.
 
     Parameters
     ----------
-    columns : (m, at least n_rows, c)
-    out : (m, m, c), sums over rows, column by column
+    columns : (m, at least n_rows, c) m sets of c columns
+    out : (m, m, c) sums over rows
     """
     m, _, width = columns.shape
     for i in range(n_rows):
@@ -240,7 +239,7 @@ def symmetric_product(
 def transpose(
     indptr: LongArray, indices: IntArray, weights: FloatArray, n_cols: int
 ) -> tuple[LongArray, IntArray, FloatArray]:
-    """Return the transposed table, columns sorted within each row."""
+    """Return the transposed matrix, with columns sorted within each row."""
     n_rows, nnz = indptr.size - 1, indices.size
     start = np.zeros(n_cols + 1, np.int64)
     for e in range(nnz):

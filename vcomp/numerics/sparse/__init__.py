@@ -1,4 +1,4 @@
-"""Sparse systems: tables of counts, factors, conjugate gradients and random probes for traces."""
+"""Sparse systems: products, factors, conjugate gradients, and random probes for traces."""
 
 from vcomp._doors import front_door
 

@@ -1,8 +1,8 @@
-"""Factor of a symmetric positive definite matrix, leading columns sparse and the rest dense.
+"""Factor of a symmetric positive definite matrix, with leading columns sparse and the rest dense.
 
-The likelihood and its derivatives need the log-determinant, solutions, the diagonal of the inverse
-and the squared norms of its blocks, and all follow from L (docs/explanation/mathematics.md,
-section 7.2). Of the inverse only the dense corner and the entries on the pattern of L are formed.
+A likelihood and its derivatives need the log-determinant, solutions, the diagonal of the inverse
+and the squared norms of its blocks. All follow from L (docs/explanation/mathematics.md, section
+7.2); of the inverse only the dense corner and the entries on the pattern of L are formed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
 from vcomp.numerics.memory import limited_blas
 
 _SPARSE_SECONDS = 2e-9
-"""Seconds for a product of two entries of a sparse column, in factor and inverse."""
+"""Seconds of factor and inverse for each product of two entries of a sparse column."""
 
 _DENSE_SECONDS = 3.5e-11
 """Seconds of a dense Cholesky factor and inverse of order m, divided by m³; one thread."""
 
 _GOOD_ENOUGH = 0.5
-"""Seconds below which no other order is tried."""
+"""Estimated seconds up to which no other order is tried."""
 
 _MOST_WORK = 3e8
 """Entries that the search for an order may visit: about three seconds."""
 
 _DENSE_SHARE = 0.6
-"""Fraction of the remaining unknowns with which each is coupled if the rest counts as dense."""
+"""The rest counts as dense if each unknown is coupled with more than this fraction of it."""
 
 _MOST_ENTRIES = 450_000_000
 """Entries of L above which counting stops: 5 GiB, or a dense matrix of order 30,000."""
@@ -45,11 +45,11 @@ class EliminationOrder:
 
     Attributes
     ----------
-    order : (n,) the unknowns in the order of elimination, None if that is their own
-    cut : number of unknowns that are eliminated sparsely
+    order : (n,) the unknowns in the order of elimination, None if it is the original order
+    cut : number of unknowns that are eliminated as a sparse matrix
     lower : the strictly lower triangle of the matrix in that order, sparse rows
-    parent, counts : (cut,) elimination tree and entries of L below the diagonal
-    seconds : estimate for one factor and inverse
+    parent, counts : (cut,) elimination tree, and numbers of entries of L below the diagonal
+    seconds : estimated time of one factorisation and inverse
     """
 
     order: LongArray | None
@@ -66,22 +66,22 @@ class EliminationOrder:
 
     @property
     def bytes_for_traces(self) -> float:
-        """Bytes for factor and inverse, without squared norms."""
+        """Bytes of factor and inverse, without squared norms."""
         return 36.0 * float(self.counts.sum()) + 8.0 * 3.0 * self.n_dense**2
 
     @property
     def bytes_for_norms(self) -> float:
-        """Bytes with the squared norms of the inverse's blocks."""
+        """Bytes of factor and inverse, with the squared norms of the inverse's blocks."""
         return 56.0 * float(self.counts.sum()) + 8.0 * 5.0 * self.n_dense**2
 
 
 def plan_elimination(matrix: Any, sizes: list[int]) -> EliminationOrder | None:
-    """Return an order of elimination, or None if L has too many entries in all of them.
+    """Return the cheaper of the original and a minimum degree order; None if L is too large.
 
     Parameters
     ----------
     matrix : (n, n) symmetric, sparse rows, without its diagonal
-    sizes : of the blocks, the first of them without entries within itself
+    sizes : sizes of the diagonal blocks, the first of which has no entries
     """
     from scipy.sparse import tril
 
@@ -99,9 +99,9 @@ def plan_elimination(matrix: Any, sizes: list[int]) -> EliminationOrder | None:
 
 
 def _minimum_degree(matrix: Any) -> tuple[LongArray, int]:
-    """Return an order and the number of its sparse columns; crowded unknowns come last.
+    """Return a minimum degree order and the number of its sparse columns.
 
-    Unknowns with very many neighbours would slow down the search.
+    Unknowns with very many neighbours come last, as they would slow down the search.
     """
     degree = np.diff(matrix.indptr)
     crowded = degree > max(32.0, 4.0 * np.sqrt(degree.size))
@@ -116,13 +116,16 @@ def _minimum_degree(matrix: Any) -> tuple[LongArray, int]:
 def _cheapest(
     lower: Any, order: LongArray | None, last: int, ends: list[int]
 ) -> EliminationOrder | None:
-    """Return the order with the cheapest cut up to `last`, at one of `ends` if as cheap."""
+    """Return an order with the cheapest cut up to `last`, or at a block's end if nearly as cheap.
+
+    None if L has too many entries even for the first block.
+    """
     n = lower.shape[0]
     parent, counts = elimination_tree(
         lower.indptr.astype(np.int64), lower.indices.astype(np.int32), last, _MOST_ENTRIES
     )
     if counts.size < last:
-        # The leading block alone, whose columns of L are those of the matrix.
+        # Only the leading block as sparse: its columns of L have the pattern of the matrix.
         last = int(ends[1])
         parent, counts = elimination_tree(
             lower.indptr.astype(np.int64), lower.indices.astype(np.int32), last, _MOST_ENTRIES
@@ -140,7 +143,7 @@ def _cheapest(
 
 
 def _seconds(counts: LongArray, n: int) -> FloatArray:
-    """Return the cost with a cut before each column, and after the last."""
+    """Return the estimated time with a cut before each column, and after the last."""
     sparse = np.concatenate([[0.0], np.cumsum(_SPARSE_SECONDS * counts.astype(float) ** 2)])
     dense = n - np.arange(counts.size + 1.0)
     seconds: FloatArray = sparse + _DENSE_SECONDS * dense**3
@@ -148,22 +151,22 @@ def _seconds(counts: LongArray, n: int) -> FloatArray:
 
 
 _WORKERS_BYTES = 2.0**29
-"""Bytes that workers on several blocks may use together."""
+"""Bytes that threads for several blocks may use together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Sparsity patterns of the matrix and of L, the same for all values of the components.
+    """Sparsity patterns of the matrix and of L, the same for all diagonals.
 
     Attributes
     ----------
-    order : (n,) the unknowns in the order of elimination, None if that is their own
+    order : (n,) the unknowns in the order of elimination, None if it is the original order
     indptr, indices, data : rows of the strictly lower triangle in that order
     parent : elimination tree
     ptr, rows : the leading columns of L, rows ascending
-    first : start of the dense part in each of them
-    tail_ptr, tail_cols : for each row of the dense part the columns with an entry there
-    leaf : columns that no earlier column refers to
+    first : start of the dense part in each of these columns
+    tail_ptr, tail_cols : for each row of the dense part the columns of L with an entry there
+    leaf : whether each leading column is a leaf of the elimination tree
     """
 
     order: LongArray | None
@@ -243,17 +246,17 @@ class Pattern:
 
 
 class Factor:
-    """LDL' of a matrix with a given pattern.
+    """The factor LDL' of a matrix with a given pattern.
 
     Parameters
     ----------
-    pattern : of the matrix, with its entries below the diagonal
-    diagonal : (n,) its diagonal
+    pattern : pattern and entries of the matrix below its diagonal
+    diagonal : (n,) diagonal of the matrix
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If it is not positive definite up to rounding error.
+        If the matrix is not positive definite up to rounding error.
     """
 
     def __init__(self, pattern: Pattern, diagonal: FloatArray) -> None:
@@ -277,7 +280,7 @@ class Factor:
         )
         if failed == 0 and pattern.n_dense:
             # The lower triangle in C order is the upper one of the transpose in Fortran order,
-            # which LAPACK overwrites: no copy. The other triangle stays zero.
+            # which LAPACK overwrites without a copy. The other triangle stays zero.
             with limited_blas(pattern.n_dense):
                 upper, failed = dpotrf(corner.T, lower=0, clean=0, overwrite_a=1)
             corner = upper.T
@@ -309,7 +312,7 @@ class Factor:
     def _solve_corner(self, right: FloatArray) -> FloatArray:
         from scipy.linalg.lapack import dpotrs
 
-        # The factor is passed as an upper one in Fortran order: no copy of it.
+        # As an upper triangle in Fortran order the factor is not copied.
         with limited_blas(self.pattern.n_dense):
             x, _ = dpotrs(self.corner.T, right, lower=0)
         solved: FloatArray = x
@@ -327,7 +330,7 @@ class Factor:
         place = self.pattern.place()
         rows = rows.tocsr()
         indices = place[rows.indices].astype(np.int32)
-        # Sorting would move the caller's data.
+        # A copy, as sorting would reorder the caller's data.
         ordered = csr_array((rows.data.copy(), indices, rows.indptr), shape=rows.shape)
         ordered.sort_indices()
         quadratics: FloatArray = ldl.sparse_quadratics(
@@ -377,7 +380,8 @@ class Inverse:
     def squared_norms(self, blocks: list[slice]) -> FloatArray:
         """Return the squared Frobenius norms of the blocks of the inverse.
 
-        They are derivatives of traces, docs/explanation/mathematics.md, eq. (7.10).
+        They are derivatives of traces, docs/explanation/mathematics.md, eq. (7.10). Those of
+        blocks in the dense corner are summed directly.
         """
         pattern = self._factor.pattern
         place = pattern.place()
@@ -401,13 +405,13 @@ class Inverse:
         return norms
 
     def _n_workers(self, n_blocks: int) -> int:
-        """Return the number of blocks to work on at a time: one if a block's arrays are large."""
+        """Return the number of blocks that are processed at a time: one if arrays are large."""
         pattern = self._factor.pattern
         n_bytes = 16.0 * (pattern.rows.size + pattern.n_dense**2)
         return max(1, min(n_blocks, os.cpu_count() or 1, int(_WORKERS_BYTES / max(n_bytes, 1.0))))
 
     def _fill_norms_of_leaves(self, norms: FloatArray, members: list[LongArray]) -> None:
-        """Fill in the norms of the first block if it is diagonal and the rest is dense.
+        """Write the norms of the first block, which is diagonal, with itself and the dense others.
 
         With Y = −L₂₁' the first rows of the inverse are [D⁻¹ + YZY', YZ], Z the dense corner.
         """
@@ -428,6 +432,7 @@ class Inverse:
             norms[0, t] = norms[t, 0] = columns[rows - pattern.cut].sum()
 
     def _norms_with(self, members: list[LongArray], ridged: LongArray) -> FloatArray:
+        """Return −∂tr C^tt/∂ρ of each block for a ridge ρ on the unknowns `ridged`, eq. (7.10)."""
         factor, pattern = self._factor, self._factor.pattern
         slope = np.zeros(pattern.n)
         slope[ridged] = 1.0
@@ -474,6 +479,7 @@ def _inverted(corner: FloatArray) -> FloatArray:
 
 
 def _fills(places: LongArray, cut: int) -> bool:
+    """Whether a block consists of all sparse columns."""
     return places.size == cut and bool((places < cut).all())
 
 

@@ -19,9 +19,9 @@ class Solved:
     ----------
     x : (m, c)
     residual : (m, c) b − S x, by recurrence
-    iterations : number of products with S
+    iterations : number of iterations
     converged : whether all columns met the tolerance
-    alphas, betas : (iterations, c) coefficients, nan after a column has converged
+    alphas, betas : (iterations, c) coefficients of the iteration, nan after convergence
     """
 
     x: FloatArray
@@ -45,17 +45,17 @@ def conjugate_gradients(
 
     Parameters
     ----------
-    product : S times (m, c) columns; S is positive definite
-    diagonal : (m,) of S
-    b : (m, c)
-    start : (m, c) first x; zero if not given
+    product : returns S x for (m, c) columns; S is positive definite
+    diagonal : (m,) D, the diagonal of S
+    b : (m, c) right-hand sides
+    start : (m, c) first x; zero if None
     tol : largest √(r'D⁻¹r)/√(b'D⁻¹b) of each column
-    max_iter : largest number of products
+    max_iter : largest number of iterations
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If S turns out not to be positive definite.
+        If S is not positive definite.
     """
     inverse = (1.0 / diagonal)[:, None]
     goal = tol**2 * _dots(b, inverse * b)
@@ -97,8 +97,8 @@ def conjugate_gradients(
 def log_quadrature(solved: Solved) -> tuple[FloatArray, FloatArray]:
     """Return e₁'log(T)e₁ and e₁'T e₁ of each column's Lanczos matrix T.
 
-    They are w'log(Ŝ)w and w'Ŝw for Ŝ = D^-½ S D^-½ and the unit vector w along D^-½ b, the first
-    by Gauss quadrature, the second exactly. The iteration must have started at zero.
+    For Ŝ = D^-½ S D^-½ and the unit vector w along D^-½ b, the first is the Gauss quadrature of
+    w'log(Ŝ)w, the second equals w'Ŝw. The iteration must have started at zero.
     """
     width = solved.alphas.shape[1]
     logs, firsts = np.zeros(width), np.ones(width)
@@ -129,7 +129,7 @@ def _dots(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 class Probes(Protocol):
-    """Columns z with mean(z z') near I, exactly one on the diagonal."""
+    """Columns z for traces: the mean of z z' is near I, with ones on the diagonal."""
 
     def count(self, sizes: tuple[int, ...]) -> int:
         """Return the number of columns for terms of these sizes."""
@@ -137,17 +137,17 @@ class Probes(Protocol):
     def columns(
         self, terms: tuple[int, ...], sizes: tuple[int, ...], first: int, last: int
     ) -> FloatArray:
-        """Return columns ``first .. last - 1`` for some terms, one above the other."""
+        """Return columns ``first .. last - 1`` for some terms, stacked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rademacher:
-    """Independent signs (Hutchinson 1990).
+    """Independent random signs (Hutchinson 1990).
 
     Parameters
     ----------
     n : number of columns
-    seed : of the generator
+    seed : seed of the generators
     """
 
     n: int
@@ -177,13 +177,13 @@ class Rademacher:
 
 @dataclass(frozen=True, slots=True)
 class AllUnits:
-    """√m e_j for every j: exact traces, for small sizes."""
+    """The columns √m e_j for every j, which give exact traces; for small sizes."""
 
     def __str__(self) -> str:
         return "all unit vectors"
 
     def count(self, sizes: tuple[int, ...]) -> int:
-        """Return m, all sizes added up."""
+        """Return m, the sum of the sizes."""
         return sum(sizes)
 
     def columns(

@@ -1,4 +1,4 @@
-"""Sparse tables of counts; products use threads, and sums do not depend on their number."""
+"""Products of sparse matrices with columns, in threads; results do not depend on their number."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels import sparse_products as kernels
 
 _BLOCKS = 4
-"""Largest number of blocks of rows; their sums are added in order, whatever the threads."""
+"""Largest number of blocks of rows. Their sums are added in order, whatever the threads."""
 
 _ENTRIES_A_COLUMN = 8
-"""Fewest entries of a block per column: fewer are not worth its memory."""
+"""Smallest number of entries of a block, per column; with fewer its sums take too much memory."""
 
 _ENTRIES_A_BLOCK = 20_000
-"""Fewest entries of a block: fewer take less time than the start of a thread."""
+"""Smallest number of entries of a block; fewer take less time than starting a thread."""
 
 
 @dataclass(frozen=True)
 class SparseTable:
-    """A matrix in compressed sparse rows.
+    """A matrix B in compressed sparse rows.
 
     Attributes
     ----------
-    indptr, indices : (q + 1,) and (nnz,)
-    weights : (nnz,) the entries, or empty where all are one
+    indptr, indices : (q + 1,) starts of rows, and (nnz,) columns of entries
+    weights : (nnz,) the entries; empty if all are one
     n_cols : number of columns
     """
 
@@ -43,7 +43,7 @@ class SparseTable:
 
     @cached_property
     def _bounds(self) -> tuple[tuple[int, int], ...]:
-        """Blocks of rows, about equal in entries, that go to threads."""
+        """First and last rows of the blocks for threads, with about equal numbers of entries."""
         nnz = self.indices.size
         fewest = max(_ENTRIES_A_COLUMN * self.n_cols, _ENTRIES_A_BLOCK)
         n = int(np.clip(nnz // fewest, 1, _BLOCKS))
@@ -55,7 +55,7 @@ class SparseTable:
     def of(
         cls, indptr: LongArray, indices: IntArray, counts: FloatArray, n_cols: int
     ) -> SparseTable:
-        """Return the table of these entries, without weights where all are one."""
+        """Return the matrix with these entries, without weights if all are one."""
         ones = bool(counts.size) and counts.min() == 1.0 and counts.max() == 1.0
         return cls(indptr, indices, counts[:0] if ones else counts, n_cols)
 
@@ -69,13 +69,8 @@ class SparseTable:
         """Number of entries."""
         return int(self.indices.size)
 
-    @property
-    def nbytes(self) -> int:
-        """Memory of the table in bytes."""
-        return int(self.indptr.nbytes + self.indices.nbytes + self.weights.nbytes)
-
     def transposed(self) -> SparseTable:
-        """Return the transposed table, as a copy."""
+        """Return the transposed matrix, a copy."""
         indptr, indices, weights = kernels.transpose(*self._parts, self.n_cols)
         return SparseTable(indptr, indices, weights, self.shape[0])
 
@@ -122,7 +117,7 @@ class SparseTable:
         )
 
     def symmetric_times(self, x: FloatArray) -> FloatArray:
-        """Return (B + B')x, of a square table."""
+        """Return (B + B')x of a square matrix."""
         return self._summed(
             self.n_cols,
             x.shape[1],
@@ -145,7 +140,7 @@ class SparseTable:
 
 
 def over_threads(work: Callable[[int, int, int], Any], bounds: Sequence[tuple[int, int]]) -> None:
-    """Call `work` with the number and the bounds of each block, on as many threads as cores."""
+    """Call `work` with the number and the bounds of each block, in as many threads as cores."""
     if len(bounds) == 1:
         work(0, *bounds[0])
         return
@@ -154,7 +149,7 @@ def over_threads(work: Callable[[int, int, int], Any], bounds: Sequence[tuple[in
 
 
 def side_by_side(tables: Sequence[SparseTable], n_rows: int) -> SparseTable:
-    """Return [B₁ B₂ …], the table itself where there is one."""
+    """Return [B₁ B₂ …]; if there is one matrix, itself."""
     if len(tables) == 1:
         return tables[0]
     if not tables:
@@ -177,25 +172,25 @@ def side_by_side(tables: Sequence[SparseTable], n_rows: int) -> SparseTable:
 
 
 Fill = Callable[[int, int, FloatArray], None]
-"""Writes the rows from one number up to another into an array of them."""
+"""A function ``(first, last, out)`` that writes rows ``first .. last - 1`` of columns to `out`."""
 
 _BLOCK = 1024
-"""Rows of a block, so that its columns stay in a core's cache."""
+"""Rows that are processed at once, so that they stay in a core's cache."""
 
 _PARTS = 4
 _ROWS_A_PART = 20_000
-"""A part with fewer rows takes less time than the start of a thread."""
+"""Smallest number of rows of a thread; fewer take less time than starting it."""
 
 
 def row_products(fills: Sequence[Fill], n_rows: int, width: int) -> FloatArray:
-    """Return the sums over rows of the products of every two sets of columns.
+    """Return the inner products of every two of m sets of c columns, column by column.
 
-    Sums do not depend on the number of threads.
+    They do not depend on the number of threads.
 
     Parameters
     ----------
-    fills : writer of each of the m sets
-    n_rows, width : q rows and c columns of each set
+    fills : for each set the function that writes its rows
+    n_rows, width : number of rows and c
 
     Returns
     -------
