@@ -56,7 +56,7 @@ def test_any_name_of_a_column_is_read_again(name):
     ("design", "message"),
     [
         ("p", "one effect, which cannot be distinguished from error"),
-        ("p x replicate", "'replicate' is the name of several scores in a cell"),
+        ("p x replicate", "'replicate' is the facet of repeated scores in a cell"),
         ("p x Residual", "'Residual' is the name of the last component"),
         ("p x 'a:b'", "':' in its name"),
         ("p x", "expected a facet"),

@@ -1,6 +1,7 @@
 """Brennan's notation for designs: ``p x (i:h)`` is persons crossed with items within headings.
 
-Parsing and writing of designs, closures of nesting, and the names that every design has.
+Parses and writes designs, and computes closures of nested facets. A design in this notation is
+turned into a formula (:mod:`~vcomp.formula.effects`), or is the design of a D-study.
 """
 
 from __future__ import annotations
@@ -146,9 +147,8 @@ class Design:
         for facet in self.facets:
             if facet == REPLICATE:
                 raise PlanError(
-                    f"{REPLICATE!r} is the name of several scores in a cell, which are not "
-                    "written in the design of a G-study; leave it out, or give the facet another "
-                    "name"
+                    f"{REPLICATE!r} is the facet of repeated scores in a cell, which the design "
+                    "of a G-study does not name; leave it out, or give the facet another name"
                 )
             if facet == RESIDUAL:
                 raise PlanError(
@@ -169,7 +169,7 @@ class Design:
         Parameters
         ----------
         label : returns the text of a facet
-        cross, nest : the signs of crossing and nesting
+        cross, nest : the signs for crossed and nested facets
 
         Examples
         --------
@@ -207,9 +207,10 @@ class Design:
     def held_effects(
         self, terms: Iterable[tuple[str, ...]], *, replicated: bool
     ) -> dict[str, tuple[str, ...]]:
-        """Return the crossed effects whose variance each component holds under this nesting.
+        """Return, for each component, the effects of the crossed design that it contains.
 
-        An effect without a term is part of the residual if its closure has all facets.
+        These effects have the same closure and are confounded with each other. An effect without
+        a term is part of the residual if its closure contains all facets.
 
         Parameters
         ----------
@@ -225,7 +226,7 @@ class Design:
         names = {":".join(term): term for term in terms}
         if len(self.facets) > self.MOST_FACETS:
             alone = {name: (name,) for name in names}
-            return {**alone, RESIDUAL: ("all that the model has no term for", last)}
+            return {**alone, RESIDUAL: ("all effects without a term", last)}
         by_closure: dict[frozenset[str], list[str]] = {}
         for size in range(1, len(self.facets) + 1):
             for effect in combinations(self.facets, size):
@@ -434,7 +435,7 @@ def _factors_of_part(
 def _common_outer(
     facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]
 ) -> frozenset[str]:
-    """Return the fewest facets that all others are nested in, empty if there are none."""
+    """Return the smallest set of facets that all others are nested in; empty if there is none."""
     depth = {f: len(nested_in[f].intersection(facets)) for f in facets}
     for m in range(1, len(facets)):
         outer = frozenset(f for f in facets if depth[f] < m)
@@ -460,7 +461,7 @@ def _quoted(name: str) -> str:
 
 _CROSS = " × "
 _NEAREST = 6
-"""A box has at least room for a few letters, however deep it is."""
+"""Smallest width of the text in a box, in letters."""
 
 
 def _side_by_side(

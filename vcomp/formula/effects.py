@@ -36,10 +36,10 @@ class Effect:
 
 
 def design_effects(design: Design) -> tuple[Effect, ...]:
-    """Return all effects of a design, in an order in which coarser effects come first.
+    """Return all main effects and interactions of a design, coarser ones first.
 
-    There is one effect for each closed set of facets: with a facet it contains all facets that
-    this one is nested in.
+    There is one effect for each closed set of facets: a set that contains, with each facet, all
+    facets that it is nested in.
 
     Parameters
     ----------

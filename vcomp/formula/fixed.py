@@ -1,6 +1,7 @@
-"""The response and the fixed part of a formula, which patsy evaluates.
+"""The columns of X: the fixed part of a formula, coded by patsy.
 
-``FixedPart`` is the coding of the fixed effects, determined from all rows and applied to batches.
+A design contains a ``FixedPart``, which is determined from all rows and then codes them batch by
+batch.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class PlainCoding:
     Attributes
     ----------
     names : of the columns
-    factors : in any order
+    factors : of all terms, in any order
     terms : for each term the positions of its factors, and its parts
     """
 
@@ -180,7 +181,7 @@ class FixedPart:
         ----------
         batches : yields the columns of all rows, in one batch or several, at each call
         environment : patsy's ``EvalEnvironment`` of the caller
-        n_rows : rows that a matrix is made of at a time
+        n_rows : largest number of rows that are coded at once
 
         Raises
         ------
@@ -211,7 +212,7 @@ class FixedPart:
             raise FormulaError(_from_patsy(error)) from None
         except VcompError:
             raise
-        except ValueError as error:  # from a transform that these rows do not determine
+        except ValueError as error:  # of a transform, such as a spline with too few rows
             raise FormulaError(f"the fixed part of the formula: {error}") from None
         stateful = any(f.state.get("transforms") for f in info.factor_infos.values())
         names = tuple(map(_plain_name, info.column_names))
@@ -226,15 +227,16 @@ class FixedPart:
     def of_few_rows(
         cls, formula: Formula, columns: Mapping[str, Any], environment: Any, n_rows: int
     ) -> FixedPart:
-        """Return the coding of the fixed part, determined from few rows with all levels.
+        """Return the coding of the fixed part, determined from a few rows that contain all levels.
 
-        If they are too few, as for the knots of a spline, the result is marked as stateful.
+        If the rows are too few, for instance for the knots of a spline, the result is marked as
+        stateful.
 
         Parameters
         ----------
         columns : of these rows
         environment : patsy's ``EvalEnvironment`` of the caller
-        n_rows : rows that a matrix is made of at a time
+        n_rows : largest number of rows that are coded at once
 
         Raises
         ------
@@ -243,7 +245,7 @@ class FixedPart:
         """
         try:
             return cls.of_rows(formula, lambda: [columns], environment, n_rows)
-        except FormulaError:  # all rows raise it again, unless there were too few
+        except FormulaError:  # if the rows were not too few, all rows raise it again
             return cls((), is_stateful=True)
 
     def __reduce__(self) -> Any:
@@ -257,7 +259,8 @@ class FixedPart:
 
         Parameters
         ----------
-        numbers : columns of which only some values were seen; of others all levels were
+        numbers : numerical columns, of which only some values were seen; all levels of the other
+            columns were
         """
         if self.design_info is None:
             return self.is_stateful
@@ -278,7 +281,7 @@ class FixedPart:
         """
         if not self.is_known:
             raise DataError(
-                "the coding of the fixed part is not stored with statistics; fit the rows anew"
+                "the coding of the fixed part is not stored with statistics; fit the rows again"
             )
         if self.design_info is None:
             return np.ones((n_rows, len(self.names)))
@@ -372,7 +375,7 @@ def evaluate(code: str, columns: Mapping[str, Any], environment: Any) -> Any:
     Raises
     ------
     FormulaError
-        If Python cannot evaluate it; the message has Python's.
+        If Python cannot evaluate it; the message contains Python's.
     """
     if code in columns:
         return columns[code]

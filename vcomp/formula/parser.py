@@ -1,7 +1,8 @@
-"""The parser of formulas: text to :class:`Formula`, with errors that show the position.
+"""The parser of formulas: text becomes a :class:`Formula`; errors show their position.
 
-patsy tokenises and parses, with one more operator, the bar of a random term. Its evaluator then
-expands ``a/b``, ``a*b`` and ``(a + b)**2`` inside the bar and everything in the fixed part.
+This is the first step of a fit. patsy tokenises and parses, with one more operator, the bar of a
+random term. Its evaluator then expands ``a/b``, ``a*b`` and ``(a + b)**2`` inside the bar and
+everything in the fixed part.
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ def _tree(text: str) -> Any:
         )
     # One line, so that the caret is below the error; names within it keep their spaces.
     text = re.sub(r"\s*[\r\n]\s*", " ", text)
-    # The unary bar is for `||` only: the parser then reaches the position of the error.
+    # With a unary bar `||` can be parsed, so that its error shows the position.
     operators = [Operator("|", 2, 50), Operator("|", 1, 60)]
     try:
         return parse_formula(text, extra_operators=operators)
@@ -245,8 +246,8 @@ def _check_bar(bar: Any) -> None:
     if len(bar.args) == 1:
         raise _fault("a random term has a 1 before its bar: (1 | g)", bar)
     effects, groups = bar.args
-    # patsy's origin of a node takes in its own parentheses, so a bar without them starts where
-    # its left side starts.
+    # patsy's origin of a node includes its parentheses, so a bar without them starts where its
+    # left side starts.
     if bar.origin.start == effects.origin.start:
         raise _fault("a random term needs parentheses: (1 | g)", bar.token)
     if groups.type == "|" and len(groups.args) == 1:
@@ -339,7 +340,7 @@ def _evaluate_fixed(tree: Any) -> list[Any]:
 
 
 def _without_bars(node: Any) -> Any | None:
-    """Return the tree without its random terms; None when nothing else is there."""
+    """Return the tree without its random terms; None if nothing else is left."""
     from patsy.infix_parser import ParseNode
 
     if node.type == "|":
