@@ -70,4 +70,4 @@ def test_one_shared_level_gives_no_covariance():
     for method in ("reml", "anova"):
         res = vcomp.fit_multivariate("y ~ (1|p) + (1|i)", data, variable="test", method=method)
         assert np.isnan(res.matrix("i").loc["a", "b"])
-        assert any("share at most one level" in note for note in res.notes)
+        assert any("any two variables share at most one level" in note for note in res.notes)

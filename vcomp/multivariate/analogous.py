@@ -1,18 +1,20 @@
-"""Covariance components of variables that were not all observed together: analogous products.
+"""Covariance components by analogous products, and the likelihood of data with an axis.
 
-For variables a and b and the groups g of a term α that both have, with n_g and ȳ_g the numbers and
+Analogous products are for any data, balanced or not, with variables observed together or not. For
+variables a and b and the groups g of a term α that both have, with n_g and ȳ_g the numbers and
 means of their scores and weights w_g = √(n_g(a) n_g(b)),
 
     Q_α(a, b) = Σ_g w_g (ȳ_g(a) − m_α(a)) (ȳ_g(b) − m_α(b)),    m_α = Σ w_g ȳ_g / Σ w_g.
 
-For one variable this is Henderson's T_α − T_μ, and for balanced data that were observed together
-the sum of products of the classical analysis. Its expectation is Σ_β k_αβ σ_β(a, b) with
+For one variable this is Henderson's T_α − T_μ; for balanced data with all variables observed
+together it is the sum of products of the analysis of variance. Its expectation is
+Σ_β k_αβ σ_β(a, b) with
 
     k_αβ = Σ_h [Σ_g w_g p_gh(a) p_gh(b)] − Σ_h [Σ_g w_g p_gh(a)] [Σ_g w_g p_gh(b)] / Σ w_g,
 
-p_gh = n_gh/n_g the share of group h of term β in the scores of g. The equations of each pair of
-variables are solved for the terms whose groups they share (Brennan 2001, section 11.1, has such
-products for his designs; these ones do not depend on the means).
+with p_gh = n_gh/n_g, the share of group h of term β in the scores of g. The equations of each pair
+of variables are solved for the terms whose groups they share. Brennan (2001, section 11.1) has
+such products for his designs; those used here do not depend on the means.
 """
 
 from __future__ import annotations
@@ -33,22 +35,25 @@ from vcomp.multivariate.variable_layout import Layout
 from vcomp.numerics import Positive, solve
 
 _MOST_COLUMNS = 400
-"""Columns up to which their matrices are cheaper than equations of the effects."""
+"""Largest number of columns for which their matrices cost less than mixed model equations."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """Scores as vectors of the same columns, one for each level of a facet.
+    """Scores as a matrix: a row for each level of a facet that is fully crossed with the others.
+
+    A column is a variable with a cell of the other facets, and a unit in that cell.
 
     Attributes
     ----------
-    facet : the facet
+    facet : the facet of the rows
     n : number of its levels
-    variable : (m,) of each column
+    variable : (m,) variable of each column
     same : (k + 1, m, m) whether two columns share a group of a term
-    inside : (k + 1,) whether the term holds the facet
-    contrasts : (m, m) sums of products of scores about the means of the columns, on their scale
-    mean : (m,) the means times √n
+    inside : (k + 1,) whether the term contains the facet
+    contrasts : (m, m) sums of products about the column means, in units of the variables'
+        standard deviations
+    mean : (m,) the column means times √n
     """
 
     facet: str
@@ -60,21 +65,26 @@ class Axis:
     mean: FloatArray
 
     def covariances(self, S: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return V_c and V_m at (k + 1, v, v) matrices."""
+        """Return V_c, the covariance matrix of a contrast, and V_m, that of the scaled mean.
+
+        Parameters
+        ----------
+        S : (k + 1, v, v) covariance components
+        """
         w = self.variable
         parts = self.same * S[:, w[:, None], w[None, :]]
         within = np.asarray(parts[self.inside].sum(axis=0))
         return within, np.asarray(within + self.n * parts[~self.inside].sum(axis=0))
 
     def unit(self, element: tuple[int, int, int]) -> FloatArray:
-        """Return the derivative of V_c, or of V_m/n, by an element."""
+        """Return the derivative of V_c, or of V_m/n, with respect to an element."""
         t, a, b = element
         pair = (self.variable == a)[:, None] & (self.variable == b)[None, :]
         return np.asarray(self.same[t] & (pair | pair.T), dtype=float)
 
 
 def find_axis(layout: Layout) -> Axis | None:
-    """Return the largest facet that is crossed with all others, None if there is none."""
+    """Return the scores by the largest facet that is fully crossed with all others, if any."""
     best: tuple[int, int] | None = None
     for place, levels in enumerate(layout.scores.levels):
         m, left = divmod(layout.scores.n, len(levels))
@@ -95,7 +105,7 @@ def _columns(layout: Layout, place: int) -> tuple[IntArray, int]:
         if other != place:
             keys, cells = number_combinations(cells, size, codes, len(scores.levels[other]))
             size = keys.size
-    # Units of a cell are numbered: the first unit of one level and that of another are one column.
+    # Units are numbered within cells: those with the same number are in the same column.
     keys, units = number_combinations(cells, size, scores.unit, scores.n_units)
     of_cell = keys // scores.n_units
     starts = np.searchsorted(of_cell, np.arange(size))
@@ -144,16 +154,16 @@ class _Point:
     inverse: FloatArray  # of V_c
     within: FloatArray  # V_c⁻¹ times the contrasts
     P: FloatArray  # of the mean
-    Q: FloatArray  # P with REML, V_m⁻¹ with ML
+    Q: FloatArray  # P for REML, V_m⁻¹ for ML
     Pz: FloatArray
 
 
 class AxisLikelihood:
-    """Restricted or full likelihood of vectors of the same columns, on their scale.
+    """Restricted or full likelihood of scores with an axis, in units of standard deviations.
 
     Parameters
     ----------
-    axis : the vectors
+    axis : the scores by its levels
     layout : of the scores
     reml : restricted likelihood, or the full one
     """
@@ -172,8 +182,8 @@ class AxisLikelihood:
     def reason(self) -> str:
         """Which algorithm computes it, and why."""
         return (
-            f"matrices between the {self.axis.variable.size} columns that all levels of "
-            f"{self.axis.facet} have"
+            f"covariance matrix of the {self.axis.variable.size} columns of each level of "
+            f"{self.axis.facet}"
         )
 
     def loglike(self, S: FloatArray) -> float:
@@ -261,11 +271,11 @@ def _traces(A: Sequence[FloatArray | None], B: Sequence[FloatArray | None]) -> F
 def axis_forms(axis: Axis, S: FloatArray, pairs: list[tuple[int, int]]) -> FloatArray:
     """Return the covariances of analogous products, (k + 1, pairs, k + 1, pairs).
 
-    They have one form in all contrasts, and another in the mean.
+    Each product is a quadratic form in the contrasts plus another one in the mean.
 
     Parameters
     ----------
-    axis : the vectors
+    axis : the scores by its levels
     S : (k + 1, v, v) matrices at which they are computed
     pairs : of variables
     """
@@ -283,30 +293,29 @@ def axis_forms(axis: Axis, S: FloatArray, pairs: list[tuple[int, int]]) -> Float
 
 
 def _form(axis: Axis, same: BoolArray, pair: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
-    """Return Σ_g w_g ȳ_g(a) ȳ_g(b) between the columns, minus that of the weighted means."""
+    """Return the matrices of Σ_g w_g ȳ_g(a) ȳ_g(b) and of its correction for the means."""
     of = [axis.variable == a for a in pair]
     counts = [(same & x[None, :]).sum(axis=1).astype(float) for x in of]  # of each column's group
     n = [np.where(c > 0.0, c, 1.0) for c in counts]
     w = np.sqrt(counts[0] * counts[1])
     left, right = of[0] / n[0], of[1] / n[1]
     form = np.where(same, w[:, None], 0.0) * left[:, None] * right[None, :]
-    # Every column of a counts for its share of the group.
     total = float((w * left).sum())
     centre = np.outer(w * left, w * right) / (total if total > 0.0 else 1.0)
     return 0.5 * (form + form.T), 0.5 * (centre + centre.T)
 
 
 _MOST_PRODUCTS = 7e8
-"""Multiplications up to which standard errors are computed: some seconds."""
+"""Largest number of multiplications for standard errors, which take some seconds."""
 
 _CHUNK = 2_000_000
-"""Numbers that one part of a matrix between groups of two terms has."""
+"""Largest number of elements in a block of a matrix between the groups of two terms."""
 
 Pair = tuple[int, int]
 
 
 class _Products:
-    """The forms of every pair of variables and their expectations."""
+    """The analogous products of every pair of variables, and their expectations."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -315,7 +324,7 @@ class _Products:
         self.weights = [np.sqrt(n[:, :, None] * n[:, None, :]) for n in layout.counts]
 
     def _means(self, term: int) -> FloatArray:
-        """Return the means of a term's groups in every variable, on its scale; 0 if empty."""
+        """Return group means in standard deviations of each variable; 0 without scores."""
         layout, v = self.layout, self.layout.n_variables
         groups = layout.groups[term].astype(np.int64) * v + layout.scores.variable
         sums = np.bincount(groups, weights=layout.y, minlength=layout.sizes[term] * v)
@@ -327,21 +336,21 @@ class _Products:
         return [t for t in range(len(self.layout.names)) if self.layout.linked[t][pair]]
 
     def form(self, term: int, pair: Pair) -> float:
-        """Return Q of a term."""
+        """Return Q_α(a, b) for a term α and variables a and b."""
         w = self.weights[term][:, pair[0], pair[1]]
         x, z = (self.means[term][:, a] for a in pair)
         x, z = x - (w @ x) / w.sum(), z - (w @ z) / w.sum()
         return float(w @ (x * z))
 
     def coefficient(self, term: int, other: int, pair: Pair) -> float:
-        """Return k: the expectation of Q for a unit covariance of another term."""
+        """Return k_αβ, the coefficient of σ_β(a, b) in the expectation of Q_α(a, b)."""
         w = self.weights[term][:, pair[0], pair[1]]
         P, R = (self.share(term, other, a) for a in pair)
         both = float(w @ np.asarray(P.multiply(R).sum(axis=1)).ravel())
         return both - float((P.T @ w) @ (R.T @ w)) / float(w.sum())
 
     def share(self, term: int, other: int, variable: int) -> Any:
-        """Return p_gh of the groups of two terms, sparse."""
+        """Return the sparse matrix p_gh between the groups of two terms."""
         from scipy.sparse import diags_array
 
         n = self.layout.counts[term][:, variable]
@@ -349,7 +358,7 @@ class _Products:
         return (diags_array(inverse) @ self.layout.table(term, other, variable)).tocsr()
 
     def equations(self, pair: Pair) -> tuple[list[int], FloatArray]:
-        """Return the terms of a pair and the coefficients of their equations."""
+        """Return the terms whose groups a pair shares, and the matrix k of their equations."""
         terms = self.terms(pair)
         return terms, np.array([[self.coefficient(t, u, pair) for u in terms] for t in terms])
 
@@ -397,14 +406,14 @@ def analogous_covariance(
 ) -> tuple[FloatArray, str]:
     """Return the covariance matrix of these estimates under normality, or why there is none.
 
-    With H = diag(w) − ww'/Σw and Γ the covariance matrices of group means, forms of normal scores
-    have Cov[Q_α(a, b), Q_β(c, d)] = tr(H_α Γ_ac H_β Γ_bd') + tr(H_α Γ_ad H_β Γ_bc').
+    With H = diag(w) − ww'/Σw and Γ the covariance matrices of group means, the products of normal
+    scores have Cov[Q_α(a, b), Q_β(c, d)] = tr(H_α Γ_ac H_β Γ_bd') + tr(H_α Γ_ad H_β Γ_bc').
 
     Parameters
     ----------
     layout : of the scores
     values : (k + 1, v, v) the estimates, at which it is computed
-    axis : the scores as vectors of the same columns, None if they are not
+    axis : the scores by the levels of a fully crossed facet; None without one
     """
     products = _Products(layout)
     places = elements(layout.linked)
@@ -441,7 +450,7 @@ def analogous_covariance(
 
 
 def _all_forms(products: _Products, values: FloatArray) -> FloatArray:
-    """Return the covariances of all forms, (k + 1, pairs, k + 1, pairs)."""
+    """Return the covariances of all analogous products, (k + 1, pairs, k + 1, pairs)."""
     k, n_pairs = len(products.layout.names), len(products.pairs)
     forms = np.zeros((k, n_pairs, k, n_pairs))
     for t in range(k):
@@ -453,12 +462,12 @@ def _all_forms(products: _Products, values: FloatArray) -> FloatArray:
 
 
 def _forms(products: _Products, values: FloatArray, t: int, u: int) -> FloatArray:
-    """Return the covariances of the forms of two terms, (pairs, pairs)."""
+    """Return the covariances of the analogous products of two terms, (pairs, pairs)."""
     layout, pairs = products.layout, products.pairs
     v, last = layout.n_variables, len(layout.names) - 1
     a, b = np.array(pairs).T
     w, z = products.weights[t][:, a, b], products.weights[u][:, a, b]  # (groups, pairs)
-    # A pair without groups has weights of zero and forms of zero.
+    # A pair without common groups has weights and products of zero.
     W, Z = w.sum(axis=0), z.sum(axis=0)
     W, Z = np.where(W > 0.0, W, 1.0), np.where(Z > 0.0, Z, 1.0)
     left = np.empty((v, v, layout.sizes[t], len(pairs)))  # Γ_ac z of every pair
@@ -504,7 +513,7 @@ def _mean_products(
 def _squares(
     products: _Products, values: FloatArray, t: int, u: int, w: FloatArray, z: FloatArray
 ) -> FloatArray:
-    """Return Σ_gh w_g z_h (Γ_ac Γ_bd + Γ_ad Γ_bc)_gh of every two pairs, by parts of the rows."""
+    """Return Σ_gh w_g z_h (Γ_ac Γ_bd + Γ_ad Γ_bc)_gh of every two pairs, in blocks of rows."""
     layout, pairs = products.layout, products.pairs
     v, k = layout.n_variables, len(layout.names)
     shares = {
@@ -533,10 +542,10 @@ def _squares(
 def _squares_of_units(
     products: _Products, values: FloatArray, t: int, u: int, w: FloatArray, z: FloatArray
 ) -> FloatArray:
-    """Return the same for single scores, any two of which share a group of s and r or do not.
+    """Return the same for the residual, whose groups are single units.
 
-    Σ_gh w_g z_h [same group of s] [same group of r] is a sum over the groups of s and r together,
-    without a matrix of all scores.
+    Σ_gh w_g z_h [same group of s] [same group of r] is a sum over the combinations of groups of s
+    and r, which needs no matrix between all units.
     """
     layout, pairs = products.layout, products.pairs
     k = len(layout.names)
@@ -547,7 +556,7 @@ def _squares_of_units(
             joint = of_unit[s].astype(np.int64) * layout.sizes[r] + of_unit[r]
             number = np.unique(joint, return_inverse=True)[1]
             sums = np.array([np.bincount(number, weights=column) for column in w.T])
-            together = sums @ sums.T  # w is z here
+            together = sums @ sums.T  # both terms are the residual, so z is w
             for p, (a, b) in enumerate(pairs):
                 for q, (c, d) in enumerate(pairs):
                     found[p, q] += together[p, q] * (

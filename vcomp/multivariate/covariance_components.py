@@ -1,6 +1,7 @@
 """Variances and covariances of several variables, a matrix for every term of the design.
 
-Composites, measurements and profiles of the G-study are functions of these matrices.
+The result of a multivariate G-study. Composites, error variances, score profiles and D-studies are
+computed from these matrices.
 """
 
 from __future__ import annotations
@@ -112,8 +113,8 @@ class CovarianceComponents:
 
         Parameters
         ----------
-        weights : (r, k + 1, v, v), symmetric in the last two axes; both places of a covariance
-            count
+        weights : (r, k + 1, v, v), symmetric in the last two dimensions; a covariance is weighted
+            by the sum of both of its elements
 
         Returns
         -------
@@ -316,12 +317,12 @@ def composite_of(g: CovarianceComponents, w: FloatArray) -> VarianceComponents:
 
 
 def check_shared(g: CovarianceComponents, w: FloatArray) -> None:
-    """Refuse a composite of variables without common levels of any facet.
+    """Refuse a composite of variables that share no levels of any facet.
 
     Raises
     ------
     PlanError
-        If there are two; the message names them.
+        If two variables with a weight share none; the message names them.
     """
     shared = np.asarray(g.linked[:-1].any(axis=0))
     for a, b in combinations(np.flatnonzero(w).tolist(), 2):
@@ -333,7 +334,7 @@ def check_shared(g: CovarianceComponents, w: FloatArray) -> None:
 
 
 def is_alike(g: CovarianceComponents, w: FloatArray) -> bool:
-    """Whether variables of a composite have the same sizes and divisors of covariances."""
+    """Whether the variables of a composite have the same sizes and the same 1/n."""
     used = np.flatnonzero(w)
     if any(len({n[a] for a in used}) > 1 for n in g.sizes.values()):
         return False
@@ -355,9 +356,9 @@ def is_alike(g: CovarianceComponents, w: FloatArray) -> bool:
 def divisors_of(
     g: CovarianceComponents, given: Mapping[str, tuple[Any, ...]], object_: str
 ) -> FloatArray:
-    """Return 1/n of every element in the scores of an object, (k + 1, v, v).
+    """Return 1/n of every (co)variance in those of the objects' mean scores, (k + 1, v, v).
 
-    Without given sizes they are those of the cells of the G-study.
+    Without given sizes they are those of the G-study's own design.
     """
     if not given and object_ in g.inverse_n:
         return g.inverse_n[object_]
@@ -370,7 +371,7 @@ def divisors_of(
 
 
 def object_term(g: CovarianceComponents, object_: str | None) -> str:
-    """Return the object of measurement, the first facet if None.
+    """Return the facet of the object of measurement; the first facet if None.
 
     Raises
     ------
@@ -396,7 +397,8 @@ def object_term(g: CovarianceComponents, object_: str | None) -> str:
 def own_matrices(g: CovarianceComponents, object_: str) -> FloatArray:
     """Return the covariance matrices of universe scores and of relative and absolute errors.
 
-    They are those of the G-study's own measurement, as estimated, (3, v, v).
+    They are those of the mean scores in the G-study's own design, (3, v, v); negative estimates
+    are not set to zero.
     """
     divisors, S = divisors_of(g, {}, object_), g.known
     universe = np.array([f == {object_} for f in g.facets], dtype=float)
@@ -410,10 +412,10 @@ def own_matrices(g: CovarianceComponents, object_: str) -> FloatArray:
 def profile_variability(
     g: CovarianceComponents, object_: str, means: FloatArray
 ) -> dict[str, float]:
-    """Return the expected variance within a profile of scores, and its reliability.
+    """Return the expected variance within score profiles, and its reliability G(V).
 
-    It is the expected variance of the v scores of one object about their mean, for universe scores
-    and for observed means, and their ratio G(V). The variances are small for flat profiles.
+    The variance is that of the v scores of one object about their mean, for universe scores and
+    for observed mean scores; G(V) is the ratio of the two. Flat profiles have small variances.
 
     Parameters
     ----------

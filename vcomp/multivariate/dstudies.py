@@ -1,4 +1,7 @@
-"""D-studies of several variables and of their composite, with their printed table."""
+"""D-studies of several variables and of their composite, with their printed table.
+
+They follow from the covariance components of a multivariate G-study.
+"""
 
 from __future__ import annotations
 
@@ -95,8 +98,8 @@ class MultivariateDStudy(display.Printed):
 
         Columns ``plan`` (its number), ``variable``, ``weight``, and the shares ``universe_var``,
         ``rel_err_var`` and ``abs_err_var``: w_v Σ_u w_u σ_uv / Σ_uv w_u w_v σ_uv, which add up to
-        one in a plan (Brennan 2001, section 10.1, calls the first effective weights). They are
-        nan if the composite has no such variance.
+        one in a plan. Those of the universe-score variance are Brennan's effective weights (2001,
+        section 10.1). Shares are nan if the composite's variance is zero.
         """
         import pandas as pd
 
@@ -318,10 +321,10 @@ def _folded(
     given: Mapping[str, tuple[Any, ...]],
     object_: str,
 ) -> tuple[VarianceComponents, dict[str, Any]]:
-    """Return components of the composite that contain the divisors of its variables' sizes.
+    """Return the components of a composite whose variables differ in their sizes.
 
-    They are multiplied by the sizes that are shown for the composite, by which a D-study divides
-    them again.
+    Components are divided by the sizes of the variables, and multiplied by the sizes that are
+    shown for the composite, by which the D-study divides them.
     """
     used = np.flatnonzero(w)
     shown: dict[str, Any] = {}
@@ -350,7 +353,10 @@ def _matrices(
     *,
     own: bool,
 ) -> FloatArray:
-    """Return the covariance matrices of universe scores and errors, with the rows' variances."""
+    """Return the covariance matrices of universe scores and errors, (3, v, v).
+
+    Their diagonals are the variances in the D-studies of the variables.
+    """
     design = rows[0].plan.design
     effects = g.facets if own else tuple(design.closure(f) for f in g.facets)
     divisors, S = divisors_of(replace(g, facets=effects), given, object_), g.known

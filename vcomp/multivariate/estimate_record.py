@@ -1,4 +1,7 @@
-"""The record of a multivariate fit: what results and JSON need, without the rows."""
+"""The record of a multivariate fit: estimates and design without the rows, stored as JSON.
+
+Tables and the printed summary are made from it.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,7 @@ class MultivariateRecord:
     links : of every facet
     designs : of every variable in words
     llf : log-likelihood, nan for closed forms
-    converged, status, engine : as of one variable
+    converged, status, engine : as for a fit of one variable
     notes : remarks on the data
     ending : of likelihood methods, else None
     """
@@ -239,10 +242,10 @@ def _on_links(layout: Layout) -> list[str]:
             continue
         if not layout.linked[t][off].any():
             notes.append(
-                f"{name}: no covariances, as no level of it has scores of two variables; in "
-                "errors they are zero, as the levels are independent."
+                f"{name}: no covariances, as each of its levels has scores of one variable only; "
+                "errors of different variables are uncorrelated over independent levels."
                 if layout.shared[t][off].max() < 1.0
-                else f"{name}: no covariances, as two variables share at most one level of it."
+                else f"{name}: no covariances, as any two variables share at most one level of it."
             )
             continue
         pairs = [f"{names[a]}, {names[b]}" for a, b in np.argwhere(np.triu(missing))]
@@ -302,7 +305,7 @@ def component_table(g: CovarianceComponents, alpha: float | None = None) -> pd.D
 
 
 def correlation_table(g: CovarianceComponents, term: int, alpha: float) -> pd.DataFrame:
-    """Return the correlations of a term with delta-method errors and intervals by Fisher's z.
+    """Return the correlations of a term with delta-method errors and intervals on Fisher's z.
 
     Parameters
     ----------

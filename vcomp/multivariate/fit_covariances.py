@@ -1,4 +1,4 @@
-"""Fit several dependent variables: read the scores, choose an estimator, return the result."""
+"""The fit of several dependent variables: scores are read, components estimated, a result made."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ from vcomp.multivariate.variables import read_scores
 from vcomp.numerics import solve_positive
 
 _LEAST = 1e-10
-"""Least eigenvalue of the correlations of residuals that are removed from the scores."""
+"""Floor of the eigenvalues of the residual correlations that decorrelate the scores."""
 
 _ROUNDS = 5
-"""Rounds in which means are subtracted; residuals for a scale need not be exact."""
+"""Rounds of subtracting group means; residuals that only set a scale need not be exact."""
 
 
 def uncorrelated(layout: Layout) -> tuple[FloatArray, FloatArray | None]:
@@ -108,7 +108,7 @@ def _without_terms(layout: Layout, Y: FloatArray) -> FloatArray:
 
 
 def element_map(layout: Layout, L: FloatArray) -> FloatArray:
-    """Return the derivatives of the elements of L Σ L' by those of Σ, (m, m).
+    """Return the derivatives of the elements of L Σ L' with respect to those of Σ, (m, m).
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ METHODS: tuple[Method, ...] = get_args(Method)
 """The methods for several variables."""
 
 _START = 1e-2
-"""Least eigenvalue of the matrices at the start of an iteration, in units of the variances."""
+"""Floor of the eigenvalues of the starting matrices, in units of the variances."""
 
 
 def fit_multivariate(
@@ -158,7 +158,7 @@ def fit_multivariate(
     data : as for :func:`vcomp.fit`
     variable : the column with the variable of each score, for scores in one column
     responses : the columns of the variables, which replace the left side of the formula
-    independent : facets of which every variable has its own levels, although labels are the same
+    independent : facets of which every variable has its own levels, even if labels are the same
     method : ``"reml"`` (default) or ``"ml"`` over positive semidefinite matrices; ``"anova"``,
         sums of products and their expectations, for any data; ``"type1"`` or ``"henderson3"`` for
         variables that were observed together
@@ -269,7 +269,7 @@ def _estimate(
 
 
 def _indefinite(layout: Layout, values: FloatArray) -> str:
-    """Return half a sentence on matrices that are not positive semidefinite."""
+    """Return a clause on matrices that are not positive semidefinite, empty if all are."""
     below = []
     for name, S in zip(layout.names, np.where(layout.linked, values, 0.0), strict=True):
         least = float(np.linalg.eigvalsh(S / np.outer(layout.scale, layout.scale))[0])
@@ -353,7 +353,7 @@ def _no_maximum(layout: Layout) -> EstimationError:
 
 
 def _start(layout: Layout, scale: FloatArray) -> FloatArray:
-    """Return positive definite matrices near the closed form, in the scale of the likelihood."""
+    """Return positive definite matrices near the closed form, on the scale of the likelihood."""
     v = layout.n_variables
     try:
         values = (polarised_components if layout.same_rows else _analogous)(layout, "anova")
@@ -374,11 +374,14 @@ def _analogous(layout: Layout, method: str) -> FloatArray:
 def _covariance(
     likelihood: MatrixLikelihood, end: ConeMaximum, kind: Kind, back: FloatArray
 ) -> FloatArray:
-    """Return the covariance of the elements at given ranks; nan for those that cannot change.
+    """Return the covariance matrix of the elements at the ranks of the maximum, (m, m).
+
+    It is nan for elements that are fixed at these ranks.
 
     Parameters
     ----------
-    back : (m, m) derivatives of the elements on the scale of the data by those of the likelihood
+    back : (m, m) derivatives of the elements on the scale of the data with respect to those on
+        the scale of the likelihood
     """
     J = end.tangent
     nothing = np.full((J.shape[0], J.shape[0]), np.nan)
@@ -424,7 +427,7 @@ def _status(layout: Layout, end: ConeMaximum) -> str:
     text = f"Converged: {'; '.join([*said, *lower])}."
     if lower:
         text += (
-            " If a rank is not full, some combination of the variables has no variance; standard "
-            "errors are those at this rank."
+            " A matrix without full rank gives some combination of the variables no variance; "
+            "standard errors treat the rank as known."
         )
     return text

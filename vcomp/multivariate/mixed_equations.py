@@ -1,12 +1,12 @@
-"""The likelihood of any scores of several variables, by elimination of the largest term.
+"""The likelihood of several variables for any data, by elimination of the largest term.
 
 With R the covariance matrix of the residual, which has a small block for each unit, and
 V = R + Σ_t Z_t (I ⊗ Σ_t) Z_t', the term with the most groups is eliminated first, group by group:
 
     V₁⁻¹ = R⁻¹ − R⁻¹ Z₁ E Z₁' R⁻¹,   E_g = L (I + L'D_g L)⁻¹ L',   D = Z₁'R⁻¹Z₁,
 
-so that Ω = Z̃'V₁⁻¹Z̃ for Z̃ = [Z₂ X y], all other terms, means and scores, is a small dense matrix.
-Everything else follows from Ω. The Σ_t = LL' may be singular.
+so that Ω = Z̃'V₁⁻¹Z̃ for Z̃ = [Z₂ X y] (all other terms, means and scores) is a small dense
+matrix, from which the likelihood and its derivatives follow. The Σ_t = LL' may be singular.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def block_diagonal(blocks: FloatArray) -> Any:
 
 
 def block_quadratic(A: Any, psi: FloatArray, v: int) -> FloatArray:
-    """Return Σ_g A_g Ψ A_g' of a sparse matrix with v rows for each group, (v, v), in parts."""
+    """Return Σ_g A_g Ψ A_g', (v, v), for a sparse matrix with v rows for each group."""
     found = np.zeros((v, v))
     groups = A.shape[0] // v
     for part in slices(groups, max(1, _CHUNK // max(1, v * psi.shape[0]))):
@@ -145,20 +145,20 @@ def by_block(blocks: FloatArray, x: FloatArray) -> FloatArray:
 
 
 _DENSE_ROWS = 1000
-"""Scores up to which the expected information is computed from matrices between all of them."""
+"""Largest number of scores for the expected information, which needs dense (n, n) matrices."""
 
 _MOST_EFFECTS = 5000
-"""Effects of all terms but the largest."""
+"""Largest number of effects of all terms except the one that is eliminated."""
 
 _MOST_VARIABLES = 60
-"""What was observed together is one number, with a bit for each variable."""
+"""Largest number of variables: those observed in a unit are the bits of one integer."""
 
 _CHUNK = 4_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Point:
-    """The factored equations at one set of matrices."""
+    """The factored equations at given covariance components."""
 
     loglike: float
     S: FloatArray
@@ -176,13 +176,13 @@ class _Point:
 
 
 class EquationsLikelihood:
-    """Restricted or full likelihood of scores in their scale.
+    """Restricted or full likelihood of scores in units of their standard deviations.
 
     Parameters
     ----------
     layout : of the scores
     reml : restricted likelihood, or the full one
-    y : (n,) the scores on another scale; None for those in units of their standard deviations
+    y : (n,) the scores on another scale; None for that of the standard deviations
 
     Raises
     ------
@@ -262,7 +262,8 @@ class EquationsLikelihood:
             return average
         if kind not in self.kinds:
             raise EstimationError(
-                f"the {kind} information is not computed for as many as {self.n:,} scores"
+                f"the {kind} information is not computed for {self.n:,} scores: the limit is "
+                f"{_DENSE_ROWS:,}"
             )
         expected = self._expected(point)
         return expected if kind == "expected" else 2.0 * average - expected
@@ -357,9 +358,9 @@ class EquationsLikelihood:
     def _trace_of_rows(self, point: _Point, psi: FloatArray, of_terms: FloatArray) -> FloatArray:
         """Return the sum over the units of the blocks of P, (v, v).
 
-        The blocks of PV = I − V⁻¹X(X'V⁻¹X)⁻¹X' add up to the numbers of scores minus one, from
-        which it follows by the traces of the terms if all units have the same variables, or none
-        has several.
+        The blocks of PV = I − V⁻¹X(X'V⁻¹X)⁻¹X' add up to the numbers of scores minus one. With
+        the traces of the terms this determines the sum if all units have the same variables, or
+        each unit has one.
         """
         S, v = point.S, self.layout.n_variables
         counts = np.bincount(self.layout.scores.variable, minlength=v) - float(self.reml)
@@ -373,8 +374,8 @@ class EquationsLikelihood:
     def _trace_by_units(self, point: _Point, psi: FloatArray) -> FloatArray:
         """Return the same for units with different variables.
 
-        Their block of P is R_u⁻¹ − R_u⁻¹ C_u R_u⁻¹, and C_u consists of the blocks of the inverse
-        equations for the unit's groups.
+        The block of P of a unit is R_u⁻¹ − R_u⁻¹ C_u R_u⁻¹, where C_u is the sum of the blocks of
+        the inverse equations for the unit's groups.
         """
         v = self.layout.n_variables
         C = self._covariances_of_units(point, psi)
@@ -388,7 +389,7 @@ class EquationsLikelihood:
         return found
 
     def _covariances_of_units(self, point: _Point, psi: FloatArray) -> FloatArray:
-        """Return the errors of the sums of a unit's effects and means, (units, v, v)."""
+        """Return C_u, the covariance of errors in a unit's effects plus means, (units, v, v)."""
         v = self.layout.n_variables
         width = psi.shape[0] // v
         blocks = psi.reshape(width, v, width, v)
@@ -414,12 +415,12 @@ class EquationsLikelihood:
 
     @cached_property
     def _first_of_units(self) -> LongArray:
-        """The group of every unit in the term that is eliminated."""
+        """The group of each unit in the term that is eliminated."""
         return self._of_units(self._first)
 
     @cached_property
     def _places_of_units(self) -> list[LongArray]:
-        """The places of the groups of every unit in all other terms, and that of the means."""
+        """Positions in Ω of the groups of each unit in the other terms, and of the means."""
         starts = np.cumsum([0, *(self.layout.sizes[t] for t in self._others)])
         places = [
             start + self._of_units(t) for start, t in zip(starts[:-1], self._others, strict=True)

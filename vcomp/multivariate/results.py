@@ -320,9 +320,9 @@ class MultivariateResults(display.Printed):
         """Return the predicted universe scores of every object in all variables.
 
         Each prediction uses the scores of the object in all variables: an unreliable variable
-        gains information from those that it correlates with, and a variable without scores has a
-        prediction too. In balanced data these are the best linear predictions; in others they are
-        the best ones from the object's means.
+        gains information from those that it correlates with, and a variable without scores is
+        predicted from the others. In balanced data these are the best linear predictions; in
+        others they are the best ones from the object's means.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Mean products of balanced data, and the likelihood for which they are sufficient.
+"""Mean products of balanced data, and the likelihood for which they are sufficient statistics.
 
 If all variables were observed together in a balanced design, the space of the scores is a sum of
 orthogonal strata. In each the mean products M_s of the variables are Wishart with d_s degrees of
@@ -30,7 +30,10 @@ Quadratic = Callable[[FloatArray], FloatArray]
 
 
 def polarised_components(layout: Layout, method: str) -> FloatArray:
-    """Return the (k + 1, v, v) components, by a closed form, of variables with the same rows.
+    """Return the (k + 1, v, v) components by a closed form of sums and differences of variables.
+
+    The covariance of two variables is a quarter of the difference between the components of their
+    sum and of their difference.
 
     Parameters
     ----------
@@ -57,7 +60,7 @@ def polarised_components(layout: Layout, method: str) -> FloatArray:
     for a in range(v):
         values[:, a, a] = q(Y[:, a])
         for b in range(a):
-            # In units of their standard deviations, so that both keep their digits.
+            # In units of standard deviations neither variable loses digits in the sum.
             mixed = (q(Y[:, a] + Y[:, b]) - q(Y[:, a] - Y[:, b])) / 4.0
             values[:, a, b] = values[:, b, a] = mixed
     return values * np.outer(scale, scale)
@@ -71,7 +74,7 @@ def polarised_covariance(
     Parameters
     ----------
     layout : of variables that were observed together
-    method : as above
+    method : as for :func:`polarised_components`
     values : (k + 1, v, v) the estimates, at which it is computed
     """
     places = elements(layout.linked)
@@ -88,7 +91,7 @@ def polarised_covariance(
 
 
 def covariance_of_forms(tensor: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the covariance of all elements, (m, m), from that of one variable.
+    """Return the covariance matrix of all elements, (m, m), from the tensor of one variable.
 
     Parameters
     ----------
@@ -108,7 +111,7 @@ def covariance_of_forms(tensor: FloatArray, values: FloatArray) -> FloatArray:
 
 
 def columns_of(layout: Layout) -> FloatArray:
-    """Return the scores of the same rows in their scale, (rows of the first variable, v)."""
+    """Return the scores in standard deviations, (rows, v), rows as for the first variable."""
     scores = layout.scores
     rows = scores.unit[scores.of(0)]
     place = np.empty(scores.n_units, dtype=np.int64)
@@ -121,7 +124,7 @@ def columns_of(layout: Layout) -> FloatArray:
 
 
 def _tensor(C: Quadratic, k: int) -> FloatArray:
-    """Return the coefficients of a matrix that is quadratic in k numbers."""
+    """Return the coefficients of a matrix whose elements are quadratic forms in k numbers."""
     tensor = np.empty((k, k, k, k))
     unit = np.eye(k)
     alone = [C(unit[t]) for t in range(k)]
@@ -212,7 +215,7 @@ def _places(layout: Layout, term: int) -> Facets:
 
 
 def _closed(sets: list[Facets]) -> list[Facets]:
-    """Return the sets with all their intersections, including the empty set."""
+    """Return the sets, their intersections and the empty set, smaller ones first."""
     found = {frozenset(), *sets}
     while True:
         more = {s & r for s, r in combinations(found, 2)} - found
@@ -222,7 +225,7 @@ def _closed(sets: list[Facets]) -> list[Facets]:
 
 
 def _codes(layout: Layout, facets: Facets) -> tuple[FloatArray, int]:
-    """Return the group of every row of the first variable in some facets."""
+    """Return for each row of the first variable its combination of levels of some facets."""
     scores, own = layout.scores, layout.scores.of(0)
     codes, size = np.zeros(own.stop - own.start, dtype=np.int32), 1
     for place in sorted(facets):
@@ -245,7 +248,7 @@ def _orthogonal(codes: dict[Facets, tuple[FloatArray, int]], s: Facets, r: Facet
 
 
 class StrataLikelihood:
-    """Restricted or full likelihood of mean products, of scores in their scale.
+    """Restricted or full likelihood of mean products, scores in units of standard deviations.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The groups of every term by variable: numbers of scores, and the groups that variables share.
 
-All estimators of :mod:`vcomp.multivariate` use it.
+All estimators of covariance components work on a :class:`Layout`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Layout:
 
     @cached_property
     def shared(self) -> FloatArray:
-        """How many groups of each term two variables share, (k + 1, v, v)."""
+        """Number of groups of each term that two variables share, (k + 1, v, v)."""
         occurs = [(n > 0.0).astype(float) for n in self.counts]
         return np.array([o.T @ o for o in occurs])
 

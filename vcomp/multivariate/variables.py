@@ -1,4 +1,4 @@
-"""Scores of several dependent variables, read with common codes.
+"""Scores of several dependent variables with common codes: the first step of a multivariate fit.
 
 Wide data have a column for each variable, and scores in one row belong together. Long data have
 one column of scores and one with the variable of each score. In both cases every variable is a
@@ -169,7 +169,7 @@ def read_scores(
     environment : patsy's ``EvalEnvironment`` of the caller
     responses : columns of wide data that replace the left side
     variable : the column of long data with the variable of each score
-    independent : facets of which every variable has its own levels, also if labels are the same
+    independent : facets of which every variable has its own levels, even if labels are the same
     missing : ``"drop"`` missing scores and warn, or ``"raise"``
 
     Raises
@@ -206,7 +206,7 @@ def read_scores(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The variables with the rows that each model has, by position in the data."""
+    """The variables with their models, each of the rows in which the variable has a score."""
 
     names: tuple[str, ...]
     models: tuple[VarianceComponentsModel, ...]
@@ -289,7 +289,9 @@ def _long(
         if response in frame.columns and missing == "drop":
             empty = rows[response].isna().to_numpy()
             if empty.all():
-                raise DataError(f"variable {name!r} has no scores: {response!r} is missing in all")
+                raise DataError(
+                    f"variable {name!r} has no scores: {response!r} is missing in all its rows"
+                )
             if empty.any():
                 lacking.append(f"{name} lacks {int(empty.sum()):,} of {len(rows):,} scores")
                 rows = rows[~empty]
@@ -384,7 +386,7 @@ def _coded(
 
 
 def _check_arrangement(parts: _Parts) -> None:
-    """Refuse variables whose facets are nested in different ways."""
+    """Refuse variables whose facets differ in their nesting."""
     first = parts.models[0].design.structure
     for name, model in zip(parts.names[1:], parts.models[1:], strict=True):
         structure = model.design.structure
