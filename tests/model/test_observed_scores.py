@@ -17,7 +17,7 @@ from vcomp.inference.intervals import note_on_scores
 from vcomp.statistics.batches import few_values
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
-TWO = "Scores are 0 or 1: components are of observed scores, as a mean score's reliability needs"
+TWO = "Scores are 0 or 1: components are on the observed scale, on which reliability is defined"
 NORMAL = "assume normal effects, interval='robust' does not."
 
 

@@ -138,10 +138,10 @@ TESTS: tuple[TestName, ...] = get_args(TestName)
 _NORMAL = "The distribution is that for normal effects; test='robust' does not assume it."
 
 _FEW_EFFECTS = 2000
-"""Effects besides those of the largest term up to which ``"auto"`` adjusts terms."""
+"""Largest number of effects outside the largest term for which ``"auto"`` adjusts terms."""
 
 _CHEAP_EFFECTS, _CHEAP_ROWS = 500, 20_000
-"""Sizes up to which a thousand fits by elimination take seconds."""
+"""Largest numbers of effects and rows for which a thousand fits take seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class ComponentFit:
     table : its analysis of variance, None if it has none
     classical : whether that is the classical one of balanced data, with independent mean squares
     stats : sums of the rows, None after loading
-    robust : makes the components with the influences of their rows
+    robust : computes the components with the influences of their rows
     """
 
     estimate: Estimate
@@ -280,11 +280,11 @@ def _refuse_f(fit: ComponentFit, term: str) -> None:
         )
     likelihood = fit.estimate.method in ("reml", "ml")
     advice = "use test='simulated' or 'lrt'" if likelihood else (
-        "fit by method='reml' and test by likelihood (res.test picks how)"
+        "fit by method='reml' and test by likelihood (res.test then chooses a test)"
     )  # fmt: skip
     raise EstimationError(
         f"there is no F-test of {term!r}: it has no degrees of freedom after the other terms, or "
-        f"no mean square has its expectation without σ²({term}); {advice}"
+        f"no mean square has the same expectation if σ²({term}) is 0; {advice}"
     )
 
 
@@ -451,8 +451,9 @@ def _check_term(estimate: Estimate, term: Any) -> None:
     terms = estimate.names[:-1]
     if term == RESIDUAL:
         raise EstimationError(
-            "the residual cannot be tested: without it the model has no likelihood, and no mean "
-            f"square is free of it; components that can be are {', '.join(terms) or 'none'}"
+            "the residual cannot be tested: without it the model has no likelihood, and the "
+            "expectation of every mean square contains it; components that can be tested are "
+            f"{', '.join(terms) or 'none'}"
         )
     if term not in terms:
         raise EstimationError(

@@ -52,8 +52,8 @@ _ROBUST = "F-test with variances from the rows"
 _FEW = "Facets with few levels, in which rows are correlated as in the model: {}."
 
 _NO_DEGREES = (
-    "The components have no covariance here, and the denominator no degrees of freedom: the "
-    "p-value is that of χ²."
+    "The components have no covariance matrix, so that the denominator has no degrees of "
+    "freedom: the p-value is that of χ²."
 )
 
 
@@ -69,7 +69,7 @@ class FixedFit:
     transform : (p, p) T, so that β = T b for coefficients b of the centred columns; None after
         loading
     facets : of each component, with those that they are nested in
-    levels : makes the products of the contributions of rows to the fixed effects
+    levels : computes the products of the contributions of rows to the fixed effects
     """
 
     estimate: Estimate
@@ -186,8 +186,8 @@ class FixedFit:
             return found, L
         if self.stats is None:
             raise DataError(
-                "this result was loaded without what degrees of freedom of contrasts need; fit "
-                "the model again, or use ddf='normal'"
+                "this result was loaded without the slopes that degrees of freedom of contrasts "
+                "need; fit the model again, or use ddf='normal'"
             )
         raise EstimationError(
             "this fit has no covariance matrix of its fixed effects, from which degrees of "

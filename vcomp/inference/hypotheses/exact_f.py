@@ -10,8 +10,8 @@ see Seely & El-Bassiouni (1983).
 If no single mean square has the expectation, sums of several do (Cochran 1951), with
 Satterthwaite's degrees of freedom: approximate, and for balanced data only.
 
-All of them assume normal effects. The robust ratio, eq. (11.9), has degrees of freedom from the
-data.
+All of these assume normal effects. The robust ratio, eq. (11.9), does not: its degrees of freedom
+are estimated from the data.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from vcomp.inference.quantities import VarianceComponents
 from vcomp.statistics import Statistics
 
 _SAME = 1e-9
-"""Expectations, and variances, that differ relatively by less than this are the same."""
+"""Relative difference below which expectations, or variances, are equal."""
 
 _CORRELATED = 0.1
-"""Correlated mean squares vary jointly at least this fraction as much as independent ones."""
+"""Smallest factor by which correlation reduces the variance of a ratio of mean squares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def _is_exact(
 
 
 def _generic(table: AnovaTable, term: int) -> FloatArray:
-    """Return generic components with σ²_t = 0, at which no difference vanishes by coincidence."""
+    """Return components with σ²_t = 0 at which no difference vanishes by coincidence."""
     v: FloatArray = np.sqrt(2.0 + np.arange(table.df.size)) / np.maximum(
         table.expected.max(axis=0), 1.0
     )

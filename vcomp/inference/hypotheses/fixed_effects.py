@@ -3,8 +3,8 @@
 Satterthwaite's degrees of freedom of a contrast are docs/explanation/mathematics.md, eq. (11.5)
 (Giesbrecht & Burns 1985); several contrasts are tested by rotation (Fai & Cornelius 1996), as in
 lmerTest. Kenward and Roger (1997) also correct Cov(β̂) for the error of the components and scale F,
-eqs. (11.6) to (11.8). A component at its bound, or held, is treated as known. Standard errors that
-assume neither the components nor normal effects are eqs. (11.10) and (11.11).
+eqs. (11.6) to (11.8). A component at its bound, or held, is treated as known. Standard errors
+that assume neither the components nor normal effects are eqs. (11.10) and (11.11).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
 
 _SAME_DF = 1e-8
-"""Degrees of freedom that differ relatively by less than this are equal."""
+"""Relative difference below which degrees of freedom are equal."""
 
 _NULL = 1e-10
-"""An eigenvalue below this fraction of the largest is that of a dependent row."""
+"""Fraction of the largest eigenvalue below which a row is linearly dependent."""
 
 _LEAST = 0.3
-"""Robust variances are at least this fraction of those of the model."""
+"""Smallest robust variance as a fraction of the model's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +123,13 @@ class Satterthwaite:
 
 @dataclass(frozen=True, slots=True)
 class Clustered:
-    """Tests with variances from the rows, which share levels of crossed facets.
+    """Tests with variances from the rows, which are clustered by the levels of crossed facets.
 
     Attributes
     ----------
     cov_beta : (p, p) eq. (11.10)
-    parts : (m, p, p) its parts, by facets
-    df : (m,) their degrees of freedom, numbers of levels − 1
+    parts : (m, p, p) its parts, one for each facet
+    df : (m,) their degrees of freedom, the numbers of levels − 1
     """
 
     cov_beta: FloatArray
@@ -199,8 +199,8 @@ class Clustered:
 def _by_facets(levels: LevelVariances, parts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the parts of single facets, (m, p, p), and their degrees of freedom, (m,).
 
-    Parts of several facets, and of single rows, belong to the facet with the fewest levels among
-    those with enough of them.
+    Parts of several facets, and of single rows, are added to that of the facet with the fewest
+    levels among those with enough levels.
     """
     order = np.argsort(levels.sizes, kind="stable")
     usable = [m for m in order if not levels.sets[m] <= levels.few.keys()]
@@ -223,8 +223,8 @@ def fixed_level_variances(
 ) -> LevelVariances:
     """Return the products of the contributions of rows to the fixed effects, by shared levels.
 
-    The contributions are those of the residuals y − Xβ̂, and of what these lack because β̂ is
-    estimated: if the model is correct, the expectation is that of Cov(β̂), eq. (11.10).
+    The contributions of the residuals y − Xβ̂ are corrected for the estimation of β̂: if the model
+    is correct, their products have the expectation Cov(β̂), eq. (11.10).
 
     Parameters
     ----------
@@ -248,14 +248,14 @@ def fixed_level_variances(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Contributions:
-    """Contributions of rows to the fixed effects, eq. (11.10); goes to the workers of Dask.
+    """Contributions of rows to the fixed effects, eq. (11.10); sent to Dask's workers.
 
     Attributes
     ----------
     beta : (p,) estimate
     effects : for each term V_t V⁻¹X by group
-    to_beta : (p, p) from weighted residuals to the estimate
-    half : (p, p) root of Cov(β̂)
+    to_beta : (p, p) matrix from weighted residuals to the estimate
+    half : (p, p) Cholesky factor of Cov(β̂)
     """
 
     beta: FloatArray
@@ -279,7 +279,7 @@ class KenwardRoger:
 
     Attributes
     ----------
-    forms : forms of X in V⁻¹, with the second ones
+    forms : quadratic forms of X in V⁻¹, those of second order included
     covariance : (k + 1, k + 1) W, the inverse of the *expected* information of the restricted
         likelihood
     known : (k + 1,) components that are held or at their bound
@@ -312,7 +312,7 @@ class KenwardRoger:
         return t_tests(estimate, se, df)
 
     def joint(self, L: FloatArray, estimate: FloatArray) -> JointTest:
-        """Return the scaled F-test of all rows at once; they are linearly independent."""
+        """Return the scaled F-test of all rows at once, which must be linearly independent."""
         q = L.shape[0]
         df, scale = self._approximation(L)
         wald = estimate @ np.linalg.solve(L @ self.cov_beta @ L.T, estimate) / q
@@ -386,7 +386,7 @@ def _rotated(
     cov_beta: FloatArray,
     degrees: Callable[[FloatArray], FloatArray],
 ) -> JointTest:
-    """Return the test of all rows of Lβ = c from their independent rotations."""
+    """Return the test of all rows of Lβ = c, from rotations of them with independent t."""
     d, P = np.linalg.eigh(L @ cov_beta @ L.T)
     kept = d > _NULL * max(d.max(initial=0.0), 0.0)
     if not kept.any():

@@ -23,12 +23,12 @@ from vcomp.numerics import check_count
 from vcomp.statistics import Statistics
 
 _TIE = 1e-8
-"""Ratios that differ by less are equal: at a bound they are 0 up to rounding error."""
+"""Difference below which likelihood ratios are equal: at a bound they are 0 up to rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class NullFit:
-    """A fit without one component, beside the fit with it.
+    """A fit without one component, compared with the fit that estimates it.
 
     Attributes
     ----------

@@ -40,7 +40,7 @@ class ComparedFit:
 
     Attributes
     ----------
-    formula, response : of the model
+    formula, response : text of the formula, and its left side
     estimate : by REML or ML
     exog_names : columns of the fixed part
     nobs : number of rows
@@ -100,7 +100,7 @@ def check_rows(one: ComparedFit, other: ComparedFit) -> None:
     if one.nobs != other.nobs:
         raise DataError(
             f"{pair} were fitted to {one.nobs:,} and {other.nobs:,} rows: drop the rows with a "
-            "missing value in any column of either, and fit both to what is left"
+            "missing value in any column of either, and fit both to the remaining rows"
         )
     if one.response_sums is None or other.response_sums is None:
         raise DataError(

@@ -3,9 +3,9 @@
 Modified large samples need independent mean squares S_i with ν_i S_i/λ_i ~ χ². For any estimator
 they are made from the covariance matrix of the components (docs/explanation/mathematics.md, eq.
 (10.4)): for balanced designs they are the mean squares of the analysis of variance, each divided
-by the number of scores in a group of its term; for unbalanced ones correlations are left, which
-enter the intervals. Limits are eqs. (10.5) and (10.6). Complete two-way tables have the intervals
-of Feldt, eq. (10.7), and of Arteaga, Jeyaratnam and Franklin, eq. (10.8).
+by the number of scores in a group of its term; for unbalanced ones they are correlated, and the
+correlations enter the intervals. Limits are eqs. (10.5) and (10.6). Complete two-way tables have
+the intervals of Feldt, eq. (10.7), and of Arteaga, Jeyaratnam and Franklin, eq. (10.8).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vcomp.inference.quantities import TwoWayMeanSquares, VarianceComponents
 from vcomp.numerics import solve
 
 _KNOWN = 1e12
-"""Degrees of freedom of a component known to one part in a million, used as the maximum."""
+"""Largest degrees of freedom: those of a component known to one part in a million."""
 
 _TINY = 1e-9
 """Smallest ratio of a mean square to its expectation: rounding, or unbalanced data, can make mean
@@ -57,7 +57,7 @@ class MeanSquares:
         return np.asarray(weights[:, self.places] @ of_components)
 
     def at(self, components: FloatArray) -> MeanSquares:
-        """Return the mean squares of (k,) larger estimates with the same degrees of freedom."""
+        """Return the mean squares raised to those of (k,) components, with the same df."""
         return replace(self, values=np.maximum(self.basis @ components[self.places], self.values))
 
 
@@ -188,7 +188,7 @@ def _basis(cov: FloatArray, finer: BoolArray) -> FloatArray:
 
 
 def _correlation(spread: FloatArray, variances: FloatArray) -> FloatArray:
-    """Return the correlations, with rounding error set to zero."""
+    """Return the correlations; those at rounding error are zero."""
     scale = np.sqrt(variances)
     R = np.clip(spread / np.outer(scale, scale), -1.0, 1.0)
     R = np.where(np.abs(R) < _TINY, 0.0, R)
@@ -296,8 +296,8 @@ def _reach(
 
     Returns
     -------
-    (K,) G and (K,) H, of positive and negative terms; (K, K) coefficients of pairs of opposite and
-    of equal signs; (K, K) correlations, (0, 0) if there are none
+    (K,) G and (K,) H, for positive and negative terms; (K, K) coefficients for pairs of opposite
+    and of equal signs; (K, K) correlations, (0, 0) if there are none
 
     References
     ----------

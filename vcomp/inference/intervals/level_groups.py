@@ -1,8 +1,9 @@
-"""The groups of sets of facets: how they are numbered, and added up to those of coarser sets.
+"""Groups of sets of facets: their numbers, and sums over them that add up to coarser sets.
 
-A group has a number by which it is found in a table: its levels as digits, where there is room for
-all combinations, else its place among those that occur. Facets that others determine (the topic of
-a document) are no digits. Sums are made for the finest sets only and added up for coarser ones.
+A group is a combination of levels of the facets in a set. Its number is its place among all
+combinations if there are not too many, else its position among those that occur. Facets that
+others determine, such as the topic of a document, do not enter the number. Robust intervals sum
+the influences of rows over the finest sets only, and add these sums up to coarser ones.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ Total: TypeAlias = Callable[..., Any]
 """``total(of, *known)`` is the sum of ``of(*known, chunk)`` over parts of the coded rows."""
 
 _ROOM = 2**16
-"""Combinations of levels for which a table has room, whatever the number of rows."""
+"""Largest number of combinations in a dense table, whatever the number of rows."""
 
 _ROOM_PER_ROW = 4
-"""Combinations of levels for each row for which a table has room."""
+"""Largest number of combinations per row in a dense table."""
 
 _LARGEST = 2**62
-"""Joined levels are smaller than this."""
+"""Bound of joined levels, which are 64-bit integers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,9 +38,10 @@ class Groups:
 
     Attributes
     ----------
-    places, sizes : of the facets whose levels are digits, and their numbers of levels
-    keys : joined levels of the groups that occur, sorted; None if all have a place
-    head : groups whose number is the first digit, where all digits would be too large a number
+    places, sizes : positions of the facets whose levels determine the group, and their numbers of
+        levels. The levels are joined as the digits of one integer
+    keys : joined levels of the groups that occur, sorted; None if all combinations are numbered
+    head : groups whose number is the first digit, if the levels of all facets would overflow
     """
 
     places: tuple[int, ...]
@@ -49,35 +51,35 @@ class Groups:
 
     @property
     def possible(self) -> int:
-        """Number of combinations of digits."""
+        """Number of combinations of levels."""
         return prod(self.sizes) * (1 if self.head is None else self.head.size)
 
     @property
     def size(self) -> int:
-        """Number of groups, or of their places."""
+        """Number of groups; that of combinations if all are numbered."""
         return self.possible if self.keys is None else self.keys.size
 
     def steps(self, n_places: int) -> LongArray:
-        """Return the weights of the levels of all facets in the number of a group."""
+        """Return the factor of each facet's level in the joined levels, 0 for other facets."""
         steps, step = np.zeros(n_places, dtype=np.int64), 1
         for place, size in zip(reversed(self.places), reversed(self.sizes), strict=True):
             steps[place], step = step, step * size
         return steps
 
     def joined(self, codes: Mapping[int, Any]) -> Any:
-        """Return the joined levels of rows, from their levels by place of the facet."""
+        """Return the joined levels of rows, from their levels by position of the facet."""
         joined: Any = np.int64(0) if self.head is None else self.head.numbers(codes)
         for place, size in zip(self.places, self.sizes, strict=True):
             joined = joined * np.int64(size) + codes[place]
         return joined
 
     def numbers(self, codes: Mapping[int, Any]) -> Any:
-        """Return the group of each row, from their levels by place of the facet."""
+        """Return the group of each row, from their levels by position of the facet."""
         joined = self.joined(codes)
         return joined if self.keys is None else np.searchsorted(self.keys, joined)
 
     def levels(self) -> dict[int, Any]:
-        """Return the levels of all groups by place of the facet; they broadcast to all groups."""
+        """Return the levels of all groups by position of the facet, as arrays that broadcast."""
         if self.keys is None and self.head is None:
             n = len(self.sizes)
             return {
@@ -98,11 +100,11 @@ class Groups:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape to which :meth:`levels` broadcast."""
+        """Shape to which the arrays of :meth:`levels` broadcast."""
         return self.sizes if self.keys is None and self.head is None else (self.size,)
 
     def places_of(self, design: Design, term: int) -> LongArray | None:
-        """Return the group of each group of a term; None if they are the same."""
+        """Return the number here of each group of a term; None if the numbers agree."""
         found = design.terms[term]
         if (
             self.keys is None
@@ -117,18 +119,20 @@ class Groups:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Occurring:
-    """Which groups occur in some rows, and how often.
+    """The groups that occur in some rows, with their numbers of rows.
 
     Attributes
     ----------
-    joined : of some groups the joined levels, sorted, and their rows
-    counts : of others the rows of all
-    told : the level in one facet that goes with each level in another, −1 if it does not occur
+    joined : for each set with too many combinations, the joined levels that occur, sorted, and
+        their numbers of rows
+    counts : for each of the other sets, the numbers of rows of all groups
+    outer_levels : for each pair of facets of which the first determines the second, the level in
+        the second for each level in the first; −1 for levels that do not occur
     """
 
     joined: tuple[tuple[LongArray, FloatArray], ...]
     counts: tuple[FloatArray, ...]
-    told: tuple[LongArray, ...]
+    outer_levels: tuple[LongArray, ...]
 
     @classmethod
     def of(
@@ -138,20 +142,27 @@ class Occurring:
         pairs: Sequence[tuple[int, int]],
         chunk: Chunk,
     ) -> Occurring:
-        """Return the groups that occur in the rows of a chunk, and the pairs of levels."""
+        """Return the groups that occur in the rows of a chunk.
+
+        Parameters
+        ----------
+        sparse, dense : groups with too many combinations for a dense table, and others
+        pairs : positions of facets of which the first determines the second
+        chunk : the rows
+        """
         codes = dict(enumerate(chunk.compact_codes))
         joined = [
             np.unique(g.joined(codes), return_inverse=True, return_counts=True) for g in sparse
         ]
-        told = []
+        outer_levels = []
         for inner, outer in pairs:
             levels = np.full(chunk.facet_sizes[inner], -1, dtype=np.int64)
             levels[codes[inner]] = codes[outer]
-            told.append(levels)
+            outer_levels.append(levels)
         return cls(
             tuple((keys, counts.astype(float)) for keys, _, counts in joined),
             tuple(np.bincount(g.numbers(codes), minlength=g.size).astype(float) for g in dense),
-            tuple(told),
+            tuple(outer_levels),
         )
 
     def __add__(self, other: Occurring) -> Occurring:
@@ -165,22 +176,26 @@ class Occurring:
         return Occurring(
             tuple(joined),
             tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
-            tuple(np.maximum(a, b) for a, b in zip(self.told, other.told, strict=True)),
+            tuple(
+                np.maximum(a, b)
+                for a, b in zip(self.outer_levels, other.outer_levels, strict=True)
+            ),
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """The groups of all sets of sampled facets.
+    """The groups of all sets of facets, with their numbers of rows.
 
     Attributes
     ----------
     design : of the data
-    sets : the sets of facets that pairs of rows may share, without that of single rows
+    sets : the sets of facets of which two rows may share the levels, except that of single rows
     terms : for each random term its set
-    leaves : the sets that lie in no other one
-    groups, counts : of each set the groups, and their rows
-    told : the level in one facet that goes with each level in another, by their places
+    leaves : the finest sets, which are not subsets of another
+    groups, counts : of each set the groups, and their numbers of rows
+    outer_levels : for facets of which the first determines the second, by their positions, the
+        level in the second for each level in the first
     """
 
     design: Design
@@ -189,11 +204,11 @@ class Layout:
     leaves: tuple[frozenset[str], ...]
     groups: Mapping[frozenset[str], Groups]
     counts: dict[frozenset[str], FloatArray]
-    told: Mapping[tuple[int, int], LongArray]
+    outer_levels: Mapping[tuple[int, int], LongArray]
 
     @classmethod
     def of(cls, design: Design, sets: tuple[frozenset[str], ...], total: Total) -> Layout:
-        """Return the groups of some sets; of a complete grid they follow from its cells."""
+        """Return the groups of some sets, from the cells of a complete grid or from the rows."""
         nested_in = design.structure.nested_in
         terms = tuple(closure(frozenset(t.facets), nested_in) for t in design.formula.random)
         every = sorted({*sets, *terms}, key=lambda s: (len(s), sorted(s)))
@@ -209,20 +224,20 @@ class Layout:
         sparse = [s for s, g in groups.items() if g.possible > room]
         dense = [s for s in self.leaves if s not in sparse]
         if grid is not None and not sparse:
-            told = {}
+            outer_levels = {}
             for inner, outer in pairs:
                 levels = np.zeros(self.design.n_levels[inner], dtype=np.int64)
                 levels[grid.levels[grid.rest.index(inner)]] = grid.levels[grid.rest.index(outer)]
-                told[inner, outer] = levels
+                outer_levels[inner, outer] = levels
             counts = {s: _counts_of_grid(self.design, groups[s]) for s in dense}
         else:
             arguments = [groups[s] for s in sparse], [groups[s] for s in dense], pairs
             found: Occurring = total(Occurring.of, *arguments)
-            told = dict(zip(pairs, found.told, strict=True))
+            outer_levels = dict(zip(pairs, found.outer_levels, strict=True))
             counts = dict(zip(dense, found.counts, strict=True))
             for s, (keys, n) in zip(sparse, found.joined, strict=True):
                 groups[s], counts[s] = replace(groups[s], keys=keys), n
-        layout = replace(self, groups=groups, counts=counts, told=told)
+        layout = replace(self, groups=groups, counts=counts, outer_levels=outer_levels)
         for leaf in self.leaves:
             folded = Folded(layout, leaf, counts[leaf])
             for s in groups:
@@ -235,7 +250,7 @@ class Layout:
         return self.groups[chosen].size
 
     def dead_end(self) -> int | None:
-        """Return the largest of the finest sets if no other one is added up from it."""
+        """Return the position of the largest leaf if no other set needs its sums, else None."""
         if not self.leaves:
             return None
         place = max(range(len(self.leaves)), key=lambda i: self.size(self.leaves[i]))
@@ -269,8 +284,8 @@ class Folded:
         for place in outer.places if outer.head is None else range(len(layout.design.facets)):
             if place not in levels:
                 for by in list(levels):
-                    if (by, place) in layout.told:
-                        levels[place] = layout.told[by, place][levels[by]]
+                    if (by, place) in layout.outer_levels:
+                        levels[place] = layout.outer_levels[by, place][levels[by]]
                         break
         group = np.broadcast_to(outer.numbers(levels), inner.shape).ravel()
         columns = values[:, None] if values.ndim == 1 else values
@@ -281,7 +296,7 @@ class Folded:
 
 
 def _determined(design: Design) -> list[tuple[int, int]]:
-    """Return the pairs of facets of which the labels of the first determine the second."""
+    """Return the pairs of facets of which the level in the first determines the second."""
     structure = design.structure
     place = {facet.name: i for i, facet in enumerate(design.facets)}
     units = dict(zip(structure.facets, structure.n_levels, strict=True))
@@ -302,9 +317,9 @@ def _groups(
     room: int,
     total: Total,
 ) -> Groups:
-    """Return the groups of a set; those of large sets still without the keys that occur."""
+    """Return the groups of a set; the keys of large sets are found later."""
     inside = [i for i, f in enumerate(design.facets) if f.name in chosen]
-    if chosen in terms:  # in its order, so that their groups agree
+    if chosen in terms:  # in its order, so that the numbers of the groups agree
         own = design.terms[terms.index(chosen)].facets
         inside = [*own, *(i for i in inside if i not in own)]
     digits = [i for i in inside if not any(outer == i and by in inside for by, outer in pairs)]
@@ -325,7 +340,7 @@ def _groups(
 
 
 def _counts_of_grid(design: Design, groups: Groups) -> FloatArray:
-    """Return the rows of each group of a complete grid."""
+    """Return the number of rows of each group in a complete grid."""
     grid = design.grid
     assert grid is not None
     kept = [p for p in groups.places if p in grid.axes]

@@ -1,8 +1,8 @@
-"""Passes over rows that sum their influences: in memory, in parts, on workers.
+"""Sums of the influences of rows over groups of levels, for robust intervals.
 
-Rows in memory are shared by two threads, each with sums of its own. The largest table (that of
-the documents that each system was given) is made for a few systems at a time, while it is in a
-cache, and only its products are kept.
+Rows come from memory, in parts, or as partitions on workers. Two threads share the rows in memory;
+each has its own sums. The largest table, such as that of systems by documents, is made for a few
+levels (a slab) at a time, so that it stays in a cache, and only its products are kept.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from vcomp.inference.intervals.level_groups import Groups
 from vcomp.numerics import MANY_ROWS, THREADS, check_memory
 
 _AT_ONCE = 65_536
-"""Rows whose codes are copied side by side at a time."""
+"""Rows whose codes are copied into one array at a time."""
 
 _SLAB = 2**19
-"""Numbers in the sums of the levels that are summed together: they fit into a cache."""
+"""Numbers in the sums of a slab, which fit into a cache."""
 
 _MANY = 2**25
-"""Numbers in the sums of one thread; of more there is one thread."""
+"""Largest number of sums for which each thread has its own; with more there is one thread."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ class Table:
     Attributes
     ----------
     size : number of all groups
-    keys : the groups that the sums are of, sorted; None for all
+    keys : the groups that have sums, sorted; None for all
     values : (groups, …)
     """
 
@@ -75,9 +75,10 @@ class LevelSums:
 
     Attributes
     ----------
-    products : (k + 3, k + 2) of single rows, the lower triangle, and the sums of all rows
-    tables : for each of the finest sets the sums over its groups; None if only `slabs` are kept
-    slabs : (k + 2, k + 2) products of the sums over the groups of one of the sets
+    products : (k + 3, k + 2) products over single rows (lower triangle), with the sums of all rows
+        in the last row
+    tables : for each of the finest sets the sums over its groups; None for the set of `slabs`
+    slabs : (k + 2, k + 2) products of the sums over the groups of one set
     """
 
     products: FloatArray
@@ -101,16 +102,15 @@ class LevelSums:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelWork:
-    """What a pass over rows needs to sum their influences.
+    """The values from which a pass over rows computes and sums their influences.
 
     Attributes
     ----------
     beta : fixed effects
     terms, leaves : groups of the terms, and of the finest sets
-    starts, pulls : of the terms, as for `add_level_sums`
-    finer, own : as there
+    starts, pulls, finer, own : as for `add_level_sums`
     n_rows : of all data
-    slabs : place of the leaf of which only products are wanted
+    slabs : position of the leaf of which only products are needed
     """
 
     beta: FloatArray
@@ -145,7 +145,7 @@ def sum_influences(work: LevelWork, chunk: Chunk) -> LevelSums:
 
 
 def _added(parts: Sequence[partial[LevelSums]]) -> LevelSums:
-    """Return the sum of parts that threads work on, added in their order."""
+    """Return the sum of parts that are computed by threads, added in order."""
     if len(parts) == 1:
         return parts[0]()
     with ThreadPoolExecutor(THREADS) as pool:
@@ -156,7 +156,7 @@ def _added(parts: Sequence[partial[LevelSums]]) -> LevelSums:
 
 
 def _by_slabs(work: LevelWork, chunk: Chunk) -> LevelSums | None:
-    """Return the sums of all rows, the largest table made for a few levels of a facet at a time.
+    """Return the sums of all rows, with the largest table computed by slabs.
 
     None if the table is small, or the facet has too few levels.
     """
@@ -171,7 +171,7 @@ def _by_slabs(work: LevelWork, chunk: Chunk) -> LevelSums | None:
     others = sum(g.size for i, g in enumerate(work.leaves) if i != work.slabs)
     if levels < 2 * THREADS or others * width > _MANY:
         return None
-    # The facet is the first digit, so that a few of its levels have their groups side by side.
+    # With the facet as the first digit, the groups of consecutive levels are consecutive.
     at = leaf.places.index(facet)
     places = (facet, *leaf.places[:at], *leaf.places[at + 1 :])
     sizes = (levels, *leaf.sizes[:at], *leaf.sizes[at + 1 :])
@@ -187,7 +187,7 @@ def _by_slabs(work: LevelWork, chunk: Chunk) -> LevelSums | None:
 
 
 def _facet_of_slabs(leaf: Groups, chunk: Chunk) -> tuple[int, LongArray | None]:
-    """Return a facet of a set, and the rows in the order of its levels; None if they are."""
+    """Return the facet of the slabs, and the order of rows by it; None if they are in order."""
     for place in leaf.places:
         codes = chunk.compact_codes[place]
         if chunk.facet_sizes[place] >= 2 * THREADS and bool((codes[1:] >= codes[:-1]).all()):
@@ -203,15 +203,15 @@ def _facet_of_slabs(leaf: Groups, chunk: Chunk) -> tuple[int, LongArray | None]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pass:
-    """Coded rows, and where their influences are added.
+    """Coded rows, with the sums to which their influences are added.
 
     Attributes
     ----------
-    work, chunk : what to do, and the rows
-    codes : levels, or numbers of groups, of which few bytes are kept for each row
+    work, chunk : the values of the fit, and the rows
+    codes : levels, or numbers of groups, of the rows, each as a compact integer array
     steps, set_steps : (k, f) and (m, f) weights of the codes in the groups of terms and sets
     sizes : numbers of groups of the sets
-    keys : of each set the groups that the sums are of; None for all
+    keys : for each set the groups that have sums; None for all
     """
 
     work: LevelWork

@@ -1,7 +1,7 @@
-"""Intervals of quantities from components and their covariance matrix: no rows, no refits.
+"""Intervals of quantities from components and their covariance matrix, without rows or refits.
 
-The delta method, Satterthwaite's interval (docs/explanation/mathematics.md, eqs. (10.2) and
-(10.3)) and modified large samples (:mod:`~vcomp.inference.intervals.classical`).
+They are made by the delta method, as Satterthwaite's interval (docs/explanation/mathematics.md,
+eqs. (10.2) and (10.3)) or by modified large samples (:mod:`~vcomp.inference.intervals.classical`).
 ``IntervalSource`` is the interface of everything that gives intervals.
 """
 
@@ -47,8 +47,8 @@ def standard_errors(
     ----------
     gradient : (m, k) one row for each quantity
     cov : (k, k) covariance matrix of the components
-    unsure : (k,) components without a standard error that are not known: quantities of these
-        alone have none either
+    unsure : (k,) components that have no standard error although they are not held; quantities of
+        such components only have none either
 
     References
     ----------
@@ -184,7 +184,7 @@ LOGIT_SCALE = "delta method on the logit scale"
 AT_BOUND = "an estimate at its bound 0 has a one-sided interval, from 0 to its upper limit"
 NORMAL_EFFECTS = "effects are treated as normal, as {}"
 FEW_LEVELS = "facets with few levels, whose effects are treated as normal: {}"
-BELOW_ZERO = "the upper limit of an estimate below 0 is at least that of one of 0 at 68 %"
+BELOW_ZERO = "the upper limit of a negative estimate is at least the 68 % limit of a zero estimate"
 
 _ONE_ERROR = 0.3173105078629141
 """α of an interval of ± one standard error, 68 % confidence."""
@@ -205,7 +205,7 @@ class Limits:
     ----------
     low, high : (m,) ends, nan if there is no interval
     interval_method : name of the method in words; empty if there is no interval
-    notes : remarks on the intervals, half sentences
+    notes : remarks on the intervals, clauses without a full stop
     """
 
     low: FloatArray
@@ -410,9 +410,9 @@ class FromComponents:
     def _from_zero(self, found: Limits, squares: MeanSquares, q: Quantities) -> Limits:
         """Return limits whose upper ends are raised for estimates below zero.
 
-        For an estimate far below zero the interval would be [0, 0]. So its upper limit is at least
-        that of an estimate of zero at a confidence of 68 %, the same for all levels: wider
-        intervals stay wider.
+        The interval of an estimate far below zero would be [0, 0]. Its upper limit is therefore at
+        least the 68 % limit for an estimate of zero. This bound is the same for every alpha, so
+        that intervals of higher confidence remain at least as wide.
         """
         without = self.components.without_bounds
         free = self.components.values if without is None else without[0]
@@ -500,7 +500,7 @@ def _ends(squares: MeanSquares, q: Quantities, alpha: float) -> tuple[FloatArray
 
 
 _WITHOUT_DISTRIBUTION = (ROBUST, "jackknife")
-"""Beginnings of the methods, in words, that do not assume normal effects."""
+"""First words of the names of methods that do not assume normal effects."""
 
 _OF_LEVELS = "facet bootstrap"
 
@@ -508,11 +508,11 @@ _OF_LEVELS = "facet bootstrap"
 def note_on_scores(
     values: tuple[float, ...] | None, interval_methods: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return a note on scores with two values, or a few equally spaced ones; else none.
+    """Return a note on scores that have two values, or a few equally spaced ones; else none.
 
     Parameters
     ----------
-    values : of the scores in order, None if they are more than a few
+    values : distinct scores in order, None if there are many
     interval_methods : of the intervals, in words
 
     Examples
@@ -530,7 +530,7 @@ def note_on_scores(
     low, high = display.number(values[0]), display.number(values[-1])
     few = f"{low} or {high}" if len(values) == 2 else f"{len(values)} grades from {low} to {high}"
     note = (
-        f"Scores are {few}: components are of observed scores, as a mean score's reliability needs"
+        f"Scores are {few}: components are on the observed scale, on which reliability is defined"
     )
     methods = list(dict.fromkeys(interval_methods))
     if not methods:

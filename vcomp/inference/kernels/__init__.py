@@ -1,1 +1,1 @@
-"""Loops over intervals and over refits, compiled by numba; entered by file within inference."""
+"""Compiled loops over intervals, rows and refits; each file is imported by its own name."""

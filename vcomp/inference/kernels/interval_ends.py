@@ -1,6 +1,7 @@
 """Limits of sums of mean squares, and the ratios at which a limit is zero, compiled.
 
-Docs/explanation/mathematics.md, eq. (10.6), for :mod:`~vcomp.inference.intervals.classical`.
+They are eq. (10.6) of docs/explanation/mathematics.md, called by
+:mod:`~vcomp.inference.intervals.classical`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ _CANCELLED = 1e-9
 """Terms of a sum below this fraction of the largest are rounding error."""
 
 _ROUNDS = 180
-"""Steps after which a bracket of [0, 1], halved at least every third step, is closed."""
+"""Steps that close a bracket of [0, 1], which is halved at least every third step."""
 
 _LAST_BIT = 4e-16
 
 _NEAR = 1e-10
-"""Relative size of a step after which the next would be one of rounding."""
+"""Relative size of a step below which the next would be rounding error."""
 
 
 @njit(cache=True, nogil=True)
@@ -118,8 +119,8 @@ def _crossing(
 ) -> float:
     """Return the t in [0, 1] at which the limit L of a − t d changes sign, else an end.
 
-    Between the t at which a term changes sign L is T − √V with a linear T and a quadratic V, so
-    that the next t is the root of a quadratic equation; a bracket is kept for where it has none.
+    Between two t at which a term changes sign, L is T − √V with a linear T and a quadratic V, so
+    that the next t is a root of a quadratic equation. If it has none, the bracket is bisected.
     """
     T, V, _, _, _ = _expanded(a, d, 0.0, x, positive, negative, opposite, same, related)
     L_low = T + known_a - np.sqrt(V)

@@ -1,7 +1,7 @@
-"""Sums of the influences of rows over the levels of facets, in one pass over coded rows.
+"""Sums of the influences of rows over groups of levels, in one pass over coded rows.
 
-The influence of a row on the estimates is computed at every use and never stored
-(docs/explanation/mathematics.md, eq. (10.17)).
+Influences (docs/explanation/mathematics.md, eq. (10.17)) are computed when they are added and are
+not stored. Called by :mod:`~vcomp.inference.intervals.level_passes`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 WordArray: TypeAlias = NDArray[np.uint64]
 
 _BLOCK = 256
-"""Rows whose influences are in the fastest cache together."""
+"""Rows of a block, whose influences fit into the fastest cache."""
 
 
 @njit(cache=True, nogil=True)
@@ -32,17 +32,20 @@ def fill_pulls(
     error: float,
     pulls: FloatArray,
 ) -> None:
-    """Write effect, constant, slope and share of the expectation of every group of a term.
+    """Write the numbers of each group of a term from which influences are computed.
+
+    They are the predicted effect, the constant and the slope of the influence (linear in the
+    residual plus the effects of finer terms), and the share of its expectation, eq. (10.17).
 
     Parameters
     ----------
     counts : (q,) rows of each group
     u, effects : Z'Py and predicted effects
-    variances : of prediction; none if they are not known
-    left : sums of the effects of finer terms; none without finer terms
-    within : Σ σ² n² of the groups of finer terms, as `left`
+    variances : prediction error variances; empty if they are not known
+    left : sums of the effects of finer terms; empty without finer terms
+    within : Σ σ² n² over the groups of finer terms; empty without finer terms
     own, error : component of the term, and of the residual
-    pulls : (q, 4), written
+    pulls : (q, 4), the output
     """
     square = whole = 0.0
     for h in range(counts.size):
@@ -50,7 +53,7 @@ def fill_pulls(
         if n == 0.0:
             pulls[h, :] = 0.0
             continue
-        # The variance of the mean of a group
+        # The variance of the mean of a group.
         spread = own + error / n
         if within.size:
             spread += within[h] / (n * n)
@@ -91,7 +94,7 @@ def add_level_sums(
     """Add the influences of rows to the sums of their groups, and their products.
 
     The columns are the influences on the k components of terms, the squared residual, and its
-    expectation but for a common factor.
+    expectation up to a common factor.
 
     Parameters
     ----------
@@ -101,13 +104,13 @@ def add_level_sums(
     pulls : (groups of all terms, 4) of :func:`fill_pulls`
     finer : (k, k) 1 where the second term is finer than the first, else 0
     own : factor of the squared residual, and its expectation without terms
-    set_steps, set_starts : (m, f) and (m,) the same of sets of facets
-    sums : (groups of all sets, k + 2), added to
-    of_rows : (k + 3, k + 2) products of the influences of single rows, lower triangle, and their
-        sums in the last row, added to
+    set_steps, set_starts : (m, f) and (m,), the same for the sets of facets
+    sums : (groups of all sets, k + 2), to which influences are added
+    of_rows : (k + 3, k + 2), to whose lower triangle the products of single rows are added, and to
+        whose last row their sums
     """
     k, m = steps.shape[0], set_steps.shape[0]
-    # Unsigned: signed indices are checked for negative values at every step.
+    # numba checks signed indices for negative values at every step.
     at = np.empty((max(k, 1), _BLOCK), dtype=np.uint64)
     effect, influence = np.empty((k, _BLOCK)), np.empty((k + 2, _BLOCK))
     r, left = np.empty(_BLOCK), np.empty(_BLOCK)
@@ -148,8 +151,8 @@ def add_level_sums(
 def _places(
     codes: IntArray, steps: LongArray, start: int, first: int, n: int, at: WordArray
 ) -> None:
-    """Write the groups of rows from `first` on."""
-    at[:n] = np.uint64(start)  # a negative one wraps around, and back
+    """Write the groups of `n` rows, the first at `first`, to `at`."""
+    at[:n] = np.uint64(start)  # a negative start wraps around, and the sum wraps back
     for f in range(codes.shape[0]):
         if steps[f] != 0:
             step = np.uint64(steps[f])
@@ -159,7 +162,7 @@ def _places(
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def _inner(a: FloatArray, b: FloatArray, n: int) -> float:
-    """Return the inner product, summed in any order, always the same on one machine."""
+    """Return the inner product; the order of summation depends on the machine only."""
     total = 0.0
     for i in range(n):
         total += a[i] * b[i]
