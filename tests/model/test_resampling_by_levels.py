@@ -30,7 +30,7 @@ def test_a_bootstrap_over_a_facet(res):
 def test_the_method_and_its_options_are_those_of_the_fit():
     formula, data = balanced("crossed")
     res = vcomp.fit(formula, data, method="reml", hold={"a": 0.5})
-    with pytest.raises(vcomp.VcompError, match="no adjustment if a is held"):
+    with pytest.raises(vcomp.VcompError, match="cannot be adjusted if a is held"):
         res.resample("b", 10)
     found = res.resample(["a", "b"], 10, adjust=False)
     assert (found.values[:, 0] == 0.5).all()

@@ -1,6 +1,7 @@
 """Quantities from text, such as ``"sys / (sys + Residual/50)"``, and from functions.
 
-The text becomes a ``Quantities`` value, a function of the components a ``Smooth`` one.
+A text is turned into ``Quantities``, a function of the components into ``Smooth``; both have
+intervals from any interval source.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def read_quantity(text: str, names: Sequence[str], others: Sequence[str] = ()) -
 
 
 def _coded(text: str, names: Sequence[str]) -> str:
-    """Return the text with components, whose names need not be Python's, as ``_0_``, ``_1_``."""
+    """Return the text with components as ``_0_``, ``_1_``: their names need not be Python's."""
     longest = sorted(range(len(names)), key=lambda k: -len(names[k]))
     alternatives = "|".join(f"(?P<n{k}>{re.escape(names[k])})" for k in longest)
     pattern = re.compile(rf"`?(?<![\w:.])(?:{alternatives})(?![\w:.])`?")
@@ -183,11 +184,11 @@ class _Reader:
 
 
 _STEP = 1e-30
-"""Length of a complex step, which can be tiny as nothing is subtracted."""
+"""Length of a complex step, which can be tiny as no difference is computed."""
 
 _AGREE = 1e-3
-"""Relative difference to central differences above which complex steps are rejected, as they
-are wrong for functions such as absolute values."""
+"""Relative difference from central differences above which complex steps are rejected: they are
+wrong for functions that are not analytic, such as absolute values."""
 
 
 def smooth_of(function: Callable[[pd.Series], Any], names: Sequence[str]) -> Smooth:

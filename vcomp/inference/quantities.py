@@ -3,8 +3,7 @@
 :class:`VarianceComponents` passes from an estimation, or a published table, to inference and
 D-studies. Nearly all reported quantities are linear forms of the components or ratios of two: a
 component, its share, an error variance, Eρ², Φ, a required number of topics (docs/explanation/
-mathematics.md, eq. (10.1)). Interval methods depend on the form only, so that each is written
-once.
+mathematics.md, eq. (10.1)). Interval methods depend on this form only.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from vcomp.formula import REPLICATE
 
 @dataclass(frozen=True, slots=True)
 class TwoWayMeanSquares:
-    """Mean squares of a complete two-way table with one mean a cell.
+    """Mean squares of a complete two-way table with one mean per cell.
 
     They give the exact F interval of Eρ² (Feldt 1965) and the interval of Φ of Arteaga, Jeyaratnam
     and Franklin (1982). Mean squares are of cell means: with r scores in each cell they are 1/r of
@@ -82,9 +81,9 @@ class LevelVariances:
     information : (k, k) expected information of the components
     sets : (m,) sets of facets with those that they are nested in; the last are single rows
     sizes : (m,) number of groups of each set
-    shared : (m, k, k) products of the scores of the components, of all pairs of rows that share a
-        group of exactly this set
-    few : facets that have too few levels to be used, with their numbers
+    shared : (m, k, k) products of the influences of all pairs of rows that share a group of this
+        set and of no finer one
+    few : facets that have too few levels to be used, with their numbers of levels
     """
 
     information: FloatArray
@@ -118,10 +117,9 @@ class VarianceComponents:
     held : components that were given, not estimated; they are treated as known
     without_bounds : if components are at their bound, the (k,) estimates without bounds, eq.
         (6.3), and their (k, k) covariance matrix; else None
-    levels : products of the influences of rows, from which robust intervals are made; None where
+    levels : products of the influences of rows, from which robust intervals are made; None if
         they were not requested, or there are no rows
-    response_values : the values of the scores in order; None if they are more than a few, or not
-        known
+    response_values : the distinct scores in order; None if there are many, or they are not known
     """
 
     names: tuple[str, ...]
@@ -265,7 +263,7 @@ class Smooth:
 
 
 Projected: TypeAlias = Literal["zero", "keep"]
-"""How negative components enter what is made of them: as zero, or as estimated."""
+"""How negative components enter quantities: as zero, or as estimated."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -385,8 +383,8 @@ class EstimatedQuantity:
     se : standard error by the delta method; nan if there is none
     low, high : ends of the interval; nan if there is none, infinite if it is open
     alpha : the interval has confidence 1 − alpha
-    interval_method : how the interval was made
-    notes : remarks on the interval, half sentences
+    interval_method : name of the method in words
+    notes : remarks on the interval, clauses without a full stop
 
     Examples
     --------

@@ -1,6 +1,7 @@
-"""Maximise a log-likelihood over the components on a surface, at a given value of a quantity.
+"""The maximum of a log-likelihood over the components at which a quantity has a given value.
 
-Steps maximise the quadratic model s'd − ½ d'Id above the bounds and within the tangent plane
+These components form a surface; each point of a profile likelihood is the maximum on one. Steps
+maximise the quadratic model s'd − ½ d'Id above the bounds and within the tangent plane
 (docs/explanation/mathematics.md, section 10.6), with the observed information if it is positive
 definite there and the average one otherwise. Steps are halved if the likelihood would fall. The
 multiplier λ of the surface, s = λ a with its normal a, gives the slope of the profile, eq.
@@ -20,10 +21,10 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics import constrained_step
 
 _INSIDE = 0.1
-"""The residual keeps at least this fraction in one step, unless the surface requires less."""
+"""Smallest fraction of the residual left by one step, unless the surface requires less."""
 
 _NEWTON_BELOW = 1.0
-"""Decrement below which the observed information is tried."""
+"""Newton decrement below which the observed information is tried."""
 
 _UNSEEN = 1e-4
 """A Newton step below this is not evaluated: the remaining error is its cube."""
@@ -117,7 +118,7 @@ def search_point(engine: LikelihoodEngine, v: FloatArray) -> SearchPoint:
 def maximise_on(
     engine: LikelihoodEngine, start: SearchPoint, surface: Surface, held: BoolArray
 ) -> ConstrainedMaximum:
-    """Return the maximum on a surface, above zero.
+    """Return the maximum of the likelihood on a surface, with no component below zero.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ def maximise_on(
 
 
 def rescaled(v: FloatArray, surface: Surface, held: BoolArray) -> FloatArray:
-    """Return components rescaled to a surface; those lowering the quantity by the inverse factor.
+    """Return components rescaled to a surface, those that lower the quantity inversely.
 
     Raises
     ------
@@ -221,13 +222,13 @@ class _Search:
             return self._evaluated(rescaled(start.v, self.surface, self.held))
         except np.linalg.LinAlgError:
             raise EstimationError(
-                "the profile cannot be traced: no components are found there, or they are too "
-                "many decades apart to compute with; use a Wald interval or the parametric "
-                "bootstrap"
+                "the profile cannot be traced: no components were found at this value, or their "
+                "sizes differ by too many orders of magnitude; use a Wald interval or the "
+                "parametric bootstrap"
             ) from None
 
     def _returned(self, v: FloatArray) -> FloatArray:
-        """Return the components moved back to the surface, in a few damped steps on it alone."""
+        """Return the components moved back to the surface by a few damped Newton steps."""
         v = np.maximum(v, 0.0)
         if self.surface.is_flat:
             return v
@@ -262,7 +263,7 @@ class _Search:
     # Along it -----------------------------------------------------------------------------------
 
     def _step(self, here: SearchPoint, shift: float = 0.0) -> _Step:
-        """Return the maximum of the quadratic model, on a step to the surface or along it."""
+        """Return the step to the maximum of the quadratic model, to the surface or along it."""
         free = ~self.held
         normal = self.surface.normal(here.v)
         if not normal[free].any():

@@ -1,7 +1,7 @@
-"""Quantities of the components for profile likelihoods: values, surfaces and ranges.
+"""Constraints of profile likelihoods: a quantity of the components is held at a value.
 
-A constraint gives the value of the quantity, the surface on which it has a given value, and its
-range over non-negative components, with the components that are zero at the ends of the range
+A constraint computes the quantity, the surface on which it has a given value, and its range over
+non-negative components, with the components that are zero at the ends of the range
 (docs/explanation/mathematics.md, section 10.6).
 """
 
@@ -219,7 +219,7 @@ class SmoothConstraint:
         """Return the surface f(v) = θ."""
 
         def gap(v: FloatArray) -> float:
-            # Where it is not defined the step to the surface is shortened.
+            # If the function is undefined, the caller shortens the step to the surface.
             with np.errstate(all="ignore"):
                 return theta - float(self.function(v))
 

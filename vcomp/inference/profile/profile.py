@@ -40,10 +40,10 @@ from vcomp.inference.profile.trace import (
 from vcomp.statistics import CrossProducts, GroupedColumns, Stratum, StratumStatistics
 
 _SOFT = 0.1
-"""κ of an attained end of the range: odds relative to those of the estimate."""
+"""κ of an end of the range that is attained, in odds relative to those of the estimate."""
 
 _LITTLE = 0.01
-"""Fraction of the total below which a component may be larger at another maximum."""
+"""Fraction of the total below which another start raises a component."""
 
 _POINTS = 9
 
@@ -113,7 +113,7 @@ def profile_quantity(
 
 @dataclass(slots=True)
 class _Quantity:
-    """The profile of a quantity: computation of its points, and first guesses."""
+    """The profile of a quantity of the components: its points, and first guesses of its ends."""
 
     engine: LikelihoodEngine
     constraint: Constraint
@@ -152,9 +152,9 @@ class _Quantity:
     def other(self, theta: float, near: Visit) -> Visit | None:
         """Return the best point at θ from other starts; None for a single component.
 
-        With one component the maximum is that of an ordinary likelihood. With several, one
-        component may substitute another, with a maximum each, and the planes of a ratio meet where
-        its components are zero.
+        For a single component there is usually one maximum. In a sum one component may substitute
+        for another, with a maximum for each, and the planes of a ratio meet where its components
+        are zero.
         """
         surface = self.constraint.surface(theta)
         matters = ~self.held & (surface.normal(near.v) != 0.0)
@@ -207,7 +207,7 @@ class _Quantity:
         return signed_root(theta - self.estimate, self.here.loglike - loglike)
 
     def _free(self, side: float) -> BoolArray:
-        """Return the components that move with the quantity from its estimate."""
+        """Return the components that can change as the quantity moves from its estimate."""
         normal = self.constraint.surface(self.estimate).normal(self.here.v)
         moves: BoolArray = ~self.held & ((self.here.v > 0.0) | (side * normal > 0.0))
         return moves
@@ -275,7 +275,7 @@ def _of_reciprocal(
     """Return the profile of an infinite ratio, from that of its reciprocal."""
     if not isinstance(constraint, RatioConstraint) or (constraint.numerator < 0.0).any():
         raise EstimationError(
-            f"{name} is infinite at the estimates; its reciprocal has a profile, or its odds"
+            f"{name} is infinite at the estimates; profile its reciprocal or its odds instead"
         )
     turned = RatioConstraint(constraint.denominator, constraint.numerator)
     curve = profile_quantity(
@@ -340,7 +340,7 @@ def profile_fixed_effect(
 
 @dataclass(slots=True)
 class _Effect:
-    """The profile of l'β: computation of its points."""
+    """The profile of a linear combination l'β of the fixed effects: its points."""
 
     engine: LikelihoodEngine
     combination: FloatArray
@@ -351,7 +351,7 @@ class _Effect:
     blocked: BlockedLikelihood | None = None
 
     def generalised(self, v: FloatArray) -> tuple[float, float]:
-        """Return the estimate at components, and its variance."""
+        """Return the generalised least squares estimate of l'β at components, and its variance."""
         beta, cov_beta = self.engine.fixed_effects(v)
         l = self.combination  # noqa: E741 - its letter
         return float(l @ beta) + self.offset, float(l @ cov_beta @ l)
@@ -449,7 +449,7 @@ def _of_strata(stats: StratumStatistics, columns: FloatArray) -> StratumStatisti
 
 
 def _of_stratum(stratum: Stratum, columns: FloatArray) -> Stratum:
-    """Return a stratum with other columns, of which those with a part in it are kept."""
+    """Return a stratum with other columns, without those that are zero in it."""
     here = columns[[0, *(1 + j for j in stratum.fixed)]]
     fixed = tuple(int(j) for j in np.flatnonzero(here[:, 1:].any(axis=0)))
     used = here[:, [0, *(1 + j for j in fixed)]]

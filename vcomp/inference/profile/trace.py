@@ -25,17 +25,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CLOSE = 1e-6
-"""A step on the coordinate below this is the last: the remaining error is its square."""
+"""Step on the coordinate below which the search ends: the remaining error is its square."""
 
 _FAR = 20.0
 _FARTHER = 100.0
-"""Units of the coordinate: so far from the estimate, with so far to go, the interval is open."""
+"""Distance from the start, and next step, in units of the coordinate, beyond which an interval is
+open."""
 
 _NARROW = 1e-12
-"""A bracket this narrow on the coordinate is closed."""
+"""Width of a bracket on the coordinate below which the search ends."""
 
 _JUMP = 1e-3
-"""A change of z within a closed bracket that shows another maximum."""
+"""Change of z within such a bracket above which there is another maximum."""
 
 _SAME = 1e-6
 """Tolerance of z at a level."""
@@ -89,7 +90,7 @@ class Coordinate:
         if np.isinf(self.low):
             return self.high - self.unit / odds, self.unit / odds**2 * slope
         width, total = self.high - self.low, self.unit + odds
-        # From the nearer end, for its digits.
+        # Computed from the nearer end, so that no digits are lost.
         theta = (
             self.low + width * odds / total
             if odds < self.unit
@@ -165,9 +166,9 @@ class Trace:
     branched: set[float] = field(default_factory=set)
 
     def at(self, theta: float) -> Visit:
-        """Return the point at θ, computed from the nearest one towards the estimate.
+        """Return the point at θ, searched from the nearest point between it and the estimate.
 
-        A maximum is traced from the estimate outwards; starts from beyond may lead to another.
+        A maximum is traced outwards from the estimate; a start farther out may lead to another.
         """
         middle, t = min(self.visits, key=lambda v: abs(v.z)), self.coordinate.t_of(theta)
         side = 1.0 if theta >= middle.theta else -1.0
@@ -181,7 +182,7 @@ class Trace:
         found = self.visit(float(theta), near)
         beyond = [v for v in self.visits if side * (v.theta - theta) > 0.0]
         if side in self.branched and beyond:
-            # Two maxima are traced then, the other one from beyond.
+            # There are two maxima: the other one is traced from farther out.
             other = self.visit(float(theta), min(beyond, key=lambda v: abs(self._t(v) - t)))
             found = min(found, other, key=lambda v: abs(v.z))
         return self.add(found)
@@ -215,7 +216,7 @@ class Trace:
         raise self._lost(level)
 
     def _better(self, theta: float, level: float) -> Visit | None:
-        """Return a point of higher likelihood at a crossing; points that led there are dropped."""
+        """Return a point of higher likelihood at a crossing; the lower maximum is dropped."""
         side, near = float(np.sign(level)), min(self.visits, key=lambda v: abs(v.theta - theta))
         found = self.other(theta, near)
         if found is None or side * found.z >= side * level - _SAME:
@@ -309,7 +310,7 @@ class Trace:
         return float(a + (b - a) * (level - inner.z) / (outer.z - inner.z))
 
     def _safe(self, t: float, inner: Visit, outer: Visit | None, level: float) -> float:
-        """Return a trial within the bracket, or not too far if there is none."""
+        """Return a trial within the bracket; without one, not too far from the inner point."""
         a, side = self._t(inner), float(np.sign(level))
         if outer is None:
             if not side * (t - a) > 0.0:
@@ -405,7 +406,7 @@ class ProfileCurve:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """A row a visited value: parameter, value, z."""
+        """A row for each visited value: parameter, value, z."""
         import pandas as pd
 
         return pd.DataFrame({"parameter": self.name, "value": self.theta, "z": self.z})
@@ -478,7 +479,7 @@ def _notes(name: str, estimate: float, low: End, high: End) -> tuple[str, ...]:
         else:
             notes.append(
                 f"the interval of {name} has no {word} end: the likelihood stays above the level "
-                f"however far {sign} the estimate"
+                f"at all values {sign} the estimate"
             )
     return tuple(notes)
 

@@ -2,7 +2,7 @@
 
 The parametric bootstrap, the bootstrap of levels, the jackknife and studies of subsets share this:
 each replicate has a number, and random numbers that depend on the seed and that number only.
-Replicates are continued from a file, computed in parallel, saved and joined.
+Replicates can be computed in parallel, saved to a file and continued from it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GeneratingFit:
     stats : of its data
     recipe : its estimator and options
     values : (k + 1,) components, negative estimates as they are
-    beta : (p,) fixed effects of the columns of X as they are in the statistics
+    beta : (p,) fixed effects of the (centred) columns of X in the statistics
     fixed_names : their names
     uncentre : transforms such fixed effects to those of X as given
     formula : text of the formula
@@ -88,8 +88,8 @@ class GeneratingFit:
         below = below_zero(self.recipe.names, self.values)
         if below:
             warn(
-                f"{below} and set to 0 where data are drawn: replicates are centred there, and "
-                "not on the estimate"
+                f"{below} and set to 0 where data are drawn: replicates are centred at 0, not at "
+                "the estimate"
             )
         return v
 
@@ -135,7 +135,7 @@ def collect(
     label: str,
     what: str,
 ) -> Replicates:
-    """Return the replicates 0 … n − 1; those after the time limit are missing.
+    """Return replicates 0 to n − 1, without those that the time limit prevented.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ def continued_from(
     ----------
     path : of the file, or None
     kind, fingerprint, seed : of the requested replicates
-    drawn : whether the seed was drawn from a generator, so that the file's is used instead
+    drawn : whether the seed was drawn from a generator; the seed of the file is then used
 
     Raises
     ------

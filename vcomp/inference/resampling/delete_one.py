@@ -37,11 +37,9 @@ if TYPE_CHECKING:
 JackknifeScale: TypeAlias = Literal["natural", "log", "logit"]
 
 KIND = "jackknife"
-_NATURAL = (
-    "a quantity that is at its bound without some level has its interval on the natural scale"
-)
+_NATURAL = "a quantity at its bound without some level has its interval on the natural scale"
 _FEWEST = 3
-"""Fewest levels: without one of two levels there is one left, and no variance."""
+"""Smallest number of levels: of two, one would be left, which has no variance."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,8 +165,8 @@ class Jackknife(Replicates):
     def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         """Return intervals of several quantities: variances on the log scale, shares on the logit.
 
-        A quantity that is at its bound, with or without some level, has its interval on the
-        natural scale, with a note.
+        A quantity that is at its bound, in all data or without some level, has its interval on
+        the natural scale, with a note.
 
         Parameters
         ----------

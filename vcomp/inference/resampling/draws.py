@@ -21,7 +21,7 @@ from vcomp.numerics import check_count, check_memory, seed_from, stream
 from vcomp.statistics import GroupedColumns, Statistics, Stratum, StratumStatistics
 
 _DEPENDENT = 1e-12
-"""Eigenvalue of products, on a unit diagonal, below which columns are linearly dependent."""
+"""Eigenvalue of products with unit diagonal below which columns are linearly dependent."""
 
 
 class StrataDraws:
@@ -39,7 +39,7 @@ class StrataDraws:
 
     def __init__(self, stats: StratumStatistics) -> None:
         if stats.remainder.parents is None:
-            raise ValueError("the remainder is crossed; its statistics come from rows")
+            raise ValueError("the remainder is crossed; its statistics must be drawn from rows")
         self.stats = stats
         self._strata = [_StratumDraws.of(stats, s) for s in stats.strata]
 
@@ -157,7 +157,7 @@ def _helmert(n: int) -> FloatArray:
 
 
 def factor_of(products: FloatArray) -> FloatArray:
-    """Return F with FF' = products, columns by ascending size, without those of rounding."""
+    """Return F with FF' = products, without columns at rounding error, by ascending size."""
     scale = np.sqrt(np.diagonal(products))
     there = scale > 0.0
     factor = np.zeros((scale.size, 0))
@@ -171,13 +171,13 @@ def factor_of(products: FloatArray) -> FloatArray:
 
 
 _BLOCK = 262_144
-"""Rows of a block; its size does not change the numbers."""
+"""Rows of a block, which does not change the numbers."""
 
 
 class RowDraws:
     """Draws the statistics of any design from rows or cells; the fixed effects are zero.
 
-    Pair tables, groups and everything else without the response are those of the data.
+    Only sums with the response are drawn; pair tables and groups are those of the data.
 
     Parameters
     ----------
@@ -196,11 +196,11 @@ class RowDraws:
 
 
 class _Inside:
-    """Draws squares and products within cells.
+    """Draws the squares and products of scores within cells.
 
     Parameters
     ----------
-    cells : with several scores each, or some of them
+    cells : of which some or all hold several scores
     """
 
     def __init__(self, cells: Chunk) -> None:

@@ -2,8 +2,8 @@
 
 No distribution of the effects is assumed. All rows of a level are drawn together, and a level that
 is drawn twice becomes two levels, each with its own levels of the facets nested in it; a nested
-facet is drawn within the facets that it is nested in. Adjusted replicates are without the bias of
-resampling, docs/explanation/mathematics.md, eq. (10.12).
+facet is drawn within the facets that it is nested in. Adjusted replicates are corrected for the
+bias of resampling, docs/explanation/mathematics.md, eq. (10.12).
 
 References
 ----------
@@ -95,7 +95,7 @@ def expectation(components: VarianceComponents, facet: str) -> FloatArray:
 def adjusted(
     values: FloatArray, components: VarianceComponents, facets: Sequence[str]
 ) -> FloatArray:
-    """Return replicates A⁻¹σ̂²*, without the bias of resampling.
+    """Return replicates A⁻¹σ̂²*, corrected for the bias of resampling, eq. (10.12).
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def facet_bootstrap(
     n : number of replicates
     rng : seed, or a generator from which one is drawn; 0 if not given. Replicate b has its own
         stream ``SeedSequence(seed, spawn_key=(b,))``
-    adjust : whether ``replicates.adjusted`` has the components without the bias of resampling
+    adjust : whether ``replicates.adjusted`` has components corrected for the bias of resampling
     workers : number of threads, which does not change the numbers
     time_limit : seconds after which no replicate is started; finished ones are kept, with a
         warning
@@ -255,8 +255,8 @@ def facet_bootstrap(
         raise EstimationError(f"adjust must be True or False, not {adjust!r}")
     if adjust and components.held:
         raise EstimationError(
-            f"there is no adjustment if {', '.join(components.held)} is held: only estimates are "
-            "adjusted; use adjust=False"
+            f"replicates cannot be adjusted if {', '.join(components.held)} is held: the "
+            "adjustment needs estimates of all components; use adjust=False"
         )
     check_rng(rng)
     sample = FacetSample(design, fit.stats, names)

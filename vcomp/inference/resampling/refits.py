@@ -74,7 +74,7 @@ class Refit(Protocol):
 
 TOLERANCE = 1e-8
 _TOLERANCE_OF_PROBES = 1e-4
-"""Newton decrements, in standard errors, far below the differences between replicates."""
+"""Newton decrements at which refits end, far below the differences between replicates."""
 
 
 class ByLikelihood:
@@ -100,7 +100,7 @@ class ByLikelihood:
         known = options.known(names)
         self._options, self._names, self._held = options, names, known.held
         self._start = np.where(known.held, known.values, start)
-        # A generator has advanced since the fit, and would give each worker other probes.
+        # A generator has advanced since the fit, and would give each worker different probes.
         moved_on = isinstance(options.rng, np.random.Generator)
         self._seed = 0 if moved_on else seed_from(options.rng)
         self._sizes = np.array([*stats.sizes, stats.n], dtype=float)
@@ -133,7 +133,7 @@ class ByLikelihood:
         if isinstance(self._engine, BlockedLikelihood):
             self._engine = self._engine.with_response(stats.cross_products)
             return self._engine
-        # The engine is chosen once; the last one is freed before the next is made.
+        # The name is chosen once; an engine is freed before the next one is made.
         name = self._options.engine if self._engine is None else self._engine.name
         self._engine = None
         self._engine = choose_engine(
@@ -250,7 +250,7 @@ class InClosedForm:
 
 
 def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray) -> Refit:
-    """Return the refit of a recipe; each worker needs one of its own.
+    """Return the refit of a recipe; each worker needs its own.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ class Replicates:
     requested : number of requested replicates
     fingerprint : identification of the refitted fit: text and numbers by name
     adjusted : (B, k + 1) components adjusted for the bias of resampling; None without adjustment
-    notes : remarks on the replicates, half sentences
+    notes : remarks on the replicates, clauses without a full stop
 
     Examples
     --------
@@ -236,13 +236,13 @@ def check_same(
     Parameters
     ----------
     known : the replicates
-    kind, fingerprint : that are wanted
-    where : these replicates come from, for the message
+    kind, fingerprint : of the requested replicates
+    where : where these replicates come from, for the message
 
     Raises
     ------
     DataError
-        Naming the first thing that differs, and both values.
+        If they differ; the message has the first difference, with both values.
     """
     for name, wanted in {"kind": kind, **fingerprint}.items():
         found = known.kind if name == "kind" else known.fingerprint.get(name)
@@ -272,7 +272,7 @@ def _is_same(found: Any, wanted: Any) -> bool:
 BootstrapType: TypeAlias = Literal["percentile", "basic", "bias-corrected"]
 
 _FEW = 20
-"""Number of replicates beyond a limit below which a note says that it is uncertain."""
+"""Number of replicates beyond an end of an interval below which a note calls it uncertain."""
 
 
 @dataclass(frozen=True, slots=True)

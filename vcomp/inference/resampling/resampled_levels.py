@@ -1,6 +1,6 @@
 """Samples of rows by the levels of a facet, with new codes, and their statistics.
 
-For the bootstrap of levels, the jackknife and studies of subsets.
+The bootstrap of levels, the jackknife and studies of subsets draw such samples.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Levels:
     inner : positions of the facets that are nested in it
     order : (n,) the rows, sorted by level
     starts : (m + 1,) start of each level in `order`; m is the total number of levels
-    first, last : (m,) for each level the range of levels that are nested in the same group, the
-        last not included
+    first, last : (m,) for each level, the range of the levels in the same group of outer levels;
+        the last is not included
     """
 
     facet: int
@@ -136,7 +136,7 @@ class Levels:
         return np.delete(np.arange(self.n), level)
 
     def take(self, sample: Sample, chosen: LongArray) -> Sample:
-        """Return the rows of chosen levels; each choice is a new level.
+        """Return the rows of chosen levels; each choice becomes a new level.
 
         Levels of facets nested in this one become new levels within each choice. Levels of other
         facets that no longer occur are dropped.
