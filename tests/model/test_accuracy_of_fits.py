@@ -115,7 +115,7 @@ def test_more_facets_have_what_dstudies_have():
         res.accuracy(["Phi", "tau"], topic=50)
     with pytest.raises(PlanError, match="'F' is estimated from the cell means"):
         res.accuracy("F", topic=50)
-    with pytest.raises(PlanError, match=r"such as query=50; .* sizes are given of none"):
+    with pytest.raises(PlanError, match=r"such as query=50; .* sizes are given for none"):
         res.accuracy()
 
 
@@ -140,7 +140,7 @@ def test_empty_cells(scores):
     ("given", "message"),
     [
         ({"topics": 50}, r"no facet 'topics' \(did you mean 'topic'\?\); the facets are 'sys'"),
-        ({"topic": 50, "sys": 20}, "sizes are given of 'topic', 'sys'"),
+        ({"topic": 50, "sys": 20}, "sizes are given for 'topic', 'sys'"),
         ({"topic": 0}, "must be positive, not 0"),
         ({"topic": "many"}, "must be positive, not 'many'"),
         ({"topic": []}, "no number of topics is given"),
@@ -162,5 +162,5 @@ def test_mistakes(res, given, message):
 
 def test_results_without_facets_to_sample():
     res = vcomp.fit("score ~ (1|sys)", vcomp.datasets.load("bodoff2007_alpha"))
-    with pytest.raises(PlanError, match="the facets are 'sys', and sizes are given of none"):
+    with pytest.raises(PlanError, match="the facets are 'sys', and sizes are given for none"):
         res.accuracy()

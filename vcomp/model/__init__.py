@@ -1,4 +1,7 @@
-"""The model of a formula and data, and the result of its estimation."""
+"""The model (formula and data, summed once) and the result of its estimation.
+
+They join the pipe: formula, design and statistics become a model, an estimate becomes a result.
+"""
 
 from vcomp._doors import front_door
 

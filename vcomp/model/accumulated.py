@@ -1,4 +1,4 @@
-"""Statistics of rows without a model: they are stored, added to others, and fitted later."""
+"""Sufficient statistics of rows, which can be stored, merged with others and fitted later."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from vcomp.statistics.batches import (
 class AccumulatedStatistics:
     """Sufficient statistics of rows, made by :func:`accumulate`; no row is kept.
 
-    They are the numbers of scores, means and squares of the cells, the combinations of levels that
-    occur. Those of other rows are added with ``+``; their levels may differ.
+    They are a table of cells with their numbers of scores, means and squares. Statistics of other
+    rows are merged with ``+``; their levels may differ.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class AccumulatedStatistics:
 
     @property
     def n_levels(self) -> dict[str, int]:
-        """Number of levels of each facet so far."""
+        """Number of levels of each facet in these rows."""
         return {facet.name: facet.size for facet in self._sums.coding.facets}
 
     @property
@@ -112,7 +112,7 @@ class AccumulatedStatistics:
 
     @classmethod
     def load(cls, path: str | Path) -> AccumulatedStatistics:
-        """Read what :meth:`save` wrote.
+        """Return the statistics from a file that :meth:`save` wrote.
 
         Parameters
         ----------
@@ -188,7 +188,7 @@ def accumulate(
 
 
 def cell_sums_of(formula: str, data: Any, reading: Reading) -> CellSums:
-    """Return the sums of rows in cells, none of them collapsed, so that others can be added.
+    """Return the sums of rows in cells; no cell is collapsed, so that others can be merged.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The model of a G-study, from a design in Brennan's notation.
 
-Rows are read with all facets of the design. The effects that the data support are found, and the
-same sums are rewritten for the formula of these effects.
+Rows are read with all facets of the design. The effects that the data can estimate are found
+(:mod:`~vcomp.model.estimable`), and the sums are restated for the formula of these effects.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def claimed_model(
     facets: Mapping[str, str] | None,
     reading: Reading,
 ) -> VarianceComponentsModel:
-    """Return the model of a design in Brennan's notation, with all effects that data support.
+    """Return the model of a design, with a term for each effect that the data can estimate.
 
     Parameters
     ----------
@@ -70,14 +70,14 @@ def claimed_model(
 
 
 def _opened(data: Any, *, on_dask: bool) -> Source | None:
-    """Open the data once: a stream cannot be opened again."""
+    """Open the data, if not on Dask; a stream can be opened only once."""
     if data is None:
         return None
     return source_on_dask(data) if on_dask else open_source(data)
 
 
 def _supported(claim: Claim, found: Cooccurrence) -> Supported:
-    """Return the effects that the data support, with a warning about confounded ones."""
+    """Return the effects that the data can estimate, and warn about confounded ones."""
     supported = claim.supported(found)
     confounded = supported.in_words()
     if confounded is not None:
@@ -132,7 +132,7 @@ def _in_batches(claim: Claim, source: Source, reading: Reading) -> tuple[Support
         return CellSums(sums.coding, sums.again())
 
     supported, found = _of_sums(claim, sums, every_cell, reading)
-    # Rows without a value in a column of the design are left out, also if no effect needs it.
+    # Rows without a value in a column of the design are left out, even if no effect needs it.
     names = {column: facet for facet, column in claim.columns.items()}
     again = partial(Batches, claim.widest, source, renamed=names)
     return supported, replace(found, again=again)
@@ -146,7 +146,7 @@ def _on_dask(claim: Claim, data: Any, reading: Reading) -> tuple[Supported, Summ
 def _of_sums(
     claim: Claim, sums: CellSums, every_cell: Callable[[], CellSums], reading: Reading
 ) -> tuple[Supported, SummedData]:
-    """Return the statistics for the effects that sums in cells of all facets support.
+    """Return the effects that sums in cells of all facets can estimate, with their statistics.
 
     Parameters
     ----------

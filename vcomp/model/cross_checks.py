@@ -1,9 +1,10 @@
-"""Comparison of estimators on the same data with their differences under the model.
+"""Cross-check of a fit: the estimates of all methods, compared with their differences by chance.
 
 All methods estimate the same components if the model is correct: normal effects, independent of
-each other and of how often their groups were observed. Data drawn from the fit and estimated by
-all methods show how much their estimates differ then, bounds at zero and the bias of ML included.
-A difference beyond that contradicts the model: a specification test (Hausman 1978, Econometrica
+each other and of how often their groups were observed. Data are drawn from the fit and
+estimated by all methods, which shows how much their estimates differ if the model is correct,
+bounds at zero and the bias of ML included. A larger difference contradicts the model: this is a
+specification test (Hausman 1978, Econometrica
 46, 1251-1271) with a simulated null distribution.
 """
 
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
     from vcomp.model.row_access import RowAccess
 
 _FAR = 3.0
-"""A difference is marked beyond this many standard errors, if also beyond all drawn data."""
+"""A difference is marked if it exceeds this many standard errors and those in all drawn data."""
 
 _NOTHING = 1e-4
-"""Differences below this share of a standard error of the estimate are due to tolerances."""
+"""Smaller differences, in standard errors of the estimate, are due to tolerances."""
 
 _LITTLE = 0.1
-"""Least deviation from the expected difference, in standard errors of the estimate."""
+"""Smallest marked deviation from the expected difference, in standard errors of the estimate."""
 
 _FEWEST = 20
 """Replicates needed for a standard error."""
@@ -42,7 +43,7 @@ _FEWEST = 20
 
 @dataclass(frozen=True)
 class CrossCheck(display.Printed):
-    """Estimates of several methods besides those of a fit; ``print`` shows them.
+    """Estimates of several methods beside those of a fit; ``print`` shows them.
 
     Attributes
     ----------
@@ -146,7 +147,7 @@ def crosscheck(
     time_limit: float | None,
     progress: bool | None,
 ) -> CrossCheck:
-    """Return the estimates of other methods besides those of a fit.
+    """Return the estimates of other methods beside those of a fit.
 
     Parameters
     ----------

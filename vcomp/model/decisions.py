@@ -1,6 +1,6 @@
-"""The part of a result on decisions: D-studies, universe scores and the accuracy of rankings.
+"""The methods of a result on decisions: D-studies, universe scores and the accuracy of rankings.
 
-Components and cell means of a fit are passed to :mod:`vcomp.gtheory` and :mod:`vcomp.ir`.
+They pass components and cell means of a fit to :mod:`vcomp.gtheory` and :mod:`vcomp.ir`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def sampled_facet(facets: Sequence[str], n: Mapping[str, Any]) -> tuple[str, str
         raise PlanError(
             "accuracy needs sizes of one facet, such as "
             f"{facets[-1]}=50; the facets are {', '.join(map(repr, facets))}, and sizes are given "
-            f"of {', '.join(map(repr, n)) or 'none'}"
+            f"for {', '.join(map(repr, n)) or 'none'}"
         )
     sampled = next(iter(n), facets[1])
     ranked = next(facet for facet in facets if facet != sampled)

@@ -1,4 +1,4 @@
-"""The effects of a claimed design that data support, and the formula of these effects.
+"""The effects of a claimed design that data can estimate, and the formula of these effects.
 
 This is the step from the design of a G-study, in Brennan's notation, to a formula.
 """
@@ -65,7 +65,7 @@ class Estimable:
     ----------
     design : without facets that the data do not distinguish from others
     terms : the facets of each random term, outer ones first
-    scores : the facet whose levels are the scores of a cell, if there is one: it occurs in the
+    scores : the facet that distinguishes the scores of a cell, if there is one: it is part of the
         residual only
     findings : sentences on confounded effects, and how to separate them
     """
@@ -78,7 +78,7 @@ class Estimable:
 
 @dataclass(slots=True)
 class _Groups:
-    """Numbers of groups of sets of facets, each counted once.
+    """Counts the groups of sets of facets, each set once.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class _Groups:
     known: dict[frozenset[str], tuple[IntArray, int]] = field(default_factory=dict)
 
     def count(self, facets: Iterable[str]) -> int:
-        """Return how many combinations of levels of some facets occur; 1 for no facet."""
+        """Return the number of combinations of levels that occur; 1 without facets."""
         chosen = frozenset(facets)
         rest = chosen.intersection(self.codes)
         crossed = prod(self.n_levels[f] for f in chosen - rest)
@@ -196,7 +196,7 @@ def _refuse_contradictions(design: Design, groups: _Groups) -> None:
 
 
 def _nested_all_the_same(design: Design, groups: _Groups) -> list[tuple[str, str]]:
-    """Return pairs that the design crosses, of which the first is nested in the second."""
+    """Return pairs of facets that are crossed in the design, and nested in the data."""
     found = []
     for inner in design.facets:
         above = design.nested_in[inner]
@@ -206,7 +206,7 @@ def _nested_all_the_same(design: Design, groups: _Groups) -> list[tuple[str, str
             other = design.closure({outer})
             if outer in own or inner in other or not 1 < groups.count(other) < n:
                 continue
-            # Facets that are determined by those that it is nested in are found there.
+            # If the outer facets of `inner` determine `outer`, the pair is found at one of them.
             by_those = groups.count(above | other) == groups.count(above)
             if groups.count(own | other) == n and not by_those:
                 found.append((inner, outer))
@@ -239,7 +239,7 @@ def _reduced(design: Design, groups: _Groups) -> tuple[Design, list[str]]:
 
 
 def _is_alone(design: Design, facet: str, groups: _Groups) -> bool:
-    """Return whether a facet has one level, or one in each group that it is nested in."""
+    """Return whether a facet has one level, or one in each group of its outer facets."""
     above = design.nested_in[facet]
     return groups.count(above | {facet}) == groups.count(above)
 
@@ -320,8 +320,8 @@ class Claim:
     Attributes
     ----------
     design : as claimed
-    columns : of its facets, by their names in the design; in the order in which a formula with all
-        effects of the design names them
+    columns : the column of each facet, by its name in the design, in the order in which a formula
+        with all effects of the design names the facets
     response : as in a formula
     widest : formula with a term for each column that is read
     source : the data; None for variables of the calling scope
@@ -334,7 +334,7 @@ class Claim:
     source: Source | None
 
     def supported(self, occurring: Cooccurrence) -> Supported:
-        """Return the effects of the design whose components the data can estimate.
+        """Return the effects of the design whose components these data can estimate.
 
         Raises
         ------
@@ -347,13 +347,12 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Supported:
-    """The effects of a design that the data support.
+    """The effects of a design that the data can estimate.
 
     Attributes
     ----------
     design : as claimed
-    formula : a random term for every effect that the data support, with the names of the facets in
-        the design
+    formula : a random term for each of these effects, with the names of the facets in the design
     estimable : these effects, and why others are not among them
     """
 

@@ -1,4 +1,4 @@
-"""The part of a result on its estimates: the model, convergence, components, fixed effects.
+"""The methods of a result on its estimates: the model, convergence, components, fixed effects.
 
 Methods read the record of the fit; frames come from :mod:`~vcomp.model.tables`.
 """
@@ -203,9 +203,9 @@ class Estimates(Fitted):
         """Return the analysis of variance: df, sum_sq, mean_sq and expected mean squares.
 
         The columns ``E[…]`` hold the coefficients of the components in the expected mean squares.
-        After ``method="type1"`` they are sequential, after ``"henderson3"`` each term is adjusted
-        for the others. After any other method they are those of Henderson's Method I: unbalanced
-        data have "analogous" sums of squares, each T term less those of coarser terms.
+        Sums of squares are sequential after ``method="type1"``, and those of each term adjusted
+        for all others after ``"henderson3"``. After any other method they are those of Henderson's
+        Method I: for unbalanced data "analogous" ones, each T term less those of coarser terms.
 
         Raises
         ------

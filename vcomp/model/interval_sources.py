@@ -1,4 +1,4 @@
-"""Sources of intervals for ``interval=``: components, replicates or the profile likelihood."""
+"""Interval sources of a fit, for ``interval=``: components, replicates or a profile likelihood."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class FromProfile:
     def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         """Return intervals with confidence 1 − alpha.
 
-        Quantities of held components only have none (nan).
+        Quantities that depend on held components only have no interval (nan).
 
         Raises
         ------
@@ -149,7 +149,7 @@ class FromProfile:
     def _one(self, q: Quantities, alpha: float) -> tuple[float, float, tuple[str, ...]]:
         a = q.a[0]
         if self._is_known(a) and (q.b is None or self._is_known(q.b[0])):
-            return np.nan, np.nan, ("a quantity of held components only has no interval",)
+            return np.nan, np.nan, ("a quantity made of held components only has no interval",)
         whole = Quantities("linear", q.a) if q.form == "root" else q
         curve = self.likelihood.profile_ratio(whole, "a quantity", alpha, points=0)
         if q.form == "root":

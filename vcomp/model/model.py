@@ -1,7 +1,7 @@
 """The model: formula and data, read and summed once, for any estimator.
 
-It joins the first steps of the pipe (formula, design, statistics), applies an estimator, and makes
-the result.
+It performs the first steps of the pipe (formula, design, statistics), applies an estimator, and
+makes the result.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ _NOT_KEPT = (
     "memory, about {}"
 )
 _NO_SOURCE = (
-    "there are no rows to read again: the fit is of saved sums, or of sums made by Dask; fit the "
-    "data themselves, with stream=True if they are large"
+    "there are no rows to read again: the fit is of saved statistics, or of sums made by Dask; "
+    "fit the data themselves, with stream=True if they are large"
 )
 
 
@@ -174,7 +174,7 @@ class VarianceComponentsModel(LikelihoodOfData):
     ----------
     formula : such as ``"score ~ x + (1|sys) + (1|topic/doc)"``
     data : pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file;
-        None uses the variables of the calling scope, as patsy does; or rows that were summed
+        None uses the variables of the calling scope, as patsy does; or accumulated statistics
     missing : ``"drop"`` rows with a missing value in a used column and warn, or ``"raise"``
     stream : True to read the rows in batches without keeping them, False to keep them in memory;
         None reads data in batches that are not in memory and may not fit into it
@@ -187,7 +187,7 @@ class VarianceComponentsModel(LikelihoodOfData):
     ----------
     design : levels, origin and structure of the data
     nobs : number of scores used
-    seconds : time that reading, the design and the sums took
+    seconds : seconds that reading, the design and the sums took
 
     Raises
     ------
@@ -325,7 +325,7 @@ class VarianceComponentsModel(LikelihoodOfData):
 
     @property
     def endog(self) -> FloatArray:
-        """The response, shape (nobs,); read-only, as the sums are not updated."""
+        """The response, shape (nobs,); read-only, as changes would not reach the sums."""
         y = self.rows.y.view()
         y.flags.writeable = False
         return y
@@ -395,7 +395,7 @@ class VarianceComponentsModel(LikelihoodOfData):
             of_terms = partial(self._estimate_of, estimator)
             estimate = refit_without_negative(estimate, self.statistics, of_terms)
         stages = dict(self.seconds)
-        if not estimate.seconds:  # a likelihood's stages are its own
+        if not estimate.seconds:  # likelihood methods time their own stages
             stages["estimate"] = perf_counter() - begun
         estimate = estimate.with_seconds(stages)
         if not estimate.converged:

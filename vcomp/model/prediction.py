@@ -33,7 +33,7 @@ Level: TypeAlias = str | Sequence[str]
 NewLevels: TypeAlias = Literal["zero", "raise"]
 
 _SHOWN = 3
-"""New levels that a message names."""
+"""Largest number of new levels that a message names."""
 
 
 @dataclass(frozen=True)
@@ -332,7 +332,7 @@ def _variances(
 
 
 _ROWS = 262_144
-"""Rows of a row group, if rows are in memory."""
+"""Rows of a row group in the file, if the rows are in memory."""
 
 _INSTEAD = "a path on a disk with more room"
 

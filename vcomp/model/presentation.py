@@ -189,7 +189,7 @@ def _on_standard_errors(estimate: Estimate) -> list[str]:
     if mc_errors(estimate).any():
         notes.append(
             "Monte Carlo: standard error from the engine's random probes, which falls with their "
-            f"number; of the log-likelihood {display.number(estimate.llf_error, 2)}."
+            f"number; that of the log-likelihood is {display.number(estimate.llf_error, 2)}."
         )
     return notes
 
@@ -210,7 +210,7 @@ def draw(
     record : of the fit
     rows : of the fit, for predicted effects; None after loading
     kind : one of :data:`KINDS`
-    term : whose effects are drawn; None for components
+    term : the term whose effects are drawn; None for components
     alpha : intervals have confidence 1 − alpha
     interval : how intervals of components are made
     ax : matplotlib axes, or None

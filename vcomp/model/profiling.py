@@ -259,10 +259,10 @@ def _requested(
     else:
         names_of = [what] if isinstance(what, str) else list(what)
     if not names_of:
-        raise EstimationError("what names no parameter, or all components are held")
+        raise EstimationError("what= names no parameter, or all components are held")
     known = {name: _Parameter(t, is_fixed=False) for t, name in enumerate(names)}
     known |= {f"var({name})": _Parameter(t, is_fixed=False) for t, name in enumerate(names)}
-    # As in `params`, a name that is that of a fixed effect and a component means the fixed effect.
+    # As in `params`, a name that a fixed effect and a component share means the fixed effect.
     known |= {name: _Parameter(j, is_fixed=True) for j, name in enumerate(fixed)}
     found: dict[str, _Parameter | Quantities] = {}
     for name in names_of:

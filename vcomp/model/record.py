@@ -1,4 +1,4 @@
-"""The record of a fit: all values of a result, without the rows."""
+"""The record of a fit: all values of a result without the rows, as they are stored."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def two_way_mean_squares(
 
 
 def _compact(counts: FloatArray) -> float | LongArray:
-    """Return counts for a file, one number if they are all the same."""
+    """Return counts for a file; one number if all are the same."""
     return float(counts.flat[0]) if np.ptp(counts) == 0 else counts.astype(np.int64)
 
 
@@ -149,7 +149,7 @@ class CellMeans:
         return PairedDifferences.from_scores(self.means, self.levels[1])
 
     def matrix(self, system: str) -> tuple[FloatArray, tuple[str, ...], tuple[str, ...]]:
-        """Return the means, the levels of `system` across, and the names of rows and columns."""
+        """Return the means with a column for each level of `system`, and names of both sides."""
         rows, columns = self.levels
         return (
             (self.means.T, columns, rows)
@@ -192,7 +192,7 @@ class StoredTables:
     table : analysis of variance; None if the mean is not constant
     cells : cell means of two facets; None for other designs, and if there are very many
     levels : products of influences by level, for robust intervals; None if the rows could not be
-        read again, and in files of older versions
+        read again, or the file is of an older version
     fixed_levels : the same of contributions to the fixed effects, for their robust errors
     """
 
@@ -211,7 +211,7 @@ class StoredTables:
 
 
 def _known(made: Callable[[], LevelVariances | None]) -> LevelVariances | None:
-    """Return what the rows give, None if they do not."""
+    """Return products that need the rows; None if they cannot be computed."""
     try:
         return made()
     except VcompError:
@@ -219,7 +219,7 @@ def _known(made: Callable[[], LevelVariances | None]) -> LevelVariances | None:
 
 
 _MAX_CELLS = 1_000_000
-"""Number of cell means up to which a result has them: a thousand systems by a thousand topics."""
+"""Largest number of cell means in a result: a thousand systems by a thousand topics."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,8 +373,8 @@ class FitRecord:
         levels = self.tables.levels
         if levels is None:
             raise DataError(
-                "interval='robust' and test='robust' need the rows of the fit, and this result "
-                "was stored without what they need of them; fit the model again"
+                "interval='robust' and test='robust' need the influences of the rows, and this "
+                "result was stored without them; fit the model again"
             )
         return replace(self.tables.components, levels=levels)
 
@@ -405,8 +405,8 @@ class FitRecord:
             raise EstimationError("this model has no fixed effects")
         if levels is None:
             raise DataError(
-                "cov_type='robust' needs the rows of the fit, and this result was stored without "
-                "what it needs of them; fit the model again"
+                "cov_type='robust' needs the contributions of the rows, and this result was "
+                "stored without them; fit the model again"
             )
         return levels
 

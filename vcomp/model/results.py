@@ -2,8 +2,8 @@
 
 Its public interface is in four files, by subject: :mod:`~vcomp.model.estimates`,
 :mod:`~vcomp.model.uncertainty` (intervals, tests, resampling), :mod:`~vcomp.model.decisions`
-(D-studies, rank accuracy) and this one (tables, pictures, predictions, storage). What they return
-is computed by functions of the other files, which take the record of the fit
+(D-studies, rank accuracy) and this one (tables, pictures, predictions, storage). The methods
+call functions of the other files, whose arguments are the record of the fit
 (:class:`~vcomp.model.record.FitRecord`), its rows
 (:class:`~vcomp.model.row_access.RowAccess`) or both.
 """
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Printed):
     """Variance components with their uncertainty, D-studies, predictions and tables.
 
-    Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. What needs no rows (tables,
-    D-studies, rank accuracy, the summary) also works after pickling or :meth:`from_json`.
+    Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. All that needs no rows
+    (tables, D-studies, rank accuracy, the summary) also works after pickling or :meth:`from_json`.
 
     Examples
     --------
@@ -122,8 +122,8 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         PlanError
             If alpha is not between 0 and 1.
         VcompError
-            If the kind is not known, it has no term or interval and one is given, or matplotlib is
-            not installed.
+            If the kind is not known, a term or an interval is given that it does not use, or
+            matplotlib is not installed.
 
         Examples
         --------

@@ -66,11 +66,11 @@ class FittedModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowAccess:
-    """The model of a fit with its components: predicted effects, fitted values, predictions.
+    """The model of a fit with its estimate, from which predictions and refits are made.
 
     Attributes
     ----------
-    model : that was fitted
+    model : the fitted model
     estimate : of its components, with the fixed effects of the centred columns of X
     estimator, negative : the estimator and the treatment of negative estimates
     """

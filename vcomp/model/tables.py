@@ -1,6 +1,6 @@
-"""The estimates of a fit as frames with fixed columns: for users, plots and exports.
+"""The tables of a result: frames with fixed columns, for users, plots and exports.
 
-Functions take the record of the fit, and a source of intervals where they show intervals.
+Their functions take the record of the fit, and an interval source if they have intervals.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def n_parameters(record: FitRecord) -> int:
 
 
 def component_covariance(record: FitRecord, cov_type: CovarianceType | None) -> pd.DataFrame:
-    """Return the covariance matrix of the components; that of the method first if None.
+    """Return a covariance matrix of the components; the first of the method if None.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def gstudy(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFr
     found = component_limits(estimate, alpha, source)
     positive = np.maximum(values, 0.0)
     total = positive.sum()
-    # Divided first, so that the share of an only component is exactly 100; nan if constant.
+    # Divided first, so that the share of a single positive component is exactly 100.
     percent = 100.0 * (positive / total) if total > 0.0 else np.full(values.size, np.nan)
     columns = {"estimate": values, "se": se}
     probed = mc_errors(estimate)

@@ -1,4 +1,4 @@
-"""The part of a result on uncertainty: intervals, profiles, resampling and tests.
+"""The methods of a result on uncertainty: intervals, profiles, resampling and tests.
 
 Methods delegate to :mod:`~vcomp.model.tables`, :mod:`~vcomp.model.interval_sources`,
 :mod:`~vcomp.model.profiling`, :mod:`~vcomp.model.cross_checks`, :mod:`vcomp.inference.hypotheses`
@@ -523,7 +523,7 @@ class Uncertainty(Fitted):
         EstimationError
             If ``ddf`` or ``cov_type`` is not known, or not available for this fit.
         DataError
-            If the result was stored without what they need of the rows.
+            If they need rows, or contributions of rows, that the result was loaded without.
         PlanError
             If alpha is not between 0 and 1.
 

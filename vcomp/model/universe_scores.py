@@ -27,7 +27,7 @@ _SINGULAR = 1e-10
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Analyses of variance of each object's scores; columns are effects S, the residual last.
+    """An analysis of variance of each object's scores; columns are effects S, the residual last.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ def within_objects(
     cells : (n,) combination of all facets whose levels objects can share
     """
     n = np.bincount(objects).astype(float)
-    # With deviations from the object's mean no T term is a difference of large numbers.
+    # Deviations from the object's mean keep digits in differences of T terms.
     x = y - (np.bincount(objects, y) / n)[objects]
     groups = [_joined(objects, codes) for codes in effects]
     coefficients, inverse_n = _coefficients(objects, n, groups)
@@ -116,7 +116,7 @@ def _joined(left: LongArray, right: LongArray) -> LongArray:
 
 
 def _owner(groups: LongArray, coarser: LongArray) -> LongArray:
-    """Return for each group the coarser group that its rows are in."""
+    """Return for each group the coarser group that contains it."""
     owner = np.empty(int(groups.max()) + 1, dtype=np.int64)
     owner[groups] = coarser
     return owner

@@ -391,7 +391,7 @@ def test_monte_carlo_errors_are_beside_the_standard_errors(monkeypatch):
     assert res.llf == pytest.approx(res.model.loglike(res.vcomp))
     page = str(res.summary())
     assert "Monte Carlo" in page
-    assert "of the log-likelihood 0.25." in page
+    assert "that of the log-likelihood is 0.25." in page
     loaded = vcomp.VarianceComponentsResults.from_json(res.to_json())
     pd.testing.assert_series_equal(loaded.mc_error, res.mc_error)
     assert loaded.mc_error_llf == 0.25

@@ -201,7 +201,7 @@ def test_refusals_of_a_result():
         reml.profile("b")
     with pytest.raises(PlanError, match="alpha"):
         reml.profile(alpha=1.5)
-    with pytest.raises(EstimationError, match="what names no parameter"):
+    with pytest.raises(EstimationError, match="what= names no parameter"):
         reml.profile([])
     with pytest.raises(EstimationError, match="does not maximise a likelihood"):
         model.fit("minque").profile()
