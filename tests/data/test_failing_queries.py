@@ -63,7 +63,7 @@ def test_types_of_polars_that_arrow_has_not(stream, is_lazy):
 
 @BOTH
 def test_a_query_of_duckdb_that_fails(stream):
-    duckdb = pytest.importorskip("duckdb")
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
     with duckdb.connect() as connection:
         connection.register("rows", FRAME)
         bad = connection.sql("select sys, topic, cast(sys as double) as score from rows")

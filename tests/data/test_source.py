@@ -47,7 +47,7 @@ def csv_folder(folder):
 
 
 def duckdb_relation(folder):
-    duckdb = pytest.importorskip("duckdb")
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
     return duckdb.connect().from_arrow(pa.Table.from_pandas(FRAME)).filter("score < 1000")
 
 
@@ -219,14 +219,15 @@ def test_only_the_columns_asked_for_are_read(tmp_path):
     )
     assert len(open_source(failing).read(["sys"])) == N
     assert sum(len(frame) for frame, _ in open_source(failing).batches(["sys"], rows=7)) == N
-    duckdb = pytest.importorskip("duckdb")
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
     relation = duckdb.sql("select 1 as score, error('read') as bad")
     assert open_source(relation).read(["score"])["score"].tolist() == [1]
 
 
 def test_names_that_need_quotes():
     name = 'a "b", c'
-    relation = pytest.importorskip("duckdb").from_arrow(pa.table({name: [1, 2], "x": [3, 4]}))
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
+    relation = duckdb.from_arrow(pa.table({name: [1, 2], "x": [3, 4]}))
     assert open_source(relation).read([name])[name].tolist() == [1, 2]
 
 
@@ -393,7 +394,7 @@ def test_paths_are_taken_as_they_are_written(tmp_path, monkeypatch):
 
 
 def test_frames_of_narwhals():
-    narwhals = pytest.importorskip("narwhals")
+    narwhals = pytest.importorskip("narwhals", reason="narwhals is not installed")
     for frame in (pl.DataFrame(FRAME), pl.LazyFrame(FRAME), FRAME):
         source = open_source(narwhals.from_native(frame))
         assert source.read(["topic"])["topic"].tolist() == FRAME["topic"].tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from vcomp.exceptions import DataError
@@ -45,8 +46,7 @@ def test_success_and_failure_are_scores():
 
 
 def test_polars_frames():
-    polars = pytest.importorskip("polars")
-    matrix = as_score_matrix(polars.DataFrame({"bm25": [0.1, None, 0.3], "rm3": [0, 1, 1]}))
+    matrix = as_score_matrix(pl.DataFrame({"bm25": [0.1, None, 0.3], "rm3": [0, 1, 1]}))
     np.testing.assert_array_equal(matrix.scores, [[0.1, 0], [np.nan, 1], [0.3, 1]])
     assert matrix.systems == ("bm25", "rm3")
 
@@ -69,7 +69,6 @@ def test_series_are_refused():
 
 
 def test_arrow_tables():
-    pa = pytest.importorskip("pyarrow")
     matrix = as_score_matrix(pa.table({"bm25": [0.1, None, 0.3], "rm3": [0.4, 0.5, 0.6]}))
     np.testing.assert_array_equal(matrix.scores, VALUES)
 
@@ -180,13 +179,12 @@ FROM_LONG = np.array([[0.5, np.nan], [0.4, 0.1], [np.nan, 0.3]])
 def test_long_tables(tmp_path):
     LONG.to_csv(tmp_path / "long.csv", index=False)
     LONG.to_parquet(tmp_path / "long.parquet")
-    polars = pytest.importorskip("polars")
     for data in (
         LONG,
         LONG.astype({"run": "category", "qid": "string"}),
         LONG.set_index(np.arange(5) * 7),
         {name: LONG[name].to_numpy() for name in LONG},
-        polars.DataFrame(LONG),
+        pl.DataFrame(LONG),
         str(tmp_path / "long.csv"),
         tmp_path / "long.parquet",
     ):

@@ -77,7 +77,7 @@ def rows_of(frame, name):
 @pytest.mark.parametrize("name", MANY)
 @pytest.mark.parametrize("n_partitions", [1, 4])
 def test_workers_give_the_same(frame, name, n_partitions):
-    frames = pytest.importorskip("dask.dataframe")
+    frames = pytest.importorskip("dask.dataframe", reason="Dask is not installed")
     formula, rows = rows_of(frame, name)
     expected = vcomp.fit(formula, rows).conf_int(interval="robust")
     found = vcomp.fit(formula, frames.from_pandas(rows, npartitions=n_partitions))

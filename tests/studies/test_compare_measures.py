@@ -56,7 +56,7 @@ def test_components(compared, frame):
 
 def test_all_forms_are_the_same(compared, frame, tmp_path):
     expected = compared.table
-    polars = pytest.importorskip("polars")
+    polars = pytest.importorskip("polars", reason="polars is not installed")
     long = {name: frame[["sys", "topic"]].assign(score=frame[name]) for name in MEASURES}
     wide = {n: frame.pivot(index="topic", columns="sys", values=n) for n in MEASURES}
     paths = {}

@@ -222,7 +222,7 @@ def test_why_opinions_in_a_role_cannot_be_nested():
 
 
 def test_columns_of_other_names_and_containers(layouts):
-    polars = pytest.importorskip("polars")
+    polars = pytest.importorskip("polars", reason="polars is not installed")
     renamed = ASSIGNED.rename(columns={"topic": "qid", "assessor": "judge"})
     found = assessor_layouts(polars.from_pandas(renamed), topic="qid", assessor="judge")
     pd.testing.assert_frame_equal(found.table, layouts.table)

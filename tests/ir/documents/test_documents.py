@@ -56,7 +56,7 @@ def test_documents_that_differ_between_assessors_by_hand():
 
 
 def test_every_container_is_read_the_same(tmp_path):
-    polars = pytest.importorskip("polars")
+    polars = pytest.importorskip("polars", reason="polars is not installed")
     path = tmp_path / "judged.csv"
     JUDGED.to_csv(path, index=False)
     expected = document_universe(RETRIEVED, JUDGED).scores()
