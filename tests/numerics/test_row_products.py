@@ -7,8 +7,8 @@ import os
 import numpy as np
 import pytest
 
-from vcomp.numerics.sparse import tables as module
-from vcomp.numerics.sparse.tables import row_products
+from vcomp.numerics.sparse import sparse_table as module
+from vcomp.numerics.sparse.sparse_table import row_products
 
 
 def fills_of(sets):

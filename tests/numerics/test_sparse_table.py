@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
-from vcomp.numerics.sparse import tables as sparse_table
-from vcomp.numerics.sparse.tables import SparseTable, side_by_side
+from vcomp.numerics.sparse import sparse_table
+from vcomp.numerics.sparse.sparse_table import SparseTable, side_by_side
 
 
 def table_of(matrix):

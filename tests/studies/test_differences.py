@@ -14,7 +14,7 @@ from scipy.stats import f
 import vcomp
 from tests.helpers.designs import balanced
 from tests.helpers.measure_scores import BOTH, scores
-from vcomp.studies.pairs import Influences, correlations, left_out
+from vcomp.studies.differences import Influences, correlations, left_out
 from vcomp.studies.planned import Known, mover
 
 MEASURES = ["ap", "p20"]

@@ -16,7 +16,7 @@ from vcomp.formula import REPLICATE
 from vcomp.gtheory import CoefficientName, DStudy, ObjectiveName
 from vcomp.inference import used_components
 from vcomp.plots import escaped
-from vcomp.studies.pairs import differences, required_ratios
+from vcomp.studies.differences import differences, required_ratios
 from vcomp.studies.planned import (
     ComparisonRecord,
     DifferenceInterval,

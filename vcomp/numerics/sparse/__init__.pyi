@@ -7,7 +7,7 @@ from .krylov import Rademacher as Rademacher
 from .krylov import Solved as Solved
 from .krylov import conjugate_gradients as conjugate_gradients
 from .krylov import log_quadrature as log_quadrature
-from .tables import Fill as Fill
-from .tables import SparseTable as SparseTable
-from .tables import row_products as row_products
-from .tables import side_by_side as side_by_side
+from .sparse_table import Fill as Fill
+from .sparse_table import SparseTable as SparseTable
+from .sparse_table import row_products as row_products
+from .sparse_table import side_by_side as side_by_side
