@@ -141,7 +141,7 @@ def estimable_terms(design: Design, occurring: Cooccurrence) -> Estimable:
     kept = [held[0].facets for alike, held in holders.items() if alike != RESIDUAL]
     if not kept:
         raise DesignError(
-            f"the data have one score for each level of {left.facets[0]}, so nothing of "
+            f"the data have one score for each level of {left.facets[0]}, so no effect of "
             f"'{design}' can be distinguished from error; collect several scores of each level"
         )
     for alike, held in holders.items():
@@ -299,12 +299,11 @@ def _on_held(
     if not names:
         return []
     missing = sorted(_determined(design, smallest.facets, groups) - smallest.facets)
-    each = f"each combination of {_and(smallest.term.split(':'))}"
-    if len(smallest.facets) == 1:
-        each = f"each level of {smallest.term}"
+    kind = "level" if len(smallest.facets) == 1 else "combination"
+    own, other = _and(smallest.term.split(":")), _and(missing)
     sentence = (
-        f"{component} holds {_and(names)} as well: {each} occurs with one level of "
-        f"{_and(missing)} only; to separate them, use several levels of {_and(missing)} in some."
+        f"{component} holds {_and(names)} as well: each {kind} of {own} occurs with one level of "
+        f"{other} only; to separate them, use several levels of {other} for some {kind}s of {own}."
     )
     return [sentence]
 

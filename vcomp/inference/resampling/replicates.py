@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FORMAT = 1
 _SAME = 1e-6
-"""Relative difference up to which estimates count as those of the same fit."""
+"""Largest relative difference of estimates of the same fit."""
 
 _UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, BadZipFile)
 
