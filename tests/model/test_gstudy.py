@@ -388,7 +388,7 @@ CROSSED = data_of("p x i", n=3).rename(columns={"p": "person", "i": "item"})
         ("p x i", {"facets": {"p": 3}}, vcomp.PlanError, "the column of facet 'p' must be a name"),
         ("p x item", {"facets": {"p": "item"}}, vcomp.PlanError, "are both column 'item'"),
         ("person x", {}, vcomp.PlanError, "expected a facet"),
-        ("person x replicate", {}, vcomp.PlanError, "not written in the design of a G-study"),
+        ("person x replicate", {}, vcomp.PlanError, "the design of a G-study does not name"),
         ("person x score", {}, vcomp.FormulaError, "right of ~ as well"),
     ],
 )  # fmt: skip
