@@ -379,12 +379,13 @@ class FitRecord:
         return replace(self.tables.components, levels=levels)
 
     def with_influences(self) -> tuple[VarianceComponents, str]:
-        """Return the components, with the influences of the rows where these give them.
+        """Return the components, with the influences of the rows if they can be computed.
 
         Returns
         -------
         components : those of :meth:`robust_components`, or without influences
-        reason : why there are none; empty if there are, or components have no covariance matrix
+        reason : why there are no influences; empty if there are, or if components have no
+            covariance matrix
         """
         structure = self.structure
         n_levels = dict(zip(structure.facets, structure.n_levels, strict=True))

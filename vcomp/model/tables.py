@@ -136,7 +136,7 @@ def component_limits(estimate: Estimate, alpha: float, source: IntervalSource) -
 
 
 def errors_beside(record: FitRecord, source: IntervalSource) -> FloatArray:
-    """Return the standard errors of the components that belong to intervals of a source."""
+    """Return the standard errors of the components that are shown with intervals of a source."""
     if not (isinstance(source, FromComponents) and source.interval == "robust"):
         return component_errors(record).to_numpy()
     return source.standard_errors(Quantities("linear", np.eye(len(record.estimate.names))))

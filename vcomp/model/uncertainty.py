@@ -59,7 +59,7 @@ class Uncertainty(Fitted):
                 modified large sample with degrees of freedom from the data: for effects of any
                 distribution and variances that differ, such as those of 0/1 scores. Effects of
                 facets with fewer than 6 levels are treated as normal. Needs the rows, or a result
-                stored with what it uses of them
+                that was stored with their influences
             ``"auto"``
                 ``"robust"`` if a facet has 6 levels and the rows can be read, else ``"mls"``, with
                 a note that gives the reason
@@ -92,8 +92,8 @@ class Uncertainty(Fitted):
     def gstudy(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
         """Return a row for each component: estimate, se, ci_low, ci_high and percent.
 
-        Percent is of the total variance, negative estimates set to zero. Standard errors belong to
-        the intervals: robust ones with robust intervals, else those of :attr:`bse`. If the engine
+        Percent is of the total variance, negative estimates set to zero. Standard errors are
+        robust with robust intervals, else those of :attr:`bse`. If the engine
         has random probes, ``mc_error`` follows se.
 
         Parameters

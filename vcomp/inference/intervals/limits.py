@@ -240,13 +240,13 @@ class FromComponents:
     ----------
     components : of the G-study
     interval : ``"robust"``, ``"mls"``, ``"f"`` (the same, but only where it is exact),
-        ``"satterthwaite"``, ``"wald"`` or ``"log"``; ``"auto"`` is the first where the components
-        have influences by level, else the second, without mean squares the last
+        ``"satterthwaite"``, ``"wald"`` or ``"log"``; ``"auto"`` is ``"robust"`` if the
+        components have influences by level, else ``"mls"``, or ``"log"`` without mean squares
     negative : policy for negative estimates, ``"keep"`` or ``"zero"``; intervals of ``"mls"`` are
         made from mean squares and extended to contain the estimate under this policy
     beta, cov_beta : fixed effects and their covariance, for functions that depend on them
-    reason : why the influences by level of a fit are not known, for the notes; empty if they are,
-        or if intervals that assume normal effects were requested
+    reason : why a fit has no influences by level, for the notes; empty if it has them, or if
+        intervals that assume normal effects were requested
 
     Raises
     ------
@@ -286,15 +286,15 @@ class FromComponents:
         beta: FloatArray | None = None,
         cov_beta: FloatArray | None = None,
     ) -> FromComponents:
-        """Return what estimates and standard errors beside intervals are made of.
+        """Return the source of the estimates and standard errors that are shown with intervals.
 
-        Standard errors belong to the intervals: those of robust intervals are robust.
+        Standard errors shown with robust intervals are robust.
 
         Parameters
         ----------
         source : of the intervals
-        components : used if the source is not one of components
-        negative, beta, cov_beta : as above
+        components : used if `source` is not made from components
+        negative, beta, cov_beta : as for the class
         """
         own = cls(components, "mls", negative)
         if isinstance(source, FromComponents):
