@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -122,8 +124,8 @@ def test_variances_by_iteration(name):
 def test_errors_of_one_effect_are_those_of_random_effects(name, method):
     """With x = 0 the combination is one effect, whose error random_effects gives."""
     formula, data = unbalanced(name, seed=3)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vcomp.model.model.warn", lambda _: None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", vcomp.VcompWarning)
         res = vcomp.fit(formula, data, method=method)
     model, v = res.model, np.maximum(res.vcomp.to_numpy(), 0.0)
     for t, (_, frame) in enumerate(res.random_effects.items()):

@@ -13,7 +13,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.estimators import Estimate, get_estimator
-from vcomp.estimators.likelihood import choose_engine
+from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine
 from vcomp.estimators.quadratic import AnovaTable, orthogonal_table
 from vcomp.exceptions import DataError, EstimationError, did_you_mean
 from vcomp.formula import RESIDUAL
@@ -90,7 +90,9 @@ class Score:
     p_value: float
 
 
-def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
+def score_test(
+    stats: Statistics, null: Estimate, term: str, engine: LikelihoodEngine | None = None
+) -> Score:
     """Return the score test of a component at the fit by REML that holds it at 0.
 
     Parameters
@@ -98,6 +100,7 @@ def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
     stats : sums of the rows
     null : fit by REML without the component
     term : name of the component
+    engine : of the data; the best one if None
 
     Raises
     ------
@@ -106,7 +109,7 @@ def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
     """
     from scipy.special import chdtrc
 
-    engine = choose_engine(stats, reml=True, names=null.names[:-1])
+    engine = engine or choose_engine(stats, reml=True, names=null.names[:-1])
     if "expected" not in engine.kinds:
         raise EstimationError(
             f"the score test needs the expected information, and the {engine.name} engine of "
