@@ -67,3 +67,12 @@ def test_no_address_is_stated_for_the_project():
     assert "urls" not in PROJECT
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert not re.search(r"^(url|repository\S*):", citation, re.MULTILINE)
+
+
+def test_no_test_patches_a_constant():
+    """Sizes, limits and memory are arguments."""
+    target = r'setattr\(\s*(?:[^,"]+,\s*)?"(?:[\w.]+\.)?'
+    constant = target + r'(_?[A-Z][A-Z0-9_]+|available_bytes|cpu_count)"'
+    paths = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
+    found = {path.name: re.findall(constant, path.read_text(encoding="utf-8")) for path in paths}
+    assert {name: names for name, names in found.items() if names} == {}

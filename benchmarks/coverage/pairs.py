@@ -25,9 +25,10 @@ from benchmarks.coverage.populations import (
 )
 from benchmarks.coverage.study import Row
 from vcomp._typing import FloatArray
+from vcomp.inference.intervals import IntervalName
 from vcomp.numerics import stream
 
-METHODS = ("robust", "mls")
+METHODS: tuple[IntervalName, ...] = ("robust", "mls")
 QUANTITIES = ("difference of Eρ²", "difference of Φ", "ratio of required topics")
 CELLS = tuple(
     (design, population)
@@ -123,7 +124,7 @@ def _scores(
     return made
 
 
-def _ends(scores: pd.DataFrame, method: str) -> FloatArray:
+def _ends(scores: pd.DataFrame, method: IntervalName) -> FloatArray:
     try:
         compared = vcomp.compare_measures(
             scores, "~ (1|s) + (1|t)", responses=["0", "1"], interval=method, progress=False

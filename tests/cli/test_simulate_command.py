@@ -10,7 +10,9 @@ from click.testing import CliRunner
 import vcomp
 from tests.helpers.command_line import output_of
 from vcomp.cli.main import cli
+from vcomp.cli.score_commands import _Indicators
 from vcomp.exceptions import VcompError
+from vcomp.ir.simulate.write import write_batches
 
 SCORES = pd.DataFrame(
     np.random.default_rng(6).beta(2, 3, (14, 5)).round(4),
@@ -93,10 +95,7 @@ def test_possible_scores(tmp_path, text, support):
     assert set(pd.read_csv(out)["score"]) <= set(values)
 
 
-def test_how_like_the_original_they_are(matrix, tmp_path, monkeypatch):
-    from vcomp.ir.simulate import write
-
-    monkeypatch.setattr(write, "_ROWS_AT_ONCE", 100)
+def test_how_like_the_original_they_are(matrix, tmp_path):
     text = output_of(
         "simulate", matrix, "--topics", 10, "--collections", 5, "--diagnose", "--out",
         tmp_path / "new.csv",
@@ -104,6 +103,11 @@ def test_how_like_the_original_they_are(matrix, tmp_path, monkeypatch):
     simulator = vcomp.ir.fit_collection(SCORES)
     diagnosis = vcomp.ir.diagnose(simulator, simulator.simulate(10, n=5, rng=0))
     assert str(diagnosis.summary()) in text
+    indicators = _Indicators(simulator)  # of two collections at a time
+    path = tmp_path / "parts.csv"
+    write_batches(simulator, path, 10, n=5, rng=0, rows_at_once=100, each=indicators)
+    assert len(indicators.parts) == 3
+    assert str(indicators.diagnosis(10).summary()) == str(diagnosis.summary())
 
 
 def test_true_means_elsewhere(matrix, tmp_path):

@@ -6,18 +6,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vcomp.data import files as csv_files
-from vcomp.io import open_source
+import vcomp
+from vcomp.data.files import csv_file
+from vcomp.io import Source
 
 
-@pytest.fixture
-def small_blocks(monkeypatch):
-    """Read few rows at a time, as of a file that is long."""
-    monkeypatch.setattr(csv_files, "_BLOCK_BYTES", 64)
+def source_of(path, **options):
+    part = csv_file(path, path.name, **options)
+    return Source(part.columns, lambda: (part,), (part.name,))
 
 
 def both(path, names):
-    source = open_source(path)
+    """Return the rows of a file at once, and a few at a time, as those of a long file."""
+    source = source_of(path, block_bytes=64)
     whole = source.read(names)
     pieces = [frame for frame, _ in source.batches(names, rows=3)]
     return whole, pieces
@@ -41,7 +42,6 @@ COLUMN = st.lists(
 )
 
 
-@pytest.mark.usefixtures("small_blocks")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(COLUMN, st.integers(0, 30))
 def test_any_mixture(tmp_path, column, n_before):
@@ -63,7 +63,6 @@ def kinds(column):
     return {type(v.item() if isinstance(v, np.generic) else v) for v in present}
 
 
-@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(
     ("first", "last", "expected"),
     [
@@ -85,7 +84,6 @@ def test_a_type_that_changes_in_the_last_block(tmp_path, first, last, expected):
         assert type(pieces[0]["k"].tolist()[0]) is type(whole["k"].tolist()[0])
 
 
-@pytest.mark.usefixtures("small_blocks")
 def test_quoted_line_breaks_over_blocks(tmp_path):
     frame = pd.DataFrame({"k": [f'a "{i}",\n\nb' for i in range(50)], "n": np.arange(50)})
     frame.to_csv(tmp_path / "a.csv.gz", index=False)
@@ -94,17 +92,21 @@ def test_quoted_line_breaks_over_blocks(tmp_path):
     assert [v for piece in pieces for v in piece["n"]] == frame["n"].tolist()
 
 
-def test_the_file_is_looked_through_once_for_all_passes(tmp_path, monkeypatch):
-    (tmp_path / "a.csv").write_text("k,n\n" + "1,2\n" * 10)
-    seen = []
-    scan = csv_files._scanned_types
-    monkeypatch.setattr(
-        csv_files, "_scanned_types", lambda *args: (seen.append(args[2]), scan(*args))[1]
-    )
-    source = open_source(tmp_path / "a.csv")
-    for names in (["k"], ["k"], ["n", "k"], ["n"]):
-        assert sum(len(frame) for frame, _ in source.batches(names)) == 10
-    assert seen == [["k"], ["n"]]
+def test_the_file_is_looked_through_once_for_all_passes(tmp_path):
+    """Values that do not fit the first types are refused, since no others are looked for."""
+    path = tmp_path / "a.csv"
+    path.write_text("k,n\n" + "1,2\n" * 10)
+    source = source_of(path)
+    for _ in range(2):
+        assert [v for frame, _ in source.batches(["k"]) for v in frame["k"]] == [1] * 10
+    path.write_text("k,n\n" + "a,0.5\n" * 10)
+    for names in (["k"], ["n", "k"]):
+        with pytest.raises(vcomp.DataError, match="conversion error to int64"):
+            list(source.batches(names))
+    assert [v for frame, _ in source.batches(["n"]) for v in frame["n"]] == [0.5] * 10
+    path.write_text("k,n\n" + "1,b\n" * 10)
+    with pytest.raises(vcomp.DataError, match="conversion error to double"):
+        list(source.batches(["n"]))
 
 
 def test_a_header_alone(tmp_path):

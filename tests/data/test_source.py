@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.data import parts as columns
+from vcomp.data.parts import from_arrow
 from vcomp.io import Source, open_source, spool
 
 rng = np.random.default_rng(5)
@@ -400,13 +400,12 @@ def test_frames_of_narwhals():
         assert source.read(["topic"])["topic"].tolist() == FRAME["topic"].tolist()
 
 
-def test_columns_converted_side_by_side(monkeypatch):
+def test_columns_converted_side_by_side():
     names = [f"g{i}" for i in range(5)]
     data = {name: [f"{name} {v}" for v in rng.integers(0, 9, 50)] for name in names}
-    one_by_one = open_source(pa.table(data)).read(names)
-    monkeypatch.setattr(columns, "MANY_ROWS", 1)
-    source = open_source(pa.table(data))
-    pd.testing.assert_frame_equal(source.read(names), one_by_one)
+    table, known = pa.table(data), {}
+    one_by_one = open_source(table).read(names)
+    pd.testing.assert_frame_equal(from_arrow(table, many_rows=1), one_by_one)
+    frames = [from_arrow(table.slice(k, 8), known, many_rows=1) for k in range(0, 50, 8)]
     for name in names:
-        pieces = [frame[name] for frame, _ in source.batches(names, rows=8)]
-        assert [v for piece in pieces for v in piece] == data[name]
+        assert [v for frame in frames for v in frame[name]] == data[name]

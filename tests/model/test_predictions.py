@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.designs import GRIDS, UNBALANCED, balanced, gridded, unbalanced
-from vcomp.estimators.likelihood import choose, prediction_errors
+from vcomp.estimators.likelihood import prediction_errors
+from vcomp.estimators.likelihood.choose import EngineLimits, blocked_for_variances
 from vcomp.estimators.likelihood.prediction_errors import prediction_variances
 from vcomp.exceptions import EstimationError
 
@@ -51,9 +54,9 @@ def some_combinations(model, rng, count=12):
     return groups, X
 
 
-def check(model, v, rng):
+def check(model, v, rng, *limits):
     groups, X = some_combinations(model, rng)
-    found = prediction_variances(model.statistics, v, groups, X)
+    found = prediction_variances(model.statistics, v, groups, X, *limits)
     # z'Gz − w'V⁻¹w loses the digits that prediction gains.
     np.testing.assert_allclose(
         found, dense_variances(model, v, groups, X), rtol=1e-8, atol=1e-11 * v.sum()
@@ -100,19 +103,20 @@ def test_variances_of_any_design(design, seed):
 
 
 @pytest.mark.parametrize("name", ["crossed", "three facets", "nested", "one way"])
-def test_variances_by_iteration(name, monkeypatch):
-    monkeypatch.setattr(choose, "_blocked_within", lambda *_, **__: None)
+def test_variances_by_iteration(name):
+    limits = EngineLimits(for_variances=-1.0)
     formula, data = unbalanced(name)
     data["x"] = np.random.default_rng(1).normal(size=len(data))
     model = model_of(formula.replace("~ ", "~ x + "), data)
     object.__setattr__(model.statistics, "strata", None)
+    assert blocked_for_variances(model.statistics, limits) is None
     rng = np.random.default_rng(2)
     for _ in range(3):
         v = np.append(rng.choice(COMPONENTS, size=len(model.component_names) - 1), 0.7)
-        check(model, v, rng)
-    monkeypatch.setattr(prediction_errors, "_ENTRIES", 100.0)
+        check(model, v, rng, limits)
+    groups, X = some_combinations(model, rng)
     with pytest.raises(EstimationError, match=r"different predictions.*predictions at a time"):
-        check(model, v, rng)
+        prediction_errors._by_iteration(model.stats, v, groups, X, most_entries=100.0)
 
 
 @pytest.mark.parametrize("name", ["crossed", "nested", "crossed and nested"])
@@ -120,8 +124,8 @@ def test_variances_by_iteration(name, monkeypatch):
 def test_errors_of_one_effect_are_those_of_random_effects(name, method):
     """With x = 0 the combination is one effect, whose error random_effects gives."""
     formula, data = unbalanced(name, seed=3)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vcomp.model.model.warn", lambda _: None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", vcomp.VcompWarning)
         res = vcomp.fit(formula, data, method=method)
     model, v = res.model, np.maximum(res.vcomp.to_numpy(), 0.0)
     for t, (_, frame) in enumerate(res.random_effects.items()):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.designs import balanced, drop_rows, unbalanced
+from vcomp.model.universe_scores import Errors
 
 
 def two_way(n_p, n_i, seed):
@@ -106,30 +107,31 @@ DESIGNS = {
 }
 
 
+def conditional(res, object_):
+    """Return the conditional error variances, also negative ones; the table has their roots."""
+    errors = Errors.of(res._row_access, res.components, object_, {}, "keep")
+    frame = res.universe_scores(object_, negative="keep")
+    for variances, column in zip(errors.conditional(), ("csem_rel", "csem_abs"), strict=True):
+        roots = np.sqrt(np.where(variances >= 0.0, variances, np.nan))
+        np.testing.assert_array_equal(frame[column], roots)
+    return errors.conditional()
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("design", sorted(DESIGNS))
-def test_averages_of_conditional_errors_are_the_error_variances(design, seed, monkeypatch):
+def test_averages_of_conditional_errors_are_the_error_variances(design, seed):
     """The analyses within objects add up to that of all scores, kept as estimated."""
-    from vcomp.model import universe_scores as module
-
-    variances = []
-    monkeypatch.setattr(module, "_root", lambda x: variances.append(x) or x)
     object_, formula = DESIGNS[design]
     _, data = balanced(design, seed)
     res = fit(formula, data, method="anova")
-    res.universe_scores(object_, negative="keep")
-    _, _, relative, absolute = variances
+    relative, absolute = conditional(res, object_)
     plan = res.dstudy(object=object_, negative="keep").table.iloc[0]
     np.testing.assert_allclose(absolute.mean(), plan["abs_err_var"], rtol=1e-8)
     np.testing.assert_allclose(relative.mean(), plan["rel_err_var"], rtol=1e-8, atol=1e-10)
 
 
-def test_facets_nested_in_the_object_are_not_shared(monkeypatch):
+def test_facets_nested_in_the_object_are_not_shared():
     """p × i × (o:p): items are shared, occasions are each person's own."""
-    from vcomp.model import universe_scores as module
-
-    variances = []
-    monkeypatch.setattr(module, "_root", lambda x: variances.append(x) or x)
     rng = np.random.default_rng(0)
     grid = pd.MultiIndex.from_product([range(5), range(4), range(6)], names=["p", "o", "i"])
     data = grid.to_frame(index=False)
@@ -138,8 +140,7 @@ def test_facets_nested_in_the_object_are_not_shared(monkeypatch):
         data["y"] = data.get("y", 0.0) + rng.normal(size=codes.max() + 1)[codes]
     data["y"] += rng.normal(size=len(data))
     res = fit("y ~ (1|p/o) + (1|i) + (1|p:i)", data, method="anova")
-    res.universe_scores("p", negative="keep")
-    _, _, relative, absolute = variances
+    relative, absolute = conditional(res, "p")
     plan = res.dstudy(object="p", negative="keep").table.iloc[0]
     np.testing.assert_allclose(absolute.mean(), plan["abs_err_var"], rtol=1e-8)
     np.testing.assert_allclose(relative.mean(), plan["rel_err_var"], rtol=1e-8)

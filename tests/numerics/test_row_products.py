@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 
-from vcomp.numerics.sparse import sparse_table as module
 from vcomp.numerics.sparse.sparse_table import row_products
 
 
@@ -25,11 +22,10 @@ def test_against_the_whole_sets(m, n_rows):
     np.testing.assert_array_equal(found, found.swapaxes(0, 1))
 
 
-def test_no_sum_depends_on_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr(module, "_ROWS_A_PART", 100)
+def test_no_sum_depends_on_the_number_of_threads():
     sets = np.random.default_rng(1).normal(size=(3, 2500, 2))
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    alone = row_products(fills_of(sets), 2500, 2)
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    np.testing.assert_array_equal(row_products(fills_of(sets), 2500, 2), alone)
+    alone, shared = (
+        row_products(fills_of(sets), 2500, 2, rows_a_part=100, threads=n) for n in (1, 4)
+    )
+    np.testing.assert_array_equal(shared, alone)
     np.testing.assert_allclose(alone, np.einsum("aic,bic->abc", sets, sets), atol=1e-10)

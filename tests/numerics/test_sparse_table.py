@@ -1,25 +1,26 @@
 """Sparse tables: products, and the same bits on any number of cores."""
 
-import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
-from vcomp.numerics.sparse import sparse_table
 from vcomp.numerics.sparse.sparse_table import SparseTable, side_by_side
 
 
-def table_of(matrix):
+def table_of(matrix, fewest, threads=None):
     csr = csr_array(matrix)
     csr.sort_indices()
     indptr, indices = csr.indptr.astype(np.int64), csr.indices.astype(np.int32)
-    return SparseTable.of(indptr, indices, csr.data.astype(float), csr.shape[1])
+    table = SparseTable.of(indptr, indices, csr.data.astype(float), csr.shape[1])
+    return replace(table, fewest=fewest, threads=threads)
 
 
-@pytest.fixture(autouse=True, params=[100, 20_000], ids=["blocks", "one block"])
-def entries_a_block(request, monkeypatch):
-    monkeypatch.setattr(sparse_table, "_ENTRIES_A_BLOCK", request.param)
+@pytest.fixture(params=[100, 20_000], ids=["blocks", "one block"])
+def fewest(request):
+    """Fewest entries of a block of rows."""
+    return request.param
 
 
 @pytest.fixture(params=["ones", "counts"])
@@ -39,8 +40,8 @@ def w():
     return np.random.default_rng(1).normal(size=(300, 3))
 
 
-def test_products(matrix, x, w):
-    table, B = table_of(matrix), matrix.toarray()
+def test_products(matrix, fewest, x, w):
+    table, B = table_of(matrix, fewest), matrix.toarray()
     assert (table.weights.size == 0) == (matrix.data.max() == 1.0)
     np.testing.assert_allclose(table.times(x), B @ x, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(table.transposed_times(w), B.T @ w, rtol=1e-12, atol=1e-12)
@@ -53,23 +54,24 @@ def test_products(matrix, x, w):
     np.testing.assert_allclose(table.squares(w), (B**2).T @ w, rtol=1e-12, atol=1e-12)
 
 
-def test_sums_do_not_depend_on_the_number_of_cores(matrix, x, w, monkeypatch):
+def test_sums_do_not_depend_on_the_number_of_cores(matrix, fewest, x, w):
     found = []
     for cores in (1, 2, 3, 7):
-        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
-        table = table_of(matrix)
+        table = table_of(matrix, fewest, cores)
         found.append((table.times(x), table.transposed_times(w), table.eliminated(w[:, 0], x)))
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(a, b)
 
 
-def test_side_by_side(matrix):
+def test_side_by_side(matrix, fewest):
     B = matrix.toarray()
-    parts = [table_of(B[:, :5]), table_of((B[:, 5:] > 0.0).astype(float)), table_of(B[:, :0])]
+    columns = [B[:, :5], (B[:, 5:] > 0.0).astype(float), B[:, :0]]
+    parts = [table_of(part, fewest) for part in columns]
     joined = side_by_side(parts, 300)
     expected = np.hstack([B[:, :5], B[:, 5:] > 0.0])
     assert joined.shape == (300, 12)
+    assert joined.fewest == fewest
     np.testing.assert_array_equal(joined.times(np.eye(12)), expected)
 
 

@@ -61,28 +61,18 @@ def test_rolled_up_sums_are_those_of_the_rows(formula, part):
             assert (np.diff(row) > 0).all()
 
 
-def test_rows_are_passed_over_only_where_no_term_is_fine_enough(monkeypatch):
-    chunk = chunk_of(FORMULAS[0], table(1))
-    lengths = []
-    count = rollup.pair_counts
-
-    def noting(rows, *others):
-        lengths.append(rows.size)
-        return count(rows, *others)
-
-    monkeypatch.setattr(rollup, "pair_counts", noting)
-    RollUp(chunk).pairs()
+def test_rows_are_passed_over_only_where_no_term_is_fine_enough():
+    rolled = RollUp(chunk_of(FORMULAS[0], table(1)))
+    sources = [rolled._source(pair) for pair in rolled.pairs()]
     # Eight pairs hold p, a and d together, six p, a and i.
-    n_rows = sum(length == chunk.n for length in lengths)
-    assert (len(lengths), n_rows) == (36, 14)
+    assert (len(sources), sources.count(rollup._ROWS)) == (36, 14)
 
 
-def test_tables_that_do_not_fit_are_refused_before_they_are_made(monkeypatch):
+def test_tables_that_do_not_fit_are_refused_before_they_are_made():
     chunk = chunk_of(FORMULAS[0], table(1))
     rolled = RollUp(chunk)
-    monkeypatch.setattr("vcomp.numerics.memory.available_bytes", lambda: 1e4)
-    monkeypatch.setattr(rollup, "pair_counts", None)
     with pytest.raises(
         vcomp.EstimationError, match=r"pairs of groups .* 400 rows may need .* GiB"
     ):
-        rolled.pairs()
+        rolled.pairs(free_bytes=lambda: 1e4)
+    assert not rolled._maps  # no codes were computed yet

@@ -11,9 +11,10 @@ import pytest
 import vcomp
 from tests.helpers.designs import GRIDS, gridded
 from vcomp.statistics import stratification as module
-from vcomp.statistics import stratification as split
+from vcomp.statistics.completed_grid import complete
 from vcomp.statistics.cross_products import accumulate
-from vcomp.statistics.stratification import stratify
+from vcomp.statistics.groupings import find_groupings
+from vcomp.statistics.stratification import Blocks, split_columns, stratify
 
 
 def model_of(name, fixed="1", seed=0):
@@ -156,6 +157,10 @@ def numbers_of(stats):
     arrays = [stats.XX]
     for stratum in stats.strata:
         arrays += [stratum.coefficients, stratum.columns.within, *stratum.columns.means]
+    return bytes_of(*arrays)
+
+
+def bytes_of(*arrays):
     return b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)
 
 
@@ -184,27 +189,24 @@ def test_order_of_rows(name):
 @pytest.mark.parametrize(
     "name", ["per document", "not nested", "unequally replicated", "three facets"]
 )
-def test_threads_change_no_bit_and_blocks_only_the_last_ones(name, fixed, block, monkeypatch):
+def test_threads_change_no_bit_and_blocks_only_the_last_ones(name, fixed, block):
     model = model_of(name, fixed)
-    usual = model.statistics.strata
-    monkeypatch.setattr(split, "BLOCK", block)
-    monkeypatch.setattr(split, "_MANY_CELLS", block)
-    found = []
-    for threads in (1, 2, 5):
-        monkeypatch.setattr(module, "THREADS", threads)
-        monkeypatch.setattr(split, "THREADS", threads)
-        found.append(stratify(model.chunk, model.design.grid))
-    assert len({numbers_of(stats) for stats in found}) == 1
-    for one, other in zip(found[0].strata, usual.strata, strict=True):
-        np.testing.assert_allclose(
-            one.columns.within, other.columns.within, rtol=1e-13, atol=1e-13
-        )
+    chunk, grid = model.chunk, model.design.grid
+    groupings = find_groupings(chunk.terms, grid)
+    cells = module._tabulate(chunk, grid, groupings, module._vary(chunk))
+    usual = split_columns(cells, groupings)
+    found = [
+        split_columns(cells, groupings, Blocks(block, block, threads)) for threads in (1, 2, 5)
+    ]
+    for contrasts, columns in usual.items():
+        several = [split[contrasts] for split in found]
+        assert len({bytes_of(one.within, *one.means) for one in several}) == 1
+        np.testing.assert_allclose(several[0].within, columns.within, rtol=1e-13, atol=1e-13)
 
 
-def test_too_many_axes_are_left_to_other_engines(monkeypatch):
+def test_too_many_axes_are_left_to_other_engines():
     model = model_of("three facets")
-    monkeypatch.setattr(module, "MOST_AXES", 2)
-    assert stratify(model.chunk, model.design.grid) is None
+    assert stratify(model.chunk, model.design.grid, most_axes=2) is None
 
 
 # Far from zero ----------------------------------------------------------------------------------
@@ -225,16 +227,15 @@ def test_a_far_response_keeps_its_digits(name):
                 np.testing.assert_allclose(a, b, rtol=1e-11)
 
 
-def test_tables_that_do_not_fit_are_refused_before_they_are_made(monkeypatch):
-    from vcomp.statistics import completed_grid as completed
-
+def test_tables_that_do_not_fit_are_refused_before_they_are_made():
     formula, data = gridded("per document")
-    monkeypatch.setattr("vcomp.numerics.memory.available_bytes", lambda: 1e5)
-    monkeypatch.setattr(module, "place_in_grid", None)
+    model = vcomp.VarianceComponentsModel(formula, data)
+    uncoded = replace(model.chunk, compact_codes=())  # places of its rows cannot be found
     with pytest.raises(vcomp.EstimationError, match=r"1 columns in 80 cells need .* are free"):
-        vcomp.fit(formula, data)
-    monkeypatch.undo()
+        stratify(uncoded, model.design.grid, free_bytes=lambda: 1e5)
     # A grid with holes that does not fit is left to other engines.
-    assert vcomp.VarianceComponentsModel(formula, data[1:]).statistics.completed is not None
-    monkeypatch.setattr(completed, "available_bytes", lambda: 1e3)
-    assert vcomp.VarianceComponentsModel(formula, data[1:]).statistics.completed is None
+    model = vcomp.VarianceComponentsModel(formula, data[1:])
+    assert model.statistics.completed is not None
+    partial = model.design.partial_grid
+    assert complete(model.chunk, partial) is not None
+    assert complete(model.chunk, partial, free_bytes=lambda: 1e3) is None

@@ -32,8 +32,14 @@ _BLOCK_BYTES = 1 << 21
 """Bytes that are parsed at a time; Arrow reads some forty blocks ahead."""
 
 
-def csv_file(path: Path, name: str) -> Part:
+def csv_file(path: Path, name: str, *, block_bytes: int = _BLOCK_BYTES) -> Part:
     """Return a CSV file as a part, by Arrow's reader, which refuses rows of other lengths.
+
+    Parameters
+    ----------
+    path : of the file
+    name : of the part, in messages
+    block_bytes : bytes that are parsed at a time
 
     Raises
     ------
@@ -41,7 +47,7 @@ def csv_file(path: Path, name: str) -> Part:
         If it is not text, or has no header.
     """
     is_tabbed = any(suffix.lower() in (".tsv", ".tab") for suffix in path.suffixes)
-    file = _CSV(path, name, _separator(path, name, "\t" if is_tabbed else ","))
+    file = _CSV(path, name, _separator(path, name, "\t" if is_tabbed else ","), block_bytes)
     if _is_packed(path):
         file.check_whole()
     columns = file.columns()
@@ -77,8 +83,11 @@ def _is_packed(path: Path) -> bool:
 class _CSV:
     """A file, and how its fields are separated."""
 
-    def __init__(self, path: Path, name: str, separator: str) -> None:
+    def __init__(
+        self, path: Path, name: str, separator: str, block_bytes: int = _BLOCK_BYTES
+    ) -> None:
         self._path, self._name, self._separator = path, name, separator
+        self._block_bytes = block_bytes
 
     def check_whole(self) -> None:
         """Decompress the file once: of a truncated one Arrow, reading ahead, may wait for ever."""
@@ -86,7 +95,7 @@ class _CSV:
 
         try:
             with pa.input_stream(str(self._path)) as stream:
-                while stream.read(_BLOCK_BYTES):
+                while stream.read(self._block_bytes):
                     pass
         except (pa.ArrowException, OSError) as error:
             raise self.refused(error) from None
@@ -157,7 +166,7 @@ class _CSV:
 
         return open_csv(
             self._path,
-            read_options=ReadOptions(block_size=_BLOCK_BYTES),
+            read_options=ReadOptions(block_size=self._block_bytes),
             parse_options=self._parse(),
             convert_options=convert,
         )

@@ -79,7 +79,9 @@ def _kind(scalar: Any) -> str:
     return type(scalar.item()).__name__
 
 
-def from_arrow(table: Any, known: KnownDictionaries | None = None) -> pd.DataFrame:
+def from_arrow(
+    table: Any, known: KnownDictionaries | None = None, *, many_rows: int = MANY_ROWS
+) -> pd.DataFrame:
     """Return a table as a frame; text becomes categories in Arrow, far cheaper than in Python.
 
     Parameters
@@ -98,7 +100,7 @@ def from_arrow(table: Any, known: KnownDictionaries | None = None) -> pd.DataFra
     known = {} if known is None else known
     encoded = dict(zip(table.column_names, map(_encoded, table.columns), strict=True))
     coded = {name: column for name, column in encoded.items() if column is not None}
-    found = _all_categorical(coded, kept, known)
+    found = _all_categorical(coded, kept, known, many_rows)
     rest = table.select([name for name in encoded if name not in coded])
     # Integers with a null would become floats, and long ones among them equal.
     gaps = any(pa.types.is_integer(c.type) and c.null_count for c in rest.columns)
@@ -121,14 +123,14 @@ def _is_plain(column: Any) -> bool:
 
 
 def _all_categorical(
-    columns: dict[str, Any], kept: set[str], known: KnownDictionaries
+    columns: dict[str, Any], kept: set[str], known: KnownDictionaries, many_rows: int
 ) -> dict[str, pd.Series]:
     """Return the columns as categories; of many rows two columns at a time."""
 
     def convert(name: str) -> pd.Series:
         return _categorical(name, columns[name], kept, known)
 
-    if len(columns) < 2 or len(next(iter(columns.values()))) < MANY_ROWS:
+    if len(columns) < 2 or len(next(iter(columns.values()))) < many_rows:
         return {name: convert(name) for name in columns}
     with ThreadPoolExecutor(THREADS) as pool:
         return dict(zip(columns, pool.map(convert, columns), strict=True))

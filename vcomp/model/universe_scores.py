@@ -164,11 +164,7 @@ def universe_scores(
     import pandas as pd
 
     check_alpha(alpha)
-    check_policy(negative)
-    plan = make_plans(components, object=object_, n=n)
-    if len(plan) > 1:
-        raise PlanError("errors of objects need one size of each facet, or no sizes")
-    errors = _Errors(access, components, plan, weights(components, plan), negative)
+    errors = Errors.of(access, components, object_, n, negative)
     term = errors.own_term
     sums = np.bincount(errors.objects, access.model.chunk.y)
     counts = np.bincount(errors.objects)
@@ -219,7 +215,7 @@ def _predicted(access: RowAccess, term: int, parts: list[int]) -> tuple[FloatArr
 
 
 @dataclass(frozen=True)
-class _Errors:
+class Errors:
     """Error variances of the objects' mean scores."""
 
     access: RowAccess
@@ -227,6 +223,22 @@ class _Errors:
     plan: DStudyPlan
     weights: Weights
     negative: Projected
+
+    @classmethod
+    def of(
+        cls,
+        access: RowAccess,
+        components: VarianceComponents,
+        object_: str | Sequence[str] | None,
+        n: Mapping[str, Any],
+        negative: Projected,
+    ) -> Errors:
+        """Return the errors for the arguments of :func:`universe_scores`."""
+        check_policy(negative)
+        plan = make_plans(components, object=object_, n=n)
+        if len(plan) > 1:
+            raise PlanError("errors of objects need one size of each facet, or no sizes")
+        return cls(access, components, plan, weights(components, plan), negative)
 
     @property
     def own_term(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
@@ -28,7 +28,12 @@ def available_bytes() -> float:
 
 
 def check_memory(
-    needed: float, what: str, advice: str, error: type[VcompError] = EstimationError
+    needed: float,
+    what: str,
+    advice: str,
+    error: type[VcompError] = EstimationError,
+    *,
+    free_bytes: Callable[[], float] = available_bytes,
 ) -> None:
     """Refuse work that needs more than 80 % of the free memory.
 
@@ -38,13 +43,14 @@ def check_memory(
     what : beginning of the message, up to the verb: ``"tables of 9 rows need"``
     advice : end of the message
     error : class of the error
+    free_bytes : returns the free memory
 
     Raises
     ------
     VcompError
         If more is needed; an error of the class `error`.
     """
-    free = available_bytes()
+    free = free_bytes()
     if needed > 0.8 * free:
         raise error(f"{what} {gib(needed)}, and {gib(free)} are free; {advice}")
 

@@ -21,6 +21,7 @@ _PORTION_SECONDS = 0.25
 
 _MOST_AT_ONCE = 64
 _SAVE_SECONDS = 30.0
+"""Time after which results are saved again."""
 
 
 def check_time_limit(time_limit: float | None) -> None:
@@ -47,6 +48,7 @@ def run(
     progress: bool | None = None,
     label: str = "replicates",
     save: Callable[[dict[int, Row]], None] | None = None,
+    save_seconds: float = _SAVE_SECONDS,
 ) -> dict[int, Row]:
     """Return the results of replicates by number, without those not started before the time limit.
 
@@ -59,7 +61,8 @@ def run(
     time_limit : seconds after which no replicate is started
     progress : whether to show a progress bar; None shows one if stderr is a terminal
     label : text of the bar
-    save : called with all results every 30 seconds, and if an interruption or error ends the work
+    save : called with all results now and then, and if an interruption or error ends the work
+    save_seconds : time after which `save` is called again
     """
     done: dict[int, Row] = {}
     last = monotonic()
@@ -68,7 +71,7 @@ def run(
             for rows in _portions(make, numbers, workers, time_limit):
                 done |= rows
                 bar(len(rows))
-                if save is not None and monotonic() - last > _SAVE_SECONDS:
+                if save is not None and monotonic() - last > save_seconds:
                     save(done)
                     last = monotonic()
         except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -73,13 +74,16 @@ class CompletedGrid:
     holes: Holes
 
 
-def complete(chunk: Chunk, partial: PartialGrid) -> CompletedGrid | None:
+def complete(
+    chunk: Chunk, partial: PartialGrid, *, free_bytes: Callable[[], float] = available_bytes
+) -> CompletedGrid | None:
     """Return the columns on the grid; None if memory is short or the groupings are not nested.
 
     Parameters
     ----------
     chunk : all rows, coded
     partial : the grid that they nearly fill
+    free_bytes : returns the free memory
     """
     grid = partial.grid
     groupings = find_groupings(chunk.terms, grid)
@@ -87,7 +91,7 @@ def complete(chunk: Chunk, partial: PartialGrid) -> CompletedGrid | None:
         return None
     n_cells, n_columns = grid.n_combinations * grid.n_cells, 1 + chunk.X.shape[1]
     # The engine fills a copy of the tables.
-    if 2.2 * 8.0 * n_columns * n_cells + 8.0 * chunk.n > 0.8 * available_bytes():
+    if 2.2 * 8.0 * n_columns * n_cells + 8.0 * chunk.n > 0.8 * free_bytes():
         return None
     places = place_in_grid(chunk, grid, groupings)
     columns = [chunk.y, *chunk.X.T]

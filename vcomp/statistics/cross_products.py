@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
@@ -12,7 +12,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk
-from vcomp.numerics import check_memory
+from vcomp.numerics import available_bytes, check_memory
 from vcomp.numerics.kernels import ONCE, determined_levels, group_counts, group_sums, pair_counts
 
 
@@ -203,15 +203,21 @@ class RollUp:
             found[t] = group_sums(self._codes(t, source), values, self._chunk.sizes[t])
         return tuple(found[t] for t in range(len(self._facets)))
 
-    def pairs(self) -> dict[tuple[int, int], PairTable]:
+    def pairs(
+        self, *, free_bytes: Callable[[], float] = available_bytes
+    ) -> dict[tuple[int, int], PairTable]:
         """Return how often the groups of every two terms occur together.
+
+        Parameters
+        ----------
+        free_bytes : returns the free memory
 
         Raises
         ------
         EstimationError
             If the tables might not fit into memory; nothing is allocated then.
         """
-        self._check_memory()
+        self._check_memory(free_bytes)
         sizes, tables = self._chunk.sizes, dict[tuple[int, int], PairTable]()
         for u in range(len(sizes)):
             for t in range(u):
@@ -226,7 +232,7 @@ class RollUp:
                 tables[t, u] = PairTable(indptr, indices, counts, sizes[u])
         return tables
 
-    def _check_memory(self) -> None:
+    def _check_memory(self, free_bytes: Callable[[], float]) -> None:
         sizes, n_rows, needed = self._chunk.sizes, self._chunk.response.size, 0.0
         for u in range(len(sizes)):
             for t in range(u):
@@ -239,6 +245,7 @@ class RollUp:
             f"tables of the pairs of groups that occur in {self._chunk.n:,} rows may need",
             "leave out terms, or rows (engine='auto' needs no tables where facets are fully "
             "crossed with all others)",
+            free_bytes=free_bytes,
         )
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from math import prod
@@ -17,7 +17,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
 from vcomp.design import Chunk, Grid, TermDesign, find_combinations
-from vcomp.numerics import MANY_ROWS, THREADS, check_memory
+from vcomp.numerics import MANY_ROWS, THREADS, available_bytes, check_memory
 from vcomp.numerics.kernels import place_rows
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.kernels import (
@@ -36,11 +36,24 @@ from vcomp.statistics.strata import (
     coefficients,
 )
 
-BLOCK = 65_536
-"""Values of a column in a block of work: as many as a core's second cache holds."""
 
-_MANY_CELLS = 524_288
-"""Values in a block of one thread."""
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The blocks of cells in which squares and products are summed.
+
+    Attributes
+    ----------
+    values : values of a column in a block: as many as a core's second cache holds
+    of_one_column : values in a block of one thread where only one column varies
+    threads : number of threads; the sums do not depend on it
+    """
+
+    values: int = 65_536
+    of_one_column: int = 524_288
+    threads: int = THREADS
+
+
+_BLOCKS = Blocks()
 
 
 def split_axes(table: FloatArray, shape: tuple[int, ...]) -> dict[tuple[int, ...], FloatArray]:
@@ -69,7 +82,9 @@ def split_axes(table: FloatArray, shape: tuple[int, ...]) -> dict[tuple[int, ...
     return {c: part.reshape((-1, *trailing)) for c, part in parts.items()}
 
 
-def split_columns(cells: Cells, groupings: Groupings) -> dict[tuple[int, ...], GroupedColumns]:
+def split_columns(
+    cells: Cells, groupings: Groupings, blocks: Blocks = _BLOCKS
+) -> dict[tuple[int, ...], GroupedColumns]:
     """Return the columns of every stratum: means in groups, squares and products within them."""
     nested = groupings.are_nested
     wanted = groupings.codes[-1:] if nested else groupings.codes
@@ -80,7 +95,7 @@ def split_columns(cells: Cells, groupings: Groupings) -> dict[tuple[int, ...], G
             means.setdefault(contrasts, []).append(part)
     centres = raw[0] if nested else [np.zeros((t.shape[0], 1)) for t in cells.tables]
     inner = groupings.codes[-1] if nested else np.zeros(cells.n.size, np.int32)
-    within = squares_within(cells, centres, inner, list(means))
+    within = squares_within(cells, centres, inner, list(means), blocks)
     within[0] += cells.within
     return {
         contrasts: GroupedColumns(tuple(tables), within[s])
@@ -124,6 +139,7 @@ def squares_within(
     centres: Sequence[FloatArray],
     inner: IntArray,
     strata: Sequence[tuple[int, ...]],
+    blocks: Blocks = _BLOCKS,
 ) -> FloatArray:
     """Return for every stratum the squares and products of the columns less their centres.
 
@@ -133,6 +149,7 @@ def squares_within(
     centres : for each column the (R, q) values that are subtracted in each group of cells
     inner : (M,) group of each cell, in order
     strata : sets of axes
+    blocks : in which the cells are summed
     """
     away = [
         b
@@ -141,13 +158,14 @@ def squares_within(
     ]
     # A constant column is its own centre: mostly only y is left.
     within = np.zeros((len(strata), len(centres), len(centres)))
-    is_large = prod(cells.shape) * cells.n.size > BLOCK  # the kernel's compilation takes a second
+    # The kernel's compilation takes a second.
+    is_large = prod(cells.shape) * cells.n.size > blocks.values
     if is_large and len(away) == 1 and cells.tables[away[0]].shape[1] == cells.n.size:
         b = away[0]
-        within[:, b, b] = _squares_of(cells.tables[b], centres[b], cells, inner, strata)
+        within[:, b, b] = _squares_of(cells.tables[b], centres[b], cells, inner, strata, blocks)
     elif away:
         within[np.ix_(range(len(strata)), away, away)] = _products_of(
-            [(cells.tables[b], centres[b]) for b in away], cells, inner, strata
+            [(cells.tables[b], centres[b]) for b in away], cells, inner, strata, blocks
         )
     return within
 
@@ -158,6 +176,7 @@ def _squares_of(
     cells: Cells,
     inner: IntArray,
     strata: Sequence[tuple[int, ...]],
+    blocks: Blocks,
 ) -> FloatArray:
     shape = np.array(cells.shape, np.int64)
     known = (np.ascontiguousarray(table), centres, inner, cells.n, shape)
@@ -166,7 +185,7 @@ def _squares_of(
         squares: FloatArray = squares_in_strata(*known, block.start, block.stop)
         return squares
 
-    every = _over_blocks(work, cells, _MANY_CELLS)
+    every = _over_blocks(work, cells, blocks.of_one_column, blocks.threads)
     return every[[sum(1 << axis for axis in contrasts) for contrasts in strata]]
 
 
@@ -175,6 +194,7 @@ def _products_of(
     cells: Cells,
     inner: IntArray,
     strata: Sequence[tuple[int, ...]],
+    blocks: Blocks,
 ) -> FloatArray:
     weights = None if cells.are_single else cells.n
 
@@ -185,17 +205,19 @@ def _products_of(
         ]
         return np.array([_products([p[s] for p in parts], weights, block) for s in strata])
 
-    return _over_blocks(work, cells, BLOCK)
+    return _over_blocks(work, cells, blocks.values, blocks.threads)
 
 
-def _over_blocks(work: Callable[[slice], FloatArray], cells: Cells, size: int) -> FloatArray:
+def _over_blocks(
+    work: Callable[[slice], FloatArray], cells: Cells, size: int, threads: int
+) -> FloatArray:
     """Return the sum of the results for blocks of `size` values, added in their order."""
     n_cells = cells.n.size
     width = max(size // prod(cells.shape), 1)
     blocks = [slice(s, min(s + width, n_cells)) for s in range(0, n_cells, width)]
     if len(blocks) == 1:  # threads take longer to start
         return work(blocks[0])
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         # Summed in the order of the blocks, whichever is done first.
         total: FloatArray = np.array(list(pool.map(work, blocks))).sum(axis=0)
     return total
@@ -232,7 +254,12 @@ MOST_AXES = 12
 
 
 def stratify(
-    chunk: Chunk, grid: Grid, groupings: Groupings | None = None
+    chunk: Chunk,
+    grid: Grid,
+    groupings: Groupings | None = None,
+    *,
+    most_axes: int = MOST_AXES,
+    free_bytes: Callable[[], float] = available_bytes,
 ) -> StratumStatistics | None:
     """Return the strata of the rows; None if there are too many.
 
@@ -241,19 +268,21 @@ def stratify(
     chunk : all rows, coded
     grid : the complete grid that they fill
     groupings : groupings of its cells by the terms, if they are known already
+    most_axes : largest number of axes
+    free_bytes : returns the free memory
 
     Raises
     ------
     EstimationError
         If its tables would not fit into memory.
     """
-    if len(grid.axes) > MOST_AXES:
+    if len(grid.axes) > most_axes:
         return None
     if groupings is None:
         groupings = find_groupings(chunk.terms, grid)
     single = groupings.remainder.n_groupings
     vary = _vary(chunk)
-    tabulate = partial(_tabulate, chunk, grid, groupings, vary)
+    tabulate = partial(_tabulate, chunk, grid, groupings, vary, free_bytes)
     layout = layout_of(chunk.terms, chunk.facet_sizes, grid, groupings)
     split = split_columns(tabulate(), groupings)
     strata = strata_of(split, layout, groupings, intercept=not all(vary))
@@ -319,13 +348,20 @@ def strata_of(
 # Rows → cells -----------------------------------------------------------------------------------
 
 
-def _tabulate(chunk: Chunk, grid: Grid, groupings: Groupings, vary: Sequence[bool]) -> Cells:
+def _tabulate(
+    chunk: Chunk,
+    grid: Grid,
+    groupings: Groupings,
+    vary: Sequence[bool],
+    free_bytes: Callable[[], float] = available_bytes,
+) -> Cells:
     size = grid.n_combinations * grid.n_cells
     # A table for each column, the places of the rows, and two blocks of work.
     check_memory(
-        8.0 * (1 + sum(vary)) * (size + 2.0 * BLOCK) + 8.0 * chunk.n,
+        8.0 * (1 + sum(vary)) * (size + 2.0 * _BLOCKS.values) + 8.0 * chunk.n,
         f"{1 + sum(vary)} columns in {size:,} cells need",
         "leave out covariates, or rows",
+        free_bytes=free_bytes,
     )
     places = place_in_grid(chunk, grid, groupings)
     n = grid.cell_n[groupings.order]

@@ -9,6 +9,7 @@ import pytest
 import vcomp
 from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.blocked_covariance import Eliminations
 
 LOG_2_PI = np.log(2.0 * np.pi)
 
@@ -153,10 +154,7 @@ def test_unknown_information():
         model.information([1, 1, 1], information="fisher")
 
 
-def test_a_factor_that_does_not_fit_is_refused(monkeypatch):
-    from vcomp.estimators.likelihood import blocked_covariance as elimination
-
-    monkeypatch.setattr(elimination, "available_bytes", lambda: 1e3)
+def test_a_factor_that_does_not_fit_is_refused():
     formula, data = unbalanced("three facets")
     message = (
         r"elimination of these \d+ random effects needs .*GiB, and .* are free; "
@@ -164,4 +162,4 @@ def test_a_factor_that_does_not_fit_is_refused(monkeypatch):
     )
     stats = vcomp.VarianceComponentsModel(formula, data).stats
     with pytest.raises(vcomp.EstimationError, match=message):
-        BlockedLikelihood(stats, reml=True)
+        Eliminations(stats, free_bytes=lambda: 1e3)

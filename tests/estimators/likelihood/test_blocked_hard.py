@@ -7,6 +7,7 @@ complex steps through its score, and what cancels with exact fractions.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from itertools import combinations, product
 
 import numpy as np
@@ -19,11 +20,9 @@ import vcomp
 from tests.helpers.dense_quadratic import eliminated
 from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood import blocked_covariance as elimination
-from vcomp.estimators.likelihood import equations
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.numerics.kernels.ordering import elimination_tree
-from vcomp.numerics.sparse import elimination as ordering
-from vcomp.numerics.sparse.elimination import EliminationOrder
+from vcomp.numerics.sparse.elimination import EliminationOrder, plan_elimination
 
 STEP = 1e-30
 
@@ -113,11 +112,10 @@ def test_any_order_of_elimination(name, reml, zeros, seed):
     model = vcomp.VarianceComponentsModel(formula, data)
     v = np.random.default_rng(seed).uniform(0.3, 2.0, size=len(model.component_names))
     v[[z for z in zeros if z < len(v) - 1]] = 0.0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(equations, "plan_elimination", any_plan(seed))
-        engine = BlockedLikelihood(model.stats, reml=reml)
-        check_at(engine, Dense(model, reml=reml), v)
-        permuted = engine.solution(v)
+    eliminations = elimination.Eliminations(model.stats, planner=any_plan(seed))
+    engine = BlockedLikelihood(model.stats, reml=reml, eliminations=eliminations)
+    check_at(engine, Dense(model, reml=reml), v)
+    permuted = engine.solution(v)
     own = BlockedLikelihood(model.stats, reml=reml).solution(v)
     for one, other in ((permuted.effects, own.effects),
                        (permuted.prediction_var, own.prediction_var)):  # fmt: skip
@@ -229,13 +227,14 @@ def large_sparse():
     return vcomp.VarianceComponentsModel("y ~ (1|s) + (1|t)", {"y": y, "s": s, "t": t})
 
 
-def test_a_sparse_tail_in_two_orders(monkeypatch):
+def test_a_sparse_tail_in_two_orders():
     model = large_sparse()
     v = np.array([1.0, 0.5, 1.2])
-    engine = BlockedLikelihood(model.stats, reml=True, names=("s", "t"))
-    monkeypatch.setattr(ordering, "_GOOD_ENOUGH", -1.0)
-    monkeypatch.setattr(ordering, "_MOST_ENTRIES", 250_000)
-    other = BlockedLikelihood(model.stats, reml=True, names=("s", "t"))
+    stats, names = model.stats, ("s", "t")
+    engine = BlockedLikelihood(stats, reml=True, names=names)
+    planner = partial(plan_elimination, good_enough=-1.0, most_entries=250_000)
+    eliminations = elimination.Eliminations(stats, names, planner=planner)
+    other = BlockedLikelihood(stats, reml=True, eliminations=eliminations)
     assert "minimum degree" in other.reason
     assert other.reason != engine.reason
     one, two = engine.derivatives(v), other.derivatives(v)
@@ -244,7 +243,7 @@ def test_a_sparse_tail_in_two_orders(monkeypatch):
     np.testing.assert_allclose(engine.information(v), other.information(v), rtol=1e-9)
 
 
-def test_reasons_in_words(monkeypatch):
+def test_reasons_in_words():
     rng = np.random.default_rng(0)
     school = rng.integers(0, 800, 4000)
     student = np.repeat(np.arange(4000), 5)
@@ -261,8 +260,8 @@ def test_reasons_in_words(monkeypatch):
     assert engine.kinds == ("observed", "expected", "average")
     plan = engine._eliminations._whole_plan
     free = 0.5 * (plan.bytes_for_traces + plan.bytes_for_norms) / 0.8
-    monkeypatch.setattr(elimination, "available_bytes", lambda: free)
-    tight = BlockedLikelihood(model.stats, reml=True, names=names)
+    eliminations = elimination.Eliminations(model.stats, names, free_bytes=lambda: free)
+    tight = BlockedLikelihood(model.stats, reml=True, eliminations=eliminations)
     assert tight.kinds == ("average",)
     assert "average information only" in tight.reason
     with pytest.raises(vcomp.EstimationError, match="information='average' needs no more"):

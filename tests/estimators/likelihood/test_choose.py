@@ -8,7 +8,7 @@ import pytest
 
 import vcomp
 from vcomp.estimators.likelihood import choose
-from vcomp.estimators.likelihood.choose import choose_engine, prediction_engine
+from vcomp.estimators.likelihood.choose import EngineLimits, choose_engine, prediction_engine
 from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 
@@ -33,29 +33,28 @@ def test_complete_designs_have_strata_and_others_are_eliminated():
     assert choose_engine(statistics(nested, "y ~ (1|a)"), reml=True).name == "strata"
 
 
-def test_what_takes_too_long_is_solved_for_iteratively(monkeypatch):
-    monkeypatch.setattr(choose, "_SECONDS", 0.0)
-    monkeypatch.setattr(choose, "_MANY_SECONDS", 0.0)
+def test_what_takes_too_long_is_solved_for_iteratively():
+    limits = EngineLimits(grid_seconds=0.0, seconds=0.0)
     few, many = statistics(crossed(12, 15, 0.9)), statistics(crossed(12, 15, 0.6))
-    assert isinstance(choose_engine(few, reml=True), CompletedLikelihood)
+    assert isinstance(choose_engine(few, reml=True, limits=limits), CompletedLikelihood)
     # Solving for all effects is the shorter way where four tenths of the cells are empty.
     assert many.completed is not None
-    assert isinstance(choose_engine(many, reml=True), IterativeLikelihood)
+    assert isinstance(choose_engine(many, reml=True, limits=limits), IterativeLikelihood)
     sparse = statistics(crossed(12, 15, 0.3))
     assert sparse.completed is None
-    assert isinstance(choose_engine(sparse, reml=True), IterativeLikelihood)
+    assert isinstance(choose_engine(sparse, reml=True, limits=limits), IterativeLikelihood)
     # Variances of predicted effects are worth waiting for.
     assert prediction_engine(sparse).name == "blocked"
 
 
-def test_what_fills_up_gets_no_plan(monkeypatch):
-    monkeypatch.setattr(choose, "_SECONDS_PER_CUBE", 1e6)
-    monkeypatch.setattr(choose, "BlockedLikelihood", None)
-    assert choose_engine(statistics(crossed(40, 12, 0.3)), reml=True).name == "iterative"
+def test_what_fills_up_gets_no_plan():
+    stats, limits = statistics(crossed(40, 12, 0.3)), EngineLimits(seconds_per_cube=1e6)
+    assert choose_engine(stats, reml=True).name == "blocked"
+    # A plan would show that it takes no time.
+    assert choose_engine(stats, reml=True, limits=limits).name == "iterative"
 
 
-def test_nested_terms_do_not_fill_up(monkeypatch):
-    monkeypatch.setattr(choose, "_SECONDS_PER_CUBE", 1e6)
+def test_nested_terms_do_not_fill_up():
     rng = np.random.default_rng(2)
     pupil = np.arange(400)
     school = pupil // 8
@@ -63,17 +62,14 @@ def test_nested_terms_do_not_fill_up(monkeypatch):
     y = rng.normal(size=400) + rng.normal(size=50)[school]
     data = pd.DataFrame({"y": y, "school": school, "teacher": teacher, "pupil": pupil // 2})
     sums = statistics(data, "y ~ (1|pupil) + (1|school) + (1|teacher)").cross_products
-    assert not choose._fills_up(sums, 10.0)
+    assert not choose._fills_up(sums, 10.0, seconds_per_cube=1e6)
 
 
-def test_what_does_not_fit_is_solved_for_iteratively(monkeypatch):
-    from vcomp.estimators.likelihood import blocked_covariance as elimination
-
-    stats = statistics(crossed(30, 20, 0.3))
-    monkeypatch.setattr(elimination, "available_bytes", lambda: 1e3)
-    assert choose_engine(stats, reml=True).name == "iterative"
+def test_what_does_not_fit_is_solved_for_iteratively():
+    stats, limits = statistics(crossed(30, 20, 0.3)), EngineLimits(free_bytes=lambda: 1e3)
+    assert choose_engine(stats, reml=True, limits=limits).name == "iterative"
     with pytest.raises(vcomp.EstimationError, match=r"needs .* GiB.* engine='iterative'"):
-        choose_engine(stats, "blocked", reml=True)
+        choose_engine(stats, "blocked", reml=True, limits=limits)
 
 
 def test_engines_that_cannot_serve_say_so():

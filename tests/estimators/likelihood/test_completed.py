@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.estimators.likelihood import incomplete as completed
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.estimators.likelihood.incomplete import CompletedLikelihood, HoleMatrix
+from vcomp.estimators.likelihood.likelihood import REML, estimate_by_likelihood
 
 FULL = "y ~ (1|p) + (1|a) + (1|i) + (1|d) + (1|p:a) + (1|p:i) + (1|a:i) + (1|p:d) + (1|p:a:i)"
 FORMULAS = {
@@ -119,18 +119,24 @@ def test_matrix_of_the_holes_is_that_of_the_grid():
 
 
 @pytest.mark.parametrize("name", ["per document", "covariates"])
-def test_probes_err_by_what_they_report(name, monkeypatch):
-    monkeypatch.setattr(completed, "_EXACT_HOLES", 0)
+def test_probes_err_by_what_they_report(name):
     formula, data = FORMULAS[name], frame_of(name, 0.3)
+    model = vcomp.VarianceComponentsModel(formula, data)
+    stats, names = model.statistics, model.component_names
     exact = vcomp.fit(formula, data, engine="blocked")
     deviations, llfs = [], []
     for seed in range(12):
-        res = vcomp.fit(formula, data, engine="iterative", rng=seed)
-        assert res.converged
+        engine = CompletedLikelihood(
+            stats.cross_products, stats.completed, reml=True, seed=seed, exact_holes=0
+        )
+        found = estimate_by_likelihood(engine, names, REML())
+        assert found.converged
         free = exact.vcomp > 0.0
-        deviations.append(((res.vcomp - exact.vcomp) / res.mc_error)[free])
-        llfs.append((res.llf - exact.llf) / res.mc_error_llf)
-        assert (res.mc_error[free] < 0.5 * res.bse_vcomp[free]).all()
+        mc_error = pd.Series(found.monte_carlo)
+        deviations.append(((found.values - exact.vcomp) / mc_error)[free])
+        llfs.append((found.llf - exact.llf) / found.llf_error)
+        (cov,) = found.covariances.values()
+        assert (mc_error[free] < 0.5 * np.sqrt(np.diagonal(cov))[free]).all()
     # Root mean square of some dozens of nearly independent standard normal numbers.
     assert 0.4 < np.sqrt(np.mean(np.square(deviations))) < 2.0
     assert np.abs(llfs).max() < 5.0

@@ -8,9 +8,8 @@ import pytest
 
 import vcomp
 from tests.helpers.designs import DESIGNS, unbalanced
-from vcomp.estimators.likelihood import equations
-from vcomp.estimators.likelihood import equations as zero_squares
-from vcomp.estimators.likelihood.blocked_covariance import Eliminations
+from vcomp.estimators.likelihood.blocked_covariance import Eliminations, _without_columns
+from vcomp.estimators.likelihood.equations import SquareLimits, large_at_zero
 
 ZEROS = [(0,), (1,), (0, 1), "all"]
 
@@ -32,6 +31,11 @@ def dense_squares(model, v, *, with_fixed):
     return np.array([[np.square(Z.T @ Q @ W).sum() for W in incidences] for Z in incidences])
 
 
+def squares_of(point, *, with_fixed=False, **limits):
+    traces = point.traces(with_fixed=with_fixed)
+    return point.squares(traces, with_fixed=with_fixed, positive_only=False, **limits)
+
+
 def at_zero(model, zeros, seed=1):
     k = len(model.component_names)
     v = np.random.default_rng(seed).uniform(0.3, 2.0, size=k)
@@ -42,33 +46,34 @@ def at_zero(model, zeros, seed=1):
 @pytest.mark.parametrize("with_fixed", [True, False])
 @pytest.mark.parametrize("zeros", ZEROS, ids=str)
 @pytest.mark.parametrize("name", sorted(DESIGNS))
-def test_every_design_and_every_term_at_zero(name, zeros, with_fixed, monkeypatch):
-    monkeypatch.setattr(zero_squares, "_MANY_ELEMENTS", 0.0)
-    monkeypatch.setattr(zero_squares, "_TIMES_AS_MANY", 0)
+def test_every_design_and_every_term_at_zero(name, zeros, with_fixed):
+    limits = SquareLimits(many_elements=0.0, times_as_many=0)
     formula, data = unbalanced(name, seed=3)
     model = vcomp.VarianceComponentsModel(formula.replace("~", "~ C(g) +"), data.assign(
         g=np.random.default_rng(0).integers(0, 3, len(data))
     ))  # fmt: skip
     v = at_zero(model, zeros)
     point = Eliminations(model.stats).at(v)
-    assert zero_squares.large_at_zero(point) == [t for t, x in enumerate(v[:-1]) if x == 0.0]
+    assert large_at_zero(point, limits) == [t for t, x in enumerate(v[:-1]) if x == 0.0]
     found = point.squares(
-        point.traces(with_fixed=with_fixed), with_fixed=with_fixed, positive_only=False
+        point.traces(with_fixed=with_fixed),
+        with_fixed=with_fixed,
+        positive_only=False,
+        limits=limits,
     )
     expected = dense_squares(model, v, with_fixed=with_fixed)
     np.testing.assert_allclose(found, expected, rtol=RTOL, atol=RTOL * expected.max())
 
 
-def test_a_small_term_at_zero_beside_a_large_one_goes_by_its_columns(monkeypatch):
-    monkeypatch.setattr(zero_squares, "_MANY_ELEMENTS", 400.0)
-    monkeypatch.setattr(zero_squares, "_TIMES_AS_MANY", 0)
+def test_a_small_term_at_zero_beside_a_large_one_goes_by_its_columns():
+    limits = SquareLimits(many_elements=400.0, times_as_many=0)
     formula, data = unbalanced("deeply nested", seed=3)
     model = vcomp.VarianceComponentsModel(formula, data)
     v = at_zero(model, "all")
     point = Eliminations(model.stats).at(v)
-    large = zero_squares.large_at_zero(point)
+    large = large_at_zero(point, limits)
     assert 0 < len(large) < len(v) - 1
-    found = point.squares(point.traces(with_fixed=False), with_fixed=False, positive_only=False)
+    found = squares_of(point, limits=limits)
     expected = dense_squares(model, v, with_fixed=False)
     np.testing.assert_allclose(found, expected, rtol=RTOL, atol=RTOL * expected.max())
 
@@ -82,13 +87,13 @@ def test_nothing_small_and_nothing_that_cancels_is_taken_for_large():
     model = vcomp.VarianceComponentsModel("y ~ (1|i/d)", data)
     eliminations = Eliminations(model.stats)
     # 5,000 documents in 50 topics: the documents are many, the topics few, beside them none is.
-    assert zero_squares.large_at_zero(eliminations.at(np.array([0.5, 0.0, 1.0]))) == [1]
-    assert zero_squares.large_at_zero(eliminations.at(np.array([0.0, 0.0, 1.0]))) == [1]
-    assert zero_squares.large_at_zero(eliminations.at(np.array([0.0, 0.5, 1.0]))) == []
-    assert zero_squares.large_at_zero(eliminations.at(np.array([0.5, 0.5, 1.0]))) == []
+    assert large_at_zero(eliminations.at(np.array([0.5, 0.0, 1.0]))) == [1]
+    assert large_at_zero(eliminations.at(np.array([0.0, 0.0, 1.0]))) == [1]
+    assert large_at_zero(eliminations.at(np.array([0.0, 0.5, 1.0]))) == []
+    assert large_at_zero(eliminations.at(np.array([0.5, 0.5, 1.0]))) == []
 
 
-def test_documents_at_zero_agree_with_their_columns(monkeypatch):
+def test_documents_at_zero_agree_with_their_columns():
     """Of a nested design the two ways agree to more digits than a dense matrix would have."""
     rng = np.random.default_rng(2)
     n = 6000
@@ -97,41 +102,32 @@ def test_documents_at_zero_agree_with_their_columns(monkeypatch):
     )
     model = vcomp.VarianceComponentsModel("y ~ (1|i/d)", data)
     v = np.array([0.7, 0.0, 1.3])
-
-    def squares():
-        point = Eliminations(model.stats).at(v)
-        return point.squares(point.traces(with_fixed=True), with_fixed=True, positive_only=False)
-
-    by_columns = squares()
-    monkeypatch.setattr(zero_squares, "_MANY_ELEMENTS", 0.0)
-    np.testing.assert_allclose(squares(), by_columns, rtol=1e-12)
+    point, limits = Eliminations(model.stats).at(v), SquareLimits(many_elements=0.0)
+    assert (large_at_zero(point), large_at_zero(point, limits)) == ([], [1])
+    by_columns = squares_of(point, with_fixed=True)
+    by_rank = squares_of(point, with_fixed=True, limits=limits)
+    np.testing.assert_allclose(by_rank, by_columns, rtol=1e-12)
 
 
-def test_a_fit_of_documents_that_differ_between_assessors_is_the_same_either_way(monkeypatch):
+def test_forms_of_documents_that_differ_between_assessors_are_the_same_either_way():
     track = vcomp.ir.novelty_like_track(
         n_systems=6, n_topics=5, n_documents=40, effects={"retrieval": -2.5}, rng=1
     )
     universe = vcomp.ir.document_universe(
         track.retrieved, track.judgements, universe="assessor"
     ).scores()
-
-    def fit():
-        design = "system x assessor x (document:topic)"
-        res = vcomp.gstudy(universe, design, "score", method="reml")
-        assert "the rest is crossed" in res.engine
-        return res
-
-    by_columns = fit()
-    used = []
-    original = zero_squares.squares_at_zero
-    monkeypatch.setattr(
-        equations,
-        "squares_at_zero",
-        lambda *at, **options: used.append(at) or original(*at, **options),
-    )
-    monkeypatch.setattr(zero_squares, "_MANY_ELEMENTS", 0.0)
-    by_rank = fit()
-    assert used
-    # Both stop within the tolerance of the iteration, which starts from these forms.
-    np.testing.assert_allclose(by_rank.vcomp, by_columns.vcomp, rtol=1e-6, atol=1e-9)
-    assert by_rank.llf == pytest.approx(by_columns.llf, abs=1e-9)
+    design = "system x assessor x (document:topic)"
+    res = vcomp.gstudy(universe, design, "score", method="reml")
+    assert "the rest is crossed" in res.engine
+    strata, limits = res.model.statistics.strata, SquareLimits(many_elements=0.0)
+    eliminations = Eliminations(_without_columns(strata.remainder.tables))
+    without_documents = res.vcomp.mask(res.vcomp.index.str.contains("document"), 0.0)
+    at_start = np.eye(len(res.vcomp))[-1]  # of MIVQUE(0)
+    for v in (without_documents.to_numpy(), at_start):
+        used = 0
+        for stratum in strata.strata:
+            point = eliminations.at(stratum.coefficients @ v)
+            used += bool(large_at_zero(point, limits))
+            by_columns, by_rank = squares_of(point), squares_of(point, limits=limits)
+            np.testing.assert_allclose(by_rank, by_columns, rtol=1e-9)
+        assert used

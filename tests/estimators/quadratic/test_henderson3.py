@@ -17,8 +17,9 @@ from tests.helpers.dense_quadratic import (
     two_parts,
 )
 from tests.helpers.designs import unbalanced
-from vcomp.estimators.quadratic import reductions
-from vcomp.estimators.quadratic.closed_form import Henderson3
+from vcomp.estimators.quadratic.closed_form import Henderson3, estimate_from
+from vcomp.estimators.quadratic.reductions import ReductionLimits
+from vcomp.estimators.quadratic.spaces import Space
 
 
 def adjusted(model):
@@ -47,22 +48,27 @@ def test_against_projectors(name, fixed):
     assert_covariance(res.cov_vcomp(), dense.covariance, 1e-9)
 
 
+def estimate_within(model, limits):
+    """Return the estimate from sums of squares whose matrices have limited sizes."""
+    found = Henderson3().reductions(model.statistics.cross_products, limits)
+    return estimate_from("henderson3", model.statistics, found, model.component_names)
+
+
 @pytest.mark.parametrize("name", ["three facets", "crossed and nested", "crossed, replicated"])
-def test_expanded_covariance_is_the_same(name, monkeypatch):
+def test_expanded_covariance_is_the_same(name):
     model = model_of(name, "x + C(g)")
     expected = model.fit("henderson3").cov_vcomp()
-    monkeypatch.setattr(reductions, "_DENSE_BELOW", 0)
-    assert_covariance(model.fit("henderson3").cov_vcomp(), expected.to_numpy(), 1e-9)
+    found = estimate_within(model, ReductionLimits(dense_below=0))
+    assert_covariance(found.covariances["sampling"], expected.to_numpy(), 1e-9)
 
 
-def test_no_standard_errors_where_they_take_too_long(monkeypatch):
+def test_no_standard_errors_where_they_take_too_long():
     model = model_of("three facets")
     expected = model.fit("henderson3").vcomp
-    monkeypatch.setattr(reductions, "_MOST_PRODUCTS", 0)
-    res = model.fit("henderson3")
-    np.testing.assert_array_equal(res.vcomp, expected)
-    assert res.bse_vcomp.isna().all()
-    assert "No standard errors" in res.status
+    found = estimate_within(model, ReductionLimits(most_products=0.0))
+    np.testing.assert_array_equal(found.values, expected)
+    assert np.isnan(found.covariances["sampling"]).all()
+    assert "No standard errors" in found.status
 
 
 def test_disconnected_data():
@@ -107,9 +113,8 @@ def test_a_term_that_others_explain_is_named():
     assert vcomp.fit("y ~ (1|c) + (1|a) + (1|b)", data, method="type1").converged
 
 
-def test_too_large(monkeypatch):
-    model = model_of("crossed")
-    assert model.statistics.cross_products.n_terms
-    monkeypatch.setattr("vcomp.numerics.memory.available_bytes", lambda: 100.0)
+def test_too_large():
+    stats = model_of("crossed").statistics.cross_products
+    every = frozenset(range(stats.n_terms))
     with pytest.raises(vcomp.EstimationError, match=r"dense matrix of order 8, .*method='anova'"):
-        model.fit("henderson3")
+        Space(stats, every, free_bytes=lambda: 100.0)

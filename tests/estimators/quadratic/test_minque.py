@@ -20,9 +20,10 @@ from tests.helpers.dense_quadratic import (
     model_of,
 )
 from tests.helpers.designs import UNBALANCED, balanced, unbalanced
-from vcomp.estimators.likelihood.blocked import mivque0
-from vcomp.estimators.likelihood.choose import choose_engine
-from vcomp.estimators.quadratic import minque
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood, mivque0
+from vcomp.estimators.likelihood.choose import EngineLimits
+from vcomp.estimators.quadratic.minque import _DENSE_BELOW, MINQUE, _priors, prior_components
+from vcomp.estimators.quadratic.spaces import EngineForms
 
 
 class Dense:
@@ -68,84 +69,83 @@ def test_against_dense_equations(name, fixed, kind):
     assert res.converged
 
 
+def estimate(model, dense_below=0, **options):
+    """Return the estimate as if there were many groups, through an engine."""
+    stats, names = model.statistics, model.component_names
+    return MINQUE(**options).estimate(stats, names, dense_below=dense_below)
+
+
 @pytest.mark.parametrize("kind", [1, "given"])
 @pytest.mark.parametrize("name", NAMES)
-def test_many_groups_are_solved_through_an_engine(name, kind, monkeypatch):
+def test_many_groups_are_solved_through_an_engine(name, kind):
     model = model_of(name, "x + C(g)")
     w = weights_of(model, kind)
     dense = model.fit("minque", prior=w)
-    monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
-    res = model.fit("minque", prior=w)
+    found = estimate(model, prior=w)
     scale = np.abs(dense.vcomp).max()
-    np.testing.assert_allclose(res.vcomp, dense.vcomp, rtol=1e-8, atol=1e-9 * scale)
-    assert res.bse_vcomp.isna().all()
-    assert "No standard errors" in res.status
+    np.testing.assert_allclose(found.values, dense.vcomp, rtol=1e-8, atol=1e-9 * scale)
+    assert np.isnan(found.covariances["sampling"]).all()
+    assert "No standard errors" in found.status
 
 
-def test_engines_without_exact_traces_are_not_taken(monkeypatch):
+def test_engines_without_exact_traces_are_not_taken():
     model = model_of("crossed", "x")
-    expected = model.fit("minque").vcomp
-
-    def only(engine):
-        return lambda stats, _="auto", *, reml: choose_engine(stats, engine, reml=reml)
-
-    monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
-    monkeypatch.setattr(minque, "choose_engine", only("iterative"))
-    with pytest.raises(vcomp.EstimationError, match=r"'iterative' engine.*does not compute"):
-        model.fit("minque")
-    # Where only the automatic choice is such an engine, the exact one is asked for.
-    monkeypatch.setattr(
-        minque,
-        "choose_engine",
-        lambda stats, engine="iterative", *, reml: choose_engine(stats, engine, reml=reml),
-    )
-    np.testing.assert_allclose(model.fit("minque").vcomp, expected, rtol=1e-9)
+    stats, expected = model.statistics, model.fit("minque").vcomp
+    # Where only the automatic choice is such an engine, the exact one is requested.
+    priors = _priors(stats, 0, EngineLimits(grid_seconds=0.0, seconds=-1.0))
+    assert isinstance(priors, EngineForms)
+    w = prior_components(1.0, model.component_names)
+    found = MINQUE()._solution(stats, priors, w)
+    np.testing.assert_allclose(found.values, expected, rtol=1e-9)
+    plan = BlockedLikelihood(model.stats, reml=True)._eliminations._whole_plan
+    # Memory for the traces, and not for the squared norms.
+    free = 0.5 * (plan.bytes_for_traces + plan.bytes_for_norms) / 0.8
+    with pytest.raises(vcomp.EstimationError, match=r"'blocked' engine.*does not compute"):
+        _priors(stats, 0, EngineLimits(free_bytes=lambda: free))
+    with pytest.raises(vcomp.EstimationError, match=r"needs .*; use method='reml' or 'anova'"):
+        _priors(stats, 0, EngineLimits(free_bytes=lambda: 0.0))
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e9])
-def test_scale_of_weights_and_scores_does_not_matter(scale, monkeypatch):
-    for limit in (minque._DENSE_BELOW, 0):
-        monkeypatch.setattr(minque, "_DENSE_BELOW", limit)
-        _, data = unbalanced("crossed", seed=6)
-        first = vcomp.fit("y ~ (1|a) + (1|b)", data, method="minque", prior=[1, 2, 3])
-        weights = {"Residual": 3 * scale, "a": scale, "b": 2 * scale}
-        other = data.assign(y=data["y"] / scale)
-        second = vcomp.fit("y ~ (1|a) + (1|b)", other, method="minque", prior=weights)
-        np.testing.assert_allclose(second.vcomp * scale**2, first.vcomp, rtol=1e-9)
+def test_scale_of_weights_and_scores_does_not_matter(scale):
+    formula, (_, data) = "y ~ (1|a) + (1|b)", unbalanced("crossed", seed=6)
+    weights = {"Residual": 3 * scale, "a": scale, "b": 2 * scale}
+    model = vcomp.VarianceComponentsModel(formula, data)
+    other = vcomp.VarianceComponentsModel(formula, data.assign(y=data["y"] / scale))
+    for limit in (_DENSE_BELOW, 0):
+        first = estimate(model, limit, prior=[1, 2, 3])
+        second = estimate(other, limit, prior=weights)
+        np.testing.assert_allclose(second.values * scale**2, first.values, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_mivque0_of_many_groups(name, monkeypatch):
+def test_mivque0_of_many_groups(name):
     model = model_of(name)
     dense = model.fit("minque", prior=0).vcomp
     np.testing.assert_allclose(
         dense, mivque0(model.stats), rtol=1e-8, atol=1e-9 * dense.abs().max()
     )
-    monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
-    res = model.fit("minque", prior=0)
-    np.testing.assert_allclose(res.vcomp, mivque0(model.stats), rtol=1e-12)
-    assert "No standard errors" in res.status
+    found = estimate(model, prior=0)
+    np.testing.assert_allclose(found.values, mivque0(model.stats), rtol=1e-12)
+    assert "No standard errors" in found.status
 
 
-def test_rounds_from_mivque0_of_many_groups(monkeypatch):
+def test_rounds_from_mivque0_of_many_groups():
     model = model_of("crossed", seed=1)
     expected = model.fit("minque", prior=0, iterated=3)
-    monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
-    res = model.fit("minque", prior=0, iterated=3)
-    np.testing.assert_allclose(res.vcomp, expected.vcomp, rtol=1e-9)
-    assert res.status.startswith("3 rounds, as requested")
+    found = estimate(model, prior=0, iterated=3)
+    np.testing.assert_allclose(found.values, expected.vcomp, rtol=1e-9)
+    assert found.status.startswith("3 rounds, as requested")
 
 
-@pytest.mark.parametrize("many", [False, True])
-def test_rounds_are_estimates_at_the_last_estimates(many, monkeypatch):
+@pytest.mark.parametrize("dense_below", [_DENSE_BELOW, 0])
+def test_rounds_are_estimates_at_the_last_estimates(dense_below):
     model = model_of("crossed", seed=1)
-    if many:
-        monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
-    res = model.fit("minque")
+    found = estimate(model, dense_below)
     for rounds in (2, 3):
-        res = model.fit("minque", prior=res.vcomp)
-        at_once = model.fit("minque", iterated=rounds)
-        np.testing.assert_allclose(at_once.vcomp, res.vcomp, rtol=1e-9)
+        found = estimate(model, dense_below, prior=found.values)
+        at_once = estimate(model, dense_below, iterated=rounds)
+        np.testing.assert_allclose(at_once.values, found.values, rtol=1e-9)
         assert at_once.converged
         assert at_once.status.startswith(f"{rounds} rounds, as requested")
 
@@ -167,19 +167,19 @@ def test_iterated_is_reml_where_that_is_interior(case, power):
 
 @pytest.mark.parametrize("weights", [0, 1])
 @pytest.mark.parametrize("name", NAMES)
-def test_iterated_of_many_groups(name, weights, monkeypatch):
+def test_iterated_of_many_groups(name, weights):
     model = model_of(name, "x")
     by_reml = model.fit("reml")
-    monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
     if (by_reml.vcomp == 0.0).any():
         # Without a bound it goes on below zero, which the engines cannot.
         with pytest.raises(vcomp.EstimationError, match="method='reml'"):
-            model.fit("minque", iterated=True, prior=weights)
+            estimate(model, iterated=True, prior=weights)
         return
-    res = model.fit("minque", iterated=True, prior=weights)
-    assert res.status == "Converged."
-    np.testing.assert_allclose(res.vcomp, by_reml.vcomp, rtol=1e-8)
-    assert_covariance(res.cov_vcomp(), by_reml.cov_vcomp("expected").to_numpy(), 1e-8)
+    found = estimate(model, iterated=True, prior=weights)
+    assert found.status == "Converged."
+    np.testing.assert_allclose(found.values, by_reml.vcomp, rtol=1e-8)
+    expected = by_reml.cov_vcomp("expected").to_numpy()
+    assert_covariance(found.covariances["sampling"], expected, 1e-8)
 
 
 def between_groups(share, seed=1):
@@ -190,7 +190,7 @@ def between_groups(share, seed=1):
     return data
 
 
-def test_iterated_goes_below_zero(monkeypatch):
+def test_iterated_goes_below_zero():
     """REML without its bound: in a balanced one-way design that is the ANOVA estimate."""
     data = between_groups(0.9)
     by_anova = vcomp.fit("y ~ (1|a)", data, method="anova")
@@ -199,9 +199,8 @@ def test_iterated_goes_below_zero(monkeypatch):
     np.testing.assert_allclose(res.vcomp, by_anova.vcomp, rtol=1e-10)
     np.testing.assert_allclose(res.cov_vcomp(), by_anova.cov_vcomp(), rtol=1e-9)
     assert "σ²(a) is estimated below zero" in res.status
-    monkeypatch.setattr(minque, "_DENSE_BELOW", 0)
     with pytest.raises(vcomp.EstimationError, match=r"reaches negative components.*method='reml'"):
-        vcomp.fit("y ~ (1|a)", data, method="minque", iterated=True)
+        estimate(res.model, iterated=True)
 
 
 def test_equal_means_have_no_solution():

@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.designs import DESIGNS, GRIDS, gridded, unbalanced
-from vcomp.estimators.quadratic import quadratic_forms, sampling
-from vcomp.estimators.quadratic import sampling as probed_forms
+from vcomp.estimators.quadratic import sampling
 from vcomp.estimators.quadratic.anova import henderson1
-from vcomp.estimators.quadratic.quadratic_forms import contrast_with_mean, quadratic_covariance
+from vcomp.estimators.quadratic.quadratic_forms import (
+    ChainLimits,
+    TooLargeError,
+    contrast_with_mean,
+    quadratic_covariance,
+)
 from vcomp.estimators.quadratic.sampling import ProbedForms, average_until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*not fully crossed")
@@ -76,14 +80,15 @@ def test_the_error_is_that_which_other_seeds_show():
     assert (np.abs(standardised) < 4.0).all()
 
 
-def test_a_probe_depends_on_its_number_alone(monkeypatch):
+def test_a_probe_depends_on_its_number_alone():
     stats = tables("crossed and nested")
-    forms = ProbedForms(stats, range(stats.n_terms + 2), np.ones(stats.n_terms + 1), 3, 0)
+    arguments = stats, range(stats.n_terms + 2), np.ones(stats.n_terms + 1), 3, 0
+    forms = ProbedForms(*arguments)
     together = forms.sample(0, 7)
     apart = np.concatenate([forms.sample(0, 3), forms.sample(3, 7)])
     np.testing.assert_allclose(apart, together, rtol=1e-13)
-    monkeypatch.setattr(probed_forms, "_ELEMENTS_AT_ONCE", 1)
-    np.testing.assert_allclose(forms.sample(0, 7), together, rtol=1e-13)
+    one_by_one = ProbedForms(*arguments, elements_at_once=1)
+    np.testing.assert_allclose(one_by_one.sample(0, 7), together, rtol=1e-13)
 
 
 @pytest.mark.parametrize("name", GRIDS)
@@ -107,9 +112,9 @@ def test_strata_by_probes_lie_within_their_errors(name, seed):
     values = np.linspace(0.3, 1.2, len(model.component_names))
     coefficients = henderson1(model.statistics.group_sums)
     exact = np.diagonal(sampling.exact_sampling(model.statistics, coefficients, values).covariance)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ProbedForms.__init__, "__defaults__", (0,))
-        probed = sampling.probed_sampling(model.statistics, coefficients, values, 200, seed)
+    probed = sampling.probed_sampling(
+        model.statistics, coefficients, values, 200, seed, all_up_to=0
+    )
     se = np.sqrt(np.diagonal(probed.covariance))
     assert (np.abs(se - np.sqrt(exact)) <= 6.0 * probed.errors * se + 1e-9 * se).all()
 
@@ -117,23 +122,33 @@ def test_strata_by_probes_lie_within_their_errors(name, seed):
 # As a user sees it ------------------------------------------------------------------------------
 
 
-def too_large(monkeypatch):
-    monkeypatch.setattr(quadratic_forms, "_MOST_ELEMENTS", 0)
-    monkeypatch.setattr(quadratic_forms, "_DENSE_BELOW", 0)
-    monkeypatch.setattr(ProbedForms.__init__, "__defaults__", (0,))
+@pytest.fixture(scope="module")
+def large():
+    """Levels that meet at random: between those of two facets a matrix has too many elements."""
+    rng = np.random.default_rng(0)
+    data = {f: rng.integers(0, 2300, 9200) for f in "abc"}
+    data["y"] = rng.normal(size=9200) + sum(rng.normal(size=2300)[data[f]] for f in "abc")
+    return vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b) + (1|c)", data)
 
 
-def test_standard_errors_by_monte_carlo_say_so(monkeypatch):
-    model = vcomp.VarianceComponentsModel(*unbalanced("three facets"))
-    exact = model.fit("anova")
+def test_small_data_have_exact_standard_errors():
+    exact = vcomp.fit(*unbalanced("three facets"), method="anova")
     assert "Monte Carlo" not in exact.status
-    too_large(monkeypatch)
-    res = model.fit("anova")
-    assert (res.vcomp == exact.vcomp).all()
-    errors = res.mc_error_bse.to_numpy()
     assert not exact.mc_error_bse.any()
+
+
+def test_standard_errors_by_monte_carlo_say_so(large):
+    res = large.fit("anova")
+    values = res.vcomp.to_numpy()
+    arguments = large.statistics, henderson1(large.statistics.group_sums), values
+    with pytest.raises(TooLargeError):
+        sampling.exact_sampling(*arguments)
+    exact = sampling.exact_sampling(*arguments, ChainLimits(most_elements=10**8))
+    bse = np.sqrt(np.diagonal(exact.covariance))
+    assert (values == large.fit("anova", n_probes=2).vcomp).all()
+    errors = res.mc_error_bse.to_numpy()
     assert ((errors > 0.0) & (errors <= 0.01)).all()
-    assert (np.abs(res.bse_vcomp / exact.bse_vcomp - 1.0) <= 4.0 * errors).all()
+    assert (np.abs(res.bse_vcomp / bse - 1.0) <= 4.0 * errors).all()
     assert f"with a Monte Carlo error of {100.0 * errors.max():.2g} % or less." in res.status
     assert "Standard errors by Monte Carlo (" in res.status
     assert res.status in " ".join(str(res.summary()).split())
@@ -149,10 +164,8 @@ def test_a_number_of_probes_and_a_seed_are_obeyed():
     assert (again.bse_vcomp == by_probes.bse_vcomp).all()
 
 
-def test_another_seed_has_other_probes(monkeypatch):
-    too_large(monkeypatch)
-    model = vcomp.VarianceComponentsModel(*unbalanced("three facets"))
-    one, other = (model.fit("anova", rng=np.random.default_rng(s)) for s in (1, 2))
+def test_another_seed_has_other_probes(large):
+    one, other = (large.fit("anova", rng=np.random.default_rng(s)) for s in (1, 2))
     assert (one.bse_vcomp != other.bse_vcomp).any()
 
 

@@ -7,11 +7,17 @@ import pytest
 
 import vcomp
 from tests.helpers.designs import DESIGNS, unbalanced
-from vcomp.estimators.quadratic import quadratic_forms
+from vcomp.estimators.quadratic.quadratic_forms import (
+    ChainLimits,
+    TooLargeError,
+    _Chains,
+    _projector_forms,
+    quadratic_covariance,
+)
 
 
 @pytest.mark.parametrize("name", DESIGNS)
-def test_chains_and_a_dense_product_against_matrices_of_all_rows(name, monkeypatch):
+def test_chains_and_a_dense_product_against_matrices_of_all_rows(name):
     model = vcomp.VarianceComponentsModel(*unbalanced(name))
     stats, n = model.statistics.cross_products, model.nobs
     v = np.linspace(-0.2, 1.5, stats.n_terms + 1)
@@ -21,18 +27,17 @@ def test_chains_and_a_dense_product_against_matrices_of_all_rows(name, monkeypat
     A = [z @ np.diag(1.0 / z.sum(axis=0)) @ z.T - mean for z in Z] + [np.eye(n) - mean]
     expected = 2.0 * np.array([[np.trace(a @ V @ b @ V) for b in A] for a in A])
     scale = np.abs(expected).max()
-    for few_terms in (1, 1000):
-        monkeypatch.setattr(quadratic_forms, "_MANY_TERMS", few_terms)
-        found = quadratic_forms.quadratic_covariance(stats, v)
+    for many_terms in (1, 1000):
+        found = quadratic_covariance(stats, v, ChainLimits(many_terms=many_terms))
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * scale)
 
 
-def test_what_is_too_large_is_refused_before_any_product_is_made(monkeypatch):
+def test_what_is_too_large_is_refused_before_any_product_is_made():
     stats = vcomp.VarianceComponentsModel(*unbalanced("three facets")).stats
-    monkeypatch.setattr(quadratic_forms, "_MOST_ELEMENTS", 0)
-    monkeypatch.setattr(quadratic_forms, "_DENSE_BELOW", 0)
-    made = []
-    monkeypatch.setattr(quadratic_forms._Chains, "_product", lambda *at: made.append(at))
-    with pytest.raises(quadratic_forms.TooLargeError):
-        quadratic_forms.quadratic_covariance(stats, np.ones(stats.n_terms + 1))
-    assert not made
+    limits, v = ChainLimits(dense_below=0, most_elements=0), np.ones(stats.n_terms + 1)
+    with pytest.raises(TooLargeError):
+        quadratic_covariance(stats, v, limits)
+    chains = _Chains(stats, limits)
+    with pytest.raises(TooLargeError):
+        _projector_forms(chains, list(range(stats.n_terms + 2)), v)
+    assert not chains._tables  # of which products are made

@@ -19,8 +19,8 @@ from tests.helpers.dense_quadratic import (
     two_parts,
 )
 from tests.helpers.designs import UNBALANCED, drop_rows, simulate, unbalanced
-from vcomp.estimators.quadratic import reductions
-from vcomp.estimators.quadratic.closed_form import Type1
+from vcomp.estimators.quadratic.closed_form import Type1, estimate_from
+from vcomp.estimators.quadratic.reductions import ReductionLimits
 
 
 def sequential(model):
@@ -92,24 +92,29 @@ def test_sums_of_squares_add_up_in_any_order_of_rows(case, order):
     np.testing.assert_allclose(other.sum_sq, table.sum_sq, rtol=1e-9, atol=1e-12 * around_mean)
 
 
+def estimate_within(model, limits):
+    """Return the estimate from sums of squares whose matrices have limited sizes."""
+    found = Type1().reductions(model.statistics.cross_products, limits)
+    return estimate_from("type1", model.statistics, found, model.component_names)
+
+
 @pytest.mark.parametrize("fixed", FIXED)
 @pytest.mark.parametrize("name", NAMES)
-def test_expanded_covariance_is_the_same(name, fixed, monkeypatch):
+def test_expanded_covariance_is_the_same(name, fixed):
     """Large terms are never formed; the inner products are expanded instead."""
     model = model_of(name, fixed)
     expected = model.fit("type1").cov_vcomp()
-    monkeypatch.setattr(reductions, "_DENSE_BELOW", 0)
-    assert_covariance(model.fit("type1").cov_vcomp(), expected.to_numpy(), 1e-9)
+    found = estimate_within(model, ReductionLimits(dense_below=0))
+    assert_covariance(found.covariances["sampling"], expected.to_numpy(), 1e-9)
 
 
-def test_no_standard_errors_without_memory_for_them(monkeypatch):
+def test_no_standard_errors_without_memory_for_them():
     model = model_of("crossed")
     expected = model.fit("type1").vcomp
-    monkeypatch.setattr(reductions, "available_bytes", lambda: 10.0)
-    res = model.fit("type1")
-    np.testing.assert_array_equal(res.vcomp, expected)
-    assert res.bse_vcomp.isna().all()
-    assert "No standard errors" in res.status
+    found = estimate_within(model, ReductionLimits(free_bytes=lambda: 10.0))
+    np.testing.assert_array_equal(found.values, expected)
+    assert np.isnan(found.covariances["sampling"]).all()
+    assert "No standard errors" in found.status
 
 
 def test_negative_components_are_kept_and_named():

@@ -193,9 +193,8 @@ def test_large_numbers():
             solve(error, price * cost, np.ones(2), np.full(2, np.inf), Limit(budget))
 
 
-def test_a_hopeless_search_is_refused(monkeypatch):
-    monkeypatch.setattr("vcomp.gtheory.allocation.solve._MOST_WORK", 3000)
+def test_a_hopeless_search_is_refused():
     error, cost = np.zeros(16), np.zeros(16)
     error[[8, 4, 2, 1]], cost[[8, 4, 2, 1]] = [1, 0.5, 0.3, 0.2], [1.2, 2.7, 3.3, 5.1]
     with pytest.raises(PlanError, match=r"best sizes of 4 facets are not found .* give bounds="):
-        solve(error, cost, np.ones(4), np.full(4, np.inf), Limit(1e6))
+        solve(error, cost, np.ones(4), np.full(4, np.inf), Limit(1e6), most_work=3000)

@@ -13,7 +13,14 @@ from scipy import stats
 
 import vcomp
 from tests.helpers.designs import UNBALANCED, balanced, gridded, unbalanced
-from vcomp.inference.hypotheses import component as component_test
+from vcomp.inference.hypotheses.component import AutoLimits, Simulation, component_test
+from vcomp.model.row_access import component_fit
+
+
+def chosen(res, term, n=1000, **limits):
+    """Return the test of a component that is chosen with some limits."""
+    fit = component_fit(res._record, res._rows)
+    return component_test(fit, term, "auto", Simulation(n), AutoLimits(**limits))
 
 
 def loaded(res):
@@ -50,22 +57,20 @@ def test_else_a_simulated_one_where_that_is_cheap(documents):
     assert found == documents.test("i", n=40, rng=3)
 
 
-def test_else_the_limiting_mixture(monkeypatch):
-    monkeypatch.setattr(component_test, "_CHEAP_ROWS", 10)
+def test_else_the_limiting_mixture():
     res = vcomp.fit(*unbalanced("crossed, replicated", seed=2))
     with pytest.raises(vcomp.EstimationError):
         res.test("a", "f")
-    found = res.test("a")
+    found = chosen(res, "a", cheap_rows=10)
     assert found.test == "restricted likelihood ratio test"
     assert "simulation would take long here" in found.notes[-1]
     expected = 0.5 * stats.chi2.sf(found.statistic, 1) if found.statistic else 1.0
     assert found.p_value == pytest.approx(expected)
 
 
-def test_many_effects_are_not_adjusted_unasked(monkeypatch):
-    monkeypatch.setattr(component_test, "_FEW_EFFECTS", 3)
+def test_many_effects_are_not_adjusted_unasked():
     res = vcomp.fit(*unbalanced("crossed", seed=2))
-    found = res.test("a", n=20)
+    found = chosen(res, "a", n=20, few_effects=3)
     assert found.test.startswith("simulated")
     assert "too many effects" in found.notes[-1]
     assert res.test("a", "f").exact

@@ -11,7 +11,8 @@ import vcomp
 from tests.helpers.altered_engines import AverageOnly
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import gridded, unbalanced
-from vcomp.inference.hypotheses import component as score_test
+from vcomp.estimators.likelihood import REML
+from vcomp.inference.hypotheses.component import score_test
 from vcomp.inference.hypotheses.likelihood_ratio import likelihoods_under, simulated_tail
 
 
@@ -207,14 +208,13 @@ def test_score_test_written_out(name, term, method):
     assert f"{z:.3g} standard deviations" in found.notes[0].replace("−", "-")
 
 
-def test_score_needs_the_expected_information(monkeypatch):
-    def average_only(stats, *, reml, names):
-        return AverageOnly(stats.cross_products, reml=reml, names=names)
-
-    monkeypatch.setattr(score_test, "choose_engine", average_only)
+def test_score_needs_the_expected_information():
     res = vcomp.fit(*unbalanced("crossed", seed=1))
+    stats = res.model.statistics
+    null = REML(hold={"a": 0.0}).estimate(stats, res.model.component_names)
+    engine = AverageOnly(stats.cross_products, reml=True)
     with pytest.raises(
         vcomp.EstimationError,
         match="and the blocked engine of these data has the average one only",
     ):
-        res.test("a", "score")
+        score_test(stats, null, "a", engine)

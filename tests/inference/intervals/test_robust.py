@@ -12,10 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.inference.intervals import level_groups, level_passes
 from vcomp.inference.intervals.classical import mean_squares
+from vcomp.inference.intervals.level_groups import Layout, Room
+from vcomp.inference.intervals.level_passes import sum_influences
 from vcomp.inference.intervals.robust import (
+    _by_set,
+    _engine,
+    _Point,
     _Relation,
+    _sets,
     _variances,
     closed_sets,
     exactly_shared,
@@ -53,12 +58,33 @@ def fitted(name, method="reml", seed=0):
     return vcomp.fit(formula, frame, method=method), frame
 
 
-def levels_of(res):
+def levels_of(res, made=None, **options):
+    """Return the products by shared levels; options are of the sums of influences."""
     access = res._row_access
     model, chunk = access.model, access.model.chunk
-    return level_variances(
-        model.design, model.statistics, lambda of, *known: of(*known, chunk), access.components
-    )
+    made = [] if made is None else made
+
+    def total(of, *known):
+        made.append(of(*known, chunk, **(options if of is sum_influences else {})))
+        return made[-1]
+
+    return level_variances(model.design, model.statistics, total, access.components)
+
+
+def shared_in(res, room):
+    """Return the numbers of groups of all sets, and the products of pairs that share them."""
+    access = res._row_access
+    model, chunk = access.model, access.model.chunk
+
+    def total(of, *known):
+        return of(*known, chunk)
+
+    layout = Layout.of(model.design, _sets(model.design), total, room)
+    point = _Point.of(layout, _engine(model.statistics), total, access.components)
+    sums = total(sum_influences, point.work(slabs=True))
+    products = np.array([*_by_set(layout, sums), sums.of_rows])
+    numbers = [np.count_nonzero(layout.counts[s]) for s in layout.sets]
+    return layout, numbers, exactly_shared(layout.sets, products)
 
 
 def robust_squares(res):
@@ -160,23 +186,23 @@ def test_rows_in_parts_give_the_same(name):
 @pytest.mark.filterwarnings("ignore:.*not fully crossed")
 @pytest.mark.parametrize("name", DESIGNS)
 @pytest.mark.parametrize("largest", [2**62, 100])
-def test_groups_that_are_looked_up_give_the_same(name, largest, monkeypatch):
+def test_groups_that_are_looked_up_give_the_same(name, largest):
     """Sorted keys, of pairs of keys where numbers would become too large, in place of tables."""
     res, _ = fitted(name)
-    whole = levels_of(res)
-    monkeypatch.setattr(level_groups, "_ROOM", 8)
-    monkeypatch.setattr(level_groups, "_ROOM_PER_ROW", 0)
-    monkeypatch.setattr(level_groups, "_LARGEST", largest)
-    found = levels_of(res)
-    np.testing.assert_array_equal(found.sizes, whole.sizes)
-    scale = np.abs(whole.shared).max()
-    np.testing.assert_allclose(found.shared, whole.shared, atol=1e-12 * scale)
+    tables, sizes, whole = shared_in(res, Room())
+    looked_up, again, found = shared_in(res, Room(8, 0, largest))
+    assert all(g.keys is None and g.head is None for g in tables.groups.values())
+    assert any(g.keys is not None for g in looked_up.groups.values()) == any(
+        g.possible > 8 for g in tables.groups.values()
+    )
+    assert again == sizes
+    np.testing.assert_allclose(found, whole, atol=1e-12 * np.abs(whole).max())
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed")
 @pytest.mark.parametrize("name", DESIGNS)
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_threads_and_slabs_give_the_same(name, shuffled, monkeypatch):
+def test_threads_and_slabs_give_the_same(name, shuffled):
     formula, sizes, missing = DESIGNS[name]
     frame = crossed(sizes, 0, missing)
     frame["x"] = np.random.default_rng(1).normal(size=len(frame))
@@ -185,31 +211,20 @@ def test_threads_and_slabs_give_the_same(name, shuffled, monkeypatch):
     res = vcomp.fit(formula, frame)
     whole = levels_of(res)
     scale = np.abs(whole.shared).max()
-    monkeypatch.setattr(level_passes, "MANY_ROWS", 0)
     for slab in (2**19, 8):
-        monkeypatch.setattr(level_passes, "_SLAB", slab)
-        found = levels_of(res)
+        found = levels_of(res, many_rows=0, slab=slab)
         np.testing.assert_allclose(found.shared, whole.shared, atol=1e-12 * scale)
-        again = levels_of(res)
+        again = levels_of(res, many_rows=0, slab=slab)
         np.testing.assert_array_equal(again.shared, found.shared)
 
 
-def test_slabs_are_used(monkeypatch):
+def test_slabs_are_used():
     frame = crossed({"p": 7, "i": 6, "a": 6})
     formula = "y ~ (1|p) + (1|i) + (1|a) + (1|p:i) + (1|p:a) + (1|i:a)"
     res = vcomp.fit(formula, frame)
     whole = levels_of(res)
-    monkeypatch.setattr(level_passes, "MANY_ROWS", 0)
-    monkeypatch.setattr(level_passes, "_SLAB", 8)
     made = []
-    by_slabs = level_passes._by_slabs
-
-    def counted(*arguments):
-        made.append(by_slabs(*arguments))
-        return made[-1]
-
-    monkeypatch.setattr(level_passes, "_by_slabs", counted)
-    found = levels_of(res)
+    found = levels_of(res, made, many_rows=0, slab=8)
     assert made[-1].slabs is not None
     np.testing.assert_allclose(found.shared, whole.shared, atol=1e-12 * np.abs(whole.shared).max())
 

@@ -13,7 +13,7 @@ from tests.helpers.moments import agree_in_mean
 from vcomp.exceptions import DataError, EstimationError, VcompWarning
 from vcomp.inference.hypotheses.likelihood_ratio import likelihoods_under
 from vcomp.inference.resampling import parametric
-from vcomp.inference.resampling.draws import draws_of
+from vcomp.inference.resampling.draws import RowDraws, draws_of
 from vcomp.inference.resampling.parametric import parametric_bootstrap
 from vcomp.inference.resampling.replicates import Replicates
 
@@ -86,32 +86,18 @@ def test_reml_is_nearly_unbiased_away_from_the_bound():
     agree_in_mean(made.beta, res.fe_params.to_numpy(), sigmas=4.0)
 
 
-def test_strata_and_rows_give_the_same_distribution(monkeypatch):
+def test_strata_and_rows_give_the_same_distribution():
     formula, data = gridded("per document", 2)
     res = vcomp.fit(formula.replace("~ ", "~ xp + xd + "), data)
     by_strata = res.bootstrap(300, rng=5)
     fit = res._row_access.generating()
-    rows = parametric.draws_of(fit.stats, fit.recipe)
-    monkeypatch.setattr(parametric, "draws_of", lambda stats, recipe: _Rows(stats))
-    by_rows = parametric_bootstrap(fit, 300, rng=5)
-    assert type(rows).__name__ == "_OfStrata"
+    by_rows = parametric_bootstrap(fit, 300, rng=5, draws=RowDraws(fit.stats))
+    assert type(draws_of(fit.stats, fit.recipe)).__name__ == "_OfStrata"
     for name in ("values", "beta", "llf"):
         a, b = np.array(getattr(by_strata, name)), np.array(getattr(by_rows, name))
         assert not np.array_equal(a, b)
         error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / 300)
         assert (np.abs(a.mean(axis=0) - b.mean(axis=0)) < 4.5 * error).all()
-
-
-class _Rows:
-    """Draws rows where strata would do."""
-
-    def __init__(self, stats):
-        from vcomp.inference.resampling.draws import RowDraws
-
-        self._rows = RowDraws(stats)
-
-    def draw(self, v, rng):
-        return self._rows.draw(v, rng)
 
 
 # Against fits of simulated data ------------------------------------------------------------------

@@ -142,12 +142,13 @@ def test_errors_save_what_is_done(workers):
     assert 40 not in saved
 
 
-def test_now_and_then_it_is_saved(monkeypatch):
-    from vcomp.numerics import parallel as module
-
-    monkeypatch.setattr(module, "_SAVE_SECONDS", 0.0)
+def test_now_and_then_it_is_saved():
     sizes = []
-    module.run(lambda: abs, range(100), progress=False, save=lambda done: sizes.append(len(done)))
+
+    def save(done):
+        sizes.append(len(done))
+
+    run(lambda: abs, range(100), progress=False, save=save, save_seconds=0.0)
     assert sizes == sorted(sizes)
     assert sizes[-1] == 100
 

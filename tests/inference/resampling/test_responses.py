@@ -54,13 +54,13 @@ def test_mean_and_covariance_are_those_of_the_model(fitted):
     assert (np.abs(found - V) < 5.0 * np.sqrt(variance / len(y))).all()
 
 
-def test_too_many_are_refused_before_they_are_made(fitted, monkeypatch):
+def test_too_many_are_refused_before_they_are_made(fitted):
     res, _ = fitted
-    monkeypatch.setattr("vcomp.numerics.memory.available_bytes", lambda: 1e5)
+    v, beta = res.vcomp.to_numpy(), res.fe_params.to_numpy()
     with pytest.raises(
         EstimationError, match=r"1,000 responses of 35 rows need .* fewer at a time"
     ):
-        res.simulate(1000)
+        responses.simulate_responses(res.model.chunk, v, beta, 1000, free_bytes=lambda: 1e5)
 
 
 @pytest.mark.parametrize("n", [0, 1.5, True])

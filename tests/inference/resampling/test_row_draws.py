@@ -11,7 +11,6 @@ from tests.helpers.designs import GRIDS, UNBALANCED, balanced, drop_rows, gridde
 from tests.helpers.moments import agree_in_mean, score_agrees
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.exceptions import DataError, DesignError
-from vcomp.inference.resampling import draws as row_draws
 from vcomp.inference.resampling.draws import RowDraws, draw_errors
 from vcomp.numerics.parallel import stream
 from vcomp.statistics.statistics import Statistics
@@ -127,11 +126,10 @@ def test_two_rows_covary_by_the_groups_that_they_share():
     agree_in_mean(errors[:, :, None] * errors[:, None, :], V, variance)
 
 
-def test_blocks_do_not_change_the_numbers(monkeypatch):
+def test_blocks_do_not_change_the_numbers():
     rows, v = model_of(("per document", "holes")).chunk, np.linspace(0.5, 1.5, 11)
     whole = draw_errors(rows, v, stream(1, 2))
-    monkeypatch.setattr(row_draws, "_BLOCK", 7)
-    np.testing.assert_array_equal(draw_errors(rows, v, stream(1, 2)), whole)
+    np.testing.assert_array_equal(draw_errors(rows, v, stream(1, 2), block=7), whole)
 
 
 @pytest.mark.parametrize("case", [("crossed", "unbalanced"), ("three facets", "unbalanced")])

@@ -80,10 +80,11 @@ def test_rows(universe):
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 100, 10**9])
-def test_the_file_is_the_frame(universe, tmp_path, monkeypatch, rows_at_once):
-    monkeypatch.setattr(document_files, "_ROWS_AT_ONCE", rows_at_once)
+def test_the_file_is_the_frame(universe, tmp_path, rows_at_once):
     path = tmp_path / "scores.parquet"
-    assert write_per_document(universe, path, "accuracy") == universe.n_rows
+    table = universes.score_table("accuracy")
+    written = document_files.write_row_groups(universe, path, table, rows_at_once=rows_at_once)
+    assert written == universe.n_rows
     rows = universe.scores("accuracy")
     found = pd.read_parquet(path)
     assert_array_equal(found["score"], rows["score"])
@@ -136,10 +137,9 @@ def test_bad_paths(universe, tmp_path):
         write_per_document(pd.DataFrame(), tmp_path / "scores.parquet")
 
 
-def test_frames_that_do_not_fit_are_not_begun(universe, monkeypatch):
-    monkeypatch.setattr(universes, "available_bytes", lambda: 1000.0)
+def test_frames_that_do_not_fit_are_not_begun(universe):
     with pytest.raises(DataError, match="write_per_document"):
-        universe.scores()
+        universes.document_scores(universe, free_bytes=lambda: 1000.0)
 
 
 FOUR = {"relevant_retrieved": 1, "relevant_missed": 0, "nonrelevant_retrieved": 0,

@@ -10,7 +10,12 @@ from scipy.special import ndtr
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.ir.simulate.copula import decompose
 from vcomp.ir.simulate.margin_families import cdf_bandwidth
-from vcomp.ir.simulate.simulator import choose_unevenly, pool_size, quantile_weights
+from vcomp.ir.simulate.simulator import (
+    choose_unevenly,
+    draw_weighted,
+    pool_size,
+    quantile_weights,
+)
 from vcomp.numerics.parallel import stream
 from vcomp.simulate import fit_collection
 
@@ -190,13 +195,12 @@ def test_weights_are_a_density(a, b):
     np.testing.assert_allclose(quantile_weights(20, a, b), expected / expected.sum(), rtol=1e-11)
 
 
-def test_topics_are_drawn_one_after_the_other_without_replacement(monkeypatch):
+def test_topics_are_drawn_one_after_the_other_without_replacement():
     """R's sample(prob =): the second topic by the weights of those that are left."""
     p = np.array([0.5, 0.3, 0.15, 0.05])
-    monkeypatch.setattr("vcomp.ir.simulate.simulator.quantile_weights", lambda size, a, b: p)
     rng = np.random.default_rng(1)
     n = 40_000
-    drawn = np.array([choose_unevenly(2, 4, rng) for _ in range(n)])
+    drawn = np.array([draw_weighted(2, p, rng) for _ in range(n)])
     for i in range(4):
         for j in range(4):
             chance = 0.0 if i == j else p[i] * p[j] / (1 - p[i])

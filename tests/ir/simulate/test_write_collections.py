@@ -8,6 +8,7 @@ import pytest
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir.simulate import write
+from vcomp.ir.simulate.write import write_batches
 from vcomp.simulate import fit_collection, write_collections
 
 SCORES = np.random.default_rng(3).beta(2, 3, (12, 5))
@@ -23,10 +24,10 @@ def read(path):
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".pq"])
-def test_rows_are_those_of_a_simulation(simulator, tmp_path, ending, monkeypatch):
-    monkeypatch.setattr(write, "_ROWS_AT_ONCE", 100)  # two collections at a time
+def test_rows_are_those_of_a_simulation(simulator, tmp_path, ending):
     path = tmp_path / f"new{ending}"
-    n_rows = write_collections(simulator, path, 10, n=7, rng=4)
+    # Two collections at a time.
+    n_rows = write_batches(simulator, path, 10, n=7, rng=4, rows_at_once=100)
     expected = simulator.simulate(10, n=7, rng=4).to_long()
     found = read(path)
     assert n_rows == len(found) == 350
@@ -36,25 +37,22 @@ def test_rows_are_those_of_a_simulation(simulator, tmp_path, ending, monkeypatch
     assert found["system"].astype(str).tolist() == expected["system"].astype(str).tolist()
 
 
-def test_workers_change_nothing(simulator, tmp_path, monkeypatch):
-    monkeypatch.setattr(write, "_ROWS_AT_ONCE", 160)
+def test_workers_change_nothing(simulator, tmp_path):
     one, two = tmp_path / "one.csv", tmp_path / "two.csv"
-    write_collections(simulator, one, 10, n=9, rng=4)
-    write_collections(simulator, two, 10, n=9, rng=4, workers=2)
+    write_batches(simulator, one, 10, n=9, rng=4, rows_at_once=160)
+    write_batches(simulator, two, 10, n=9, rng=4, rows_at_once=160, workers=2)
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_each_part_is_seen_as_it_is_written(simulator, tmp_path, monkeypatch):
-    monkeypatch.setattr(write, "_ROWS_AT_ONCE", 100)
-    parts = []
-    write_collections(simulator, tmp_path / "a.csv", 10, n=5, rng=1, each=parts.append)
+def test_each_part_is_seen_as_it_is_written(simulator, tmp_path):
+    parts, path = [], tmp_path / "a.csv"
+    write_batches(simulator, path, 10, n=5, rng=1, rows_at_once=100, each=parts.append)
     assert [len(part) for part in parts] == [2, 2, 1]
     seen = np.concatenate([part.scores for part in parts])
     np.testing.assert_array_equal(seen, simulator.simulate(10, n=5, rng=1).scores)
 
 
-def test_an_interruption_leaves_what_was_there(simulator, tmp_path, monkeypatch):
-    monkeypatch.setattr(write, "_ROWS_AT_ONCE", 100)
+def test_an_interruption_leaves_what_was_there(simulator, tmp_path):
     path = tmp_path / "new.parquet"
     path.write_text("what was there")
     seen = []
@@ -65,7 +63,7 @@ def test_an_interruption_leaves_what_was_there(simulator, tmp_path, monkeypatch)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_collections(simulator, path, 10, n=9, each=interrupt)
+        write_batches(simulator, path, 10, n=9, rows_at_once=100, each=interrupt)
     assert path.read_text() == "what was there"
     assert [p.name for p in tmp_path.iterdir()] == ["new.parquet"]
 

@@ -20,7 +20,6 @@ from tests.helpers.examples import examples
 from tests.helpers.readings import model_of
 from vcomp.data.reading import Reading
 from vcomp.formula import parse
-from vcomp.statistics.batches import collapsed
 from vcomp.statistics.batches import on_dask as module
 
 dask = pytest.importorskip("dask", reason="Dask is not installed (extra vcomp[dask])")
@@ -92,12 +91,12 @@ def test_other_designs(name):
     same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(data)))
 
 
-@pytest.mark.parametrize("spread", [0, 10**9])
-def test_rows_are_put_away_in_either_way(spread, monkeypatch):
-    monkeypatch.setattr(collapsed, "_SPREAD", spread)
+def test_rows_are_put_away_in_either_way():
+    """Partitions with many cells that are not complete, and with few that are."""
     formula, data = gridded("deep, replicated", seed=4)
-    shuffled = data.sample(frac=1.0, random_state=2)
-    same(vcomp.fit(formula, data), vcomp.fit(formula, partitioned(shuffled)))
+    kept = vcomp.fit(formula, data)
+    same(kept, vcomp.fit(formula, partitioned(data.sample(frac=1.0, random_state=2))))
+    same(kept, vcomp.fit(formula, partitioned(data.sort_values(list("abcd")))))
 
 
 @settings(max_examples=examples(10), deadline=None)  # Dask makes a graph
@@ -207,26 +206,24 @@ def test_such_fixed_parts_with_empty_partitions_and_missing_values():
         same(kept, vcomp.fit(formula, made), 1e-10)
 
 
-def test_columns_of_one_partition_after_another_are_fetched(monkeypatch):
+def test_columns_of_one_partition_after_another_are_fetched():
     """Those of the fixed part alone, and one ahead."""
     formula, data = gridded("per document", seed=1)
+    made = [part for _, part in data.groupby("i", sort=False)]
     fetched, used = [], []
-    of_fixed_part = module._of_fixed_part
 
-    def counted(formula, part):
-        found = of_fixed_part(formula, part)
-        assert list(found.columns) == ["x"]
-        fetched.append(len(found))
+    def read(k):
+        fetched.append(len(made[k]))
         assert len(fetched) - len(used) <= 2
-        return found
+        return made[k]
 
-    monkeypatch.setattr(module, "_of_fixed_part", counted)
     parts = module._Partitions(
         parse(formula.replace("~", "~ center(x) +")),
-        partitioned(data, "i"),
+        dd.from_map(read, range(len(made)), meta=data.iloc[:0]),
         Reading(EvalEnvironment([{}])),
     )
     for part in parts.each():
+        assert list(part.frame.columns) == ["x"]
         used.append(part.y.size)
     assert used == fetched == [32, 8, 16, 24]
 

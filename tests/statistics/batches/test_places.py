@@ -137,7 +137,7 @@ def each_place(facet, column, step):
     return found
 
 
-def test_places_of_several_facets_add_up(monkeypatch):
+def test_places_of_several_facets_add_up():
     rng = np.random.default_rng(3)
     facets = [
         Facet("a", pd.Index([3, 5, 9])),
@@ -149,8 +149,7 @@ def test_places_of_several_facets_add_up(monkeypatch):
     lookups = [FacetPlaces(f, step) for f, step in zip(facets, (6, 3, 1), strict=True)]
     expected = (6 * drawn["a"] + 3 * drawn["b"] + drawn["c"]).tolist()
     for block in (7, 10**6):
-        monkeypatch.setattr("vcomp.statistics.batches.cell_index._BLOCK", block)
-        assert places_of_rows(lookups, columns).tolist() == expected
+        assert places_of_rows(lookups, columns, block=block).tolist() == expected
     columns["b"].iloc[49] = "w"
     with pytest.raises(vcomp.DataError, match="facet 'b' has a level that was not there"):
         places_of_rows(lookups, columns)

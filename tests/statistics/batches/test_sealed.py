@@ -12,10 +12,10 @@ from vcomp.data.reading import Reading
 from vcomp.data.rows import CompleteRows
 from vcomp.formula import parse
 from vcomp.io import open_source
-from vcomp.statistics.batches import passes as module
 from vcomp.statistics.batches.cell_table import sum_cells
 from vcomp.statistics.batches.collapsed import PartSums, collapse_plan
 from vcomp.statistics.batches.first_pass import learn_in_passes
+from vcomp.statistics.batches.passes import Batches, Coder, gather
 
 SEALED = ["nested, balanced", "per document", "single cells", "deep", "deep, replicated"]
 
@@ -23,28 +23,25 @@ SEALED = ["nested, balanced", "per document", "single cells", "deep", "deep, rep
 ALWAYS = {"stream": True, "large_share": 0.0}
 
 
-def collapsed(formula, data, rows, monkeypatch):
-    """Return the model of rows in batches, and whether its cells were collapsed."""
-    found = []
-    monkeypatch.setattr(
-        module, "collapse_plan", lambda x: found.append(collapse_plan(x)) or found[-1]
-    )
+def collapsed(formula, data, rows):
+    """Return the model of rows in batches, and their sums."""
     model = model_of(formula, data, **ALWAYS, batch_rows=rows)
-    return model, found[0]
+    reading = Reading(EvalEnvironment([{}]), **ALWAYS, batch_rows=rows)
+    return model, gather(parse(formula), open_source(data), reading, collapse=True)
 
 
 @pytest.mark.parametrize("fixed", ["1", "x + g", "0 + x"])
 @pytest.mark.parametrize("rows", [7, 10_000])
 @pytest.mark.parametrize("name", SEALED)
-def test_strata_are_those_of_rows_in_memory(name, rows, fixed, monkeypatch):
+def test_strata_are_those_of_rows_in_memory(name, rows, fixed):
     formula, data = gridded(name, seed=4)
     rng = np.random.default_rng(1)
     data = data.assign(
         x=rng.normal(size=len(data)), g=np.array(list("uvw"))[rng.integers(0, 3, len(data))]
     ).sample(frac=1.0, random_state=1)
     formula = formula.replace("~", f"~ {fixed} +")
-    model, plan = collapsed(formula, data, rows, monkeypatch)
-    assert plan is not None
+    model, sums = collapsed(formula, data, rows)
+    assert sums.collapsed is not None
     kept, streamed = vcomp.fit(formula, data), model.fit()
     scale = kept.vcomp.abs().max()
     np.testing.assert_allclose(streamed.vcomp, kept.vcomp, rtol=1e-11, atol=1e-12 * scale)
@@ -54,10 +51,11 @@ def test_strata_are_those_of_rows_in_memory(name, rows, fixed, monkeypatch):
 
 
 @pytest.mark.parametrize("name", sorted(set(GRIDS) - set(SEALED)))
-def test_other_designs_are_not_sealed(name, monkeypatch):
+def test_other_designs_are_not_sealed(name):
     formula, data = gridded(name, seed=4)
-    model, plan = collapsed(formula, data, 11, monkeypatch)
-    assert plan is None
+    model, sums = collapsed(formula, data, 11)
+    assert collapse_plan(sums.coding) is None
+    assert sums.collapsed is None
     np.testing.assert_allclose(model.fit().vcomp, vcomp.fit(formula, data).vcomp, rtol=1e-9)
 
 
@@ -68,31 +66,32 @@ def grid(n_persons=4, n_topics=3, n_documents=5):
     return data.assign(y=rng.normal(size=len(data)) + data["p"] + rng.normal(size=15)[data["d"]])
 
 
-def test_a_cell_filled_twice_while_another_is_empty(monkeypatch):
+def test_a_cell_filled_twice_while_another_is_empty():
     """The numbers of rows of all levels are those of a grid, and yet it is none."""
     data = grid()
     # Persons 0 and 1 swap one row each between documents 0 and 1: margins stay as they were.
     data.loc[(data["p"] == 0) & (data["d"] == 0), "d"] = 1
     data.loc[(data["p"] == 1) & (data["d"] == 1), "d"] = 0
     formula = "y ~ (1|p) + (1|i) + (1|d)"
-    model, plan = collapsed(formula, data, 7, monkeypatch)
-    assert plan is not None
+    model, sums = collapsed(formula, data, 7)
+    assert collapse_plan(sums.coding) is not None
+    assert sums.collapsed is None
     assert model.statistics.strata is None
     np.testing.assert_allclose(model.fit().vcomp, vcomp.fit(formula, data).vcomp, rtol=1e-9)
 
 
-def test_what_needs_cells_says_that_they_are_gone(monkeypatch):
-    model, _ = collapsed("y ~ (1|p) + (1|i) + (1|d)", grid(), 7, monkeypatch)
+def test_what_needs_cells_says_that_they_are_gone():
+    model, _ = collapsed("y ~ (1|p) + (1|i) + (1|d)", grid(), 7)
     with pytest.raises(vcomp.DataError, match="as soon as they were complete"):
         model.fit().jackknife("p")
     with pytest.raises(vcomp.DataError, match="as soon as they were complete"):
         model.fit(engine="blocked")
 
 
-def test_bootstrap_and_d_studies_need_no_cells(monkeypatch):
+def test_bootstrap_and_d_studies_need_no_cells():
     data = grid()
     formula = "y ~ (1|p) + (1|i) + (1|d)"
-    kept, streamed = vcomp.fit(formula, data), collapsed(formula, data, 7, monkeypatch)[0].fit()
+    kept, streamed = vcomp.fit(formula, data), collapsed(formula, data, 7)[0].fit()
     pd.testing.assert_frame_equal(
         kept.dstudy(i=[3, 9], d=5).table, streamed.dstudy(i=[3, 9], d=5).table, rtol=1e-9
     )
@@ -102,21 +101,22 @@ def test_bootstrap_and_d_studies_need_no_cells(monkeypatch):
 
 
 @pytest.mark.parametrize("name", SEALED)
+@pytest.mark.parametrize("spread", [0, 2, 10**9])
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.3, 0.6, 1.0])
-def test_rows_are_put_away_as_their_cells_are(name, share):
+def test_rows_are_put_away_as_their_cells_are(name, share, spread):
     """By a table of all combinations, or by sorted places: the same groups, the same rest."""
     formula, data = gridded(name, seed=4)
     model = parse(formula)
     source = open_source(data)
-    batches = module.Batches(model, source, Reading(EvalEnvironment([{}])))
+    batches = Batches(model, source, Reading(EvalEnvironment([{}])))
     learned = learn_in_passes(model, batches, Reading(EvalEnvironment([{}])))
     plan = collapse_plan(learned)
     rows = data.sort_values([f for f in ("d", "i", "h") if f in data])
     some = rows.iloc[: round(share * len(rows))].sample(frac=1.0, random_state=1)
     part = CompleteRows.of(model, some.reset_index(drop=True), EvalEnvironment([{}]))
-    places, values = module.Coder(learned)(part)
+    places, values = Coder(learned)(part)
     by_cells = PartSums.of(plan, sum_cells(plan.by_cell(places), values))
-    found = PartSums.of_rows(plan, places.copy(), values)
+    found = PartSums.of_rows(plan, places.copy(), values, spread=spread)
     assert found.n == by_cells.n == len(some)
     assert found.is_complete == by_cells.is_complete
     np.testing.assert_array_equal(found.open.places, by_cells.open.places)

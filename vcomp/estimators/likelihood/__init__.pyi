@@ -1,5 +1,7 @@
 from .blocked import BlockedLikelihood as BlockedLikelihood
 from .blocked import residual_forms as residual_forms
+from .choose import ENGINE_LIMITS as ENGINE_LIMITS
+from .choose import EngineLimits as EngineLimits
 from .choose import choose_engine as choose_engine
 from .choose import prediction_engine as prediction_engine
 from .engine import FixedForms as FixedForms

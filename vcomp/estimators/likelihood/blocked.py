@@ -18,6 +18,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.blocked_covariance import (
+    OTHER_ENGINE,
     Eliminations,
     last_form,
     with_residual_forms,
@@ -157,7 +158,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         *,
         reml: bool,
         names: Sequence[str] | None = None,
-        advice: str = "use engine='iterative', or method='anova'",
+        advice: str = OTHER_ENGINE,
         eliminations: Eliminations | None = None,
     ) -> None:
         self.stats = stats

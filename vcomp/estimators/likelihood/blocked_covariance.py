@@ -8,7 +8,7 @@ the order of V; those of the residual follow from those of the terms, eq. (5.9).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,14 +17,23 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.display import gib
 from vcomp.estimators.likelihood.engine import Columns, Forms
-from vcomp.estimators.likelihood.equations import Equations, Point, Tables, random_part
+from vcomp.estimators.likelihood.equations import (
+    Equations,
+    Planner,
+    Point,
+    Tables,
+    random_part,
+)
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes
-from vcomp.numerics.sparse import EliminationOrder
+from vcomp.numerics.sparse import EliminationOrder, plan_elimination
 from vcomp.statistics import CrossProducts
 
 _SHARE = 0.8
 """Fraction of the free memory that a factor may use."""
+
+OTHER_ENGINE = "use engine='iterative', or method='anova'"
+"""Advice where a factor does not fit into memory."""
 
 _SETS_KEPT = 4
 """Sets of positive components whose equations are shared with another response; each needs memory
@@ -40,6 +49,8 @@ class Eliminations:
     names : of the terms, for messages
     advice : end of the message if the factor does not fit into memory
     like : equations of the same rows with another response, whose analysis is shared
+    planner : returns the order of elimination of a matrix
+    free_bytes : returns the free memory
 
     Raises
     ------
@@ -51,11 +62,13 @@ class Eliminations:
         self,
         stats: CrossProducts,
         names: Sequence[str] | None = None,
-        advice: str = "use engine='iterative', or method='anova'",
+        advice: str = OTHER_ENGINE,
         *,
         like: Eliminations | None = None,
+        planner: Planner = plan_elimination,
+        free_bytes: Callable[[], float] = available_bytes,
     ) -> None:
-        self._advice = advice
+        self._advice, self._planner, self._free_bytes = advice, planner, free_bytes
         self._names = tuple(names or (f"term {t + 1}" for t in range(stats.n_terms)))
         # Value, derivatives and information are requested one after the other at the same point.
         self._last: tuple[bytes, Point] | None = None
@@ -66,7 +79,7 @@ class Eliminations:
             self._whole_plan: EliminationOrder = self._planned(
                 self._ordered(range(stats.n_terms))
             )[1]
-            self._norms_fit = self._whole_plan.bytes_for_norms <= _SHARE * available_bytes()
+            self._norms_fit = self._whole_plan.bytes_for_norms <= _SHARE * free_bytes()
             return
         self._tables = like._tables.with_response(stats)
         self._plans, self._whole_plan = like._plans, like._whole_plan
@@ -99,7 +112,14 @@ class Eliminations:
         ----------
         stats : cross-products that differ in Zy, X'y and y'y only
         """
-        return Eliminations(stats, self._names, self._advice, like=self)
+        return Eliminations(
+            stats,
+            self._names,
+            self._advice,
+            like=self,
+            planner=self._planner,
+            free_bytes=self._free_bytes,
+        )
 
     @property
     def seconds(self) -> float:
@@ -121,8 +141,8 @@ class Eliminations:
         if not self._norms_fit:
             raise EstimationError(
                 f"the {kind} information needs {gib(self._whole_plan.bytes_for_norms)}, and "
-                f"{gib(available_bytes())} are free; information='average' needs no more than the "
-                "value"
+                f"{gib(self._free_bytes())} are free; information='average' needs no more "
+                "than the value"
             )
 
     def in_words(self) -> str:
@@ -167,8 +187,8 @@ class Eliminations:
         """
         if active in self._plans:
             return self._plans[active]
-        random, plan = random_part(self._tables, active)
-        free = available_bytes()
+        random, plan = random_part(self._tables, active, self._planner)
+        free = self._free_bytes()
         if plan is None or plan.bytes_for_traces > _SHARE * free:
             needed = "tens of GiB" if plan is None else gib(plan.bytes_for_traces)
             order = sum(self._tables.stats.sizes[t] for t in active)

@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
 from vcomp.estimators.likelihood.engine import LikelihoodEngine
 from vcomp.estimators.likelihood.incomplete import N_PROBES, CompletedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import EstimationError
+from vcomp.numerics import available_bytes
 from vcomp.statistics import CompletedGrid, CrossProducts, Statistics
 
-_SECONDS = 0.1
-"""Nearly complete grids: time of a blocked evaluation above which the holes engine is used."""
 
-_PLANNED = 30_000
-"""Nearly complete grids: number of random effects above which no elimination order is computed, as
-the ordering alone would take longer than that."""
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """Up to where each engine is used by ``engine="auto"``.
 
-_MANY_SECONDS = 10.0
-"""Other data: time of a blocked evaluation above which the iterative engine is used."""
+    Attributes
+    ----------
+    grid_seconds : nearly complete grids: time of a blocked evaluation above which the holes engine
+        is used
+    planned : nearly complete grids: number of random effects above which no elimination order is
+        computed, as the ordering alone would take longer than that
+    seconds : other data: time of a blocked evaluation above which the iterative engine is used
+    for_variances : variances of predicted effects: time of a blocked evaluation above which it is
+        not used
+    few_holes : fraction of empty cells up to which the holes engine is preferred to the iterative
+        one
+    seconds_per_cube : seconds of a dense factorisation and inverse of order m, divided by m³; one
+        thread
+    free_bytes : returns the free memory
+    """
 
-_FOR_VARIANCES = 60.0
-"""Variances of predicted effects: time of a blocked evaluation above which it is not used."""
+    grid_seconds: float = 0.1
+    planned: int = 30_000
+    seconds: float = 10.0
+    for_variances: float = 60.0
+    few_holes: float = 0.2
+    seconds_per_cube: float = 3.5e-11
+    free_bytes: Callable[[], float] = available_bytes
 
-_FEW_HOLES = 0.2
-"""Fraction of empty cells up to which the holes engine is preferred to the iterative one."""
 
-_SECONDS_PER_CUBE = 3.5e-11
-"""Seconds of a dense factorisation and inverse of order m, divided by m³; one thread."""
+ENGINE_LIMITS = EngineLimits()
 
 
 def choose_engine(
@@ -42,6 +58,7 @@ def choose_engine(
     names: Sequence[str] | None = None,
     n_probes: int | None = None,
     seed: int = 0,
+    limits: EngineLimits = ENGINE_LIMITS,
 ) -> LikelihoodEngine:
     """Return the requested engine, or the best one for the data.
 
@@ -55,6 +72,7 @@ def choose_engine(
     reml : whether the likelihood is the restricted one
     names : of the terms, for messages
     n_probes, seed : random probes of the iterative engine
+    limits : up to where each engine is used
 
     Raises
     ------
@@ -62,7 +80,7 @@ def choose_engine(
         If the requested engine does not apply to these data, or no engine fits into memory.
     """
     if engine == "auto":
-        return _best(stats, reml=reml, names=names, n_probes=n_probes, seed=seed)
+        return _best(stats, limits, reml=reml, names=names, n_probes=n_probes, seed=seed)
     if engine == "strata":
         if stats.strata is not None:
             return StrataLikelihood(stats.strata, reml=reml)
@@ -73,8 +91,8 @@ def choose_engine(
     if engine == "blocked":
         other = "iterative" if stats.strata is None else "strata"
         advice = f"use engine={other!r}, or method='anova'"
-        return BlockedLikelihood(stats.cross_products, reml=reml, names=names, advice=advice)
-    return _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
+        return _blocked(stats.cross_products, limits, reml=reml, names=names, advice=advice)
+    return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
 
 
 def engine_without_cancellation(
@@ -96,15 +114,23 @@ def prediction_engine(stats: Statistics) -> LikelihoodEngine:
     strata = None if stats.strata is None else StrataLikelihood(stats.strata, reml=True)
     if strata is not None and strata.gives_effects:
         return strata
-    return blocked_for_variances(stats) or _iterative(stats, reml=True)
+    return blocked_for_variances(stats) or _iterative(stats, ENGINE_LIMITS, reml=True)
 
 
-def blocked_for_variances(stats: Statistics) -> BlockedLikelihood | None:
-    """Return the blocked engine if variances of predicted effects are affordable, else None."""
-    return _blocked_within(stats, _FOR_VARIANCES, reml=True, names=None)
+def blocked_for_variances(
+    stats: Statistics, limits: EngineLimits = ENGINE_LIMITS
+) -> BlockedLikelihood | None:
+    """Return the blocked engine if variances of predicted effects are affordable, else None.
+
+    Parameters
+    ----------
+    stats : sums of the data
+    limits : up to where it is used
+    """
+    return _blocked_within(stats, limits.for_variances, limits, reml=True, names=None)
 
 
-def _fills_up(sums: CrossProducts, seconds: float) -> bool:
+def _fills_up(sums: CrossProducts, seconds: float, seconds_per_cube: float) -> bool:
     """Whether eliminating the largest term leaves a full matrix that takes longer than `seconds`.
 
     This is a cheap test before any matrix is formed. Eliminating a group with d neighbours fills
@@ -114,7 +140,7 @@ def _fills_up(sums: CrossProducts, seconds: float) -> bool:
     sizes = sums.sizes
     lead = max(range(len(sizes)), key=lambda t: sizes[t])
     rest = float(sum(sizes) - sizes[lead])
-    if _SECONDS_PER_CUBE * rest**3 <= seconds:
+    if seconds_per_cube * rest**3 <= seconds:
         return False
     degrees = np.zeros(sizes[lead])
     for t in range(len(sizes)):
@@ -125,34 +151,57 @@ def _fills_up(sums: CrossProducts, seconds: float) -> bool:
     return bool(degrees @ degrees > 0.5 * rest**2)
 
 
+def _blocked(
+    sums: CrossProducts,
+    limits: EngineLimits,
+    *,
+    reml: bool,
+    names: Sequence[str] | None,
+    advice: str = OTHER_ENGINE,
+) -> BlockedLikelihood:
+    eliminations = Eliminations(sums, names, advice, free_bytes=limits.free_bytes)
+    return BlockedLikelihood(sums, reml=reml, eliminations=eliminations)
+
+
 def _blocked_within(
-    stats: Statistics, seconds: float, *, reml: bool, names: Sequence[str] | None
+    stats: Statistics,
+    seconds: float,
+    limits: EngineLimits,
+    *,
+    reml: bool,
+    names: Sequence[str] | None,
 ) -> BlockedLikelihood | None:
     """Return the blocked engine if it fits and evaluates in at most `seconds`, else None."""
     sums = stats.cross_products
-    if _fills_up(sums, seconds):
+    if _fills_up(sums, seconds, limits.seconds_per_cube):
         return None
     try:
-        blocked = BlockedLikelihood(sums, reml=reml, names=names)
+        blocked = _blocked(sums, limits, reml=reml, names=names)
     except EstimationError:
         return None
     return blocked if blocked.seconds <= seconds else None
 
 
 def _best(
-    stats: Statistics, *, reml: bool, names: Sequence[str] | None, n_probes: int | None, seed: int
+    stats: Statistics,
+    limits: EngineLimits,
+    *,
+    reml: bool,
+    names: Sequence[str] | None,
+    n_probes: int | None,
+    seed: int,
 ) -> LikelihoodEngine:
     """Return the engine of ``engine="auto"``."""
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=reml)
-    limit, grid = _MANY_SECONDS, _grid(stats)
-    if grid is not None:
-        limit = _SECONDS if sum(stats.sizes) <= _PLANNED else 0.0
-    blocked = _blocked_within(stats, limit, reml=reml, names=names) if limit else None
-    return blocked or _iterative(stats, reml=reml, n_probes=n_probes, seed=seed)
+    seconds = limits.seconds
+    if _grid(stats, limits) is not None:
+        seconds = limits.grid_seconds if sum(stats.sizes) <= limits.planned else 0.0
+    blocked = _blocked_within(stats, seconds, limits, reml=reml, names=names) if seconds else None
+    return blocked or _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
 
 
-def _grid(stats: Statistics) -> CompletedGrid | None:
+def _grid(stats: Statistics, limits: EngineLimits) -> CompletedGrid | None:
     """Return the nearly complete grid if the holes engine is faster, else None.
 
     With few terms, the iterative engine's solves for all effects converge as fast, and a
@@ -162,14 +211,19 @@ def _grid(stats: Statistics) -> CompletedGrid | None:
     if grid is None:
         return None
     n_cells = grid.tables[0].size
-    return grid if grid.holes.n <= _FEW_HOLES * n_cells or stats.n_terms > 3 else None
+    return grid if grid.holes.n <= limits.few_holes * n_cells or stats.n_terms > 3 else None
 
 
 def _iterative(
-    stats: Statistics, *, reml: bool, n_probes: int | None = None, seed: int = 0
+    stats: Statistics,
+    limits: EngineLimits,
+    *,
+    reml: bool,
+    n_probes: int | None = None,
+    seed: int = 0,
 ) -> LikelihoodEngine:
     """Return the holes engine for a nearly complete grid, else the iterative engine."""
-    sums, grid = stats.cross_products, _grid(stats)
+    sums, grid = stats.cross_products, _grid(stats, limits)
     if grid is None:
         return IterativeLikelihood(sums, reml=reml, n_probes=n_probes, seed=seed)
     return CompletedLikelihood(sums, grid, reml=reml, n_probes=n_probes or N_PROBES, seed=seed)

@@ -10,11 +10,11 @@ with σ²_t = 0 is not in the equations; its forms come from its pair tables wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,28 +23,43 @@ from vcomp.numerics import Positive
 from vcomp.numerics.sparse import EliminationOrder, Factor, Pattern, plan_elimination
 from vcomp.statistics import CrossProducts
 
-_MANY_ELEMENTS = 2e7
-"""Elements of Z'Q Z_t, for all terms Z, above which eq. (7.7) is used in its place."""
 
-_MOST_EFFECTS = 3000
-"""Order of C up to which its dense inverse is faster than solves for the columns of Z_t."""
+@dataclass(frozen=True, slots=True)
+class SquareLimits:
+    """How the squares of terms at zero are computed.
 
-_TIMES_AS_MANY = 4
-"""Groups per column of A = [Z X] from which the difference in eq. (7.7) does not cancel."""
+    Attributes
+    ----------
+    many_elements : elements of Z'Q Z_t, for all terms Z, above which eq. (7.7) is used in its
+        place
+    most_effects : order of C up to which its dense inverse is faster than solves for the columns
+        of Z_t
+    times_as_many : groups per column of A = [Z X] from which the difference in eq. (7.7) does not
+        cancel
+    slab_bytes : bytes of the columns of Z_t that are solved for at a time
+    """
+
+    many_elements: float = 2e7
+    most_effects: int = 3000
+    times_as_many: int = 4
+    slab_bytes: float = 2.0**26
 
 
-def large_at_zero(point: Point) -> list[int]:
+_LIMITS = SquareLimits()
+
+
+def large_at_zero(point: Point, limits: SquareLimits = _LIMITS) -> list[int]:
     """Return the terms at zero with so many groups that eq. (7.7) is used."""
     sizes, n_fixed = point.stats.sizes, point.stats.n_fixed
     rank = sum(sizes[t] for t in point.active) + n_fixed
-    if rank > _MOST_EFFECTS:
+    if rank > limits.most_effects:
         return []
     return [
         t
         for t, size in enumerate(sizes)
         if point.v[t] == 0.0
-        and size * sum(sizes) > _MANY_ELEMENTS
-        and size >= _TIMES_AS_MANY * rank
+        and size * sum(sizes) > limits.many_elements
+        and size >= limits.times_as_many * rank
     ]
 
 
@@ -102,8 +117,6 @@ def _dense(matrix: Any) -> FloatArray:
     dense: FloatArray = matrix.toarray()
     return dense
 
-
-_SLAB_BYTES = 2.0**26
 
 _SMALL = 1e-3
 """A component below this fraction of the error variance of a group's mean counts as small."""
@@ -194,10 +207,22 @@ def _stacked(sums: Sequence[FloatArray], active: Sequence[int]) -> FloatArray:
     return np.concatenate([np.zeros(0), *(sums[t] for t in active)])
 
 
-def random_part(tables: Tables, active: tuple[int, ...]) -> tuple[Any, EliminationOrder | None]:
+Planner: TypeAlias = Callable[[Any, list[int]], EliminationOrder | None]
+"""Returns the order of elimination of a sparse matrix with blocks of some sizes."""
+
+
+def random_part(
+    tables: Tables, active: tuple[int, ...], planner: Planner = plan_elimination
+) -> tuple[Any, EliminationOrder | None]:
     """Return the off-diagonal blocks of Z'Z of the terms, sparse, and their elimination order.
 
     No array larger than the pair tables is allocated.
+
+    Parameters
+    ----------
+    tables : of the pairs of terms
+    active : the terms in order
+    planner : returns the order of elimination
     """
     from scipy.sparse import block_array, csr_array
 
@@ -208,7 +233,7 @@ def random_part(tables: Tables, active: tuple[int, ...]) -> tuple[Any, Eliminati
         random = block_array(
             [[None if t == u else tables.between(t, u) for u in active] for t in active]
         ).tocsr()
-    return random, plan_elimination(random, sizes)
+    return random, planner(random, sizes)
 
 
 class Point:
@@ -386,7 +411,14 @@ class Point:
             )
         return self._traces[with_fixed]
 
-    def squares(self, traces: FloatArray, *, with_fixed: bool, positive_only: bool) -> FloatArray:
+    def squares(
+        self,
+        traces: FloatArray,
+        *,
+        with_fixed: bool,
+        positive_only: bool,
+        limits: SquareLimits = _LIMITS,
+    ) -> FloatArray:
         """Return ‖Z_t'Q Z_u‖² of all pairs of terms, eq. (7.5).
 
         Parameters
@@ -394,6 +426,7 @@ class Point:
         traces : as returned by :meth:`traces`
         positive_only : whether rows of components at zero, which need a solve for each group, are
             left nan
+        limits : how those of terms at zero are computed
         """
         k, v, s2 = self.stats.n_terms, self.v, self.residual
         squares = np.full((k, k), np.nan)
@@ -407,7 +440,7 @@ class Point:
         for t in active:
             # ‖I/σ² − M‖² = q/σ⁴ − 2 tr(M)/σ² + ‖M‖², and tr(M) = q/σ² − tr(Z'QZ).
             squares[t, t] += (2.0 * traces[t] - self.stats.sizes[t] / v[t]) / v[t]
-        large = [] if positive_only else large_at_zero(self)
+        large = [] if positive_only else large_at_zero(self, limits)
         if large:
             found = squares_at_zero(self, large, with_fixed=with_fixed)
             squares[large] = found
@@ -416,7 +449,7 @@ class Point:
         zero = [] if positive_only else [t for t in range(k) if v[t] == 0.0 and t not in large]
         for t in [*small, *zero]:
             found = np.zeros(k)
-            for columns in self._columns_of(t, with_fixed=with_fixed):
+            for columns in self._columns_of(t, limits.slab_bytes, with_fixed=with_fixed):
                 found += [np.square(block).sum() for block in columns]
             kept = (v[:-1] > 0.0) | (not positive_only)
             squares[t, kept] = squares[kept, t] = found[kept]
@@ -465,11 +498,13 @@ class Point:
             format="csr",
         )
 
-    def _columns_of(self, term: int, *, with_fixed: bool) -> Iterator[list[FloatArray]]:
+    def _columns_of(
+        self, term: int, slab_bytes: float, *, with_fixed: bool
+    ) -> Iterator[list[FloatArray]]:
         """Yield Z_u'Q Z_t of all terms u, some columns of term t at a time."""
         stats = self.stats
         tables = [stats.gram(u, term).tocsc() for u in range(stats.n_terms)]
-        width = max(1, int(_SLAB_BYTES / (8.0 * sum(stats.sizes))))
+        width = max(1, int(slab_bytes / (8.0 * sum(stats.sizes))))
         for start in range(0, stats.sizes[term], width):
             slab = slice(start, start + width)
             sums = [table[:, slab].toarray() for table in tables]

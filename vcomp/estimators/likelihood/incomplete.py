@@ -212,6 +212,7 @@ class CompletedLikelihood(CrossProductsEngine):
     grid : the columns on the grid
     reml : whether the likelihood is the restricted one
     n_probes, seed : number and seed of the random probes for the traces over the holes
+    exact_holes : number of holes up to which their matrix is factored
     """
 
     name: ClassVar[str] = "iterative"
@@ -225,11 +226,12 @@ class CompletedLikelihood(CrossProductsEngine):
         reml: bool,
         n_probes: int = N_PROBES,
         seed: int = 0,
+        exact_holes: int = _EXACT_HOLES,
     ) -> None:
         self.stats = stats
         self.grid = grid
         self.reml = reml
-        self.exact_value = grid.holes.n <= _EXACT_HOLES
+        self.exact_value = grid.holes.n <= exact_holes
         self._probes = Rademacher(n_probes, seed)
         # The columns stay filled as at the last components, from which the next solves start.
         self._tables = grid.tables.copy()

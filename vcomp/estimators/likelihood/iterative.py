@@ -9,6 +9,7 @@ docs/explanation/mathematics.md, section 8: traces follow from eq. (7.4) with tr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from vcomp.estimators.likelihood.engine import Derivatives, FixedForms, Informat
 from vcomp.estimators.likelihood.iterative_point import COLUMNS_AT_ONCE, Context, IterativePoint
 from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import check_memory
+from vcomp.numerics import available_bytes, check_memory
 from vcomp.numerics.sparse import Probes, Rademacher
 from vcomp.statistics import CrossProducts
 
@@ -54,6 +55,7 @@ class IterativeLikelihood(CrossProductsEngine):
     n_levels : largest number of groups of all small terms together, whose traces are exact
     tol : tolerance of the solves, relative to the right-hand side
     probes : probes to use in place of random ones
+    free_bytes : returns the free memory
 
     Raises
     ------
@@ -75,6 +77,7 @@ class IterativeLikelihood(CrossProductsEngine):
         n_levels: int = _LEVELS,
         tol: float = 1e-8,
         probes: Probes | None = None,
+        free_bytes: Callable[[], float] = available_bytes,
     ) -> None:
         n_probes = _probes_for(stats) if n_probes is None else n_probes
         if n_probes < 2:
@@ -84,7 +87,7 @@ class IterativeLikelihood(CrossProductsEngine):
             )
         self.stats = stats
         self.reml = reml
-        _check_memory(stats, n_probes, n_levels)
+        _check_memory(stats, n_probes, n_levels, free_bytes)
         self._probes = probes or Rademacher(n_probes, seed)
         self._context = Context.of(stats, self._probes, tol, _small_terms(stats.sizes, n_levels))
         self._equations: dict[tuple[int, ...], SparseEquations] = {}
@@ -271,9 +274,12 @@ def iterative_memory(
     return float(tables + columns + 8.0 * lead * by_lead)
 
 
-def _check_memory(stats: CrossProducts, n_probes: int, n_levels: int) -> None:
+def _check_memory(
+    stats: CrossProducts, n_probes: int, n_levels: int, free_bytes: Callable[[], float]
+) -> None:
     check_memory(
         iterative_memory(stats, n_probes, n_levels),
         "for these terms the iterative engine needs",
         "method='anova' needs no more than the data",
+        free_bytes=free_bytes,
     )

@@ -15,7 +15,11 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
-from vcomp.estimators.likelihood.choose import blocked_for_variances
+from vcomp.estimators.likelihood.choose import (
+    ENGINE_LIMITS,
+    EngineLimits,
+    blocked_for_variances,
+)
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.sparse_equations import (
     PairProducts,
@@ -45,7 +49,11 @@ minutes."""
 
 
 def prediction_variances(
-    stats: Statistics, v: FloatArray, groups: LongArray, X: FloatArray
+    stats: Statistics,
+    v: FloatArray,
+    groups: LongArray,
+    X: FloatArray,
+    limits: EngineLimits = ENGINE_LIMITS,
 ) -> FloatArray:
     """Return the prediction error variance of each combination of effects, (m,).
 
@@ -57,6 +65,7 @@ def prediction_variances(
     v : (k + 1,) components, none negative, the residual positive
     groups : (m, k) group of each term, −1 for none
     X : (m, p) fixed part, centred as in the statistics
+    limits : up to where the blocked engine is used
 
     Raises
     ------
@@ -75,11 +84,11 @@ def prediction_variances(
         if known.any():
             found[known], exact = _by_strata(strata, paths, v, groups[known], X[known])
             left = ~known
-            if not exact.all() and (blocked := blocked_for_variances(stats)) is not None:
+            if not exact.all() and (blocked := blocked_for_variances(stats, limits)) is not None:
                 lost = np.flatnonzero(known)[~exact]
                 found[lost] = _by_elimination(blocked, v, groups[lost], X[lost])
     if left.any():
-        found[left] = _by_equations(stats, v, groups[left], X[left])
+        found[left] = _by_equations(stats, v, groups[left], X[left], limits)
     return found
 
 
@@ -216,9 +225,9 @@ def _weights(
 
 
 def _by_equations(
-    stats: Statistics, v: FloatArray, groups: LongArray, X: FloatArray
+    stats: Statistics, v: FloatArray, groups: LongArray, X: FloatArray, limits: EngineLimits
 ) -> FloatArray:
-    blocked = blocked_for_variances(stats)
+    blocked = blocked_for_variances(stats, limits)
     if blocked is None:
         return _by_iteration(stats.cross_products, v, groups, X)
     return _by_elimination(blocked, v, groups, X)
@@ -249,11 +258,15 @@ def _indicators(groups: LongArray, terms: tuple[int, ...], sizes: tuple[int, ...
 
 
 def _by_iteration(
-    stats: CrossProducts, v: FloatArray, groups: LongArray, X: FloatArray
+    stats: CrossProducts,
+    v: FloatArray,
+    groups: LongArray,
+    X: FloatArray,
+    most_entries: float = _ENTRIES,
 ) -> FloatArray:
     entries = sum(float(pair.indices.size) for pair in stats.pairs.values()) + sum(stats.sizes)
-    if entries * X.shape[0] > _ENTRIES:
-        most = max(int(_ENTRIES / entries), 1)
+    if entries * X.shape[0] > most_entries:
+        most = max(int(most_entries / entries), 1)
         raise EstimationError(
             f"the {sum(stats.sizes):,} random effects of these data are too many to factor, and "
             f"the variances of {X.shape[0]:,} different predictions would need a solve each; "

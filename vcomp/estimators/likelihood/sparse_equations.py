@@ -139,8 +139,22 @@ class SparseSystem:
         rest = tail - self.equations.coupling.transposed_times(solved)
         return Reduced(solved, rest, lead.T @ solved)
 
-    def solve(self, b: FloatArray, start: FloatArray | None, tol: float) -> Solved:
+    def solve(
+        self,
+        b: FloatArray,
+        start: FloatArray | None,
+        tol: float,
+        *,
+        most_products: int = _MAX_PRODUCTS,
+    ) -> Solved:
         """Solve S x = b.
+
+        Parameters
+        ----------
+        b : right-hand sides, (m, c)
+        start : first values, zeros if None
+        tol : as a share of the right-hand side
+        most_products : number of products with S after which it is given up
 
         Raises
         ------
@@ -150,11 +164,11 @@ class SparseSystem:
             If S is indefinite due to rounding error.
         """
         solved = conjugate_gradients(
-            self.product, self.diagonal, b, start, tol=tol, max_iter=_MAX_PRODUCTS
+            self.product, self.diagonal, b, start, tol=tol, max_iter=most_products
         )
         if not solved.converged:
             raise EstimationError(
-                f"the equations of the iterative engine did not converge in {_MAX_PRODUCTS:,} "
+                f"the equations of the iterative engine did not converge in {most_products:,} "
                 "steps: groups are too loosely connected, or components differ by many orders of "
                 "magnitude; use engine='blocked' if it fits into memory, or leave out a term with "
                 "almost no variance"

@@ -27,7 +27,12 @@ from vcomp.estimators.quadratic.quadratic_forms import (
     TooLargeError,
     stratum_quadratic_covariance,
 )
-from vcomp.estimators.quadratic.reductions import Adjustment, Reductions
+from vcomp.estimators.quadratic.reductions import (
+    REDUCTION_LIMITS,
+    Adjustment,
+    ReductionLimits,
+    Reductions,
+)
 from vcomp.estimators.quadratic.sampling import exact_sampling
 from vcomp.estimators.refit import below_zero
 from vcomp.exceptions import EstimationError
@@ -299,9 +304,18 @@ class AdjustedSquares:
         """Return the analysis of variance; sums of squares need not add up to the total."""
         return self._orthogonal(stats, names) or self.reductions(stats.cross_products).table(names)
 
-    def reductions(self, stats: CrossProducts) -> Reductions:
-        """Return the reductions in sum of squares of the terms."""
-        return Reductions(stats, [Adjustment(t, self._before(stats, t)) for t in _terms(stats)])
+    def reductions(
+        self, stats: CrossProducts, limits: ReductionLimits = REDUCTION_LIMITS
+    ) -> Reductions:
+        """Return the reductions in sum of squares of the terms.
+
+        Parameters
+        ----------
+        stats : cross-products, centred
+        limits : sizes up to which matrices are formed
+        """
+        adjustments = [Adjustment(t, self._before(stats, t)) for t in _terms(stats)]
+        return Reductions(stats, adjustments, limits)
 
     def _orthogonal(self, stats: Statistics, names: tuple[str, ...]) -> AnovaTable | None:
         """Return the analysis of variance if it does not depend on the adjustments, else None."""

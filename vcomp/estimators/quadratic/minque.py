@@ -18,7 +18,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Certificate, Estimate, PointEstimate
-from vcomp.estimators.likelihood import choose_engine
+from vcomp.estimators.likelihood import ENGINE_LIMITS, EngineLimits, choose_engine
 from vcomp.estimators.quadratic.closed_form import (
     fixed_effects,
     negative_components,
@@ -82,8 +82,16 @@ class MINQUE:
         ):
             raise EstimationError(_prior_is(self.prior))
 
-    def estimate(self, stats: Statistics, names: tuple[str, ...]) -> Estimate:
+    def estimate(
+        self, stats: Statistics, names: tuple[str, ...], *, dense_below: int = _DENSE_BELOW
+    ) -> Estimate:
         """Return the estimate from the statistics alone.
+
+        Parameters
+        ----------
+        stats : sums of the data
+        names : components, the residual last
+        dense_below : number of groups up to which the forms are computed with dense matrices
 
         Raises
         ------
@@ -95,7 +103,7 @@ class MINQUE:
         nothing = no_variance("minque", stats, names)
         if nothing is not None:
             return nothing
-        priors = _priors(stats)
+        priors = _priors(stats, dense_below)
         found = self._solution(stats, priors, w)
         covariance = _covariance(priors, found)
         return _labelled(stats, names, found, covariance, given=not self._until_convergence)
@@ -219,13 +227,17 @@ _NO_ERRORS = (
 )
 
 
-def _priors(stats: Statistics) -> Priors:
-    if sum(stats.sizes) <= _DENSE_BELOW:
+def _priors(
+    stats: Statistics,
+    dense_below: int = _DENSE_BELOW,
+    limits: EngineLimits = ENGINE_LIMITS,
+) -> Priors:
+    if sum(stats.sizes) <= dense_below:
         return Contrasts(stats.cross_products)
-    engine = choose_engine(stats, reml=True)
+    engine = choose_engine(stats, reml=True, limits=limits)
     if "expected" not in engine.kinds:
         try:
-            engine = choose_engine(stats, "blocked", reml=True)
+            engine = choose_engine(stats, "blocked", reml=True, limits=limits)
         except EstimationError as error:
             reason = str(error).split("; use ")[0]
             raise EstimationError(f"{reason}; use method='reml' or 'anova'") from None

@@ -11,7 +11,7 @@ groups of large terms are summed over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Any
@@ -22,19 +22,6 @@ from vcomp._typing import FloatArray
 from vcomp.numerics import available_bytes
 from vcomp.statistics import CrossProducts, StratumStatistics
 
-_DENSE_BELOW = 1_000_000
-"""Elements up to which a product of pair tables is kept as a dense matrix."""
-
-_MOST_ELEMENTS = 5_000_000
-"""Elements of a product above which a chain takes many seconds, so that probes are used."""
-
-_MANY_TERMS = 8
-"""Number of terms from which one dense product of all tables, if small, is faster than chains,
-whose number grows with the fourth power of the number of terms."""
-
-_FEW_GROUPS = 3000
-"""Groups of all terms together up to which that product is small."""
-
 _BYTES_PER_ELEMENT = 40.0
 """Bytes of an element of a sparse product: an index and a value, two arrays of each at a time."""
 
@@ -42,30 +29,60 @@ Chain = list[tuple[int, int]]
 """The trace of N_ab D_b^p N_bc D_c^r …: each term with the power of its group sizes."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChainLimits:
+    """Up to which sizes chains of pair tables are evaluated, and how.
+
+    Attributes
+    ----------
+    dense_below : elements up to which a product of pair tables is kept as a dense matrix
+    most_elements : elements of a product above which a chain takes many seconds, so that probes
+        are used
+    many_terms : number of terms from which one dense product of all tables, if small, is faster
+        than chains, whose number grows with the fourth power of the number of terms
+    few_groups : groups of all terms together up to which that product is small
+    free_bytes : returns the free memory
+    """
+
+    dense_below: int = 1_000_000
+    most_elements: int = 5_000_000
+    many_terms: int = 8
+    few_groups: int = 3000
+    free_bytes: Callable[[], float] = available_bytes
+
+
+CHAIN_LIMITS = ChainLimits()
+
+
 class TooLargeError(Exception):
     """A matrix of the computation would need too much memory or time."""
 
 
-def quadratic_covariance(stats: CrossProducts, v: FloatArray) -> FloatArray:
+def quadratic_covariance(
+    stats: CrossProducts, v: FloatArray, limits: ChainLimits = CHAIN_LIMITS
+) -> FloatArray:
     """Return the covariance of T − T_μ, eq. (2.6), of the terms and, last, of all scores.
 
     Parameters
     ----------
     stats : cross-products
     v : (k + 1,) components, the residual last; some may be negative
+    limits : sizes up to which chains are evaluated
 
     Raises
     ------
     TooLargeError
         If a matrix between the groups of two terms would need too much memory or time.
     """
-    if stats.n_terms >= _MANY_TERMS and sum(stats.sizes) <= _FEW_GROUPS:
+    if stats.n_terms >= limits.many_terms and sum(stats.sizes) <= limits.few_groups:
         return _less_the_mean(_dense_forms(stats, v))
-    chains = _Chains(stats)
+    chains = _Chains(stats, limits)
     return _less_the_mean(_projector_forms(chains, list(range(stats.n_terms + 2)), v))
 
 
-def stratum_quadratic_covariance(stats: StratumStatistics, v: FloatArray) -> FloatArray:
+def stratum_quadratic_covariance(
+    stats: StratumStatistics, v: FloatArray, limits: ChainLimits = CHAIN_LIMITS
+) -> FloatArray:
     """Return the covariance of :func:`quadratic_covariance` from orthogonal strata.
 
     Raises
@@ -73,7 +90,7 @@ def stratum_quadratic_covariance(stats: StratumStatistics, v: FloatArray) -> Flo
     TooLargeError
         As :func:`quadratic_covariance`, for the groups of the cells.
     """
-    chains = _Chains(stats.remainder.tables)
+    chains = _Chains(stats.remainder.tables, limits)
     forms = np.zeros((stats.n_terms + 2, stats.n_terms + 2))
     for part in stratum_parts(stats, v):
         forms += part.spread(_projector_forms(chains, part.positions, part.v))
@@ -211,14 +228,15 @@ def _weighted_chains(a: int, b: int, v: FloatArray) -> Iterator[tuple[float, Cha
 class _Chains:
     """Traces of closed chains of pair tables; the mean is a term with one group."""
 
-    def __init__(self, stats: CrossProducts) -> None:
+    def __init__(self, stats: CrossProducts, limits: ChainLimits) -> None:
         self.n = stats.n
         self._stats = stats
         self._group_n = [*stats.group_n, np.array([float(stats.n)])]
         self._tables: dict[tuple[int, int], Any] = {}
         self._products: dict[tuple[int, int, int, int], Any] = {}
-        free = 0.4 * available_bytes() / _BYTES_PER_ELEMENT
-        self._limit = min(free, _MOST_ELEMENTS)
+        free = 0.4 * limits.free_bytes() / _BYTES_PER_ELEMENT
+        self._limit = min(free, limits.most_elements)
+        self._dense_below = limits.dense_below
 
     def planned(self, chain: Chain) -> Chain:
         """Return the shortened chain, rotated so that the larger of its two products is smallest.
@@ -233,7 +251,7 @@ class _Chains:
             return chain
         turns = [chain[i:] + chain[:i] for i in range(len(chain))]
         best = min(turns, key=self._largest)
-        if self._largest(best) > max(self._limit, _DENSE_BELOW):
+        if self._largest(best) > max(self._limit, self._dense_below):
             raise TooLargeError
         return best
 
@@ -304,7 +322,7 @@ class _Chains:
         left = self._stored(a, b)
         scaled = left * (self._group_n[b] ** float(p))[None, :]
         product = scaled @ self._stored(b, c)
-        small = self._dense_elements(a, c) <= _DENSE_BELOW
+        small = self._dense_elements(a, c) <= self._dense_below
         if not isinstance(product, np.ndarray):
             product = product.toarray() if small else product.tocsr()
         if small:
@@ -314,7 +332,7 @@ class _Chains:
     def _table(self, a: int, b: int) -> Any:
         """Return N_ab, dense if products of this shape are dense."""
         table = self._stored(a, b)
-        small = self._dense_elements(a, b) <= _DENSE_BELOW
+        small = self._dense_elements(a, b) <= self._dense_below
         return table.toarray() if small and not isinstance(table, np.ndarray) else table
 
     def _stored(self, a: int, b: int) -> Any:

@@ -8,7 +8,7 @@ Henderson III differ in the set F_t (Searle, Casella & McCulloch 1992, sec. 5.5)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Any
@@ -25,17 +25,32 @@ from vcomp.statistics import CrossProducts
 
 Terms = frozenset[int]
 
-_DENSE_BELOW = 4_000_000
-"""Elements up to which Z_u'N Z_w is formed; for larger matrices inner products are expanded."""
-
-_KEPT_SHARE = 0.1
-"""Fraction of the free memory in which such matrices are kept for other pairs of spaces."""
-
-_MOST_PRODUCTS = 4e9
-"""Multiplications up to which B_F'B_G of two bases is computed: about half a second."""
-
 _BYTES_PER_ELEMENT = 40.0
 """Bytes of an element of a sparse product: an index and a value, two arrays of each at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReductionLimits:
+    """Up to which sizes matrices between the groups of two terms are formed.
+
+    Attributes
+    ----------
+    dense_below : elements up to which Z_u'N Z_w is formed; for larger ones inner products are
+        expanded
+    kept_share : share of the free memory in which such matrices are kept for further pairs of
+        spaces
+    most_products : multiplications up to which the bases of two spaces are compared: about half a
+        second
+    free_bytes : returns the free memory
+    """
+
+    dense_below: int = 4_000_000
+    kept_share: float = 0.1
+    most_products: float = 4e9
+    free_bytes: Callable[[], float] = available_bytes
+
+
+REDUCTION_LIMITS = ReductionLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +73,7 @@ class Reductions:
     ----------
     stats : cross-products, centred
     adjustments : for each term, in order, the terms that it is adjusted for
+    limits : sizes up to which matrices are formed
 
     Attributes
     ----------
@@ -66,13 +82,19 @@ class Reductions:
     coefficients : (k + 1, k + 1) of the components (columns) in the expected sums of squares
     """
 
-    def __init__(self, stats: CrossProducts, adjustments: Sequence[Adjustment]) -> None:
+    def __init__(
+        self,
+        stats: CrossProducts,
+        adjustments: Sequence[Adjustment],
+        limits: ReductionLimits = REDUCTION_LIMITS,
+    ) -> None:
         self.stats = stats
+        self._limits = limits
         self.adjustments = tuple(adjustments)
         self._full: Terms = frozenset(range(stats.n_terms))
         wanted = {self._full}.union(*({a.others, a.both} for a in adjustments))
         self._spaces = {terms: Space(stats, terms) for terms in wanted}
-        self._free_bytes = _KEPT_SHARE * available_bytes()
+        self._free_bytes = limits.kept_share * limits.free_bytes()
         self._blocks: dict[tuple[Terms, int, int], FloatArray] = {}
         self._coordinates: dict[tuple[Terms, int], Coordinates] = {}
         self.df = np.array([*self._differences("rank"), stats.n - self._spaces[self._full].rank])
@@ -180,7 +202,7 @@ class Reductions:
     def _inner(self, a: Terms, b: Terms, u: int, w: int) -> float:
         """Return ⟨Z_u'N_a Z_w, Z_u'N_b Z_w⟩."""
         size = self.stats.sizes[u] * self.stats.sizes[w]
-        if size <= _DENSE_BELOW:
+        if size <= self._limits.dense_below:
             first = self._block(a, u, w)
             return float(np.vdot(first, first if a == b else self._block(b, u, w)))
         return self._expanded(a, b, u, w)
@@ -206,7 +228,7 @@ class Reductions:
         total = float(np.square(G.data).sum())
         for space in (a, b):
             C, D = self._of(space, u), self._of(space, w)
-            total -= float(C.lead.multiply(_product(G, D.lead)).sum())
+            total -= float(C.lead.multiply(self._product(G, D.lead)).sum())
             total -= float(np.vdot(C.tail, G @ D.tail))
         left = self._products_of(a, b, u)
         right = left if u == w else self._products_of(a, b, w)
@@ -217,7 +239,7 @@ class Reductions:
         """Return the four blocks of C_u'D_u by leading term and tail; the first one is sparse."""
         C, D = self._of(a, u), self._of(b, u)
         return (
-            _product(C.lead.T.tocsr(), D.lead),
+            self._product(C.lead.T.tocsr(), D.lead),
             C.lead.T @ D.tail,
             C.tail.T @ D.lead,
             C.tail.T @ D.tail,
@@ -231,7 +253,7 @@ class Reductions:
             joint = first.tail_products(second)
         else:
             width = sum(self.stats.sizes[u] for u in left) + first.tail_rank
-            if float(first.rank) * second.rank * width > _MOST_PRODUCTS:
+            if float(first.rank) * second.rank * width > self._limits.most_products:
                 raise TooLargeError
             joint = first.basis_products(second)
         traces = []
@@ -248,24 +270,22 @@ class Reductions:
 
     def _of(self, a: Terms, u: int) -> Coordinates:
         if (a, u) not in self._coordinates:
-            _check_size(float(self.stats.sizes[u]) * self._spaces[a].tail_rank)
+            self._check_size(float(self.stats.sizes[u]) * self._spaces[a].tail_rank)
             self._coordinates[a, u] = self._spaces[a].coordinates(u)
         return self._coordinates[a, u]
 
+    def _product(self, left: Any, right: Any) -> Any:
+        """Return the product of sparse matrices.
 
-def _product(left: Any, right: Any) -> Any:
-    """Return the product of sparse matrices.
+        Raises
+        ------
+        TooLargeError
+            If it could be too large for the memory.
+        """
+        terms = float(np.diff(right.indptr)[left.indices].sum(dtype=np.float64))
+        self._check_size(min(terms, float(left.shape[0]) * right.shape[1]))
+        return left @ right
 
-    Raises
-    ------
-    TooLargeError
-        If it could be too large for the memory.
-    """
-    terms = float(np.diff(right.indptr)[left.indices].sum(dtype=np.float64))
-    _check_size(min(terms, float(left.shape[0]) * right.shape[1]))
-    return left @ right
-
-
-def _check_size(elements: float) -> None:
-    if elements * _BYTES_PER_ELEMENT > 0.4 * available_bytes():
-        raise TooLargeError
+    def _check_size(self, elements: float) -> None:
+        if elements * _BYTES_PER_ELEMENT > 0.4 * self._limits.free_bytes():
+            raise TooLargeError

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.estimators.quadratic.quadratic_forms import (
+    CHAIN_LIMITS,
+    ChainLimits,
     StratumPart,
     TooLargeError,
     contrast_with_mean,
@@ -72,6 +75,8 @@ class ProbedForms:
     v : (k + 1,) components, the residual last; some may be negative
     seed : seed of the probes
     all_up_to : groups of the smallest terms together up to which their traces are exact
+    elements_at_once : largest number of elements of the products of one term's columns with all
+        tables
 
     Attributes
     ----------
@@ -85,7 +90,9 @@ class ProbedForms:
         v: FloatArray,
         seed: int,
         all_up_to: int = _ALL_GROUPS_UP_TO,
+        elements_at_once: int = _ELEMENTS_AT_ONCE,
     ) -> None:
+        self._elements_at_once = elements_at_once
         self._tables, self._v, self._positions = tables, v, tuple(positions)
         self._n, self._k = float(tables.n), tables.n_terms
         self._inside = [a for a in self._positions if a < self._k]
@@ -144,7 +151,7 @@ class ProbedForms:
     def _step(self) -> int:
         """Return the number of columns that are multiplied at once."""
         elements = 2 * sum(self._tables.sizes)
-        return int(np.clip(_ELEMENTS_AT_ONCE // max(elements, 1), 1, _COLUMNS_AT_ONCE))
+        return int(np.clip(self._elements_at_once // max(elements, 1), 1, _COLUMNS_AT_ONCE))
 
     def _units(self, t: int) -> list[FloatArray]:
         """Return the unit columns of term t, some at a time: as probes they are exact."""
@@ -397,8 +404,18 @@ def sampling_covariance(
     return probed_sampling(stats, coefficients, values, n_probes, seed)
 
 
-def exact_sampling(stats: Statistics, coefficients: FloatArray, values: FloatArray) -> Sampling:
+def exact_sampling(
+    stats: Statistics,
+    coefficients: FloatArray,
+    values: FloatArray,
+    limits: ChainLimits = CHAIN_LIMITS,
+) -> Sampling:
     """Return the covariance of :func:`sampling_covariance`, computed exactly.
+
+    Parameters
+    ----------
+    stats, coefficients, values : as for :func:`sampling_covariance`
+    limits : sizes up to which chains are evaluated
 
     Raises
     ------
@@ -406,9 +423,9 @@ def exact_sampling(stats: Statistics, coefficients: FloatArray, values: FloatArr
         If that would need too much memory or time.
     """
     if stats.strata is not None:
-        quadratic = stratum_quadratic_covariance(stats.strata, values)
+        quadratic = stratum_quadratic_covariance(stats.strata, values, limits)
     else:
-        quadratic = quadratic_covariance(stats.cross_products, values)
+        quadratic = quadratic_covariance(stats.cross_products, values, limits)
     return Sampling(covariance_of_solution(coefficients, quadratic), np.zeros(values.size))
 
 
@@ -418,10 +435,18 @@ def probed_sampling(
     values: FloatArray,
     n_probes: int | None,
     seed: int,
+    *,
+    all_up_to: int = _ALL_GROUPS_UP_TO,
 ) -> Sampling:
-    """Return the covariance of :func:`sampling_covariance`, estimated by random probes."""
+    """Return the covariance of :func:`sampling_covariance`, estimated by random probes.
+
+    Parameters
+    ----------
+    stats, coefficients, values, n_probes, seed : as for :func:`sampling_covariance`
+    all_up_to : groups of the smallest terms together up to which their traces are exact
+    """
     rows = solve(coefficients, contrast_with_mean(values.size - 1))
-    probing = _averaged(stats, values, rows, n_probes, seed)
+    probing = _averaged(_forms(stats, values, seed, all_up_to), rows, n_probes)
     covariance = 2.0 * rows @ probing.forms @ rows.T
     errors = _relative_errors(probing, rows)
     covariance, clipped = nearest_covariance(0.5 * (covariance + covariance.T))
@@ -459,10 +484,8 @@ def _relative_errors(probing: Probing, rows: FloatArray) -> FloatArray:
     return errors
 
 
-def _averaged(
-    stats: Statistics, values: FloatArray, rows: FloatArray, n_probes: int | None, seed: int
-) -> Probing:
-    sample, exact, operations = _forms(stats, values, seed)
+def _averaged(forms: _Forms, rows: FloatArray, n_probes: int | None) -> Probing:
+    sample, exact, operations = forms
     limit = int(np.clip(_OPERATIONS / max(operations, 1.0), _BATCH, _LIMIT))
 
     def enough(probing: Probing) -> bool:
@@ -473,20 +496,21 @@ def _averaged(
     return average_until(sample, exact, enough, _BATCH, limit)
 
 
-def _forms(
-    stats: Statistics, values: FloatArray, seed: int
-) -> tuple[Callable[[int, int], FloatArray], FloatArray, float]:
+_Forms: TypeAlias = tuple[Callable[[int, int], FloatArray], FloatArray, float]
+
+
+def _forms(stats: Statistics, values: FloatArray, seed: int, all_up_to: int) -> _Forms:
     """Return the sampler of probed forms, their exact part, and the multiplications of a probe."""
     if stats.strata is None:
         tables = stats.cross_products
-        whole = ProbedForms(tables, range(tables.n_terms + 2), values, seed)
+        whole = ProbedForms(tables, range(tables.n_terms + 2), values, seed, all_up_to)
         return whole.sample, whole.exact, whole.operations
     tables = stats.strata.remainder.tables
     parts: list[tuple[StratumPart, ProbedForms]] = []
     for number, part in enumerate(stratum_parts(stats.strata, values)):
         # Strata are independent, and so are their probes.
         own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
-        parts.append((part, ProbedForms(tables, part.positions, part.v, own)))
+        parts.append((part, ProbedForms(tables, part.positions, part.v, own, all_up_to)))
 
     def sample(first: int, last: int) -> FloatArray:
         total: FloatArray = sum(  # type: ignore[assignment]

@@ -16,7 +16,7 @@ MINQUE uses the same coordinates in :class:`Contrasts`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -26,7 +26,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
 from vcomp.estimators.likelihood import LikelihoodEngine
-from vcomp.numerics import check_memory, limited_blas, solve
+from vcomp.numerics import available_bytes, check_memory, limited_blas, solve
 from vcomp.numerics.kernels import weighted_gram
 from vcomp.statistics import CrossProducts
 
@@ -55,6 +55,7 @@ class Space:
     ----------
     stats : cross-products, centred
     terms : positions of the terms, in any order; none for X alone
+    free_bytes : returns the free memory
 
     Raises
     ------
@@ -62,14 +63,19 @@ class Space:
         If its dense part would not fit into memory.
     """
 
-    def __init__(self, stats: CrossProducts, terms: frozenset[int]) -> None:
+    def __init__(
+        self,
+        stats: CrossProducts,
+        terms: frozenset[int],
+        free_bytes: Callable[[], float] = available_bytes,
+    ) -> None:
         self.stats = stats
         self.terms = terms
         finest = sorted(_finest(stats, terms), key=lambda t: (-stats.sizes[t], t))
         self.lead = finest[0] if finest else None
         self._others = finest[1:]
         self._traces: dict[int, float] = {}
-        self._scale, self._kept, self._factor = self._factorise()
+        self._scale, self._kept, self._factor = self._factorise(free_bytes)
 
     @property
     def rank(self) -> int:
@@ -176,9 +182,11 @@ class Space:
         dense = sparse if isinstance(sparse, np.ndarray) else sparse.toarray()
         return np.concatenate([dense, rows @ self.stats.ZX[cast("int", self.lead)]], axis=1)
 
-    def _factorise(self) -> tuple[FloatArray, IntArray, FloatArray]:
+    def _factorise(
+        self, free_bytes: Callable[[], float]
+    ) -> tuple[FloatArray, IntArray, FloatArray]:
         """Return scales, positions and Cholesky factor of the tail's independent columns."""
-        S = self._cross_products_of_others()
+        S = self._cross_products_of_others(free_bytes)
         scale = np.sqrt(np.diagonal(S))
         if self.lead is not None:
             S -= self._cross_products_with_lead()
@@ -187,7 +195,7 @@ class Space:
             kept, factor = _independent(S)
         return scale[kept], kept, factor
 
-    def _cross_products_of_others(self) -> FloatArray:
+    def _cross_products_of_others(self, free_bytes: Callable[[], float]) -> FloatArray:
         stats, others = self.stats, self._others
         ends = np.cumsum([0, *(stats.sizes[t] for t in others)])
         m = int(ends[-1])
@@ -197,6 +205,7 @@ class Space:
             f"adjusting these terms for each other takes a dense matrix of order {order:,}, which "
             "needs",
             "method='anova' needs no such matrix",
+            free_bytes=free_bytes,
         )
         S = np.empty((order, order))
         for i, t in enumerate(others):

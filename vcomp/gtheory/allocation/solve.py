@@ -102,6 +102,7 @@ def solve(
     top: int = 1,
     near: float = 0.0,
     ceiling: float = math.inf,
+    most_work: int = _MOST_WORK,
 ) -> Solution:
     """Return the globally best sizes of a design whose cost is a sum of products.
 
@@ -116,6 +117,7 @@ def solve(
     top : how many designs, each of which no facet alone could improve within the limit
     near : their error (with a goal their cost) is at most (1 + near) times the best
     ceiling : and at most this
+    most_work : sizes that are tried before the search is given up
 
     Raises
     ------
@@ -135,7 +137,7 @@ def solve(
     if not reduced.free:
         rows, work = reduced.sizes[None, :], 1
     else:
-        free_sizes, work = _search(reduced, limit, top, near, ceiling)
+        free_sizes, work = _search(reduced, limit, top, near, ceiling, most_work)
         rows = reduced.rows(free_sizes)
     if rows.size and rows[0].max() >= _LARGEST:
         raise PlanError(
@@ -168,7 +170,7 @@ def continuous_sizes(
 
 
 def _search(
-    reduced: _Reduced, limit: Limit, top: int, near: float, ceiling: float
+    reduced: _Reduced, limit: Limit, top: int, near: float, ceiling: float, most_work: int
 ) -> tuple[FloatArray, int]:
     """Return the sizes of the free facets, (r, f), and the work that it took."""
     f, budget = len(reduced.free), limit.budget is not None
@@ -186,9 +188,9 @@ def _search(
     from vcomp.gtheory.allocation.search import search
 
     found, _, work = search(
-        objective, constraint, limit.value, lo, hi, budget, places, top, near, ceiling, _MOST_WORK
+        objective, constraint, limit.value, lo, hi, budget, places, top, near, ceiling, most_work
     )
-    if work > _MOST_WORK:
+    if work > most_work:
         raise PlanError(
             f"the best sizes of {f} facets are not found among {display.count(work)} candidates "
             "and more: give bounds= to some of them"

@@ -13,7 +13,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.estimators import Estimate, get_estimator
-from vcomp.estimators.likelihood import choose_engine
+from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine
 from vcomp.estimators.quadratic import AnovaTable, orthogonal_table
 from vcomp.exceptions import DataError, EstimationError, did_you_mean
 from vcomp.formula import RESIDUAL
@@ -90,7 +90,9 @@ class Score:
     p_value: float
 
 
-def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
+def score_test(
+    stats: Statistics, null: Estimate, term: str, engine: LikelihoodEngine | None = None
+) -> Score:
     """Return the score test of a component at the fit by REML that holds it at 0.
 
     Parameters
@@ -98,6 +100,7 @@ def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
     stats : sums of the rows
     null : fit by REML without the component
     term : name of the component
+    engine : of the data; the best one if None
 
     Raises
     ------
@@ -106,7 +109,7 @@ def score_test(stats: Statistics, null: Estimate, term: str) -> Score:
     """
     from scipy.special import chdtrc
 
-    engine = choose_engine(stats, reml=True, names=null.names[:-1])
+    engine = engine or choose_engine(stats, reml=True, names=null.names[:-1])
     if "expected" not in engine.kinds:
         raise EstimationError(
             f"the score test needs the expected information, and the {engine.name} engine of "
@@ -137,11 +140,25 @@ TESTS: tuple[TestName, ...] = get_args(TestName)
 
 _NORMAL = "The distribution is that for normal effects; test='robust' does not assume it."
 
-_FEW_EFFECTS = 2000
-"""Largest number of effects outside the largest term for which ``"auto"`` adjusts terms."""
 
-_CHEAP_EFFECTS, _CHEAP_ROWS = 500, 20_000
-"""Largest numbers of effects and rows for which a thousand fits take seconds."""
+@dataclass(frozen=True, slots=True)
+class AutoLimits:
+    """Sizes of data up to which ``test="auto"`` tries a test.
+
+    Attributes
+    ----------
+    few_effects : largest number of effects outside the largest term for which terms are adjusted
+        for each other
+    cheap_effects, cheap_rows : largest numbers of effects and rows for which a thousand fits take
+        seconds
+    """
+
+    few_effects: int = 2000
+    cheap_effects: int = 500
+    cheap_rows: int = 20_000
+
+
+_LIMITS = AutoLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +201,11 @@ class ComponentFit:
 
 
 def component_test(
-    fit: ComponentFit, term: Any, test: TestName, simulation: Simulation
+    fit: ComponentFit,
+    term: Any,
+    test: TestName,
+    simulation: Simulation,
+    limits: AutoLimits = _LIMITS,
 ) -> HypothesisTest:
     """Return a test of σ²(term) = 0.
 
@@ -195,6 +216,7 @@ def component_test(
     test : ``"f"``, ``"robust"``, ``"lrt"``, ``"simulated"``, ``"score"``, or ``"auto"``, which
         chooses one for normal effects
     simulation : for ``"simulated"``
+    limits : sizes up to which ``"auto"`` tries a test
 
     Raises
     ------
@@ -208,7 +230,7 @@ def component_test(
         listed = ", ".join(map(repr, TESTS))
         raise EstimationError(f"test={test!r} is not known; tests of a component are {listed}")
     if test == "auto":
-        return _auto(fit, term, simulation)
+        return _auto(fit, term, simulation, limits)
     if test == "f":
         return _f(fit, term)
     if test == "robust":
@@ -216,10 +238,12 @@ def component_test(
     return _by_likelihood(fit, term, test, simulation)
 
 
-def _auto(fit: ComponentFit, term: str, simulation: Simulation) -> HypothesisTest:
+def _auto(
+    fit: ComponentFit, term: str, simulation: Simulation, limits: AutoLimits
+) -> HypothesisTest:
     """Return the exact F-test if there is one, else a simulated or an asymptotic test."""
     ratio, obstacle = None, "the design gives no exact F-test"
-    if fit.stats is None or _adjusting_is_cheap(fit.stats, fit.estimate.names):
+    if fit.stats is None or _adjusting_is_cheap(fit.stats, fit.estimate.names, limits):
         ratio = _exact(fit, term)
     else:
         obstacle = "an exact F-test would have to adjust too many effects for each other"
@@ -227,7 +251,7 @@ def _auto(fit: ComponentFit, term: str, simulation: Simulation) -> HypothesisTes
         return _noted(_f_outcome(fit, term, ratio), "Chosen because it is exact.")
     if fit.estimate.method not in ("reml", "ml") or fit.stats is None:
         return _f(fit, term)
-    if _simulation_is_cheap(fit):
+    if _simulation_is_cheap(fit, limits):
         found = _by_likelihood(fit, term, "simulated", simulation)
         return _noted(found, f"Chosen because {obstacle}, and simulation is cheap here.")
     found = _by_likelihood(fit, term, "lrt", simulation)
@@ -237,18 +261,18 @@ def _auto(fit: ComponentFit, term: str, simulation: Simulation) -> HypothesisTes
     )
 
 
-def _adjusting_is_cheap(stats: Statistics, names: tuple[str, ...]) -> bool:
+def _adjusting_is_cheap(stats: Statistics, names: tuple[str, ...], limits: AutoLimits) -> bool:
     if orthogonal_table(stats, names) is not None:
         return True
-    return sum(stats.sizes) - max(stats.sizes) + stats.Xy.size <= _FEW_EFFECTS
+    return sum(stats.sizes) - max(stats.sizes) + stats.Xy.size <= limits.few_effects
 
 
-def _simulation_is_cheap(fit: ComponentFit) -> bool:
+def _simulation_is_cheap(fit: ComponentFit, limits: AutoLimits) -> bool:
     stats = fit.stats
     assert stats is not None
     if stats.strata is not None:
         return True
-    return sum(stats.sizes) <= _CHEAP_EFFECTS and stats.n <= _CHEAP_ROWS
+    return sum(stats.sizes) <= limits.cheap_effects and stats.n <= limits.cheap_rows
 
 
 # F -----------------------------------------------------------------------------------------------

@@ -22,14 +22,24 @@ from vcomp.formula import closure
 Total: TypeAlias = Callable[..., Any]
 """``total(of, *known)`` is the sum of ``of(*known, chunk)`` over parts of the coded rows."""
 
-_ROOM = 2**16
-"""Largest number of combinations in a dense table, whatever the number of rows."""
 
-_ROOM_PER_ROW = 4
-"""Largest number of combinations per row in a dense table."""
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Largest numbers of combinations of levels in a dense table.
 
-_LARGEST = 2**62
-"""Bound of joined levels, which are 64-bit integers."""
+    Attributes
+    ----------
+    combinations : whatever the number of rows
+    per_row : for each row
+    largest : bound of joined levels, which are 64-bit integers
+    """
+
+    combinations: int = 2**16
+    per_row: int = 4
+    largest: int = 2**62
+
+
+_ROOM = Room()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,21 +217,28 @@ class Layout:
     outer_levels: Mapping[tuple[int, int], LongArray]
 
     @classmethod
-    def of(cls, design: Design, sets: tuple[frozenset[str], ...], total: Total) -> Layout:
+    def of(
+        cls,
+        design: Design,
+        sets: tuple[frozenset[str], ...],
+        total: Total,
+        room: Room = _ROOM,
+    ) -> Layout:
         """Return the groups of some sets, from the cells of a complete grid or from the rows."""
         nested_in = design.structure.nested_in
         terms = tuple(closure(frozenset(t.facets), nested_in) for t in design.formula.random)
         every = sorted({*sets, *terms}, key=lambda s: (len(s), sorted(s)))
         leaves = tuple(s for s in every if not any(s < other for other in every))
         pairs = _determined(design)
-        room = max(_ROOM, _ROOM_PER_ROW * design.structure.n_rows)
+        most = max(room.combinations, room.per_row * design.structure.n_rows)
+        room = replace(room, combinations=most)
         groups = {s: _groups(design, s, terms, pairs, room, total) for s in every}
         layout = cls(design, sets, terms, leaves, groups, {}, {})
         return layout._counted(pairs, room, total)
 
-    def _counted(self, pairs: list[tuple[int, int]], room: int, total: Total) -> Layout:
+    def _counted(self, pairs: list[tuple[int, int]], room: Room, total: Total) -> Layout:
         grid, groups = self.design.grid, dict(self.groups)
-        sparse = [s for s, g in groups.items() if g.possible > room]
+        sparse = [s for s, g in groups.items() if g.possible > room.combinations]
         dense = [s for s in self.leaves if s not in sparse]
         if grid is not None and not sparse:
             outer_levels = {}
@@ -314,7 +331,7 @@ def _groups(
     chosen: frozenset[str],
     terms: Sequence[frozenset[str]],
     pairs: list[tuple[int, int]],
-    room: int,
+    room: Room,
     total: Total,
 ) -> Groups:
     """Return the groups of a set; the keys of large sets are found later."""
@@ -328,12 +345,12 @@ def _groups(
     first = 0
     for at in range(1, len(digits) + 1):
         above = 1 if head is None else head.size
-        if above * prod(sizes[first:at]) >= _LARGEST:
+        if above * prod(sizes[first:at]) >= room.largest:
             wide = Groups(tuple(digits[first : at - 1]), tuple(sizes[first : at - 1]), None, head)
             (keys, _), *_ = total(Occurring.of, [wide], [], []).joined
             head, first = replace(wide, keys=keys), at - 1
     found = Groups(tuple(digits[first:]), tuple(sizes[first:]), None, head)
-    if head is not None and found.possible <= room:
+    if head is not None and found.possible <= room.combinations:
         (keys, _), *_ = total(Occurring.of, [found], [], []).joined
         return replace(found, keys=keys)
     return found

@@ -129,13 +129,23 @@ class LevelWork:
         return len(self.terms) + 2
 
 
-def sum_influences(work: LevelWork, chunk: Chunk) -> LevelSums:
-    """Return the sums of the influences of some rows."""
+def sum_influences(
+    work: LevelWork, chunk: Chunk, *, many_rows: int = MANY_ROWS, slab: int = _SLAB
+) -> LevelSums:
+    """Return the sums of the influences of some rows.
+
+    Parameters
+    ----------
+    work : what to sum
+    chunk : the rows
+    many_rows : number of rows below which one thread makes tables of all sets
+    slab : numbers in the sums of the levels that are summed together
+    """
     n, width = chunk.response.size, work.n_columns
-    if n < MANY_ROWS:
+    if n < many_rows:
         return _Pass.of(work, chunk).sums(slice(0, n))
     if work.slabs is not None and n == work.n_rows:
-        found = _by_slabs(work, chunk)
+        found = _by_slabs(work, chunk, slab)
         if found is not None:
             return found
     whole = _Pass.of(work, chunk)
@@ -155,19 +165,19 @@ def _added(parts: Sequence[partial[LevelSums]]) -> LevelSums:
     return first
 
 
-def _by_slabs(work: LevelWork, chunk: Chunk) -> LevelSums | None:
+def _by_slabs(work: LevelWork, chunk: Chunk, slab: int) -> LevelSums | None:
     """Return the sums of all rows, with the largest table computed by slabs.
 
     None if the table is small, or the facet has too few levels.
     """
     assert work.slabs is not None
     leaf, width = work.leaves[work.slabs], work.n_columns
-    if leaf.size * width <= _SLAB:
+    if leaf.size * width <= slab:
         return None
     facet, order = _facet_of_slabs(leaf, chunk)
     levels = chunk.facet_sizes[facet]
     per_level = leaf.size // levels
-    at_once = max(_SLAB // (per_level * width), 1)
+    at_once = max(slab // (per_level * width), 1)
     others = sum(g.size for i, g in enumerate(work.leaves) if i != work.slabs)
     if levels < 2 * THREADS or others * width > _MANY:
         return None

@@ -6,6 +6,7 @@ elsewhere rows or cells are drawn and summed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -17,7 +18,7 @@ from vcomp.estimators import ClosedForm
 from vcomp.estimators.likelihood import LikelihoodMethod
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.inference.resampling.refits import Recipe
-from vcomp.numerics import check_count, check_memory, seed_from, stream
+from vcomp.numerics import available_bytes, check_count, check_memory, seed_from, slices, stream
 from vcomp.statistics import GroupedColumns, Statistics, Stratum, StratumStatistics
 
 _DEPENDENT = 1e-12
@@ -221,7 +222,9 @@ class _Inside:
         return within
 
 
-def draw_errors(rows: Chunk, v: FloatArray, rng: np.random.Generator) -> FloatArray:
+def draw_errors(
+    rows: Chunk, v: FloatArray, rng: np.random.Generator, *, block: int = _BLOCK
+) -> FloatArray:
     """Return Σ Z_t u_t + e, (n,), normal with the components `v`, the residual last.
 
     For cells these are means. Terms with a component of zero do not use random numbers.
@@ -231,20 +234,20 @@ def draw_errors(rows: Chunk, v: FloatArray, rng: np.random.Generator) -> FloatAr
     rows : coded, or cells
     v : (k + 1,) not negative
     rng : a stream of its own for each response
+    block : number of rows to which effects are added at a time; the numbers do not depend on it
     """
     n = rows.response.size
     errors = np.zeros(n)
     for t, size in enumerate(rows.sizes):
         if v[t] > 0.0:
             effects = rng.standard_normal(size) * np.sqrt(v[t])
-            for first in range(0, n, _BLOCK):
-                block = slice(first, first + _BLOCK)
-                errors[block] += effects[rows.codes[t][block]]
+            for some in slices(n, block):
+                errors[some] += effects[rows.codes[t][some]]
     if v[-1] > 0.0:
-        for first in range(0, n, _BLOCK):
-            part = errors[first : first + _BLOCK]
+        for some in slices(n, block):
+            part = errors[some]
             e = rng.standard_normal(part.size) * np.sqrt(v[-1])
-            part += e if rows.counts is None else e / np.sqrt(rows.counts[first : first + _BLOCK])
+            part += e if rows.counts is None else e / np.sqrt(rows.counts[some])
     return errors
 
 
@@ -313,6 +316,8 @@ def simulate_responses(
     beta: FloatArray,
     n: int,
     rng: int | np.random.Generator | None = None,
+    *,
+    free_bytes: Callable[[], float] = available_bytes,
 ) -> FloatArray:
     """Return responses drawn from the model, (rows, n): Xβ + Σ Z_t u_t + e.
 
@@ -324,6 +329,7 @@ def simulate_responses(
     n : number of responses
     rng : seed, or a generator from which one is drawn; 0 if not given. Response j has its own
         stream ``SeedSequence(seed, spawn_key=(j,))``
+    free_bytes : returns the free memory
 
     Raises
     ------
@@ -342,6 +348,7 @@ def simulate_responses(
         8.0 * rows.n * (n + 3.0) + 4.0 * rows.n * len(rows.terms),
         f"{n:,} responses of {rows.n:,} rows need",
         "simulate fewer at a time, with another rng= each time",
+        free_bytes=free_bytes,
     )
     mean = rows.origin + rows.X @ beta
     simulated = np.empty((rows.n, n), order="F")

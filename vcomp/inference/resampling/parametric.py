@@ -38,6 +38,7 @@ def parametric_bootstrap(
     time_limit: float | None = None,
     path: str | PathLike[str] | None = None,
     progress: bool | None = None,
+    draws: Draws | None = None,
 ) -> Replicates:
     """Return estimates of `n` data sets drawn at the estimates of a fit.
 
@@ -53,6 +54,7 @@ def parametric_bootstrap(
     path : of a file to which replicates are saved every half minute, at the end and at an
         interruption; if it exists, only missing ones are computed
     progress : whether to show a bar; None shows one if stderr is a terminal
+    draws : draws the statistics; None for strata if they are sufficient, else rows
 
     Raises
     ------
@@ -67,8 +69,8 @@ def parametric_bootstrap(
     v = fit.positive_part()
 
     def begin(seed: int) -> Callable[[], Callable[[int], Refitted]]:
-        draws = draws_of(fit.stats, fit.recipe)
-        return lambda: _one(fit, draws, v, seed)
+        drawn = draws_of(fit.stats, fit.recipe) if draws is None else draws
+        return lambda: _one(fit, drawn, v, seed)
 
     return collect(
         fit,

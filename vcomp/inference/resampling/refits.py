@@ -212,6 +212,11 @@ class Compiled(ByLikelihood):
 
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the maximum; by the engine in Python if the kernel does not find it."""
+        found = self.by_kernel(stats)
+        return super().__call__(stats) if found is None else found
+
+    def by_kernel(self, stats: Statistics) -> Refitted | None:
+        """Return the maximum that the kernel finds; None if it finds none."""
         assert stats.strata is not None
         packed, options = self._packed, self._options
         found, values, llf, beta = maximise_nested(
@@ -224,7 +229,7 @@ class Compiled(ByLikelihood):
             packed.n_fixed,
             options.is_restricted,
         )
-        return Refitted(values, beta, llf, True) if found else super().__call__(stats)
+        return Refitted(values, beta, llf, True) if found else None
 
 
 class InClosedForm:

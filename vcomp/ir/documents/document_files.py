@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -314,7 +315,7 @@ def _labels(topics: pd.Index, names: pd.Index, keys: LongArray) -> pd.Index:
 
 
 _ROWS_AT_ONCE = 1 << 20
-"""Rows of a row group of a file; a topic is not divided."""
+"""Rows of a row group of a file."""
 
 
 def write_per_document(
@@ -352,31 +353,50 @@ def write_per_document(
     >>> n_rows == universe.n_rows
     True
     """
+    check_universe(universe, "write_per_document")
+    return write_row_groups(universe, parquet_path(path), score_table(scores))
+
+
+def write_row_groups(
+    universe: DocumentUniverse,
+    target: Path,
+    table: FloatArray,
+    *,
+    rows_at_once: int = _ROWS_AT_ONCE,
+) -> int:
+    """Write the scores of :func:`write_per_document`, and return the number of rows.
+
+    Parameters
+    ----------
+    universe : of documents
+    target : path of the file
+    table : of :func:`score_table`
+    rows_at_once : rows of a row group; a topic is not divided
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from vcomp.statistics.batches import replacing
 
-    check_universe(universe, "write_per_document")
-    target = parquet_path(path)
-    table = score_table(scores)
     codes = pa.dictionary(pa.int32(), pa.array(universe.documents[:1]).type)
     schema = pa.schema([*_fields(universe, pa), ("document", codes), ("score", pa.float64())])
     n_rows = 0
     with replacing(target) as unfinished, pq.ParquetWriter(unfinished, schema) as writer:
-        for parts in _many(universe, table):
+        for parts in _many(universe, table, rows_at_once):
             made = _arrow(universe, parts, schema, pa)
             writer.write_table(made)
             n_rows += made.num_rows
     return n_rows
 
 
-def _many(universe: DocumentUniverse, table: FloatArray) -> Iterator[list[dict[str, Any]]]:
+def _many(
+    universe: DocumentUniverse, table: FloatArray, rows_at_once: int
+) -> Iterator[list[dict[str, Any]]]:
     """Yield the parts of the topics of one row group after the other."""
     gathered: list[dict[str, Any]] = []
     for block in universe.blocks():
         gathered += [part for part in score_rows(block, table) if part["score"].size]
-        if sum(part["score"].size for part in gathered) >= _ROWS_AT_ONCE:
+        if sum(part["score"].size for part in gathered) >= rows_at_once:
             yield gathered
             gathered = []
     if gathered:

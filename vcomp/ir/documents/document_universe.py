@@ -10,7 +10,7 @@ Processing & Management*, 44(3), 1117-1145. Section 5.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
@@ -304,14 +304,25 @@ def score_table(scores: Any) -> FloatArray:
     return table
 
 
-def document_scores(universe: DocumentUniverse, scores: Any = "utility") -> pd.DataFrame:
-    """Return one row per system, assessor and document; see :meth:`DocumentUniverse.scores`."""
+def document_scores(
+    universe: DocumentUniverse,
+    scores: Any = "utility",
+    *,
+    free_bytes: Callable[[], float] = available_bytes,
+) -> pd.DataFrame:
+    """Return one row per system, assessor and document; see :meth:`DocumentUniverse.scores`.
+
+    Parameters
+    ----------
+    universe, scores : as there
+    free_bytes : returns the free memory
+    """
     import pandas as pd
 
     table = score_table(scores)
     n_rows = universe.n_rows
     needed = _BYTES_A_ROW * n_rows
-    if needed > available_bytes() / 2.0:
+    if needed > free_bytes() / 2.0:
         raise DataError(
             f"the scores have {n_rows:,} rows, which need {gib(needed)} with temporaries; "
             "vcomp.ir.write_per_document(universe, path) writes them topic by topic"

@@ -49,9 +49,6 @@ def choose_unevenly(n_topics: int, size: int, rng: np.random.Generator) -> LongA
     the time; its density gives the weight of each topic in a draw without replacement. (Urbano's
     text describes topics at quantiles drawn from it; this follows the code of his paper.)
 
-    A draw one after the other without replacement is the order in which independent exponential
-    times with these rates end.
-
     Parameters
     ----------
     n_topics : how many
@@ -61,8 +58,22 @@ def choose_unevenly(n_topics: int, size: int, rng: np.random.Generator) -> LongA
     a, b = rng.uniform(*_SMALL_SHAPE), rng.uniform(*_LARGE_SHAPE)
     if rng.random() < 0.5:
         a, b = b, a
-    times = rng.standard_exponential(size) / np.maximum(quantile_weights(size, a, b), 1e-300)
-    return np.asarray(np.argsort(times, kind="stable")[:n_topics], dtype=np.int64)
+    return draw_weighted(n_topics, quantile_weights(size, a, b), rng)
+
+
+def draw_weighted(n: int, weights: FloatArray, rng: np.random.Generator) -> LongArray:
+    """Return the places of `n` weights drawn one after the other without replacement.
+
+    Such a draw is the order in which independent exponential times with these rates end.
+
+    Parameters
+    ----------
+    n : how many
+    weights : (size,) positive or zero
+    rng : random numbers
+    """
+    times = rng.standard_exponential(weights.size) / np.maximum(weights, 1e-300)
+    return np.asarray(np.argsort(times, kind="stable")[:n], dtype=np.int64)
 
 
 def simulator_summary(simulator: CollectionSimulator) -> Any:

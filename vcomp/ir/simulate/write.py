@@ -14,7 +14,7 @@ from vcomp.exceptions import DataError
 from vcomp.ir.simulate.simulator import CollectionSimulator, SimulatedCollections, whole
 
 _ROWS_AT_ONCE = 1 << 20
-"""Rows of a batch; a collection is not divided between batches."""
+"""Rows of a batch."""
 
 _ENDINGS = (".parquet", ".pq", ".csv")
 
@@ -75,12 +75,36 @@ def write_collections(
     >>> n_rows, list(written.columns)
     (30, ['collection', 'topic', 'system', 'score'])
     """
+    return write_batches(
+        simulator, path, n_topics, n, rng=rng, workers=workers, progress=progress, each=each
+    )
+
+
+def write_batches(
+    simulator: CollectionSimulator,
+    path: str | os.PathLike[str],
+    n_topics: int,
+    n: int = 1,
+    *,
+    rows_at_once: int = _ROWS_AT_ONCE,
+    rng: int | np.random.Generator | None = None,
+    workers: int = 1,
+    progress: bool | None = None,
+    each: Callable[[SimulatedCollections], None] | None = None,
+) -> int:
+    """Write simulated collections as :func:`write_collections` does.
+
+    Parameters
+    ----------
+    simulator, path, n_topics, n, rng, workers, progress, each : as for that function
+    rows_at_once : rows of a batch; a collection is not divided between batches
+    """
     from vcomp.numerics import run, seed_from
 
     target = check_path(path)
     n_topics, n = whole(n_topics, "n_topics"), whole(n, "n")
     workers, seed = whole(workers, "workers"), seed_from(rng)
-    at_once = max(1, _ROWS_AT_ONCE // (n_topics * simulator.n_systems))
+    at_once = max(1, rows_at_once // (n_topics * simulator.n_systems))
     starts = range(0, n, at_once)
     with _writer(target) as write:
 

@@ -75,24 +75,33 @@ class EliminationOrder:
         return 56.0 * float(self.counts.sum()) + 8.0 * 5.0 * self.n_dense**2
 
 
-def plan_elimination(matrix: Any, sizes: list[int]) -> EliminationOrder | None:
+def plan_elimination(
+    matrix: Any,
+    sizes: list[int],
+    *,
+    good_enough: float = _GOOD_ENOUGH,
+    most_entries: int = _MOST_ENTRIES,
+) -> EliminationOrder | None:
     """Return the cheaper of the original and a minimum degree order; None if L is too large.
 
     Parameters
     ----------
     matrix : (n, n) symmetric, sparse rows, without its diagonal
     sizes : sizes of the diagonal blocks, the first of which has no entries
+    good_enough : seconds below which no other order is tried
+    most_entries : entries of L above which counting stops
     """
     from scipy.sparse import tril
 
     lower = tril(matrix, -1, format="csr")
     lower.sort_indices()
-    best = _cheapest(lower, None, lower.shape[0], [0, *np.cumsum(sizes).tolist()])
-    if best is None or best.seconds > _GOOD_ENOUGH:
+    ends = [0, *np.cumsum(sizes).tolist()]
+    best = _cheapest(lower, None, lower.shape[0], ends, most_entries)
+    if best is None or best.seconds > good_enough:
         order, last = _minimum_degree(matrix)
         lower = tril(matrix[order][:, order], -1, format="csr")
         lower.sort_indices()
-        other = _cheapest(lower, order, last, [0, last])
+        other = _cheapest(lower, order, last, [0, last], most_entries)
         if best is None or (other is not None and other.seconds < 0.8 * best.seconds):
             best = other
     return best
@@ -114,7 +123,7 @@ def _minimum_degree(matrix: Any) -> tuple[LongArray, int]:
 
 
 def _cheapest(
-    lower: Any, order: LongArray | None, last: int, ends: list[int]
+    lower: Any, order: LongArray | None, last: int, ends: list[int], most_entries: int
 ) -> EliminationOrder | None:
     """Return an order with the cheapest cut up to `last`, or at a block's end if nearly as cheap.
 
@@ -122,13 +131,13 @@ def _cheapest(
     """
     n = lower.shape[0]
     parent, counts = elimination_tree(
-        lower.indptr.astype(np.int64), lower.indices.astype(np.int32), last, _MOST_ENTRIES
+        lower.indptr.astype(np.int64), lower.indices.astype(np.int32), last, most_entries
     )
     if counts.size < last:
         # Only the leading block as sparse: its columns of L have the pattern of the matrix.
         last = int(ends[1])
         parent, counts = elimination_tree(
-            lower.indptr.astype(np.int64), lower.indices.astype(np.int32), last, _MOST_ENTRIES
+            lower.indptr.astype(np.int64), lower.indices.astype(np.int32), last, most_entries
         )
         if counts.size < last:
             return None

@@ -34,18 +34,22 @@ class SparseTable:
     indptr, indices : (q + 1,) starts of rows, and (nnz,) columns of entries
     weights : (nnz,) the entries; empty if all are one
     n_cols : number of columns
+    fewest : fewest entries of a block of rows
+    threads : number of threads; None for that of the cores
     """
 
     indptr: LongArray
     indices: IntArray
     weights: FloatArray
     n_cols: int
+    fewest: int = _ENTRIES_A_BLOCK
+    threads: int | None = None
 
     @cached_property
     def _bounds(self) -> tuple[tuple[int, int], ...]:
         """First and last rows of the blocks for threads, with about equal numbers of entries."""
         nnz = self.indices.size
-        fewest = max(_ENTRIES_A_COLUMN * self.n_cols, _ENTRIES_A_BLOCK)
+        fewest = max(_ENTRIES_A_COLUMN * self.n_cols, self.fewest)
         n = int(np.clip(nnz // fewest, 1, _BLOCKS))
         cuts = np.searchsorted(self.indptr, np.linspace(0, nnz, n + 1)[1:-1])
         ends = [0, *(int(c) for c in cuts), self.indptr.size - 1]
@@ -72,12 +76,14 @@ class SparseTable:
     def transposed(self) -> SparseTable:
         """Return the transposed matrix, a copy."""
         indptr, indices, weights = kernels.transpose(*self._parts, self.n_cols)
-        return SparseTable(indptr, indices, weights, self.shape[0])
+        return SparseTable(indptr, indices, weights, self.shape[0], self.fewest, self.threads)
 
     def times(self, x: FloatArray) -> FloatArray:
         """Return B x for the (n_cols, c) columns of `x`."""
         out = np.empty((self.shape[0], x.shape[1]))
-        over_threads(lambda _, a, b: self.rows_times(a, b, x, out[a:b]), self._bounds)
+        over_threads(
+            lambda _, a, b: self.rows_times(a, b, x, out[a:b]), self._bounds, self.threads
+        )
         return out
 
     def rows_times(self, first: int, last: int, x: FloatArray, out: FloatArray) -> None:
@@ -133,18 +139,29 @@ class SparseTable:
     ) -> FloatArray:
         """Return the sum of the contributions of all blocks of rows."""
         sums = [np.zeros((n_rows, width)) for _ in self._bounds]
-        over_threads(lambda k, a, b: add(sums[k], a, b), self._bounds)
+        over_threads(lambda k, a, b: add(sums[k], a, b), self._bounds, self.threads)
         for other in sums[1:]:
             sums[0] += other
         return sums[0]
 
 
-def over_threads(work: Callable[[int, int, int], Any], bounds: Sequence[tuple[int, int]]) -> None:
-    """Call `work` with the number and the bounds of each block, in as many threads as cores."""
+def over_threads(
+    work: Callable[[int, int, int], Any],
+    bounds: Sequence[tuple[int, int]],
+    threads: int | None = None,
+) -> None:
+    """Call `work` with the number and the bounds of each block, in as many threads as cores.
+
+    Parameters
+    ----------
+    work : function of three numbers
+    bounds : of the blocks
+    threads : number of threads; None for that of the cores
+    """
     if len(bounds) == 1:
         work(0, *bounds[0])
         return
-    with ThreadPoolExecutor(min(len(bounds), os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(len(bounds), threads or os.cpu_count() or 1)) as pool:
         list(pool.map(lambda k: work(k, *bounds[k]), range(len(bounds))))
 
 
@@ -168,7 +185,8 @@ def side_by_side(tables: Sequence[SparseTable], n_rows: int) -> SparseTable:
             weights[places] = table.weights if table.weights.size else 1.0
         begin += lengths
         shift += table.n_cols
-    return SparseTable(indptr, indices, weights, shift)
+    first = tables[0]
+    return SparseTable(indptr, indices, weights, shift, first.fewest, first.threads)
 
 
 Fill = Callable[[int, int, FloatArray], None]
@@ -182,7 +200,14 @@ _ROWS_A_PART = 20_000
 """Smallest number of rows of a thread; fewer take less time than starting it."""
 
 
-def row_products(fills: Sequence[Fill], n_rows: int, width: int) -> FloatArray:
+def row_products(
+    fills: Sequence[Fill],
+    n_rows: int,
+    width: int,
+    *,
+    rows_a_part: int = _ROWS_A_PART,
+    threads: int | None = None,
+) -> FloatArray:
     """Return the inner products of every two of m sets of c columns, column by column.
 
     They do not depend on the number of threads.
@@ -191,6 +216,8 @@ def row_products(fills: Sequence[Fill], n_rows: int, width: int) -> FloatArray:
     ----------
     fills : for each set the function that writes its rows
     n_rows, width : number of rows and c
+    rows_a_part : fewest rows of a part of the sums
+    threads : number of threads; None for that of the cores
 
     Returns
     -------
@@ -203,7 +230,7 @@ def row_products(fills: Sequence[Fill], n_rows: int, width: int) -> FloatArray:
     array([[[10., 20.]]])
     """
     m = len(fills)
-    n_parts = int(np.clip(n_rows // _ROWS_A_PART, 1, _PARTS))
+    n_parts = int(np.clip(n_rows // rows_a_part, 1, _PARTS))
     ends = [n_rows * k // n_parts for k in range(n_parts + 1)]
     sums = np.zeros((n_parts, m, m, width))
 
@@ -215,7 +242,7 @@ def row_products(fills: Sequence[Fill], n_rows: int, width: int) -> FloatArray:
                 fill(begin, end, rows[: end - begin])
             kernels.add_products(columns, end - begin, sums[part])
 
-    over_threads(work, list(pairwise(ends)))
+    over_threads(work, list(pairwise(ends)), threads)
     total = sums.sum(axis=0)
     lower = np.tril_indices(m, -1)
     total[lower[1], lower[0]] = total[lower]

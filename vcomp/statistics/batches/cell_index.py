@@ -214,13 +214,16 @@ class FacetPlaces:
         return table
 
 
-def places_of_rows(facets: Sequence[FacetPlaces], columns: Mapping[str, pd.Series]) -> LongArray:
+def places_of_rows(
+    facets: Sequence[FacetPlaces], columns: Mapping[str, pd.Series], *, block: int = _BLOCK
+) -> LongArray:
     """Return the (n,) places of rows: sums of the contributions of their levels.
 
     Parameters
     ----------
     facets : non-redundant facets, with steps that make all sums different
     columns : (n,) levels of each facet
+    block : number of rows to which one facet after another is added
 
     Raises
     ------
@@ -229,9 +232,9 @@ def places_of_rows(facets: Sequence[FacetPlaces], columns: Mapping[str, pd.Serie
     """
     known = [facet.looked_up(columns[facet.name]) for facet in facets]
     places = np.zeros(known[0][0].size, np.int64)
-    for block in slices(places.size, _BLOCK):
+    for rows in slices(places.size, block):
         for facet, (values, low, table) in zip(facets, known, strict=True):
-            if not add_places(places[block], values[block], low, table):
+            if not add_places(places[rows], values[rows], low, table):
                 raise DataError(
                     f"facet {facet.name!r} has a level that was not there when the rows were read "
                     "first; they have to stay the same between the passes"

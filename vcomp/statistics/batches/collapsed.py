@@ -203,18 +203,21 @@ class PartSums:
         return cls(plan, table, None)._collapsed()
 
     @classmethod
-    def of_rows(cls, plan: CollapsePlan, places: LongArray, values: FloatArray) -> PartSums:
+    def of_rows(
+        cls, plan: CollapsePlan, places: LongArray, values: FloatArray, *, spread: float = _SPREAD
+    ) -> PartSums:
         """Return the sums of some rows.
 
         Parameters
         ----------
         places : (n,) of the rows, ``combination * M + cell``; they are overwritten
         values : (b, n) columns
+        spread : places per row up to which a table of all combinations is made
         """
         R, n_cells = plan.n_axes, plan.grid.n_cells
         occurs = cells_that_occur(places, n_cells)
         cells = np.flatnonzero(occurs)
-        if not places.size or R * cells.size > _SPREAD * places.size:
+        if not places.size or R * cells.size > spread * places.size:
             return cls.of(plan, sum_cells(plan.by_cell(places), values))
         # A table of all combinations of the cells that occur needs no sorting.
         numbers = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
