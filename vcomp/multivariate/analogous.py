@@ -26,8 +26,8 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.design import number_combinations
+from vcomp.estimators.likelihood import Derivatives, InformationKind
 from vcomp.exceptions import EstimationError
-from vcomp.multivariate.cone import Derivatives, Kind
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.variable_layout import Layout
 from vcomp.numerics import Positive, solve
@@ -158,7 +158,7 @@ class AxisLikelihood:
     reml : restricted likelihood, or the full one
     """
 
-    kinds: tuple[Kind, ...] = ("observed", "expected", "average")
+    kinds: tuple[InformationKind, ...] = ("observed", "expected", "average")
 
     def __init__(self, axis: Axis, layout: Layout, *, reml: bool) -> None:
         self.axis, self.reml = axis, reml
@@ -193,7 +193,7 @@ class AxisLikelihood:
         gradient[~self.linked] = 0.0
         return Derivatives(point.loglike, gradient, self.information(S, "average"))
 
-    def information(self, S: FloatArray, kind: Kind) -> FloatArray:
+    def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return the observed, expected or average information of the elements."""
         point, axis = self._required(S), self.axis
         units = [axis.unit(e) for e in self._elements]

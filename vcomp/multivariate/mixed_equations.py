@@ -20,8 +20,8 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.display import gib
+from vcomp.estimators.likelihood import Derivatives, InformationKind
 from vcomp.exceptions import EstimationError
-from vcomp.multivariate.cone import Derivatives, Kind
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.variable_layout import Layout
 from vcomp.numerics import Positive, available_bytes, slices
@@ -221,7 +221,7 @@ class EquationsLikelihood:
         )
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[InformationKind, ...]:
         """The available kinds of information, the best first."""
         return ("observed", "expected", "average") if self.n <= _DENSE_ROWS else ("average",)
 
@@ -247,7 +247,7 @@ class EquationsLikelihood:
         gradient[~self.linked] = 0.0
         return Derivatives(point.loglike, gradient, self._average(point))
 
-    def information(self, S: FloatArray, kind: Kind) -> FloatArray:
+    def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return an information matrix of the elements.
 
         Raises

@@ -2,6 +2,7 @@ from .blocked import BlockedLikelihood as BlockedLikelihood
 from .blocked import residual_forms as residual_forms
 from .choose import choose_engine as choose_engine
 from .choose import prediction_engine as prediction_engine
+from .engine import Derivatives as Derivatives
 from .engine import FixedForms as FixedForms
 from .engine import InformationKind as InformationKind
 from .engine import LikelihoodEngine as LikelihoodEngine
@@ -10,7 +11,11 @@ from .engine import errors_of_fixed as errors_of_fixed
 from .likelihood import ML as ML
 from .likelihood import REML as REML
 from .likelihood import LikelihoodMethod as LikelihoodMethod
+from .maximisation import Place as Place
+from .maximisation import climb as climb
+from .maximisation import lowest_step as lowest_step
 from .maximisation import maximise as maximise
+from .maximisation import required as required
 from .prediction_errors import predicted_columns as predicted_columns
 from .prediction_errors import prediction_variances as prediction_variances
 from .strata_likelihood import StrataLikelihood as StrataLikelihood
