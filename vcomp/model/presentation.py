@@ -96,9 +96,8 @@ def _components(record: FitRecord, alpha: float, source: IntervalSource) -> Any:
     if "mc_error" in frame:
         errors = frame["mc_error"].where(frame["mc_error"] > 0.0)
         cells = _inserted(cells, 2, "Monte Carlo", display.fixed(errors, significant=2))
-    rows = list(zip(*cells.values(), strict=True))
     align = "r" * (len(cells) - 1) + "l"
-    return display.simple_table(rows, list(cells), stubs=list(frame.index), align=align)
+    return display.column_table(cells, stubs=list(frame.index), align=align)
 
 
 def _inserted(
@@ -126,8 +125,7 @@ def _fixed_effects(frame: pd.DataFrame, alpha: float) -> Any:
     }
     if t == "z":
         del cells["df"]
-    rows = list(zip(*cells.values(), strict=True))
-    return display.simple_table(rows, list(cells), stubs=list(frame.index))
+    return display.column_table(cells, stubs=list(frame.index))
 
 
 def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str]:
