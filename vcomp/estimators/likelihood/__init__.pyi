@@ -5,6 +5,7 @@ from .choose import prediction_engine as prediction_engine
 from .engine import Derivatives as Derivatives
 from .engine import FixedForms as FixedForms
 from .engine import InformationKind as InformationKind
+from .engine import LastPoint as LastPoint
 from .engine import LikelihoodEngine as LikelihoodEngine
 from .engine import Solution as Solution
 from .engine import errors_of_fixed as errors_of_fixed
