@@ -235,6 +235,17 @@ def bar(share: float, width: int = 30) -> str:
     return "█" * round(width * min(share, 1.0)) or "▏"
 
 
+def short_intervals(low: Iterable[float], high: Iterable[float]) -> list[str]:
+    """Return the interval of each pair of ends, see :func:`short_interval`.
+
+    Examples
+    --------
+    >>> short_intervals([0.1, 1.0], [0.2, 3.0])
+    ['[0.100, 0.200]', '[1.00, 3.00]']
+    """
+    return [short_interval(a, b) for a, b in zip(low, high, strict=True)]
+
+
 def simple_table(
     rows: Sequence[Sequence[str]],
     headers: Sequence[str],

@@ -84,7 +84,7 @@ def _head(record: FitRecord) -> Any:
 
 def _components(record: FitRecord, alpha: float, source: IntervalSource) -> Any:
     frame, held = gstudy(record, alpha, source), record.estimate.held
-    intervals = _intervals(frame["ci_low"].to_numpy(), frame["ci_high"].to_numpy())
+    intervals = display.short_intervals(frame["ci_low"], frame["ci_high"])
     se = display.fixed(frame["se"], significant=3)
     cells = {
         "estimate": display.fixed(frame["estimate"]),
@@ -107,10 +107,6 @@ def _inserted(
     return dict([*items[:place], (header, column), *items[place:]])
 
 
-def _intervals(low: Any, high: Any) -> list[str]:
-    return [display.short_interval(a, b) for a, b in zip(low, high, strict=True)]
-
-
 def _fixed_effects(frame: pd.DataFrame, alpha: float) -> Any:
     t = "t" if np.isfinite(frame["df"]).any() else "z"
     cells = {
@@ -119,8 +115,8 @@ def _fixed_effects(frame: pd.DataFrame, alpha: float) -> Any:
         "df": display.fixed(frame["df"], decimals=1),
         t: display.fixed(frame["t"], decimals=2),
         f"P>|{t}|": display.fixed(frame["p_value"], decimals=3),
-        f"{display.level(alpha)} interval": _intervals(
-            frame["ci_low"].to_numpy(), frame["ci_high"].to_numpy()
+        f"{display.level(alpha)} interval": display.short_intervals(
+            frame["ci_low"], frame["ci_high"]
         ),
     }
     if t == "z":

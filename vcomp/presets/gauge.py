@@ -104,7 +104,7 @@ class GaugeStudy(display.Printed):
         variances = {
             "variance": display.fixed(table["variance"]),
             "std. err.": display.fixed(table["se"], significant=3),
-            f"{confidence} interval": _ends(table["low"], table["high"]),
+            f"{confidence} interval": display.short_intervals(table["low"], table["high"]),
             "contribution": [display.percent(p / 100.0) for p in table["percent_contribution"]],
             "": [display.bar(p / 100.0) for p in table["percent_contribution"]],
         }
@@ -112,7 +112,7 @@ class GaugeStudy(display.Printed):
             "std. dev.": display.fixed(table["sd"]),
             f"{display.number(self.multiplier)} × s.d.": display.fixed(table["study_variation"]),
             "% study variation": display.fixed(table["percent_study_variation"], decimals=1),
-            f"{confidence} interval": _ends(
+            f"{confidence} interval": display.short_intervals(
                 table["percent_study_low"], table["percent_study_high"]
             ),
         }
@@ -407,10 +407,6 @@ def _stubs(study: GaugeStudy) -> list[str]:
     parts = study.sources[PART_TO_PART]
     level |= {name: 1 for name in parts if len(parts) > 1}
     return ["  " * level[name] + name for name in study.sources]
-
-
-def _ends(low: Any, high: Any) -> list[str]:
-    return [display.short_interval(a, b) for a, b in zip(low, high, strict=True)]
 
 
 def _verdict(study: GaugeStudy) -> list[str]:

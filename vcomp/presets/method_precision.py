@@ -88,11 +88,15 @@ class Precision(display.Printed):
         for frame, heading in ((self.table, title), (self.sources, None)):
             cells = {
                 "std. dev.": display.fixed(frame["sd"]),
-                f"{confidence} interval": _ends(frame["sd_low"], frame["sd_high"]),
+                f"{confidence} interval": display.short_intervals(
+                    frame["sd_low"], frame["sd_high"]
+                ),
             }
             if "cv" in frame:
                 cells["CV %"] = display.fixed(frame["cv"], decimals=2)
-                cells[f"{confidence} interval "] = _ends(frame["cv_low"], frame["cv_high"])
+                cells[f"{confidence} interval "] = display.short_intervals(
+                    frame["cv_low"], frame["cv_high"]
+                )
             cells["df"] = display.fixed(frame["df"], decimals=1)
             if "limit" in frame:
                 cells[f"{_LIMIT} s.d."] = display.fixed(frame["limit"])
@@ -303,7 +307,3 @@ def _notes(res: VarianceComponentsResults, sources: pd.DataFrame, why: str | Non
             f"{', '.join(silent)}: no interval, as the component is held or has no standard error."
         )
     return notes
-
-
-def _ends(low: Any, high: Any) -> list[str]:
-    return [display.short_interval(a, b) for a, b in zip(low, high, strict=True)]
