@@ -10,7 +10,7 @@ import html
 import math
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
@@ -235,6 +235,17 @@ def bar(share: float, width: int = 30) -> str:
     return "█" * round(width * min(share, 1.0)) or "▏"
 
 
+def short_intervals(low: Iterable[float], high: Iterable[float]) -> list[str]:
+    """Return the interval of each pair of ends, see :func:`short_interval`.
+
+    Examples
+    --------
+    >>> short_intervals([0.1, 1.0], [0.2, 3.0])
+    ['[0.100, 0.200]', '[1.00, 3.00]']
+    """
+    return [short_interval(a, b) for a, b in zip(low, high, strict=True)]
+
+
 def simple_table(
     rows: Sequence[Sequence[str]],
     headers: Sequence[str],
@@ -279,6 +290,34 @@ def simple_table(
         txt_fmt={**look, "colsep": "   "},
         html_fmt=look,
     )
+
+
+def column_table(
+    columns: Mapping[str, Sequence[str]],
+    *,
+    title: str | None = None,
+    stubs: Sequence[str] | None = None,
+    align: str = "r",
+) -> Any:
+    """Return a table of columns by their headers, as :func:`simple_table`.
+
+    Parameters
+    ----------
+    columns : header → texts of the cells; spaces at its end distinguish equal headers
+    title, stubs, align : as for :func:`simple_table`
+
+    Examples
+    --------
+    >>> print(column_table({"Φ": ["0.93"], "95 %": ["0.90"], "95 % ": ["0.94"]}))
+    ==================
+       Φ   95 %   95 %
+    ------------------
+    0.93   0.90   0.94
+    ------------------
+    """
+    rows = list(zip(*columns.values(), strict=True))
+    headers = [header.rstrip() for header in columns]
+    return simple_table(rows, headers, title=title, stubs=stubs, align=align)
 
 
 def plain_table(rows: Sequence[tuple[str, str]]) -> Any:

@@ -68,7 +68,7 @@ def check_against_dense(likelihood, layout, *, reml):
     Q = P if reml else np.linalg.inv(V)
     score = np.array([0.5 * (y @ P @ d @ P @ y - np.trace(Q @ d)) for d in D])
     places = elements(layout.linked)
-    gradient = [found.gradient[e] * (1.0 if e[1] == e[2] else 2.0) for e in places]
+    gradient = [found.score[e] * (1.0 if e[1] == e[2] else 2.0) for e in places]
     np.testing.assert_allclose(gradient, score, rtol=1e-8, atol=1e-9)
     F = np.stack([d @ P @ y for d in D])
     average = 0.5 * F @ P @ F.T
@@ -126,7 +126,7 @@ def test_singular_matrices_of_terms_are_as_good_as_others(name):
     y, places = scaled(layout), elements(layout.linked)
     D = unit_matrices(layout)
     score = np.array([0.5 * (y @ P @ d @ P @ y - np.trace(P @ d)) for d in D])
-    gradient = likelihood.derivatives(S).gradient
+    gradient = likelihood.derivatives(S).score
     found = [gradient[e] * (1.0 if e[1] == e[2] else 2.0) for e in places]
     np.testing.assert_allclose(found, score, rtol=1e-8, atol=1e-9)
 

@@ -114,9 +114,8 @@ class ItemAnalysis(display.Printed):
             f"α = {display.coefficient(self.alpha)}; "
             f"{display.count(len(self.flagged))} flagged"
         )
-        table = display.simple_table(
-            list(zip(*cells.values(), strict=True)),
-            list(cells),
+        table = display.column_table(
+            cells,
             title=title,
             stubs=[str(label) for label in frame.index],
             align="r" * (len(cells) - 1) + "l",

@@ -196,9 +196,8 @@ def summary(study: StudyRecord) -> Any:
     for symbol, name in (("σ²(δ)", "rel_err_var"), ("σ²(Δ)", "abs_err_var")):
         cells[symbol] = display.fixed(columns[name], significant=3)
     design = str(study.plan.design).replace(" x ", " × ")
-    table = display.simple_table(
-        list(zip(*cells.values(), strict=True)),
-        [header.rstrip() for header in cells],
+    table = display.column_table(
+        cells,
         title=f"D-study {design}; object of measurement: {study.plan.object}",
     )
     return display.summary([table], [*_explanations(study), *study.notes])

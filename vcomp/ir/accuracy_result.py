@@ -316,7 +316,25 @@ class Accuracy(display.Printed):
         -------
         statsmodels.iolib.summary.Summary
         """
-        return summary(self)
+        ranked, sampled = self.facets
+        n_ranked, n_sampled = map(display.count, self.counts)
+        rows, stubs = [], []
+        for name, found in self.values.items():
+            cells = _cells(found, bounded=bool(np.isfinite(self.measures[name].limits).all()))
+            for place, (n, cell) in enumerate(zip(self.requested, cells, strict=True)):
+                first = place == 0
+                stubs.append(self.symbol(name) if first else "")
+                label = self.estimators[name].label if first else ""
+                rows.append([display.count(n), *cell, label])
+        table = display.simple_table(
+            rows,
+            [sampled, "estimate", f"{display.level(self.alpha)} interval", "estimator"],
+            title=f"Accuracy of tests of n {sampled}, estimated from {n_ranked} {ranked} × "
+            f"{n_sampled} {sampled}",
+            stubs=stubs,
+            align="rrrl",
+        )
+        return display.summary([table], _notes(self))
 
     def plot(
         self, measures: str | Iterable[str] | None = None, *, axes: Any | None = None
@@ -449,38 +467,6 @@ def _panels(measures: Mapping[str, Measure], labels: Mapping[str, str]) -> dict[
         else:
             panels.setdefault("error  (less is better)", []).append(name)
     return panels
-
-
-def summary(accuracy: Accuracy) -> Any:
-    """Return a summary: one row per measure and size of test.
-
-    Parameters
-    ----------
-    accuracy : to print
-
-    Returns
-    -------
-    statsmodels.iolib.summary.Summary
-    """
-    ranked, sampled = accuracy.facets
-    n_ranked, n_sampled = map(display.count, accuracy.counts)
-    rows, stubs = [], []
-    for name, found in accuracy.values.items():
-        cells = _cells(found, bounded=bool(np.isfinite(accuracy.measures[name].limits).all()))
-        for place, (n, cell) in enumerate(zip(accuracy.requested, cells, strict=True)):
-            first = place == 0
-            stubs.append(accuracy.symbol(name) if first else "")
-            label = accuracy.estimators[name].label if first else ""
-            rows.append([display.count(n), *cell, label])
-    table = display.simple_table(
-        rows,
-        [sampled, "estimate", f"{display.level(accuracy.alpha)} interval", "estimator"],
-        title=f"Accuracy of tests of n {sampled}, estimated from {n_ranked} {ranked} × "
-        f"{n_sampled} {sampled}",
-        stubs=stubs,
-        align="rrrl",
-    )
-    return display.summary([table], _notes(accuracy))
 
 
 def _cells(found: Estimated, *, bounded: bool) -> list[tuple[str, str]]:

@@ -199,10 +199,16 @@ class Measure(ABC):
         Raises
         ------
         PlanError
-            If a number of topics is not positive, or if the measure has no estimator.
+            If a number of topics is not positive, or not more than one for the F test, or if the
+            measure has no estimator.
         DataError
-            If the scores do not suffice.
+            If the scores cannot be read, or do not suffice.
         """
+        matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
+        return self.estimate_of_matrix(matrix, sizes(n_topics))
+
+    def estimate_of_matrix(self, matrix: ScoreMatrix, n: FloatArray) -> FloatArray:
+        """Return :meth:`estimate` for a matrix and checked numbers of topics."""
         raise PlanError(
             f"{self.name!r} has no estimator: derive it from vcomp.ir.measures.Extrapolated, or "
             "see vcomp.ir.split_half"
@@ -239,6 +245,21 @@ class MeanMeasure(Measure):
         """Return :meth:`actual` for arrays, unchecked: for loops."""
         truth = Y.mean(axis=0) if Y.ndim == 2 else Y
         return float(self.actual_of_means(X.mean(axis=0), truth))
+
+
+class RowMeasure(MeanMeasure):
+    """A measure of means that uses the intermediate results that measures share."""
+
+    __slots__ = ()
+
+    def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
+        """Compare means with true means, for any number of collections at once; unchecked."""
+        rows, shape = MeanRows.of(means, true_means)
+        return self.actual_of_rows(rows).reshape(shape)
+
+    @abstractmethod
+    def actual_of_rows(self, rows: MeanRows) -> FloatArray:
+        """Return the measure of each row."""
 
 
 class TopicMeasure(Measure):

@@ -185,7 +185,24 @@ class SplitHalfStudy(display.Printed):
         -------
         statsmodels.iolib.summary.Summary
         """
-        return summary(self)
+        table = self.table
+        rows, stubs = [], []
+        for name in self.measures:
+            for place, n in enumerate(self.requested):
+                stubs.append(_symbol(self, name) if place == 0 else "")
+                row = [display.count(n)]
+                for model in self.models:
+                    own = (table["measure"] == name) & (table["model"] == model)
+                    mine = table[own].iloc[place]
+                    interval = display.coefficient_interval(mine["obs_low"], mine["obs_high"])
+                    row.append(f"{display.coefficient(mine['estimate'])} {interval}".rstrip())
+                rows.append(row)
+        title = (
+            f"Accuracy extrapolated from halves of {display.count(self.n_topics)} topics, "
+            f"{display.count(self.n_systems)} systems"
+        )
+        page = display.simple_table(rows, ["topics", *self.models], title=title, stubs=stubs)
+        return display.summary([page], _notes(self))
 
     def plot(self, measure: str | None = None, *, ax: Any | None = None) -> Any:
         """Draw the accuracies of halves and the curves through them, out to the largest test.
@@ -292,36 +309,6 @@ def fitted(
 
 def _joined(reasons: Mapping[Model, str]) -> str:
     return "; ".join(dict.fromkeys(reasons.values()))
-
-
-def summary(study: SplitHalfStudy) -> Any:
-    """Return a summary: one row per measure and size of test, and what each model expects.
-
-    Parameters
-    ----------
-    study : to print
-
-    Returns
-    -------
-    statsmodels.iolib.summary.Summary
-    """
-    table = study.table
-    rows, stubs = [], []
-    for name in study.measures:
-        for place, n in enumerate(study.requested):
-            stubs.append(_symbol(study, name) if place == 0 else "")
-            row = [display.count(n)]
-            for model in study.models:
-                mine = table[(table["measure"] == name) & (table["model"] == model)].iloc[place]
-                interval = display.coefficient_interval(mine["obs_low"], mine["obs_high"])
-                row.append(f"{display.coefficient(mine['estimate'])} {interval}".rstrip())
-            rows.append(row)
-    title = (
-        f"Accuracy extrapolated from halves of {display.count(study.n_topics)} topics, "
-        f"{display.count(study.n_systems)} systems"
-    )
-    page = display.simple_table(rows, ["topics", *study.models], title=title, stubs=stubs)
-    return display.summary([page], _notes(study))
 
 
 def _symbol(study: SplitHalfStudy, name: str) -> str:

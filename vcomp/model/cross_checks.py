@@ -93,9 +93,8 @@ class CrossCheck(display.Printed):
                 f"{value}{mark}"
                 for value, mark in zip(display.fixed(part["estimate"]), marks, strict=True)
             ]
-        table = display.simple_table(
-            list(zip(*columns.values(), strict=True)),
-            list(columns),
+        table = display.column_table(
+            columns,
             title="Variance components by several methods",
             stubs=names,
         )

@@ -84,7 +84,7 @@ def _head(record: FitRecord) -> Any:
 
 def _components(record: FitRecord, alpha: float, source: IntervalSource) -> Any:
     frame, held = gstudy(record, alpha, source), record.estimate.held
-    intervals = _intervals(frame["ci_low"].to_numpy(), frame["ci_high"].to_numpy())
+    intervals = display.short_intervals(frame["ci_low"], frame["ci_high"])
     se = display.fixed(frame["se"], significant=3)
     cells = {
         "estimate": display.fixed(frame["estimate"]),
@@ -96,9 +96,8 @@ def _components(record: FitRecord, alpha: float, source: IntervalSource) -> Any:
     if "mc_error" in frame:
         errors = frame["mc_error"].where(frame["mc_error"] > 0.0)
         cells = _inserted(cells, 2, "Monte Carlo", display.fixed(errors, significant=2))
-    rows = list(zip(*cells.values(), strict=True))
     align = "r" * (len(cells) - 1) + "l"
-    return display.simple_table(rows, list(cells), stubs=list(frame.index), align=align)
+    return display.column_table(cells, stubs=list(frame.index), align=align)
 
 
 def _inserted(
@@ -106,10 +105,6 @@ def _inserted(
 ) -> dict[str, list[str]]:
     items = list(cells.items())
     return dict([*items[:place], (header, column), *items[place:]])
-
-
-def _intervals(low: Any, high: Any) -> list[str]:
-    return [display.short_interval(a, b) for a, b in zip(low, high, strict=True)]
 
 
 def _fixed_effects(frame: pd.DataFrame, alpha: float) -> Any:
@@ -120,14 +115,13 @@ def _fixed_effects(frame: pd.DataFrame, alpha: float) -> Any:
         "df": display.fixed(frame["df"], decimals=1),
         t: display.fixed(frame["t"], decimals=2),
         f"P>|{t}|": display.fixed(frame["p_value"], decimals=3),
-        f"{display.level(alpha)} interval": _intervals(
-            frame["ci_low"].to_numpy(), frame["ci_high"].to_numpy()
+        f"{display.level(alpha)} interval": display.short_intervals(
+            frame["ci_low"], frame["ci_high"]
         ),
     }
     if t == "z":
         del cells["df"]
-    rows = list(zip(*cells.values(), strict=True))
-    return display.simple_table(rows, list(cells), stubs=list(frame.index))
+    return display.column_table(cells, stubs=list(frame.index))
 
 
 def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str]:

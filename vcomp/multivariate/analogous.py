@@ -28,8 +28,8 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.design import number_combinations
+from vcomp.estimators.likelihood import Derivatives, InformationKind, LastPoint
 from vcomp.exceptions import EstimationError
-from vcomp.multivariate.cone import Derivatives, Kind
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.variable_layout import Layout
 from vcomp.numerics import Positive, solve
@@ -158,7 +158,7 @@ class _Point:
     Pz: FloatArray
 
 
-class AxisLikelihood:
+class AxisLikelihood(LastPoint[_Point]):
     """Restricted or full likelihood of scores with an axis, in units of standard deviations.
 
     Parameters
@@ -168,7 +168,7 @@ class AxisLikelihood:
     reml : restricted likelihood, or the full one
     """
 
-    kinds: tuple[Kind, ...] = ("observed", "expected", "average")
+    kinds: tuple[InformationKind, ...] = ("observed", "expected", "average")
 
     def __init__(self, axis: Axis, layout: Layout, *, reml: bool) -> None:
         self.axis, self.reml = axis, reml
@@ -176,7 +176,6 @@ class AxisLikelihood:
         self.n = layout.scores.n
         self._elements = elements(layout.linked)
         self._X = np.eye(layout.n_variables)[axis.variable]
-        self._last: tuple[bytes, _Point | None] | None = None
 
     @property
     def reason(self) -> str:
@@ -188,12 +187,14 @@ class AxisLikelihood:
 
     def loglike(self, S: FloatArray) -> float:
         """Return the log-likelihood; −∞ if a matrix is not positive definite."""
-        point = self._at(S)
-        return -np.inf if point is None else point.loglike
+        try:
+            return self._at(S).loglike
+        except np.linalg.LinAlgError:
+            return -np.inf
 
     def derivatives(self, S: FloatArray) -> Derivatives:
         """Return the log-likelihood with gradient and average information."""
-        point, axis = self._required(S), self.axis
+        point, axis = self._at(S), self.axis
         score_c = 0.5 * (point.within @ point.inverse - (axis.n - 1) * point.inverse)
         score_m = 0.5 * (np.outer(point.Pz, point.Pz) - point.Q)
         gradient = np.empty(self.linked.shape)
@@ -203,9 +204,9 @@ class AxisLikelihood:
         gradient[~self.linked] = 0.0
         return Derivatives(point.loglike, gradient, self.information(S, "average"))
 
-    def information(self, S: FloatArray, kind: Kind) -> FloatArray:
+    def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return the observed, expected or average information of the elements."""
-        point, axis = self._required(S), self.axis
+        point, axis = self._at(S), self.axis
         units = [axis.unit(e) for e in self._elements]
         times = np.array([1.0 if axis.inside[t] else float(axis.n) for t, _, _ in self._elements])
         inside = [bool(axis.inside[t]) for t, _, _ in self._elements]
@@ -220,22 +221,7 @@ class AxisLikelihood:
         expected = 0.5 * ((axis.n - 1) * _traces(A, A) + _traces(B, B))
         return np.asarray(expected if kind == "expected" else 2.0 * average - expected)
 
-    def _required(self, S: FloatArray) -> _Point:
-        point = self._at(S)
-        if point is None:
-            raise np.linalg.LinAlgError("a matrix is not positive definite")
-        return point
-
-    def _at(self, S: FloatArray) -> _Point | None:
-        key = S.tobytes()
-        if self._last is None or self._last[0] != key:
-            try:
-                self._last = key, self._factored(S)
-            except np.linalg.LinAlgError:
-                self._last = key, None
-        return self._last[1]
-
-    def _factored(self, S: FloatArray) -> _Point:
+    def _evaluated(self, S: FloatArray) -> _Point:
         axis, v = self.axis, self.linked.shape[1]
         within, mean = (Positive(V) for V in axis.covariances(S))
         inverse, of_mean = within.inverse(), mean.inverse()

@@ -12,31 +12,15 @@ positive eigenvalue in the null space of Σ: the conditions of Karush, Kuhn and 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.estimators.likelihood import Derivatives, InformationKind, Place, climb, required
 from vcomp.multivariate.covariance_components import elements
-
-Kind = Literal["observed", "expected", "average"]
-
-
-@dataclass(frozen=True, slots=True)
-class Derivatives:
-    """Log-likelihood of matrices Σ_t with its derivatives.
-
-    Attributes
-    ----------
-    loglike : its value
-    gradient : (k + 1, v, v) G with dℓ = Σ_t tr(G_t dΣ_t); 0 where variables are not linked
-    average : (m, m) average information of the elements
-    """
-
-    loglike: float
-    gradient: FloatArray
-    average: FloatArray
 
 
 class MatrixLikelihood(Protocol):
@@ -50,16 +34,19 @@ class MatrixLikelihood(Protocol):
         """Which algorithm computes it, and why."""
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[InformationKind, ...]:
         """The available kinds of information, the best first."""
 
     def loglike(self, S: FloatArray) -> float:
         """Return the log-likelihood; −∞ if it is not defined."""
 
     def derivatives(self, S: FloatArray) -> Derivatives:
-        """Return the log-likelihood with gradient and average information."""
+        """Return the log-likelihood, its gradient (k + 1, v, v) and average information.
 
-    def information(self, S: FloatArray, kind: Kind) -> FloatArray:
+        The gradient G has dℓ = Σ_t tr(G_t dΣ_t), and is 0 where variables are not linked.
+        """
+
+    def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return an information matrix of the elements."""
 
 
@@ -103,19 +90,12 @@ def positive_part(matrix: FloatArray, least: float = 0.0) -> FloatArray:
 _RANK = 1e-11
 """Eigenvalues below this share of the variance are zero where the likelihood falls from there."""
 
-_NEAR = 1e-7
-"""Conditions of a maximum to which rounding may end an iteration."""
-
-_ROUNDING = 1e-5
-"""Decrements below this that hardly fall any more are rounding, and the end."""
-
-_STUCK = 1e-4
-"""Below this it is rounding as well if no step, however short, raises the likelihood."""
-
 _NEWTON_BELOW = 0.05
 """Decrement below which the observed information takes over, where there is one."""
 
 Block = tuple[int, tuple[int, ...]]
+Parts = tuple[FloatArray, ...]
+"""A matrix for each block: its factor L, or the gradient G."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +105,7 @@ class ConeMaximum:
     Attributes
     ----------
     S : (k + 1, v, v) matrices
-    loglike, gradient : there
+    loglike : there
     tangent : (m, r) directions of the elements that keep the ranks
     ranks : of every term
     decrement : distance to the maximum in standard errors
@@ -136,7 +116,6 @@ class ConeMaximum:
 
     S: FloatArray
     loglike: float
-    gradient: FloatArray
     tangent: FloatArray
     ranks: tuple[int, ...]
     decrement: float
@@ -147,12 +126,15 @@ class ConeMaximum:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Factors of all blocks, with the likelihood and its derivatives there."""
+class _Place(Place):
+    """Factors, with the equations of the step from them and the damping that is tried first."""
 
-    factors: tuple[FloatArray, ...]
+    factors: Parts
     S: FloatArray
     derivatives: Derivatives
+    H: FloatArray
+    g: FloatArray
+    damping: float
 
 
 def maximise_in_cone(
@@ -167,38 +149,27 @@ def maximise_in_cone(
     max_iter : largest number of steps
     tol : Newton decrement, in standard errors, at which the iteration ends
     """
-    climb = _Climb(likelihood)
-    here = climb.at(tuple(_factor(start[t][np.ix_(i, i)]) for t, i in climb.blocks))
-    damping, steps, decrement, done = 1e-3, 0, np.inf, False
-    while True:
-        here, previous = climb.truncated(here), decrement
-        H, g = climb.system(here, newton=decrement < _NEWTON_BELOW)
-        decrement = _decrement(H, g)
-        residual = climb.residual(here)
-        stalled = decrement <= _ROUNDING and decrement > 0.5 * previous
-        done = (decrement <= tol and residual <= _NEAR) or (stalled and residual <= _ROUNDING)
-        if done or steps >= max_iter:
-            break
-        moved, damping = climb.move(here, H, g, damping)
-        if moved is None:
-            done = decrement <= _STUCK and residual <= _STUCK
-            break
-        here, steps = moved, steps + 1
+    search = _Search(likelihood)
+    factors = tuple(_factor(part) for part in search.parts(start))
+    first = search.place(factors, search.matrices(factors), newton=False, damping=1e-3)
+    path, done = climb(
+        first, search.move, sought=(tol, 1e-7), stalled=(max(tol, 1e-5), 1e-5), max_iter=max_iter
+    )
+    end = path[-1]
     return ConeMaximum(
-        S=here.S,
-        loglike=here.derivatives.loglike,
-        gradient=here.derivatives.gradient,
-        tangent=climb.jacobian(here.factors),
-        ranks=climb.ranks(here),
-        decrement=decrement,
-        kkt_residual=climb.residual(here),
+        S=end.S,
+        loglike=end.derivatives.loglike,
+        tangent=search.jacobian(end.factors),
+        ranks=search.ranks(end.factors),
+        decrement=end.decrement,
+        kkt_residual=end.violation,
         converged=done,
-        iterations=steps,
-        evaluations=climb.evaluations,
+        iterations=len(path) - 1,
+        evaluations=search.evaluations,
     )
 
 
-class _Climb:
+class _Search:
     """One maximisation: its likelihood and options, and the number of evaluations."""
 
     def __init__(self, likelihood: MatrixLikelihood) -> None:
@@ -207,54 +178,61 @@ class _Climb:
         self.elements = elements(likelihood.linked)
         self.evaluations = 0
 
-    def at(self, factors: tuple[FloatArray, ...]) -> _Place:
-        """Return the place with given factors."""
+    def place(self, factors: Parts, S: FloatArray, *, newton: bool, damping: float) -> _Place:
+        """Return the place with given factors, or with lower ranks; S are their matrices."""
+        found = self.likelihood.derivatives(S)
+        kept = [~gone for gone in self._gone(factors, self.parts(found.score))]
         self.evaluations += 1
-        S = self.matrices(factors)
-        return _Place(factors, S, self.likelihood.derivatives(S))
+        if not all(columns.all() for columns in kept):
+            factors = tuple(L[:, columns] for L, columns in zip(factors, kept, strict=True))
+            S = self.matrices(factors)
+            found = self.likelihood.derivatives(S)
+            self.evaluations += 1
+        H, g = self._system(factors, S, found, newton=newton)
+        return _Place(
+            factors=factors,
+            S=S,
+            derivatives=found,
+            H=H,
+            g=g,
+            damping=damping,
+            decrement=_decrement(H, g),
+            violation=self._violation(factors, self.parts(found.score)),
+        )
 
-    def matrices(self, factors: tuple[FloatArray, ...]) -> FloatArray:
+    def parts(self, matrices: FloatArray) -> Parts:
+        """Return the blocks of the matrices of all terms."""
+        return tuple(matrices[t][np.ix_(i, i)] for t, i in self.blocks)
+
+    def matrices(self, factors: Parts) -> FloatArray:
         """Return the matrices of all terms."""
         S = np.zeros(self.likelihood.linked.shape)
         for (t, i), L in zip(self.blocks, factors, strict=True):
             S[t][np.ix_(i, i)] = L @ L.T
         return S
 
-    def system(self, here: _Place, *, newton: bool) -> tuple[FloatArray, FloatArray]:
+    def _system(
+        self, factors: Parts, S: FloatArray, found: Derivatives, *, newton: bool
+    ) -> tuple[FloatArray, FloatArray]:
         """Return the curvature in the stacked factors, and the gradient.
 
         With `newton` the curvature is that of the likelihood, unless it is negative.
         """
-        J = self.jacobian(here.factors)
-        g = [
-            2.0 * (here.derivatives.gradient[t][np.ix_(i, i)] @ L).T.ravel()
-            for (t, i), L in zip(self.blocks, here.factors, strict=True)
-        ]
-        gradient = np.concatenate(g) if g else np.zeros(0)
-        if newton and "observed" in self.likelihood.kinds and gradient.size:
-            observed = self.likelihood.information(here.S, "observed")
-            H = J.T @ observed @ J + self._bends(here, whole=True)
+        J, G = self.jacobian(factors), self.parts(found.score)
+        gradient = np.concatenate(
+            [2.0 * (g @ L).T.ravel() for g, L in zip(G, factors, strict=True)]
+        )
+        if newton and "observed" in self.likelihood.kinds:
+            observed = self.likelihood.information(S, "observed")
+            H = J.T @ observed @ J + _bends(factors, [-g for g in G])
             values = np.linalg.eigvalsh(H)
             # Rotations of the factors have no curvature.
             if values[0] > -1e-9 * values[-1]:
                 return H, gradient
-        return J.T @ here.derivatives.average @ J + self._bends(here, whole=False), gradient
+        bends = _bends(factors, [positive_part(-g) for g in G])
+        return J.T @ found.average @ J + bends, gradient
 
-    def _bends(self, here: _Place, *, whole: bool) -> FloatArray:
-        """Return −2 (I ⊗ G), or its positive semidefinite part."""
-        width = sum(L.size for L in here.factors)
-        bends, first = np.zeros((width, width)), 0
-        for (t, i), L in zip(self.blocks, here.factors, strict=True):
-            falls = -here.derivatives.gradient[t][np.ix_(i, i)]
-            if not whole:
-                falls = positive_part(falls)
-            for _ in range(L.shape[1]):
-                part = slice(first, first + len(i))
-                bends[part, part] = 2.0 * falls
-                first += len(i)
-        return bends
-
-    def jacobian(self, factors: tuple[FloatArray, ...]) -> FloatArray:
+    def jacobian(self, factors: Parts) -> FloatArray:
         """Return the derivatives of the elements by the factors, column after column of each."""
         width = sum(L.size for L in factors)
         J = np.zeros((len(self.elements), width))
@@ -270,80 +248,79 @@ class _Climb:
                 first += len(i)
         return J
 
-    def move(
-        self, here: _Place, H: FloatArray, g: FloatArray, damping: float
-    ) -> tuple[_Place | None, float]:
-        """Return the next place and damping; None if no step raises the likelihood."""
-        unit = np.diagonal(H).copy()
+    def move(self, here: _Place) -> _Place | None:
+        """Return the next place, None if no step raises the likelihood."""
+        damping, unit = here.damping, np.diagonal(here.H).copy()
         unit[unit <= 0.0] = 1.0
-        value = here.derivatives.loglike
-        # Near the end a step is better than the value shows.
-        lost = 1e-11 if g @ np.linalg.lstsq(H, g, rcond=1e-12)[0] < 1e-6 else 1e-13
-        slack = lost * max(abs(value), float(self.likelihood.n))
+        value, n = here.derivatives.loglike, self.likelihood.n
         for _ in range(16):
-            damped = H + damping * np.diag(unit)
-            step = np.asarray(np.linalg.lstsq(damped, g, rcond=1e-14)[0], dtype=float)
-            factors = self._stepped(here.factors, step)
-            self.evaluations += 1
+            damped = here.H + damping * np.diag(unit)
+            step = np.asarray(np.linalg.lstsq(damped, here.g, rcond=1e-14)[0], dtype=float)
+            factors = _stepped(here.factors, step)
             S = self.matrices(factors)
             found = self.likelihood.loglike(S)
-            if found >= value - (slack if damping < 1.0 else 0.0) and np.isfinite(found):
-                # Of the same matrices, whose factors the likelihood may have kept.
-                there = _Place(self._refactored(factors), S, self.likelihood.derivatives(S))
-                return there, max(damping / 10.0, 1e-12)
+            rounding = 1e-13 if damping < 1.0 else 0.0
+            least = required(value, 0.0, here.decrement, n, rounding=rounding)
+            if found >= least and np.isfinite(found):
+                # The likelihood may have kept what belongs to the same matrices.
+                return self.place(
+                    tuple(_orthogonal(L) for L in factors),
+                    S,
+                    newton=here.decrement < _NEWTON_BELOW,
+                    damping=max(damping / 10.0, 1e-12),
+                )
+            self.evaluations += 1
             damping = max(10.0 * damping, 1e-6)
-        return None, damping
+        return None
 
-    def truncated(self, here: _Place) -> _Place:
-        """Return the place with lower ranks where eigenvalues vanish and the likelihood falls."""
-        factors, lower = [], False
-        for (t, i), L in zip(self.blocks, here.factors, strict=True):
+    def _gone(self, factors: Parts, gradients: Parts) -> Iterator[BoolArray]:
+        """Yield which columns of the factors vanish where the likelihood falls with them."""
+        last = len(self.likelihood.linked) - 1
+        for (t, _), L, G in zip(self.blocks, factors, gradients, strict=True):
             lengths = np.square(L).sum(axis=0)
-            G = here.derivatives.gradient[t][np.ix_(i, i)]
-            gone = np.zeros(L.shape[1], dtype=bool)
-            if t < len(self.likelihood.linked) - 1:
-                with np.errstate(invalid="ignore", divide="ignore"):
-                    slopes = np.einsum("ac,ab,bc->c", L, G, L) / lengths
-                gone = (lengths <= _RANK) & ~(slopes > 0.0)
-            lower |= bool(gone.any())
-            factors.append(L[:, ~gone])
-        return self.at(tuple(factors)) if lower else here
+            with np.errstate(invalid="ignore", divide="ignore"):
+                slopes = np.einsum("ac,ab,bc->c", L, G, L) / lengths
+            yield (lengths <= _RANK) & ~(slopes > 0.0) & (t < last)
 
-    def residual(self, here: _Place) -> float:
+    def _violation(self, factors: Parts, gradients: Parts) -> float:
         """Return the largest violation of the conditions of a maximum, without a unit."""
         worst = 0.0
-        for (t, i), L in zip(self.blocks, here.factors, strict=True):
-            G = here.derivatives.gradient[t][np.ix_(i, i)]
-            if L.size:
-                worst = max(worst, float(np.abs(L.T @ G @ L).max()))
+        for L, G in zip(factors, gradients, strict=True):
+            worst = max(worst, float(np.abs(L.T @ G @ L).max(initial=0.0)))
             null = _null_space(L)
             if null.shape[1]:
                 worst = max(worst, float(np.linalg.eigvalsh(null.T @ G @ null)[-1]))
         return float(worst / np.sqrt(self.likelihood.n))
 
-    def ranks(self, here: _Place) -> tuple[int, ...]:
+    def ranks(self, factors: Parts) -> tuple[int, ...]:
         """Return the rank of every term's matrix."""
         ranks = [0] * len(self.likelihood.linked)
-        for (t, _), L in zip(self.blocks, here.factors, strict=True):
+        for (t, _), L in zip(self.blocks, factors, strict=True):
             ranks[t] += L.shape[1]
         return tuple(ranks)
 
-    def _stepped(
-        self, factors: tuple[FloatArray, ...], step: FloatArray
-    ) -> tuple[FloatArray, ...]:
-        moved, first = [], 0
-        for L in factors:
-            moved.append(L + step[first : first + L.size].reshape(L.shape[1], L.shape[0]).T)
-            first += L.size
-        return tuple(moved)
 
-    def _refactored(self, factors: tuple[FloatArray, ...]) -> tuple[FloatArray, ...]:
-        """Return factors with the same number of columns, which are orthogonal."""
-        made = []
-        for L in factors:
-            U, s, _ = np.linalg.svd(L, full_matrices=False)
-            made.append(U * s)
-        return tuple(made)
+def _bends(factors: Parts, falls: list[FloatArray]) -> FloatArray:
+    """Return 2 (I ⊗ F) of all blocks, F once for each column of the factor."""
+    bends = [2.0 * F for L, F in zip(factors, falls, strict=True) for _ in range(L.shape[1])]
+    ends = np.cumsum([len(F) for F in bends])
+    whole = np.zeros((ends[-1], ends[-1]))
+    for F, end in zip(bends, ends, strict=True):
+        whole[end - len(F) : end, end - len(F) : end] = F
+    return whole
+
+
+def _stepped(factors: Parts, step: FloatArray) -> Parts:
+    """Return the factors after a step of their stacked columns."""
+    steps = np.split(step, np.cumsum([L.size for L in factors])[:-1])
+    return tuple(L + d.reshape(L.shape, order="F") for L, d in zip(factors, steps, strict=True))
+
+
+def _orthogonal(L: FloatArray) -> FloatArray:
+    """Return the factor of the same matrix with orthogonal columns, as many."""
+    U, s, _ = np.linalg.svd(L, full_matrices=False)
+    orthogonal: FloatArray = U * s
+    return orthogonal
 
 
 def _blocks(linked: BoolArray) -> list[Block]:

@@ -413,9 +413,8 @@ def _summary(study: MultivariateDStudy) -> Any:
         f"{display.number(w)} × {name}"
         for name, w in zip(study.variables, study.weights, strict=True)
     )
-    table = display.simple_table(
-        list(zip(*cells.values(), strict=True)),
-        [header.rstrip() for header in cells],
+    table = display.column_table(
+        cells,
         title=f"D-study of {len(study.variables)} variables; "
         f"object of measurement: {study.object}",
         stubs=names,

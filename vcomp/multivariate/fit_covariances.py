@@ -12,6 +12,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.data import Missing
+from vcomp.estimators.likelihood import InformationKind
 from vcomp.exceptions import EstimationError, did_you_mean, warn
 from vcomp.formula import caller_environment
 from vcomp.multivariate.analogous import (
@@ -22,7 +23,6 @@ from vcomp.multivariate.analogous import (
 )
 from vcomp.multivariate.cone import (
     ConeMaximum,
-    Kind,
     MatrixLikelihood,
     maximise_in_cone,
     positive_part,
@@ -372,7 +372,7 @@ def _analogous(layout: Layout, method: str) -> FloatArray:
 
 
 def _covariance(
-    likelihood: MatrixLikelihood, end: ConeMaximum, kind: Kind, back: FloatArray
+    likelihood: MatrixLikelihood, end: ConeMaximum, kind: InformationKind, back: FloatArray
 ) -> FloatArray:
     """Return the covariance matrix of the elements at the ranks of the maximum, (m, m).
 

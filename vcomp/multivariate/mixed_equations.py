@@ -20,8 +20,8 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.display import gib
+from vcomp.estimators.likelihood import Derivatives, InformationKind, LastPoint
 from vcomp.exceptions import EstimationError
-from vcomp.multivariate.cone import Derivatives, Kind
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.variable_layout import Layout
 from vcomp.numerics import Positive, available_bytes, slices
@@ -175,7 +175,7 @@ class _Point:
     Py: FloatArray
 
 
-class EquationsLikelihood:
+class EquationsLikelihood(LastPoint[_Point]):
     """Restricted or full likelihood of scores in units of their standard deviations.
 
     Parameters
@@ -210,7 +210,6 @@ class EquationsLikelihood:
         self._Z1T, self._Z2T = self._Z[self._first].T.tocsr(), self._Z2.T.tocsr()
         self._patterns = patterns_of(layout)
         self._blocks = ResidualBlocks(self._patterns, self.n)
-        self._last: tuple[bytes, _Point | None] | None = None
 
     @property
     def reason(self) -> str:
@@ -221,20 +220,20 @@ class EquationsLikelihood:
         )
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[InformationKind, ...]:
         """The available kinds of information, the best first."""
         return ("observed", "expected", "average") if self.n <= _DENSE_ROWS else ("average",)
 
     def loglike(self, S: FloatArray) -> float:
         """Return the log-likelihood; −∞ if the residual matrix is not positive definite."""
-        point = self._at(S)
-        return -np.inf if point is None else point.loglike
+        try:
+            return self._at(S).loglike
+        except np.linalg.LinAlgError:
+            return -np.inf
 
     def derivatives(self, S: FloatArray) -> Derivatives:
         """Return the log-likelihood with gradient and average information."""
         point = self._at(S)
-        if point is None:
-            raise np.linalg.LinAlgError("the residual's matrix is not positive definite")
         psi = point.psi if self.reml else point.psi_v
         v = self.layout.n_variables
         gradient = np.zeros(self.linked.shape)
@@ -247,7 +246,7 @@ class EquationsLikelihood:
         gradient[~self.linked] = 0.0
         return Derivatives(point.loglike, gradient, self._average(point))
 
-    def information(self, S: FloatArray, kind: Kind) -> FloatArray:
+    def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return an information matrix of the elements.
 
         Raises
@@ -256,7 +255,6 @@ class EquationsLikelihood:
             If it is not the average information and there are too many scores.
         """
         point = self._at(S)
-        assert point is not None
         average = self._average(point)
         if kind == "average":
             return average
@@ -270,16 +268,7 @@ class EquationsLikelihood:
 
     # One point ------------------------------------------------------------------------------
 
-    def _at(self, S: FloatArray) -> _Point | None:
-        key = S.tobytes()
-        if self._last is None or self._last[0] != key:
-            try:
-                self._last = key, self._factored(S)
-            except np.linalg.LinAlgError:
-                self._last = key, None
-        return self._last[1]
-
-    def _factored(self, S: FloatArray) -> _Point:
+    def _evaluated(self, S: FloatArray) -> _Point:
         layout, v = self.layout, self.layout.n_variables
         R_inverse, log_r = self._residual(S[-1])
         Z1 = self._Z[self._first]

@@ -20,9 +20,10 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.design import number_combinations
 from vcomp.estimators import get_estimator
+from vcomp.estimators.likelihood import Derivatives, InformationKind
 from vcomp.estimators.quadratic import TooLargeError, covariance_of_estimates
 from vcomp.exceptions import EstimationError
-from vcomp.multivariate.cone import Derivatives, Kind, pair_traces
+from vcomp.multivariate.cone import pair_traces
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.variable_layout import Layout
 
@@ -256,7 +257,7 @@ class StrataLikelihood:
     reml : restricted likelihood, or the full one
     """
 
-    kinds: tuple[Kind, ...] = ("observed", "expected", "average")
+    kinds: tuple[InformationKind, ...] = ("observed", "expected", "average")
 
     def __init__(self, strata: Strata, *, reml: bool) -> None:
         self.strata, self.reml = strata, reml
@@ -294,7 +295,7 @@ class StrataLikelihood:
         gradient = -0.5 * np.einsum("st,s,sab->tab", self._C, self._df, inverse - both)
         return Derivatives(self.loglike(S), gradient, self._traces(inverse, both))
 
-    def information(self, S: FloatArray, kind: Kind) -> FloatArray:
+    def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return the observed, expected or average information of the elements."""
         inverse, both = self._inverses(S)
         average = self._traces(inverse, both)

@@ -99,7 +99,34 @@ class GaugeStudy(display.Printed):
         -------
         statsmodels.iolib.summary.Summary
         """
-        return gauge_summary(self)
+        table, stubs = self.table, _stubs(self)
+        confidence = display.level(self.alpha)
+        variances = {
+            "variance": display.fixed(table["variance"]),
+            "std. err.": display.fixed(table["se"], significant=3),
+            f"{confidence} interval": display.short_intervals(table["low"], table["high"]),
+            "contribution": [display.percent(p / 100.0) for p in table["percent_contribution"]],
+            "": [display.bar(p / 100.0) for p in table["percent_contribution"]],
+        }
+        spread = {
+            "std. dev.": display.fixed(table["sd"]),
+            f"{display.number(self.multiplier)} × s.d.": display.fixed(table["study_variation"]),
+            "% study variation": display.fixed(table["percent_study_variation"], decimals=1),
+            f"{confidence} interval": display.short_intervals(
+                table["percent_study_low"], table["percent_study_high"]
+            ),
+        }
+        # The total is always 100 % and has no interval.
+        spread[f"{confidence} interval"][-1] = ""
+        for name in ("tolerance", "process"):
+            if f"percent_{name}" in table:
+                spread[f"% {name}"] = display.fixed(table[f"percent_{name}"], decimals=1)
+        title = f"Gauge R&R: {self.part} measured by {self.operator}"
+        tables = [
+            display.column_table(variances, title=title, stubs=stubs, align="rrrrl"),
+            display.column_table(spread, stubs=stubs),
+        ]
+        return display.summary(tables, [*_verdict(self), *self.notes])
 
     def plot(self, ax: Any | None = None) -> Any:
         """Draw the variances of the sources with their intervals and shares.
@@ -374,58 +401,12 @@ _ENOUGH = 5
 """Distinct categories that AIAG requires."""
 
 
-def gauge_summary(study: GaugeStudy) -> Any:
-    """Return a summary: variances and shares, standard deviations, and AIAG's criteria.
-
-    Parameters
-    ----------
-    study : to print
-
-    Returns
-    -------
-    statsmodels.iolib.summary.Summary
-    """
-    table, stubs = study.table, _stubs(study)
-    confidence = display.level(study.alpha)
-    variances = {
-        "variance": display.fixed(table["variance"]),
-        "std. err.": display.fixed(table["se"], significant=3),
-        f"{confidence} interval": _ends(table["low"], table["high"]),
-        "contribution": [display.percent(p / 100.0) for p in table["percent_contribution"]],
-        "": [display.bar(p / 100.0) for p in table["percent_contribution"]],
-    }
-    spread = {
-        "std. dev.": display.fixed(table["sd"]),
-        f"{display.number(study.multiplier)} × s.d.": display.fixed(table["study_variation"]),
-        "% study variation": display.fixed(table["percent_study_variation"], decimals=1),
-        f"{confidence} interval": _ends(table["percent_study_low"], table["percent_study_high"]),
-    }
-    # The total is always 100 % and has no interval.
-    spread[f"{confidence} interval"][-1] = ""
-    for name in ("tolerance", "process"):
-        if f"percent_{name}" in table:
-            spread[f"% {name}"] = display.fixed(table[f"percent_{name}"], decimals=1)
-    title = f"Gauge R&R: {study.part} measured by {study.operator}"
-    tables = [
-        display.simple_table(
-            list(zip(*variances.values(), strict=True)), list(variances), title=title, stubs=stubs,
-            align="rrrrl",
-        ),
-        display.simple_table(list(zip(*spread.values(), strict=True)), list(spread), stubs=stubs),
-    ]  # fmt: skip
-    return display.summary(tables, [*_verdict(study), *study.notes])
-
-
 def _stubs(study: GaugeStudy) -> list[str]:
     level = dict.fromkeys(study.sources, 2)
     level |= {TOTAL_GAUGE: 0, REPEATABILITY: 1, REPRODUCIBILITY: 1, PART_TO_PART: 0, TOTAL: 0}
     parts = study.sources[PART_TO_PART]
     level |= {name: 1 for name in parts if len(parts) > 1}
     return ["  " * level[name] + name for name in study.sources]
-
-
-def _ends(low: Any, high: Any) -> list[str]:
-    return [display.short_interval(a, b) for a, b in zip(low, high, strict=True)]
 
 
 def _verdict(study: GaugeStudy) -> list[str]:

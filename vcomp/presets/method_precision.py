@@ -80,7 +80,33 @@ class Precision(display.Printed):
         -------
         statsmodels.iolib.summary.Summary
         """
-        return _summary(self)
+        confidence = display.level(self.alpha)
+        title = "Precision"
+        if not np.isnan(self.mean):
+            title += f" at mean {display.number(self.mean)}"
+        tables = []
+        for frame, heading in ((self.table, title), (self.sources, None)):
+            cells = {
+                "std. dev.": display.fixed(frame["sd"]),
+                f"{confidence} interval": display.short_intervals(
+                    frame["sd_low"], frame["sd_high"]
+                ),
+            }
+            if "cv" in frame:
+                cells["CV %"] = display.fixed(frame["cv"], decimals=2)
+                cells[f"{confidence} interval "] = display.short_intervals(
+                    frame["cv_low"], frame["cv_high"]
+                )
+            cells["df"] = display.fixed(frame["df"], decimals=1)
+            if "limit" in frame:
+                cells[f"{_LIMIT} s.d."] = display.fixed(frame["limit"])
+            tables.append(display.column_table(cells, title=heading, stubs=list(frame.index)))
+        notes = [f"{name}: {' + '.join(terms)}." for name, terms in self.conditions.items()]
+        notes.append(f"{_LIMIT} s.d.: two results differ by more in 1 of 20 cases (ISO 5725).")
+        how = self.interval_method or "none can be given"
+        known = ", the mean treated as known" if "cv" in self.table else ""
+        notes.append(f"{confidence} intervals: {how}{known}. df: Satterthwaite.")
+        return display.summary(tables, [*notes, *self.notes])
 
     def __repr__(self) -> str:
         sds = ", ".join(f"{name} {display.number(sd)}" for name, sd in self.table["sd"].items())
@@ -281,36 +307,3 @@ def _notes(res: VarianceComponentsResults, sources: pd.DataFrame, why: str | Non
             f"{', '.join(silent)}: no interval, as the component is held or has no standard error."
         )
     return notes
-
-
-def _summary(precision: Precision) -> Any:
-    confidence = display.level(precision.alpha)
-    title = "Precision"
-    if not np.isnan(precision.mean):
-        title += f" at mean {display.number(precision.mean)}"
-    tables = []
-    for frame, heading in ((precision.table, title), (precision.sources, None)):
-        cells = {
-            "std. dev.": display.fixed(frame["sd"]),
-            f"{confidence} interval": _ends(frame["sd_low"], frame["sd_high"]),
-        }
-        if "cv" in frame:
-            cells["CV %"] = display.fixed(frame["cv"], decimals=2)
-            cells[f"{confidence} interval "] = _ends(frame["cv_low"], frame["cv_high"])
-        cells["df"] = display.fixed(frame["df"], decimals=1)
-        if "limit" in frame:
-            cells[f"{_LIMIT} s.d."] = display.fixed(frame["limit"])
-        rows = list(zip(*cells.values(), strict=True))
-        headers = [header.rstrip() for header in cells]
-        stubs = list(frame.index)
-        tables.append(display.simple_table(rows, headers, title=heading, stubs=stubs))
-    notes = [f"{name}: {' + '.join(terms)}." for name, terms in precision.conditions.items()]
-    notes.append(f"{_LIMIT} s.d.: two results differ by more in 1 of 20 cases (ISO 5725).")
-    how = precision.interval_method or "none can be given"
-    known = ", the mean treated as known" if "cv" in precision.table else ""
-    notes.append(f"{confidence} intervals: {how}{known}. df: Satterthwaite.")
-    return display.summary(tables, [*notes, *precision.notes])
-
-
-def _ends(low: Any, high: Any) -> list[str]:
-    return [display.short_interval(a, b) for a, b in zip(low, high, strict=True)]

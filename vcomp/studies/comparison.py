@@ -243,7 +243,11 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         -------
         statsmodels.iolib.summary.Summary
         """
-        return summary(self)
+        table = self.table
+        tables = [_components(self, table), _coefficients(self, table)]
+        if "n_Erho2" in table:
+            tables.append(_required(self, table))
+        return display.summary(tables, _notes(self, table))
 
     def plot(
         self,
@@ -288,24 +292,6 @@ _MOST_ACROSS = 9
 """Largest number of columns; with more, the table is transposed."""
 
 
-def summary(compared: MeasureComparison) -> Any:
-    """Return a summary: shares of variance and coefficients of every measure.
-
-    Parameters
-    ----------
-    compared : the measures
-
-    Returns
-    -------
-    statsmodels.iolib.summary.Summary
-    """
-    table = compared.table
-    tables = [_components(compared, table), _coefficients(compared, table)]
-    if "n_Erho2" in table:
-        tables.append(_required(compared, table))
-    return display.summary(tables, _notes(compared, table))
-
-
 def _components(compared: MeasureComparison, table: pd.DataFrame) -> Any:
     once = table.drop_duplicates("measure")
     cells = {"scores": [display.count(n) for n in once["nobs"]]}
@@ -321,8 +307,7 @@ def _components(compared: MeasureComparison, table: pd.DataFrame) -> Any:
     if len(cells) > _MOST_ACROSS:
         down = list(cells.values())
         return display.simple_table(down, list(once["measure"]), title=title, stubs=list(cells))
-    across = list(zip(*cells.values(), strict=True))
-    return display.simple_table(across, list(cells), title=title, stubs=list(once["measure"]))
+    return display.column_table(cells, title=title, stubs=list(once["measure"]))
 
 
 def _coefficients(compared: MeasureComparison, table: pd.DataFrame) -> Any:
@@ -337,9 +322,8 @@ def _coefficients(compared: MeasureComparison, table: pd.DataFrame) -> Any:
         cells[f"{confidence} interval" + " " * blanks] = [
             display.coefficient_interval(low, high) for low, high in ends
         ]
-    return display.simple_table(
-        list(zip(*cells.values(), strict=True)),
-        [header.rstrip() for header in cells],
+    return display.column_table(
+        cells,
         title="What a test would be worth",
         stubs=list(table["measure"]),
     )
@@ -354,9 +338,8 @@ def _required(compared: MeasureComparison, table: pd.DataFrame) -> Any:
         cells[f"{symbol} = {goal}"] = [display.count(n) for n in once[f"n_{name}"]]
         ends = zip(once[f"n_{name}_low"], once[f"n_{name}_high"], strict=True)
         cells[f"{confidence} interval" + " " * blanks] = [_range(*pair) for pair in ends]
-    return display.simple_table(
-        list(zip(*cells.values(), strict=True)),
-        [header.rstrip() for header in cells],
+    return display.column_table(
+        cells,
         title=f"Levels of {' or '.join(table['facet'].dropna().unique())} needed",
         stubs=list(once["measure"]),
     )

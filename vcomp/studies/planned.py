@@ -182,9 +182,8 @@ class MeasureDifferences(display.Printed):
             f"{display.level(self.alpha)} interval": [_interval(*pair) for pair in ends],
             "correlation": display.fixed(table["correlation"], decimals=2),
         }
-        page = display.simple_table(
-            list(zip(*cells.values(), strict=True)),
-            list(cells),
+        page = display.column_table(
+            cells,
             title=self.what,
             align="l" + "r" * (len(cells) - 1),
         )

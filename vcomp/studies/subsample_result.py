@@ -324,7 +324,23 @@ class SubsampleStudy(display.Printed):
         -------
         statsmodels.iolib.summary.Summary
         """
-        return summary(self)
+        alpha, facet = self.dstudy.alpha, self.required_facet
+        cells: dict[str, list[str]] = {}
+        for name, sizes in zip(self.facets, self.cells.T, strict=True):
+            cells[name] = [display.count(n) for n in sizes]
+        for blanks, (name, symbol) in enumerate(SYMBOLS.items()):
+            spans = _spans(self, name)
+            cells[symbol] = [display.coefficient(s.median) for s in spans]
+            # Headers are keys here: a space more keeps those of Eρ² and Φ apart.
+            header = f"{display.level(alpha)} of subsets" + " " * blanks
+            cells[header] = [display.coefficient_interval(s.low, s.high) for s in spans]
+            if facet is not None:
+                cells[f"n for {symbol}"] = [_sizes(s) for s in _spans(self, f"n_{name}")]
+        table = display.column_table(
+            cells,
+            title=f"G-studies of {self.trials:,} random subsets of each size",
+        )
+        return display.summary([table], _notes(self))
 
     def plot(
         self,
@@ -476,37 +492,6 @@ def _part(
 
 _ENOUGH = 0.1
 """The span that Urbano et al. (2013, sec. 3) require."""
-
-
-def summary(study: SubsampleStudy) -> Any:
-    """Return a summary: medians and spans of Eρ², Φ and required sizes for every size.
-
-    Parameters
-    ----------
-    study : to print
-
-    Returns
-    -------
-    statsmodels.iolib.summary.Summary
-    """
-    alpha, facet = study.dstudy.alpha, study.required_facet
-    cells: dict[str, list[str]] = {}
-    for name, sizes in zip(study.facets, study.cells.T, strict=True):
-        cells[name] = [display.count(n) for n in sizes]
-    for blanks, (name, symbol) in enumerate(SYMBOLS.items()):
-        spans = _spans(study, name)
-        cells[symbol] = [display.coefficient(s.median) for s in spans]
-        # Headers are keys here: a space more keeps those of Eρ² and Φ apart.
-        header = f"{display.level(alpha)} of subsets" + " " * blanks
-        cells[header] = [display.coefficient_interval(s.low, s.high) for s in spans]
-        if facet is not None:
-            cells[f"n for {symbol}"] = [_sizes(s) for s in _spans(study, f"n_{name}")]
-    table = display.simple_table(
-        list(zip(*cells.values(), strict=True)),
-        [header.rstrip() for header in cells],
-        title=f"G-studies of {study.trials:,} random subsets of each size",
-    )
-    return display.summary([table], _notes(study))
 
 
 def _spans(study: SubsampleStudy, quantity: str) -> list[Span]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -156,6 +156,25 @@ class LikelihoodEngine(Protocol):
 
     def loglike_error(self, v: FloatArray) -> float:
         """Return the Monte Carlo standard error of :meth:`loglike`, 0 without random probes."""
+
+
+AnyPoint = TypeVar("AnyPoint")
+
+
+class LastPoint(Generic[AnyPoint]):
+    """Keeps what was evaluated last: value, derivatives and information belong to one point."""
+
+    _last: tuple[bytes, AnyPoint] | None = None
+
+    def _at(self, v: FloatArray) -> AnyPoint:
+        v = np.asarray(v, dtype=float)
+        if self._last is None or self._last[0] != v.tobytes():
+            self._last = None  # its memory is free for the next
+            self._last = v.tobytes(), self._evaluated(v)
+        return self._last[1]
+
+    def _evaluated(self, v: FloatArray) -> AnyPoint:
+        raise NotImplementedError
 
 
 class SummedEngine:

@@ -23,6 +23,7 @@ from vcomp.estimators.likelihood.engine import (
     Derivatives,
     FixedForms,
     InformationKind,
+    LastPoint,
     Solution,
     Totals,
 )
@@ -203,7 +204,7 @@ _COLUMNS = 32
 _BLOCK = 65_536
 
 
-class CompletedLikelihood(CrossProductsEngine):
+class CompletedLikelihood(LastPoint["_Point"], CrossProductsEngine):
     """Restricted or full log-likelihood of rows that nearly fill a grid.
 
     Parameters
@@ -237,7 +238,6 @@ class CompletedLikelihood(CrossProductsEngine):
         self._tables = grid.tables.copy()
         self._columns = self._columns_in_holes()
         self._inverse_probes: FloatArray | None = None
-        self._last: tuple[bytes, _Point] | None = None
 
     @property
     def reason(self) -> str:
@@ -325,14 +325,7 @@ class CompletedLikelihood(CrossProductsEngine):
 
     # One point ------------------------------------------------------------------------------
 
-    def _at(self, v: FloatArray) -> _Point:
-        v = np.asarray(v, dtype=float)
-        if self._last is None or self._last[0] != v.tobytes():
-            self._last = None
-            self._last = v.tobytes(), self._evaluate(v)
-        return self._last[1]
-
-    def _evaluate(self, v: FloatArray) -> _Point:
+    def _evaluated(self, v: FloatArray) -> _Point:
         groupings, holes = self.grid.groupings, self.grid.holes
         blank = GroupedColumns((np.zeros((0, 1, 1)),), np.zeros((1, 1)))
         plain = {s: NestedCovariance(groupings.remainder, blank) for s in self.grid.coefficients}

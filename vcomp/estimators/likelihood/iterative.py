@@ -20,7 +20,13 @@ from vcomp.estimators.likelihood.blocked import (
     forms_with_residual,
     with_residual,
 )
-from vcomp.estimators.likelihood.engine import Derivatives, FixedForms, InformationKind, Solution
+from vcomp.estimators.likelihood.engine import (
+    Derivatives,
+    FixedForms,
+    InformationKind,
+    LastPoint,
+    Solution,
+)
 from vcomp.estimators.likelihood.iterative_point import COLUMNS_AT_ONCE, Context, IterativePoint
 from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
 from vcomp.exceptions import EstimationError
@@ -43,7 +49,7 @@ _LEVEL_EFFECTS = 2.5e7
 """Largest number of elements of the solutions for these right-hand sides."""
 
 
-class IterativeLikelihood(CrossProductsEngine):
+class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
     """Restricted or full log-likelihood of a variance components model by iterative solves.
 
     Parameters
@@ -91,8 +97,6 @@ class IterativeLikelihood(CrossProductsEngine):
         self._probes = probes or Rademacher(n_probes, seed)
         self._context = Context.of(stats, self._probes, tol, _small_terms(stats.sizes, n_levels))
         self._equations: dict[tuple[int, ...], SparseEquations] = {}
-        # Derivatives, information and errors are requested one after the other at one point.
-        self._last: tuple[bytes, IterativePoint] | None = None
 
     @property
     def reason(self) -> str:
@@ -191,20 +195,14 @@ class IterativeLikelihood(CrossProductsEngine):
     def _degrees(self) -> int:
         return self.n - (self.n_fixed if self.reml else 0)
 
-    def _at(self, v: FloatArray) -> IterativePoint:
-        v = np.asarray(v, dtype=float)
-        key = v.tobytes()
-        if self._last is None or self._last[0] != key:
-            self._last = None
-            positive = [t for t in self._context.right if v[t] > 0.0]
-            active = tuple(sorted(positive, key=lambda t: (-self.sizes[t], t)))
-            if active not in self._equations:
-                self._equations[active] = build_sparse_equations(
-                    self.stats, self._context.pairs, active
-                )
-            system = self._equations[active].at(v)
-            self._last = key, IterativePoint(self._context, system, v)
-        return self._last[1]
+    def _evaluated(self, v: FloatArray) -> IterativePoint:
+        positive = [t for t in self._context.right if v[t] > 0.0]
+        active = tuple(sorted(positive, key=lambda t: (-self.sizes[t], t)))
+        if active not in self._equations:
+            self._equations[active] = build_sparse_equations(
+                self.stats, self._context.pairs, active
+            )
+        return IterativePoint(self._context, self._equations[active].at(v), v)
 
     def _average(self, point: IterativePoint) -> FloatArray:
         """Return the average information from f_t'P f_u, the residual's row by eq. (5.9)."""

@@ -1,15 +1,18 @@
 """Maximise a log-likelihood over non-negative components.
 
-Each step maximises the quadratic model s'd − ½ d'Id above the bounds (docs/explanation/
-mathematics.md, eq. (6.1)): with the average information (AI) far from the maximum and with the
-observed one (Newton) near it, where convergence is quadratic. If the likelihood would fall, the
-step is halved or replaced by an EM step. A start of the wrong scale is first rescaled, which has a
-closed form.
+:func:`climb` is the iteration of every maximum of a likelihood: of components here, of matrices in
+``multivariate`` and along a profile in ``inference``. Here each step maximises the quadratic model
+s'd − ½ d'Id above the bounds (docs/explanation/mathematics.md, eq. (6.1)): with the average
+information (AI) far from the maximum and with the observed one (Newton) near it, where convergence
+is quadratic. If the likelihood would fall, the step is halved or replaced by an EM step. A start
+of the wrong scale is first rescaled, which has a closed form.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -29,12 +32,84 @@ VANISHED = 1e-20
 _INSIDE = 0.1
 """The residual keeps at least this fraction in one step: at zero there is no likelihood."""
 
-_ROUNDING = 1e-6
-"""A decrement below this that does not fall further is rounding error and ends the iteration."""
-
 
 _STUCK = 1e-4
-"""A decrement below this ends the iteration as well if no step raises the likelihood."""
+"""Decrement and violation below which it is rounding error that no step raises the value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a climb has to know of a point and the step that is proposed there.
+
+    Attributes
+    ----------
+    decrement : estimated distance to the maximum in standard errors
+    violation : of the conditions of a maximum, without a unit
+    rate : factor of the decrement in a step, if the decrement is more than rounding error
+    """
+
+    decrement: float
+    violation: float = 0.0
+    rate: float = 0.5
+
+
+AnyPlace = TypeVar("AnyPlace", bound=Place)
+
+
+def climb(
+    start: AnyPlace,
+    move: Callable[[AnyPlace], AnyPlace | None],
+    *,
+    sought: tuple[float, float],
+    stalled: tuple[float, float],
+    max_iter: int,
+) -> tuple[list[AnyPlace], bool]:
+    """Return the points from the start to the end, and whether a maximum was reached.
+
+    Parameters
+    ----------
+    start : where it begins
+    move : returns the next point, or None if no step raises the value
+    sought : decrement and violation at a maximum
+    stalled : the same, not smaller, where the decrement falls more slowly than at its rate
+    max_iter : largest number of steps
+    """
+    path, previous = [start], np.inf
+    while True:
+        here = path[-1]
+        limits = stalled if here.decrement > here.rate * previous else sought
+        if here.decrement <= limits[0] and here.violation <= limits[1]:
+            return path, True
+        if len(path) > max_iter:
+            return path, False
+        there = move(here)
+        if there is None:
+            return path, max(here.decrement, here.violation) <= _STUCK
+        previous = here.decrement
+        path.append(there)
+
+
+def required(
+    value: float, gain: float, decrement: float, n: int, *, rounding: float = 1e-14
+) -> float:
+    """Return the log-likelihood that a step has to reach.
+
+    Parameters
+    ----------
+    value : log-likelihood before the step, of `n` rows
+    gain : that its slope promises, of which a small part must be kept
+    decrement : near the end a step is more exact than the value shows
+    rounding : relative error of the value
+    """
+    lost = 100.0 * rounding if decrement < 1e-3 else rounding
+    return value + 1e-4 * gain - lost * max(abs(value), n)
+
+
+def lowest_step(v: FloatArray) -> FloatArray:
+    """Return the bounds of a step from components `v`: at zero, for the residual above it."""
+    lower = -v
+    lower[-1] *= 1.0 - _INSIDE
+    return lower
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +146,15 @@ class Maximum:
 
 
 @dataclass(frozen=True, slots=True)
-class _Iterate:
-    """A point with its derivatives and the next step."""
+class _Iterate(Place):
+    """A point with its derivatives and the next step, and the step that led to it."""
 
     v: FloatArray
     derivatives: Derivatives
     kind: StepKind
     step: FloatArray
-    decrement: float
+    reached_by: StepKind
+    fraction: float
 
 
 def maximise(
@@ -109,43 +185,29 @@ def maximise(
     """
     known = np.zeros(start.size, dtype=bool) if held is None else held
     search = _Maximisation(likelihood, group_sizes, known, tol)
-    here = search.first(start.astype(float))
-    log = [search.logged(here, "start", np.nan)]
-    previous, done = np.inf, False
-    while True:
-        done = search.has_small_scores(here) and (
-            here.decrement <= tol or _stalled(here, previous)
-        )
-        if done or len(log) > max_iter or search.vanished(here):
-            break
-        previous = here.decrement
-        moved = search.move(here)
-        if moved is None:
-            done = search.has_small_scores(here) and here.decrement < _STUCK
-            break
-        here, kind, fraction = moved
-        log.append(search.logged(here, kind, fraction))
+    # The scores have to be small as well: an information of rounding error would not show it.
+    path, done = climb(
+        search.first(start.astype(float)),
+        search.move,
+        sought=(tol, 1e-4),
+        stalled=(max(tol, 1e-6), 1e-4),
+        max_iter=max_iter,
+    )
     if done:
-        here, log[-1] = search.with_bounds_reached(here, log[-1])
-    last = log[-1]
+        path[-1] = search.with_bounds_reached(path[-1])
+    here, log = path[-1], tuple(search.logged(point) for point in path)
     return Maximum(
         v=here.v,
         loglike=here.derivatives.loglike,
         score=here.derivatives.score,
         held=known,
         newton_decrement=here.decrement,
-        kkt_residual=last.kkt_residual,
+        kkt_residual=log[-1].kkt_residual,
         converged=done,
         at_limit=not done and len(log) > max_iter,
         evaluations=search.evaluations,
-        log=tuple(log),
+        log=log,
     )
-
-
-def _stalled(here: _Iterate, previous: float) -> bool:
-    """Whether the decrement is small and falls more slowly than its kind of step implies."""
-    rate = 0.2 if here.kind == "Newton" else 0.9
-    return here.decrement < _ROUNDING and here.decrement > rate * previous
 
 
 @dataclass(slots=True)
@@ -168,60 +230,69 @@ class _Maximisation:
                     raise
             v = np.append(v[:-1], 1e3 * v[-1])
 
-    def at(self, v: FloatArray) -> _Iterate:
+    def at(
+        self, v: FloatArray, reached_by: StepKind = "start", fraction: float = np.nan
+    ) -> _Iterate:
         """Return the derivatives at `v` and the next step."""
         derivatives = self.likelihood.derivatives(v)
         self.evaluations += 1
-        moves = ~self.held & ~self._stays_at_zero(v, derivatives)
-        if not _is_positive(derivatives.average[np.ix_(moves, moves)], least=-1e-8):
+        score, average = derivatives.score, derivatives.average
+        # A component at zero stays there if its score is not above the tolerance.
+        unit = np.sqrt(np.maximum(np.diagonal(average), 0.0))
+        moves = ~self.held & ((v > 0.0) | ~(score <= self.tol * unit))
+        kind: StepKind = "AI"
+        if not _is_positive(average[np.ix_(moves, moves)], least=-1e-8):
             # Far from the maximum only rounding error is left of the average information. That of
             # the effects themselves gives the EM step.
             moves &= v > 0.0
-            effects = np.diag(0.5 * self.group_sizes / np.square(np.where(moves, v, 1.0)))
-            return _Iterate(v, derivatives, "EM", *_step(effects, derivatives.score, v, moves))
-        step, decrement = _step(derivatives.average, derivatives.score, v, moves)
-        if decrement < _NEWTON_BELOW and (v[moves] > 0.0).all() and moves.any():
-            newton = self._newton(v, derivatives.score, moves)
+            kind = "EM"
+            average = np.diag(0.5 * self.group_sizes / np.square(np.where(moves, v, 1.0)))
+        step, decrement = _step(average, score, v, moves)
+        near = kind == "AI" and decrement < _NEWTON_BELOW
+        if near and (v[moves] > 0.0).all() and moves.any():
+            newton = self._newton(v, score, moves)
             if newton is not None:
-                return _Iterate(v, derivatives, "Newton", *newton)
-        return _Iterate(v, derivatives, "AI", step, decrement)
+                kind, (step, decrement) = "Newton", newton
+        relative = np.abs(v * score)[~self.held]
+        return _Iterate(
+            v=v,
+            derivatives=derivatives,
+            kind=kind,
+            step=step,
+            decrement=decrement,
+            violation=float(relative.max(initial=0.0) / np.sqrt(self.likelihood.n)),
+            rate=0.2 if kind == "Newton" else 0.9,
+            reached_by=reached_by,
+            fraction=fraction,
+        )
 
-    def move(self, here: _Iterate) -> tuple[_Iterate, StepKind, float] | None:
-        """Return the next point, the kind of step and the fraction used, or None."""
+    def move(self, here: _Iterate) -> _Iterate | None:
+        """Return the next point, or None."""
+        if not self.held[-1] and here.v[-1] <= VANISHED * here.v.sum():
+            return None
         factor = self._scale_factor(here)
         if not 0.5 <= factor <= 2.0:
-            return self.at(factor * here.v), "scale", 1.0
+            return self.at(factor * here.v, "scale", 1.0)
         if self.likelihood.exact_value:
             return self._uphill(here)
         return self._towards_zero_score(here)
 
-    def has_small_scores(self, here: _Iterate) -> bool:
-        """Whether all scores are near zero; an information of rounding error would not show it."""
-        relative = np.abs(here.v * here.derivatives.score)[~self.held]
-        return bool(relative.max(initial=0.0) <= 1e-4 * np.sqrt(self.likelihood.n))
-
-    def vanished(self, here: _Iterate) -> bool:
-        """Whether the residual goes to zero, where the likelihood is unbounded."""
-        return not self.held[-1] and bool(here.v[-1] <= VANISHED * here.v.sum())
-
-    def with_bounds_reached(self, here: _Iterate, logged: Iteration) -> tuple[_Iterate, Iteration]:
+    def with_bounds_reached(self, here: _Iterate) -> _Iterate:
         """Return the end with components set to 0 that are within 1e-7 standard errors of it."""
         with np.errstate(invalid="ignore"):
             distance = here.v * np.sqrt(np.diagonal(here.derivatives.average))
         near = (here.v > 0.0) & (distance <= 1e-7) & ~self.held
         near[-1] = False
         if not near.any():
-            return here, logged
-        there = self.at(np.where(near, 0.0, here.v))
-        if there.decrement > max(self.tol, here.decrement, 1e-7):
-            return here, logged
-        return there, self.logged(there, logged.step, logged.fraction)
+            return here
+        there = self.at(np.where(near, 0.0, here.v), here.reached_by, here.fraction)
+        return here if there.decrement > max(self.tol, here.decrement, 1e-7) else there
 
-    def logged(self, here: _Iterate, kind: StepKind, fraction: float) -> Iteration:
+    def logged(self, here: _Iterate) -> Iteration:
         """Return the entry of the log for a point."""
         return Iteration(
-            step=kind,
-            fraction=fraction,
+            step=here.reached_by,
+            fraction=here.fraction,
             loglike=here.derivatives.loglike,
             newton_decrement=here.decrement,
             kkt_residual=_kkt_residual(here.v, here.derivatives.score, self.held),
@@ -230,12 +301,6 @@ class _Maximisation:
         )
 
     # Parts of a step --------------------------------------------------------------------------
-
-    def _stays_at_zero(self, v: FloatArray, derivatives: Derivatives) -> BoolArray:
-        """Return which components are zero with a score that is not above the tolerance."""
-        unit = np.sqrt(np.maximum(np.diagonal(derivatives.average), 0.0))
-        stays: BoolArray = (v == 0.0) & (derivatives.score <= self.tol * unit)
-        return stays
 
     def _newton(
         self, v: FloatArray, score: FloatArray, moves: BoolArray
@@ -252,68 +317,52 @@ class _Maximisation:
         """Return ρ = y'Py/df, the best factor of all components: Σ σ²_t s_t = ½ (y'Py − df)."""
         if self.held.any():
             return 1.0
-        likelihood = self.likelihood
-        degrees = likelihood.n - (likelihood.n_fixed if likelihood.reml else 0)
+        degrees = self.likelihood.n - self.likelihood.n_fixed * self.likelihood.reml
         factor = 1.0 + 2.0 * float(here.v @ here.derivatives.score) / degrees
         # If components are far too large, rounding may leave y'Py at zero or below.
         return factor if np.isfinite(factor) and factor > 0.0 else 1.0
 
-    def _uphill(self, here: _Iterate) -> tuple[_Iterate, StepKind, float] | None:
+    def _uphill(self, here: _Iterate) -> _Iterate | None:
         """Return the first of the step, its halves and the EM step that raises the likelihood."""
-        value = here.derivatives.loglike
-        # Rounding error of the value; near the end the step is more exact than the value.
-        lost = 1e-12 if here.decrement < 1e-3 else 1e-14
-        slack = lost * max(abs(value), self.likelihood.n)
+        value, n = here.derivatives.loglike, self.likelihood.n
         gain = float(here.step @ here.derivatives.score)
-
-        def rises(found: float, fraction: float) -> bool:
-            return found >= value + 1e-4 * fraction * gain - slack
-
         # Almost every full step is accepted, and its derivatives are then needed anyway.
-        there = self._tried(_moved(here, 1.0))
-        if there is not None and rises(there.derivatives.loglike, 1.0):
-            return there, here.kind, 1.0
+        there = self._tried(_moved(here, 1.0), here.kind, 1.0)
+        least = required(value, gain, here.decrement, n)
+        if there is not None and there.derivatives.loglike >= least:
+            return there
         # EM is best if a component is far too large, a shorter step almost always otherwise.
-        trials: list[tuple[FloatArray, StepKind, float]] = [
-            (_moved(here, 0.5), here.kind, 0.5),
-            (self._em(here), "EM", 1.0),
-        ]
-        values = [self._loglike(v) for v, _, _ in trials]
-        best = int(np.argmax(values))
-        if values[best] > value:
-            v, kind, fraction = trials[best]
-            return self.at(v), kind, fraction
+        half, em = _moved(here, 0.5), self._em(here)
+        of_half, of_em = self._loglike(half), self._loglike(em)
+        if max(of_half, of_em) > value:
+            return self.at(em, "EM", 1.0) if of_em > of_half else self.at(half, here.kind, 0.5)
         for halving in range(2, _HALVINGS):
             fraction = 0.5**halving
             trial = _moved(here, fraction)
-            if rises(self._loglike(trial), fraction):
-                return self.at(trial), here.kind, fraction
+            if self._loglike(trial) >= required(value, fraction * gain, here.decrement, n):
+                return self.at(trial, here.kind, fraction)
         return None
 
-    def _towards_zero_score(self, here: _Iterate) -> tuple[_Iterate, StepKind, float] | None:
+    def _towards_zero_score(self, here: _Iterate) -> _Iterate | None:
         """Return the first of the step, its halves and the EM step with a smaller decrement.
 
         Used without an exact value. Far from the maximum the decrement may grow in good steps as
         well, so that the best of all is used if none has a smaller one.
         """
-        best: tuple[_Iterate, StepKind, float] | None = None
-        steps: list[tuple[FloatArray, StepKind, float]] = [
-            (_moved(here, 0.5**h), here.kind, 0.5**h) for h in range(4)
-        ]
-        for v, kind, fraction in [*steps, (self._em(here), "EM", 1.0)]:
-            there = self._tried(v)
-            if there is None:
-                continue
-            if best is None or there.decrement < best[0].decrement:
-                best = there, kind, fraction
-            if there.decrement < here.decrement:
-                break
-        return best
+        found: list[_Iterate] = []
+        steps = [(_moved(here, 0.5**h), here.kind, 0.5**h) for h in range(4)]
+        for trial in [*steps, (self._em(here), "EM", 1.0)]:
+            there = self._tried(*trial)
+            if there is not None:
+                found.append(there)
+                if there.decrement < here.decrement:
+                    break
+        return min(found, key=lambda point: point.decrement, default=None)
 
-    def _tried(self, v: FloatArray) -> _Iterate | None:
+    def _tried(self, v: FloatArray, kind: StepKind, fraction: float) -> _Iterate | None:
         """Return the derivatives at `v`, or None if they cannot be computed."""
         try:
-            return self.at(v)
+            return self.at(v, kind, fraction)
         except np.linalg.LinAlgError:
             return None
 
@@ -344,11 +393,9 @@ def _step(
     information: FloatArray, score: FloatArray, v: FloatArray, moves: BoolArray
 ) -> tuple[FloatArray, float]:
     """Return the bounded step on the components that move, and the Newton decrement."""
-    lower = -v
-    lower[-1] *= 1.0 - _INSIDE
     step = np.zeros_like(v)
     step[moves], decrement = bounded_step(
-        information[np.ix_(moves, moves)], score[moves], lower[moves]
+        information[np.ix_(moves, moves)], score[moves], lowest_step(v)[moves]
     )
     return step, decrement
 

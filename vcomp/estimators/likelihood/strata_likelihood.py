@@ -26,6 +26,7 @@ from vcomp.estimators.likelihood.engine import (
     ExactEngine,
     FixedForms,
     InformationKind,
+    LastPoint,
     Solution,
     SummedEngine,
     Totals,
@@ -233,7 +234,7 @@ def _group_forms(
     return left, used
 
 
-class StrataLikelihood(SummedEngine, ExactEngine):
+class StrataLikelihood(LastPoint[Totals], SummedEngine, ExactEngine):
     """Restricted or full log-likelihood from the statistics of orthogonal strata.
 
     Parameters
@@ -250,7 +251,6 @@ class StrataLikelihood(SummedEngine, ExactEngine):
         self.stats = stats
         self.reml = reml
         self.covariances = [stratum_covariance(stats, s) for s in stats.strata]
-        self._last: tuple[bytes, Totals] | None = None
 
     @property
     def reason(self) -> str:
@@ -362,14 +362,15 @@ class StrataLikelihood(SummedEngine, ExactEngine):
     @cached_property
     def _ordinary(self) -> Totals:
         """The forms at V = I."""
-        v = np.eye(self.stats.n_terms + 1)[-1]
-        return _evaluated(self.stats, self.covariances, v)
+        return self._evaluated(np.eye(self.stats.n_terms + 1)[-1])
 
-    def _at(self, v: FloatArray) -> Totals:
-        v = np.asarray(v, dtype=float)
-        if self._last is None or self._last[0] != v.tobytes():
-            self._last = v.tobytes(), _evaluated(self.stats, self.covariances, v)
-        return self._last[1]
+    def _evaluated(self, v: FloatArray) -> Totals:
+        """Return the forms of all strata at components `v`."""
+        totals = Totals(v.size, 1 + self.n_fixed)
+        for stratum, covariance in zip(self.stats.strata, self.covariances, strict=True):
+            M = stratum.coefficients
+            totals.add(covariance.forms(M @ v), M, stratum.multiplicity, _places(stratum))
+        return totals
 
     def _loglike(self, totals: Totals) -> float:
         return -0.5 * totals.deviance(self.n, reml=self.reml)
@@ -377,19 +378,7 @@ class StrataLikelihood(SummedEngine, ExactEngine):
 
 def quadratic_forms_of(stats: StratumStatistics) -> FloatArray:
     """Return tr(Q V_t Q V_u) of all components, singular if they cannot be distinguished."""
-    covariances = [stratum_covariance(stats, s) for s in stats.strata]
-    return _evaluated(stats, covariances, np.eye(stats.n_terms + 1)[-1]).expected(reml=True)
-
-
-def _evaluated(
-    stats: StratumStatistics, covariances: Sequence[Covariance], v: FloatArray
-) -> Totals:
-    """Return the forms of all strata at components `v`."""
-    totals = Totals(v.size, 1 + stats.n_fixed)
-    for stratum, covariance in zip(stats.strata, covariances, strict=True):
-        M = stratum.coefficients
-        totals.add(covariance.forms(M @ v), M, stratum.multiplicity, _places(stratum))
-    return totals
+    return StrataLikelihood(stats, reml=True).quadratic_forms()
 
 
 def _places(stratum: Stratum) -> list[int]:

@@ -248,7 +248,24 @@ class Allocation(display.Printed, AllocationRecord[S]):
         -------
         statsmodels.iolib.summary.Summary
         """
-        return summary(self, stability)
+        aim, best = self.aim, self.best
+        if aim.budget is not None:
+            title = f"The best design for a budget of {money(aim.budget)}: highest {aim.symbol}"
+            if not aim.is_coefficient:
+                title = f"The best design for a budget of {money(aim.budget)}: lowest {aim.symbol}"
+        else:
+            sign = "≥" if aim.is_coefficient else "≤"
+            goal = display.number(aim.goal or 0.0, 10)
+            title = f"The cheapest design with {aim.symbol} {sign} {goal}"
+        lines = [
+            f"Recommended is {design_words(best)}.",
+            f"Cost: {self.cost}.",
+            *_more(self),
+            *(stability.sentences() if stability is not None else []),
+            *self.notes,
+        ]
+        lines += [note for note in best.study.notes if any(words in note for words in _REPEATED)]
+        return display.summary([_table(self, title)], lines)
 
     def plot(self, coefficient: str | None = None, ax: Any | None = None) -> Any:
         """Draw the coefficient over the cost: the frontier of each design.
@@ -290,38 +307,6 @@ _REPEATED = ("replaced by 0", "used as estimated", "counts as error")
 """Notes of the D-study that the summary repeats contain these words."""
 
 
-def summary(allocation: Allocation[Any], stability: Stability | None) -> Any:
-    """Return a summary of the recommended design, and of others near it.
-
-    Parameters
-    ----------
-    allocation : the recommendation
-    stability : of the recommendation, printed too where it is given
-
-    Returns
-    -------
-    statsmodels.iolib.summary.Summary
-    """
-    aim, best = allocation.aim, allocation.best
-    if aim.budget is not None:
-        title = f"The best design for a budget of {money(aim.budget)}: highest {aim.symbol}"
-        if not aim.is_coefficient:
-            title = f"The best design for a budget of {money(aim.budget)}: lowest {aim.symbol}"
-    else:
-        sign = "≥" if aim.is_coefficient else "≤"
-        goal = display.number(aim.goal or 0.0, 10)
-        title = f"The cheapest design with {aim.symbol} {sign} {goal}"
-    lines = [
-        f"Recommended is {design_words(best)}.",
-        f"Cost: {allocation.cost}.",
-        *_more(allocation),
-        *(stability.sentences() if stability is not None else []),
-        *allocation.notes,
-    ]
-    lines += [note for note in best.study.notes if any(words in note for words in _REPEATED)]
-    return display.summary([_table(allocation, title)], lines)
-
-
 def _table(allocation: Allocation[Any], title: str) -> Any:
     shown_rows = max(_ROWS, len(allocation.alternatives))
     frame, name = allocation.table.head(shown_rows), allocation.aim.coefficient
@@ -343,7 +328,7 @@ def _table(allocation: Allocation[Any], title: str) -> Any:
         )
         if column == name:
             _add_interval(cells, frame, allocation)
-    return display.simple_table(list(zip(*cells.values(), strict=True)), list(cells), title=title)
+    return display.column_table(cells, title=title)
 
 
 def _add_interval(

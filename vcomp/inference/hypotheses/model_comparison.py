@@ -231,9 +231,7 @@ class ModelComparison(display.Printed):
             "p": ["" if np.isnan(p) else display.number(p, 3) for p in frame["p_value"]],
         }
         stubs = [f"{number}" for number in range(1, len(self.fits) + 1)]
-        table = display.simple_table(
-            list(zip(*cells.values(), strict=True)), list(cells), stubs=stubs
-        )
+        table = display.column_table(cells, stubs=stubs)
         method = "restricted likelihood (REML)"
         if self.fits[0].estimate.method == "ml":
             method = "likelihood (ML)"

@@ -16,12 +16,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.likelihood import LikelihoodEngine
+from vcomp.estimators.likelihood import LikelihoodEngine, Place, climb, lowest_step, required
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import constrained_step
-
-_INSIDE = 0.1
-"""Smallest fraction of the residual left by one step, unless the surface requires less."""
 
 _NEWTON_BELOW = 1.0
 """Newton decrement below which the observed information is tried."""
@@ -30,9 +27,9 @@ _UNSEEN = 1e-4
 """A Newton step below this is not evaluated: the remaining error is its cube."""
 
 _TOLERANCE = 1e-6
-_STUCK = 1e-4
+_STALLED = 1e-4
 _HALVINGS = 14
-_STEPS = 100
+_STEPS = 99
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +77,29 @@ class ConstrainedMaximum:
     loglike : log-likelihood at `v`
     multiplier : λ, with score = λ × normal except for components at zero
     point : the last point that was evaluated, where the next search may start
-    decrement : estimated distance to the maximum in standard errors
-    evaluations : number of evaluations of the likelihood
     """
 
     v: FloatArray
     loglike: float
     multiplier: float
     point: SearchPoint
-    decrement: float
-    evaluations: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
     d: FloatArray
     multiplier: float
-    decrement: float
+    length: float
     is_newton: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Place(Place):
+    """A point on the surface with the step from it, and the distance that remains."""
+
+    point: SearchPoint
+    step: _Step
+    is_last: bool  # the step leads to the maximum, which need not be evaluated
 
 
 def search_point(engine: LikelihoodEngine, v: FloatArray) -> SearchPoint:
@@ -169,40 +171,40 @@ class _Search:
     engine: LikelihoodEngine
     surface: Surface
     held: BoolArray
-    evaluations: int = 0
     curvature: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
     def from_point(self, start: SearchPoint) -> ConstrainedMaximum:
-        here = self._onto_surface(start)
-        previous = np.inf
-        for _ in range(_STEPS):
-            step = self._step(here)
-            stalled = step.decrement < _STUCK and step.decrement > 0.5 * previous
-            if step.is_newton and step.decrement <= _UNSEEN and self.surface.is_flat:
-                v = np.maximum(here.v + step.d, 0.0)
-                return self._ended(here, step, v, here.loglike + 0.5 * step.decrement**2)
-            if step.decrement <= _TOLERANCE or stalled:
-                return self._ended(here, step, here.v, here.loglike)
-            there = self._uphill(here, step)
-            if there is None:
-                if step.decrement < _STUCK:
-                    return self._ended(here, step, here.v, here.loglike)
-                break
-            previous = step.decrement
-            self._update_curvature(here, there, step.multiplier)
-            here = there
-        raise EstimationError(
-            "the profile cannot be traced: no step along it raises the likelihood, although "
-            f"the maximum is {step.decrement:.2g} standard errors away; use a Wald interval or "
-            "the parametric bootstrap"
+        path, done = climb(
+            self._place(self._onto_surface(start)),
+            self._move,
+            sought=(_TOLERANCE, 0.0),
+            stalled=(_STALLED, 0.0),
+            max_iter=_STEPS,
         )
+        end, here, step = path[-1], path[-1].point, path[-1].step
+        if not done:
+            raise EstimationError(
+                "the profile cannot be traced: no step along it raises the likelihood, although "
+                f"the maximum is {step.length:.2g} standard errors away; use a Wald interval or "
+                "the parametric bootstrap"
+            )
+        v, value = here.v, here.loglike
+        if end.is_last:
+            v, value = np.maximum(here.v + step.d, 0.0), value + 0.5 * step.length**2
+        return ConstrainedMaximum(v, value, step.multiplier, here)
 
-    def _ended(
-        self, here: SearchPoint, step: _Step, v: FloatArray, value: float
-    ) -> ConstrainedMaximum:
-        return ConstrainedMaximum(
-            v, value, step.multiplier, here, step.decrement, self.evaluations
-        )
+    def _place(self, point: SearchPoint) -> _Place:
+        step = self._step(point)
+        is_last = step.is_newton and step.length <= _UNSEEN and self.surface.is_flat
+        left = step.length**3 if is_last else step.length
+        return _Place(point, step, is_last, decrement=left)
+
+    def _move(self, here: _Place) -> _Place | None:
+        there = self._uphill(here.point, here.step)
+        if there is None:
+            return None
+        self._update_curvature(here.point, there, here.step.multiplier)
+        return self._place(there)
 
     # To the surface -----------------------------------------------------------------------------
 
@@ -241,7 +243,7 @@ class _Search:
             if abs(gap) <= 1e-14 * float(np.abs(normal) @ unit):
                 return v
             step, _, _ = constrained_step(
-                np.diag(1.0 / unit**2), np.zeros(v.size), _floor(v), normal, gap
+                np.diag(1.0 / unit**2), np.zeros(v.size), lowest_step(v), normal, gap
             )
             moved = self._nearer(v, step, gap)
             if moved is None:
@@ -268,8 +270,8 @@ class _Search:
         normal = self.surface.normal(here.v)
         if not normal[free].any():
             raise np.linalg.LinAlgError("the quantity does not change with the components here")
-        step = _bounded(here.average, here.score, here.v, normal, free, shift)
-        if here.observed is None or not (step.decrement < _NEWTON_BELOW or shift):
+        step = _bounded(here, here.average, normal, free, shift)
+        if here.observed is None or not (step.length < _NEWTON_BELOW or shift):
             return step
         moves = free & ((here.v > 0.0) | (step.d > 0.0))
         information = here.observed
@@ -279,27 +281,25 @@ class _Search:
         if not normal[moves].any() or not _is_positive_within(matrix, normal[moves]):
             return step
         try:
-            return _bounded(information, here.score, here.v, normal, moves, shift, is_newton=True)
+            return _bounded(here, information, normal, moves, shift, is_newton=True)
         except np.linalg.LinAlgError:  # the surface meets only a corner of the bounds
             return step
 
     def _uphill(self, here: SearchPoint, step: _Step) -> SearchPoint | None:
         """Return the first of the step and its halves that raises the likelihood."""
-        lost = 1e-12 if step.decrement < 1e-3 else 1e-14
-        slack = lost * max(abs(here.loglike), self.engine.n)
-        gain = 0.5 * step.decrement**2
+        gain = 0.5 * step.length**2
         for halving in range(_HALVINGS):
             fraction = 0.5**halving
             try:
                 there = self._evaluated(self._returned(here.v + fraction * step.d))
             except np.linalg.LinAlgError:
                 continue
-            if there.loglike >= here.loglike + 1e-4 * fraction * gain - slack:
+            least = required(here.loglike, fraction * gain, step.length, self.engine.n)
+            if there.loglike >= least:
                 return there
         return None
 
     def _evaluated(self, v: FloatArray) -> SearchPoint:
-        self.evaluations += 1
         place = search_point(self.engine, v)
         if not np.isfinite(place.loglike):
             raise np.linalg.LinAlgError("no likelihood here")
@@ -319,27 +319,20 @@ class _Search:
             self.curvature = self.curvature + np.outer(rest, rest) / along
 
 
-def _floor(v: FloatArray) -> FloatArray:
-    lower = -v
-    lower[-1] *= 1.0 - _INSIDE
-    return lower
-
-
 def _bounded(
+    here: SearchPoint,
     information: FloatArray,
-    score: FloatArray,
-    v: FloatArray,
     normal: FloatArray,
     moves: BoolArray,
     shift: float,
     *,
     is_newton: bool = False,
 ) -> _Step:
-    step = np.zeros_like(v)
-    step[moves], multiplier, decrement = constrained_step(
-        information[np.ix_(moves, moves)], score[moves], _floor(v)[moves], normal[moves], shift
+    step, lower = np.zeros_like(here.v), lowest_step(here.v)
+    step[moves], multiplier, length = constrained_step(
+        information[np.ix_(moves, moves)], here.score[moves], lower[moves], normal[moves], shift
     )
-    return _Step(step, multiplier, decrement, is_newton)
+    return _Step(step, multiplier, length, is_newton)
 
 
 def _is_positive_within(matrix: FloatArray, normal: FloatArray) -> bool:

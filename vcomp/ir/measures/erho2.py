@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,8 +9,8 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError
-from vcomp.ir.agreement import MeanMeasure, rounding, sizes
-from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.agreement import MeanMeasure, rounding
+from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.two_way_anova import TwoWay
 
 
@@ -52,28 +51,10 @@ class GeneralizabilityCoefficient(MeanMeasure):
         errors = means - means.mean(axis=-1, keepdims=True) - effects
         return share_of_truth(effects, errors, rounding(means) + rounding(true_means))
 
-    def estimate(
-        self,
-        scores: ScoresLike,
-        n_topics: float | Iterable[float],
-        *,
-        system: str | None = None,
-        topic: str | None = None,
-        score: str | None = None,
-    ) -> FloatArray:
-        """Return Eρ̂² = σ²(s) / (σ²(s) + σ²(st)/n').
-
-        Raises
-        ------
-        PlanError
-            If a number of topics is not positive.
-        DataError
-            If a score is missing, or there is neither a difference between systems nor error.
-        """
-        components = TwoWay.from_scores(
-            as_score_matrix(scores, system=system, topic=topic, score=score)
-        )
-        return share_of_variance(components.system, components.residual, sizes(n_topics))
+    def estimate_of_matrix(self, matrix: ScoreMatrix, n: FloatArray) -> FloatArray:
+        """Return Eρ̂² = σ²(s) / (σ²(s) + σ²(st)/n')."""
+        components = TwoWay.from_scores(matrix)
+        return share_of_variance(components.system, components.residual, n)
 
 
 def share_of_truth(effects: FloatArray, errors: FloatArray, tolerance: FloatArray) -> FloatArray:

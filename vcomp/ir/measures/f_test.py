@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 from numbers import Real
@@ -12,8 +11,8 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha, check_one_of
-from vcomp.ir.agreement import TopicMeasure, rounding, sizes
-from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.agreement import TopicMeasure, rounding
+from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.two_way_anova import TwoWay, mean_squares
 
 _CERTAIN = 1e10
@@ -100,28 +99,10 @@ class FTest(TopicMeasure):
         span = means.max() - means.min() + rounding(means)  # 0.35 - 0.3 is 0.05
         return float(significant and span >= self.delta)
 
-    def estimate(
-        self,
-        scores: ScoresLike,
-        n_topics: float | Iterable[float],
-        *,
-        system: str | None = None,
-        topic: str | None = None,
-        score: str | None = None,
-    ) -> FloatArray:
-        """Return the power of the test with n' topics.
-
-        Raises
-        ------
-        PlanError
-            If a number of topics is not more than one: there is no error to test against.
-        DataError
-            If a score is missing.
-        """
-        n = sizes(n_topics)
+    def estimate_of_matrix(self, matrix: ScoreMatrix, n: FloatArray) -> FloatArray:
+        """Return the power of the test with n' topics."""
         if (n <= 1).any():
             raise PlanError(f"the F test needs more than one topic, not {n[n <= 1][0]:g}")
-        matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
         return self.power(TwoWay.from_scores(matrix).residual, matrix.n_systems, n)
 
     def power(self, residual: float, n_systems: int, n_topics: FloatArray) -> FloatArray:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from vcomp._typing import FloatArray
-from vcomp.ir.agreement import MeanMeasure, rounding, sizes
+from vcomp.ir.agreement import MeanMeasure, rounding
 from vcomp.ir.measures.erho2 import share_of_truth, share_of_variance
-from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.two_way_anova import TwoWay
 
 
@@ -50,26 +49,8 @@ class DependabilityIndex(MeanMeasure):
         effects = true_means - true_means.mean(axis=-1, keepdims=True)
         return share_of_truth(effects, means - true_means, rounding(means) + rounding(true_means))
 
-    def estimate(
-        self,
-        scores: ScoresLike,
-        n_topics: float | Iterable[float],
-        *,
-        system: str | None = None,
-        topic: str | None = None,
-        score: str | None = None,
-    ) -> FloatArray:
-        """Return Φ̂ = σ²(s) / (σ²(s) + (σ²(t) + σ²(st))/n').
-
-        Raises
-        ------
-        PlanError
-            If a number of topics is not positive.
-        DataError
-            If a score is missing, or there is neither a difference between systems nor error.
-        """
-        components = TwoWay.from_scores(
-            as_score_matrix(scores, system=system, topic=topic, score=score)
-        )
+    def estimate_of_matrix(self, matrix: ScoreMatrix, n: FloatArray) -> FloatArray:
+        """Return Φ̂ = σ²(s) / (σ²(s) + (σ²(t) + σ²(st))/n')."""
+        components = TwoWay.from_scores(matrix)
         error = components.topic + components.residual
-        return share_of_variance(components.system, error, sizes(n_topics))
+        return share_of_variance(components.system, error, n)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.ir.agreement import MeanMeasure, sizes
-from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.agreement import MeanMeasure
+from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.two_way_anova import TwoWay
 
 
@@ -50,26 +49,8 @@ class RMSE(MeanMeasure):
         rmse: FloatArray = np.sqrt(np.square(means - true_means).mean(axis=-1))
         return rmse
 
-    def estimate(
-        self,
-        scores: ScoresLike,
-        n_topics: float | Iterable[float],
-        *,
-        system: str | None = None,
-        topic: str | None = None,
-        score: str | None = None,
-    ) -> FloatArray:
-        """Return the standard error of mean scores, √((σ²(t) + σ²(st)) / n').
-
-        Raises
-        ------
-        PlanError
-            If a number of topics is not positive.
-        DataError
-            If a score is missing.
-        """
-        components = TwoWay.from_scores(
-            as_score_matrix(scores, system=system, topic=topic, score=score)
-        )
-        root: FloatArray = np.sqrt((components.topic + components.residual) / sizes(n_topics))
+    def estimate_of_matrix(self, matrix: ScoreMatrix, n: FloatArray) -> FloatArray:
+        """Return the standard error of mean scores, √((σ²(t) + σ²(st)) / n')."""
+        components = TwoWay.from_scores(matrix)
+        root: FloatArray = np.sqrt((components.topic + components.residual) / n)
         return root

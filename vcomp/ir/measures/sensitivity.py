@@ -10,13 +10,13 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
-from vcomp.ir.agreement import MeanMeasure, MeanRows
+from vcomp.ir.agreement import MeanRows, RowMeasure
 from vcomp.ir.kernels import smallest_safe_difference
 from vcomp.ir.measures.extrapolated import Extrapolated
 
 
 @dataclass(frozen=True, slots=True)
-class _Sensitivity(Extrapolated, MeanMeasure):
+class _Sensitivity(Extrapolated, RowMeasure):
     """Smallest difference, absolute or relative, that is seldom swapped."""
 
     rate: float = 0.05
@@ -31,11 +31,6 @@ class _Sensitivity(Extrapolated, MeanMeasure):
         rate = self.rate
         if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:
             raise PlanError(f"rate must be at least 0 and less than 1, not {rate!r}")
-
-    def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
-        """Return the sensitivity of each collection."""
-        rows, shape = MeanRows.of(means, true_means)
-        return self.actual_of_rows(rows).reshape(shape)
 
     def actual_of_rows(self, rows: MeanRows) -> FloatArray:
         """Return the sensitivity of each row."""

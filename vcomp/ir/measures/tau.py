@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.ir.agreement import MeanMeasure, MeanRows, sizes
+from vcomp.ir.agreement import MeanRows, RowMeasure, sizes
 from vcomp.ir.kernels import pair_agreement
 from vcomp.ir.rank import (
     TauEstimator,
@@ -21,8 +21,53 @@ from vcomp.ir.rank import (
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
 
+class RankCorrelation(RowMeasure):
+    """A correlation of rankings, with an estimate of its expectation."""
+
+    __slots__ = ()
+
+    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    has_estimator: ClassVar[bool] = True
+    undefined: ClassVar[str] = "all systems have the same mean score; variant='a' makes it zero"
+    ap: ClassVar[bool] = False
+    """Whether swaps among the best count more."""
+
+    def estimate(
+        self,
+        scores: ScoresLike,
+        n_topics: float | Iterable[float],
+        *,
+        system: str | None = None,
+        topic: str | None = None,
+        score: str | None = None,
+        estimator: TauEstimator = "shrunken",
+    ) -> FloatArray:
+        """Return Eτ or Eτ_AP, the estimate of :func:`vcomp.ir.expected_tau` and its like.
+
+        Parameters
+        ----------
+        scores, n_topics, system, topic, score : as of :meth:`Measure.estimate`
+        estimator : ``"shrunken"`` or ``"urbano"``
+
+        Returns
+        -------
+        (len(n_topics),) array
+
+        Raises
+        ------
+        PlanError
+            If a number of topics is not positive, or `estimator` is not one of the two.
+        DataError
+            If the scores cannot be read, or two systems have fewer than two topics in common.
+        """
+        matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
+        return estimated_tau(
+            paired_differences(matrix), sizes(n_topics), ap=self.ap, estimator=estimator
+        )
+
+
 @dataclass(frozen=True, slots=True)
-class Tau(MeanMeasure):
+class Tau(RankCorrelation):
     """Kendall's τ (Urbano, 2016, eq. 5): pairs of systems in the same order, less swapped pairs.
 
     Parameters
@@ -62,17 +107,9 @@ class Tau(MeanMeasure):
 
     name: ClassVar[str] = "tau"
     symbol: ClassVar[str] = "τ"
-    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    has_estimator: ClassVar[bool] = True
-    undefined: ClassVar[str] = "all systems have the same mean score; variant='a' makes it zero"
 
     def __post_init__(self) -> None:
         check_variant(self.variant)
-
-    def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
-        """Return τ of each collection."""
-        rows, shape = MeanRows.of(means, true_means)
-        return self.actual_of_rows(rows).reshape(shape)
 
     def actual_of_rows(self, rows: MeanRows) -> FloatArray:
         """Return τ of each row."""
@@ -91,34 +128,3 @@ class Tau(MeanMeasure):
             counts[:, 0], np.sqrt(untied), out=np.full(len(counts), np.nan), where=untied > 0
         )
         return tau_b
-
-    def estimate(
-        self,
-        scores: ScoresLike,
-        n_topics: float | Iterable[float],
-        *,
-        system: str | None = None,
-        topic: str | None = None,
-        score: str | None = None,
-        estimator: TauEstimator = "shrunken",
-    ) -> FloatArray:
-        """Return Eτ, the estimate of :func:`vcomp.ir.expected_tau`.
-
-        Parameters
-        ----------
-        scores, n_topics, system, topic, score : as of :meth:`Measure.estimate`
-        estimator : ``"shrunken"`` or ``"urbano"``
-
-        Returns
-        -------
-        (len(n_topics),) array
-
-        Raises
-        ------
-        PlanError
-            If a number of topics is not positive, or `estimator` is not one of the two.
-        DataError
-            If the scores cannot be read, or two systems have fewer than two topics in common.
-        """
-        matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
-        return estimated_tau(paired_differences(matrix), sizes(n_topics), estimator=estimator)

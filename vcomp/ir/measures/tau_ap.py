@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,20 +9,14 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_one_of
-from vcomp.ir.agreement import MeanMeasure, MeanRows, sizes
+from vcomp.ir.agreement import MeanRows
 from vcomp.ir.kernels import above_in_both, mean_share_above, ordinal_ranks
-from vcomp.ir.rank import (
-    TauEstimator,
-    TauVariant,
-    check_variant,
-    estimated_tau,
-    paired_differences,
-)
-from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.measures.tau import RankCorrelation
+from vcomp.ir.rank import TauVariant, check_variant
 
 
 @dataclass(frozen=True, slots=True)
-class TauAP(MeanMeasure):
+class TauAP(RankCorrelation):
     """Average-precision correlation (Yilmaz, Aslam and Robertson, 2008; Urbano, 2016, eq. 6).
 
     Each system is compared with those ranked above it. With C(i) the systems above the one at rank
@@ -85,9 +78,7 @@ class TauAP(MeanMeasure):
 
     name: ClassVar[str] = "tau_ap"
     symbol: ClassVar[str] = "τ_AP"
-    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    has_estimator: ClassVar[bool] = True
-    undefined: ClassVar[str] = "all systems have the same mean score; variant='a' makes it zero"
+    ap: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_variant(self.variant)
@@ -98,11 +89,6 @@ class TauAP(MeanMeasure):
             raise PlanError("variant='b' uses the ranks of both rankings: leave ranked_by out")
         if self.variant == "b" and self.ties != "average":
             raise PlanError("variant='b' has its own treatment of ties: leave ties out")
-
-    def actual_of_means(self, means: FloatArray, true_means: FloatArray) -> FloatArray:
-        """Return τ_AP of each collection."""
-        rows, shape = MeanRows.of(means, true_means)
-        return self.actual_of_rows(rows).reshape(shape)
 
     def actual_of_rows(self, rows: MeanRows) -> FloatArray:
         """Return τ_AP of each row."""
@@ -124,39 +110,6 @@ class TauAP(MeanMeasure):
             x, y, tolerances = y, x, tolerances[::-1]
         tau_ap: FloatArray = 2.0 * mean_share_above(x, y, *tolerances) / (x.shape[1] - 1) - 1.0
         return tau_ap
-
-    def estimate(
-        self,
-        scores: ScoresLike,
-        n_topics: float | Iterable[float],
-        *,
-        system: str | None = None,
-        topic: str | None = None,
-        score: str | None = None,
-        estimator: TauEstimator = "shrunken",
-    ) -> FloatArray:
-        """Return Eτ_AP, the estimate of :func:`vcomp.ir.expected_tau_ap`.
-
-        Parameters
-        ----------
-        scores, n_topics, system, topic, score : as of :meth:`Measure.estimate`
-        estimator : ``"shrunken"`` or ``"urbano"``
-
-        Returns
-        -------
-        (len(n_topics),) array
-
-        Raises
-        ------
-        PlanError
-            If a number of topics is not positive, or `estimator` is not one of the two.
-        DataError
-            If the scores cannot be read, or two systems have fewer than two topics in common.
-        """
-        matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
-        return estimated_tau(
-            paired_differences(matrix), sizes(n_topics), ap=True, estimator=estimator
-        )
 
 
 def _above_ties(x: FloatArray, y: FloatArray, ex: FloatArray, ey: FloatArray) -> FloatArray:
