@@ -35,7 +35,7 @@ def test_default_covers_the_truth_as_often_as_it_says():
     # Carlo errors of 400 data sets about 95 %.
     n = 400
     found = run_cell(prepared("s20xt25"), Plan(local=n))
-    default = {r.quantity: r for r in found if r.method == "default"}
+    default = {r.quantity: r for r in found if r.method == "normal theory"}
     reach = 4.0 * np.sqrt(0.05 * 0.95 / n)
     assert not any(r.near_zero for r in default.values())
     for row in default.values():
@@ -64,14 +64,18 @@ def test_intervals_are_those_of_a_fit(name):
     y = stats.rows.y
     res = vcomp.fit(made.cell.formula, made.cell.frame().assign(y=y))
     places = {quantity: j for j, quantity in enumerate(drawn.names)}
-    ends = ours["reml", "default"]
-    of_components = res.conf_int().loc[[f"var({n})" for n in res.vcomp.index]].to_numpy()
-    np.testing.assert_allclose(ends[:, : len(res.vcomp)].T, of_components, rtol=1e-6)
-    study = res.dstudy(object=made.cell.object).table
+    ends = ours["reml", "normal theory"]
+    components = [f"var({n})" for n in res.vcomp.index]
+    robust = methods.GROUPS["robust"](drawn, 0, Plan())["reml", "robust"]
+    for of_study, interval in ((ends, "mls"), (robust, "auto")):
+        expected = res.conf_int(interval=interval).loc[components].to_numpy()
+        np.testing.assert_allclose(of_study[:, : len(components)].T, expected, rtol=1e-6)
+    complete = len(res.fittedvalues) == np.prod(res.design.n_levels)
+    study = res.dstudy(object=made.cell.object, interval="f" if complete else "mls").table
     for name_ in ("rel_err_var", "abs_err_var", "Erho2", "Phi"):
         theirs = study[[f"{name_}_low", f"{name_}_high"]].to_numpy()[0]
         np.testing.assert_allclose(ends[:, places[name_]], theirs, rtol=1e-6)
-    share = res.quantity("share(Residual)")
+    share = res.quantity("share(Residual)", interval="mls")
     np.testing.assert_allclose(
         ends[:, places["share(Residual)"]], (share.low, share.high), rtol=1e-6
     )
@@ -143,11 +147,12 @@ def test_rows_are_of_all_cells(rows):
     assert {(r.cell, r.distribution) for r in rows} == {
         (cell.name, d) for cell in CELLS for d in cell.distributions
     }
-    assert {r.n for r in rows if r.method == "default" and r.distribution == "normal"} >= {2_000}
+    of_normal = [r for r in rows if (r.method, r.distribution) == ("normal theory", "normal")]
+    assert {r.n for r in of_normal} >= {2_000}
 
 
 def test_promise_is_kept(rows):
-    claimed = [r for r in rows if r.method == "default" and is_claimed(r)]
+    claimed = [r for r in rows if r.method == "normal theory" and is_claimed(r)]
     assert len(claimed) > 160
     for estimator in ("reml", "anova"):
         assert violations(rows, estimator=estimator) == []
@@ -167,14 +172,14 @@ def test_what_the_default_rests_on(rows):
         ]
 
     # It never leaves out an interval, near zero neither, and says too little there at most.
-    assert all(r.none == 0.0 and r.coverage > 0.93 for r in chosen("default", None))
+    assert all(r.none == 0.0 and r.coverage > 0.93 for r in chosen("normal theory", None))
     # Information of either kind gives the same in unbalanced designs.
     expected = chosen("mls, expected information", None)
-    observed = {(r.cell, r.quantity): r.coverage for r in chosen("default", None)}
+    observed = {(r.cell, r.quantity): r.coverage for r in chosen("normal theory", None)}
     assert len(expected) > 70
     assert all(abs(r.coverage - observed[r.cell, r.quantity]) < 0.01 for r in expected)
     # What is not promised: heavy tails.
-    assert all(r.coverage < 0.93 for r in chosen("default", "Residual", "t5"))
+    assert all(r.coverage < 0.93 for r in chosen("normal theory", "Residual", "t5"))
 
 
 def test_page_says_what_the_rows_say(rows):
@@ -183,7 +188,7 @@ def test_page_says_what_the_rows_say(rows):
     claimed = [
         r
         for r in rows
-        if (r.estimator, r.method, r.distribution) == ("reml", "default", "normal")
+        if (r.estimator, r.method, r.distribution) == ("reml", "normal theory", "normal")
         and not r.near_zero
     ]
     outside = violations(rows)

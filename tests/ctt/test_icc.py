@@ -257,7 +257,7 @@ def test_missing_cells_by_reml():
     data = {"y": X[p, r], "p": p, "r": r}
     found = icc(X).table
     two = vcomp.fit("y ~ (1|p) + (1|r)", data)
-    study = two.dstudy(object="p", r=[1, 10]).table
+    study = two.dstudy(object="p", r=[1, 10], interval="mls").table
     np.testing.assert_allclose(found.loc[["ICC(3,1)", "ICC(3,k)"], "estimate"], study["Erho2"])
     np.testing.assert_allclose(found.loc[["ICC(2,1)", "ICC(2,k)"], "estimate"], study["Phi"])
     for end in ("low", "high"):

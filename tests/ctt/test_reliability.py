@@ -127,7 +127,8 @@ def test_alpha_and_its_interval_are_those_of_the_d_study(scores, level):
     residual = np.square(rest).sum() / ((n - 1) * (k - 1))
     assume(residual > 1e-9 and spread > 1.001 * residual and np.ptp(scores.mean(axis=0)) > 0)
     long = {"y": scores.ravel(), "p": np.repeat(range(n), k), "i": np.tile(range(k), n)}
-    row = vcomp.fit("y ~ (1|p) + (1|i)", long, method="anova").dstudy(object="p", i=k, alpha=level)
+    res = vcomp.fit("y ~ (1|p) + (1|i)", long, method="anova")
+    row = res.dstudy(object="p", i=k, alpha=level, interval="f")
     found = reliability(scores, alpha=level)
     assert found.alpha == pytest.approx(row.table["Erho2"].item(), rel=1e-9)
     # a D-study cuts limits at 0
@@ -205,7 +206,7 @@ def test_reml_is_that_of_a_fit():
     X = holed(QUESTIONS)
     p, i = np.nonzero(~np.isnan(X))
     res = vcomp.fit("y ~ (1|p) + (1|i)", {"y": X[p, i], "p": p, "i": i})
-    row = res.dstudy(object="p", i=10).table.iloc[0]
+    row = res.dstudy(object="p", i=10, interval="mls").table.iloc[0]
     found = reliability(X)
     assert found.alpha == pytest.approx(row["Erho2"], rel=1e-9)
     assert found.alpha_low == pytest.approx(row["Erho2_low"], rel=1e-7)

@@ -86,7 +86,8 @@ def test_intervals_of_correlations_are_by_fishers_z(res):
 
 def test_intervals_of_variances_are_those_of_one_variable(res):
     frame = res.tidy()
-    alone = vcomp.fit("b ~ (1|p) + (1|i)", crossed(28, n_p=30, n_i=12)).conf_int()
+    one = vcomp.fit("b ~ (1|p) + (1|i)", crossed(28, n_p=30, n_i=12))
+    alone = one.conf_int(interval="mls")
     rows = frame[(frame["variable1"] == "b") & (frame["variable2"] == "b")].set_index("term")
     for term in res.terms:
         found = rows.loc[term, ["conf_low", "conf_high"]].to_numpy(dtype=float)
@@ -239,7 +240,7 @@ def test_three_measures_of_the_same_runs(shared_data):
     data["z"] = data["ap"] - data["rr"]
     for name, column in [*((n, n) for n in names), ("composite", "z")]:
         alone = vcomp.fit(f"{column} ~ (1|sys) + (1|topic)", data, method="anova")
-        expected = alone.dstudy(topic=[25, 50]).table
+        expected = alone.dstudy(topic=[25, 50], interval="f").table
         found = table[table["score"] == name]
         for quantity in ("Erho2", "Erho2_low", "Erho2_high", "Phi", "Phi_low", "Phi_high"):
             np.testing.assert_allclose(found[quantity], expected[quantity], rtol=1e-9)
