@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import vcomp
 from vcomp.inference.intervals.classical import mean_squares
 from vcomp.inference.intervals.level_groups import Layout, Room
-from vcomp.inference.intervals.level_passes import sum_influences
+from vcomp.inference.intervals.level_passes import _add_few, sum_influences
 from vcomp.inference.intervals.robust import (
     _by_set,
     _engine,
@@ -27,6 +27,7 @@ from vcomp.inference.intervals.robust import (
     level_variances,
     robust_mean_squares,
 )
+from vcomp.inference.kernels.level_sums import add_level_sums
 
 
 def crossed(sizes, seed=0, missing=0.0):
@@ -334,3 +335,28 @@ def test_variances_are_those_of_the_page(x, n, nu):
     assert lower[0] == pytest.approx(by_the_page(x, n, nu, own, coarser, apart, False), rel=1e-12)
     assert upper[0] == pytest.approx(by_the_page(x, n, nu, own, coarser, apart, True), rel=1e-12)
     assert correlation == np.eye(1)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 3), st.integers(1, 3), st.integers(0, 600))
+@settings(deadline=None)
+def test_arrays_do_what_the_kernel_does(seed, k, m, n):
+    """Blocks of few rows are summed by arrays, others by the kernel: the same sums."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 6, 3)
+    codes = rng.integers(0, sizes[:, None], (3, n)).astype(np.int32)
+    groups = int(sizes.prod())
+    by_level = np.array([sizes[1] * sizes[2], sizes[2], 1])
+    steps = by_level * rng.integers(0, 2, (k, 3))
+    set_steps = by_level * rng.integers(0, 2, (m, 3))
+    known = (
+        rng.normal(size=n), codes, steps, groups * np.arange(k), rng.normal(size=(groups * k, 4)),
+        np.triu(rng.integers(0, 2, (k, k)), 1).astype(float), rng.normal(size=2), set_steps,
+        groups * np.arange(m),
+    )  # fmt: skip
+    found = []
+    for add in (_add_few, add_level_sums):
+        sums, products = np.ones((groups * m, k + 2)), np.ones((k + 3, k + 2))
+        add(*known, sums, products)
+        found.append((sums, np.tril(products[:-1]), products[-1]))
+    for by_arrays, by_kernel in zip(*found, strict=True):
+        np.testing.assert_allclose(by_arrays, by_kernel, rtol=1e-11, atol=1e-11)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray, LongArray
+from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk
 from vcomp.exceptions import EstimationError
 from vcomp.inference.intervals.level_groups import Groups
@@ -27,6 +27,9 @@ _AT_ONCE = 65_536
 
 _SLAB = 2**19
 """Numbers in the sums of a slab, which fit into a cache."""
+
+_FEW_ROWS = 2**15
+"""Rows up to which arrays are about as fast as the kernel, which takes seconds to compile."""
 
 _MANY = 2**25
 """Largest number of sums for which each thread has its own; with more there is one thread."""
@@ -152,6 +155,51 @@ def sum_influences(
     threads = THREADS if sum(whole.sizes) * width <= _MANY else 1
     ends = [n * i // threads for i in range(threads + 1)]
     return _added([partial(whole.sums, slice(a, b)) for a, b in pairwise(ends)])
+
+
+def pulls_of(
+    counts: FloatArray,
+    u: FloatArray,
+    effects: FloatArray,
+    variances: FloatArray | None,
+    left: FloatArray | None,
+    within: FloatArray | None,
+    own: float,
+    error: float,
+) -> FloatArray:
+    """Return the numbers of each group of a term from which influences are computed, (q, 4).
+
+    They are the predicted effect, the constant and the slope of the influence (linear in the
+    residual plus the effects of finer terms), and the share of its expectation, eq. (10.17);
+    zeros for groups without rows.
+
+    Parameters
+    ----------
+    counts : (q,) rows of each group
+    u, effects : Z'Py and predicted effects
+    variances : prediction error variances; None if they are not known
+    left : sums of the effects of finer terms; None without finer terms
+    within : Σ σ² n² over the groups of finer terms; None without finer terms
+    own, error : component of the term, and of the residual
+    """
+    n = np.maximum(counts, 1.0)
+    # The variance of the mean of a group.
+    spread = own + error / n
+    if within is not None:
+        spread += within / (n * n)
+    form = 1.0 / spread if variances is None else np.maximum(own - variances, 0.0) / (own * own)
+    if not counts.all():
+        form, u = np.where(counts > 0.0, form, 0.0), np.where(counts > 0.0, u, 0.0)
+    whole = float(form.sum())
+    scale = float(u @ u) / whole if whole > 0.0 else 0.0
+    rest = error * u if left is None else error * u + left
+    pulls = np.empty((counts.size, 4))
+    pulls[:, 0] = effects
+    pulls[:, 2] = u / (n * spread)
+    pulls[:, 1] = (u * u - pulls[:, 2] * rest - scale * form) / n
+    # The factor of an expectation in that of the squared residual is σ² / scale.
+    pulls[:, 3] = own * form / n if scale > 0.0 else 0.0
+    return pulls
 
 
 def _added(parts: Sequence[partial[LevelSums]]) -> LevelSums:
@@ -326,10 +374,11 @@ class _Pass:
         sums: FloatArray,
         products: FloatArray,
     ) -> None:
-        # Deferred for start-up time: numba takes a second to import.
-        from vcomp.inference.kernels.level_sums import add_level_sums
-
         work, chunk, m = self.work, self.chunk, len(self.sizes)
+        add = _add_few
+        if chunk.response.size > _FEW_ROWS:
+            # Deferred for start-up time: numba takes a second to import.
+            from vcomp.inference.kernels.level_sums import add_level_sums as add
         away = chunk.origin
         constant = chunk.response.size > 0 and chunk.X.strides[0] == 0  # one row stands for all
         if constant:
@@ -341,7 +390,7 @@ class _Pass:
             codes = np.empty((len(self.codes), rest.size), dtype=np.int32)
             for row, column in zip(codes, self.codes, strict=True):
                 row[:] = column[rows]
-            add_level_sums(
+            add(
                 rest, codes, self.steps, work.starts, work.pulls, work.finer, work.own,
                 self.set_steps, ends[:m], sums, products,
             )  # fmt: skip
@@ -351,3 +400,31 @@ class _Pass:
             Table(leaf.size, keys, sums[a:b])
             for leaf, keys, (a, b) in zip(self.work.leaves, self.keys, pairwise(ends), strict=True)
         )
+
+
+def _add_few(
+    rest: FloatArray,
+    codes: IntArray,
+    steps: LongArray,
+    starts: LongArray,
+    pulls: FloatArray,
+    finer: FloatArray,
+    own: FloatArray,
+    set_steps: LongArray,
+    set_starts: LongArray,
+    sums: FloatArray,
+    of_rows: FloatArray,
+) -> None:
+    """Do what the kernel `add_level_sums` does, with arrays."""
+    k = len(steps)
+    of_groups = pulls[starts[:, None] + steps @ codes]  # (k, n, 4)
+    effects = of_groups[:, :, 0]
+    r = rest - effects.sum(axis=0)
+    influences = np.empty((k + 2, rest.size))
+    influences[:k] = of_groups[:, :, 1] + of_groups[:, :, 2] * (r + finer @ effects)
+    influences[k] = own[0] * r * r
+    influences[k + 1] = own[1] - of_groups[:, :, 3].sum(axis=0)
+    for start, places in zip(set_starts, set_steps @ codes, strict=True):
+        np.add.at(sums, start + places, influences.T)
+    of_rows[:-1] += influences @ influences.T
+    of_rows[-1] += influences.sum(axis=1)

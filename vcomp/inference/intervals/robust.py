@@ -25,7 +25,12 @@ from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine, predict
 from vcomp.exceptions import VcompError
 from vcomp.inference.intervals.classical import MeanSquares, expected_squares, mean_squares
 from vcomp.inference.intervals.level_groups import Folded, Groups, Layout, Total
-from vcomp.inference.intervals.level_passes import LevelSums, LevelWork, sum_influences
+from vcomp.inference.intervals.level_passes import (
+    LevelSums,
+    LevelWork,
+    pulls_of,
+    sum_influences,
+)
 from vcomp.inference.quantities import LevelVariances, VarianceComponents
 from vcomp.numerics import solve
 from vcomp.statistics import Statistics
@@ -423,7 +428,7 @@ class _Point:
     v : components
     beta : fixed effects
     finer : (k, k) 1 where the second term is finer than the first
-    pulls : of all terms what `fill_pulls` writes
+    pulls : of all terms what :func:`~vcomp.inference.intervals.level_passes.pulls_of` returns
     own : factor of the squared residual, and its expectation without terms
     """
 
@@ -469,27 +474,22 @@ class _Point:
         variances: list[FloatArray | None],
     ) -> FloatArray:
         """Return the influences on the components of the terms, eqs. (10.16) and (10.17)."""
-        # Deferred for start-up time: numba takes a second to import.
-        from vcomp.inference.kernels.level_sums import fill_pulls
-
-        layout, v, starts = self.layout, self.v, self.starts
-        pulls = np.empty((int(starts[-1]), 4))
+        layout, v = self.layout, self.v
+        pulls = []
         inner = sorted({int(o) for o in np.flatnonzero(self.finer.any(axis=0))})
         counts = [layout.counts[s] for s in layout.terms]
         squares = {o: Folded(layout, layout.terms[o], counts[o] ** 2) for o in inner}
         predicted = {o: Folded(layout, layout.terms[o], counts[o] * effects[o]) for o in inner}
-        nothing = np.zeros(0)
         for t, chosen in enumerate(layout.terms):
-            left = within = nothing
+            left: FloatArray | None = None
+            within: FloatArray | None = None
             for other in map(int, np.flatnonzero(self.finer[t])):
                 effect, square = predicted[other].to(chosen), v[other] * squares[other].to(chosen)
-                left, within = (left + effect, within + square) if left.size else (effect, square)
-            known = variances[t]
-            fill_pulls(
-                counts[t], u[t], effects[t], nothing if known is None else known, left, within,
-                v[t], v[-1], pulls[starts[t] : starts[t + 1]],
-            )  # fmt: skip
-        return pulls
+                left = effect if left is None else left + effect
+                within = square if within is None else within + square
+            made = pulls_of(counts[t], u[t], effects[t], variances[t], left, within, v[t], v[-1])
+            pulls.append(made)
+        return np.concatenate(pulls) if pulls else np.zeros((0, 4))
 
     def _sums_at_zero(
         self, zero: list[int], effects: list[FloatArray], total: Total

@@ -21,63 +21,6 @@ _BLOCK = 256
 
 
 @njit(cache=True, nogil=True)
-def fill_pulls(
-    counts: FloatArray,
-    u: FloatArray,
-    effects: FloatArray,
-    variances: FloatArray,
-    left: FloatArray,
-    within: FloatArray,
-    own: float,
-    error: float,
-    pulls: FloatArray,
-) -> None:
-    """Write the numbers of each group of a term from which influences are computed.
-
-    They are the predicted effect, the constant and the slope of the influence (linear in the
-    residual plus the effects of finer terms), and the share of its expectation, eq. (10.17).
-
-    Parameters
-    ----------
-    counts : (q,) rows of each group
-    u, effects : Z'Py and predicted effects
-    variances : prediction error variances; empty if they are not known
-    left : sums of the effects of finer terms; empty without finer terms
-    within : Σ σ² n² over the groups of finer terms; empty without finer terms
-    own, error : component of the term, and of the residual
-    pulls : (q, 4), the output
-    """
-    square = whole = 0.0
-    for h in range(counts.size):
-        n = counts[h]
-        if n == 0.0:
-            pulls[h, :] = 0.0
-            continue
-        # The variance of the mean of a group.
-        spread = own + error / n
-        if within.size:
-            spread += within[h] / (n * n)
-        form = 1.0 / spread
-        if variances.size:
-            form = max(own - variances[h], 0.0) / (own * own)
-        square += u[h] * u[h]
-        whole += form
-        pulls[h, 2], pulls[h, 3] = u[h] / (n * spread), form / n
-    scale = square / whole if whole > 0.0 else 0.0
-    for h in range(counts.size):
-        n = counts[h]
-        if n == 0.0:
-            continue
-        rest = error * u[h]
-        if left.size:
-            rest += left[h]
-        pulls[h, 0] = effects[h]
-        pulls[h, 1] = (u[h] * u[h] - pulls[h, 2] * rest) / n - scale * pulls[h, 3]
-        # The factor of an expectation in that of the squared residual is σ² / scale.
-        pulls[h, 3] = own * pulls[h, 3] if scale > 0.0 else 0.0
-
-
-@njit(cache=True, nogil=True)
 def add_level_sums(
     rest: FloatArray,
     codes: IntArray,
@@ -101,7 +44,7 @@ def add_level_sums(
     rest : (n,) y − Xβ̂
     codes : (f, n) levels, or numbers of groups
     steps, starts : (k, f) and (k,); ``starts + steps @ codes`` are a row's groups in the terms
-    pulls : (groups of all terms, 4) of :func:`fill_pulls`
+    pulls : (groups of all terms, 4) of ``pulls_of``
     finer : (k, k) 1 where the second term is finer than the first, else 0
     own : factor of the squared residual, and its expectation without terms
     set_steps, set_starts : (m, f) and (m,), the same for the sets of facets
