@@ -164,14 +164,15 @@ def _of_facets(rows: Sequence[Row]) -> str:
     components = [r for r in own if r.quantity not in ("Phi", "Residual")]
     same = [r for r in components if r.method.endswith(_OVER + r.quantity)]
     other = [r for r in components if r not in same]
-    if not same or not other:
+    both = [r for r in own if r.quantity == "Phi"]
+    if not (same and other and both):
         return ""
     return (
         "**One facet at a time.** The bootstrap and the jackknife over a facet measure how "
         "estimates vary with its levels, and not with those of other facets. With normal effects "
         f"they cover the facet's own component in {_span(same)} %, and those of other facets in "
         f"{_span(other)} %; Φ, which depends on both, in "
-        f"{_span([r for r in own if r.quantity == 'Phi'])} %."
+        f"{_span(both)} %."
     )
 
 

@@ -34,8 +34,10 @@ QUICK = EIGHT[0], EIGHT[-1]
 
 DATA_SETS = 300
 QUICK_DATA_SETS = 3
-_STEP = 100
 _LME4 = "lme4"
+_SLOW = ("profile", _LME4)
+_STEP = 100
+"""Data sets of slow groups that all cells have before one has more."""
 
 _METHODS: dict[str, Group] = {
     "robust": GROUPS["robust"],
@@ -130,14 +132,13 @@ def compare_methods(
 
 
 def _steps(data_sets: int) -> Iterator[tuple[str, int]]:
-    """Return groups with numbers of data sets: of slow ones some in all cells, then the others."""
+    """Return groups of methods with the number of data sets that every cell should have."""
     for group in _BEGINNINGS:
-        if group in ("profile", _LME4):
-            continue
-        yield group, data_sets
-    for target in (*range(_STEP, data_sets, _STEP), data_sets):
-        yield "profile", target
-        yield _LME4, target
+        if group not in _SLOW:
+            yield group, data_sets
+    for target in range(_STEP, data_sets + _STEP, _STEP):
+        for group in _SLOW:
+            yield group, min(target, data_sets)
 
 
 def _applies(cell: _Cell, group: str) -> bool:
