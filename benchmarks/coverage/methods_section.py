@@ -19,6 +19,8 @@ from benchmarks.coverage.study import Row
 LOW, HIGH = 0.91, 0.98
 """Where the coverage of every quantity lies if a method holds."""
 
+_ADJUSTED = BURCH, "robust"
+
 _OVER = " over "
 """In the names of methods that leave out or draw the levels of one facet."""
 
@@ -44,6 +46,10 @@ Rows with all quantities are in `benchmarks/coverage/methods.csv`; `python -m be
 methods` runs what is missing there.
 """
 
+_OF_ENDS = """\
+Of the components and Φ; bold where all are between {low:.0f} and {high:.0f} %.
+"""
+
 _OF_TABLE = """\
 `{cell}`: {words}. Coverage in percent, in brackets the median width relative to that of `mls`.
 """
@@ -60,11 +66,14 @@ def methods_section(rows: Sequence[Row]) -> str:
         fill(_FIRST.format(counts=_counts(own), error=_error(own)), 99) + "\n",
         _HEAD.format(burch=BURCH, lme4=LME4),
         _found([r for r in own if is_shown(r)]),
+        "### Lowest and highest coverage\n",
+        _OF_ENDS.format(low=100 * LOW, high=100 * HIGH),
+        _ends([r for r in own if is_shown(r)]),
     ]
     for cell in cells:
         parts += [
             f"### Methods in `{cell.name}`\n",
-            _OF_TABLE.format(cell=cell.name, words=cell.words),
+            fill(_OF_TABLE.format(cell=cell.name, words=cell.words), 99),
             _table([r for r in own if r.cell == cell.name and is_shown(r)]),
         ]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
@@ -112,6 +121,22 @@ def _table(rows: Sequence[Row]) -> str:
     return markdown(["coverage (width)", "data sets", *heads], lines)
 
 
+def _ends(rows: Sequence[Row]) -> str:
+    """Return lowest and highest coverage, a line a method, a column a cell."""
+    columns = [(cell, p) for cell, populations in _cells(rows).items() for p in populations]
+    lines = []
+    for method in dict.fromkeys(r.method for r in rows):
+        of = [r for r in rows if r.method == method]
+        own = [[r for r in of if (r.cell, r.distribution) == column] for column in columns]
+        lines.append([method, *(_marked(some) if some else "–" for some in own)])
+    return markdown(["method", *(f"`{cell}`, {WORDS[p]}" for cell, p in columns)], lines)
+
+
+def _marked(rows: Sequence[Row]) -> str:
+    text = " / ".join(percent(f(r.coverage for r in rows)) for f in (min, max))
+    return f"**{text}**" if _holds(rows) else text
+
+
 def _numbers(rows: Iterable[Row]) -> str:
     counts = sorted({r.n for r in rows})
     return "–".join(f"{n:,}" for n in dict.fromkeys((counts[0], counts[-1])))
@@ -127,52 +152,91 @@ def _both(row: Row) -> str:
 def _found(rows: Sequence[Row]) -> str:
     """Return what was found in words, with numbers from the rows."""
     whole = [r for r in rows if _OVER not in r.method]
-    said = [_holding(whole), _of_facets(rows), _of_widths(whole), _of_none(rows)]
+    said = [_holding(rows), _of_facets(rows), _of_burch(rows), _of_widths(whole), _of_none(rows)]
     return "\n\n".join(fill(part, 99, break_on_hyphens=False) for part in said if part)
 
 
 def _holding(rows: Sequence[Row]) -> str:
-    """Return which methods hold in which population, and by how much others fail."""
+    """Return which methods hold in which cell."""
     texts = []
-    for population in (p for p in WORDS if any(r.distribution == p for r in rows)):
-        own = [r for r in rows if r.distribution == population]
-        methods = list(dict.fromkeys(r.method for r in own))
-        of = {m: [r for r in own if r.method == m] for m in methods}
-        holding = [m for m in methods if all(LOW <= r.coverage <= HIGH for r in of[m])]
-        others = [f"*{m}* {_farthest(of[m])}" for m in methods if m not in holding]
-        kept = _listed(f"*{m}*" for m in holding) if holding else "none"
-        rest = f"; not {', '.join(others)}" if others else ""
-        texts.append(f"{WORDS[population]}: {kept}{rest}")
+    for cell, populations in _cells(rows).items():
+        found = [f"{WORDS[p]}: {_methods_that_hold(rows, cell, p)}" for p in populations]
+        texts.append(f"In `{cell}` these are, {'; '.join(found)}.")
     return (
-        f"**Which method holds where.** A method holds in a population if it covers the "
-        f"components and Φ in {100 * LOW:.0f} to {100 * HIGH:.0f} % in each design; of the others "
-        f"the coverage farthest from 95 % is given. "
-        + ". ".join(text[0].upper() + text[1:] for text in texts)
-        + "."
+        f"**Which method holds where.** A method holds in a cell if it covers all components and "
+        f"Φ in {100 * LOW:.0f} to {100 * HIGH:.0f} %. " + " ".join(texts)
     )
 
 
-def _farthest(rows: Sequence[Row]) -> str:
-    outside = [r for r in rows if not LOW <= r.coverage <= HIGH]
-    row = max(outside, key=lambda r: abs(r.coverage - 0.95))
-    return f"{percent(row.coverage)} ({SYMBOLS.get(row.quantity, row.quantity)} of `{row.cell}`)"
+def _methods_that_hold(rows: Sequence[Row], cell: str, population: str) -> str:
+    own = [r for r in rows if (r.cell, r.distribution) == (cell, population)]
+    methods = dict.fromkeys(r.method for r in own)
+    holding = [m for m in methods if _holds([r for r in own if r.method == m])]
+    if 2 * len(holding) > len(methods):
+        others = [f"*{m}*" for m in methods if m not in holding]
+        return f"all but {_listed(others)}" if others else "all"
+    return _listed(f"*{m}*" for m in holding) if holding else "none"
+
+
+def _holds(rows: Sequence[Row]) -> bool:
+    return all(LOW <= r.coverage <= HIGH for r in rows)
+
+
+def _cells(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Return the populations of each design, in the order of the page."""
+    return {
+        cell.name: [p for p in WORDS if (cell.name, p) in there]
+        for there in [{(r.cell, r.distribution) for r in rows}]
+        for cell in DESIGNS
+        if any(name == cell.name for name, _ in there)
+    }
 
 
 def _of_facets(rows: Sequence[Row]) -> str:
     """Return that methods over one facet measure what comes from it alone."""
-    own = [r for r in rows if _OVER in r.method and r.distribution == "normal"]
-    components = [r for r in own if r.quantity not in ("Phi", "Residual")]
+    over = [r for r in rows if _OVER in r.method]
+    several = [r for r in over if r.cell in _with_facets(rows) and r.distribution == "normal"]
+    components = [r for r in several if r.quantity not in ("Phi", "Residual")]
     same = [r for r in components if r.method.endswith(_OVER + r.quantity)]
     other = [r for r in components if r not in same]
-    both = [r for r in own if r.quantity == "Phi"]
+    both = [r for r in several if r.quantity == "Phi"]
     if not (same and other and both):
         return ""
-    return (
+    said = (
         "**One facet at a time.** The bootstrap and the jackknife over a facet measure how "
-        "estimates vary with its levels, and not with those of other facets. With normal effects "
-        f"they cover the facet's own component in {_span(same)} %, and those of other facets in "
-        f"{_span(other)} %; Φ, which depends on both, in "
-        f"{_span(both)} %."
+        "estimates vary with its levels, and not with those of other facets. In two-way data with "
+        f"normal effects they cover the facet's own component in {_span(same)} %, that of the "
+        f"other facet in {_span(other)} %, and Φ, which depends on both, in {_span(both)} %."
+    )
+    alone = [r for r in rows if r.cell not in _with_facets(rows)]
+    texts = [
+        f"*{method}* {_span([r for r in alone if r.method == method])} %"
+        for method in dict.fromkeys(r.method for r in alone if _OVER in r.method)
+    ]
+    robust = [r for r in alone if r.method == "robust"]
+    if not (texts and robust):
+        return said
+    return said + (
+        f" One-way data have one facet, and there the coverage in all populations is "
+        f"{_listed(texts)}; that of *robust* intervals is {_span(robust)} %."
+    )
+
+
+def _with_facets(rows: Sequence[Row]) -> set[str]:
+    """Return the designs with several facets."""
+    return {c.name for c in DESIGNS if len(c.levels) > 1 and any(r.cell == c.name for r in rows)}
+
+
+def _of_burch(rows: Sequence[Row]) -> str:
+    cells = {r.cell for r in rows if r.method == BURCH}
+    own, robust = ([r for r in rows if r.cell in cells and r.method == m] for m in _ADJUSTED)
+    if not (own and robust):
+        return ""
+    widths = [float(np.median([r.width for r in some])) for some in (own, robust)]
+    return (
+        f"**{BURCH}.** In all populations of one-way data its coverage is {_span(own)} %, with "
+        f"{width(widths[0])} of the width of *{NORMAL}* (median); that of *robust* intervals is "
+        f"{_span(robust)} %, with {width(widths[1])}."
     )
 
 

@@ -199,13 +199,20 @@ def test_section_says_which_method_holds():
         row("jackknife over s", "Phi", 0.80),
         row("robust", "share(s)", 0.10),
         row("robust", "s", 0.95, cell="groups"),
+        row("mls", "s", 0.85, cell="groups"),
+        row("log", "s", 0.85, cell="groups"),
+        row("Burch", "s", 0.89, cell="groups"),
+        row("jackknife over s", "s", 0.96, cell="groups"),
     ]
     text = methods_section(made)
     said = " ".join(text.split())
-    assert (
-        "Normal: *mls* and *robust*. Exponential: *robust* and *log*; not *mls* 60.0 (s of" in said
-    )
-    assert "own component in 93.0 %, and those of other facets in 40.0 %; Φ" in said
+    assert "In `st20x25` these are, normal: all but *jackknife over s*; exponential:" in said
+    assert "exponential: all but *mls*. In `groups` these are, normal: *robust* and" in said
+    assert "own component in 93.0 %, that of the other facet in 40.0 %, and Φ" in said
+    assert "coverage in all populations is *jackknife over s* 96.0 %; that of *robust*" in said
+    assert "one-way data its coverage is 89.0 %, with 1.25 of the width" in said
+    assert "| jackknife over s | 40.0 / 93.0 | – | **96.0 / 96.0** |" in text
+    assert "| mls | **95.0 / 95.0** | 60.0 / 60.0 | 85.0 / 85.0 |" in text
     assert "*log* up to 10.0 % (`st20x25`, exponential)" in said
     assert "300 data sets in each, but log have 200 or more" in said
     assert "| robust | 300 | 94.0 (1.25) | 92.0 (1.25) | – | – |" in text
