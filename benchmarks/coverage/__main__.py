@@ -1,7 +1,8 @@
-"""``python -m benchmarks.coverage [--quick] [--workers N] [--seed N] [CELL …]``.
+"""``python -m benchmarks.coverage [--quick] [--workers N] [--seed N] [CELL …] [methods]``.
 
-Both studies: every method under normality, and robust intervals in all populations. The second
-one is resumed: data sets that its file has are not drawn again.
+Three studies: every method under normality, robust intervals in all populations, and
+("methods") both with what others would use in eight cells. The last two are resumed: data sets
+that their files have are not drawn again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from benchmarks.coverage.comparison import QUICK, QUICK_POPULATIONS, compare
 from benchmarks.coverage.designs import DESIGNS
 from benchmarks.coverage.figure import draw_populations
 from benchmarks.coverage.page import page
+from benchmarks.coverage.peers import DATA_SETS, QUICK_DATA_SETS, compare_methods
 from benchmarks.coverage.results import read_rows, violations, write_rows
 from benchmarks.coverage.study import Row, run_study
 
@@ -22,11 +24,14 @@ SEED = 20_260_101
 _HERE = Path(__file__).resolve().parent
 RESULTS = _HERE / "results.csv"
 POPULATIONS = _HERE / "populations.csv"
+METHODS = _HERE / "methods.csv"
 PAGE = _HERE.parents[1] / "docs" / "coverage.md"
 FIGURE = PAGE.parent / "coverage" / "populations.png"
 _EVERY = (*CELLS, *DESIGNS)
 _QUICK = ("s20xt25-40%", *QUICK)
 _QUICK_DATA_SETS = 10
+_METHODS = "methods"
+"""The name of the study of all methods in eight cells, among those of cells."""
 
 
 def main() -> None:
@@ -35,9 +40,12 @@ def main() -> None:
     rows: list[Row] = []
     for cell in _cells(arguments):
         rows += _compared(cell, arguments) if cell in DESIGNS else _studied(cell, arguments)
+    if not arguments.again and (_METHODS in arguments.cells or not arguments.cells):
+        rows += _of_methods(arguments)
     if not arguments.quick:
         rows, others = read_rows(RESULTS), read_rows(POPULATIONS)
-        PAGE.write_text(page(rows, arguments.seed, others), encoding="utf-8")
+        text = page(rows, arguments.seed, others, read_rows(METHODS))
+        PAGE.write_text(text, encoding="utf-8")
         draw_populations(others, FIGURE)
     outside = violations(rows)
     for row in outside:
@@ -50,10 +58,10 @@ def main() -> None:
 
 
 def _cells(arguments: argparse.Namespace) -> tuple[Cell, ...]:
-    if arguments.again:
+    if arguments.again or set(arguments.cells) == {_METHODS}:
         return ()
-    names = tuple(arguments.cells) or (_QUICK if arguments.quick else ())
-    return cells_by_name(names, _EVERY)
+    names = tuple(name for name in arguments.cells if name != _METHODS)
+    return cells_by_name(names or (_QUICK if arguments.quick else ()), _EVERY)
 
 
 def _compared(cell: Cell, arguments: argparse.Namespace) -> list[Row]:
@@ -65,6 +73,17 @@ def _compared(cell: Cell, arguments: argparse.Namespace) -> list[Row]:
         workers=arguments.workers,
         data_sets=_QUICK_DATA_SETS if quick else arguments.data_sets or cell.plan.robust,
         populations=QUICK_POPULATIONS if quick else arguments.populations,
+    )
+
+
+def _of_methods(arguments: argparse.Namespace) -> list[Row]:
+    quick = arguments.quick
+    return compare_methods(
+        None if quick else METHODS,
+        seed=arguments.seed,
+        workers=arguments.workers,
+        data_sets=QUICK_DATA_SETS if quick else arguments.data_sets or DATA_SETS,
+        quick=quick,
     )
 
 
@@ -87,14 +106,18 @@ def _keep(rows: list[Row]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.coverage", description=__doc__)
     names = ", ".join(cell.name for cell in _EVERY).replace("%", "%%")
-    parser.add_argument("cells", nargs="*", metavar="CELL", help=f"all, or some of {names}")
+    parser.add_argument(
+        "cells", nargs="*", metavar="CELL", help=f"all, or some of methods, {names}"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="few cells and data sets; writes nothing"
     )
     parser.add_argument("--again", action="store_true", help="the page from the rows of before")
     parser.add_argument("--workers", type=int, default=2, help="processes (2)")
     parser.add_argument("--seed", type=int, default=SEED, help=f"of all data sets ({SEED})")
-    parser.add_argument("--data-sets", type=int, default=0, help="of each population (200)")
+    parser.add_argument(
+        "--data-sets", type=int, default=0, help="of each population (200; methods: 300)"
+    )
     parser.add_argument("--populations", nargs="+", default=(), help="some of them only")
     arguments = parser.parse_args()
     if arguments.workers < 1 or arguments.seed < 0 or arguments.data_sets < 0:

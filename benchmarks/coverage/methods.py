@@ -37,6 +37,9 @@ OF_POPULATIONS: tuple[IntervalName, ...] = (NORMAL, "robust", "log", "wald")
 Found = dict[tuple[str, str], FloatArray]
 """(2, m) ends of the intervals of m quantities by estimator and method."""
 
+Group = Callable[[Prepared, int, Plan], Found]
+"""Methods that are tried on the same data set, which has a number."""
+
 
 def limits_of(
     prepared: Prepared, source: IntervalSource, *, shares: bool = True, ratios: bool = False
@@ -212,9 +215,9 @@ def _generating(prepared: Prepared, stats: Statistics, fit: Estimate) -> Generat
     )
 
 
-def _quietly(
-    group: Callable[[Prepared, int, Plan], Found],
-) -> Callable[[Prepared, int, Plan], Found]:
+def quietly(group: Group) -> Group:
+    """Return a group of methods that gives no warnings of the library."""
+
     def quiet(prepared: Prepared, number: int, plan: Plan) -> Found:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VcompWarning)
@@ -223,12 +226,12 @@ def _quietly(
     return quiet
 
 
-GROUPS: dict[str, Callable[[Prepared, int, Plan], Found]] = {
-    "local": _quietly(local),
-    "robust": _quietly(robust),
-    "profile": _quietly(profile),
-    "bootstrap": _quietly(bootstrap),
-    "jackknife": _quietly(left_out),
-    "levels": _quietly(levels),
+GROUPS: dict[str, Group] = {
+    "local": quietly(local),
+    "robust": quietly(robust),
+    "profile": quietly(profile),
+    "bootstrap": quietly(bootstrap),
+    "jackknife": quietly(left_out),
+    "levels": quietly(levels),
 }
 """By the name of their number of data sets in a :class:`~benchmarks.coverage.cells.Plan`."""

@@ -10,6 +10,7 @@ from benchmarks.coverage.cells import CELLS, Cell
 from benchmarks.coverage.findings import SYMBOLS, findings
 from benchmarks.coverage.markdown import markdown, percent, width
 from benchmarks.coverage.methods import DEFAULT
+from benchmarks.coverage.methods_section import methods_section
 from benchmarks.coverage.results import HIGH, LOW, is_claimed, violations
 from benchmarks.coverage.robust_section import section
 from benchmarks.coverage.study import Row
@@ -65,7 +66,9 @@ _KINDS: tuple[tuple[str, Callable[[str], bool]], ...] = (
 )
 
 
-def page(rows: Sequence[Row], seed: int, others: Sequence[Row] = ()) -> str:
+def page(
+    rows: Sequence[Row], seed: int, others: Sequence[Row] = (), methods: Sequence[Row] = ()
+) -> str:
     """Return the page as Markdown.
 
     Parameters
@@ -73,10 +76,12 @@ def page(rows: Sequence[Row], seed: int, others: Sequence[Row] = ()) -> str:
     rows : of all cells
     seed : that they were made with
     others : of all populations
+    methods : of all methods in eight cells
     """
     parts = [
         _HEAD.format(seed=seed),
         section(others),
+        methods_section(methods),
         _claim(rows),
         findings(rows),
         "## Each method in one line\n",

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks.coverage.cells import Cell, Plan
-from benchmarks.coverage.methods import DEFAULT, GROUPS, NORMAL, Found
+from benchmarks.coverage.methods import DEFAULT, GROUPS, NORMAL, Found, Group
 from benchmarks.coverage.prepared import Prepared
 from vcomp._typing import FloatArray
 from vcomp.numerics.memory import limited_blas
@@ -99,10 +99,11 @@ def run_cell(
         if n:
             label = f"{prepared.cell.name}, {prepared.distribution}, {group}"
             numbers = range(first, first + n)
-            found = list(_data_sets(prepared, plan, group, numbers, workers, progress, label))
+            of = GROUPS[group]
+            found = list(data_sets(prepared, plan, of, numbers, workers, progress, label))
             if group in _WIDTHS_OF:
                 key = "reml", _WIDTHS_OF[group]
-                default = _widths(_gathered(found, key, len(prepared.names)))
+                default = widths_of(found, key, len(prepared.names))
             rows += tally(prepared, found, default)
     return rows
 
@@ -149,6 +150,18 @@ def tally(prepared: Prepared, found: Sequence[Found], default: FloatArray) -> li
     return rows
 
 
+def widths_of(found: Sequence[Found], key: tuple[str, str], m: int) -> FloatArray:
+    """Return medians and 90 % points of the widths of a method, (2, m), nan where there are none.
+
+    Parameters
+    ----------
+    found : the intervals of each data set
+    key : estimator and method
+    m : number of quantities
+    """
+    return _widths(_gathered(found, key, m))
+
+
 def _ratio(width: float, default: float) -> float:
     """Return a relative width; nan if both have no end."""
     return width / default if default > 0.0 and np.isfinite([width, default]).any() else np.nan
@@ -173,21 +186,29 @@ def _widths(ends: tuple[FloatArray, FloatArray]) -> FloatArray:
     ).T
 
 
-def _data_sets(
+def data_sets(
     prepared: Prepared,
     plan: Plan,
-    group: str,
+    group: Group,
     numbers: range,
     workers: int,
     progress: bool,
     label: str,
 ) -> Iterator[Found]:
-    """Return what each data set gives, in order."""
+    """Return what a group of methods gives for each data set, in order.
+
+    Parameters
+    ----------
+    prepared, plan : the design, and how many replicates the methods make
+    group : of methods, such as those of :data:`~benchmarks.coverage.methods.GROUPS`
+    numbers : of the data sets
+    workers, progress, label : processes, and the bar of what they have done
+    """
     from tqdm import tqdm
 
     # What children would all work out again.
     work = partial(_batch, prepared, plan, group)
-    GROUPS[group](prepared, 0, plan)
+    group(prepared, 0, plan)
     batches = [numbers[at : at + _BATCH] for at in range(0, len(numbers), _BATCH)]
     with tqdm(total=len(numbers), desc=label, disable=not progress, file=sys.stderr) as bar:
         for batch in _mapped(work, batches, workers):
@@ -217,6 +238,6 @@ def _by_fork(numbers: range) -> list[Found]:
     return _work(numbers)
 
 
-def _batch(prepared: Prepared, plan: Plan, group: str, numbers: range) -> list[Found]:
+def _batch(prepared: Prepared, plan: Plan, group: Group, numbers: range) -> list[Found]:
     with limited_blas(1):
-        return [GROUPS[group](prepared, number, plan) for number in numbers]
+        return [group(prepared, number, plan) for number in numbers]
