@@ -1,8 +1,8 @@
-"""``python -m benchmarks.coverage [--quick] [--workers N] [--seed N] [CELL …] [methods]``.
+"""``python -m benchmarks.coverage [--quick] [--workers N] [--seed N] [CELL …] [methods] [pairs]``.
 
-Three studies: every method under normality, robust intervals in all populations, and
-("methods") both with what others would use in eight cells. The last two are resumed: data sets
-that their files have are not drawn again.
+Four studies: every method under normality, robust intervals in all populations, ("methods") both
+with what others would use in eight cells, and ("pairs") differences between measures. All but the
+first are resumed: what their files have is not drawn again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from benchmarks.coverage.comparison import QUICK, QUICK_POPULATIONS, compare
 from benchmarks.coverage.designs import DESIGNS
 from benchmarks.coverage.figure import draw_populations
 from benchmarks.coverage.page import page
+from benchmarks.coverage.pairs import cells, study_pairs
 from benchmarks.coverage.peers import DATA_SETS, QUICK_DATA_SETS, compare_methods
 from benchmarks.coverage.results import read_rows, violations, write_rows
 from benchmarks.coverage.study import Row, run_study
@@ -25,13 +26,14 @@ _HERE = Path(__file__).resolve().parent
 RESULTS = _HERE / "results.csv"
 POPULATIONS = _HERE / "populations.csv"
 METHODS = _HERE / "methods.csv"
+PAIRS = _HERE / "pairs.csv"
 PAGE = _HERE.parents[1] / "docs" / "coverage.md"
 FIGURE = PAGE.parent / "coverage" / "populations.png"
 _EVERY = (*CELLS, *DESIGNS)
 _QUICK = ("s20xt25-40%", *QUICK)
-_QUICK_DATA_SETS = 10
-_METHODS = "methods"
-"""The name of the study of all methods in eight cells, among those of cells."""
+_QUICK_DATA_SETS, _QUICK_PAIRS = 10, 2
+_METHODS, _PAIRS = "methods", "pairs"
+"""Names of studies among those of cells: all methods in eight cells, differences of measures."""
 
 
 def main() -> None:
@@ -42,9 +44,11 @@ def main() -> None:
         rows += _compared(cell, arguments) if cell in DESIGNS else _studied(cell, arguments)
     if not arguments.again and (_METHODS in arguments.cells or not arguments.cells):
         rows += _of_methods(arguments)
+    if not arguments.again and (_PAIRS in arguments.cells or not arguments.cells):
+        rows += _of_pairs(arguments)
     if not arguments.quick:
         rows, others = read_rows(RESULTS), read_rows(POPULATIONS)
-        text = page(rows, arguments.seed, others, read_rows(METHODS))
+        text = page(rows, arguments.seed, others, read_rows(METHODS), read_rows(PAIRS))
         PAGE.write_text(text, encoding="utf-8")
         draw_populations(others, FIGURE)
     outside = violations(rows)
@@ -58,9 +62,9 @@ def main() -> None:
 
 
 def _cells(arguments: argparse.Namespace) -> tuple[Cell, ...]:
-    if arguments.again or set(arguments.cells) == {_METHODS}:
+    names = tuple(name for name in arguments.cells if name not in (_METHODS, _PAIRS))
+    if arguments.again or (arguments.cells and not names):
         return ()
-    names = tuple(name for name in arguments.cells if name != _METHODS)
     return cells_by_name(names or (_QUICK if arguments.quick else ()), _EVERY)
 
 
@@ -87,6 +91,14 @@ def _of_methods(arguments: argparse.Namespace) -> list[Row]:
     )
 
 
+def _of_pairs(arguments: argparse.Namespace) -> list[Row]:
+    if arguments.quick:
+        chosen = cells()[:1]
+        return study_pairs(None, seed=arguments.seed, data_sets=_QUICK_PAIRS, chosen=chosen)
+    data_sets = arguments.data_sets or DATA_SETS
+    return study_pairs(PAIRS, seed=arguments.seed, data_sets=data_sets)
+
+
 def _studied(cell: Cell, arguments: argparse.Namespace) -> list[Row]:
     rows = run_study([cell], seed=arguments.seed, workers=arguments.workers, quick=arguments.quick)
     if not arguments.quick:
@@ -107,7 +119,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.coverage", description=__doc__)
     names = ", ".join(cell.name for cell in _EVERY).replace("%", "%%")
     parser.add_argument(
-        "cells", nargs="*", metavar="CELL", help=f"all, or some of methods, {names}"
+        "cells", nargs="*", metavar="CELL", help=f"all, or some of methods, pairs, {names}"
     )
     parser.add_argument(
         "--quick", action="store_true", help="few cells and data sets; writes nothing"

@@ -11,6 +11,7 @@ from benchmarks.coverage.findings import SYMBOLS, findings
 from benchmarks.coverage.markdown import markdown, percent, width
 from benchmarks.coverage.methods import DEFAULT
 from benchmarks.coverage.methods_section import methods_section
+from benchmarks.coverage.pairs import section as pairs_section
 from benchmarks.coverage.results import HIGH, LOW, is_claimed, violations
 from benchmarks.coverage.robust_section import section
 from benchmarks.coverage.study import Row
@@ -67,7 +68,11 @@ _KINDS: tuple[tuple[str, Callable[[str], bool]], ...] = (
 
 
 def page(
-    rows: Sequence[Row], seed: int, others: Sequence[Row] = (), methods: Sequence[Row] = ()
+    rows: Sequence[Row],
+    seed: int,
+    others: Sequence[Row] = (),
+    methods: Sequence[Row] = (),
+    pairs: Sequence[Row] = (),
 ) -> str:
     """Return the page as Markdown.
 
@@ -77,10 +82,12 @@ def page(
     seed : that they were made with
     others : of all populations
     methods : of all methods in eight cells
+    pairs : of differences between measures
     """
     parts = [
         _HEAD.format(seed=seed),
         section(others),
+        pairs_section(pairs),
         methods_section(methods),
         _claim(rows),
         findings(rows),

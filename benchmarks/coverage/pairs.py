@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import warnings
 import zlib
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,6 +25,7 @@ from benchmarks.coverage.populations import (
     latent_components,
     observed_components,
 )
+from benchmarks.coverage.results import merged, read_rows, write_rows
 from benchmarks.coverage.study import Row
 from vcomp._typing import FloatArray
 from vcomp.inference.intervals import IntervalName
@@ -136,7 +139,7 @@ def _ends(scores: pd.DataFrame, method: IntervalName) -> FloatArray:
     return np.array([(t["low"].iloc[0], t["high"].iloc[0]) for t in tables], dtype=float)
 
 
-def section(rows: list[Row]) -> str:
+def section(rows: Sequence[Row]) -> str:
     """Return the section of the page as Markdown, empty without rows."""
     if not rows:
         return ""
@@ -160,6 +163,34 @@ Two measures of the same systems and topics, whose effects and errors have a cor
 `vcomp.compare_measures`: coverage with robust intervals of both measures (the default), and with
 those of normal theory. Rows are in `benchmarks/coverage/pairs.csv`.
 """
+
+
+def study_pairs(
+    path: Path | None,
+    *,
+    seed: int,
+    data_sets: int,
+    chosen: Sequence[tuple[Cell, str]] | None = None,
+) -> list[Row]:
+    """Return the rows of all cells; those that the file has are not drawn again.
+
+    Parameters
+    ----------
+    path : file of rows, which is written after every cell; None for none
+    seed : of the study
+    data_sets : of each cell
+    chosen : some designs and populations
+    """
+    rows = read_rows(path) if path is not None and path.exists() else []
+    for cell, population in cells() if chosen is None else chosen:
+        own = [r for r in rows if (r.cell, r.distribution) == (cell.name, population)]
+        done = max((r.n for r in own), default=0)
+        if done < data_sets:
+            found = compare_pairs(cell, population, seed=seed, first=done, n=data_sets - done)
+            rows = merged(rows, found)
+            if path is not None:
+                write_rows(rows, path)
+    return rows
 
 
 def cells() -> list[tuple[Cell, str]]:
