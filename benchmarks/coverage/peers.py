@@ -35,9 +35,6 @@ QUICK = EIGHT[0], EIGHT[-1]
 DATA_SETS = 300
 QUICK_DATA_SETS = 3
 _LME4 = "lme4"
-_SLOW = ("profile", _LME4)
-_STEP = 100
-"""Data sets of slow groups that all cells have before one has more."""
 
 _METHODS: dict[str, Group] = {
     "robust": GROUPS["robust"],
@@ -58,6 +55,32 @@ _BEGINNINGS = {
     _LME4: (lme4_profile.METHOD,),
 }
 """How the names of the methods of a group begin; slow groups last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Which groups of methods are done in which cells, and in which order.
+
+    Attributes
+    ----------
+    cells : designs and populations
+    groups, slow : names of groups; those of the second have some data sets of every cell first
+    step : data sets of slow groups that all cells have before one has more
+    """
+
+    cells: tuple[tuple[str, str], ...] = EIGHT
+    groups: tuple[str, ...] = tuple(_BEGINNINGS)
+    slow: tuple[str, ...] = ("profile", _LME4)
+    step: int = 100
+
+    def targets(self, data_sets: int) -> Iterator[tuple[str, int]]:
+        """Yield groups with the number of data sets that every cell should have."""
+        for group in self.groups:
+            if group not in self.slow:
+                yield group, data_sets
+        for target in range(self.step, data_sets + self.step, self.step):
+            for group in self.slow:
+                yield group, min(target, data_sets)
 
 
 class PreparedRows(Prepared):
@@ -105,6 +128,7 @@ def compare_methods(
     data_sets: int = DATA_SETS,
     quick: bool = False,
     progress: bool = True,
+    steps: Steps | None = None,
 ) -> list[Row]:
     """Return the rows of all cells and methods.
 
@@ -114,11 +138,13 @@ def compare_methods(
     seed, workers, progress : as for :func:`~benchmarks.coverage.study.run_study`
     data_sets : numbers 0 to this of each cell; those that the file has are not drawn again
     quick : few cells and resamples
+    steps : cells and groups of methods in another order
     """
+    steps = steps or Steps(QUICK if quick else EIGHT)
     rows = read_rows(path) if path is not None and path.exists() else []
-    cells = [_Cell(*names, seed, data_sets) for names in (QUICK if quick else EIGHT)]
+    cells = [_Cell(*names, seed, data_sets) for names in steps.cells]
     plan = Plan().quick() if quick else Plan()
-    for group, target in _steps(data_sets):
+    for group, target in steps.targets(data_sets):
         for cell in cells:
             done = _done(rows, cell, group)
             if done < target and _applies(cell, group):
@@ -129,16 +155,6 @@ def compare_methods(
                 if path is not None:
                     write_rows(rows, path)
     return rows
-
-
-def _steps(data_sets: int) -> Iterator[tuple[str, int]]:
-    """Return groups of methods with the number of data sets that every cell should have."""
-    for group in _BEGINNINGS:
-        if group not in _SLOW:
-            yield group, data_sets
-    for target in range(_STEP, data_sets + _STEP, _STEP):
-        for group in _SLOW:
-            yield group, min(target, data_sets)
 
 
 def _applies(cell: _Cell, group: str) -> bool:

@@ -123,21 +123,17 @@ def test_lme4_profiles_the_likelihood_of_ml():
 # The file of rows ------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def one_cell(monkeypatch):
-    """Have one cell, and groups of methods that are fast."""
-    fast = {group: peers._BEGINNINGS[group] for group in ("robust", "burch", "levels")}
-    monkeypatch.setattr(peers, "EIGHT", (("groups", "t5"),))
-    monkeypatch.setattr(peers, "_BEGINNINGS", fast)
-    monkeypatch.setattr(peers, "_SLOW", ("levels",))
-    monkeypatch.setattr(peers, "_STEP", 4)
+ONE_CELL = peers.Steps((("groups", "t5"),), ("robust", "burch", "levels"), ("levels",), 4)
+"""Groups of methods that are fast."""
 
 
-def run(path, data_sets=6):
-    return peers.compare_methods(path, seed=3, workers=1, data_sets=data_sets, progress=False)
+def run(path, data_sets=6, seed=3):
+    return peers.compare_methods(
+        path, seed=seed, workers=1, data_sets=data_sets, progress=False, steps=ONE_CELL
+    )
 
 
-def test_a_file_of_methods_is_resumed(tmp_path, one_cell):
+def test_a_file_of_methods_is_resumed(tmp_path):
     path = tmp_path / "methods.csv"
     rows = run(path)
     methods = ["mls", "robust", "log", "wald", "Burch", "bootstrap over s"]
@@ -150,13 +146,13 @@ def test_a_file_of_methods_is_resumed(tmp_path, one_cell):
     assert path.read_text(encoding="utf-8") == whole
 
 
-def test_what_the_file_has_is_not_drawn_again(tmp_path, one_cell, monkeypatch):
+def test_what_the_file_has_is_not_drawn_again(tmp_path):
     path = tmp_path / "methods.csv"
     run(path)
     whole = path.read_text(encoding="utf-8")
-    monkeypatch.setattr(peers, "_found", None)
-    run(path)
-    run(path, data_sets=4)
+    # Other data sets would have other rows.
+    run(path, seed=4)
+    run(path, data_sets=4, seed=4)
     assert path.read_text(encoding="utf-8") == whole
 
 
