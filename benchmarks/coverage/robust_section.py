@@ -55,10 +55,11 @@ quadrature.
 
 Quantities are those above, a ratio of two components and the size of a facet that Φ requires. A
 root has the roots of the limits of its radicand: standard errors of measurement have the
-coverage of σ²(δ) and σ²(Δ). Methods are `interval="mls"` (normal theory), `"robust"`, `"log"`
-and `"wald"`, all from the same REML fits. {counts}
-With 200 data sets the Monte Carlo standard error of a coverage of 95 % is 1.5 points: with a
-dozen quantities the lowest is 2 to 3 points below 95 by chance alone. Rows are in
+coverage of σ²(δ) and σ²(Δ). Methods are `interval="robust"` (the default), `"mls"` (normal
+theory), `"log"` and `"wald"`, all from the same REML fits. {counts}
+With {least:,} data sets the Monte Carlo standard error of a coverage of 95 % is {error:.1f}
+points: with a dozen quantities the lowest is {lowest:.0f} to {lower:.0f} points below 95 by chance
+alone. Rows are in
 `benchmarks/coverage/populations.csv`; `python -m benchmarks.coverage st20x25 --data-sets 1000`
 adds data sets to those of a design.
 
@@ -91,11 +92,14 @@ def section(rows: Sequence[Row]) -> str:
     counts = sorted({r.n for r in own})
     number = f"{counts[0]:,} to {counts[-1]:,}" if counts[1:] else f"{counts[0]:,}"
     said = f"Every design and population has {number} data sets."
+    error = 100.0 * np.sqrt(0.95 * 0.05 / counts[0])
     two_way = [c.name for c in DESIGNS if c.name.startswith("st") and c.name not in GROWING]
     others = [c.name for c in DESIGNS if c.name not in (*two_way, *GROWING)]
     parts = [
         "## Scores that are not normal: robust intervals\n",
-        _HEAD.format(counts=said),
+        _HEAD.format(
+            counts=said, least=counts[0], error=error, lowest=1.5 * error, lower=2.2 * error
+        ),
         _found(own),
         "### By method and population\n",
         _OF_METHODS,
@@ -125,11 +129,13 @@ def _found(rows: Sequence[Row]) -> str:
     enough = with_enough_levels(rows)
     robust, normal = ([r for r in enough if r.method == m] for m in ("robust", "mls"))
     usual = [r for r in robust if r.distribution not in EXTREME]
+    n = min(r.n for r in enough)
     held = (
         f"**Where it holds.** With 20 or more levels of every facet robust intervals cover 93 to "
         f"97 % for {_share(usual, *CLOSE):.0f} % of the quantities and 91 to 98 % for "
-        f"{_share(usual, *AIM):.0f} % in all populations but {_listed(EXTREME)} (with 200 data "
-        f"sets {_by_chance(*CLOSE):.0f} and {_by_chance(*AIM):.0f} % if all were 95 %). In all "
+        f"{_share(usual, *AIM):.0f} % in all populations but {_listed(EXTREME)} (with {n:,} data "
+        f"sets {_by_chance(*CLOSE, n):.0f} and {_by_chance(*AIM, n):.0f} % if all were 95 %). In "
+        "all "
         f"populations these are {_share(robust, *CLOSE):.0f} and {_share(robust, *AIM):.0f} %, "
         f"and {_share(normal, *CLOSE):.0f} and {_share(normal, *AIM):.0f} % of normal theory, "
         f"whose lowest coverage is {_lowest_of(normal)} and that of robust intervals "
@@ -139,7 +145,7 @@ def _found(rows: Sequence[Row]) -> str:
     return "\n\n".join(fill(part, 99, break_on_hyphens=False) for part in said if part)
 
 
-def _by_chance(low: float, high: float, n: int = 200) -> float:
+def _by_chance(low: float, high: float, n: int) -> float:
     """Return the percentage of coverages in a range if all quantities are covered in 95 %."""
     from scipy.special import bdtr
 
@@ -174,9 +180,9 @@ def _of_extremes(robust: Sequence[Row]) -> str:
     return (
         "**Where it fails.** " + "; ".join(texts) + ". Samples of a skewed or heavy-tailed "
         "population of 20 levels often have no outlier, and then a small mean square and a small "
-        "kurtosis together: what misses lies below the true value. With two points effects have "
-        "less than a third of the normal variance of a mean square, which is the least that "
-        "intervals assume."
+        "kurtosis together: what misses lies below the true value. So do samples of 0/1 scores "
+        "with few ones or few zeros. With two points intervals are longer than necessary: their "
+        "upper limits are at least those of normal theory up to 40 levels."
     )
 
 
