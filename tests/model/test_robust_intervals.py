@@ -1,4 +1,4 @@
-"""``interval="robust"`` wherever ``interval=`` goes, for rows in memory, in batches and stored."""
+"""Robust intervals wherever ``interval=`` goes, for rows in memory, in batches and stored."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import vcomp
+from vcomp.inference import Quantities
 
 
 @pytest.fixture(scope="module")
@@ -157,3 +158,85 @@ def test_without_residual_there_are_none():
     res = vcomp.fit("y ~ (1|s)", frame, method="anova")
     with pytest.raises(vcomp.EstimationError, match="needs a residual above zero"):
         res.conf_int(interval="robust")
+
+
+# The default ------------------------------------------------------------------------------------
+
+
+def normal_theory(res):
+    """Return why the intervals of a result assume normal effects, from its summary and plan."""
+    (note,) = [n for n in res.interval_source("auto").limits(UNIT, 0.05).notes if "normal" in n]
+    assert note.startswith("effects are treated as normal, as ")
+    assert note in " ".join(str(res.summary()).split())
+    assert note in " ".join(str(res.dstudy()).split())
+    pd.testing.assert_frame_equal(res.conf_int(), res.conf_int(interval="mls"))
+    return note.removeprefix("effects are treated as normal, as ")
+
+
+UNIT = Quantities("linear", np.eye(3))
+
+
+def two_way(s, t, seed=5):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"s": np.repeat(np.arange(s), t), "t": np.tile(np.arange(t), s)})
+    y = rng.exponential(size=s)[frame.s] + rng.exponential(size=t)[frame.t]
+    return frame.assign(y=y + rng.exponential(size=s * t))
+
+
+def test_the_default_is_robust_from_six_levels_of_a_facet_on():
+    formula = "y ~ (1|s) + (1|t)"
+    res = vcomp.fit(formula, two_way(6, 5))
+    assert res.interval_source("auto").interval == "robust"
+    pd.testing.assert_frame_equal(res.conf_int(), res.conf_int(interval="robust"))
+    pd.testing.assert_frame_equal(res.dstudy(t=9).table, res.dstudy(t=9, interval="robust").table)
+    assert str(res.quantity("s / t")) == str(res.quantity("s / t", interval="robust"))
+    assert "Standard errors and intervals of components: robust" in str(res)
+    reason = normal_theory(vcomp.fit(formula, two_way(5, 5)))
+    assert reason == "no facet has 6 or more levels"
+
+
+def test_standard_errors_belong_to_intervals():
+    res = vcomp.fit("y ~ (1|s) + (1|t)", two_way(20, 12))
+    robust, normal = (res.gstudy(interval=i)["se"] for i in ("robust", "mls"))
+    pd.testing.assert_series_equal(res.gstudy()["se"], robust)
+    np.testing.assert_allclose(normal, res.bse[-3:])
+    assert (np.abs(np.log(robust / normal)) > 0.01).all()
+    tidy = res.tidy().set_index("term")["std_error"]
+    np.testing.assert_allclose(tidy[["s", "t", "Residual"]], robust)
+    for interval, expected in (("robust", robust), ("mls", normal)):
+        assert res.quantity("s", interval=interval).se == pytest.approx(expected["s"])
+        study = res.dstudy(t=12, interval=interval)
+        assert study.table["rel_err_var_se"].item() == pytest.approx(expected["Residual"] / 12)
+
+
+def test_rows_that_are_gone_are_the_reason(tmp_path):
+    path = tmp_path / "scores.parquet"
+    pd.concat([two_way(20, 12, 1), two_way(20, 12, 2)]).to_parquet(path)
+    res = vcomp.fit("y ~ (1|s) + (1|t)", path, stream=True)
+    path.unlink()
+    assert normal_theory(res) == "'scores.parquet' cannot be read"
+    again = vcomp.VarianceComponentsResults.from_json(res.to_json())
+    assert "stored without" in normal_theory(again)
+    with pytest.raises(vcomp.DataError, match=r"scores\.parquet"):
+        res.conf_int(interval="robust")
+
+
+def test_a_residual_of_zero_is_the_reason():
+    frame = two_way(8, 6)
+    frame["y"] = 1.0 * frame.s + 0.5 * frame.t
+    res = vcomp.fit("y ~ (1|s) + (1|t)", frame, method="anova")
+    assert "residual above zero" in normal_theory(res)
+
+
+def test_several_scores_of_stored_cells_are_the_reason(tmp_path):
+    twice = pd.concat([two_way(8, 6, 1), two_way(8, 6, 2)])
+    sums = vcomp.accumulate("y ~ (1|s) + (1|t)", twice)
+    assert "single rows" in normal_theory(sums.fit())
+    assert sums.fit().interval_source("mls").reason == ""
+
+
+def test_published_components_need_no_reason():
+    known = {"p": 2.0, "i": 1.0, "Residual": 4.0}
+    study = vcomp.from_components(known, cov=np.diag([0.5, 0.3, 0.1])).dstudy(i=10)
+    assert "modified large sample" in str(study)
+    assert "treated as normal" not in str(study)
