@@ -303,7 +303,7 @@ def by_the_page(x, n, nu, own, coarser, apart, upper):
     ]
     one_over_n = sum(abs(v) / m for v, m in zip(fx, n, strict=True)) / sum(map(abs, fx))
     w = sum(kept)
-    found = (1.0 + 3.0 * one_over_n) * w + 2.5 * one_over_n * min(2.0 / nu, 2.0 * max(w, 0.0))
+    found = (1.0 + 2.0 * one_over_n) * w + 2.0 * one_over_n * min(2.0 / nu, 2.0 * max(w, 0.0))
     for value, m, o, c in zip(fx, n, own, coarser, strict=True):
         excess = max(value - (max(2.0 / (m - 1.0), 2.0 / nu) if o else 2.0 / (m - 1.0)), 0.0)
         if upper:
@@ -312,7 +312,7 @@ def by_the_page(x, n, nu, own, coarser, apart, upper):
             found += min(2.75, 80.0 / m) * excess
         if c:
             found += 2.0 / m**0.5 * max(value - 2.0 / nu * (2.0 / m) ** 0.5, 0.0)
-    share = max(0.05, min(1.1, 40.0 * one_over_n)) if upper else 0.05
+    share = max(0.05, min(1.0, 40.0 * one_over_n)) if upper else 0.05
     return max(found, share * 2.0 / nu)
 
 

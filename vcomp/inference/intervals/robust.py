@@ -218,15 +218,15 @@ class _Calibration:
         without outliers have a small mean square and a small V together
     """
 
-    bias: float = 3.0
-    noise: float = 2.5
+    bias: float = 2.0
+    noise: float = 2.0
     light: float = 2.0
     lower: tuple[float, float] = 2.75, 80.0
     upper: tuple[float, float, float] = 2.0, 0.05, 240.0
     differing: float = 2.0
     negative: float = 0.7
     least: float = 0.05
-    least_upper: tuple[float, float] = 1.1, 40.0
+    least_upper: tuple[float, float] = 1.0, 40.0
 
 
 def _variances(
