@@ -128,7 +128,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2, help="processes (2)")
     parser.add_argument("--seed", type=int, default=SEED, help=f"of all data sets ({SEED})")
     parser.add_argument(
-        "--data-sets", type=int, default=0, help="of each population (200; methods: 300)"
+        "--data-sets", type=int, default=0, help="of each population (1,000; methods, pairs: 300)"
     )
     parser.add_argument("--populations", nargs="+", default=(), help="some of them only")
     arguments = parser.parse_args()

@@ -19,7 +19,7 @@ from benchmarks.coverage.cells import (
 )
 from benchmarks.coverage.populations import EFFECTS, SCORES, VARYING
 
-_DATA_SETS = Plan(local=0, robust=200)
+_DATA_SETS = Plan(local=0, robust=1_000)
 _PERSONS = {"p": 0.3, "i": 0.3, "a": 0.1, "p:i": 0.2, "p:a": 0.1, "i:a": 0.1, "Residual": 0.5}
 _HOSTS = {"p": 0.3, "h": 0.2, "h:i": 0.3, "p:h": 0.2, "Residual": 0.5}
 _THREE_WAY = "y ~ (1|p) + (1|i) + (1|a) + (1|p:i) + (1|p:a) + (1|i:a)"

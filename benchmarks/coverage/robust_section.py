@@ -60,7 +60,7 @@ theory), `"log"` and `"wald"`, all from the same REML fits. {counts}
 With {least:,} data sets the Monte Carlo standard error of a coverage of 95 % is {error:.1f}
 points: with a dozen quantities the lowest is {lowest:.0f} to {lower:.0f} points below 95 by chance
 alone. Rows are in
-`benchmarks/coverage/populations.csv`; `python -m benchmarks.coverage st20x25 --data-sets 1000`
+`benchmarks/coverage/populations.csv`; `python -m benchmarks.coverage st20x25 --data-sets 2000`
 adds data sets to those of a design.
 
 ![Coverage by method and population](coverage/populations.png)
@@ -97,8 +97,10 @@ def section(rows: Sequence[Row]) -> str:
     others = [c.name for c in DESIGNS if c.name not in (*two_way, *GROWING)]
     parts = [
         "## Scores that are not normal: robust intervals\n",
-        _HEAD.format(
-            counts=said, least=counts[0], error=error, lowest=1.5 * error, lower=2.2 * error
+        _filled(
+            _HEAD.format(
+                counts=said, least=counts[0], error=error, lowest=1.5 * error, lower=2.2 * error
+            )
         ),
         _found(own),
         "### By method and population\n",
@@ -117,6 +119,10 @@ def section(rows: Sequence[Row]) -> str:
         _outside(own),
     ]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
+
+
+def _filled(text: str) -> str:
+    return "\n\n".join(fill(p, 99, break_on_hyphens=False) for p in text.split("\n\n"))
 
 
 def with_enough_levels(rows: Iterable[Row]) -> list[Row]:

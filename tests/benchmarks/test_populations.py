@@ -149,11 +149,14 @@ def test_robust_intervals_hold_in_usual_populations(rows):
     robust, normal = ([r for r in usual if r.method == m] for m in ("robust", "mls"))
     assert len({(r.cell, r.distribution) for r in robust}) > 100
     within = np.mean([0.91 <= r.coverage <= 0.98 for r in robust])
-    assert within > 0.85 > 0.5 > np.mean([0.91 <= r.coverage <= 0.98 for r in normal])
+    assert within > 0.95 > 0.5 > np.mean([0.91 <= r.coverage <= 0.98 for r in normal])
 
 
 def test_robust_intervals_are_hardly_wider_under_normality(rows):
     own = [r for r in rows if (r.method, r.distribution) == ("robust", "normal")]
     enough = [r for r in own if r.cell not in FEW_LEVELS]
     assert np.nanmedian([r.width for r in enough]) < 1.10
-    assert all(r.width < 1.16 for r in enough if r.quantity == "Residual")
+    assert all(r.width < 1.11 for r in enough if r.quantity == "Residual")
+    # A tenth of the intervals may be wider, but not by much.
+    wide = [r.wide for r in enough if r.quantity in ("s", "t", "p", "i", "Residual")]
+    assert np.nanmax(wide) < 1.7
