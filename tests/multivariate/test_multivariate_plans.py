@@ -33,7 +33,7 @@ def test_a_composite_is_the_d_study_of_its_scores(sizes):
     alone = alone_of("z ~ (1|p) + (1|i)", data, method="anova")
     study = wide().dstudy(weights, **sizes)
     found = study.table[study.table["score"] == COMPOSITE]
-    expected = alone.dstudy(**sizes).table
+    expected = alone.dstudy(**sizes, interval="f").table
     for column in ("universe_var", *COLUMNS):
         np.testing.assert_allclose(found[column], expected[column], rtol=1e-9, err_msg=column)
 
@@ -43,7 +43,8 @@ def test_each_variable_is_its_own_d_study():
     study = res.dstudy(i={"a": [4, 8], "b": 6, "c": [5, 10]})
     for k, name in enumerate("abc"):
         alone = alone_of(ITEMS, data[data["test"] == name], method="anova")
-        expected = alone.dstudy(i={"a": [4, 8], "b": [6, 6], "c": [5, 10]}[name]).table
+        sizes = {"a": [4, 8], "b": [6, 6], "c": [5, 10]}[name]
+        expected = alone.dstudy(i=sizes, interval="mls").table
         found = study.table[study.table["score"] == name]
         np.testing.assert_array_equal(found["i"], expected["i"])
         for column in COLUMNS:
