@@ -92,7 +92,7 @@ def test_synthetic_4_as_persons_by_ratings_has_its_intervals(reference, shared_d
         assert f"{res.vcomp[term]:.4f}" == f"{printed[key]:.4f}"
         mean_square = res.anova_table().loc[term, "mean_sq"]
         assert f"{mean_square:.4f}" == f"{printed[squares[term]]:.4f}"
-    row = res.dstudy(object="person", item=12, alpha=0.2).table.iloc[0]
+    row = res.dstudy(object="person", item=12, alpha=0.2, interval="f").table.iloc[0]
     for name in ("Erho2", "Phi"):
         ends = [row[name], row[f"{name}_low"], row[f"{name}_high"]]
         expected = [printed[name], *printed[f"{name}_80ci"]]

@@ -24,7 +24,7 @@ def test_trec3_ad_hoc_on_the_numbers_of_urbano_et_al(method, reference, shared_d
     assert res.vcomp["sys"] == pytest.approx(0.0028117, abs=5e-8)
     assert res.vcomp["topic"] == pytest.approx(0.028093, abs=5e-7)
     assert res.vcomp["Residual"] == pytest.approx(0.010152, abs=5e-7)
-    study = res.dstudy(topic=50)
+    study = res.dstudy(topic=50, interval="f")
     row = study.table.iloc[0]
     printed = {
         "Erho2": 0.93265, "Erho2_low": 0.89311, "Erho2_high": 0.96287,

@@ -228,7 +228,7 @@ class HasDStudies:
         --------
         >>> import vcomp
         >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
-        >>> print(res.quantity("sys / (sys + Residual)", alpha=0.2))
+        >>> print(res.quantity("sys / (sys + Residual)", alpha=0.2, interval="mls"))
         sys / (sys + Residual) = 0.586 (standard error 0.26), 80 % interval [0.225, 0.868] by
         modified large sample (Graybill and Wang 1980; Ting et al. 1990)
         >>> res.quantity("Phi", topic=6).estimate == float(res.dstudy(topic=6).table["Phi"][0])

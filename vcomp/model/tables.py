@@ -139,7 +139,9 @@ def errors_beside(record: FitRecord, source: IntervalSource) -> FloatArray:
     """Return the standard errors of the components that are shown with intervals of a source."""
     if not (isinstance(source, FromComponents) and source.interval == "robust"):
         return component_errors(record).to_numpy()
-    return source.standard_errors(Quantities("linear", np.eye(len(record.estimate.names))))
+    estimate = record.estimate
+    se = source.standard_errors(Quantities("linear", np.eye(len(estimate.names))))
+    return np.where(np.isin(np.array(estimate.names, dtype=object), estimate.held), np.nan, se)
 
 
 def gstudy(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFrame:

@@ -55,8 +55,8 @@ class MeasureComparison(display.Printed, ComparisonRecord):
     <MeasureComparison: keywords, sentence>
     >>> compared.table[["query", "topic", "Phi", "Phi_low", "Phi_high"]].round(3)
           query  topic    Phi  Phi_low  Phi_high
-    0  keywords     50  0.613     0.50     0.729
-    1  sentence     50  0.752     0.66     0.836
+    0  keywords     50  0.613    0.495     0.768
+    1  sentence     50  0.752    0.577     0.913
     """
 
     @property

@@ -140,7 +140,7 @@ def test_what_a_held_component_means_for_a_dstudy():
     """It is known: it has no part in standard errors, and no interval needs mean squares."""
     formula, data = balanced("crossed", seed=1)
     res = vcomp.fit(formula, data, hold={"b": 0.5})
-    study = res.dstudy(object="a", b=10)
+    study = res.dstudy(object="a", b=10, interval="mls")
     row = study.table.iloc[0]
     cov = res.cov_vcomp().loc[["a", "Residual"], ["a", "Residual"]].to_numpy()
     s2_a, _, s2_e = res.vcomp
@@ -168,8 +168,10 @@ def test_what_is_known_altogether_has_no_error():
 def test_held_components_in_tables_and_in_print():
     formula, data = balanced("crossed", seed=1)
     res = vcomp.fit(formula, data, hold={"b": 0.5})
-    assert np.isnan(res.gstudy().loc["b", "se"])
-    assert res.conf_int().loc["var(b)"].isna().all()
+    for interval in ("robust", "mls"):
+        table = res.gstudy(interval=interval)
+        assert table.loc["b", ["se", "ci_low", "ci_high"]].isna().all()
+        assert table.drop("b").notna().all(axis=None)
     assert res.gstudy()["percent"].sum() == pytest.approx(100.0)
     line = next(x for x in str(res.summary()).splitlines() if x.startswith("b "))
     assert line.split()[:3] == ["b", "0.500", "held"] or line.split()[2] == "held"

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray
+from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.estimators.likelihood.blocked_covariance import BlockedCovariance
 from vcomp.estimators.likelihood.engine import (
     Columns,
@@ -56,12 +56,20 @@ def strata_solution(
     effects = [np.zeros(size) for size in stats.sizes]
     prediction, conditional = list(effects), list(effects)
     for t, inside, sums, fixed in _forms_of_terms(stats, covariances, v, beta):
-        places = stats.layout.places(t)
-        effects[t] = v[t] * sums[places]
-        conditional[t] = v[t] * _unexplained(stats, t, inside)[places]
-        used: FloatArray = np.einsum("ig,ij,jg->g", fixed, cov_beta, fixed)
-        prediction[t] = conditional[t] + v[t] ** 2 * used[places]
+        used: FloatArray = np.einsum("jg,jg->g", cov_beta @ fixed, fixed)
+        parts = sums, _unexplained(stats, t, inside), used
+        effects[t], conditional[t], of_fixed = _in_order(parts, stats.layout.places(t))
+        effects[t] = v[t] * effects[t]
+        conditional[t] = v[t] * conditional[t]
+        prediction[t] = conditional[t] + v[t] ** 2 * of_fixed
     return Solution(beta, cov_beta, tuple(effects), tuple(prediction), tuple(conditional))
+
+
+def _in_order(parts: Sequence[FloatArray], places: LongArray) -> list[FloatArray]:
+    """Return arrays at places; themselves where the places are 0, 1, 2, …, which saves copies."""
+    if places.size == parts[0].size and bool((places[1:] > places[:-1]).all()):
+        return list(parts)
+    return [part[places] for part in parts]
 
 
 def fixed_of_terms(
@@ -147,7 +155,9 @@ def _term_forms(
         np.broadcast_to(over_axes(stats.shape, axes, parts_of), total.shape).ravel()
         for parts_of in fixed
     ]
-    return total.ravel(), np.array(columns).reshape(stats.n_fixed, total.size)
+    # One column is not copied.
+    fixed_part = columns[0] if len(columns) == 1 else np.array(columns)
+    return total.ravel(), fixed_part.reshape(stats.n_fixed, total.size)
 
 
 def _unexplained(

@@ -182,23 +182,30 @@ def pulls_of(
     within : Σ σ² n² over the groups of finer terms; None without finer terms
     own, error : component of the term, and of the residual
     """
-    n = np.maximum(counts, 1.0)
-    # The variance of the mean of a group.
-    spread = own + error / n
-    if within is not None:
-        spread += within / (n * n)
-    form = 1.0 / spread if variances is None else np.maximum(own - variances, 0.0) / (own * own)
-    if not counts.all():
-        form, u = np.where(counts > 0.0, form, 0.0), np.where(counts > 0.0, u, 0.0)
-    whole = float(form.sum())
-    scale = float(u @ u) / whole if whole > 0.0 else 0.0
-    rest = error * u if left is None else error * u + left
     pulls = np.empty((counts.size, 4))
     pulls[:, 0] = effects
-    pulls[:, 2] = u / (n * spread)
-    pulls[:, 1] = (u * u - pulls[:, 2] * rest - scale * form) / n
-    # The factor of an expectation in that of the squared residual is σ² / scale.
-    pulls[:, 3] = own * form / n if scale > 0.0 else 0.0
+    blocks = [slice(a, a + _AT_ONCE) for a in range(0, counts.size, _AT_ONCE)]
+    square = whole = 0.0
+    for rows in blocks:
+        n, there = np.maximum(counts[rows], 1.0), counts[rows] > 0.0
+        # The variance of the mean of a group.
+        spread = own + error / n
+        if within is not None:
+            spread += within[rows] / (n * n)
+        form = there / spread
+        if variances is not None:
+            form = there * np.maximum(own - variances[rows], 0.0) / (own * own)
+        known = there * u[rows]
+        square, whole = square + float(known @ known), whole + float(form.sum())
+        pulls[rows, 2], pulls[rows, 3] = known / (n * spread), form / n
+    scale = square / whole if whole > 0.0 else 0.0
+    for rows in blocks:
+        n, known = np.maximum(counts[rows], 1.0), (counts[rows] > 0.0) * u[rows]
+        rest = error * known if left is None else error * known + left[rows]
+        slope, share = pulls[rows, 2], pulls[rows, 3]
+        pulls[rows, 1] = (known * known - slope * rest) / n - scale * share
+        # The factor of an expectation in that of the squared residual is σ² / scale.
+        pulls[rows, 3] = own * share if scale > 0.0 else 0.0
     return pulls
 
 

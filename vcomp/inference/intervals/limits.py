@@ -274,7 +274,8 @@ class FromComponents:
         check_local_interval(self.interval)
         if self.interval != "auto" or self.components.levels is None:
             return
-        if mean_squares(self.components) is not None:  # it is of a fit that did not converge
+        # None for a fit that did not converge
+        if mean_squares(self.components) is not None:
             object.__setattr__(self, "interval", "robust")
 
     @classmethod
