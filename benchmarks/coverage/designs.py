@@ -65,7 +65,7 @@ def _classes() -> Levels:
     return {"s": np.repeat(of_class, scores), "c": np.repeat(np.arange(of_class.size), scores)}
 
 
-_SOME = ("normal", "t5", "chi2", "exponential", "0/1 .86")
+_SOME = ("normal", "t5", "chi2", "exponential", "exponential-", "0/1 .05", "0/1 .86", "0/1 .95")
 
 DESIGNS: tuple[Cell, ...] = (
     _systems(20, 25),

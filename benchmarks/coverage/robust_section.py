@@ -282,16 +282,20 @@ def _growing(rows: Sequence[Row]) -> str:
 
 
 def _met(robust: Sequence[Row], cells: Sequence[str]) -> str:
-    """Return the lowest coverage of exponential effects by design in words."""
-    texts = []
-    for cell in cells:
-        own = [r.coverage for r in robust if (r.cell, r.distribution) == (cell, "exponential")]
-        if own:
-            inside = all(AIM[0] <= c <= AIM[1] for c in own)
-            texts.append(f"{percent(min(own))} to {percent(max(own))} in `{cell}`" + "*" * inside)
+    """Return from how many levels on extreme populations are met, in words."""
+    sentences = []
+    for population in (p for p in EXTREME if p != "two-point"):
+        texts = []
+        for cell in cells:
+            own = [r.coverage for r in robust if (r.cell, r.distribution) == (cell, population)]
+            if own:
+                inside = all(AIM[0] <= c <= AIM[1] for c in own)
+                ends = f"{percent(min(own))} to {percent(max(own))}"
+                texts.append(f"{ends} in `{cell}`" + "*" * inside)
+        if texts:
+            sentences.append(f"{WORDS[population]}: {', '.join(texts)}")
     return fill(
-        f"All quantities with exponential effects are covered in {', '.join(texts)} (* all within "
-        "91 to 98 %).",
+        f"All quantities are covered in, {'; '.join(sentences)} (%; * all within 91 to 98 %).",
         99,
         break_on_hyphens=False,
     )
