@@ -7,7 +7,7 @@ from textwrap import fill
 
 import numpy as np
 
-from benchmarks.coverage.methods import DEFAULT
+from benchmarks.coverage.methods import NORMAL_THEORY
 from benchmarks.coverage.study import Row
 
 SYMBOLS = {"rel_err_var": "σ²(δ)", "abs_err_var": "σ²(Δ)", "Erho2": "Eρ²", "Phi": "Φ"}
@@ -82,17 +82,17 @@ def _mean_width(rows: Sequence[Row]) -> str:
     return f"{np.median([r.width for r in rows]):.2f}" if rows else "–"
 
 
-def _default(of: _Chosen) -> str:
-    auto = of(DEFAULT)
-    few = of(DEFAULT, cell="s6xt5", near_zero=None)
+def _normal_theory(of: _Chosen) -> str:
+    auto = of(NORMAL_THEORY)
+    few = of(NORMAL_THEORY, cell="s6xt5", near_zero=None)
     return f"""\
 **Normal theory has the coverage that is claimed.** It is the modified large sample interval
 (`"mls"`; Graybill and Wang 1980; Ting et al. 1990) from the mean squares of the estimates; for Eρ²
 of a complete two-way table Feldt's exact F, for Φ the interval of Arteaga et al. (`"f"`). Away
 from zero and with normal effects its coverage is {_span(auto)}, in balanced and unbalanced
 designs; with 6 systems and 5 topics it is {_span(few)}. It also exists where a variance is zero or
-nearly zero, and there covers {_span(of(DEFAULT, near_zero=True))}; at exactly zero more than 95,
-as a lower limit of 0 cannot be above the true value.
+nearly zero, and there covers {_span(of(NORMAL_THEORY, near_zero=True))}; at exactly zero more than
+95, as a lower limit of 0 cannot be above the true value.
 """
 
 
@@ -115,14 +115,17 @@ long.
 
 def _phi(of: _Chosen) -> str:
     cells = ("s30xt50", "s100xt50", "s20xt25", "s30xt50-alike", "s6xt50")
-    arteaga = [r for c in cells for r in of(DEFAULT, quantity="Phi", cell=c)]
+    arteaga = [r for c in cells for r in of(NORMAL_THEORY, quantity="Phi", cell=c)]
     mls = [r for c in cells for r in of("mls", quantity="Phi", cell=c)]
     if not mls:
         return ""
     closer = sum(
         abs(m.coverage - 0.95) < abs(a.coverage - 0.95) for a, m in zip(arteaga, mls, strict=True)
     )
-    few = [of(method, quantity="Phi", cell="s6xt5", near_zero=None) for method in (DEFAULT, "mls")]
+    few = [
+        of(method, quantity="Phi", cell="s6xt5", near_zero=None)
+        for method in (NORMAL_THEORY, "mls")
+    ]
     return f"""\
 **Φ of a complete two-way table.** Arteaga's interval is wider than necessary: it covers
 {_span(arteaga)}, and the modified large sample interval {_span(mls)} with {_mean_width(mls)} of
@@ -135,7 +138,7 @@ published for TREC collections; `interval="mls"` gives the shorter one.
 
 def _information(of: _Chosen) -> str:
     expected = of(EXPECTED)
-    observed = {(r.cell, r.quantity): r for r in of(DEFAULT)}
+    observed = {(r.cell, r.quantity): r for r in of(NORMAL_THEORY)}
     pairs = [(observed[r.cell, r.quantity], r) for r in expected]
     if not pairs:
         return ""
@@ -168,8 +171,8 @@ wide there: components are covered in {_span([r for r in many if _is_component(r
 
 
 def _ml(of: _Chosen) -> str:
-    ml = of(DEFAULT, estimator="ml", near_zero=None)
-    anova = of(DEFAULT, estimator="anova")
+    ml = of(NORMAL_THEORY, estimator="ml", near_zero=None)
+    anova = of(NORMAL_THEORY, estimator="anova")
     if not ml:
         return ""
     return f"""\
@@ -205,8 +208,8 @@ skewed, and its percentiles are too low. {tail}"""
 
 
 def _heavy(of: _Chosen) -> str:
-    t5 = of(DEFAULT, distribution="t5")
-    chi2 = of(DEFAULT, distribution="chi2")
+    t5 = of(NORMAL_THEORY, distribution="t5")
+    chi2 = of(NORMAL_THEORY, distribution="chi2")
     if not t5:
         return ""
     residual = [r for r in (*t5, *chi2) if r.quantity == "Residual"]
@@ -233,7 +236,7 @@ systems × 25 topics), where normal theory covers {_span(of_default)}.
 
 
 _PARTS: tuple[Callable[[_Chosen], str], ...] = (
-    _default,
+    _normal_theory,
     _rivals,
     _phi,
     _information,

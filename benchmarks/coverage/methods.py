@@ -29,7 +29,7 @@ from vcomp.model.profiling import Likelihood
 from vcomp.statistics.statistics import Statistics
 
 ALPHA = 0.05
-DEFAULT = "normal theory"
+NORMAL_THEORY = "normal theory"
 NORMAL: IntervalName = "mls"
 OF_POPULATIONS: tuple[IntervalName, ...] = (NORMAL, "robust", "log", "wald")
 """Intervals that are compared in all populations; widths are relative to the first's."""
@@ -58,7 +58,9 @@ def limits_of(
     return ends
 
 
-def default_of(prepared: Prepared, components: VarianceComponents, ends: FloatArray) -> FloatArray:
+def with_exact_f(
+    prepared: Prepared, components: VarianceComponents, ends: FloatArray
+) -> FloatArray:
     """Return the intervals of components that are known without their rows.
 
     Those of method ``"auto"``: modified large sample, but for Eρ² and Φ of a complete two-way
@@ -94,7 +96,7 @@ def local(prepared: Prepared, number: int, plan: Plan) -> Found:
             continue
         components = prepared.components(fit, stats)
         ends = limits_of(prepared, FromComponents(components, "mls"))
-        found[method, DEFAULT] = default_of(prepared, components, ends)
+        found[method, NORMAL_THEORY] = with_exact_f(prepared, components, ends)
         found[method, "mls"] = ends
         if method == "reml":
             found |= _others(prepared, components, fit, stats)

@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.coverage.cells import CELLS, Cell
 from benchmarks.coverage.findings import SYMBOLS, findings
 from benchmarks.coverage.markdown import markdown, percent, width
-from benchmarks.coverage.methods import DEFAULT
+from benchmarks.coverage.methods import NORMAL_THEORY
 from benchmarks.coverage.methods_section import methods_section
 from benchmarks.coverage.pairs import section as pairs_section
 from benchmarks.coverage.results import HIGH, LOW, is_claimed, violations
@@ -108,7 +108,9 @@ def page(
 
 def _claim(rows: Sequence[Row]) -> str:
     """Return the claimed coverage, and the quantities that do not have it."""
-    claimed = [r for r in rows if is_claimed(r) and (r.estimator, r.method) == ("reml", DEFAULT)]
+    claimed = [
+        r for r in rows if is_claimed(r) and (r.estimator, r.method) == ("reml", NORMAL_THEORY)
+    ]
     outside = violations(rows)
     said = _PROMISE.format(
         low=100.0 * LOW,
@@ -161,7 +163,9 @@ def _range(rows: Sequence[Row]) -> str:
 
 
 def _distributions(rows: Sequence[Row]) -> str:
-    chosen = [r for r in rows if (r.estimator, r.method) == ("reml", DEFAULT) and not r.near_zero]
+    chosen = [
+        r for r in rows if (r.estimator, r.method) == ("reml", NORMAL_THEORY) and not r.near_zero
+    ]
     cells = dict.fromkeys(r.cell for r in chosen if r.distribution != "normal")
     lines = []
     for cell in cells:
@@ -179,7 +183,7 @@ def _design(cell: Cell, rows: Sequence[Row]) -> str:
         return ""
     true = ", ".join(f"{name} {value:g}" for name, value in cell.components.items())
     few = len(cell.components) > 6
-    main = [r for r in own if not few or r.method in (DEFAULT, "mls", "log")]
+    main = [r for r in own if not few or r.method in (NORMAL_THEORY, "mls", "log")]
     head = f"### {cell.words}\n\n`{cell.name}`: {true}; object of measurement {cell.object}.\n"
     return "\n".join([head, _matrix(main)])
 

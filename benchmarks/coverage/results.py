@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
-from benchmarks.coverage.methods import DEFAULT
+from benchmarks.coverage.methods import NORMAL_THEORY
 from benchmarks.coverage.study import Row
 
 LOW, HIGH = 0.93, 0.97
@@ -20,7 +20,7 @@ def is_claimed(row: Row) -> bool:
 
 
 def violations(
-    rows: Iterable[Row], *, estimator: str = "reml", method: str = DEFAULT
+    rows: Iterable[Row], *, estimator: str = "reml", method: str = NORMAL_THEORY
 ) -> list[Row]:
     """Return the rows of a method that the claim is about, and that lie outside of 93 to 97 %."""
     return [

@@ -11,14 +11,14 @@ from functools import partial
 import numpy as np
 
 from benchmarks.coverage.cells import Cell, Plan
-from benchmarks.coverage.methods import DEFAULT, GROUPS, NORMAL, Found, Group
+from benchmarks.coverage.methods import GROUPS, NORMAL, NORMAL_THEORY, Found, Group
 from benchmarks.coverage.prepared import Prepared
 from vcomp._typing import FloatArray
 from vcomp.numerics.memory import limited_blas
 
 _BATCH = 10
 
-_WIDTHS_OF = {"local": DEFAULT, "robust": NORMAL}
+_WIDTHS_OF = {"local": NORMAL_THEORY, "robust": NORMAL}
 """Methods whose widths the others' are divided by, by the group that has them."""
 
 

@@ -162,7 +162,7 @@ def test_promise_is_kept(rows):
     assert violations(rows, method="log")
 
 
-def test_what_the_default_rests_on(rows):
+def test_what_the_findings_rest_on(rows):
     def chosen(method, quantity, distribution="normal"):
         return [
             r

@@ -231,7 +231,7 @@ def test_other_sizes_and_levels():
 def test_holes_are_filled_by_no_one_and_components_are_reml():
     matrix = as_score_matrix(holed())
     res = vcomp.fit("score ~ (1|system) + (1|topic)", matrix.to_long())
-    np.testing.assert_allclose(two_way_components(matrix).values, res.vcomp, rtol=1e-8)
+    np.testing.assert_allclose(two_way_components(matrix)[0].values, res.vcomp, rtol=1e-8)
     made = accuracy(matrix, ["Erho2", "Phi", "rmse"], [10, 40]).table
     theirs = res.accuracy(["Erho2", "Phi", "rmse"], topic=[10, 40]).table
     pd.testing.assert_frame_equal(made, theirs, rtol=1e-7)
@@ -396,3 +396,25 @@ def test_mistakes_say_what_and_where(message):
     with pytest.raises((DataError, PlanError, EstimationError)) as caught:
         MISTAKES[message]()
     assert message in str(caught.value)
+
+
+def test_robust_intervals_are_those_of_a_fit():
+    """The default, as requested by name, and the reason where it is normal theory."""
+    rng = np.random.default_rng(3)
+    scores = rng.exponential(size=(12, 7)) + rng.exponential(size=7)
+    matrix = as_score_matrix(scores)
+    res = vcomp.fit("score ~ (1|system) + (1|topic)", matrix.to_long(), method="anova")
+    for interval in ("auto", "robust"):
+        found = accuracy(matrix, "Phi", [12], interval=interval)
+        study = res.dstudy(object="system", topic=12, interval=interval).table
+        ends = found.table[["low", "high"]].to_numpy()[0]
+        np.testing.assert_allclose(ends, study[["Phi_low", "Phi_high"]].to_numpy()[0], rtol=1e-8)
+        assert "robust modified large sample" in str(found)
+    few = as_score_matrix(scores[:5, :5])
+    said = " ".join(str(accuracy(few, "Phi", [12])).split())
+    assert "effects are treated as normal, as no facet has 6 or more levels" in said
+    assert "robust" in str(accuracy(few, "Phi", [12], interval="robust"))
+    # Additive scores have no residual, up to rounding error or exactly.
+    exact = as_score_matrix(np.add.outer(np.arange(8.0), np.arange(7.0)))
+    with pytest.raises(vcomp.EstimationError, match="needs a residual above zero"):
+        accuracy(exact, "Phi", [12], interval="robust")

@@ -204,7 +204,9 @@ def _components(matrix: ItemScores, facets: tuple[str, ...]) -> VarianceComponen
         raise DataError("all scores are equal, so there is no variance to divide into components")
     levels = {"object": rows, "item": columns}
     try:
-        return crossed_components(scores, {facet: levels[facet] for facet in facets}, "reml")
+        chosen = {facet: levels[facet] for facet in facets}
+        components, _ = crossed_components(scores, chosen, "reml")
+        return components
     except DesignError as error:
         raise DataError(
             f"variance components cannot be estimated from the available scores: {error}"

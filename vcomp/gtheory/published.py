@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -21,14 +21,13 @@ from vcomp.gtheory.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.planned_quantity import HasDStudies
 from vcomp.gtheory.universe import positive_size
-from vcomp.inference import Projected, VarianceComponents
+from vcomp.inference import LevelVariances, Projected, VarianceComponents
 from vcomp.inference.intervals import (
     FromComponents,
     IntervalName,
     IntervalSource,
     check_source,
     level_variances,
-    with_influences,
 )
 from vcomp.statistics import sum_rows
 from vcomp.statistics.batches import few_values
@@ -299,13 +298,9 @@ def _gstudy_sizes(
 
 
 def crossed_components(
-    scores: FloatArray,
-    levels: Mapping[str, LongArray],
-    method: str,
-    *,
-    influences: bool = False,
-) -> VarianceComponents:
-    """Return the components of crossed facets and of the residual.
+    scores: FloatArray, levels: Mapping[str, LongArray], method: str
+) -> tuple[VarianceComponents, Callable[[], LevelVariances]]:
+    """Return the components of crossed facets and of the residual, and what robust ones need.
 
     Parameters
     ----------
@@ -313,7 +308,12 @@ def crossed_components(
     levels : facet → (n,) number of the level of each score. With one facet the residual is that of
         replicates
     method : of estimation, such as ``"reml"``
-    influences : whether to sum the influences of rows by level, for robust intervals
+
+    Returns
+    -------
+    components : estimates with their covariance
+    influences : sums the influences of the scores by level, for robust intervals; as
+        :func:`~vcomp.inference.intervals.level_variances`
 
     Raises
     ------
@@ -333,7 +333,8 @@ def crossed_components(
     >>> import numpy as np
     >>> topic, system = (a.ravel() for a in np.indices((3, 3)))
     >>> scores = np.array([0.3, 0.5, 0.1, 0.4, 0.5, 0.4, 0.2, 0.5, 0.3])
-    >>> crossed_components(scores, {"system": system, "topic": topic}, "anova").values.round(4)
+    >>> found, _ = crossed_components(scores, {"system": system, "topic": topic}, "anova")
+    >>> found.values.round(4)
     array([0.0128, 0.0017, 0.0094])
     """
     terms = tuple(levels)
@@ -355,11 +356,8 @@ def crossed_components(
         without_bounds=estimate.without_bounds,
         response_values=few_values(scores),
     )
-    v = np.maximum(estimate.values, 0.0)
-    if not influences or v[-1] == 0.0:
-        return components
-    n_levels = {f.name: n for f, n in zip(design.facets, design.n_levels, strict=True)}
-    made, _ = with_influences(
-        components, n_levels, lambda: level_variances(design, stats, summed.total, v)
-    )
-    return made
+
+    def influences() -> LevelVariances:
+        return level_variances(design, stats, summed.total, estimate.values)
+
+    return components, influences

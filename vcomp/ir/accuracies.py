@@ -22,8 +22,14 @@ from vcomp.exceptions import (
     check_one_of,
 )
 from vcomp.gtheory import DStudy, crossed_components, dstudy
-from vcomp.inference import TwoWayMeanSquares, VarianceComponents
-from vcomp.inference.intervals import IntervalName, IntervalSource, note_on_scores
+from vcomp.inference import LevelVariances, TwoWayMeanSquares, VarianceComponents
+from vcomp.inference.intervals import (
+    FromComponents,
+    IntervalName,
+    IntervalSource,
+    note_on_scores,
+    with_influences,
+)
 from vcomp.ir.accuracy_result import (
     PLANNED,
     Accuracy,
@@ -48,8 +54,10 @@ SYSTEM, TOPIC = "system", "topic"
 """The facets of a bare matrix."""
 
 
-def two_way_components(matrix: ScoreMatrix, *, influences: bool = False) -> VarianceComponents:
-    """Return the components of system, topic and residual.
+def two_way_components(
+    matrix: ScoreMatrix,
+) -> tuple[VarianceComponents, Callable[[], LevelVariances]]:
+    """Return the components of system, topic and residual, and what robust intervals need.
 
     Those of a complete matrix are of its analysis of variance, as in :class:`TwoWay` but negative
     ones as estimated; those of a matrix with holes are by REML. The numbers are those of
@@ -58,7 +66,10 @@ def two_way_components(matrix: ScoreMatrix, *, influences: bool = False) -> Vari
     Parameters
     ----------
     matrix : scores, nan where there is none
-    influences : whether robust intervals can be made of them
+
+    Returns
+    -------
+    components, influences : as of :func:`~vcomp.gtheory.crossed_components`
 
     Raises
     ------
@@ -74,7 +85,8 @@ def two_way_components(matrix: ScoreMatrix, *, influences: bool = False) -> Vari
     --------
     >>> from vcomp.ir import as_score_matrix
     >>> matrix = as_score_matrix([[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.3]])
-    >>> two_way_components(matrix).values.round(4)
+    >>> found, _ = two_way_components(matrix)
+    >>> found.values.round(4)
     array([0.0128, 0.0017, 0.0094])
     """
     rows, columns = np.nonzero(~np.isnan(matrix.scores))
@@ -84,21 +96,19 @@ def two_way_components(matrix: ScoreMatrix, *, influences: bool = False) -> Vari
         raise DataError(f"{what}, so that there is no variance to divide into components")
     complete = scores.size == matrix.scores.size
     try:
-        components = crossed_components(
-            scores,
-            {SYSTEM: columns, TOPIC: rows},
-            "anova" if complete else "reml",
-            influences=influences,
+        components, influences = crossed_components(
+            scores, {SYSTEM: columns, TOPIC: rows}, "anova" if complete else "reml"
         )
     except (DesignError, EstimationError) as error:
         raise DataError(
             f"variance components cannot be estimated from the available scores: {error}"
         ) from error
-    return replace(
+    components = replace(
         components,
         sizes={SYSTEM: float(matrix.n_systems), TOPIC: float(matrix.n_topics)},
         mean_squares=_mean_squares(matrix) if complete else None,
     )
+    return components, influences
 
 
 def _mean_squares(matrix: ScoreMatrix) -> TwoWayMeanSquares:
@@ -227,15 +237,23 @@ def accuracy(
     matrix = matrix.drop_worst(drop_worst)
 
     def study(n: float | list[float]) -> DStudy:
-        robust = isinstance(interval, str) and interval in ("auto", "robust")
-        components = two_way_components(matrix, influences=robust)
+        components, influences = two_way_components(matrix)
+        source = interval
+        if isinstance(interval, str):
+            reason = ""
+            if interval == "robust":
+                components = replace(components, levels=influences())
+            elif interval == "auto":
+                n_levels = {SYSTEM: matrix.n_systems, TOPIC: matrix.n_topics}
+                components, reason = with_influences(components, n_levels, influences)
+            source = FromComponents(components, interval, negative, reason=reason)
         return dstudy(
             components,
             object=SYSTEM,
             sizes={TOPIC: n},
             alpha=alpha,
             negative=negative,
-            interval=interval,
+            interval=source,
         )
 
     return accuracy_of(

@@ -20,7 +20,7 @@ from vcomp.exceptions import DataError, EstimationError, VcompError
 from vcomp.formula import REPLICATE, closure
 from vcomp.inference import LevelVariances, TwoWayMeanSquares, VarianceComponents, object_key
 from vcomp.inference.hypotheses import fixed_level_variances
-from vcomp.inference.intervals import level_variances, with_influences
+from vcomp.inference.intervals import level_variances, positive_residual, with_influences
 from vcomp.ir.rank import PairedDifferences
 from vcomp.statistics import GroupSums, ScoreTable, tabulate
 from vcomp.statistics.batches import SummedData, few_values, replacing
@@ -272,8 +272,8 @@ class TablesOfFit:
         EstimationError
             If the residual or all components are estimated at zero.
         """
-        found, v = self.found, self._positive("interval='robust'", "interval='mls'")
-        return level_variances(found.design, found.statistics, found.total, v)
+        found = self.found
+        return level_variances(found.design, found.statistics, found.total, self.estimate.values)
 
     @cached_property
     def fixed_levels(self) -> LevelVariances | None:
@@ -286,21 +286,12 @@ class TablesOfFit:
         EstimationError
             If the residual is estimated at zero.
         """
-        found, v = self.found, self._positive("cov_type='robust'", "cov_type='model'")
+        found = self.found
+        v = positive_residual(self.estimate.values, "cov_type='robust'", "cov_type='model'")
         if not found.design.fixed.names:
             return None
         means = self.estimate.method == "anova"
         return fixed_level_variances(found.design, found.statistics, found.total, v, means=means)
-
-    def _positive(self, what: str, other: str) -> FloatArray:
-        """Return the components, negative ones as zero, the residual positive."""
-        v = np.maximum(self.estimate.values, 0.0)
-        if v[-1] == 0.0:
-            raise EstimationError(
-                f"{what} needs a residual above zero, and its estimate is "
-                f"{self.estimate.values[-1]:g}; use {other}"
-            )
-        return v
 
     def _scores(self) -> ScoreTable | None:
         design = self.found.design

@@ -17,5 +17,6 @@ from .limits import note_on_scores as note_on_scores
 from .limits import wald_interval as wald_interval
 from .robust import level_products as level_products
 from .robust import level_variances as level_variances
+from .robust import positive_residual as positive_residual
 from .robust import robust_mean_squares as robust_mean_squares
 from .robust import with_influences as with_influences

@@ -22,7 +22,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import Chunk, Design
 from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine, prediction_engine
-from vcomp.exceptions import VcompError
+from vcomp.exceptions import EstimationError, VcompError
 from vcomp.inference.intervals.classical import MeanSquares, expected_squares, mean_squares
 from vcomp.inference.intervals.level_groups import Folded, Groups, Layout, Total
 from vcomp.inference.intervals.level_passes import (
@@ -288,7 +288,7 @@ def _small_sample(nx: FloatArray, n: FloatArray) -> FloatArray:
 
 
 def level_variances(
-    design: Design, stats: Statistics, total: Total, v: FloatArray
+    design: Design, stats: Statistics, total: Total, values: FloatArray
 ) -> LevelVariances:
     """Return the products of the influences of rows on the components, by shared levels.
 
@@ -296,8 +296,14 @@ def level_variances(
     ----------
     design, stats : of the data
     total : ``total(of, *known)`` is the sum of ``of(*known, chunk)`` over parts of the coded rows
-    v : (k + 1,) components at which residuals are taken, none negative, the residual positive
+    values : (k + 1,) estimates at which residuals are computed, negative ones as zero
+
+    Raises
+    ------
+    EstimationError
+        If the residual is not estimated above zero.
     """
+    v = positive_residual(values, "interval='robust'", "interval='mls'")
     layout = Layout.of(design, _sets(design), total)
     engine = _engine(stats)
     point = _Point.of(layout, engine, total, v)
@@ -313,6 +319,26 @@ def level_variances(
     other = engine if stats.strata is None else choose_engine(stats, reml=True)
     information = other.information(v, "expected" if "expected" in other.kinds else "average")
     return _level_variances(layout, information, 0.25 * exactly_shared(layout.sets, products))
+
+
+def positive_residual(values: FloatArray, what: str, other: str) -> FloatArray:
+    """Return the components with negative ones as zero.
+
+    Parameters
+    ----------
+    values : estimates, the residual last
+    what, other : what needs a residual above zero, and what to use instead
+
+    Raises
+    ------
+    EstimationError
+        If the residual is not estimated above zero.
+    """
+    if values[-1] <= 0.0:
+        raise EstimationError(
+            f"{what} needs a residual above zero, and its estimate is {values[-1]:g}; use {other}"
+        )
+    return np.maximum(values, 0.0)
 
 
 def level_products(
