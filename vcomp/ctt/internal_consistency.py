@@ -31,7 +31,7 @@ from vcomp.ctt.matrix import (
 )
 from vcomp.exceptions import DataError, PlanError, check_alpha
 from vcomp.inference import Quantities
-from vcomp.inference.intervals import FELDT, FromComponents
+from vcomp.inference.intervals import F_INTERVALS, FromComponents
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -309,7 +309,7 @@ def _of_complete(matrix: ItemScores, alpha: float, n_missing: int, words: str) -
         found,
         reasons,
         feldt_limits(found["alpha"], n, k, alpha),
-        FELDT,
+        F_INTERVALS["Erho2"].words,
         covariances,
         matrix,
         (alpha, n_missing, words, notes),

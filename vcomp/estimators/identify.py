@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood import quadratic_forms_of, residual_forms
+from vcomp.estimators.likelihood import residual_forms
 from vcomp.exceptions import DesignError
 from vcomp.formula import RESIDUAL
 from vcomp.numerics import solve_positive
@@ -82,10 +82,7 @@ def _check_terms(stats: Statistics, names: Sequence[str]) -> None:
                 "same way, so that the data contain only the sum of their variances; keep one of "
                 "them"
             )
-    if stats.strata is not None:
-        forms = quadratic_forms_of(stats.strata)
-    else:
-        forms = residual_forms(stats.cross_products)
+    forms = residual_forms(stats)
     for t, name in enumerate(names):
         most = _DEPENDENT * float(sums.n) ** 2  # Σ n_g² is n² at most
         if forms[t, t] <= most and forms[t, t] <= _DEPENDENT * sums.group_squares(t):

@@ -8,7 +8,7 @@ exact limits from F quantiles; all other limits come from :mod:`vcomp.inference`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -17,16 +17,7 @@ from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE, Design
 from vcomp.gtheory.plan import DStudyPlan, gstudy_design
 from vcomp.inference import Form, Quantities, TwoWayMeanSquares, VarianceComponents
-from vcomp.inference.intervals import (
-    ARTEAGA,
-    FELDT,
-    IntervalSource,
-    Limits,
-    arteaga_interval,
-    erho2_of,
-    feldt_interval,
-    phi_of,
-)
+from vcomp.inference.intervals import F_INTERVALS, IntervalSource, Limits
 
 CoefficientName: TypeAlias = Literal["Erho2", "Phi"]
 """Eρ² and Φ."""
@@ -432,22 +423,16 @@ def _f_interval(
     alpha : intervals have confidence 1 − alpha
     interval : that was requested; only ``"auto"`` and ``"f"`` use F quantiles
     """
-    by_f = name in _F_INTERVALS and interval in ("auto", "f")
+    by_f = name in F_INTERVALS and interval in ("auto", "f")
     table = two_way_table(components, plan) if by_f else None
     by_table = two_way_plans(table, plan)
     # Both limits may be below zero; other intervals are used then.
     if table is None or not by_table.any() or table.ms_rows <= table.ms_residual:
         return None
-    limits_of, of, words = _F_INTERVALS[name]
+    made = F_INTERVALS[name]
     n = plan.sizes[:, plan.facets.index(table.columns)]
-    low, high = (of(end, n) for end in limits_of(table, alpha))
-    return _FLimits(low, high, words, by_table, table.n_replicates)
-
-
-_F_INTERVALS: dict[str, tuple[Any, Any, str]] = {
-    "Erho2": (feldt_interval, erho2_of, FELDT),
-    "Phi": (arteaga_interval, phi_of, ARTEAGA),
-}
+    low, high = (made.of(end, n) for end in made.limits(table, alpha))
+    return _FLimits(low, high, made.words, by_table, table.n_replicates)
 
 
 def _combined_limits(other: Limits, by_f: _FLimits | None) -> Limits:

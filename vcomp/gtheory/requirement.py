@@ -32,13 +32,7 @@ from vcomp.inference import (
     VarianceComponents,
     used_components,
 )
-from vcomp.inference.intervals import (
-    ARTEAGA,
-    FELDT,
-    IntervalSource,
-    arteaga_interval,
-    feldt_interval,
-)
+from vcomp.inference.intervals import F_INTERVALS, IntervalSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +220,7 @@ def _two_way_ends(
     table = first_two_way(components, plan) if interval in ("auto", "f") else None
     if table is None or facet != table.columns:
         return None
-    return table, FELDT if coefficient == "Erho2" else ARTEAGA
+    return table, F_INTERVALS[coefficient].words
 
 
 def _split(
@@ -252,13 +246,13 @@ def _split(
 
 def _feldt_ends(table: TwoWayMeanSquares, goal: float, alpha: float) -> tuple[float, float]:
     # a coefficient's lower limit needs the most levels
-    zetas = reversed(feldt_interval(table, alpha))
+    zetas = reversed(F_INTERVALS["Erho2"].limits(table, alpha))
     low, high = (_ceil(goal / (z * (1 - goal))) if z > 0 else math.inf for z in zetas)
     return low, high
 
 
 def _arteaga_ends(table: TwoWayMeanSquares, goal: float, alpha: float) -> tuple[float, float]:
-    lambdas = reversed(arteaga_interval(table, alpha))
+    lambdas = reversed(F_INTERVALS["Phi"].limits(table, alpha))
     low, high = (_ceil(goal * (1 - v) / (v * (1 - goal))) if v > 0 else math.inf for v in lambdas)
     return low, high
 

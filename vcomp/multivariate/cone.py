@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.estimators.likelihood import Derivatives, InformationKind, Place, climb, required
+from vcomp.estimators.likelihood import Derivatives, InformationKind, Place
 from vcomp.multivariate.covariance_components import elements
 
 
@@ -152,8 +152,8 @@ def maximise_in_cone(
     search = _Search(likelihood)
     factors = tuple(_factor(part) for part in search.parts(start))
     first = search.place(factors, search.matrices(factors), newton=False, damping=1e-3)
-    path, done = climb(
-        first, search.move, sought=(tol, 1e-7), stalled=(max(tol, 1e-5), 1e-5), max_iter=max_iter
+    path, done = first.climb(
+        search.move, sought=(tol, 1e-7), stalled=(max(tol, 1e-5), 1e-5), max_iter=max_iter
     )
     end = path[-1]
     return ConeMaximum(
@@ -260,7 +260,7 @@ class _Search:
             S = self.matrices(factors)
             found = self.likelihood.loglike(S)
             rounding = 1e-13 if damping < 1.0 else 0.0
-            least = required(value, 0.0, here.decrement, n, rounding=rounding)
+            least = Place.required(value, 0.0, here.decrement, n, rounding=rounding)
             if found >= least and np.isfinite(found):
                 # The likelihood may have kept what belongs to the same matrices.
                 return self.place(

@@ -19,7 +19,7 @@ from vcomp.display import SYMBOLS
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning, did_you_mean
 from vcomp.gtheory import DStudy
 from vcomp.inference import Quantities, used_components
-from vcomp.inference.intervals import arteaga_interval, feldt_interval
+from vcomp.inference.intervals import F_INTERVALS
 from vcomp.inference.resampling import check_facets
 from vcomp.model import VarianceComponentsResults, fitted_again
 from vcomp.numerics import check_count, seed_from
@@ -326,10 +326,11 @@ def _f_ends(
     table: Any, goal: float, coefficient: str, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ends of a required size from F quantiles (Urbano et al. 2013, eq. 12, 13)."""
+    ends = F_INTERVALS[coefficient].limits(table, alpha)
     if coefficient == "Erho2":
-        against = [1.0 / z if z > 0.0 else np.inf for z in feldt_interval(table, alpha)]
+        against = [1.0 / z if z > 0.0 else np.inf for z in ends]
     else:
-        against = [(1.0 - v) / v if v > 0.0 else np.inf for v in arteaga_interval(table, alpha)]
+        against = [(1.0 - v) / v if v > 0.0 else np.inf for v in ends]
     high, low = (np.array([a * goal / (1.0 - goal)]) for a in against)
     return low, high
 

@@ -16,7 +16,7 @@ from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
 from vcomp.gtheory import DStudy
 from vcomp.inference import TwoWayMeanSquares
-from vcomp.inference.intervals import arteaga_interval, erho2_of, feldt_interval, phi_of
+from vcomp.inference.intervals import F_INTERVALS
 from vcomp.inference.resampling import Replicates
 from vcomp.model import VarianceComponentsResults
 from vcomp.plots import Kind
@@ -432,7 +432,6 @@ def required_sizes(
 
 
 _OF_ANOVA = ("anova", "type1", "henderson3")
-_INTERVALS = {"Erho2": (feldt_interval, erho2_of), "Phi": (arteaga_interval, phi_of)}
 
 
 def _covered(study: SubsampleStudy, coefficient: str) -> FloatArray:
@@ -454,7 +453,7 @@ def _covered(study: SubsampleStudy, coefficient: str) -> FloatArray:
         return nothing
     n = plan.sizes[:, plan.facets.index(table.columns)]
     full = study.full(coefficient)
-    interval, of = _INTERVALS[coefficient]
+    interval = F_INTERVALS[coefficient]
     held: dict[int, list[bool]] = {place: [] for place in range(len(study.cells))}
     made = study.replicates
     for number, values in zip(made.numbers[made.converged], made.values[made.converged],
@@ -462,7 +461,9 @@ def _covered(study: SubsampleStudy, coefficient: str) -> FloatArray:
         place = int(number) // study.trials
         part = _part(table, study, place, values)
         if part.ms_residual > 0.0 and part.ms_columns > 0.0:
-            low, high = (of(end, n)[0] for end in interval(part, study.dstudy.alpha))
+            low, high = (
+                interval.of(end, n)[0] for end in interval.limits(part, study.dstudy.alpha)
+            )
             held[place].append(bool(low <= full <= high))
     return np.array([np.mean(h) if h else np.nan for h in held.values()])
 

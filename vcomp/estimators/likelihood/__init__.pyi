@@ -1,9 +1,8 @@
 from .blocked import BlockedLikelihood as BlockedLikelihood
-from .blocked import residual_forms as residual_forms
-from .choose import ENGINE_LIMITS as ENGINE_LIMITS
 from .choose import EngineLimits as EngineLimits
 from .choose import choose_engine as choose_engine
 from .choose import prediction_engine as prediction_engine
+from .choose import residual_forms as residual_forms
 from .engine import Derivatives as Derivatives
 from .engine import FixedForms as FixedForms
 from .engine import InformationKind as InformationKind
@@ -15,11 +14,7 @@ from .likelihood import ML as ML
 from .likelihood import REML as REML
 from .likelihood import LikelihoodMethod as LikelihoodMethod
 from .maximisation import Place as Place
-from .maximisation import climb as climb
-from .maximisation import lowest_step as lowest_step
 from .maximisation import maximise as maximise
-from .maximisation import required as required
 from .prediction_errors import predicted_columns as predicted_columns
 from .prediction_errors import prediction_variances as prediction_variances
 from .strata_likelihood import StrataLikelihood as StrataLikelihood
-from .strata_likelihood import quadratic_forms_of as quadratic_forms_of

@@ -88,14 +88,14 @@ def mivque0(stats: CrossProducts) -> FloatArray:
     They solve docs/explanation/mathematics.md, eq. (2.12), at P = Q = I − X(X'X)⁻¹X': all prior
     components but the residual are zero (Rao 1972).
     """
-    forms = residual_forms(stats)
+    forms = projector_forms(stats)
     beta = solve_positive(stats.XX, stats.Xy)
     sums = [Zy - ZX @ beta for Zy, ZX in zip(stats.Zy, stats.ZX, strict=True)]
     right = np.array([*(s @ s for s in sums), residual_sum_of_squares(stats)])
     return solve(forms, right)
 
 
-def residual_forms(stats: CrossProducts) -> FloatArray:
+def projector_forms(stats: CrossProducts) -> FloatArray:
     """Return tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X', (k + 1, k + 1), the residual last."""
     k = stats.n_terms
     # X'X = R'R: with X R⁻¹ the projector is a product, and (X'X)⁻¹ is not formed.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood, projector_forms
 from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
 from vcomp.estimators.likelihood.engine import LikelihoodEngine
 from vcomp.estimators.likelihood.incomplete import N_PROBES, CompletedLikelihood
@@ -107,6 +108,16 @@ def engine_without_cancellation(
     if tried.name != "blocked" or stats.completed is None:
         return None
     return CompletedLikelihood(stats.cross_products, stats.completed, reml=tried.reml)
+
+
+def residual_forms(stats: Statistics) -> FloatArray:
+    """Return tr(Q V_t Q V_u) of all components; singular if they cannot be distinguished.
+
+    Q = I − X(X'X)⁻¹X'. The residual is the last.
+    """
+    if stats.strata is not None:
+        return StrataLikelihood(stats.strata, reml=True).quadratic_forms()
+    return projector_forms(stats.cross_products)
 
 
 def prediction_engine(stats: Statistics) -> LikelihoodEngine:

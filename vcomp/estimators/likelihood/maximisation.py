@@ -1,11 +1,11 @@
 """Maximise a log-likelihood over non-negative components.
 
-:func:`climb` is the iteration of every maximum of a likelihood: of components here, of matrices in
-``multivariate`` and along a profile in ``inference``. Here each step maximises the quadratic model
-s'd − ½ d'Id above the bounds (docs/explanation/mathematics.md, eq. (6.1)): with the average
-information (AI) far from the maximum and with the observed one (Newton) near it, where convergence
-is quadratic. If the likelihood would fall, the step is halved or replaced by an EM step. A start
-of the wrong scale is first rescaled, which has a closed form.
+:meth:`Place.climb` is the iteration of every maximum of a likelihood: of components here, of
+matrices in ``multivariate`` and along a profile in ``inference``. Here each step maximises the
+quadratic model s'd − ½ d'Id above the bounds (docs/explanation/mathematics.md, eq. (6.1)): with
+the average information (AI) far from the maximum and with the observed one (Newton) near it, where
+convergence is quadratic. If the likelihood would fall, the step is halved or replaced by an EM
+step. A start of the wrong scale is first rescaled, which has a closed form.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ _STUCK = 1e-4
 """Decrement and violation below which it is rounding error that no step raises the value."""
 
 
+AnyPlace = TypeVar("AnyPlace", bound="Place")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """What a climb has to know of a point and the step that is proposed there.
@@ -52,64 +55,59 @@ class Place:
     violation: float = 0.0
     rate: float = 0.5
 
+    def climb(
+        self: AnyPlace,
+        move: Callable[[AnyPlace], AnyPlace | None],
+        *,
+        sought: tuple[float, float],
+        stalled: tuple[float, float],
+        max_iter: int,
+    ) -> tuple[list[AnyPlace], bool]:
+        """Return the points from here to the end, and whether a maximum was reached.
 
-AnyPlace = TypeVar("AnyPlace", bound=Place)
+        Parameters
+        ----------
+        move : returns the next point, or None if no step raises the value
+        sought : decrement and violation at a maximum
+        stalled : the same, not smaller, where the decrement falls more slowly than at its rate
+        max_iter : largest number of steps
+        """
+        path, previous = [self], np.inf
+        while True:
+            here = path[-1]
+            limits = stalled if here.decrement > here.rate * previous else sought
+            if here.decrement <= limits[0] and here.violation <= limits[1]:
+                return path, True
+            if len(path) > max_iter:
+                return path, False
+            there = move(here)
+            if there is None:
+                return path, max(here.decrement, here.violation) <= _STUCK
+            previous = here.decrement
+            path.append(there)
 
+    @staticmethod
+    def required(
+        value: float, gain: float, decrement: float, n: int, *, rounding: float = 1e-14
+    ) -> float:
+        """Return the log-likelihood that a step has to reach.
 
-def climb(
-    start: AnyPlace,
-    move: Callable[[AnyPlace], AnyPlace | None],
-    *,
-    sought: tuple[float, float],
-    stalled: tuple[float, float],
-    max_iter: int,
-) -> tuple[list[AnyPlace], bool]:
-    """Return the points from the start to the end, and whether a maximum was reached.
+        Parameters
+        ----------
+        value : log-likelihood before the step, of `n` rows
+        gain : that its slope promises, of which a small part must be kept
+        decrement : near the end a step is more exact than the value shows
+        rounding : relative error of the value
+        """
+        lost = 100.0 * rounding if decrement < 1e-3 else rounding
+        return value + 1e-4 * gain - lost * max(abs(value), n)
 
-    Parameters
-    ----------
-    start : where it begins
-    move : returns the next point, or None if no step raises the value
-    sought : decrement and violation at a maximum
-    stalled : the same, not smaller, where the decrement falls more slowly than at its rate
-    max_iter : largest number of steps
-    """
-    path, previous = [start], np.inf
-    while True:
-        here = path[-1]
-        limits = stalled if here.decrement > here.rate * previous else sought
-        if here.decrement <= limits[0] and here.violation <= limits[1]:
-            return path, True
-        if len(path) > max_iter:
-            return path, False
-        there = move(here)
-        if there is None:
-            return path, max(here.decrement, here.violation) <= _STUCK
-        previous = here.decrement
-        path.append(there)
-
-
-def required(
-    value: float, gain: float, decrement: float, n: int, *, rounding: float = 1e-14
-) -> float:
-    """Return the log-likelihood that a step has to reach.
-
-    Parameters
-    ----------
-    value : log-likelihood before the step, of `n` rows
-    gain : that its slope promises, of which a small part must be kept
-    decrement : near the end a step is more exact than the value shows
-    rounding : relative error of the value
-    """
-    lost = 100.0 * rounding if decrement < 1e-3 else rounding
-    return value + 1e-4 * gain - lost * max(abs(value), n)
-
-
-def lowest_step(v: FloatArray) -> FloatArray:
-    """Return the bounds of a step from components `v`: at zero, for the residual above it."""
-    lower = -v
-    lower[-1] *= 1.0 - _INSIDE
-    return lower
+    @staticmethod
+    def lowest_step(v: FloatArray) -> FloatArray:
+        """Return the bounds of a step from components: at zero, for the residual above it."""
+        lower = -v
+        lower[-1] *= 1.0 - _INSIDE
+        return lower
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +184,7 @@ def maximise(
     known = np.zeros(start.size, dtype=bool) if held is None else held
     search = _Maximisation(likelihood, group_sizes, known, tol)
     # The scores have to be small as well: an information of rounding error would not show it.
-    path, done = climb(
-        search.first(start.astype(float)),
+    path, done = search.first(start.astype(float)).climb(
         search.move,
         sought=(tol, 1e-4),
         stalled=(max(tol, 1e-6), 1e-4),
@@ -328,7 +325,7 @@ class _Maximisation:
         gain = float(here.step @ here.derivatives.score)
         # Almost every full step is accepted, and its derivatives are then needed anyway.
         there = self._tried(_moved(here, 1.0), here.kind, 1.0)
-        least = required(value, gain, here.decrement, n)
+        least = Place.required(value, gain, here.decrement, n)
         if there is not None and there.derivatives.loglike >= least:
             return there
         # EM is best if a component is far too large, a shorter step almost always otherwise.
@@ -339,7 +336,7 @@ class _Maximisation:
         for halving in range(2, _HALVINGS):
             fraction = 0.5**halving
             trial = _moved(here, fraction)
-            if self._loglike(trial) >= required(value, fraction * gain, here.decrement, n):
+            if self._loglike(trial) >= Place.required(value, fraction * gain, here.decrement, n):
                 return self.at(trial, here.kind, fraction)
         return None
 
@@ -395,7 +392,7 @@ def _step(
     """Return the bounded step on the components that move, and the Newton decrement."""
     step = np.zeros_like(v)
     step[moves], decrement = bounded_step(
-        information[np.ix_(moves, moves)], score[moves], lowest_step(v)[moves]
+        information[np.ix_(moves, moves)], score[moves], Place.lowest_step(v)[moves]
     )
     return step, decrement
 

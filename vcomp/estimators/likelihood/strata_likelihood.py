@@ -386,11 +386,6 @@ class StrataLikelihood(LastPoint[Totals], SummedEngine, ExactEngine):
         return -0.5 * totals.deviance(self.n, reml=self.reml)
 
 
-def quadratic_forms_of(stats: StratumStatistics) -> FloatArray:
-    """Return tr(Q V_t Q V_u) of all components, singular if they cannot be distinguished."""
-    return StrataLikelihood(stats, reml=True).quadratic_forms()
-
-
 def _places(stratum: Stratum) -> list[int]:
     """Return the positions of a stratum's columns in [y X]."""
     return [0, *(1 + j for j in stratum.fixed)]

@@ -18,7 +18,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Certificate, Estimate, PointEstimate
-from vcomp.estimators.likelihood import ENGINE_LIMITS, EngineLimits, choose_engine
+from vcomp.estimators.likelihood import EngineLimits, choose_engine
 from vcomp.estimators.quadratic.closed_form import (
     fixed_effects,
     negative_components,
@@ -227,10 +227,13 @@ _NO_ERRORS = (
 )
 
 
+_LIMITS = EngineLimits()
+
+
 def _priors(
     stats: Statistics,
     dense_below: int = _DENSE_BELOW,
-    limits: EngineLimits = ENGINE_LIMITS,
+    limits: EngineLimits = _LIMITS,
 ) -> Priors:
     if sum(stats.sizes) <= dense_below:
         return Contrasts(stats.cross_products)

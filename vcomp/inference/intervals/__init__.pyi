@@ -1,10 +1,5 @@
-from .classical import ARTEAGA as ARTEAGA
-from .classical import FELDT as FELDT
-from .classical import arteaga_interval as arteaga_interval
-from .classical import erho2_of as erho2_of
-from .classical import feldt_interval as feldt_interval
+from .classical import F_INTERVALS as F_INTERVALS
 from .classical import mean_squares as mean_squares
-from .classical import phi_of as phi_of
 from .classical import unbiased_covariance as unbiased_covariance
 from .limits import FromComponents as FromComponents
 from .limits import IntervalName as IntervalName

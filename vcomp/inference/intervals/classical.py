@@ -11,6 +11,7 @@ the intervals of Feldt, eq. (10.7), and of Arteaga, Jeyaratnam and Franklin, eq.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -473,6 +474,29 @@ def phi_of(lambda_: float, n: FloatArray) -> FloatArray:
     """
     positive = max(lambda_, 0.0)
     return n * positive / (1 + (n - 1) * positive)
+
+
+@dataclass(frozen=True, slots=True)
+class FInterval:
+    """The interval of a coefficient of a complete two-way table from F quantiles.
+
+    Attributes
+    ----------
+    words : name of the method
+    limits : of the ratio of variances or mean squares, from a table and α
+    of : the coefficient of n levels at an end of it
+    """
+
+    words: str
+    limits: Callable[[TwoWayMeanSquares, float], tuple[float, float]]
+    of: Callable[[float, FloatArray], FloatArray]
+
+
+F_INTERVALS = {
+    "Erho2": FInterval(FELDT, feldt_interval, erho2_of),
+    "Phi": FInterval(ARTEAGA, arteaga_interval, phi_of),
+}
+"""By the names of the coefficients."""
 
 
 def _upper_f(tail: float, df_1: float, df_2: float) -> float:

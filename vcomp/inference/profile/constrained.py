@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.likelihood import LikelihoodEngine, Place, climb, lowest_step, required
+from vcomp.estimators.likelihood import LikelihoodEngine, Place
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import constrained_step
 
@@ -174,8 +174,7 @@ class _Search:
     curvature: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
     def from_point(self, start: SearchPoint) -> ConstrainedMaximum:
-        path, done = climb(
-            self._place(self._onto_surface(start)),
+        path, done = self._place(self._onto_surface(start)).climb(
             self._move,
             sought=(_TOLERANCE, 0.0),
             stalled=(_STALLED, 0.0),
@@ -243,7 +242,7 @@ class _Search:
             if abs(gap) <= 1e-14 * float(np.abs(normal) @ unit):
                 return v
             step, _, _ = constrained_step(
-                np.diag(1.0 / unit**2), np.zeros(v.size), lowest_step(v), normal, gap
+                np.diag(1.0 / unit**2), np.zeros(v.size), Place.lowest_step(v), normal, gap
             )
             moved = self._nearer(v, step, gap)
             if moved is None:
@@ -294,7 +293,7 @@ class _Search:
                 there = self._evaluated(self._returned(here.v + fraction * step.d))
             except np.linalg.LinAlgError:
                 continue
-            least = required(here.loglike, fraction * gain, step.length, self.engine.n)
+            least = Place.required(here.loglike, fraction * gain, step.length, self.engine.n)
             if there.loglike >= least:
                 return there
         return None
@@ -328,7 +327,7 @@ def _bounded(
     *,
     is_newton: bool = False,
 ) -> _Step:
-    step, lower = np.zeros_like(here.v), lowest_step(here.v)
+    step, lower = np.zeros_like(here.v), Place.lowest_step(here.v)
     step[moves], multiplier, length = constrained_step(
         information[np.ix_(moves, moves)], here.score[moves], lower[moves], normal[moves], shift
     )
