@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import minimize
 
@@ -10,7 +11,7 @@ from tests.helpers.multivariate_scores import (
     unit_matrices,
     vector,
 )
-from vcomp.multivariate.cone import maximise_in_cone
+from vcomp.multivariate.cone import _Search, maximise_in_cone
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
 from vcomp.multivariate.strata_covariances import (
@@ -161,3 +162,32 @@ def test_the_tangent_keeps_ranks():
     # 3 × 3 matrices of rank r have 3r − r(r − 1)/2 degrees of freedom.
     free = sum(3 * r - r * (r - 1) // 2 for r in found.ranks)
     assert np.linalg.matrix_rank(found.tangent, tol=1e-7) == free
+
+
+def test_a_lower_maximum_is_left():
+    """Single climbs end at two maxima, 0.23 apart; from each of their ends the higher is found."""
+    rng = np.random.default_rng(22)
+    n = int(rng.integers(8, 16))
+    data = pd.DataFrame({"p": rng.integers(0, 5, n), "i": rng.integers(0, 4, n)})
+    for name in "ab":
+        noise = rng.standard_t(3, size=n).round(2)
+        of_p = rng.choice([0, 1.0, 3.0]) * rng.normal(size=5)[data["p"]]
+        of_i = rng.choice([0, 1.0, 3.0]) * rng.normal(size=4)[data["i"]]
+        data[name] = noise + of_p + of_i
+    likelihood = likelihood_of(layout_of("a + b ~ (1|p) + (1|i)", data))
+    search = _Search(likelihood)
+    ends = []
+    whole = maximise_in_cone(likelihood, np.array([np.eye(2)] * 3) / 3.0)
+    for place in search.elsewhere(whole.S):
+        path, done = place.climb(
+            search.move, sought=(1e-9, 1e-7), stalled=(1e-5, 1e-5), max_iter=99
+        )
+        assert done
+        ends.append(path[-1])
+    values = np.array([end.value for end in ends])
+    lowest = ends[int(values.argmin())]
+    assert values.max() - values.min() > 0.2
+    # A little inside the cone, so that the ranks may change.
+    found = maximise_in_cone(likelihood, lowest.S + 1e-3 * np.eye(2))
+    assert found.loglike == pytest.approx(values.max(), abs=1e-7)
+    assert found.drops == pytest.approx([values.max() - values.min()], abs=1e-4)

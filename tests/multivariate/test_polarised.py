@@ -122,7 +122,7 @@ def test_analogous_products_of_the_same_rows_are_method_one(drop):
 
 def test_estimates_are_unbiased():
     """Expectations of the closed form at known components are these, by the dense matrices."""
-    layout = layout_of("a + b ~ (1|p) + (1|i)", crossed(7, v=2).drop(index=[3]))
+    layout = layout_of("a + b ~ (1|p) + (1|i)", crossed(7, n_p=5, n_i=4, v=2).drop(index=[3]))
     D = unit_matrices(layout)
     rng = np.random.default_rng(0)
     true = rng.normal(size=len(D))

@@ -2,11 +2,13 @@ from .estimate import Certificate as Certificate
 from .estimate import Estimate as Estimate
 from .estimate import FixedErrors as FixedErrors
 from .estimate import Iteration as Iteration
+from .identify import check_digits as check_digits
 from .identify import check_identified as check_identified
 from .refit import Negative as Negative
 from .refit import below_zero as below_zero
 from .refit import point_without_negative as point_without_negative
 from .refit import refit_without_negative as refit_without_negative
+from .registry import METHODS as METHODS
 from .registry import ClosedForm as ClosedForm
 from .registry import Estimator as Estimator
 from .registry import MethodName as MethodName

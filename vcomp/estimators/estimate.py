@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import FloatArray, Json
+from vcomp._typing import BoolArray, FloatArray, Json
 from vcomp.codec import from_plain, stored
 
 _STORED = 20_000
@@ -70,7 +70,60 @@ class Iteration:
     components: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Maximum:
+    """The end of a maximisation.
+
+    Attributes
+    ----------
+    v : (k + 1,) components
+    loglike, score : log-likelihood and its gradient at `v`
+    held : (k + 1,) held components
+    newton_decrement, kkt_residual : violations of the conditions of a maximum, section 6.2
+    converged : the decrement fell below the tolerance, or to its rounding error (at most 1e-4)
+    at_limit : the limit of steps was reached
+    evaluations : number of evaluations of the likelihood
+    log : the points of the iteration, the start first
+    others : log-likelihood and components of the other maxima that were found, the highest first
+    iterations : number of steps
+    saturated : whether the likelihood rises above this maximum, or to it, as the residual goes to
+        zero
+    """
+
+    v: FloatArray
+    loglike: float
+    score: FloatArray
+    held: BoolArray
+    newton_decrement: float
+    kkt_residual: float
+    converged: bool
+    at_limit: bool
+    evaluations: int
+    log: tuple[Iteration, ...]
+    others: tuple[tuple[float, FloatArray], ...]
+    iterations: int
+    saturated: bool
+
+
 _LINE = 92
+
+
+@dataclass(frozen=True, slots=True)
+class OtherMaximum:
+    """A maximum of the likelihood that is lower than the reported one.
+
+    Attributes
+    ----------
+    drop : by how much its log-likelihood is lower
+    components : the components there
+    """
+
+    drop: float
+    components: Mapping[str, float]
+
+    def __str__(self) -> str:
+        values = ", ".join(f"σ²({n}) = {display.number(v, 3)}" for n, v in self.components.items())
+        return f"{display.number(self.drop, 2)} lower, at {values}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -101,6 +154,10 @@ class Certificate:
         rounding error ended the iteration
     engine, reason : the engine that computed the likelihood, and why it was chosen
     seconds : time of each stage
+    others : other maxima of the likelihood whose logarithm is at most 2 lower, the highest first:
+        the data do not exclude them
+    saturated : whether the likelihood rises as the residual goes to zero, so that it has no
+        maximum
     """
 
     free: tuple[str, ...]
@@ -119,9 +176,12 @@ class Certificate:
     engine: str = ""
     reason: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
+    others: tuple[OtherMaximum, ...] = ()
+    saturated: bool = False
 
     def __repr__(self) -> str:
-        lines = [self._ending(), self._components(), self._information(), self._effort()]
+        lines = [self._ending(), self._components(), self._information()]
+        lines += [*(f"Another maximum is {other}." for other in self.others), self._effort()]
         if self.engine:
             lines.append(f"Engine: {self.engine} ({self.reason}).")
         return "\n".join(textwrap.fill(x, _LINE, subsequent_indent="  ") for x in lines if x)

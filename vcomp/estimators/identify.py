@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood import residual_forms
-from vcomp.exceptions import DesignError
+from vcomp.exceptions import DataError, DesignError
 from vcomp.formula import RESIDUAL
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
@@ -23,6 +23,10 @@ from vcomp.statistics import Statistics
 _DEPENDENT = 1e-11
 """A squared residual norm below this fraction of a column's squared norm is rounding error, as
 columns are centred, and float64 keeps about 1e-16 of a square."""
+
+_LEFT = 1e-5
+"""The share of a square that has to vary for nine digits of the result: sums and solutions of them
+lose one or two of the sixteen of float64, and this share five."""
 
 _CONSTANT = 1e-26
 """A centred column whose squared norm is below this fraction of its mean's square is constant."""
@@ -47,6 +51,53 @@ def check_identified(
     """
     _check_fixed(stats, fixed, x_origin)
     _check_terms(stats, terms)
+
+
+def check_digits(
+    stats: Statistics,
+    fixed: Sequence[str],
+    response: str,
+    response_sums: tuple[float, float],
+) -> None:
+    """Refuse a model without a constant whose scores or covariates are far from zero.
+
+    Nothing can be subtracted from them, as no column takes it up, so that their squares keep too
+    few digits of their variation.
+
+    Parameters
+    ----------
+    stats : sums of the data
+    fixed : names of the columns of X
+    response : its name
+    response_sums : mean of the response, and sum of squares about it
+
+    Raises
+    ------
+    DataError
+        If fewer than nine digits are left.
+    """
+    mean, squares = response_sums
+    remedy = "add an intercept (leave 0 out of the formula), or subtract a number near the mean"
+    if stats.n * mean**2 > squares / _LEFT > 0.0:
+        sd = (squares / stats.n) ** 0.5
+        raise DataError(
+            f"the response {response!r} varies by {sd:.2g} about {mean:.6g}, and the model has no "
+            "intercept: squares of such scores keep too few digits of their variation; "
+            f"{remedy} from the scores"
+        )
+    XX = stats.sums.XX
+    size = np.sqrt(np.diagonal(XX))
+    if not size.size or not (size > 0.0).all():
+        return
+    values, vectors = np.linalg.eigh(XX / np.outer(size, size))
+    if _DEPENDENT < values[0] < _LEFT:
+        involved = [n for n, c in zip(fixed, vectors[:, 0], strict=True) if abs(c) > 1e-3]
+        raise DataError(
+            f"columns {', '.join(map(repr, involved))} of the fixed part differ by less than "
+            f"{_LEFT**0.5:.0e} of their size from a linear combination of each other, and the "
+            "model has no intercept: their squares keep too few digits of the difference; "
+            f"{remedy} from each column"
+        )
 
 
 def _check_fixed(stats: Statistics, names: Sequence[str], x_origin: FloatArray) -> None:

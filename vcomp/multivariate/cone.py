@@ -12,7 +12,7 @@ positive eigenvalue in the null space of Σ: the conditions of Karush, Kuhn and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -90,6 +90,15 @@ def positive_part(matrix: FloatArray, least: float = 0.0) -> FloatArray:
 _RANK = 1e-11
 """Eigenvalues below this share of the variance are zero where the likelihood falls from there."""
 
+_MANY_ROWS = 2_000
+"""Rows from which the likelihood is climbed once."""
+
+_LEAST_SHARE = 0.02
+"""Share of the total at other starts; a matrix of zeros would keep its rank."""
+
+_NEAR = 1e-3
+"""Largest difference of elements, of scores with standard deviations near 1, of one maximum."""
+
 _NEWTON_BELOW = 0.05
 """Decrement below which the observed information takes over, where there is one."""
 
@@ -112,6 +121,7 @@ class ConeMaximum:
     kkt_residual : largest violation of the conditions of a maximum
     converged : whether both are small
     iterations, evaluations : numbers of steps, and of evaluations of the likelihood
+    drops : by how much the log-likelihood is lower at the other maxima that were found
     """
 
     S: FloatArray
@@ -123,6 +133,7 @@ class ConeMaximum:
     converged: bool
     iterations: int
     evaluations: int
+    drops: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +146,15 @@ class _Place(Place):
     H: FloatArray
     g: FloatArray
     damping: float
+
+    @property
+    def value(self) -> float:
+        """The log-likelihood."""
+        return self.derivatives.loglike
+
+    def leads_to(self, end: _Place) -> bool:
+        """Whether the matrices are those of a known maximum."""
+        return bool(np.abs(self.S - end.S).max() <= _NEAR)
 
 
 def maximise_in_cone(
@@ -150,11 +170,27 @@ def maximise_in_cone(
     tol : Newton decrement, in standard errors, at which the iteration ends
     """
     search = _Search(likelihood)
-    factors = tuple(_factor(part) for part in search.parts(start))
-    first = search.place(factors, search.matrices(factors), newton=False, damping=1e-3)
-    path, done = first.climb(
-        search.move, sought=(tol, 1e-7), stalled=(max(tol, 1e-5), 1e-5), max_iter=max_iter
-    )
+
+    def climbed(first: _Place, known: Sequence[_Place] = ()) -> tuple[list[_Place], bool]:
+        return first.climb(
+            search.move,
+            sought=(tol, 1e-7),
+            stalled=(max(tol, 1e-5), 1e-5),
+            max_iter=max_iter,
+            known=known,
+        )
+
+    path, done = climbed(search.start(start))
+    others: list[_Place] = []
+    full = search.ranks(search.parts(likelihood.linked.astype(float)))
+    if likelihood.n < _MANY_ROWS and (not done or search.ranks(path[-1].factors) != full):
+        starts = search.elsewhere(path[-1].S)
+        path, done, others = Place.highest((path, done), starts, climbed)
+        others = [
+            end
+            for end in others
+            if max(end.decrement, end.violation) <= 1e-5 and not end.leads_to(path[-1])
+        ]
     end = path[-1]
     return ConeMaximum(
         S=end.S,
@@ -166,6 +202,7 @@ def maximise_in_cone(
         converged=done,
         iterations=len(path) - 1,
         evaluations=search.evaluations,
+        drops=tuple(sorted(end.value - other.value for other in others)),
     )
 
 
@@ -177,6 +214,21 @@ class _Search:
         self.blocks = _blocks(likelihood.linked)
         self.elements = elements(likelihood.linked)
         self.evaluations = 0
+
+    def start(self, S: FloatArray) -> _Place:
+        """Return the place of positive definite matrices."""
+        factors = tuple(_factor(part) for part in self.parts(S))
+        return self.place(factors, self.matrices(factors), newton=False, damping=1e-3)
+
+    def elsewhere(self, S: FloatArray) -> Iterator[_Place]:
+        """Yield other starts, with shares of the sum of the matrices."""
+        total, linked = S.sum(axis=0), self.likelihood.linked
+        for shares in Place.elsewhere(np.zeros(len(S), dtype=bool), self.likelihood.n):
+            weights = np.maximum(shares, _LEAST_SHARE)[:, None, None]
+            try:
+                yield self.start(np.where(linked, weights * total, 0.0))
+            except np.linalg.LinAlgError:
+                continue
 
     def place(self, factors: Parts, S: FloatArray, *, newton: bool, damping: float) -> _Place:
         """Return the place with given factors, or with lower ranks; S are their matrices."""

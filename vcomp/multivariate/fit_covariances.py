@@ -402,6 +402,10 @@ def _covariance(
     return nothing
 
 
+_CLOSE = 2.0
+"""Difference of log-likelihoods up to which another maximum is reported, as of one variable."""
+
+
 def _status(layout: Layout, end: ConeMaximum) -> str:
     if not end.converged:
         return (
@@ -421,8 +425,14 @@ def _status(layout: Layout, end: ConeMaximum) -> str:
             zero.append(f"σ²({name}) of {', '.join(none)}")
         if rank < full - len(none):
             lower.append(f"Σ({name}) has rank {rank} of {full}")
+    other = ""
+    if end.drops and end.drops[0] <= _CLOSE:
+        other = (
+            f" Another maximum of the log-likelihood is only {display.number(end.drops[0], 2)} "
+            "lower: the data hardly decide between the two."
+        )
     if not zero and not lower:
-        return "Converged."
+        return f"Converged.{other}"
     said = [f"{'; '.join(zero)} at the bound 0"] if zero else []
     text = f"Converged: {'; '.join([*said, *lower])}."
     if lower:
@@ -430,4 +440,4 @@ def _status(layout: Layout, end: ConeMaximum) -> str:
             " A matrix without full rank gives some combination of the variables no variance; "
             "standard errors treat the rank as known."
         )
-    return text
+    return text + other

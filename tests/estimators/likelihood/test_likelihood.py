@@ -174,7 +174,9 @@ def test_held_components_in_tables_and_in_print():
         assert table.drop("b").notna().all(axis=None)
     assert res.gstudy()["percent"].sum() == pytest.approx(100.0)
     line = next(x for x in str(res.summary()).splitlines() if x.startswith("b "))
-    assert line.split()[:3] == ["b", "0.500", "held"] or line.split()[2] == "held"
+    _, estimate, sd, error = line.split()[:4]
+    assert (float(estimate), error) == (0.5, "held")
+    assert float(sd) == pytest.approx(0.5**0.5, abs=1e-4)
     assert "σ²(b) is held at 0.5" in str(res.summary())
     at_zero = vcomp.fit(formula, data, hold={"b": 0.0})
     assert "at its bound" not in str(at_zero.summary())
@@ -408,7 +410,7 @@ def test_monte_carlo_errors_are_beside_the_standard_errors(monkeypatch):
     ("engine", "kind"), [("blocked", BlockedLikelihood), ("strata", StrataLikelihood)]
 )
 def test_an_interrupted_fit_leaves_the_model_usable(monkeypatch, engine, kind, method):
-    """A model that was interrupted in any evaluation gives the same results bit by bit."""
+    """A model that was interrupted early or late gives the same results bit by bit."""
     formula, data = balanced("three facets", seed=2)
     options = {"start": {"a": 50.0, "Residual": 1e-4}, "engine": engine}
     undisturbed = vcomp.fit(formula, data, **options)
@@ -424,7 +426,7 @@ def test_an_interrupted_fit_leaves_the_model_usable(monkeypatch, engine, kind, m
 
     monkeypatch.setattr(kind, method, interrupted)
     model.fit(**options)
-    for at in range(1, calls["n"] + 1):
+    for at in np.linspace(1, calls["n"], min(calls["n"], 12), dtype=int):
         calls.update(n=0, at=at)
         with pytest.raises(KeyboardInterrupt):
             model.fit(**options)

@@ -106,6 +106,7 @@ def test_the_unit_of_the_response_does_not_matter(name, factor):
     np.testing.assert_allclose(other.iterations["fraction"], one.iterations["fraction"])
 
 
+@pytest.mark.rounding
 def test_a_multiplier_of_zero_is_a_bound_as_well():
     """Mean squares are exactly equal: σ²(g) = 0 without being pushed there."""
     data = {"g": ["a", "a", "b", "b"], "y": [0.0, 6.0, 4.0, 12.0]}
@@ -203,7 +204,7 @@ def test_an_interrupted_iteration_leaves_nothing_behind(name):
     _, undisturbed, sizes = engine_of(name)
     start = np.full(sizes.size, 0.5)
     expected = maximise(undisturbed, start, sizes)
-    for at in range(1, expected.evaluations + 1):
+    for at in np.linspace(1, expected.evaluations, 20, dtype=int):
         _, likelihood, _ = engine_of(name, kind=Interrupted, at=at)
         with pytest.raises(KeyboardInterrupt):
             maximise(likelihood, start, sizes)
@@ -247,3 +248,66 @@ def test_thirty_terms(decades):
     ratio = res.vcomp.iloc[15:-1] / scales[15:] ** 2
     assert ratio.median() == pytest.approx(1.0, abs=0.5)
     assert res.vcomp["Residual"] == pytest.approx(1.0, rel=0.2)
+
+
+def kkt(model, v, held):
+    """Return the violation of the conditions of a maximum, written out for one component each."""
+    score = model.score(v)
+    found = [0.0]
+    for t in np.flatnonzero(~held):
+        # An interior component has a zero score; one at its bound has none that points inside.
+        found.append(abs(v[t] * score[t]) if v[t] > 0.0 else v.sum() * max(score[t], 0.0))
+    return max(found)
+
+
+@pytest.mark.parametrize("name", sorted(DESIGNS))
+def test_the_violation_at_every_point_is_that_of_its_score(name):
+    model, likelihood, sizes = engine_of(name)
+    start = np.geomspace(0.2, 5.0, sizes.size)
+    for v in (start, start[::-1], np.append(np.zeros(sizes.size - 1), 2.0)):
+        for held in (np.zeros(v.size, dtype=bool), np.arange(v.size) == 0):
+            found = maximise(likelihood, v, sizes, held=held)
+            for point in found.log:
+                at = np.array(point.components)
+                expected = kkt(model, at, held)
+                assert point.kkt_residual == pytest.approx(expected, rel=1e-6, abs=1e-8)
+            assert found.log[0].kkt_residual > 1e-3  # zero everywhere would be no measure
+            assert found.kkt_residual == found.log[-1].kkt_residual
+
+
+def test_an_em_step_is_that_of_the_equations():
+    """σ² + 2σ⁴ s/q, at least 0, the residual at least a tenth of itself."""
+    n_found = 0
+    for name in sorted(DESIGNS):
+        model, likelihood, sizes = engine_of(name)
+        for place in range(sizes.size):
+            start = np.full(sizes.size, 2.0)
+            start[place] *= 1e6
+            for before, after in pairwise(maximise(likelihood, start, sizes).log):
+                if after.step != "EM":
+                    continue
+                v = np.array(before.components)
+                expected = v + after.fraction * 2.0 * v**2 * model.score(v) / sizes
+                expected = np.maximum(expected, np.append(np.zeros(v.size - 1), 0.1 * v[-1]))
+                np.testing.assert_allclose(after.components, expected, rtol=1e-6)
+                n_found += 1
+    assert n_found >= 5
+
+
+@pytest.mark.parametrize("factor", [2.0**-80, 2.0**-40, 2.0**40, 2.0**80])
+@pytest.mark.rounding
+def test_a_vanishing_residual_is_noticed_at_every_scale(factor):
+    """Groups with equal scores: the likelihood has no maximum, in whatever unit."""
+    data = pd.DataFrame(
+        {"a": np.repeat(range(8), 3), "y": np.repeat([3.0, 1, 4, 1, 5, 9, 2, 6], 3)}
+    )
+    data["y"] *= factor
+    with pytest.raises(vcomp.EstimationError, match="reproduce the response exactly"):
+        vcomp.fit("y ~ (1|a)", data)
+    model = vcomp.VarianceComponentsModel("y ~ (1|a)", data)
+    likelihood, sizes = BlockedLikelihood(model.stats, reml=True), np.array([8.0, 24.0])
+    found = maximise(likelihood, np.full(2, factor**2), sizes, max_iter=100)
+    assert not found.converged
+    assert not found.at_limit
+    assert found.saturated
+    assert 0.0 < found.v[-1] <= 1e-9 * found.v.sum()  # where the climb is ended

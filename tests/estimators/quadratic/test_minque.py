@@ -22,7 +22,15 @@ from tests.helpers.dense_quadratic import (
 from tests.helpers.designs import UNBALANCED, balanced, unbalanced
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood, mivque0
 from vcomp.estimators.likelihood.choose import EngineLimits
-from vcomp.estimators.quadratic.minque import _DENSE_BELOW, MINQUE, _priors, prior_components
+from vcomp.estimators.quadratic.minque import (
+    _DENSE_BELOW,
+    _STEPS,
+    _TOLERANCE,
+    MINQUE,
+    _priors,
+    _Solved,
+    prior_components,
+)
 from vcomp.estimators.quadratic.spaces import EngineForms
 
 
@@ -282,3 +290,23 @@ def test_the_iterated_one_shows_that_it_solves_the_equations():
     assert min(shown.information_eigenvalues) > 0.0
     assert "estimate" in res.seconds
     assert vcomp.fit(formula, data, method="minque").certificate is None
+
+
+def test_the_limit_of_rounds_is_not_convergence():
+    rounds = 60
+    at_limit = _Solved(np.ones(2), None, rounds, 1e-3, trapped=False)
+    assert not at_limit.is_end(given=False)
+    assert at_limit.status(given=False) == (
+        f"Not converged: the limit of {_STEPS} rounds was reached (last step 1.0e-03 standard "
+        "errors)"
+    )
+    assert at_limit.is_end(given=True)
+    assert at_limit.status(given=True) == "60 rounds, as requested"
+    one = _Solved(np.ones(2), None, 1, 1e-3, trapped=False)
+    assert one.status(given=True) == "Closed form"
+    at_end = _Solved(np.ones(2), None, 5, _TOLERANCE, trapped=False)
+    assert at_end.is_end(given=False)
+    assert at_end.status(given=False) == "Converged"
+    trapped = _Solved(np.ones(2), None, 5, 0.0, trapped=True)
+    assert not trapped.is_end(given=True)
+    assert trapped.status(given=True).startswith("Not converged: no further step keeps")

@@ -282,7 +282,8 @@ def test_resamples_without_residual_are_failures(method):
 
 def test_a_constant_response_has_no_resamples():
     rows = pd.DataFrame(list(product("pqr", "abcd")), columns=["p", "i"]).assign(y=1.0)
-    fit, design, components, _ = fit_again("y ~ (1|p) + (1|i)", rows, "reml")
+    with pytest.warns(vcomp.VcompWarning, match="the response is constant"):
+        fit, design, components, _ = fit_again("y ~ (1|p) + (1|i)", rows, "reml")
     with pytest.raises(vcomp.EstimationError, match="residual is estimated at zero"):
         facet_bootstrap(fit, design, components, "p", 20, rng=0, adjust=False)
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.estimate import Certificate, Estimate
+from vcomp.estimators.estimate import Certificate, Estimate, Maximum, OtherMaximum
 from vcomp.estimators.likelihood.choose import choose_engine, engine_without_cancellation
 from vcomp.estimators.likelihood.engine import InformationKind, LikelihoodEngine, errors_of_fixed
-from vcomp.estimators.likelihood.maximisation import VANISHED, Maximum, maximise
+from vcomp.estimators.likelihood.maximisation import VANISHED, maximise
 from vcomp.estimators.options import (
     Hold,
     Known,
@@ -34,6 +34,10 @@ from vcomp.statistics import Statistics
 _FLAT = 1e-8
 """An eigenvalue of the information, scaled to a unit diagonal, below which its direction is flat:
 the standard error along it is over 10,000 times those of the single components."""
+
+_CLOSE = 2.0
+"""Difference of log-likelihoods up to which another maximum is reported: a ratio of 7, about that
+at the ends of a 95 % interval."""
 
 _SINGULAR_INFORMATION = 1e-13
 """An eigenvalue below which the matrix is treated as singular, as it is rounding error."""
@@ -88,13 +92,19 @@ def certify(
         information_eigenvalues=tuple(float(e) for e in values),
         iterations=found.iterations,
         evaluations=found.evaluations,
-        at_maximum=found.converged and not rises,
+        at_maximum=found.converged and not rises and not found.saturated,
         held=_chosen(names, found.held),
         information=kind,
         flat=flat,
         tolerance=float(tol),
         engine=likelihood.name,
         reason=likelihood.reason,
+        others=tuple(
+            OtherMaximum(found.loglike - loglike, dict(zip(names, v.tolist(), strict=True)))
+            for loglike, v in found.others
+            if loglike >= found.loglike - _CLOSE
+        ),
+        saturated=found.saturated,
     )
     covariances = {kind: _covariance(matrix, free) for kind, matrix in informations.items()}
     unbounded = _without_bounds(likelihood, found) if bounded.any() else None
@@ -186,6 +196,9 @@ _TOLERANCE_OF_PROBES = 1e-4
 
 _ROUNDED_RESIDUAL = 1e-12
 """A residual below this fraction of the total variance is zero if no maximum is found."""
+
+_SATURATED_RESIDUAL = 1e-8
+"""The same if the likelihood rises as the residual goes to zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,6 +395,8 @@ def _maximise(
         ) from None
     share = found.v[-1] / found.v.sum()
     rounding = VANISHED if found.converged else _ROUNDED_RESIDUAL
+    if found.saturated:
+        rounding = _SATURATED_RESIDUAL
     if share <= rounding and not found.at_limit and not known.held[-1]:
         raise _NoResidualError(_SINGULAR if options.start is None else _BAD_START)
     return found
@@ -444,10 +459,22 @@ def _status(
         f"the likelihood is nearly flat along {direction}: these data hardly distinguish them"
         for direction in certificate.flat
     ]
+    clauses += [
+        f"another maximum of the log-likelihood is only {other}: the data hardly decide between "
+        "the two"
+        for other in certificate.others
+    ]
     return f"Converged; {'; '.join(clauses)}." if clauses else "Converged."
 
 
 def _why_not(found: Maximum, certified: Certified, options: LikelihoodMethod) -> str:
+    if found.saturated:
+        return (
+            "the likelihood has no maximum, as the model is saturated: the random and fixed "
+            "effects can reproduce the response exactly, and the likelihood rises above that of "
+            "these components as the residual goes to zero; leave out a term, hold= the residual "
+            "at a known value, or use method='anova'"
+        )
     decrement = f"Newton decrement {display.number(found.newton_decrement, 2)}"
     if found.at_limit:
         advice = (
@@ -474,10 +501,10 @@ def _why_not(found: Maximum, certified: Certified, options: LikelihoodMethod) ->
 def _no_variance(likelihood: LikelihoodEngine, names: tuple[str, ...], known: Known) -> Estimate:
     """Return zeros for a response that the fixed part reproduces, such as a constant one."""
     k, p = len(names), likelihood.n_fixed
-    what = "The response is constant" if likelihood.yy == 0.0 else "The fixed part fits exactly"
+    what = "the response is constant" if likelihood.yy == 0.0 else "the fixed part fits exactly"
     if known.held.any():
         raise EstimationError(
-            f"{what[0].lower()}{what[1:]}: with components held the likelihood has no maximum; "
+            f"{what}: with components held the likelihood has no maximum; "
             "hold the residual as well, or no component"
         )
     beta = likelihood.least_squares()
@@ -490,7 +517,8 @@ def _no_variance(likelihood: LikelihoodEngine, names: tuple[str, ...], known: Kn
         beta=beta,
         cov_beta=np.zeros((p, p)),
         llf=np.inf,
-        converged=True,
-        status=f"{what}: all components are 0, without standard errors.",
+        converged=False,
+        status=f"Not converged: {what}, so that the likelihood rises without limit as all "
+        "components go to 0; they are given as 0, without standard errors.",
         engine="none: there is nothing to estimate",
     )

@@ -6,18 +6,22 @@ quadratic model s'd − ½ d'Id above the bounds (docs/explanation/mathematics.m
 the average information (AI) far from the maximum and with the observed one (Newton) near it, where
 convergence is quadratic. If the likelihood would fall, the step is halved or replaced by an EM
 step. A start of the wrong scale is first rescaled, which has a closed form.
+
+Where a likelihood may have several maxima, :meth:`Place.highest` climbs again from other starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import TypeVar
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.estimate import Iteration, StepKind
+from vcomp.estimators.estimate import Iteration, Maximum, StepKind
 from vcomp.estimators.likelihood.engine import Derivatives, LikelihoodEngine
 from vcomp.numerics import bounded_step
 
@@ -37,6 +41,36 @@ _STUCK = 1e-4
 """Decrement and violation below which it is rounding error that no step raises the value."""
 
 
+_FEW = 12.0
+"""Degrees of freedom, 2 σ⁴ I_tt, below which a component above zero may have several maxima."""
+
+_MANY_LEVELS = 100
+"""Levels of a component at zero from which its likelihood is nearly normal."""
+
+_SMALL = 50
+"""Rows up to which every set of terms is a start."""
+
+_UNLIKE = 0.02
+"""Relative difference of informations below which there is one maximum inside, as if balanced."""
+
+_SAME = 0.3
+"""Distance in standard errors within which a climb leads to a maximum that is known."""
+
+_HIGHER = 1e-8
+"""Difference of log-likelihoods below which the maximum that was found first is kept."""
+
+_SATURATED = 1e-5
+"""Share of a residual that goes to zero, where it has no degrees of freedom left."""
+
+_OTHER_STEPS = 60
+"""Largest number of steps from another start."""
+
+_ROUNDED = 1e-14
+"""Mean square of what is left of the response, relative to the total, that is rounding error."""
+
+_GONE = 1e-9
+"""Share of such a residual at which its end is certain."""
+
 AnyPlace = TypeVar("AnyPlace", bound="Place")
 
 
@@ -55,6 +89,15 @@ class Place:
     violation: float = 0.0
     rate: float = 0.5
 
+    @property
+    def value(self) -> float:
+        """The log-likelihood."""
+        raise NotImplementedError
+
+    def leads_to(self: AnyPlace, end: AnyPlace) -> bool:
+        """Whether the step from here ends near a known maximum."""
+        raise NotImplementedError
+
     def climb(
         self: AnyPlace,
         move: Callable[[AnyPlace], AnyPlace | None],
@@ -62,8 +105,11 @@ class Place:
         sought: tuple[float, float],
         stalled: tuple[float, float],
         max_iter: int,
+        known: Sequence[AnyPlace] = (),
     ) -> tuple[list[AnyPlace], bool]:
         """Return the points from here to the end, and whether a maximum was reached.
+
+        There are no points if the climb leads to a maximum that is known.
 
         Parameters
         ----------
@@ -71,10 +117,13 @@ class Place:
         sought : decrement and violation at a maximum
         stalled : the same, not smaller, where the decrement falls more slowly than at its rate
         max_iter : largest number of steps
+        known : ends of other climbs
         """
         path, previous = [self], np.inf
         while True:
             here = path[-1]
+            if known and any(here.leads_to(end) for end in known):
+                return [], True
             limits = stalled if here.decrement > here.rate * previous else sought
             if here.decrement <= limits[0] and here.violation <= limits[1]:
                 return path, True
@@ -85,6 +134,33 @@ class Place:
                 return path, max(here.decrement, here.violation) <= _STUCK
             previous = here.decrement
             path.append(there)
+
+    @staticmethod
+    def highest(
+        first: tuple[list[AnyPlace], bool],
+        starts: Iterable[AnyPlace],
+        climb: Callable[[AnyPlace, Sequence[AnyPlace]], tuple[list[AnyPlace], bool]],
+    ) -> tuple[list[AnyPlace], bool, list[AnyPlace]]:
+        """Return the highest of several climbs, whether it reached a maximum, and the other ends.
+
+        A climb that did not reach a maximum is the highest only if none did.
+
+        Parameters
+        ----------
+        first : path of the climb that left a doubt, and whether it reached a maximum
+        starts : where to climb again
+        climb : climbs from a start, given the maxima that are known
+        """
+        found, ended = first, [first]
+        for start in starts:
+            path, done = climb(start, [path[-1] for path, reached in ended if reached])
+            if not path:
+                continue
+            ended.append((path, done))
+            higher = path[-1].value > found[0][-1].value + _HIGHER
+            if done > found[1] or (done == found[1] and higher):
+                found = path, done
+        return *found, [path[-1] for path, _ in ended if path is not found[0]]
 
     @staticmethod
     def required(
@@ -103,44 +179,69 @@ class Place:
         return value + 1e-4 * gain - lost * max(abs(value), n)
 
     @staticmethod
+    def elsewhere(held: BoolArray, n: int, doubtful: BoolArray | None = None) -> FloatArray:
+        """Return shares of the components at other starts, a row each.
+
+        For small tables these are all sets of terms, equal, with a large and with a small
+        residual; for others equal components, and each doubtful term above the others.
+
+        Parameters
+        ----------
+        held : (k + 1,) held components
+        n : number of rows
+        doubtful : (k + 1,) terms that may be larger elsewhere; all that are free if not given
+        """
+        free = np.flatnonzero(~held[:-1])
+        count, rows = free.size, []
+        if n <= _SMALL and count <= 3:
+            masks = sorted(range(1, 2**count), key=lambda mask: -mask.bit_count())
+            for mask, residual in product(masks, (0.5, 0.01)):
+                chosen = free[[bool(mask >> i & 1) for i in range(count)]]
+                rows.append(np.zeros(held.size))
+                rows[-1][chosen], rows[-1][-1] = (1.0 - residual) / chosen.size, residual
+        elif count:
+            equal = np.where(held, 0.0, 1.0)
+            for high in (0.0, *np.eye(held.size)[free if doubtful is None else doubtful]):
+                rows.append(0.1 * equal + count * high)
+            rows = [row / row.sum() for row in rows]
+        return np.array(rows).reshape(len(rows), held.size)
+
+    @staticmethod
+    def doubtful(
+        v: FloatArray,
+        held: BoolArray,
+        sizes: FloatArray,
+        average: FloatArray,
+        observed: Callable[[], FloatArray] | None,
+    ) -> BoolArray:
+        """Return the terms that may be larger at a higher maximum than this one, (k + 1,).
+
+        Parameters
+        ----------
+        v, held : (k + 1,) components at the maximum, and which of them are held
+        sizes : (k + 1,) numbers of random effects
+        average, observed : informations there; the second is computed if needed, None if unknown
+        """
+        terms: BoolArray = ~held
+        terms[-1] = False
+        zero: BoolArray = terms & (v == 0.0)
+        found: BoolArray = zero & (sizes < _MANY_LEVELS)
+        if found.any() or observed is None:
+            return found
+        unit = np.sqrt(np.diagonal(average))
+        few: BoolArray = terms & ~zero & (2.0 * np.square(v * unit) < _FEW)
+        if not few.any():
+            return few
+        free = (v > 0.0) & ~held
+        unlike = np.abs(observed() - average) / np.outer(unit, unit)
+        return found if unlike[np.ix_(free, free)].max() <= _UNLIKE else few
+
+    @staticmethod
     def lowest_step(v: FloatArray) -> FloatArray:
         """Return the bounds of a step from components: at zero, for the residual above it."""
         lower = -v
         lower[-1] *= 1.0 - _INSIDE
         return lower
-
-
-@dataclass(frozen=True, slots=True)
-class Maximum:
-    """The end of an iteration.
-
-    Attributes
-    ----------
-    v : (k + 1,) components
-    loglike, score : log-likelihood and its gradient at `v`
-    held : (k + 1,) held components
-    newton_decrement, kkt_residual : violations of the conditions of a maximum, section 6.2
-    converged : the decrement fell below the tolerance, or to its rounding error (at most 1e-4)
-    at_limit : the limit of steps was reached
-    evaluations : number of evaluations of the likelihood
-    log : the points of the iteration, the start first
-    """
-
-    v: FloatArray
-    loglike: float
-    score: FloatArray
-    held: BoolArray
-    newton_decrement: float
-    kkt_residual: float
-    converged: bool
-    at_limit: bool
-    evaluations: int
-    log: tuple[Iteration, ...]
-
-    @property
-    def iterations(self) -> int:
-        """Number of steps."""
-        return len(self.log) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +255,23 @@ class _Iterate(Place):
     reached_by: StepKind
     fraction: float
 
+    @property
+    def value(self) -> float:
+        """The log-likelihood."""
+        return self.derivatives.loglike
+
+    def leads_to(self, end: _Iterate) -> bool:
+        """Whether the step from here ends near a known maximum."""
+        unit = np.sqrt(np.maximum(np.diagonal(end.derivatives.average), 0.0))
+        return bool((np.abs(self.v + self.step - end.v) * unit).max() <= _SAME)
+
+    @property
+    def vanishes(self) -> bool:
+        """Whether the residual goes to zero, and not only from far above its maximum."""
+        share = self.v[-1] / self.v.sum()
+        freedom = 2.0 * self.v[-1] ** 2 * self.derivatives.average[-1, -1]
+        return bool(share <= _SATURATED and freedom < 0.1 and freedom * share <= _ROUNDED)
+
 
 def maximise(
     likelihood: LikelihoodEngine,
@@ -163,6 +281,7 @@ def maximise(
     held: BoolArray | None = None,
     max_iter: int = 200,
     tol: float = 1e-10,
+    once: bool = False,
 ) -> Maximum:
     """Return the maximum over non-negative components.
 
@@ -175,6 +294,7 @@ def maximise(
     held : (k + 1,) components that keep their start; none if not given
     max_iter : largest number of steps
     tol : Newton decrement, in standard errors, at which the iteration ends
+    once : whether one climb is enough, though there may be a higher maximum
 
     Raises
     ------
@@ -182,16 +302,17 @@ def maximise(
         If the likelihood cannot be computed at the start.
     """
     known = np.zeros(start.size, dtype=bool) if held is None else held
-    search = _Maximisation(likelihood, group_sizes, known, tol)
-    # The scores have to be small as well: an information of rounding error would not show it.
-    path, done = search.first(start.astype(float)).climb(
-        search.move,
-        sought=(tol, 1e-4),
-        stalled=(max(tol, 1e-6), 1e-4),
-        max_iter=max_iter,
-    )
-    if done:
-        path[-1] = search.with_bounds_reached(path[-1])
+    search = _Maximisation(likelihood, group_sizes, known, tol, max_iter)
+    path, done = search.climbed(search.first(start.astype(float)))
+    others: list[_Iterate] = []
+    # Without an exact value maxima cannot be compared.
+    if not once and likelihood.exact_value:
+        v, average = path[-1].v, path[-1].derivatives.average
+        observed = partial(likelihood.information, v, "observed", positive_only=True)
+        inner = observed if "observed" in likelihood.kinds else None
+        doubtful = Place.doubtful(v, known, group_sizes, average, inner) if done else None
+        if doubtful is None or doubtful.any():
+            path, done, others = search.again(path, done, doubtful)
     here, log = path[-1], tuple(search.logged(point) for point in path)
     return Maximum(
         v=here.v,
@@ -204,6 +325,10 @@ def maximise(
         at_limit=not done and len(log) > max_iter,
         evaluations=search.evaluations,
         log=log,
+        others=tuple((end.value, end.v) for end in others if not end.vanishes),
+        iterations=len(log) - 1,
+        saturated=not known[-1]
+        and any(e.v[-1] <= _SATURATED * e.v.sum() and e.vanishes for e in (here, *others)),
     )
 
 
@@ -215,7 +340,56 @@ class _Maximisation:
     group_sizes: FloatArray
     held: BoolArray
     tol: float
+    max_iter: int
     evaluations: int = 0
+
+    def climbed(
+        self, start: _Iterate, known: Sequence[_Iterate] = ()
+    ) -> tuple[list[_Iterate], bool]:
+        """Return the path from a start, and whether it reached a maximum."""
+        # The scores have to be small as well: an information of rounding error would not show it.
+        path, done = start.climb(
+            self.move,
+            sought=(self.tol, 1e-4),
+            stalled=(max(self.tol, 1e-6), 1e-4),
+            max_iter=min(self.max_iter, _OTHER_STEPS) if known else self.max_iter,
+            known=known,
+        )
+        if not (done and path):
+            return path, done
+        # Components within 1e-7 standard errors of zero are at their bound.
+        here = path[-1]
+        with np.errstate(invalid="ignore"):
+            distance = here.v * np.sqrt(np.diagonal(here.derivatives.average))
+        near = (here.v > 0.0) & (distance <= 1e-7) & ~self.held
+        near[-1] = False
+        if near.any():
+            there = self.at(np.where(near, 0.0, here.v), here.reached_by, here.fraction)
+            if there.decrement <= max(self.tol, here.decrement, 1e-7):
+                path[-1] = there
+        return path, done
+
+    def again(
+        self, path: list[_Iterate], done: bool, doubtful: BoolArray | None
+    ) -> tuple[list[_Iterate], bool, list[_Iterate]]:
+        """Return the highest of the climb and those from other starts, with the other ends."""
+        starts = self._starts(path[-1].v, doubtful)
+        path, done, others = Place.highest((path, done), starts, self.climbed)
+        here, kept = path[-1], []
+        for end in others:
+            is_maximum = max(end.decrement, end.violation) <= _STUCK
+            other = is_maximum and not end.leads_to(here)
+            if end.value > here.value + _HIGHER if end.vanishes else other:
+                kept.append(end)
+        return path, done, sorted(kept, key=lambda end: -end.value)
+
+    def _starts(self, v: FloatArray, doubtful: BoolArray | None) -> Iterator[_Iterate]:
+        """Yield other starts of the same total."""
+        for shares in Place.elsewhere(self.held, self.likelihood.n, doubtful):
+            try:
+                yield self.at(np.where(self.held, v, v.sum() * shares))
+            except np.linalg.LinAlgError:
+                continue
 
     def first(self, v: FloatArray) -> _Iterate:
         """Return the start, with its residual raised until the likelihood can be computed."""
@@ -264,8 +438,10 @@ class _Maximisation:
         )
 
     def move(self, here: _Iterate) -> _Iterate | None:
-        """Return the next point, or None."""
-        if not self.held[-1] and here.v[-1] <= VANISHED * here.v.sum():
+        """Return the next point, or None, also where the residual goes to zero."""
+        share = here.v[-1] / here.v.sum()
+        gone = share <= VANISHED or (share <= _GONE and here.vanishes)
+        if gone and not self.held[-1]:
             return None
         factor = self._scale_factor(here)
         if not 0.5 <= factor <= 2.0:
@@ -273,17 +449,6 @@ class _Maximisation:
         if self.likelihood.exact_value:
             return self._uphill(here)
         return self._towards_zero_score(here)
-
-    def with_bounds_reached(self, here: _Iterate) -> _Iterate:
-        """Return the end with components set to 0 that are within 1e-7 standard errors of it."""
-        with np.errstate(invalid="ignore"):
-            distance = here.v * np.sqrt(np.diagonal(here.derivatives.average))
-        near = (here.v > 0.0) & (distance <= 1e-7) & ~self.held
-        near[-1] = False
-        if not near.any():
-            return here
-        there = self.at(np.where(near, 0.0, here.v), here.reached_by, here.fraction)
-        return here if there.decrement > max(self.tol, here.decrement, 1e-7) else there
 
     def logged(self, here: _Iterate) -> Iteration:
         """Return the entry of the log for a point."""
@@ -343,11 +508,13 @@ class _Maximisation:
     def _towards_zero_score(self, here: _Iterate) -> _Iterate | None:
         """Return the first of the step, its halves and the EM step with a smaller decrement.
 
-        Used without an exact value. Far from the maximum the decrement may grow in good steps as
-        well, so that the best of all is used if none has a smaller one.
+        Used without an exact value. If none has a smaller decrement, which far from the maximum
+        may grow in good steps as well, the best of all is used.
         """
         found: list[_Iterate] = []
-        steps = [(_moved(here, 0.5**h), here.kind, 0.5**h) for h in range(4)]
+        # An information of rounding error would take a component beyond what any response has.
+        most = self.likelihood.n * here.v.sum()
+        steps = [(np.minimum(_moved(here, 0.5**h), most), here.kind, 0.5**h) for h in range(4)]
         for trial in [*steps, (self._em(here), "EM", 1.0)]:
             there = self._tried(*trial)
             if there is not None:

@@ -59,9 +59,11 @@ def strata_solution(
         used: FloatArray = np.einsum("jg,jg->g", cov_beta @ fixed, fixed)
         parts = sums, _unexplained(stats, t, inside), used
         effects[t], conditional[t], of_fixed = _in_order(parts, stats.layout.places(t))
-        effects[t] = v[t] * effects[t]
-        conditional[t] = v[t] * conditional[t]
-        prediction[t] = conditional[t] + v[t] ** 2 * of_fixed
+        for own in (effects[t], conditional[t]):
+            own *= v[t]
+        of_fixed *= v[t] ** 2
+        of_fixed += conditional[t]
+        prediction[t] = of_fixed
     return Solution(beta, cov_beta, tuple(effects), tuple(prediction), tuple(conditional))
 
 
@@ -197,7 +199,12 @@ def over_axes(
     for contrasts, part in parts.items():
         away = prod(shape[f] for f in axes if f not in contrasts)
         kept = tuple(shape[f] if f in contrasts else 1 for f in axes)
-        total = total + np.sqrt(outside / away) * part.reshape((*kept, -1))
+        found = np.sqrt(outside / away) * part.reshape((*kept, -1))
+        if found.shape == np.broadcast_shapes(found.shape, total.shape):
+            found += total
+            total = found
+        else:
+            total = total + found
     return total
 
 
@@ -208,16 +215,17 @@ def single_cells(
 
     Parameters
     ----------
-    values : (r, M) the column; overwritten
+    values : (r, M) the column; overwritten by the result
     c : components of the stratum
     sums : for each grouping (r, q) Z_l'V⁻¹x
     codes : for each grouping the (M,) group of the cells
     """
     for level, groups in enumerate(codes):
         if c[level]:
-            values -= c[level] * sums[level][:, groups]
-    inside: FloatArray = values / c[-1]
-    return inside
+            # Single cells are many: `take` makes one table, an index and a product two.
+            values -= np.take(c[level] * sums[level], groups, axis=1)
+    values /= c[-1]
+    return values
 
 
 def _group_forms(

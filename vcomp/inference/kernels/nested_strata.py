@@ -1,6 +1,6 @@
 """The likelihood of orthogonal strata with nested remainders, from value to maximum in one call.
 
-The compiled twin of ``nested``, ``engine`` and ``maximisation`` in vcomp/estimators/likelihood,
+The compiled twin of ``nested``, ``engine`` and ``climb`` in vcomp/estimators/likelihood,
 for the thousands of refits of a bootstrap (docs/explanation/mathematics.md, eqs. (3.5) to (3.9),
 (5.7), (5.8) and (6.1)). An iteration that needs more than full and halved steps is abandoned, and
 the caller uses the engine in Python.
@@ -20,9 +20,9 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.numerics.kernels import njit
 
 Tree: TypeAlias = tuple[FloatArray, LongArray, LongArray]
 Eliminated: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
@@ -30,12 +30,19 @@ Strata: TypeAlias = tuple[
     FloatArray, LongArray, FloatArray, FloatArray, FloatArray, LongArray, LongArray
 ]
 
+Sums: TypeAlias = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 Derived: TypeAlias = tuple[bool, float, FloatArray, FloatArray, FloatArray, FloatArray]
+Likelihood: TypeAlias = tuple[Tree, Strata, int, bool]
+Rule: TypeAlias = tuple[BoolArray, float, int]
+Known: TypeAlias = tuple[FloatArray, FloatArray]
 
 _FAST = {"reassoc", "contract"}
 _RIDGE = 1e-14
 
-_NOTHING = 1e-30
+_SAME = 0.3
+"""Distance in standard errors within which a climb leads to a known maximum."""
+
+NOTHING = 1e-30
 """A residual below this fraction of its start goes to zero, where there is no likelihood."""
 
 
@@ -262,6 +269,7 @@ def nested_derivatives(v: FloatArray, tree: Tree, strata: Strata, p: int, reml: 
     log_det, rows = 0.0, 0.0
     traces, squares = np.zeros(k1), np.zeros((k1, k1))
     gram, first, second = np.zeros((B, B)), np.zeros((k1, B, B)), np.zeros((k1, k1, B, B))
+    sums = (traces, squares, gram, first, second)
     c = np.empty(M.shape[1])
     for s in range(S):
         for h in range(c.size):
@@ -274,8 +282,8 @@ def nested_derivatives(v: FloatArray, tree: Tree, strata: Strata, p: int, reml: 
         means = flat[starts[s] : starts[s + 1]].reshape((n.size, -1))
         forms = _quadratics(c, tree, eliminated, means, within[s, : n_b[s], : n_b[s]])
         own = _traces(c, tree, eliminated)
-        _add_forms(M[s], mult[s], places[s], own, forms, traces, squares, gram, first, second)
-    found: Derived = _combined(log_det, rows, traces, squares, gram, first, second, reml)
+        _add_forms(M[s], mult[s], places[s], own, forms, sums)
+    found: Derived = _combined(log_det, rows, sums, reml)
     return found
 
 
@@ -286,13 +294,10 @@ def _add_forms(
     places: LongArray,
     own: tuple[FloatArray, FloatArray],
     forms: tuple[FloatArray, FloatArray, FloatArray],
-    traces: FloatArray,
-    squares: FloatArray,
-    gram: FloatArray,
-    first: FloatArray,
-    second: FloatArray,
+    sums: Sums,
 ) -> None:
     """Add the forms of one stratum, in terms of its own components, to those of the model."""
+    traces, squares, gram, first, second = sums
     size, k1 = M.shape
     b = forms[0].shape[0]
     for i in range(b):
@@ -327,17 +332,9 @@ def _form(left: FloatArray, matrix: FloatArray, right: FloatArray) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _combined(
-    log_det: float,
-    rows: float,
-    traces: FloatArray,
-    squares: FloatArray,
-    gram: FloatArray,
-    first: FloatArray,
-    second: FloatArray,
-    reml: bool,
-) -> Derived:
+def _combined(log_det: float, rows: float, sums: Sums, reml: bool) -> Derived:
     """Return value, score and informations of REML or ML from the forms, as ``engine.Totals``."""
+    traces, squares, gram, first, second = sums
     k1, B = traces.size, gram.shape[0]
     p = B - 1
     score, average, observed = np.empty(k1), np.empty((k1, k1)), np.empty((k1, k1))
@@ -470,41 +467,37 @@ def _block(matrix: FloatArray, kept: BoolArray) -> FloatArray:
 
 
 @njit(cache=True, nogil=True)
-def maximise_nested(
-    start: FloatArray,
-    held: BoolArray,
-    tol: float,
-    max_iter: int,
-    tree: Tree,
-    strata: Strata,
-    p: int,
-    reml: bool,
-) -> tuple[bool, FloatArray, float, FloatArray]:
-    """Return the components at which the likelihood is largest.
+def climb_nested(
+    start: FloatArray, rule: Rule, likelihood: Likelihood, known: Known
+) -> tuple[int, FloatArray, Derived]:
+    """Return 1 at a maximum (−1 if that is near a known one), 0 elsewhere, and what is there.
 
     Parameters
     ----------
     start : (k + 1,) where to begin, held components at their values
-    held : (k + 1,) which are held
-    tol : Newton decrement, in standard errors, at which it ends
-    max_iter : steps at most
-    tree, strata, p, reml : as for :func:`nested_derivatives`
+    rule : (k + 1,) which are held; Newton decrement, in standard errors, at which it ends; and
+        steps at most
+    likelihood : tree, strata, p and reml, as for :func:`nested_derivatives`
+    known : components at a maximum, and 1/(their standard errors); empty arrays if there is none
 
     Returns
     -------
-    whether a maximum was reached by full and halved steps alone, the components, ℓ and β̂ there
+    the end, the components there, and what :func:`nested_derivatives` returns of them
     """
-    v, least = start.copy(), _NOTHING * start.max()
-    if v[-1] <= least:
-        return False, v, np.nan, np.zeros(p)
-    ok, value, score, average, observed, beta = nested_derivatives(v, tree, strata, p, reml)
+    held, tol, max_iter = rule
+    tree, strata, p, reml = likelihood
+    v, least = start.copy(), NOTHING * start.max()
+    here = nested_derivatives(v, tree, strata, p, reml)
     rows = strata[4].sum() * tree[0].sum()
     for _ in range(max_iter):
+        ok, value, score, average, observed, _beta = here
         if not ok or v[-1] <= least:
-            return False, v, value, beta
+            break
         step, decrement = _suggested(v, score, average, observed, held, tol)
         if decrement < 0.0:
-            return False, v, value, beta
+            break
+        if known[0].size and _distance(v, step, known) <= _SAME:
+            return -1, v, here
         balance, near, there = 0.0, False, v.copy()
         for t in range(v.size):
             if not held[t]:
@@ -513,25 +506,36 @@ def maximise_nested(
                     near, there[t] = True, 0.0
         if decrement <= tol and balance <= 1e-4 * np.sqrt(rows):
             if near:
-                ok, l2, s2, a2, o2, b2 = nested_derivatives(there, tree, strata, p, reml)
-                if ok and 0.0 <= _suggested(there, s2, a2, o2, held, tol)[1] <= max(tol, 1e-7):
-                    v, value, beta = there, l2, b2
-            return True, v, value, beta
+                found = nested_derivatives(there, tree, strata, p, reml)
+                if found[0]:
+                    _, left = _suggested(there, found[2], found[3], found[4], held, tol)
+                    if 0.0 <= left <= max(tol, 1e-7):
+                        return 1, there, found
+            return 1, v, here
         lost = 1e-12 if decrement < 1e-3 else 1e-14
         slack, gain, share = lost * max(abs(value), rows), 0.0, 1.0
         for t in range(v.size):
             gain += step[t] * score[t]
-        found = False
+        higher = False
         for _half in range(12):
             there = np.empty(v.size)
             for t in range(v.size):
                 there[t] = max(v[t] + share * step[t], 0.0)
-            ok, l2, s2, a2, o2, b2 = nested_derivatives(there, tree, strata, p, reml)
-            if ok and l2 >= value + 1e-4 * share * gain - slack:
-                found = True
+            found = nested_derivatives(there, tree, strata, p, reml)
+            if found[0] and found[1] >= value + 1e-4 * share * gain - slack:
+                higher = True
                 break
             share *= 0.5
-        if not found:
-            return False, v, value, beta
-        v, value, score, average, observed, beta = there, l2, s2, a2, o2, b2
-    return False, v, value, beta
+        if not higher:
+            break
+        v, here = there, found
+    return 0, v, here
+
+
+@njit(cache=True, nogil=True)
+def _distance(v: FloatArray, step: FloatArray, known: Known) -> float:
+    """Return the distance between the end of a step and a known maximum in standard errors."""
+    largest = 0.0
+    for t in range(v.size):
+        largest = max(largest, abs(v[t] + step[t] - known[0][t]) * known[1][t])
+    return largest

@@ -189,7 +189,7 @@ class _Quantity:
         sizes = np.array([*self.engine.sizes, self.engine.n], dtype=float)
         start = np.where(zero, 0.0, self.here.v)
         found = maximise(self.engine, start, sizes, held=self.held | zero)
-        if not found.converged:
+        if found.saturated or not found.converged:
             raise EstimationError(
                 "the maximum of the likelihood with components at zero was not found, so "
                 "that it is not known whether the profile interval ends there; use a Wald interval"

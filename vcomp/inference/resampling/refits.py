@@ -13,14 +13,21 @@ from vcomp.estimators.likelihood import (
     BlockedLikelihood,
     LikelihoodEngine,
     LikelihoodMethod,
+    Place,
     StrataLikelihood,
     choose_engine,
     maximise,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.inference.kernels.nested_strata import Strata, Tree, maximise_nested
+from vcomp.inference.kernels.nested_strata import NOTHING, Strata, Tree, climb_nested
 from vcomp.numerics import seed_from
 from vcomp.statistics import Statistics, StratumStatistics
+
+_HIGHER = 1e-8
+"""Difference of log-likelihoods below which the maximum that was found first is kept."""
+
+_UNKNOWN = np.zeros(0), np.zeros(0)
+"""No maximum to which a climb could lead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +39,14 @@ class Recipe:
     estimator : with its options
     names : of the components, the residual last
     negative : policy for terms with negative estimates
+    once : whether one climb from the components at which data are drawn is enough, as for the null
+        distribution of a statistic, in which a lower maximum now and then counts for little
     """
 
     estimator: Estimator
     names: tuple[str, ...]
     negative: Negative = "keep"
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,7 @@ class ByLikelihood:
     options : of the method
     names : of the components
     start : (k + 1,) start of the iterations; held components come from the options
+    once : as in :class:`Recipe`
     """
 
     def __init__(
@@ -96,9 +107,12 @@ class ByLikelihood:
         options: LikelihoodMethod,
         names: tuple[str, ...],
         start: FloatArray,
+        *,
+        once: bool = False,
     ) -> None:
         known = options.known(names)
         self._options, self._names, self._held = options, names, known.held
+        self._once = once
         self._start = np.where(known.held, known.values, start)
         # A generator has advanced since the fit, and would give each worker different probes.
         moved_on = isinstance(options.rng, np.random.Generator)
@@ -120,12 +134,13 @@ class ByLikelihood:
                 held=self._held,
                 max_iter=int(self._options.max_iter),
                 tol=tol,
+                once=self._once,
             )
             beta, _ = engine.fixed_effects(found.v)
             llf = found.loglike if engine.exact_value else engine.loglike(found.v)
         except np.linalg.LinAlgError:
             return Refitted.failed(self._start.size, stats.Xy.size)
-        return Refitted(found.v, beta, llf, found.converged)
+        return Refitted(found.v, beta, llf, found.converged and not found.saturated)
 
     def _engine_of(self, stats: Statistics) -> LikelihoodEngine:
         if stats.strata is not None:
@@ -171,6 +186,28 @@ class Packed:
         for s, stratum in enumerate(strata):
             self.places[s, 1 : 1 + len(stratum.fixed)] = [1 + j for j in stratum.fixed]
 
+    def has_one_maximum(self) -> bool:
+        """Whether any restricted likelihood of this design has one maximum, if no term is held.
+
+        In a complete table without replicates, whose mean is its only fixed effect, the likelihood
+        is concave in the inverse expected mean squares. If each component is one mean square, or
+        a difference of two, then its bound at zero is linear in these inverses.
+        """
+        only_mean = self.n_fixed == 1 and self.n_columns[0] == 2 and self.multiplicity[0] == 1.0
+        if not (only_mean and self.tree[0].tolist() == [1.0]):
+            return False
+        counts = self.multiplicity[1:] > 0.0
+        expected = np.unique(self.coefficients[1:][counts].sum(axis=1), axis=0)
+        k1 = expected.shape[1]
+        if expected.shape[0] != k1 or np.linalg.matrix_rank(expected) < k1:
+            return False
+        solved = np.linalg.inv(expected)
+        solved /= np.abs(solved).max(axis=1, keepdims=True)
+        plus, minus = np.abs(solved - 1.0) < 1e-9, np.abs(solved + 1.0) < 1e-9
+        zero = np.abs(solved) < 1e-9
+        one_sided = (plus.sum(axis=1) == 1) & (minus.sum(axis=1) <= 1)
+        return bool((plus | minus | zero).all() and one_sided.all())
+
     def filled(self, stats: StratumStatistics) -> Strata:
         """Return the arrays of strata with a response, as arguments of the kernel."""
         tables = [s.columns.means[0].ravel() for s in stats.strata]
@@ -196,7 +233,7 @@ class Compiled(ByLikelihood):
     Parameters
     ----------
     stats : of the data, with nested strata
-    options, names, start : as for :class:`ByLikelihood`
+    options, names, start, once : as for :class:`ByLikelihood`
     """
 
     def __init__(
@@ -205,10 +242,14 @@ class Compiled(ByLikelihood):
         options: LikelihoodMethod,
         names: tuple[str, ...],
         start: FloatArray,
+        *,
+        once: bool = False,
     ) -> None:
-        super().__init__(stats, options, names, start)
+        super().__init__(stats, options, names, start, once=once)
         assert stats.strata is not None
         self._packed = Packed(stats.strata)
+        certain = options.is_restricted and not self._held.any()
+        self._once = once or (certain and self._packed.has_one_maximum())
 
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the maximum; by the engine in Python if the kernel does not find it."""
@@ -218,18 +259,35 @@ class Compiled(ByLikelihood):
     def by_kernel(self, stats: Statistics) -> Refitted | None:
         """Return the maximum that the kernel finds; None if it finds none."""
         assert stats.strata is not None
-        packed, options = self._packed, self._options
-        found, values, llf, beta = maximise_nested(
-            self._start,
-            self._held,
-            TOLERANCE if options.tol is None else float(options.tol),
-            int(options.max_iter),
-            packed.tree,
-            packed.filled(stats.strata),
-            packed.n_fixed,
-            options.is_restricted,
-        )
-        return Refitted(values, beta, llf, True) if found else None
+        packed, options, start = self._packed, self._options, self._start
+        if start[-1] <= NOTHING * start.max():
+            return None
+        tol = TOLERANCE if options.tol is None else float(options.tol)
+        rule = self._held, tol, int(options.max_iter)
+        strata = packed.filled(stats.strata)
+        likelihood = packed.tree, strata, packed.n_fixed, options.is_restricted
+        ended, v, found = climb_nested(start, rule, likelihood, _UNKNOWN)
+        if ended != 1:
+            return None
+        first, average, best = v, found[3], found
+        for shares in self._elsewhere(stats.n, v, average, found[4]):
+            begin = np.where(self._held, first, first.sum() * shares)
+            known = first, np.sqrt(np.maximum(np.diagonal(average), 0.0))
+            ended, there, found = climb_nested(begin, rule, likelihood, known)
+            if ended >= 0 and found[1] > best[1] + _HIGHER:
+                if ended == 0:  # Python finds out what it is
+                    return None
+                v, best = there, found
+        return Refitted(v, best[5], best[1], True)
+
+    def _elsewhere(
+        self, n: int, v: FloatArray, average: FloatArray, observed: FloatArray
+    ) -> FloatArray:
+        """Return shares of the total at other starts, if the first climb leaves a doubt."""
+        if self._once:
+            return np.zeros((0, v.size))
+        doubtful = Place.doubtful(v, self._held, self._sizes, average, lambda: observed)
+        return Place.elsewhere(self._held, n, doubtful)[: None if doubtful.any() else 0]
 
 
 class InClosedForm:
@@ -277,4 +335,4 @@ def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray) -> Refit:
         )
     nested = stats.strata is not None and stats.strata.remainder.parents is not None
     made = Compiled if nested else ByLikelihood
-    return made(stats, options, recipe.names, start)
+    return made(stats, options, recipe.names, start, once=recipe.once)

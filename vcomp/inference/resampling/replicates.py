@@ -9,17 +9,18 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.codec import from_plain, to_plain
+from vcomp.codec import from_plain, read_array, read_member, to_plain
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Projected, Quantities, Scale, Smooth
+from vcomp.statistics.batches import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +29,11 @@ _FORMAT = 1
 _SAME = 1e-6
 """Largest relative difference of estimates of the same fit."""
 
-_UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, BadZipFile)
+_UNREADABLE = (
+    OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, OverflowError,
+    NotImplementedError, RecursionError, BadZipFile, TokenError, SyntaxError,
+)  # fmt: skip
+"""What zip, JSON, numpy's headers (read as Python's literals) and :func:`from_plain` raise."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -180,19 +185,28 @@ class Replicates:
         DataError
             If the file cannot be written.
         """
-        target = Path(path)
-        beside = target.with_name(f"{target.name}.part")
         arrays = {name: getattr(self, name) for name in self._arrays}
         arrays = {name: array for name, array in arrays.items() if array is not None}
         texts = {name: to_plain(getattr(self, name)) for name in _texts(type(self))}
         texts["asked"] = texts.pop("requested")  # its name in files
         about = {"format": _FORMAT} | texts
-        try:
-            with beside.open("wb") as file:
-                np.savez(file, about=np.array(json.dumps(about)), **arrays)
-            beside.replace(target)
-        except OSError as error:
-            raise DataError(f"replicates cannot be written to {target}: {error}") from None
+        with replacing(path) as beside, beside.open("wb") as file:
+            np.savez(file, about=np.array(json.dumps(about)), **arrays)
+
+    def _check(self) -> None:
+        """Raise a ValueError if the arrays have other shapes than the names state."""
+        n = self.numbers.size
+        shapes: list[tuple[Any, tuple[int, ...]]] = [
+            (self.numbers, (n,)),
+            (self.values, (n, len(self.names))),
+            (self.beta, (n, len(self.fixed_names))),
+            (self.llf, (n,)),
+            (self.converged, (n,)),
+        ]
+        if self.adjusted is not None:
+            shapes.append((self.adjusted, (n, len(self.names))))
+        if not all(array.shape == shape for array, shape in shapes):
+            raise ValueError("its numbers contradict each other")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Replicates:
@@ -208,9 +222,14 @@ class Replicates:
             If there is no such file, or it does not contain replicates.
         """
         try:
-            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                about = json.loads(str(stored["about"]))
-                arrays = {name: stored[name] for name in cls._arrays if name in stored}
+            with ZipFile(path) as archive:
+                known = set(archive.namelist())
+                stored = {
+                    name: read_array(read_member(archive, f"{name}.npy"))
+                    for name in ("about", *cls._arrays)
+                    if f"{name}.npy" in known
+                }
+            about, arrays = json.loads(str(stored.pop("about"))), stored
             if about.pop("format") != _FORMAT:
                 raise DataError(f"{path} has another version of the format; make it again")
             about["requested"] = about.pop("asked", None)
@@ -219,7 +238,9 @@ class Replicates:
                     f"{path} holds replicates of the kind {about['kind']!r}, which "
                     f"{cls.__name__}.load does not read"
                 )
-            return from_plain(cls, about | arrays)
+            made = from_plain(cls, about | arrays)
+            made._check()
+            return made
         except FileNotFoundError:
             raise DataError(f"there is no file {path}") from None
         except DataError:

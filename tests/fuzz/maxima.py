@@ -1,0 +1,107 @@
+"""Fits of random small tables against the highest maximum that a dense search finds.
+
+    python -m tests.fuzz.maxima --cases 20000 --state maxima.jsonl
+
+A line of the file is one case; a run continues after the last line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+import vcomp
+from tests.fuzz.oracle import Dense
+from tests.fuzz.small_tables import case
+
+LOSS = 1e-6
+"""Largest difference of log-likelihoods from the highest maximum."""
+
+_NO_RESIDUAL = 1e-4
+"""Share of the residual at the end of a dense search that goes to zero."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one case.
+
+    Attributes
+    ----------
+    number : of the case
+    verdict : ``"same"``, ``"said"`` (there is no maximum, and the library says so), ``"refused"``
+        (too few rows), ``"ahead"`` (higher than the search), or what is wrong: ``"lost"``,
+        ``"silent"`` (there is no maximum, and the library does not say so), ``"false alarm"``
+    loss : of log-likelihood; nan where there is no maximum or no fit
+    status : of the fit, or its error
+    """
+
+    number: int
+    verdict: str
+    loss: float
+    status: str
+
+
+WRONG = ("lost", "silent", "false alarm")
+
+
+def outcome(number, seed=0, *, search=Dense.highest):
+    """Return the outcome of a case."""
+    made = case(number, seed)
+    highest = search(Dense(made.data["y"], made.X, made.labels, reml=made.reml))
+    saturated = highest.unbounded or highest.values[-1] <= _NO_RESIDUAL * highest.values.sum()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", vcomp.VcompWarning)
+            res = vcomp.fit(made.formula, made.data, method="reml" if made.reml else "ml")
+    except vcomp.VcompError as error:
+        if "too few for" in str(error):
+            return Outcome(number, "refused", np.nan, str(error))
+        said = "residual variance is zero" in str(error) and saturated
+        return Outcome(number, "said" if said else "false alarm", np.nan, str(error))
+    loss = np.nan if highest.unbounded else float(highest.loglike - res.llf)
+    if not res.converged:
+        said = "saturated" in res.status and saturated
+        return Outcome(number, "said" if said else "false alarm", loss, res.status)
+    if highest.unbounded:
+        return Outcome(number, "silent", loss, res.status)
+    verdict = "lost" if loss > LOSS else "ahead" if loss < -LOSS else "same"
+    return Outcome(number, verdict, loss, res.status)
+
+
+def main(arguments=None):
+    """Run the cases that a file does not have yet, and print the verdicts."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=20_000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--state", type=Path, default=Path("maxima.jsonl"))
+    chosen = parser.parse_args(arguments)
+    known = []
+    if chosen.state.exists():
+        known = [json.loads(line) for line in chosen.state.read_text().splitlines()]
+    done = {entry["number"] for entry in known}
+    with chosen.state.open("a") as file:
+        for number in range(chosen.first, chosen.first + chosen.cases):
+            if number in done:
+                continue
+            entry = asdict(outcome(number, chosen.seed))
+            known.append(entry)
+            file.write(json.dumps(entry) + "\n")
+            file.flush()
+    for verdict, count in Counter(entry["verdict"] for entry in known).most_common():
+        print(f"{count:7d}  {verdict}")
+    same = [abs(entry["loss"]) for entry in known if entry["verdict"] == "same"]
+    print(f"largest difference of the others: {max(same, default=0.0):.2g}")
+    for entry in known:
+        if entry["verdict"] in WRONG:
+            print(entry)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""A few cases of each fuzzer, and that each finds a bug that is planted."""
+
+import time
+from unittest import mock
+
+import pytest
+
+import vcomp
+from tests.fuzz import fuzzers
+from tests.fuzz.driver import Counts, Fuzzer, TooSlow, generator, run_case, run_cases, run_long
+
+FEW = {
+    "formulas": 200, "designs": 200, "costs": 200, "expressions": 60, "json": 25, "statistics": 25,
+    "replicates": 25, "csv": 25, "parquet": 25, "trec": 40, "command": 10, "tables": 15, "fits": 8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fuzzer", fuzzers.ALL, ids=lambda f: f.name)
+def test_every_case_ends_in_a_result_or_a_refusal(fuzzer, tmp_path):
+    counts = run_cases(fuzzer, range(1000, 1000 + FEW[fuzzer.name]), tmp_path)
+    failures = [f for f in counts.failures if "TooSlow" not in f["error"]]  # compilation
+    assert failures == []
+
+
+class PlantedError(Exception):
+    """A bug."""
+
+
+def broken(*_, **__):
+    raise PlantedError
+
+
+# What each fuzzer must reach: a bug there is found within a few cases.
+PLACES = {
+    "formulas": "tests.fuzz.fuzzers.parse",
+    "designs": "tests.fuzz.fuzzers.parse_design",
+    "costs": "tests.fuzz.fuzzers.parse_cost",
+    "expressions": "vcomp.inference.expression._Reader._operation",
+    "json": "vcomp.model.record.FitRecord.check",
+    "statistics": "vcomp.statistics.batches.stored._checked",
+    "replicates": "vcomp.inference.resampling.replicates.Replicates._check",
+    "csv": "vcomp.data.files._CSV.columns",
+    "parquet": "vcomp.data.parts._with_own_order",
+    "trec": "vcomp.ir.trec_files._read_eval",
+    "command": "vcomp.cli.fit_commands.data_of_paths",
+    "tables": "vcomp.data.rows.as_levels",
+    "fits": "vcomp.model.model.VarianceComponentsModel.fit",
+}
+
+
+@pytest.mark.parametrize("fuzzer", fuzzers.ALL, ids=lambda f: f.name)
+def test_each_fuzzer_finds_a_planted_bug(fuzzer, tmp_path):
+    fuzzers._stored()
+    fuzzers._result()
+    for kind in range(3):
+        fuzzers._sums_file(kind)
+    with mock.patch(PLACES[fuzzer.name], broken):
+        counts = run_cases(fuzzer, range(60), tmp_path)
+    assert any("PlantedError" in failure["error"] for failure in counts.failures) or (
+        # The readers of files take any error for damage: then nothing is a result any more.
+        fuzzer.name in ("statistics", "replicates") and counts.result == 0
+    )
+
+
+def test_a_wrong_number_is_found(tmp_path):
+    twice = Fuzzer("wrong", lambda rng, folder: _assert_same(rng))
+    assert run_cases(twice, range(3), tmp_path).failed == 3
+
+
+def _assert_same(rng):
+    assert rng.random() < 0.0
+
+
+def test_a_hang_is_found(tmp_path):
+    endless = Fuzzer("hang", lambda rng, folder: time.sleep(30))
+    with pytest.raises(TooSlow):
+        run_case(endless, 0, tmp_path, seconds=0.05)
+
+
+def test_a_case_is_repeated_by_its_number():
+    assert generator("csv", 7).random() == generator("csv", 7).random()
+    assert generator("csv", 7).random() != generator("csv", 8).random()
+
+
+def test_a_long_run_goes_on_where_it_stopped(tmp_path):
+    seen = []
+
+    def run(rng, folder):
+        seen.append(rng.random())
+        if len(seen) % 2:
+            raise vcomp.PlanError("odd")
+
+    (tmp_path / "cases").mkdir()
+    for goal in (3, 5):
+        found = run_long(
+            [Fuzzer("some", run)], tmp_path / "state.json", tmp_path / "cases", {"some": goal}, 1.0
+        )
+    assert len(set(seen)) == len(seen) == 5
+    assert (found["some"].result, found["some"].refused, found["some"].failed) == (2, 3, 0)
+    assert Counts(result=1, refused=2, failed=3).cases == 6

@@ -1,0 +1,67 @@
+"""A few of the cases of ``python -m tests.fuzz.maxima``, and a loss that it has to notice."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.fuzz.maxima import WRONG, main, outcome
+from tests.fuzz.oracle import Dense, Highest
+from tests.fuzz.small_tables import case
+
+LOST_BEFORE = [4, 5, 33, 125, 134, 156, 179, 255, 386, 603, 688, 697, 887, 1018, 1032, 1293]
+"""Cases at which one climb from MIVQUE(0) ends at a lower maximum."""
+
+UNBOUNDED = [124, 382, 432]
+
+
+@pytest.mark.parametrize("number", LOST_BEFORE)
+def test_the_highest_maximum_is_found(number):
+    found = outcome(number)
+    assert found.verdict == "same", found
+
+
+@pytest.mark.parametrize("number", UNBOUNDED)
+def test_an_unbounded_likelihood_is_called_saturated(number):
+    found = outcome(number)
+    assert found.verdict == "said", found
+
+
+@pytest.mark.parametrize("number", range(10_000, 10_004))
+def test_random_tables(number):
+    found = outcome(number)
+    assert found.verdict not in WRONG, found
+
+
+def test_a_lower_maximum_is_noticed():
+    """The search finds a value of 0.001 more than the library does."""
+
+    def higher(dense):
+        best = dense.highest()
+        return Highest(best.loglike + 1e-3, best.values, best.unbounded, best.others)
+
+    assert outcome(1).verdict == "same"
+    assert outcome(1, search=higher).verdict == "lost"
+
+
+def test_a_run_continues(tmp_path, capsys):
+    state = tmp_path / "state.jsonl"
+    for cases in (1, 2):
+        main(["--cases", str(cases), "--state", str(state)])
+        assert [json.loads(x)["number"] for x in state.read_text().splitlines()] == [*range(cases)]
+    assert "same" in capsys.readouterr().out
+
+
+def test_the_dense_search_agrees_with_its_own_value():
+    """The profiled likelihood at the end is the likelihood of the components."""
+    for number in (1, 2):
+        made = case(number)
+        dense = Dense(made.data["y"], made.X, made.labels, reml=made.reml)
+        best = dense.highest()
+        assert best.loglike == pytest.approx(dense.value(best.values), abs=1e-9)
+        rng = np.random.default_rng(number)
+        for _ in range(50):
+            near = best.values * np.exp(0.3 * rng.normal(size=best.values.size))
+            assert dense.value(near) <= best.loglike + 1e-9

@@ -1,0 +1,1 @@
+"""Programs that examine the tests themselves."""

@@ -1,0 +1,228 @@
+"""Small changes of a function's source: one operator, comparison, constant or boundary each.
+
+A mutant is named by its module, its function and the two forms of the changed expression, so that
+its name survives edits elsewhere in the file. Annotations, defaults, docstrings, texts, and what
+is raised or asserted stay as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+
+COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
+    ast.Lt: (ast.LtE, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+}
+"""Comparisons: a boundary moved by one value, and the opposite."""
+
+COMBINED: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Add,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.BitXor: ast.BitOr,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+}
+
+SKIPPED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A change of one expression.
+
+    Attributes
+    ----------
+    module : dotted name
+    function : qualified name in the module
+    before, after : the expression as source
+    number : counts equal changes in one function
+    line : of the expression in the file as it is
+    compiled : whether numba compiles the function
+    """
+
+    module: str
+    function: str
+    before: str
+    after: str
+    number: int
+    line: int
+    compiled: bool
+
+    @property
+    def name(self) -> str:
+        """The name, without the line."""
+        again = f" #{self.number + 1}" if self.number else ""
+        return f"{self.module}:{self.function}: {self.before} -> {self.after}{again}"
+
+
+def mutants_of(module: str, path: Path) -> list[Mutant]:
+    """Return the mutants of a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found: list[Mutant] = []
+    seen: dict[tuple[str, str, str], int] = {}
+    for function, definition in functions_of(tree):
+        for node in _nodes(definition):
+            for after in _changes(node):
+                key = (function, _shown(node), _shown(after))
+                number = seen.get(key, 0)
+                seen[key] = number + 1
+                compiled = any("jit" in _shown(mark) for mark in definition.decorator_list)
+                found.append(Mutant(module, *key, number, node.lineno, compiled))
+    return found
+
+
+def code_of(mutant: Mutant, path: Path) -> CodeType:
+    """Return the code of the mutant's function, compiled with the change."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    left = mutant.number
+    for function, definition in functions_of(tree):
+        if function != mutant.function:
+            continue
+        for place, node in enumerate(_nodes(definition)):
+            for after in _changes(node):
+                if (_shown(node), _shown(after)) != (mutant.before, mutant.after):
+                    continue
+                if left == 0:
+                    _replace(definition, place, after)
+                    whole = compile(ast.fix_missing_locations(tree), str(path), "exec")
+                    return _found(whole, mutant.function)
+                left -= 1
+    raise LookupError(f"there is no such mutant: {mutant.name}")
+
+
+def announcing(module: str, path: Path) -> dict[str, CodeType]:
+    """Return the code of every function, which first calls ``__entered__`` with its name."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = dict(functions_of(tree))
+    for function, definition in functions.items():
+        call = ast.parse(f"__entered__({module + ':' + function!r})").body
+        definition.body[:0] = call
+    whole = compile(ast.fix_missing_locations(tree), str(path), "exec")
+    return {function: _found(whole, function) for function in functions}
+
+
+def functions_of(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Yield the functions of a module and the methods of its classes, by qualified name."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name, node
+        elif isinstance(node, ast.ClassDef):
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef) and not _is_stub(inner):
+                    yield f"{node.name}.{inner.name}", inner
+
+
+def _is_stub(definition: ast.FunctionDef) -> bool:
+    last = definition.body[-1]
+    return isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant)
+
+
+def _nodes(definition: ast.FunctionDef) -> Iterator[ast.expr | ast.AugAssign]:
+    """Yield what may be changed in a function, always in the same order."""
+    for statement in definition.body:
+        yield from _below(statement)
+
+
+def _below(node: ast.AST) -> Iterator[ast.expr | ast.AugAssign]:
+    if isinstance(node, SKIPPED) or (isinstance(node, ast.Expr) and _is_warning(node.value)):
+        return
+    if isinstance(node, ast.AnnAssign):
+        if node.value is not None:
+            yield from _below(node.value)
+        return
+    if isinstance(node, ast.expr | ast.AugAssign):
+        yield node
+    if isinstance(node, ast.FunctionDef | ast.Lambda):
+        body = node.body if isinstance(node.body, list) else [node.body]
+        for inner in body:
+            yield from _below(inner)
+        return
+    for inner in ast.iter_child_nodes(node):
+        yield from _below(inner)
+
+
+def _is_warning(value: ast.expr) -> bool:
+    of = value.func if isinstance(value, ast.Call) else None
+    return isinstance(value, ast.Constant) or (isinstance(of, ast.Name) and of.id == "warn")
+
+
+def _changes(node: ast.expr | ast.AugAssign) -> Iterator[ast.expr | ast.AugAssign]:
+    """Yield the changed forms of a node."""
+    if isinstance(node, ast.Compare):
+        for k, op in enumerate(node.ops):
+            for other in COMPARED[type(op)]:
+                changed = copy.deepcopy(node)
+                changed.ops[k] = other()
+                yield changed
+    elif isinstance(node, ast.BinOp | ast.AugAssign):
+        if type(node.op) in COMBINED:
+            changed = copy.deepcopy(node)
+            changed.op = COMBINED[type(node.op)]()
+            yield changed
+    elif isinstance(node, ast.UnaryOp):
+        if not isinstance(node.operand, ast.Constant):
+            yield copy.deepcopy(node.operand)
+    elif isinstance(node, ast.BoolOp):
+        changed = copy.deepcopy(node)
+        changed.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        yield changed
+    elif isinstance(node, ast.Constant):
+        for value in _other_values(node.value):
+            yield ast.copy_location(ast.Constant(value), node)
+
+
+def _other_values(value: object) -> tuple[object, ...]:
+    if isinstance(value, bool):
+        return (not value,)
+    if isinstance(value, int):
+        return (value + 1,)
+    if isinstance(value, float):
+        return (1.0,) if value == 0.0 else (2.0 * value,)
+    return ()
+
+
+def _shown(node: ast.AST) -> str:
+    return " ".join(ast.unparse(node).split())
+
+
+class _Replacement(ast.NodeTransformer):
+    def __init__(self, old: ast.AST, new: ast.AST) -> None:
+        self.old, self.new = old, new
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        return self.new if node is self.old else self.generic_visit(node)
+
+
+def _replace(definition: ast.FunctionDef, place: int, after: ast.AST) -> None:
+    for k, node in enumerate(_nodes(definition)):
+        if k == place:
+            _Replacement(node, ast.copy_location(after, node)).visit(definition)
+            return
+
+
+def _found(code: CodeType, function: str) -> CodeType:
+    """Return the code of a function inside that of its module."""
+    for part in function.split("."):
+        inner = [c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == part]
+        code = inner[-1]
+    return code

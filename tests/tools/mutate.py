@@ -1,0 +1,322 @@
+"""Change the numerical modules, one expression at a time, and count the changes that tests catch.
+
+``python -m tests.tools.mutate --sample 300`` draws mutants by a seed, and runs for each the tests
+of its room that enter the changed function, fastest first, until one fails. A mutant lives in a
+process of its own, which gets the changed code of the function; no file is changed. Loops that
+numba compiles are run as plain Python (``NUMBA_DISABLE_JIT=1``). What was found is appended to the
+file of ``--results``, from which an interrupted run continues. Mutants that change no behaviour,
+with the reason, are listed in ``equivalent.txt``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import contextlib
+import importlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from tests.tools.mutants import Mutant, announcing, code_of, mutants_of
+
+ROOT = Path(__file__).resolve().parents[2]
+EQUIVALENT = Path(__file__).with_name("equivalent.txt")
+
+ROOMS: dict[str, tuple[str, ...]] = {
+    "numerics": ("numerics",),
+    "design": ("design", "model/test_results.py"),
+    "statistics": ("statistics",),
+    "estimators": ("estimators",),
+    "inference": ("inference",),
+    "gtheory": ("gtheory",),
+    "ctt": ("ctt",),
+    "ir": ("ir",),
+    "multivariate": ("multivariate",),
+    "presets": ("model/test_gauge.py", "model/test_precision.py"),
+}
+"""The rooms that compute, and the tests of each (files and folders in ``tests``)."""
+
+SECONDS = 60.0
+"""Time for the tests of a mutant: five times what they take, and this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A test that passes on the unchanged code.
+
+    Attributes
+    ----------
+    test : node id
+    seconds : that it took
+    functions : of the room's modules that it enters, as ``module:function``
+    """
+
+    test: str
+    seconds: float
+    functions: frozenset[str]
+
+
+class Recorder:
+    """A plugin of pytest that records which functions each test enters."""
+
+    def __init__(self) -> None:
+        self.known: list[Known] = []
+        self.entered: set[str] = set()
+        self._failed = False
+        self._begun = 0.0
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._failed, self._begun = False, time.perf_counter()
+        self.entered.clear()
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self._failed |= report.outcome != "passed"
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        if not self._failed:
+            seconds = time.perf_counter() - self._begun
+            self.known.append(Known(nodeid, seconds, frozenset(self.entered)))
+
+
+class Quick:
+    """A plugin of pytest: property tests stop at the first example that fails."""
+
+    def pytest_configure(self) -> None:
+        from hypothesis import Phase, settings
+
+        phases = (Phase.explicit, Phase.generate)
+        settings.register_profile(
+            "mutants", phases=phases, derandomize=True, deadline=None, database=None
+        )
+        settings.load_profile("mutants")
+
+
+def modules_of(room: str) -> Iterator[tuple[str, Path]]:
+    """Yield the modules of a room with their files."""
+    for path in sorted((ROOT / "vcomp" / room).rglob("*.py")):
+        if path.name != "__init__.py":
+            yield ".".join(path.relative_to(ROOT).with_suffix("").parts), path
+
+
+def function_of(module: str, function: str) -> FunctionType | None:
+    """Return a function of a module; None if it cannot be found by its name."""
+    found: Any = importlib.import_module(module)
+    for part in function.split("."):
+        found = found.__dict__.get(part) if hasattr(found, "__dict__") else None
+        for inner in ("fget", "func", "__func__", "__wrapped__"):
+            found = getattr(found, inner, None) or found
+    return found if isinstance(found, FunctionType) else None
+
+
+class Room:
+    """A room with its modules in memory, from which a process for each mutant is forked."""
+
+    def __init__(self, name: str, *, compiled: bool = True) -> None:
+        self.name, self.compiled = name, compiled
+        self.paths = dict(modules_of(name))
+
+    @cached_property
+    def mutants(self) -> list[Mutant]:
+        """The mutants that can be made in this process."""
+        every = [m for module, path in self.paths.items() for m in mutants_of(module, path)]
+        return [
+            m for m in every if m.compiled != self.compiled and function_of(m.module, m.function)
+        ]
+
+    @cached_property
+    def tests(self) -> list[str]:
+        """Files and folders with the tests of the room."""
+        # Whole fits by loops in plain Python would take too long, except in the lowest rooms.
+        if not self.compiled and self.name not in ("numerics", "statistics"):
+            kernels = [p for p in (ROOT / "tests" / self.name).rglob("kernels") if p.is_dir()]
+            return [str(path.relative_to(ROOT)) for path in kernels] or [f"tests/{self.name}"]
+        return [f"tests/{part}" for part in ROOMS[self.name]]
+
+    def known(self, store: Path) -> list[Known]:
+        """Return the tests of the room with the functions that they enter, from a file or anew."""
+        path = store / f"{self.name}{'' if self.compiled else '-kernels'}.json"
+        if not path.is_file():
+            self._apart(lambda: self._record(path), path.with_suffix(".log"), 3600.0)
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        return [Known(test, seconds, frozenset(f)) for test, seconds, f in plain]
+
+    def _record(self, store: Path) -> int:
+        import pytest
+
+        recorder = Recorder()
+        vars(builtins)["__entered__"] = recorder.entered.add
+        changed = {(m.module, m.function) for m in self.mutants}
+        for module, path in self.paths.items():
+            for name, code in announcing(module, path).items():
+                function = function_of(module, name)
+                if function is not None and (module, name) in changed:
+                    function.__code__ = code
+        pytest.main([*_OPTIONS, *self.tests], plugins=[recorder, Quick()])
+        plain = [(k.test, round(k.seconds, 3), sorted(k.functions)) for k in recorder.known]
+        store.write_text(json.dumps(plain), encoding="utf-8")
+        return 0
+
+    def outcome(self, mutant: Mutant, known: Sequence[Known], log: Path) -> str:
+        """Return ``"caught"``, ``"survived"``, ``"timed out"`` or ``"not reached"``."""
+        key = f"{mutant.module}:{mutant.function}"
+        reaching = sorted((k for k in known if key in k.functions), key=lambda k: k.seconds)
+        if not reaching:
+            return "not reached"
+        limit = SECONDS + 5.0 * sum(k.seconds for k in reaching)
+        code = self._apart(lambda: self._test(mutant, reaching), log, limit)
+        return {0: "survived", 1: "caught", None: "timed out"}.get(code, f"error {code}")
+
+    def _test(self, mutant: Mutant, reaching: Sequence[Known]) -> int:
+        import pytest
+
+        function = function_of(mutant.module, mutant.function)
+        assert function is not None
+        function.__code__ = code_of(mutant, self.paths[mutant.module])
+        tests = [k.test for k in reaching]
+        return int(pytest.main([*_OPTIONS, "-x", *tests], plugins=[Quick()]))
+
+    @staticmethod
+    def _apart(work: Callable[[], int], log: Path, seconds: float) -> int | None:
+        """Run work in a forked process; return its exit code, None if it took too long."""
+        child = os.fork()
+        if child == 0:
+            os.setpgid(0, 0)
+            with log.open("w") as out:
+                os.dup2(out.fileno(), 1)
+                os.dup2(out.fileno(), 2)
+                try:
+                    code = work()
+                except BaseException as error:  # an interruption of a test is its failure
+                    print(repr(error), flush=True)
+                    code = 1
+                sys.stdout.flush()
+                os._exit(code)
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                code = os.waitstatus_to_exitcode(status)
+                return 1 if code < 0 else code  # killed by a signal: the test would have been too
+            time.sleep(0.02)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return None
+
+
+_OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line", f"--rootdir={ROOT}"]
+
+
+def equivalent() -> dict[str, str]:
+    """Return the mutants that change no behaviour, with the reasons."""
+    found, name = {}, ""
+    for line in EQUIVALENT.read_text(encoding="utf-8").splitlines():
+        if line.startswith("    "):
+            found[name] = line.strip()
+        elif line.strip() and not line.startswith("#"):
+            name = line.strip()
+    return found
+
+
+def report(results: Path) -> str:
+    """Return the counts of all results, by room, and the survivors."""
+    known, counts, lived = equivalent(), Counter[tuple[str, str]](), []
+    for line in results.read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line)
+        mutant, outcome = Mutant(**entry["mutant"]), entry["outcome"]
+        if mutant.name in known:
+            outcome = "equivalent"
+        elif outcome in ("survived", "not reached"):
+            lived.append(f"{outcome}: {mutant.name} (line {mutant.line})")
+        counts[mutant.module.split(".")[1], outcome] += 1
+    kinds = ["caught", "timed out", "survived", "not reached", "equivalent"]
+    lines = [f"{'room':<14}" + "".join(f"{kind:>13}" for kind in kinds) + f"{'caught of':>13}"]
+    rooms = sorted({room for room, _ in counts})
+    for room in [*rooms, "all"]:
+        of = [sum(n for (r, k), n in counts.items() if room in (r, "all") and k == kind)
+              for kind in kinds]  # fmt: skip
+        alter = sum(of[:4])
+        share = f"{(of[0] + of[1]) / alter:.1%}" if alter else ""
+        lines.append(f"{room:<14}" + "".join(f"{n:>13}" for n in of) + f"{share:>13}")
+    return "\n".join([*lines, "", *lived])
+
+
+def _drawn(sample: int, seed: int, only: str) -> list[str]:
+    """Return the names of mutants, drawn from those of all rooms by a seed."""
+    every = [
+        m.name
+        for room in ROOMS
+        for module, path in modules_of(room)
+        if only in module
+        for m in mutants_of(module, path)
+    ]
+    return random.Random(seed).sample(every, min(sample, len(every)))
+
+
+def _run(args: argparse.Namespace) -> None:
+    """Run the mutants of one room in this process."""
+    name, _, plain = args.room.partition("-")
+    for every in ROOMS:  # all modules, so that nothing is imported twice in the forked processes
+        for module, _path in modules_of(every):
+            importlib.import_module(module)
+    room = Room(name, compiled=not plain)
+    wanted = set(_drawn(args.sample, args.seed, args.only)) - _done(args.results)
+    chosen = [m for m in room.mutants if m.name in wanted]
+    if not chosen:
+        return
+    known, ends = room.known(args.store), time.monotonic() + args.seconds
+    for mutant in chosen:
+        if time.monotonic() > ends:
+            return
+        outcome = room.outcome(mutant, known, args.store / "last.log")
+        print(f"{outcome:>12}  {mutant.name}", flush=True)
+        with args.results.open("a", encoding="utf-8") as out:
+            out.write(json.dumps({"outcome": outcome, "mutant": asdict(mutant)}) + "\n")
+
+
+def _done(results: Path) -> set[str]:
+    if not results.is_file():
+        return set()
+    lines = results.read_text(encoding="utf-8").splitlines()
+    return {Mutant(**json.loads(line)["mutant"]).name for line in lines}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run a sample of mutants, room by room, and print the counts."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sample", type=int, default=300, help="mutants that are drawn")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="part of the names of the modules")
+    parser.add_argument("--seconds", type=float, default=1e9, help="for each room")
+    parser.add_argument("--store", type=Path, default=Path("build/mutants"))
+    parser.add_argument("--results", type=Path, default=Path("build/mutants/results.jsonl"))
+    parser.add_argument("--room", default="", help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    args.store.mkdir(parents=True, exist_ok=True)
+    if args.room:
+        _run(args)
+        return
+    options = [f"--{k}={v}" for k, v in vars(args).items() if k != "room"]
+    for room in [*ROOMS, *(f"{room}-kernels" for room in ROOMS)]:
+        environment = {**os.environ, "CI": "true"}
+        if room.endswith("-kernels"):
+            environment["NUMBA_DISABLE_JIT"] = "1"
+        command = [sys.executable, "-m", "tests.tools.mutate", *options, f"--room={room}"]
+        subprocess.run(command, check=True, cwd=ROOT, env=environment)
+    print(report(args.results))
+
+
+if __name__ == "__main__":
+    main()
