@@ -42,7 +42,7 @@ def run(report: Report, settings: Settings) -> None:
 
 
 def _vcomp(*arguments: str) -> None:
-    _python("-c", "from vcomp.cli.main import main; main()", *arguments)
+    _python("-c", "from vcomp.cli import main; main()", *arguments)
 
 
 def _python(*arguments: str) -> None:

@@ -191,7 +191,7 @@ def _import(_: _Options) -> None:
         path = Path(folder) / "scores.csv"
         crossed(1_500, 30, 50).to_csv(path, index=False)
         fit = f"import vcomp; vcomp.fit({_TWO_FACETS!r}, {str(path)!r})"
-        command = "from vcomp.cli.main import main; main()"
+        command = "from vcomp.cli import main; main()"
         for name, call in {
             "vcomp.fit of 1,500 rows of CSV": partial(_python, fit),
             "vcomp fit …, the command": partial(_python, command, "fit", _TWO_FACETS, str(path)),

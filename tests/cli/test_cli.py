@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import click
 import pandas as pd
 import pytest
 
 import vcomp
 from tests.helpers.command_line import run, run_process
 from tests.helpers.designs import balanced
+from vcomp.cli.main import _COMMANDS, cli
 
 FORMULA = "y ~ (1|a) + (1|b)"
 
@@ -20,6 +22,16 @@ def scores(tmp_path_factory):
     _, data = balanced("crossed", seed=1)
     data.to_csv(path, index=False)
     return path
+
+
+def test_the_list_of_commands_is_that_of_the_commands():
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command.name == name
+        listed = click.Command(name, help=_COMMANDS[name][1]).get_short_help_str(200)
+        assert listed == command.get_short_help_str(200)
+    assert cli.get_command(context, "nonsense") is None
 
 
 def test_the_main_job():

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
+from inspect import signature
 from unittest import mock
 
 from click.testing import CliRunner
@@ -13,6 +14,9 @@ from click.testing import CliRunner
 from vcomp.cli.main import cli, main
 
 _MAIN = "from vcomp.cli.main import main; main()"
+
+# Until click 8.2 errors are mixed with the output unless that is refused.
+_SEPARATE = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}
 
 
 class _Main:
@@ -40,7 +44,7 @@ def run(*arguments, check=True, warnings_are="error"):
     # With its own filters, and without those of the test: as a new process has them.
     with warnings.catch_warnings():
         warnings.simplefilter(warnings_are)
-        done = CliRunner().invoke(_Main(), list(arguments), catch_exceptions=False)
+        done = CliRunner(**_SEPARATE).invoke(_Main(), list(arguments), catch_exceptions=False)
     completed = subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
     if check:
         assert completed.returncode == 0, completed.stderr
@@ -63,6 +67,6 @@ def run_process(*arguments, check=True, warnings_are="error"):
 
 def output_of(*arguments):
     """Return what a command prints; a mistake is raised, one of usage fails."""
-    done = CliRunner().invoke(cli, [str(a) for a in arguments], catch_exceptions=False)
+    done = CliRunner(**_SEPARATE).invoke(cli, [str(a) for a in arguments], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output

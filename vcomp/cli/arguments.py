@@ -10,6 +10,29 @@ import click
 
 from vcomp.exceptions import PlanError
 
+EXAMPLES = """
+\b
+Examples:
+  vcomp fit "score ~ (1|sys) + (1|topic)" scores.csv
+  vcomp fit "score ~ (1|sys*topic)" --dataset docsearch --dstudy topic=50,100 --tau
+  vcomp fit "y ~ 1 + (1|day/run)" assay.parquet --method anova --json fit.json
+  vcomp fit "score ~ (1|sys) + (1|topic/doc)" "scores/*.parquet" --stream
+  vcomp gstudy ratings.csv --design "p x (r:t)" --response score --facet p=person
+  vcomp gstudy "scores/*.parquet" --design "p x a x (d:i)" --response score --stream
+  vcomp dstudy fit.json run=2,3 day=20
+  vcomp accumulate "score ~ (1|sys) + (1|topic)" monday/ --out monday.vcomp
+  vcomp merge monday.vcomp tuesday.vcomp --out week.vcomp
+  vcomp fit --statistics week.vcomp --dstudy topic=50,100
+  vcomp dstudy --components "p=.00751 i=.01596 a=0 pi=.01258 pa=.00002 ia=.00143 pia=.00176" \\
+      i=50,100 a=1,2 --cost "5*i + i:a" --budget 1000 --alternative "p x (a:i)"
+  vcomp tau matrix.csv --topics 25,50,100
+  vcomp accuracy matrix.csv --topics 25,50,100 --plot accuracy.png
+  vcomp simulate matrix.csv --topics 50 --collections 100 --out new.parquet
+  vcomp items answers.csv
+  vcomp datasets
+"""
+"""The end of the help of most commands."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 dataset_option = click.option(

@@ -10,6 +10,8 @@ import click
 
 from vcomp.cli import output
 from vcomp.cli.arguments import (
+    EXAMPLES,
+    columns_argument,
     dataset_option,
     missing_option,
     options_given,
@@ -203,3 +205,47 @@ def _check_augmented(target: Path, data: Any) -> None:
     parquet_path(target, "--augment")
     if data is not None:
         open_source(data).refuse_to_replace(target)
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("data", nargs=-1, metavar="[DATA]...")
+@click.option(
+    "--design", required=True, metavar="TEXT", help="Design of the data, such as 'p x (i:h)'."
+)
+@click.option(
+    "--response",
+    required=True,
+    metavar="TEXT",
+    help="The column of the scores, or an expression: run as Python code, as formulas are.",
+)
+@click.option(
+    "--facet", "facets", multiple=True, metavar="NAME=COLUMN", help="The column of a facet."
+)
+@click.option("--dstudy-design", metavar="TEXT", help="Design of the D-study, if different.")
+@row_options
+@fit_options
+def gstudy(
+    data: tuple[str, ...],
+    design: str,
+    response: str,
+    facets: Sequence[str],
+    dstudy_design: str | None,
+    stream: bool | None,
+    progress: bool | None,
+    **given: Any,
+) -> None:
+    """Estimate all components of a design in Brennan's notation from DATA.
+
+    DATA are CSV or Parquet files, folders or patterns. Large data are read in batches, in two
+    passes.
+    """
+    import vcomp
+
+    columns = columns_argument(facets)
+
+    def fitted(source: Any, **options: Any) -> Any:
+        return vcomp.gstudy(
+            source, design, response, facets=columns, stream=stream, progress=progress, **options
+        )
+
+    fit_report(fitted, data_of_paths(data), dstudy_design, **given)

@@ -1,16 +1,24 @@
-"""``vcomp fit``, ``accumulate``, ``merge``: data of any size, and their sufficient statistics."""
+"""``vcomp fit``, ``accumulate``, ``merge``, ``datasets``, ``warm-up``: data of any size."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from vcomp import display
+from vcomp.cli import output
 from vcomp.cli.arguments import missing_option, progress_option
 from vcomp.cli.fit_commands import data_of_paths, fit_options, fit_report, row_options
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, VcompWarning
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _FIT = """
 \b
@@ -173,3 +181,120 @@ def merge(files: tuple[Path, ...], target: Path) -> None:
 def _described(statistics: Any) -> str:
     """Return the statistics in words, such as how many rows they are of."""
     return str(repr(statistics)).strip("<>")
+
+
+@click.command()
+@click.argument("name", required=False)
+def datasets(name: str | None) -> None:
+    """List the data sets of vcomp, or print one as CSV."""
+    from vcomp.datasets import available, load
+
+    if name is not None:
+        click.echo(load(name).to_csv(index=False), nl=False)
+    else:
+        click.echo(output.dataset_text(available()))
+
+
+@click.command("warm-up")
+def warm_up() -> None:
+    """Compile all that vcomp compiles when it is first used.
+
+    For images of containers, installations that several users share, and before measurements of
+    time. Compiled code is kept in the folder that NUMBA_CACHE_DIR names, beside the package, or in
+    the user's folder for such files: the first of them that can be written. It is valid for one
+    kind of processor.
+    """
+    from vcomp.numerics.kernels import COMPILATIONS, compiled_into
+
+    in_all = COMPILATIONS.seconds
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", VcompWarning)
+        for title, job in _JOBS.items():
+            before = COMPILATIONS.seconds
+            click.echo(f"{title}: ", nl=False)
+            job()
+            took = COMPILATIONS.seconds - before
+            click.echo(
+                f"compiled in {display.number(took, 2)} s" if took else "nothing to compile"
+            )
+    kept = (
+        f"kept in {compiled_into()}"
+        if compiled_into()
+        else "kept nowhere: no folder can be written"
+    )
+    click.echo(f"{display.number(COMPILATIONS.seconds - in_all, 2)} s in all; {kept}")
+
+
+def _rows(n: int, **levels: int) -> pd.DataFrame:
+    """Return random rows with columns y and x, and facets with these numbers of levels."""
+    import numpy as np
+    import pandas as pd
+
+    rng = np.random.default_rng(1)
+    facets = {facet: rng.integers(0, count, n) for facet, count in levels.items()}
+    return pd.DataFrame({**facets, "y": rng.normal(size=n), "x": rng.normal(size=n)})
+
+
+def _fit_all() -> None:
+    import vcomp
+
+    few = _rows(600, a=20, b=15, c=4)
+    for method in ("reml", "anova", "minque", "type1"):
+        vcomp.fit("y ~ (1|a*b)", few, method=method).summary()
+    vcomp.fit("y ~ x + (1|a/b)", few).summary()
+    # Rows in a number from which arrays give way to kernels, of whole numbers and of texts.
+    many = _rows(150_000, a=3000, b=1200, c=14)
+    vcomp.fit("y ~ x + (1|a) + (1|b) + (1|c)", many).summary()
+    named = many.assign(c=many["c"].astype(str), a=many["a"] % 30, b=many["b"] % 20)
+    vcomp.fit("y ~ x + C(c) + (1|a*b)", named).summary()
+    vcomp.fit("y ~ (1|a*b)", named, method="anova").summary()
+
+
+def _resample() -> None:
+    import vcomp
+
+    vcomp.fit("y ~ (1|a/b)", _rows(600, a=20, b=15)).bootstrap(2, rng=1, progress=False)
+    scores = vcomp.datasets.load("docsearch")
+    res = vcomp.fit("score ~ (1|sys*topic)", scores)
+    res.bootstrap(2, rng=1, progress=False)
+    res.dstudy(topic=[50]).summary()
+    res.expected_tau(topic=[50])
+
+
+def _read_in_batches() -> None:
+    import vcomp
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.csv"
+        _rows(40_000, a=30, b=20, c=5).to_csv(path, index=False)
+        vcomp.fit("y ~ x + (1|a*b)", path, stream=True, progress=False).summary()
+        part = vcomp.accumulate("y ~ (1|a) + (1|b)", path, progress=False)
+        (part + part).fit().summary()
+
+
+def _rank() -> None:
+    import vcomp
+
+    matrix = _rows(240)["y"].rank(pct=True).to_numpy().reshape(20, 12)
+    names = ["tau", "tau_ap", "Erho2", "rmse", "sens_abs", "sens_rel"]
+    vcomp.ir.accuracy(matrix, names, [75], rng=1).summary()
+    vcomp.ir.split_half(matrix, names, [75], rng=1)
+    vcomp.ir.fit_collection(matrix).simulate(20, n=2, rng=1)
+
+
+def _search_designs() -> None:
+    import vcomp
+
+    parts = {"p": 0.0075, "i": 0.016, "a": 0.001, "pi": 0.013, "pa": 0.0001, "ia": 0.001}
+    study = vcomp.from_components({**parts, "pia": 0.0018}).dstudy(i=50, a=1)
+    study.optimize("5*i + i:a", budget=1000, designs=["p x i x a", "p x (a:i)"])
+
+
+_JOBS: dict[str, Callable[[], None]] = {
+    "Fits": _fit_all,
+    "Bootstrap": _resample,
+    "Data in batches": _read_in_batches,
+    "Rank accuracy and simulation": _rank,
+    "Search for designs": _search_designs,
+}
+"""What is compiled for each kind of work, by doing it in small."""

@@ -1,4 +1,4 @@
-"""Options and texts of commands that plan a D-study: universe, cut scores, allocation."""
+"""``vcomp dstudy`` and ``vcomp tau``: D-studies, and the accuracy of rankings by other tests."""
 
 from __future__ import annotations
 
@@ -8,8 +8,22 @@ from typing import Any
 
 import click
 
-from vcomp.cli.arguments import cut_scores, facets_argument, single_sizes, with_options
+from vcomp.cli import output
+from vcomp.cli.arguments import (
+    EXAMPLES,
+    alpha_option,
+    components_argument,
+    cut_scores,
+    facets_argument,
+    single_sizes,
+    sizes_argument,
+    topic_counts,
+    topics_option,
+    with_options,
+)
 from vcomp.cli.output import check_picture, save
+from vcomp.cli.score_commands import format_option, formatted, read_scores, score_options
+from vcomp.ir.rank import RankOptions, TauVariant
 
 plan_options = with_options(
     click.option(
@@ -120,3 +134,167 @@ def cut_score_text(study: Any, cut: str | None) -> str | None:
         list(zip(*cells, strict=True)), header, title="Decisions by a cut score λ"
     )
     return str(display.summary([made], ["Φ(λ): dependability of decisions by the cut score λ."]))
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("arguments", nargs=-1, metavar="[RESULT.json] [FACET=N,N…]…")
+@click.option("--components", metavar="TEXT", help="Published components: 'p=.0075 i=.016 …'.")
+@click.option("--design", metavar="TEXT", help="Design of the D-study, such as 'p x (a:i)'.")
+@plan_options
+@click.option(
+    "--layout", type=click.Path(path_type=Path), help="A table of the planned observations."
+)
+@click.option("--goal", type=float, help="Also print the sizes that reach this coefficient.")
+@click.option("--facet", metavar="FACET", help="With --goal: the facet whose size is sought.")
+@click.option("--cut", metavar="X,X…", help="Cut scores λ: print the dependability Φ(λ).")
+@click.option("--cost", metavar="TEXT", help="Prices, such as '50*topic + 2*topic:judge + 1000'.")
+@click.option("--budget", type=float, help="With --cost: find the best design within it.")
+@click.option(
+    "--coefficient",
+    help="With --cost: Erho2 (the default), Phi, rel_err_var or abs_err_var. With --goal "
+    "alone: Erho2 or Phi, by default both.",
+)
+@click.option(
+    "--alternative", "alternatives", multiple=True, help="With --cost: another design to compare."
+)
+@click.option("--n-objects", type=int, help="With --cost: number of objects measured.")
+@click.option(
+    "--plot", "picture", type=click.Path(path_type=Path), help="With --cost: draw the frontier."
+)
+@alpha_option
+@click.option(
+    "--interval",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="How intervals are made: auto, mls, robust, f, log, wald.",
+)
+def dstudy(
+    arguments: Sequence[str],
+    components: str | None,
+    design: str | None,
+    layout: Path | None,
+    goal: float | None,
+    facet: str | None,
+    cut: str | None,
+    cost: str | None,
+    budget: float | None,
+    coefficient: str | None,
+    alternatives: Sequence[str],
+    n_objects: int | None,
+    picture: Path | None,
+    alpha: float,
+    interval: str,
+    **plan: Any,
+) -> None:
+    """Plan a D-study from a stored result or from published components."""
+    import vcomp
+
+    files = [a for a in arguments if "=" not in a]
+    if len(files) > 1:
+        raise click.UsageError(f"{files[1]!r} is not a size; write FACET=N such as topic=50")
+    if len(files) + (components is not None) != 1:
+        raise click.UsageError("give one of RESULT.json and --components")
+    if facet is not None and (goal is None or cost is not None):
+        raise click.UsageError("--facet needs --goal, and cannot be used with --cost")
+    if goal is None and cost is None and coefficient is not None:
+        raise click.UsageError("--coefficient needs --goal, or --cost with --budget")
+    n = sizes_argument([a for a in arguments if "=" in a])
+    source: Any
+    if components is not None:
+        source = vcomp.from_components(components_argument(components))
+    else:
+        source = vcomp.VarianceComponentsResults.from_json(Path(files[0]))
+    study = source.dstudy(
+        design, layout=layout, sizes=n, alpha=alpha, interval=interval, **plan_of(**plan)
+    )
+    cheapest = None if cost is None else goal
+    texts = [
+        str(study.summary()),
+        cut_score_text(study, cut),
+        allocation_text(
+            study, cost, budget, cheapest, coefficient or "Erho2", alternatives, picture, n_objects
+        ),
+    ]
+    click.echo("\n\n".join(text for text in texts if text is not None))
+    if goal is not None and cost is None:
+        for name in ("Erho2", "Phi") if coefficient is None else (coefficient,):
+            click.echo(str(study.required(goal, name, facet)))
+
+
+@click.command("tau", epilog=EXAMPLES)
+@score_options
+@topics_option
+@click.option(
+    "--estimator",
+    default="shrunken",
+    show_default=True,
+    metavar="NAME",
+    help="How Eτ and Eτ_AP are estimated: shrunken, or urbano as published.",
+)
+@click.option(
+    "--threshold",
+    default=0.0,
+    show_default=True,
+    help="Largest difference of systems that count as equal.",
+)
+@click.option(
+    "--variant",
+    default="a",
+    show_default=True,
+    metavar="NAME",
+    help="a or b: treat equal systems in Eτ as τ_a or τ_b does.",
+)
+@click.option(
+    "--target",
+    default="test",
+    show_default=True,
+    metavar="NAME",
+    help="Intervals of the correlation of one test (test), or of its expectation (expectation).",
+)
+@click.option(
+    "--interval",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="How intervals are made: draws; or independent, for independent swaps as published. "
+    "auto means independent with --estimator urbano and --target test, else draws.",
+)
+@alpha_option
+@click.option(
+    "--seed",
+    "rng",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Seed of the intervals.",
+)
+@format_option
+def tau_command(
+    scores: Path | None,
+    dataset: str | None,
+    system: str | None,
+    topic: str | None,
+    score: str | None,
+    drop_worst: float,
+    topics: str | None,
+    variant: TauVariant,
+    format_: str,
+    **options: Any,
+) -> None:
+    """Estimate the expected correlation of a ranking by n topics with the true ranking.
+
+    SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
+    system, or long data with a row for each score and columns for systems, topics and scores.
+    """
+    from vcomp import ir
+
+    n = topic_counts(topics)
+    matrix = read_scores(scores, dataset, system=system, topic=topic, score=score)
+    options["drop_worst"] = drop_worst
+    tau = ir.expected_tau(matrix, n, variant=variant, **options)
+    tau_ap = ir.expected_tau_ap(matrix, n, **options)
+    how = RankOptions(**{name: options[name] for name in ("estimator", "target", "interval")})
+    text = output.rank_text("topic", tau, tau_ap, options["alpha"], how)
+    click.echo(formatted(output.both_ranks(tau, tau_ap), format_, text))

@@ -6,25 +6,107 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from vcomp.display import gib
 from vcomp.exceptions import EstimationError, VcompError
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
-def available_bytes() -> float:
-    """Return the bytes that can be allocated without swapping, as estimated by the system."""
+
+def available_bytes(root: str = "/") -> float:
+    """Return the bytes that this process can allocate without swapping.
+
+    The least of what the system estimates to be free, what the control groups of the process
+    leave (versions 1 and 2, with those above them), and its limit of address space
+    (``ulimit -v``), less a reserve for threads and compilation.
+
+    Parameters
+    ----------
+    root : folder that holds ``proc`` and ``sys``
+    """
+    free = []
     try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return float(line.split()[1]) * 1024.0
+        with open(f"{root}proc/meminfo", encoding="ascii") as lines:
+            free += [1024.0 * float(x.split()[1]) for x in lines if x.startswith("MemAvailable:")]
     except OSError:
         pass
+    for folder, (limit, used, evictable) in _control_groups(root):
+        try:
+            left = float(_text(f"{folder}/{limit}")) - float(_text(f"{folder}/{used}"))
+        except (OSError, ValueError):  # the group is gone, or has no limit any more
+            continue
+        stat = _text(f"{folder}/memory.stat").splitlines()
+        free.append(left + sum(float(x.split()[1]) for x in stat if x.startswith(evictable)))
+    if resource is not None:
+        most_addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if most_addresses != resource.RLIM_INFINITY:
+            free.append(most_addresses - _address_space(root) - _RESERVED)
+    if not free:
+        try:
+            return float(os.sysconf("SC_PAGE_SIZE")) * float(os.sysconf("SC_PHYS_PAGES")) / 2.0
+        except (ValueError, OSError, AttributeError):
+            return 4.0 * 2**30
+    return max(min(free), 0.0)
+
+
+_RESERVED = 2.0**28
+"""Bytes of address space that are left for stacks of threads, their heaps and compiled code."""
+
+_UNLIMITED = 2.0**60
+"""Limit of a control group of version 1 from which on it is none."""
+
+_Files: TypeAlias = tuple[str, str, str]
+"""Names of the limit and the use of a group, and the entry of pages that can be dropped."""
+
+_VERSION_1: _Files = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ")
+_VERSION_2: _Files = ("memory.max", "memory.current", "inactive_file ")
+
+
+@cache
+def _control_groups(root: str) -> tuple[tuple[str, _Files], ...]:
+    """Return the folders of the control groups that limit the memory of this process.
+
+    Inside a container the path of the process may be that of the host: the groups that are
+    mounted are then the container's own.
+    """
+    found = []
     try:
-        return float(os.sysconf("SC_PAGE_SIZE")) * float(os.sysconf("SC_PHYS_PAGES")) / 2.0
-    except (ValueError, OSError, AttributeError):
-        return 4.0 * 2**30
+        lines = [line.split(":", 2) for line in _text(f"{root}proc/self/cgroup").splitlines()]
+    except OSError:
+        return ()
+    for _, controllers, path in (line for line in lines if len(line) == 3):
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        files = _VERSION_1 if controllers else _VERSION_2
+        top = f"{root}sys/fs/cgroup/memory" if controllers else f"{root}sys/fs/cgroup"
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for depth in range(len(parts) + 1):
+            folder = "/".join([top, *parts[:depth]])
+            try:
+                is_limit = float(_text(f"{folder}/{files[0]}")) < _UNLIMITED
+                is_known = bool(_text(f"{folder}/{files[1]}") and _text(f"{folder}/memory.stat"))
+            except (OSError, ValueError):  # no such folder; "max"
+                continue
+            if is_limit and is_known:
+                found.append((folder, files))
+    return tuple(found)
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def _address_space(root: str) -> float:
+    """Return the bytes of address space that this process uses; zero if the system hides them."""
+    try:
+        return float(_text(f"{root}proc/self/statm").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0.0
 
 
 def check_memory(

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tests.helpers import kernel_twins as reference
+from vcomp.numerics.kernels import weighted_gram
 from vcomp.numerics.kernels.codes import group_counts, group_sums
-from vcomp.numerics.kernels.grams import weighted_gram
 from vcomp.numerics.kernels.pairs import ONCE, join_pairs, number_parts, pair_counts
 
 numbers = st.floats(-1e3, 1e3).map(lambda v: round(v, 3))

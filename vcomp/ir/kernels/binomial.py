@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from vcomp._typing import FloatArray
+from vcomp.numerics.kernels import njit
 
 _MOST_STEPS = 100
 
@@ -26,7 +26,11 @@ def fit_binomial_line(
     x : (g,) points, about zero
     means, counts : (g,) mean of the shares observed at each, and their number
     """
-    start = (counts * means).sum() / counts.sum()
+    above = total = 0.0
+    for i in range(x.size):
+        above += counts[i] * means[i]
+        total += counts[i]
+    start = above / total
     a, b = math.log(start) - math.log1p(-start), 0.0
     fit = _log_likelihood(a, b, x, means, counts)
     for _ in range(_MOST_STEPS):
@@ -52,22 +56,28 @@ def _newton_step(
 ) -> tuple[float, float]:
     """Return the steps in a and b, solved about the weighted centre of x; nan if there is none."""
     weight, left = np.empty(x.size), np.empty(x.size)
+    total = centre = 0.0
     for i in range(x.size):
         line = a + b * x[i]
         away = math.exp(-abs(line))
         small, large = away / (1.0 + away), 1.0 / (1.0 + away)
         weight[i] = counts[i] * small * large
         left[i] = counts[i] * (means[i] - (large if line > 0.0 else small))
-    total = weight.sum()
+        total += weight[i]
+        centre += weight[i] * x[i]
     if not total > 0.0:
         return np.nan, np.nan
-    centre = (weight * x).sum() / total
-    deviation = x - centre
-    spread = (weight * deviation * deviation).sum()
+    centre /= total
+    spread = slope = rest = 0.0
+    for i in range(x.size):
+        deviation = x[i] - centre
+        spread += weight[i] * deviation * deviation
+        slope += left[i] * deviation
+        rest += left[i]
     if not spread > 0.0:
         return np.nan, np.nan
-    slope = (left * deviation).sum() / spread
-    return left.sum() / total - slope * centre, slope
+    slope /= spread
+    return rest / total - slope * centre, slope
 
 
 @njit(cache=True, nogil=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from vcomp.numerics.kernels import njit
 
 WordArray: TypeAlias = NDArray[np.uint64]
 
@@ -20,13 +21,13 @@ _NIBBLES = np.uint64(0x0F0F0F0F0F0F0F0F)
 _BYTES = np.uint64(0x0101010101010101)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def words_for(n: int) -> int:
     """Return how many words hold the numbers from 0 to n."""
     return n // 64 + 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def add_bit(words: WordArray, place: np.uint64) -> None:
     """Add a number to the set."""
     words[place >> _SHIFT] |= ONE << (place & _WITHIN)

@@ -11,12 +11,16 @@ the column, and errors due to the replaced bits are corrected afterwards.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.ir.kernels.bits import add_bit, count_below, words_for
+from vcomp.numerics import slices
+from vcomp.numerics.kernels import njit
 
 _ALL_BUT_SIGN = np.int64(2**63 - 1)
+
+_AT_ONCE = 2**15
+"""Numbers that are ordered at once, which fit into a cache."""
 
 
 @njit(cache=True, nogil=True)
@@ -187,7 +191,8 @@ def swaps(
     pairs, shares = np.full(m, -1, np.int64), np.full((2, m), np.nan)
     rank, seen = np.empty(k, np.uint64), np.empty(words_for(k), np.uint64)
     weights = np.ones(k)
-    weights[1:] /= np.arange(1, k)
+    for p in range(2, k):
+        weights[p] = 1.0 / p
     for row in range(m):
         if not (
             _is_untied(means[row], tolerances[row], order[row])
@@ -196,7 +201,8 @@ def swaps(
             continue
         for p in range(k):
             rank[order[row, p]] = p
-        seen[:] = 0
+        for w in range(seen.size):
+            seen[w] = 0
         count, share, share_of_truth = np.int64(0), 0.0, 0.0
         for p in range(k):
             r = rank[truth_order[row, p]]
@@ -238,24 +244,17 @@ def falling_order(values: FloatArray) -> LongArray:
     [[1, 2, 0]]
     """
     n_bits = max(values.shape[1] - 1, 0).bit_length()
-    order: LongArray = _keys(values, n_bits)
-    order.sort(axis=1)
+    # Whole numbers that rise where values fall, the lowest bits being the columns.
+    order: LongArray = np.empty(values.shape, np.int64)
+    for rows in slices(len(values), 1 + _AT_ONCE // max(values.shape[1], 1)):
+        keys = order[rows]
+        np.negative(values[rows], out=keys.view(np.float64))
+        keys ^= (keys >> 63) & _ALL_BUT_SIGN
+        keys &= ~((1 << n_bits) - 1)
+        keys |= np.arange(values.shape[1])
+        keys.sort(axis=1)
     _settle(values, n_bits, order)
     return order
-
-
-@njit(cache=True, nogil=True)
-def _keys(values: FloatArray, n_bits: int) -> LongArray:
-    """Return whole numbers that rise where values fall, the lowest bits being the columns."""
-    m, k = values.shape
-    upper = ~((np.int64(1) << n_bits) - np.int64(1))
-    keys = np.empty((m, k), np.int64)
-    for row in range(m):
-        bits = (-values[row]).view(np.int64)
-        for j in range(k):
-            rising = bits[j] ^ ((bits[j] >> 63) & _ALL_BUT_SIGN)
-            keys[row, j] = (rising & upper) | j
-    return keys
 
 
 @njit(cache=True, nogil=True)

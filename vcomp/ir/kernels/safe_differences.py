@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import njit
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.ir.kernels.bits import (
@@ -15,6 +16,7 @@ from vcomp.ir.kernels.bits import (
     lowest_bit,
     words_for,
 )
+from vcomp.numerics.kernels import njit
 
 _GRID = 2.0**36
 """Differences whose ratio to the largest agrees to 36 bits are one threshold: they are ties."""
@@ -71,16 +73,18 @@ def smallest_safe_difference(
     delta = np.full(m, np.nan)
     size, unit = np.empty(n_pairs + 1), np.empty(n_pairs + 1)
     code = np.empty(n_pairs, np.int64)
-    tally, z, start = np.empty(_BINS, np.int64), np.empty(k), 0
+    start: Any = np.int64(0)
+    tally, z = np.empty(_BINS, np.int64), np.empty(k)
     rank, by_truth, first = np.empty(k, np.uint64), np.empty(k, np.uint64), np.empty(k, np.uint64)
     for row in range(m):
         x, y = means[row], truth[row]
-        span = x.max() - x.min()
+        least, most = _range(x)
+        span = most - least
         if not max(tolerances[row], _TINY) < span < np.inf:  # nan is refused too
             continue
         scale = _GRID if relative else _GRID / span
         tally[:] = 0
-        if swapped[row] >= 0 and (x.min() > _TINY or not relative):
+        if swapped[row] >= 0 and (least > _TINY or not relative):
             for p in range(k):
                 z[p], rank[order[row, p]] = x[order[row, p]], p
             for p in range(k):
@@ -99,7 +103,7 @@ def _of_ranking(
     z: FloatArray,
     by_truth: WordArray,
     n_swapped: int,
-    start: int,
+    start: Any,
     rate: float,
     relative: bool,
     scale: float,
@@ -129,7 +133,7 @@ def _of_ranking(
         return _apart(z, -1.0, relative, scale, first)[1], start
     left = _swapped_pairs(z, by_truth, start * _WIDTH - 1.0, relative, scale, first, place, unit)
     if left <= most:
-        start = 0
+        start = np.int64(0)
         left = _swapped_pairs(z, by_truth, -1.0, relative, scale, first, place, unit)
     swapped = place[:left]
     _swapped_places(swapped, unit, relative, scale, tally)
@@ -150,12 +154,12 @@ def _of_ranking(
             continue
         if left + here <= most:
             return least, suits
-        within = _within(swapped, below, here, unit)
+        within = _within(swapped, below, here)
         for q in range(here):
             unsafe = left + here - 1 - q
             if unsafe > most or (q + 1 < here and within[q + 1] == within[q]):
                 continue
-            n, least = _apart(z, within[q], relative, scale, first)
+            n, least = _apart(z, float(within[q]), relative, scale, first)
             most = _most_unsafe(n, rate)
             if n == 0 or unsafe <= most:
                 return least, suits
@@ -218,13 +222,48 @@ def _swapped_places(
 
 
 @njit(cache=True, nogil=True)
-def _within(places: FloatArray, below: float, count: int, space: FloatArray) -> FloatArray:
-    """Return the places of one bin in order; there is `space` for all places and one more."""
-    end = np.uint64(0)  # unsigned: see bits
+def _within(places: FloatArray, below: float, count: int) -> LongArray:
+    """Return the places of one bin in order."""
+    found, end = np.empty(count + 1, np.int64), np.uint64(0)  # unsigned: see bits
     for q in range(places.size):
-        space[end] = places[q]
+        found[end] = np.int64(places[q])
         end += np.uint64((places[q] > below) & (places[q] <= below + _WIDTH))
-    return np.sort(space[:count])
+    _sort(found, count)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _range(x: FloatArray) -> tuple[float, float]:
+    """Return the least and the largest number, nan where one is."""
+    least, most = x[0], x[0]
+    for value in x:
+        if not value >= least:
+            least = value
+        if not value <= most:
+            most = value
+    return least, most
+
+
+@njit(cache=True, nogil=True)
+def _sort(values: LongArray, count: int) -> None:
+    """Sort the first numbers in place, by a heap: ``np.sort`` takes seconds to compile."""
+    for done in range(-(count // 2), count):
+        # First every number from the middle down finds its place in the heap, then the largest is
+        # taken from the top again and again.
+        place, end = -done - 1, count
+        if done >= 0:
+            place, end = 0, count - 1 - done
+            values[0], values[end] = values[end], values[0]
+        value = values[place]
+        below = 2 * place + 1
+        while below < end:
+            if below + 1 < end and values[below + 1] > values[below]:
+                below += 1
+            if values[below] <= value:
+                break
+            values[place], place = values[below], below
+            below = 2 * place + 1
+        values[place] = value
 
 
 @njit(cache=True, nogil=True)
@@ -296,7 +335,9 @@ def _of_pairs(
     are never compared with one another.
     """
     count = _untied_pairs(x, y, ex, ey, relative, scale, size, code, tally)
-    n_above, n_unsafe = count, np.int64((tally >> _HALF).sum())
+    n_above, n_unsafe = count, np.int64(0)
+    for b in range(_BINS):
+        n_unsafe += tally[b] >> _HALF
     for b in range(_BINS):
         n_here, n_unsafe_here = tally[b] & _LOW, tally[b] >> _HALF
         most_safe = n_above - n_unsafe_here
@@ -304,7 +345,7 @@ def _of_pairs(
         n_unsafe -= n_unsafe_here
         if n_here == 0 or most_safe == 0 or n_unsafe / most_safe > rate:
             continue
-        p = _last_safe(np.flatnonzero(code[:count] >> _SHIFT == b), code, n_above, n_unsafe, rate)
+        p = _last_safe(b, n_here, code, count, n_above, n_unsafe, rate)
         if p >= 0:
             return float(size[p])
     return np.nan
@@ -344,14 +385,23 @@ def _untied_pairs(
 
 @njit(cache=True, nogil=True)
 def _last_safe(
-    here: LongArray, code: LongArray, n_above: int, n_unsafe: int, rate: float
-) -> np.int64:
-    """Return the pair of a bin at the smallest acceptable difference, or -1."""
-    order = here[np.argsort(-code[here])]
+    b: int, n_here: int, code: LongArray, count: int, n_above: int, n_unsafe: int, rate: float
+) -> int:
+    """Return a pair of a bin at the smallest acceptable difference, or -1."""
+    codes, end = np.empty(n_here, np.int64), 0
+    for q in range(count):
+        if code[q] >> _SHIFT == b:
+            codes[end] = code[q]
+            end += 1
+    _sort(codes, n_here)
     found = np.int64(-1)
-    for q in range(order.size):
-        n_unsafe += code[order[q]] & 1
-        last_of_tie = q + 1 == order.size or code[order[q + 1]] >> 1 != code[order[q]] >> 1
+    for q in range(n_here):
+        here = codes[n_here - 1 - q]
+        n_unsafe += here & 1
+        last_of_tie = q + 1 == n_here or codes[n_here - 2 - q] >> 1 != here >> 1
         if last_of_tie and n_unsafe / (n_above + q + 1) <= rate:
-            found = order[q]
-    return found
+            found = here
+    for q in range(count):
+        if code[q] == found:
+            return q
+    return -1

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from vcomp._typing import FloatArray, LongArray
+from vcomp.numerics.kernels import njit
 
 
 @njit(cache=True, nogil=True)

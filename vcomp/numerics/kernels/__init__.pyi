@@ -1,3 +1,4 @@
+from .codes import FEW_ROWS as FEW_ROWS
 from .codes import add_places as add_places
 from .codes import count_levels as count_levels
 from .codes import count_values as count_values
@@ -7,7 +8,10 @@ from .codes import group_counts as group_counts
 from .codes import group_sums as group_sums
 from .codes import place_rows as place_rows
 from .codes import renumber as renumber
-from .grams import weighted_gram as weighted_gram
+from .compilation import COMPILATIONS as COMPILATIONS
+from .compilation import compiled_into as compiled_into
+from .compilation import njit as njit
+from .ldl import weighted_gram as weighted_gram
 from .pairs import ONCE as ONCE
 from .pairs import join_pairs as join_pairs
 from .pairs import number_parts as number_parts

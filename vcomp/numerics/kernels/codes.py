@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.numerics.kernels.compilation import njit
+
+FEW_ROWS = 2**17
+"""Rows up to which NumPy is used, so that nothing is compiled. Both count and sum in the order of
+rows, and give the same bits."""
 
 _FEW = 65_536
 """Number of levels up to which several tables of counts are used; with more, the tables would take
@@ -34,9 +38,17 @@ def _added(counts: LongArray) -> LongArray:
     return totals
 
 
-@njit(cache=True, nogil=True)
 def count_values(values: Any, low: Any, width: int) -> tuple[IntArray, LongArray]:
     """Return ``v - low`` of every whole number v, and counts of the values ``0 .. width - 1``."""
+    if values.size <= FEW_ROWS:
+        codes = (values.astype(np.int64) - low).astype(np.int32)
+        return codes, np.bincount(codes, minlength=width)
+    found: tuple[IntArray, LongArray] = _count_values(values, low, width)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _count_values(values: Any, low: Any, width: int) -> tuple[IntArray, LongArray]:
     counts = _tables(width)
     last = counts.shape[1] - 1
     codes = np.empty(values.size, np.int32)
@@ -48,16 +60,30 @@ def count_values(values: Any, low: Any, width: int) -> tuple[IntArray, LongArray
     return codes, totals
 
 
-@njit(cache=True, nogil=True)
 def renumber(codes: Any, numbers: IntArray) -> None:
     """Replace every code c by ``numbers[c]``, in place."""
+    if codes.size <= FEW_ROWS:
+        codes[...] = numbers[codes]
+        return
+    _renumber(codes, numbers)
+
+
+@njit(cache=True, nogil=True)
+def _renumber(codes: Any, numbers: IntArray) -> None:
     for i in range(codes.size):
         codes[i] = numbers[codes[i]]
 
 
-@njit(cache=True, nogil=True)
 def count_levels(codes: Any, n_levels: int) -> LongArray:
     """Return the number of rows of each level."""
+    if codes.size <= FEW_ROWS:
+        return np.bincount(codes, minlength=n_levels)
+    found: LongArray = _count_levels(codes, n_levels)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _count_levels(codes: Any, n_levels: int) -> LongArray:
     counts = _tables(n_levels)
     last = counts.shape[1] - 1
     for i in range(codes.size):
@@ -66,12 +92,21 @@ def count_levels(codes: Any, n_levels: int) -> LongArray:
     return totals
 
 
-@njit(cache=True, nogil=True)
 def determined_levels(inner: IntArray, outer: IntArray, n_inner: int) -> IntArray:
     """Return the outer level that each inner level is nested in; empty if one has several.
 
     The search stops at the first contradicting row, which comes early if facets are crossed.
     """
+    if inner.size <= FEW_ROWS:
+        level = np.full(n_inner, -1, np.int32)
+        level[inner] = outer
+        return level if np.array_equal(level[inner], outer) else level[:0]
+    found: IntArray = _determined_levels(inner, outer, n_inner)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _determined_levels(inner: IntArray, outer: IntArray, n_inner: int) -> IntArray:
     level = np.full(n_inner, -1, np.int32)
     for i in range(inner.size):
         known = level[inner[i]]
@@ -82,9 +117,17 @@ def determined_levels(inner: IntArray, outer: IntArray, n_inner: int) -> IntArra
     return level
 
 
-@njit(cache=True, nogil=True)
 def place_rows(places: Any, codes: IntArray, n_levels: int) -> None:
     """Add an axis to a grid: replace the place of each row by that in the larger grid."""
+    if places.size <= FEW_ROWS:
+        places *= n_levels
+        places += codes
+        return
+    _place_rows(places, codes, n_levels)
+
+
+@njit(cache=True, nogil=True)
+def _place_rows(places: Any, codes: IntArray, n_levels: int) -> None:
     for i in range(places.size):
         places[i] = places[i] * n_levels + codes[i]
 
@@ -105,16 +148,22 @@ def add_places(places: LongArray, values: Any, low: Any, table: LongArray) -> bo
     return are_known
 
 
-@njit(cache=True, nogil=True)
 def fill_counts(places: Any, n_cells: int) -> IntArray:
     """Return the number of rows of each cell of a grid."""
+    if places.size <= FEW_ROWS:
+        return np.bincount(places, minlength=n_cells).astype(np.int32)
+    found: IntArray = _fill_counts(places, n_cells)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _fill_counts(places: Any, n_cells: int) -> IntArray:
     counts = np.zeros(n_cells, np.int32)
     for i in range(places.size):
         counts[places[i]] += 1
     return counts
 
 
-@njit(cache=True, nogil=True)
 def group_sums(codes: IntArray, values: FloatArray, n_levels: int) -> FloatArray:
     """Return ``Z'v`` for the indicator matrix ``Z`` of `codes`: sums within levels.
 
@@ -123,6 +172,17 @@ def group_sums(codes: IntArray, values: FloatArray, n_levels: int) -> FloatArray
     codes : (n,) level of each row, in ``0 .. n_levels - 1``
     values : (n, m) columns v
     """
+    if values.size <= FEW_ROWS:
+        sums = np.empty((n_levels, values.shape[1]))
+        for j in range(values.shape[1]):
+            sums[:, j] = np.bincount(codes, values[:, j], n_levels)
+        return sums
+    found: FloatArray = _group_sums(codes, values, n_levels)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _group_sums(codes: IntArray, values: FloatArray, n_levels: int) -> FloatArray:
     n, m = values.shape
     sums = np.zeros((n_levels, m))
     for i in range(n):
@@ -132,9 +192,16 @@ def group_sums(codes: IntArray, values: FloatArray, n_levels: int) -> FloatArray
     return sums
 
 
-@njit(cache=True, nogil=True)
 def group_counts(codes: IntArray, n_levels: int) -> FloatArray:
     """Return the number of rows of each level, as floats."""
+    if codes.size <= FEW_ROWS:
+        return np.bincount(codes, minlength=n_levels).astype(float)
+    found: FloatArray = _group_counts(codes, n_levels)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _group_counts(codes: IntArray, n_levels: int) -> FloatArray:
     counts = np.zeros(n_levels)
     for i in range(codes.size):
         counts[codes[i]] += 1.0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from vcomp._typing import IntArray, LongArray
+from vcomp.numerics.kernels.compilation import njit
 
 _NODE, _CLIQUE, _ABSORBED = 0, 1, 2
 """States: not eliminated; eliminated, its neighbours form a clique; part of a larger clique."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.numerics.kernels.codes import FEW_ROWS
+from vcomp.numerics.kernels.compilation import njit
 
 ONCE = np.zeros(0)
 """Empty weights: each observation counts once."""
 
 
-@njit(cache=True, nogil=True)
 def pair_counts(
     rows: IntArray, cols: IntArray, n_rows: int, n_cols: int, weights: FloatArray
 ) -> tuple[LongArray, IntArray, FloatArray]:
@@ -29,6 +29,29 @@ def pair_counts(
     -------
     indptr, indices, counts : (n_rows + 1,), (nnz,), (nnz,)
     """
+    if rows.size <= FEW_ROWS:
+        return _few_pair_counts(rows, cols, n_rows, n_cols, weights)
+    found: tuple[LongArray, IntArray, FloatArray] = _pair_counts(
+        rows, cols, n_rows, n_cols, weights
+    )
+    return found
+
+
+def _few_pair_counts(
+    rows: IntArray, cols: IntArray, n_rows: int, n_cols: int, weights: FloatArray
+) -> tuple[LongArray, IntArray, FloatArray]:
+    pairs = rows.astype(np.int64) * n_cols + cols
+    found, place = np.unique(pairs, return_inverse=True)
+    counts = np.bincount(place, weights if weights.size else None, found.size).astype(float)
+    by_row = np.bincount(found // max(n_cols, 1), minlength=n_rows)
+    indptr = np.concatenate([[0], np.cumsum(by_row)]).astype(np.int64)
+    return indptr, (found % max(n_cols, 1)).astype(np.int32), counts
+
+
+@njit(cache=True, nogil=True)
+def _pair_counts(
+    rows: IntArray, cols: IntArray, n_rows: int, n_cols: int, weights: FloatArray
+) -> tuple[LongArray, IntArray, FloatArray]:
     n = rows.size
     start = np.zeros(n_cols + 1, np.int64)
     for i in range(n):
@@ -123,11 +146,22 @@ def number_parts(above: IntArray) -> IntArray:
     return parts
 
 
-@njit(cache=True, nogil=True)
 def squared_counts(
     indptr: LongArray, indices: IntArray, counts: FloatArray, n_cols: int
 ) -> tuple[FloatArray, FloatArray]:
     """Return the sums of squared counts of each row and of each column of a pair table."""
+    if indices.size <= FEW_ROWS:
+        squares, of = counts * counts, np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
+        by_row = np.bincount(of, squares, indptr.size - 1).astype(float)
+        return by_row, np.bincount(indices, squares, n_cols).astype(float)
+    found: tuple[FloatArray, FloatArray] = _squared_counts(indptr, indices, counts, n_cols)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _squared_counts(
+    indptr: LongArray, indices: IntArray, counts: FloatArray, n_cols: int
+) -> tuple[FloatArray, FloatArray]:
     by_row = np.zeros(indptr.size - 1)
     by_col = np.zeros(n_cols)
     for g in range(by_row.size):

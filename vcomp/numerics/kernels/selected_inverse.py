@@ -8,9 +8,9 @@ They are computed from the last column of L to the first (docs/explanation/mathe
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
+from vcomp.numerics.kernels.compilation import njit
 
 
 @njit(cache=True, nogil=True)

@@ -7,9 +7,9 @@ A kernel works on the rows ``first .. last - 1``, so that blocks of rows can run
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.numerics.kernels.compilation import njit
 
 
 @njit(cache=True, nogil=True)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
-from vcomp.numerics.kernels import grams, ldl, selected_inverse
+from vcomp.numerics.kernels import ldl, selected_inverse
 from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
 from vcomp.numerics.memory import limited_blas
 
@@ -425,7 +425,7 @@ class Inverse:
         With Y = −L₂₁' the first rows of the inverse are [D⁻¹ + YZY', YZ], Z the dense corner.
         """
         pattern, pivots = self._factor.pattern, self._factor.pivots
-        gram: FloatArray = grams.tail_gram(
+        gram: FloatArray = ldl.tail_gram(
             pattern.tail_ptr,
             pattern.tail_cols,
             pattern.first,
@@ -455,7 +455,7 @@ class Inverse:
             factor.pivots,
             slope,
         )
-        grams.mirror_lower(d_corner)
+        ldl.mirror_lower(d_corner)
         d_inverse = -(self.corner @ d_corner @ self.corner)
         d_leading = selected_inverse.inverse_derivative(
             pattern.ptr,
@@ -483,7 +483,7 @@ def _inverted(corner: FloatArray) -> FloatArray:
     with limited_blas(corner.shape[0]):
         upper, _ = dpotri(np.array(corner.T, order="F"), lower=0, overwrite_c=1)
     lower: FloatArray = upper.T
-    grams.mirror_lower(lower)
+    ldl.mirror_lower(lower)
     return lower
 
 

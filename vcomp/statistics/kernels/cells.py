@@ -5,14 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.numerics.kernels import FEW_ROWS, njit
+
+_ROWS = 256
+"""Rows of a block, whose sums are summed."""
 
 
 @njit(cache=True, nogil=True)
 def add_to_cells(
-    places: Any, values: FloatArray, first: int, counts: Any, means: FloatArray, within: FloatArray
+    places: Any,
+    values: FloatArray,
+    first: int,
+    counts: Any,
+    means: FloatArray,
+    within: FloatArray,
+    powers: FloatArray,
 ) -> int:
     """Take rows into their cells, from row `first` on, by Welford's recurrence, in place.
 
@@ -23,14 +32,17 @@ def add_to_cells(
     counts : (M,) rows of each cell so far, whole numbers of any size
     means : (b, M) means of the columns over them
     within : (b, b) squares and products within cells, summed over all
+    powers : (3, M) sums of the squares, cubes and fourth powers of the first column about its mean
+        in each cell; (3, 0) if they are not wanted
 
     Returns
     -------
     n, or the row whose cell has as many rows as its number in `counts` can say
     """
     b, n = means.shape[0], places.size
+    wanted = powers.shape[1] > 0
     most = np.int64(np.iinfo(counts.dtype).max)
-    if b == 1:
+    if b == 1 and not wanted:
         return int(_add_one_column(places, values[0], first, most, counts, means[0], within))
     before, block = np.empty(b), np.empty((b, b))
     for start in range(first, n, 256):
@@ -50,6 +62,9 @@ def add_to_cells(
             for j in range(b):
                 before[j] = values[j, i] - means[j, place]
                 means[j, place] += before[j] / (count + 1)
+            if wanted:
+                _merge_powers(powers, place, float(count), before[0], 1.0, 0.0, 0.0, 0.0)
+            for j in range(b):
                 for k in range(j + 1):
                     block[j, k] += before[j] * (values[k, i] - means[k, place])
         _add_block(within, block)
@@ -97,13 +112,43 @@ def _add_one_column(
 
 
 @njit(cache=True, nogil=True)
+def _merge_powers(
+    powers: FloatArray,
+    place: int,
+    n: float,
+    away: float,
+    m: float,
+    squares: float,
+    cubes: float,
+    fourths: float,
+) -> None:
+    """Merge m rows with n of a cell, in place; their mean is `away` from that of the cell.
+
+    Pébay (2008), Formulas for robust, one-pass parallel computation of covariances and
+    arbitrary-order statistical moments, SAND2008-6212, eqs. (2.1) to (2.3).
+    """
+    step, total = away / (n + m), n + m
+    a, b = powers[0, place], squares
+    powers[2, place] += (
+        fourths
+        + away * step**3 * n * m * (n * n - n * m + m * m)
+        + 6.0 * step**2 * (n * n * b + m * m * a)
+        + 4.0 * step * (n * cubes - m * powers[1, place])
+    )
+    powers[1, place] += cubes + away * step**2 * n * m * (n - m) + 3.0 * step * (n * b - m * a)
+    powers[0, place] += b + away * away * (n * m / total)
+
+
+@njit(cache=True, nogil=True)
 def merge_cells(
     places: Any,
     other_counts: Any,
     other_means: FloatArray,
+    other_powers: FloatArray,
     counts: Any,
     means: FloatArray,
     within: FloatArray,
+    powers: FloatArray,
 ) -> None:
     """Take the cells of other rows in, in place; see Chan, Golub and LeVeque (1983).
 
@@ -112,9 +157,10 @@ def merge_cells(
     places : (m,) where each of the other cells belongs
     other_counts : (m,) their rows
     other_means : (b, m) means over them
-    counts, means, within : as for :func:`add_to_cells`
+    other_powers : (3, m) powers of them, (3, 0) if `powers` is
+    counts, means, within, powers : as for :func:`add_to_cells`
     """
-    b = means.shape[0]
+    b, wanted = means.shape[0], powers.shape[1] > 0
     away = np.empty(b)
     for c in range(places.size):
         place = places[c]
@@ -125,11 +171,18 @@ def merge_cells(
         if n == 0.0:
             for j in range(b):
                 means[j, place] = other_means[j, c]
+            if wanted:
+                for j in range(3):
+                    powers[j, place] = other_powers[j, c]
             continue
         for j in range(b):
             away[j] = other_means[j, c] - means[j, place]
             for k in range(j + 1):
                 within[j, k] += away[j] * away[k] * (n * m / (n + m))
+        if wanted:
+            # Unpacked as a column, the three would take two seconds more to compile.
+            squares, cubes = other_powers[0, c], other_powers[1, c]
+            _merge_powers(powers, place, n, away[0], m, squares, cubes, other_powers[2, c])
         for j in range(b):
             means[j, place] += away[j] * (m / (n + m))
 
@@ -144,9 +197,16 @@ def place_cells(places: Any, cells: IntArray, order: IntArray, n_cells: int) -> 
         places[i] = places[i] * n_cells + order[cells[i]]
 
 
-@njit(cache=True, nogil=True)
 def cell_sums(places: Any, values: FloatArray, n_cells: int) -> FloatArray:
     """Return the sums of the values in each cell."""
+    if places.size <= FEW_ROWS:
+        return np.bincount(places, values, n_cells).astype(float)
+    sums: FloatArray = _cell_sums(places, values, n_cells)
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def _cell_sums(places: Any, values: FloatArray, n_cells: int) -> FloatArray:
     sums = np.zeros(n_cells)
     for i in range(places.size):
         sums[places[i]] += values[i]
@@ -165,16 +225,30 @@ def fill_cells(
         table[places[i]] = values[i] - origin
 
 
-@njit(cache=True, nogil=True)
 def within_cells(
     places: Any, a: FloatArray, b: FloatArray, mean_a: FloatArray, mean_b: FloatArray
 ) -> float:
-    """Return Σ (a − ā)(b − b̄) over the rows, with the means of their cells."""
+    """Return Σ (a − ā)(b − b̄) over the rows, with the means of their cells.
+
+    Sums of blocks are summed: rounding grows with the number of blocks, not of rows.
+    """
+    if places.size > FEW_ROWS:
+        return float(_within_cells(places, a, b, mean_a, mean_b))
+    products = np.zeros((-(-places.size // _ROWS), _ROWS))
+    products.reshape(-1)[: places.size] = (a - mean_a[places]) * (b - mean_b[places])
+    # `accumulate` adds one after the other, as the loop does.
+    blocks = np.add.accumulate(products, axis=1)[:, -1]
+    return float(np.add.accumulate(blocks)[-1]) if blocks.size else 0.0
+
+
+@njit(cache=True, nogil=True)
+def _within_cells(
+    places: Any, a: FloatArray, b: FloatArray, mean_a: FloatArray, mean_b: FloatArray
+) -> float:
     total = 0.0
-    for start in range(0, places.size, 256):
-        # Sums of blocks are summed: rounding grows with the number of blocks, not of rows.
+    for start in range(0, places.size, _ROWS):
         block = 0.0
-        for i in range(start, min(start + 256, places.size)):
+        for i in range(start, min(start + _ROWS, places.size)):
             block += (a[i] - mean_a[places[i]]) * (b[i] - mean_b[places[i]])
         total += block
     return total

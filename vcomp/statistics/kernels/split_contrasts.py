@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
+from vcomp.numerics.kernels import njit
 
 _WORK = 32_768
 """Numbers that are worked on together: what a core's second cache holds, and its first nearly."""

@@ -9,15 +9,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.numerics import slices
+from vcomp.numerics.kernels import njit
 
-_BLOCK = 64
-"""Points worked on at once, so that the loop over them has vector instructions."""
+_BLOCK = 2048
+"""Points worked on at once, which fit into a cache."""
+
+_FEW_PAIRS = 2**24
+"""Pairs of systems in all draws, twice, up to which NumPy counts them, in less time than the loop
+takes to compile."""
 
 
-@njit(cache=True, nogil=True)
 def drawn_agreement(means: FloatArray, truth: FloatArray, threshold: float) -> FloatArray:
     """Count how pairs of systems agree in two rankings, in each draw.
 
@@ -32,6 +36,23 @@ def drawn_agreement(means: FloatArray, truth: FloatArray, threshold: float) -> F
     sums : (m, 4) concordant less discordant pairs; the same, each pair divided by the number of
         systems truly ahead of its second; pairs that are not equal in truth, and in the test
     """
+    m, k = means.shape
+    if m * k * k > _FEW_PAIRS:
+        counts: FloatArray = _drawn_agreement(means, truth, threshold)
+        return counts
+    sums = np.zeros((4, m))
+    x, y = np.ascontiguousarray(means.T), np.ascontiguousarray(truth.T)
+    for i in range(1, k):
+        ahead = (x[:i] > x[i] + threshold).astype(np.int8)
+        behind = (x[:i] < x[i] - threshold).astype(np.int8)
+        untied = (y[:i] > y[i] + threshold).astype(np.int8)
+        score = (untied * (ahead - behind)).sum(axis=0)
+        sums += score, score / i, untied.sum(axis=0), (ahead + behind).sum(axis=0)
+    return np.ascontiguousarray(sums.T)
+
+
+@njit(cache=True, nogil=True)
+def _drawn_agreement(means: FloatArray, truth: FloatArray, threshold: float) -> FloatArray:
     m, k = means.shape
     sums = np.zeros((m, 4))
     for row in range(m):
@@ -109,7 +130,6 @@ def _tails(d: float, p: float, threshold: float) -> tuple[float, float]:
     return 0.5 * math.erfc((threshold - d) * p), 0.5 * math.erfc((threshold + d) * p)
 
 
-@njit(cache=True, nogil=True)
 def student_cdf(x: FloatArray, df: int) -> FloatArray:
     """Return Student's distribution function, to 1e-15 of its largest value.
 
@@ -120,32 +140,25 @@ def student_cdf(x: FloatArray, df: int) -> FloatArray:
     x : (m,) points, infinite ones too
     df : degrees of freedom, a whole number from 1 on
     """
-    out = np.empty(x.size)
-    cosine2, nested = np.empty(_BLOCK), np.empty(_BLOCK)
-    odd = df % 2
-    for start in range(0, x.size, _BLOCK):
-        size = min(_BLOCK, x.size - start)
-        for e in range(size):
-            t = min(max(x[start + e], -1e150), 1e150)
-            cosine2[e] = df / (df + t * t)
-            nested[e] = 1.0
+    out, odd = np.empty(x.size), df % 2
+    for some in slices(x.size, _BLOCK):
+        t = np.clip(x[some], -1e150, 1e150)
+        cosine2, nested = df / (df + t * t), np.ones(t.size)
         for j in range((df - 2 - odd) // 2, 0, -1):
             share = 2.0 * j / (2.0 * j + 1.0) if odd else (2.0 * j - 1.0) / (2.0 * j)
-            for e in range(size):
-                nested[e] = 1.0 + share * cosine2[e] * nested[e]
-        for e in range(size):
-            t = min(max(x[start + e], -1e150), 1e150)
-            sine = t / math.sqrt(df + t * t)
-            if odd:
-                inner = sine * math.sqrt(cosine2[e]) * nested[e] if df > 1 else 0.0
-                within = (math.atan(t / math.sqrt(df)) + inner) * 2.0 / math.pi
-            else:
-                within = sine * nested[e]
-            out[start + e] = 0.5 + 0.5 * within
+            nested *= cosine2
+            nested *= share
+            nested += 1.0
+        sine = t / np.sqrt(df + t * t)
+        if odd:
+            inner = sine * np.sqrt(cosine2) * nested if df > 1 else 0.0
+            within = (np.arctan(t / np.sqrt(df)) + inner) * 2.0 / np.pi
+        else:
+            within = sine * nested
+        out[some] = 0.5 + 0.5 * within
     return out
 
 
-@njit(cache=True, nogil=True)
 def all_pairs(
     S: FloatArray, means: FloatArray, cancelled: float
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
@@ -163,19 +176,8 @@ def all_pairs(
     -------
     differences, variances, doubtful : (k(k-1)/2,) each; which variances lie below that share
     """
-    k = means.size
-    n_pairs = k * (k - 1) // 2
-    differences, variances = np.empty(n_pairs), np.empty(n_pairs)
-    doubtful = np.empty(n_pairs, np.bool_)
-    start = 0
-    for i in range(k - 1):
-        mean, own = means[i], S[i, i]
-        for j in range(i + 1, k):
-            pair = start + j - i - 1
-            total = own + S[j, j]
-            variance = total - 2.0 * S[i, j]
-            differences[pair] = mean - means[j]
-            variances[pair] = variance
-            doubtful[pair] = variance <= cancelled * total
-        start += k - 1 - i
-    return differences, variances, doubtful
+    i, j = np.triu_indices(means.size, 1)
+    diagonal = np.diag(S)
+    total = diagonal[i] + diagonal[j]
+    variances = total - 2.0 * S[i, j]
+    return means[i] - means[j], variances, variances <= cancelled * total

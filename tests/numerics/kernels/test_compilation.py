@@ -1,0 +1,188 @@
+"""Kernels compile where no folder can be written: a read-only package, no home, a full image."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+import vcomp
+from vcomp.numerics.kernels.compilation import Compilations, say_what_it_is
+
+PACKAGE = Path(vcomp.__file__).parent
+
+KERNEL = """
+import numpy as np
+from vcomp.numerics.kernels.ldl import mirror_lower
+matrix = np.array([[2.0, 0.0], [1.0, 3.0]])
+mirror_lower(matrix)
+print(matrix.tolist())
+"""
+"""A kernel that is always compiled."""
+
+FIT = (
+    """
+import numpy as np, vcomp
+rng = np.random.default_rng(0)
+data = {"a": rng.integers(0, 5, 60), "b": rng.integers(0, 4, 60), "y": rng.normal(size=60)}
+assert vcomp.fit("y ~ (1|a) + (1|b)", data).vcomp.size == 3
+"""
+    + KERNEL
+)
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("NUMBA_DISABLE_JIT", "0") != "0", reason="nothing is compiled"
+)
+
+
+def run(root, program=FIT, **variables):
+    """Run a program in an environment of these variables alone; return its warnings."""
+    environment = {"PYTHONPATH": str(root), "PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment |= {name: str(value) for name, value in variables.items()}
+    done = subprocess.run(
+        [sys.executable, "-W", "always::UserWarning", "-c", program],
+        env=environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[[2.0, 1.0], [1.0, 3.0]]\n"
+    return done.stderr
+
+
+def test_all_kernels_are_made_here():
+    files = [path for path in PACKAGE.rglob("*.py") if "numba" in path.read_text("utf-8")]
+    direct = [path.name for path in files if "from numba" in path.read_text("utf-8")]
+    assert not direct
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    """Return the folder of a copy of the package in which no folder can be made.
+
+    Permissions do not stop root, so that files are where numba would make folders.
+    """
+    root = tmp_path / "site"
+    shutil.copytree(PACKAGE, root / "vcomp", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in [path for path in (root / "vcomp").rglob("*") if path.is_dir()]:
+        (folder / "__pycache__").write_text("no folder")
+    return root
+
+
+@pytest.fixture
+def nowhere(tmp_path):
+    """Return a path below a file, where even root cannot make a folder."""
+    path = tmp_path / "file"
+    path.write_text("no folder")
+    return path / "below"
+
+
+@pytest.fixture
+def temporary(tmp_path):
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    return folder
+
+
+def test_a_private_folder_is_used_where_numba_finds_none(read_only, nowhere, temporary):
+    err = run(read_only, HOME=nowhere, NUMBA_CACHE_DIR=nowhere, TMPDIR=temporary)
+    assert "no folder for compiled code" not in err
+    (folder,) = temporary.iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert list(folder.rglob("*.nbc"))
+
+
+@pytest.mark.parametrize("kind", ["open to others", "a link"])
+def test_code_that_others_could_have_written_is_not_run(
+    read_only, nowhere, temporary, tmp_path, kind
+):
+    folder = temporary / f"vcomp-kernels-{os.geteuid()}"
+    if kind == "a link":
+        other = tmp_path / "other"
+        other.mkdir(mode=0o700)
+        folder.symlink_to(other)
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    err = run(read_only, HOME=nowhere, TMPDIR=temporary)
+    assert err.count("no folder for compiled code can be written") == 1
+    assert not any(folder.iterdir())
+
+
+# Damaged files and full disks -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_damaged_code_is_compiled_anew(tmp_path, ending):
+    def contents():
+        return {path.name: path.read_bytes() for path in tmp_path.rglob(f"*.{ending}")}
+
+    assert run(PACKAGE.parent, KERNEL, NUMBA_CACHE_DIR=tmp_path) == ""
+    whole = contents()
+    assert whole
+    for path in tmp_path.rglob(f"*.{ending}"):
+        path.write_bytes(path.read_bytes()[:-20])
+    assert run(PACKAGE.parent, KERNEL, NUMBA_CACHE_DIR=tmp_path) == ""
+    assert {name: len(data) for name, data in contents().items()} == {
+        name: len(data) for name, data in whole.items()
+    }
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of the size of files are POSIX's")
+def test_a_full_disk_is_a_warning(tmp_path):
+    limited = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+"""
+    err = run(PACKAGE.parent, limited + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    assert err.count("compiled code cannot be kept in") >= 1
+    assert "File too large" in err
+    assert not list(tmp_path.rglob("*.tmp.*"))
+
+
+# What a wait is for ------------------------------------------------------------------------------
+
+
+def test_a_long_wait_says_once_what_it_is():
+    said = Event()
+    waits = Compilations(said.set, patience=0.01)
+    waits.on_start(None)
+    waits.on_start(None)  # a function that the first one calls
+    assert said.wait(60.0)
+    waits.on_end(None)
+    assert waits.seconds == 0.0
+    waits.on_end(None)
+    assert waits.count == 2
+    assert waits.seconds >= 0.01
+    said.clear()
+    waits.on_start(None)
+    waits.on_end(None)
+    assert not said.is_set()
+
+
+def test_a_short_wait_says_nothing():
+    said = Event()
+    waits = Compilations(said.set, patience=0.2)
+    waits.on_start(None)
+    waits.on_end(None)
+    assert not said.wait(0.4)
+    assert waits.count == 1
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_only_a_terminal_is_told(monkeypatch, is_terminal):
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal, raising=False)
+    monkeypatch.setattr(sys, "stderr", stream)
+    say_what_it_is()
+    assert ("vcomp warm-up" in stream.getvalue()) == is_terminal

@@ -1,0 +1,84 @@
+"""NumPy on few rows and the kernels on many give the same bits."""
+
+import numpy as np
+import pytest
+
+from vcomp.ir.rank.kernels import drawn_ranks
+from vcomp.numerics.kernels import codes, pairs
+from vcomp.statistics.kernels import cells
+
+N, LEVELS = 3000, 40
+
+
+def same(found, expected):
+    found, expected = (v if isinstance(v, tuple) else (v,) for v in (found, expected))
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert np.asarray(one).dtype == np.asarray(other).dtype
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(3)
+    return {
+        "a": rng.integers(0, LEVELS - 3, N, dtype=np.int32),  # the last levels have no rows
+        "b": rng.integers(2, LEVELS, N, dtype=np.int32),
+        "values": rng.normal(size=(N, 3)) * np.exp(4.0 * rng.normal(size=(N, 1))),
+    }
+
+
+@pytest.mark.parametrize("size", [0, 1, N])
+def test_counts_and_sums_of_levels(rows, size):
+    a, b, values = rows["a"][:size], rows["b"][:size], rows["values"][:size]
+    for name in ("count_levels", "fill_counts", "group_counts"):
+        same(getattr(codes, name)(a, LEVELS), getattr(codes, f"_{name}")(a, LEVELS))
+    same(codes.group_sums(a, values, LEVELS), codes._group_sums(a, values, LEVELS))
+    for outer in (b, (a // 3).astype(np.int32)):
+        found = codes.determined_levels(a, outer, LEVELS)
+        same(found, codes._determined_levels(a, outer, LEVELS))
+    places, kernel_places = np.full(size, 7), np.full(size, 7)
+    codes.place_rows(places, a, LEVELS)
+    codes._place_rows(kernel_places, a, LEVELS)
+    same(places, kernel_places)
+    numbers = np.arange(LEVELS, dtype=np.int32)[::-1].copy()
+    found, kernel_found = a.copy(), a.copy()
+    codes.renumber(found, numbers)
+    codes._renumber(kernel_found, numbers)
+    same(found, kernel_found)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_values_from_the_least_on(dtype):
+    limits = np.iinfo(np.int8 if dtype == "int8" else np.uint8)
+    values = np.array([limits.max, limits.min, limits.max, 3], dtype=dtype)
+    low = np.int64(limits.min)
+    same(codes.count_values(values, low, 256), codes._count_values(values, low, 256))
+
+
+@pytest.mark.parametrize("size", [0, 1, N])
+def test_pair_tables(rows, size):
+    a, b = rows["a"][:size], rows["b"][:size]
+    for weights in (pairs.ONCE, rows["values"][:size, 0] ** 2):
+        if size == 0 and weights is not pairs.ONCE:
+            continue
+        table = pairs.pair_counts(a, b, LEVELS, LEVELS, weights)
+        same(table, pairs._pair_counts(a, b, LEVELS, LEVELS, weights))
+        same(pairs.squared_counts(*table, LEVELS), pairs._squared_counts(*table, LEVELS))
+
+
+@pytest.mark.parametrize("size", [0, 1, 256, 257, N])
+def test_sums_and_products_in_cells(rows, size):
+    places, (y, x, _) = rows["a"][:size], rows["values"][:size].T.copy()
+    same(cells.cell_sums(places, y, LEVELS), cells._cell_sums(places, y, LEVELS))
+    means = np.random.default_rng(1).normal(size=(2, LEVELS))
+    assert cells.within_cells(places, y, x, *means) == cells._within_cells(places, y, x, *means)
+
+
+@pytest.mark.parametrize("k", [1, 2, 9])
+def test_agreement_of_drawn_rankings(k):
+    rng = np.random.default_rng(k)
+    means = rng.integers(0, 5, (50, k)).astype(float)
+    truth = -np.sort(-rng.integers(0, 5, (50, k)).astype(float), axis=1)
+    found = drawn_ranks.drawn_agreement(means, truth, 1.0)
+    same(found, drawn_ranks._drawn_agreement(means, truth, 1.0))

@@ -1,0 +1,90 @@
+"""The memory that is there: of the system, of control groups, and of the process."""
+
+import subprocess
+import sys
+
+import pytest
+
+from vcomp.exceptions import EstimationError
+from vcomp.numerics import available_bytes, check_memory
+
+GIB = 2.0**30
+
+
+def system(folder, files):
+    """Return a folder like ``/`` with 8 GiB of free memory and the given files."""
+    files = {"proc/meminfo": "MemTotal: 9999999 kB\nMemAvailable: 8388608 kB\n", **files}
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return f"{folder}/"
+
+
+def test_without_control_groups_the_system_says_what_is_free(tmp_path):
+    assert available_bytes(system(tmp_path, {})) == 8 * GIB
+
+
+@pytest.mark.parametrize("inside", ["/jobs/mine", "/"])
+def test_a_control_group_of_version_2(tmp_path, inside):
+    group = f"sys/fs/cgroup{inside}".rstrip("/")
+    files = {
+        "proc/self/cgroup": f"0::{inside}\n",
+        f"{group}/memory.max": f"{2**31}\n",
+        f"{group}/memory.current": f"{2**30}\n",
+        f"{group}/memory.stat": f"anon 5\nfile 7\ninactive_file {2**28}\n",
+    }
+    assert available_bytes(system(tmp_path, files)) == 1.25 * GIB
+
+
+def test_the_least_of_the_groups_above_counts(tmp_path):
+    files = {"proc/self/cgroup": "0::/jobs/mine\n"}
+    for group, most in (("jobs", str(2**32)), ("jobs/mine", "max")):
+        files[f"sys/fs/cgroup/{group}/memory.max"] = most
+        files[f"sys/fs/cgroup/{group}/memory.current"] = str(2**30)
+        files[f"sys/fs/cgroup/{group}/memory.stat"] = "inactive_file 0\n"
+    assert available_bytes(system(tmp_path, files)) == 3 * GIB
+
+
+@pytest.mark.parametrize("path", ["/docker/0123", "/../../docker/0123", "/"])
+def test_a_control_group_of_version_1_seen_from_a_container(tmp_path, path):
+    files = {
+        "proc/self/cgroup": f"9:cpu:/docker\n8:memory:{path}\n0::/\n",
+        "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2**30}\n",
+        "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{2**29}\n",
+        "sys/fs/cgroup/memory/memory.stat": "cache 1\ninactive_file 3\ntotal_inactive_file 4096\n",
+    }
+    assert available_bytes(system(tmp_path, files)) == 0.5 * GIB + 4096
+
+
+def test_a_group_without_a_limit_is_none(tmp_path):
+    files = {
+        "proc/self/cgroup": "8:memory:/\n",
+        "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+        "sys/fs/cgroup/memory/memory.usage_in_bytes": "4096\n",
+        "sys/fs/cgroup/memory/memory.stat": "total_inactive_file 0\n",
+    }
+    assert available_bytes(system(tmp_path, files)) == 8 * GIB
+
+
+def test_a_group_that_uses_more_than_its_limit_leaves_nothing(tmp_path):
+    files = {
+        "proc/self/cgroup": "0::/\n",
+        "sys/fs/cgroup/memory.max": "4096\n",
+        "sys/fs/cgroup/memory.current": "8192\n",
+        "sys/fs/cgroup/memory.stat": "inactive_file 0\n",
+    }
+    root = system(tmp_path, files)
+    assert available_bytes(root) == 0.0
+    with pytest.raises(EstimationError, match=r"a table needs 1.0 GiB, and .* are free; go on"):
+        check_memory(GIB, "a table needs", "go on", free_bytes=lambda: available_bytes(root))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_AS")
+def test_a_limit_of_address_space_counts():
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))\n"
+        "from vcomp.numerics import available_bytes; print(available_bytes())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 0.1 * GIB < float(done.stdout) < 1.9 * GIB

@@ -1,0 +1,169 @@
+"""numba's ``njit``, which keeps compiled code in a folder that this user can write.
+
+A process that compiles for more than two seconds says so, once, if somebody is looking.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from multiprocessing import parent_process
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import numba
+import numba.core.event
+
+from vcomp.exceptions import warn
+
+_PATIENCE = 2.0
+"""Seconds of compilation in a process after which it says what it waits for."""
+
+
+class Compilations(numba.core.event.Listener):  # type: ignore[misc]  # has no types
+    """The compilations of this process so far. numba compiles in one thread at a time.
+
+    Parameters
+    ----------
+    say : called once, when they have taken as long as `patience`
+    patience : seconds
+
+    Attributes
+    ----------
+    count : number of functions, without those that were read from a folder
+    seconds : of all that have ended
+    """
+
+    def __init__(self, say: Callable[[], None], patience: float = _PATIENCE) -> None:
+        self.count, self.seconds = 0, 0.0
+        self._say, self._patience = say, patience
+        self._since: list[float] = []
+        self._timer = Timer(patience, say)
+
+    def on_start(self, _: object) -> None:
+        """Start to wait; a function that is called by another one is compiled within it."""
+        self._since.append(time.monotonic())
+        if len(self._since) == 1 and self.seconds < self._patience:
+            self._timer = Timer(self._patience - self.seconds, self._say)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def on_end(self, _: object) -> None:
+        """Count a function."""
+        self.count += 1
+        since = self._since.pop()
+        if not self._since:
+            self._timer.cancel()
+            self.seconds += time.monotonic() - since
+
+
+def say_what_it_is() -> None:
+    """Say what a wait is for, to a terminal or a notebook, not from each worker."""
+    if parent_process() is None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        print(
+            "vcomp: compiling for this machine, which is done once (`vcomp warm-up` does all of "
+            "it beforehand)",
+            file=sys.stderr,
+        )
+
+
+COMPILATIONS = Compilations(say_what_it_is)
+numba.core.event.register("numba:compile", COMPILATIONS)
+
+
+def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Make a function a kernel, with options of ``numba.njit``.
+
+    numba looks for a folder for compiled code when the kernel is made: that of NUMBA_CACHE_DIR,
+    of the package, or of the user. Where it can write to none, code is kept in a private folder
+    for temporary files; where there is none either, it is not kept.
+    """
+
+    def made(function: Callable[..., Any]) -> Any:
+        with suppress(RuntimeError):  # numba found no folder
+            return kept(numba.njit(**options)(function))
+        folder = _private_folder()
+        if folder is not None:
+            numba.config.CACHE_DIR = folder
+            with suppress(RuntimeError):
+                return kept(numba.njit(**options)(function))
+        _warn_of_no_folder()
+        return numba.njit(**options | {"cache": False})(function)
+
+    def kept(kernel: Any) -> Any:
+        if options.get("cache") and hasattr(kernel, "_cache"):
+            _KEPT.append(kernel)
+            _forgive(kernel._cache)
+        return kernel
+
+    return made
+
+
+_KEPT: list[Any] = []
+
+
+def compiled_into() -> str:
+    """Return the folder that holds the code of the kernels that were imported, empty if none."""
+    folders = {kernel.stats.cache_path for kernel in _KEPT}
+    return os.path.commonpath(folders) if folders else ""
+
+
+def _forgive(cache: Any) -> None:
+    """Compile anew where files are damaged, and go on where they cannot be written."""
+    load, save = cache.load_overload, cache.save_overload
+
+    def loaded(*wanted: Any) -> Any:
+        try:
+            return load(*wanted)
+        except Exception:  # whatever a damaged pickle raises
+            with suppress(OSError):
+                cache.flush()
+            return None
+
+    def saved(*made: Any) -> None:
+        try:
+            save(*made)
+        except OSError as error:
+            _warn_of_unsaved(str(cache.cache_path), error.strerror or str(error))
+
+    cache.load_overload, cache.save_overload = loaded, saved
+
+
+@cache
+def _private_folder() -> str | None:
+    """Return a folder for temporary files that is this user's alone: code in it is run."""
+    try:
+        temporary = Path(tempfile.gettempdir())
+        if sys.platform == "win32":  # the folder for temporary files is the user's own
+            return str(temporary / "vcomp-kernels")
+        folder = temporary / f"vcomp-kernels-{os.geteuid()}"
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        found = folder.lstat()
+    except OSError:
+        return None
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return str(folder) if is_own and not found.st_mode & 0o077 else None
+
+
+@cache
+def _warn_of_no_folder() -> None:
+    warn(
+        "no folder for compiled code can be written, so that every process compiles anew for "
+        "some seconds: let NUMBA_CACHE_DIR name a folder"
+    )
+
+
+@cache
+def _warn_of_unsaved(folder: str, reason: str) -> None:
+    warn(
+        f"compiled code cannot be kept in {folder} ({reason}), so that the next process compiles "
+        "anew for some seconds"
+    )
