@@ -55,7 +55,7 @@ def test_coefficient(value, text):
 def test_intervals():
     assert display.short_interval(0.00171, 0.00512) == "[0.00171, 0.00512]"
     assert display.short_interval(1.0, inf) == "[1.00, ∞]"
-    assert display.short_interval(12345.0, 2e40) == "[12345, 2.0e+40]"
+    assert display.short_interval(12345.0, 2e40) == "[12345, 2.00e+40]"
     assert display.short_interval(nan, 1.0) == "–"
     assert display.coefficient_interval(0.0, 0.9996) == "[0.000, 0.9996]"
     assert display.coefficient_interval(0.1, nan) == ""
@@ -82,3 +82,11 @@ def test_tables_travel():
     assert "<table" in page.as_html()
     assert "tabular" in page.as_latex()
     assert "22" in page.as_csv()
+
+
+def test_the_last_alignment_goes_on():
+    rows = [["a", "b", "c"], ["long", "longer", "longest"]]
+    left = str(display.simple_table(rows, ["one", "two", "three"], align="rl")).splitlines()
+    assert left[3] == "   a   b        c      "
+    right = str(display.simple_table(rows, ["one", "two", "three"])).splitlines()
+    assert right[3] == "   a        b         c"

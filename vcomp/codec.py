@@ -1,5 +1,7 @@
 """Dataclasses as JSON: the values that results consist of, as plain dicts and lists, and back.
 
+:func:`read_member` reads what archives of arrays hold.
+
 :func:`to_plain` goes by the values, :func:`from_plain` by the annotations of the fields. JSON has
 neither nan nor infinity: nan is null, and infinity ``{"infinite": 1}``. A field whose stored form
 differs from its value says so by :func:`stored`.
@@ -7,7 +9,9 @@ differs from its value says so by :func:`stored`.
 
 from __future__ import annotations
 
+import io
 import math
+import zipfile
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
@@ -155,11 +159,62 @@ def from_document(cls: type[Record], document: Any) -> Record:
             f"vcomp reads formats up to {kind.newest}; load it with the version that wrote it"
         )
     try:
-        return from_plain(cls, document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        record = from_plain(cls, document)
+        check = getattr(record, "check", None)  # of records whose values may contradict each other
+        if check is not None:
+            check()
+        return record
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(
             f"the stored result is incomplete or damaged: {type(error).__name__} {error}"
         ) from None
+
+
+def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return the bytes of a member of an archive that vcomp wrote.
+
+    vcomp does not compress members, so that an archive unpacks to no more than its own size.
+
+    Raises
+    ------
+    ValueError
+        If the member is compressed or encrypted, or does not fit into the file.
+    KeyError
+        If there is no such member.
+    """
+    member = archive.getinfo(name)
+    assert archive.fp is not None
+    size = archive.fp.seek(0, io.SEEK_END)
+    is_plain = member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1
+    if not (is_plain and 0 <= member.file_size == member.compress_size <= size):
+        raise ValueError(f"its member {name!r} is compressed or larger than the file")
+    return archive.read(member)
+
+
+def read_array(stored: bytes) -> NDArray[Any]:
+    """Return the array in numpy's format that some bytes hold.
+
+    Raises
+    ------
+    ValueError
+        If they hold something else, objects of Python, or fewer or more values than their header
+        states.
+    """
+    file = io.BytesIO(stored)
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0
+    shape, in_columns, dtype = (
+        read if version == (1, 0) else np.lib.format.read_array_header_2_0
+    )(file)
+    if dtype.hasobject:
+        raise ValueError("an array holds objects of Python")
+    n_values = math.prod(shape)
+    if dtype.itemsize * n_values != len(stored) - file.tell() or min(shape, default=0) < 0:
+        raise ValueError("the header of an array states another size than it has")
+    if not n_values:
+        return np.zeros(shape, dtype)
+    values = np.frombuffer(stored, dtype, offset=file.tell()).copy()
+    return values.reshape(shape, order="F" if in_columns else "C")
 
 
 @cache
@@ -215,8 +270,11 @@ def _value(hint: Any, plain: Any, shape: tuple[int, ...] = ()) -> Any:
     """Return the value of a type that a stored form stands for."""
     origin, args = _parts(hint)
     if origin is None and hint is not float:
-        is_value = isinstance(hint, type) and is_dataclass(hint)
-        return from_plain(hint, plain) if is_value else plain
+        if isinstance(hint, type) and is_dataclass(hint):
+            return from_plain(hint, plain)
+        if hint in (str, int, bool) and not _is_atom(hint, plain):
+            raise TypeError(f"{plain!r:.50} is not of the type {hint.__name__}")
+        return plain
     if origin in (Union, UnionType):
         if plain is None:
             return None
@@ -227,17 +285,29 @@ def _value(hint: Any, plain: Any, shape: tuple[int, ...] = ()) -> Any:
         try:
             array = np.array(plain, dtype=dtype)
         except TypeError:  # infinity is an object
+            if isinstance(plain, dict):
+                raise
             array = np.array(_with_infinity(plain), dtype=dtype)
         return array.reshape(shape) if shape else array
     if origin is tuple and args[1:] != (...,):
         return tuple(_value(arg, x) for arg, x in zip(args, plain, strict=True))
     if origin in (tuple, frozenset):
-        if args[0] is str:
-            return origin(plain)
+        if not isinstance(plain, list | tuple):
+            raise TypeError(f"{plain!r:.50} is not a list")
         return origin(_value(args[0], x) for x in plain)
     if origin in (dict, Mapping):
         return {key: _value(args[1], x, shape) for key, x in plain.items()}
-    return math.nan if plain is None else _with_infinity(plain)
+    if hint is not float:
+        return plain
+    number = math.nan if plain is None else _with_infinity(plain)
+    if isinstance(number, bool) or not isinstance(number, float | int):
+        raise TypeError(f"{plain!r:.50} is not a number")
+    return number
+
+
+def _is_atom(kind: type, plain: Any) -> bool:
+    """Return whether a stored value is of a type; 1 is not a boolean, and True not a number."""
+    return isinstance(plain, kind) and isinstance(plain, bool) == (kind is bool)
 
 
 def _with_infinity(plain: Any) -> Any:

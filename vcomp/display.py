@@ -28,6 +28,63 @@ _LONG = 1e10
 _LINE = 92
 
 
+_PLAIN = {
+    "σ": "s", "²": "2", "³": "3", "δ": "rel", "Δ": "abs", "ρ": "rho", "Φ": "Phi", "τ": "tau",
+    "α": "alpha", "β": "beta", "γ": "gamma", "θ": "theta", "λ": "lambda", "μ": "mu", "κ": "kappa",
+    "χ": "chi", "π": "pi", "Σ": "sum", "×": "x", "·": "*", "−": "-", "–": "-", "—": "-", "±": "+-",
+    "∞": "inf", "≥": ">=", "≤": "<=", "≈": "~", "≠": "!=", "→": "->", "▶": ">", "…": "...",
+    "█": "#", "▏": ".", "₀": "0", "₁": "1", "₂": "2", "₊": "+", "⁻": "-", "⁵": "5", "⁶": "6",
+    "⁹": "9", "√": "sqrt", "°": " deg", "“": '"', "”": '"', "‘": "'", "’": "'", "\u00a0": " ",
+    "\u202f": " ", "│": "|", "─": "-", "├": "+", "└": "+", "┌": "+", "┐": "+", "┘": "+",
+    "\u0304": "", "′": "'", "•": "*", "○": "o", "½": "1/2", "ω": "omega", "ζ": "zeta", "ε": "eps",
+    "₋": "-", "₃": "3", "₄": "4", "₅": "5", "₆": "6",
+}  # fmt: skip
+"""Symbols in letters, for encodings that lack them."""
+
+
+def encodable(text: str, encoding: str | None = None) -> str:
+    """Return text with symbols in letters where an encoding lacks them.
+
+    Other characters that it lacks, as in names of levels, are left to the stream.
+
+    Parameters
+    ----------
+    encoding : that of standard output if None
+
+    Examples
+    --------
+    >>> encodable("Eρ² = 0.93, σ²(δ) = 0.1 … ∞", "cp1252"), encodable("σ²(Δ) × Φ", "ascii")
+    ('Erho² = 0.93, s²(rel) = 0.1 … inf', 's2(abs) x Phi')
+    """
+    name = encoding or getattr(sys.stdout, "encoding", None) or "utf-8"
+    if text.isascii() or name.lower().replace("-", "") in ("utf8", "utf16", "utf32"):
+        return text
+    return "".join(_PLAIN.get(c, c) if not _has(name, c) else c for c in text)
+
+
+@cache
+def _has(encoding: str, character: str) -> bool:
+    try:
+        character.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def in_letters(error: UnicodeError) -> tuple[str, int]:
+    """Handle characters that a stream cannot encode: symbols in letters, others as question marks.
+
+    Parameters
+    ----------
+    error : of the encoder, as :func:`codecs.register_error` passes it
+    """
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    part = error.object[error.start : error.end]
+    plain = "".join(_PLAIN.get(character, "?") for character in part)
+    return plain.encode("ascii", "replace").decode(), error.end
+
+
 def decimals_for(values: Iterable[float], significant: int = 4) -> int:
     """Return how many decimals a column needs so that its smallest number keeps its digits.
 
@@ -58,8 +115,8 @@ def fixed(
 ) -> list[str]:
     """Return a column of numbers with a common number of decimals.
 
-    Numbers that span more than six decades, or are too small for ten decimals, are written in
-    scientific notation, all of them.
+    Numbers that span more than six decades, are too small for ten decimals, or have more than ten
+    digits before the point are written in scientific notation, all of them.
 
     Parameters
     ----------
@@ -80,7 +137,7 @@ def fixed(
         decimals = decimals_for(column, significant)
         sizes = _sizes(column)
         spans = bool(sizes) and max(sizes) > 10**_MOST_DECADES * min(sizes)
-        if spans or decimals > _MOST_DECIMALS:
+        if spans or decimals > _MOST_DECIMALS or (sizes and max(sizes) >= _LONG):
             return [_written(v, f".{significant - 1}e", missing) for v in column]
     return [_written(v, f".{decimals}f", missing) for v in column]
 
@@ -168,13 +225,16 @@ def short_interval(low: float, high: float, significant: int = 3) -> str:
     ('[0.00171, 0.00512]', '[0.00194, 362]')
     >>> short_interval(0.1, float("inf")), short_interval(float("nan"), 1.0)
     ('[0.100, ∞]', '–')
+    >>> short_interval(2.26e-11, 1.3e-10), short_interval(0.0, 3.2e12)
+    ('[2.26e-11, 1.30e-10]', '[0, 3.20e+12]')
     """
     if math.isnan(low) or math.isnan(high):
         return MISSING
     ends = []
     for end in (low, high):
-        decimals = min(decimals_for([end], significant), _MOST_DECIMALS)
-        ends.append(_written(end, f".{decimals}f" if abs(end) < _LONG else ".1e", ""))
+        decimals = decimals_for([end], significant)
+        is_plain = decimals <= _MOST_DECIMALS and abs(end) < _LONG
+        ends.append(_written(end, f".{decimals}f" if is_plain else f".{significant - 1}e", ""))
     return f"[{ends[0]}, {ends[1]}]"
 
 
@@ -283,10 +343,10 @@ def simple_table(
     aligns = align + align[-1] * (len(headers) - len(align))
     look = {"data_aligns": aligns, "header_align": "r", "title_align": "l"}
     return SimpleTable(
-        [list(row) for row in rows],
-        headers=list(headers),
-        stubs=None if stubs is None else list(stubs),
-        title=title,
+        [list(map(_shown, row)) for row in rows],
+        headers=list(map(_shown, headers)),
+        stubs=None if stubs is None else list(map(_shown, stubs)),
+        title=None if title is None else encodable(title),
         txt_fmt={**look, "colsep": "   "},
         html_fmt=look,
     )
@@ -343,7 +403,8 @@ def plain_table(rows: Sequence[tuple[str, str]]) -> Any:
     look = {"data_aligns": "lr"}
     # The line below stays: a summary drops the last line of every table but the last.
     lines = {"table_dec_above": "", "table_dec_below": "=", "header_dec_below": ""}
-    return SimpleTable(rows, txt_fmt={**look, **lines, "colsep": "   "}, html_fmt=look)
+    shown = [tuple(map(encodable, row)) for row in rows]
+    return SimpleTable(shown, txt_fmt={**look, **lines, "colsep": "   "}, html_fmt=look)
 
 
 def summary(tables: Sequence[Any], notes: Sequence[str] = ()) -> Any:
@@ -373,8 +434,18 @@ def summary(tables: Sequence[Any], notes: Sequence[str] = ()) -> Any:
     page = _escaping_summary()()
     page.tables.extend(tables)
     if notes:
-        page.add_extra_txt([textwrap.fill(n, _LINE, subsequent_indent="  ") for n in notes])
+        said = map(encodable, notes)
+        page.add_extra_txt([textwrap.fill(n, _LINE, subsequent_indent="  ") for n in said])
     return page
+
+
+class Said:
+    """Base of results that print as sentences, which a notebook shows as well."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{_escape(line)}</p>" for line in str(self).splitlines())
 
 
 class Printed:
@@ -408,30 +479,66 @@ class Printed:
 
 @cache
 def _escaping_summary() -> Any:
-    """Return statsmodels' ``Summary`` with names escaped in HTML, which statsmodels does not do.
+    """Return statsmodels' ``Summary`` with names and symbols escaped, as it does not do itself.
 
     Names of columns and levels come from the data: a notebook must show them, not run them.
     """
     from statsmodels.iolib.summary import Summary
 
     class EscapingSummary(Summary):  # type: ignore[misc]  # statsmodels has no types
+        def as_latex(self) -> str:
+            parts = [
+                _changed(table, _in_latex).as_latex_tabular(replacements={})
+                for table in self.tables
+            ]
+            notes = [] if self.extra_txt is None else self.extra_txt.splitlines()
+            return "\n\n".join([*map(str, parts), " ".join(map(_in_latex, notes))])
+
         def as_html(self) -> str:
             page = Summary()
-            page.tables.extend(map(_escaped, self.tables))
+            page.tables.extend(_changed(table, _escape) for table in self.tables)
             page.extra_txt = None if self.extra_txt is None else _escape(self.extra_txt)
             return str(page.as_html())
 
     return EscapingSummary
 
 
-def _escaped(table: Any) -> Any:
-    """Return a copy of a table, with the marks of HTML escaped in its cells and its title."""
+_MATHS = {
+    "σ": r"\sigma", "²": "^2", "³": "^3", "δ": r"\delta", "Δ": r"\Delta", "ρ": r"\rho",
+    "Φ": r"\Phi", "τ": r"\tau", "α": r"\alpha", "β": r"\beta", "λ": r"\lambda", "χ": r"\chi",
+    "θ": r"\theta", "μ": r"\mu", "κ": r"\kappa", "×": r"\times", "∞": r"\infty", "−": "-",
+    "≥": r"\geq", "≤": r"\leq", "±": r"\pm", "√": r"\surd", "·": r"\cdot", "₊": "_+",
+    "→": r"\rightarrow", "₀": "_0", "₁": "_1", "₂": "_2", "½": r"\frac12", "…": r"\ldots",
+    "█": r"\rule{0.4em}{1.2ex}", "▏": r"\rule{0.1em}{1.2ex}",
+}  # fmt: skip
+"""Symbols as commands of LaTeX, whose default engine cannot read them as characters."""
+
+_SPECIAL = {c: f"\\{c}" for c in "%&_#${}"} | {
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
+    "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}",
+}  # fmt: skip
+
+
+def _in_latex(text: Any) -> str:
+    """Return text as LaTeX: special characters escaped, symbols as commands."""
+    return "".join(
+        rf"\ensuremath{{{_MATHS[c]}}}" if c in _MATHS else _SPECIAL.get(c) or _PLAIN.get(c, c)
+        for c in str(text)
+    )
+
+
+def _changed(table: Any, text_of: Callable[[Any], str]) -> Any:
+    """Return a copy of a table with the text of its cells and of its title changed."""
     copied = deepcopy(table)
-    copied.title = None if table.title is None else _escape(table.title)
+    copied.title = None if table.title is None else text_of(table.title)
     for row in copied:
         for cell in row:
-            cell.data = _escape(cell.data)
+            cell.data = text_of(cell.data)
     return copied
+
+
+def _shown(cell: Any) -> Any:
+    return encodable(cell) if isinstance(cell, str) else cell
 
 
 def _escape(text: Any) -> str:

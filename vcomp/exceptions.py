@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterable
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable
+from functools import wraps
 from numbers import Real
 from pathlib import Path
+from types import FunctionType
+from typing import Any, TypeVar
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
 
@@ -45,6 +47,72 @@ class VcompWarning(UserWarning):
     """A doubt about a result that is returned."""
 
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def guarded(function: _Function) -> _Function:
+    """Return a function that ends in a VcompError where memory or Python's stack is exhausted.
+
+    Classes of vcomp whose instances it returns are guarded as well, so that what follows a fit is
+    as safe as the fit.
+    """
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            found = function(*args, **kwargs)
+        except MemoryError as error:
+            raise EstimationError(_out_of_memory(function.__name__, error)) from error
+        except RecursionError as error:
+            raise EstimationError(
+                f"{function.__name__} needs more nested calls than Python allows: a formula, an "
+                "expression or a stored value is too deeply nested; write it in smaller parts"
+            ) from error
+        if type(found) not in _guarded_classes and type(found).__module__.startswith("vcomp."):
+            guard(type(found))
+        return found
+
+    return call  # type: ignore[return-value]
+
+
+GUARDS = guarded(len).__code__
+"""The code of the frames that :func:`guarded` puts between a caller and a public function."""
+
+_guarded_classes: set[type] = set()
+
+
+def guard(cls: type) -> None:
+    """Guard the public methods of a class of vcomp and of those that it extends, once."""
+    for kind in cls.__mro__:
+        if kind in _guarded_classes or not kind.__module__.startswith("vcomp."):
+            continue
+        _guarded_classes.add(kind)
+        if issubclass(kind, BaseException):
+            continue
+        for name, member in list(vars(kind).items()):
+            if isinstance(member, FunctionType) and not name.startswith("_"):
+                setattr(kind, name, guarded(member))
+
+
+def is_address_space_limited() -> bool:
+    """Return whether the process has a limit of address space (``ulimit -v``)."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return False
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def _out_of_memory(name: str, error: MemoryError) -> str:
+    """Return what a MemoryError means for the user, with the size that was requested."""
+    said = f" ({error})" if str(error) else ""
+    return (
+        f"the memory that is there does not suffice for {name}{said}; read the rows in batches "
+        "(stream=True), use fewer levels, terms or replicates, or give the process more memory "
+        "(ulimit -v, or the limit of its container)"
+    )
+
+
 def check_alpha(alpha: float) -> None:
     """Check that alpha is between 0 and 1: intervals have confidence 1 − alpha."""
     if not isinstance(alpha, Real) or isinstance(alpha, bool) or not 0.0 < alpha < 1.0:
@@ -74,6 +142,8 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     >>> did_you_mean("topc", ["sys", "topic"])
     " (did you mean 'topic'?)"
     """
+    from difflib import get_close_matches
+
     by_folded = {k.casefold(): k for k in known}
     close = get_close_matches(str(name).casefold(), by_folded, n=1)
     return f" (did you mean {by_folded[close[0]]!r}?)" if close else ""

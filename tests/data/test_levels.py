@@ -169,3 +169,40 @@ def test_united_numbers_are_in_order_unless_they_had_another_one(a, b, dtype):
     assert levels.tolist() == in_order
     for part, place in zip(parts, places, strict=True):
         assert levels[place].tolist() == part.tolist()
+
+
+MEETING = [1, True, "1", 2]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_truth_values_and_numbers_that_are_equal_are_warned_about(stream):
+    y = np.random.default_rng(0).normal(size=12)
+    frame = pd.DataFrame({"a": np.array(MEETING * 3, object), "y": y})
+    with pytest.warns(vcomp.VcompWarning) as caught:
+        res = vcomp.fit("y ~ (1|a)", frame, stream=stream)
+    said = " ".join(str(warning.message) for warning in caught)
+    assert "column 'a' has True and 1, which are equal and count as one level" in said
+    assert "1 and '1' differ only in case, blanks or type" in said
+    assert res.design.n_levels == (3,)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_factors_with_levels_of_several_types(stream):
+    y, b = np.random.default_rng(0).normal(size=12), [1, 1, 2, 2, 3, 3] * 2
+
+    def fit(levels):
+        frame = pd.DataFrame({"f": np.array(levels * 3, object), "b": b, "y": y})
+        return vcomp.fit("y ~ f + (1|b)", frame, stream=stream)
+
+    with pytest.raises(vcomp.DataError, match="'f' holds numbers in some rows and truth values"):
+        fit([1, True, 2, False])
+    with pytest.warns(vcomp.VcompWarning, match=r"factor 'f' has levels that look alike: 'A' and"):
+        fit(["A", "a", "b", "c"])
+    with pytest.raises(vcomp.VcompError, match=r"levels 1 and '1', whose columns|column_names"):
+        fit([1, "1", 2, "2"])
+
+
+def test_a_response_of_truth_values_and_numbers():
+    y = np.array([True, False, 0.5, 2.0, 1.0, 0.0], object)
+    with pytest.raises(vcomp.DataError, match="'y' holds numbers in some rows and truth values"):
+        vcomp.fit("y ~ (1|a)", pd.DataFrame({"a": [1, 1, 2, 2, 3, 3], "y": y}))

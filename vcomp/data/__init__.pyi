@@ -4,6 +4,7 @@ from .levels import code_levels as code_levels
 from .levels import united_levels as united_levels
 from .parts import kind_of as kind_of
 from .paths import alike_levels as alike_levels
+from .paths import removed_on_termination as removed_on_termination
 from .reading import Missing as Missing
 from .reading import Reading as Reading
 from .rows import CompleteRows as CompleteRows

@@ -163,7 +163,7 @@ def relation(data: Any) -> Part:
 
     def count() -> float:
         with _said(refuse, duckdb.Error):
-            return float(data.count("*").fetchone()[0])
+            return float(data.count("*").fetchall()[0][0])
 
     with _said(refuse, duckdb.Error):
         columns = data.columns

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import IntArray, LongArray
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, warn
 from vcomp.numerics.kernels import count_levels, count_values, determined_levels, renumber
 
 if TYPE_CHECKING:
@@ -183,12 +183,36 @@ def _as_categories(name: str, column: pd.Series) -> Any:
         codes, distinct = pd.factorize(values)
     except TypeError as error:  # unhashable
         raise DataError(f"facet {name!r} holds values that cannot be levels: {error}") from None
+    if column.dtype == object:
+        _warn_of_equal(name, values, distinct)
     # Without `tupleize_cols=False` levels that are tuples become a MultiIndex.
     found: Any = pd.Index(distinct, tupleize_cols=False)
     levels, order = _sorted(found)
     position = np.empty(len(levels), dtype=np.int64)
     position[order] = np.arange(len(levels))
     return pd.Categorical.from_codes(position[codes], categories=levels)
+
+
+def _warn_of_equal(name: str, values: Any, distinct: Any) -> None:
+    """Warn of truth values beside numbers that are equal to them, which become one level."""
+    for found in distinct:
+        if not isinstance(found, bool | int | float | np.bool_ | np.number) or found not in (0, 1):
+            continue
+        same: dict[type, Any] = {
+            bool: None,
+            float: None,
+        }  # of each kind a value, in the order of rows
+        for value in values:
+            if isinstance(value, bool | np.bool_) and value == found:
+                same[bool] = value
+            elif isinstance(value, int | float | np.number) and value == found:
+                same[float] = value
+            if None not in same.values():
+                warn(
+                    f"column {name!r} has {bool(same[bool])} and {same[float]!r}, which are equal "
+                    "and count as one level; make them text if they are different"
+                )
+                break
 
 
 def _whole_numbers(column: pd.Series) -> CodedLevels | None:

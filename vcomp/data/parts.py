@@ -93,10 +93,13 @@ def from_arrow(
     import pyarrow as pa
 
     if all(_is_plain(column) for column in table.columns):
+        # Arrow parses the metadata of pandas, which may be damaged, even where it ignores them.
+        table = table.replace_schema_metadata(None)
         plain: pd.DataFrame = table.to_pandas(ignore_metadata=True, split_blocks=True)
         return plain
     table = _without_runs(table)
     kept = _with_own_order(table.schema)
+    table = table.replace_schema_metadata(None)
     known = {} if known is None else known
     encoded = dict(zip(table.column_names, map(_encoded, table.columns), strict=True))
     coded = {name: column for name, column in encoded.items() if column is not None}
@@ -155,8 +158,12 @@ def _with_own_order(schema: Any) -> set[str]:
     """
     import pyarrow as pa
 
-    metadata = schema.pandas_metadata or {"columns": []}
-    of_pandas = {c["name"] for c in metadata["columns"] if c["pandas_type"] == "categorical"}
+    try:
+        about = schema.pandas_metadata or {"columns": []}
+        columns = [(c["name"], c["pandas_type"]) for c in about["columns"]]
+        of_pandas = {name for name, kind in columns if kind == "categorical"}
+    except (ValueError, LookupError, TypeError, RecursionError):  # damaged, and not needed
+        of_pandas = set()
     declared = {f.name for f in schema if pa.types.is_dictionary(f.type) and f.type.ordered}
     return of_pandas | declared
 

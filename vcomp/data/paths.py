@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Hashable, Iterable, Mapping
+import shutil
+import signal
+import threading
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from glob import glob, has_magic
 from pathlib import Path
@@ -183,6 +187,32 @@ def _suffix(path: Path) -> str:
     """Return the ending that shows the format, without that of the compression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     return next((s for s in reversed(suffixes) if s not in _COMPRESSED), "")
+
+
+@contextmanager
+def removed_on_termination(path: Path) -> Iterator[None]:
+    """Remove an unfinished file, or a folder, if the process is terminated (SIGTERM) meanwhile.
+
+    Python itself would end at once. A program that treats the signal otherwise keeps its way.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def end(number: int, _: Any) -> None:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def refuse_to_replace(target: Path, files: Iterable[Path]) -> None:

@@ -19,7 +19,7 @@ from vcomp.data.levels import as_levels
 from vcomp.data.reading import Missing, Reading
 from vcomp.data.source import open_source
 from vcomp.exceptions import DataError, warn
-from vcomp.formula import Formula, evaluate, names_in
+from vcomp.formula import Formula, check_by_row, evaluate, names_in
 from vcomp.numerics import MANY_ROWS, THREADS
 
 if TYPE_CHECKING:
@@ -268,6 +268,25 @@ class CompleteRows:
         return cls(y, frame, keep, tally)
 
     @classmethod
+    def of_part(cls, formula: Formula, frame: pd.DataFrame, environment: Any) -> CompleteRows:
+        """Return the same of rows that are read apart from others.
+
+        Parameters
+        ----------
+        formula, frame, environment : as for :meth:`of`
+
+        Raises
+        ------
+        DataError
+            As :meth:`of`, and if the response of a row depends on the other rows.
+        """
+        code = formula.response
+        if code not in frame:
+            columns = plain_columns(frame, names_in(code))
+            check_by_row(code, columns, lambda few: evaluate(code, few, environment))
+        return cls.of(formula, frame, environment)
+
+    @classmethod
     def of_fixed_part(cls, frame: pd.DataFrame) -> CompleteRows:
         """Return complete rows of which only the columns of the fixed part are needed."""
         n = len(frame)
@@ -391,10 +410,25 @@ def _plain(name: str, column: pd.Series) -> Any:
         return column.to_numpy(dtype=bool)
     if pd.api.types.is_numeric_dtype(column.dtype) or _holds_numbers(column):
         return column.to_numpy(dtype=float, na_value=np.nan)
+    _refuse_mixed(name, column)
     try:
         return pd.Categorical(column)
     except TypeError as error:  # unhashable
         raise DataError(f"column {name!r} holds neither numbers nor levels: {error}") from None
+
+
+def _refuse_mixed(name: str, column: Any) -> None:
+    """Refuse a column of truth values and numbers, as it is refused of two files."""
+    if column.dtype != object:
+        return
+    kinds = {type(value) for value in column if value is not None}
+    truth = any(issubclass(kind, bool | np.bool_) for kind in kinds)
+    others = [kind for kind in kinds if not issubclass(kind, bool | np.bool_)]
+    if truth and any(issubclass(kind, int | float | np.number) for kind in others):
+        raise DataError(
+            f"column {name!r} holds numbers in some rows and truth values in others; make it one "
+            "of them"
+        )
 
 
 def _holds_numbers(column: pd.Series) -> bool:

@@ -8,9 +8,11 @@ are not named, are refused with an error that shows what to pass instead.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import combinations
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,22 @@ _PERSON = frozenset(
 _ITEM = frozenset({"item", "items"})
 _RATER = frozenset({"rater", "raters", "judge", "judges", "assessor", "assessors"})
 _SCORE = ("score", "response", "rating", "value")
+_OTHERS = frozenset(
+    {
+        "subject", "subjects", "respondent", "respondents", "candidate", "candidates", "pupil",
+        "patient", "model", "models", "prompt", "prompts", "question", "questions", "task",
+        "tasks", "occasion", "session", "document", "doc", "documents", "part", "operator",
+    }
+)  # fmt: skip
+"""Further names of columns of labels."""
+
+_IDENTIFIERS = _SYSTEM, _TOPIC, _PERSON, _ITEM, _RATER, *({name} for name in sorted(_OTHERS))
+
+_MOST_COLUMNS = 6
+"""Columns up to which a table may be long by its values: facets, and a score."""
+
+_FEWEST_ROWS = 6
+"""Rows from which two columns that are a grid of labels are not so by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +207,7 @@ def _from_wide(scores: Any, orientation: Orientation) -> ScoreTable:
         return _from_frame(scores, orientation)
     values = _numbers(scores, orientation)
     n, k = values.shape
+    _refuse_long(pd.DataFrame(values), orientation)
     return ScoreTable(values, pd.RangeIndex(n), pd.RangeIndex(k))
 
 
@@ -247,6 +266,7 @@ def _refuse_identifiers(frame: pd.DataFrame, orientation: Orientation) -> None:
             "scores look like a long table, a row a score, by their columns "
             f"{rows[0]!r} and {columns[0]!r}. {_name_columns(orientation, found)}"
         )
+    _refuse_long(frame, orientation)
     whose = None
     if _among([frame.index.name], orientation.column_names):
         whose = f"the rows are called {str(frame.index.name)!r}"
@@ -254,6 +274,10 @@ def _refuse_identifiers(frame: pd.DataFrame, orientation: Orientation) -> None:
         whose = f"the columns are called {str(frame.columns.name)!r}"
     elif columns:
         whose = f"column {columns[0]!r} looks like the labels of {column}s"
+    elif _are_numbered(frame.index, orientation.column_names):
+        whose = f"rows have labels such as {str(frame.index[0])!r}"
+    elif _are_numbered(frame.columns, orientation.row_names):
+        whose = f"columns have names such as {str(frame.columns[0])!r}"
     if whose is not None:
         raise DataError(
             f"scores look transposed: {whose}. Pass scores.T, with a row for each {row} and a "
@@ -264,6 +288,76 @@ def _refuse_identifiers(frame: pd.DataFrame, orientation: Orientation) -> None:
             f"column {rows[0]!r} looks like the labels of {row}s, not like scores: set it as the "
             "index"
         )
+
+
+def _refuse_long(frame: pd.DataFrame, orientation: Orientation) -> None:
+    """Refuse a long table by the names of its columns, or by two that are a grid of labels."""
+    import pandas as pd
+
+    if len(frame.columns) > _MOST_COLUMNS:
+        return
+    if not isinstance(frame.index, pd.RangeIndex) and frame.index.nlevels == 1:
+        name = "index" if frame.index.name is None else frame.index.name
+        frame = frame.set_axis(range(len(frame))).assign(**{str(name): frame.index})
+    # Two names of the same facet, such as topic and qid, do not make a long table.
+    by_facet = [_among(frame.columns, names)[:1] for names in _IDENTIFIERS]
+    named = sorted((name for names in by_facet for name in names), key=list(frame.columns).index)
+    why = "their names"
+    if len(named) < 2:
+        named = [str(name) for name in _grid_of_labels(frame)]
+        why = "their values, which are the labels of a grid"
+    if len(named) < 2:
+        return
+    wanted = [role for role in orientation.roles if role != "score"]
+    found = dict(zip(wanted, named, strict=False))
+    scores = [str(name) for name in frame.columns if str(name) not in named]
+    if scores:
+        found["score"] = next((name for name in scores if name.lower() in _SCORE), scores[-1])
+    raise DataError(
+        f"scores look like a long table, a row a score, by columns {named[0]!r} and "
+        f"{named[1]!r} and {why}. {_name_columns(orientation, found)}. If each column holds the "
+        "scores of one "
+        f"{orientation.column}, pass a vcomp.ir.ScoreMatrix"
+    )
+
+
+def _grid_of_labels(frame: pd.DataFrame) -> list[Any]:
+    """Return two columns of labels, each pair of which occurs once, if most pairs do."""
+    n = len(frame)
+    if not 3 <= len(frame.columns) <= _MOST_COLUMNS - 2 or n < _FEWEST_ROWS:
+        return []
+    coded = {}
+    for place, name in enumerate(frame.columns):
+        values = frame.iloc[:, place]
+        if values.isna().any() or not _are_labels(values):
+            continue
+        codes, levels = values.factorize()
+        if 2 <= len(levels) <= n // 2:
+            coded[name] = codes.astype(np.int64), len(levels)
+    for (one, (a, n_a)), (other, (b, n_b)) in combinations(coded.items(), 2):
+        cells = n_a * n_b
+        is_full = cells == n or (n >= 20 and cells <= 1.5 * n)
+        if is_full and np.unique(a * n_b + b).size == n:
+            return [one, other]
+    return []
+
+
+def _are_labels(values: pd.Series) -> bool:
+    if not _is_number(values.dtype) or values.dtype == bool:
+        return values.dtype != bool
+    numbers = values.to_numpy(dtype=float)
+    return bool((numbers == np.floor(numbers)).all())
+
+
+def _are_numbered(labels: pd.Index, known: frozenset[str]) -> bool:
+    """Whether all labels are one of some words with a number, such as ``topic 401``."""
+    if not len(labels):
+        return False
+    words = {
+        found.group(1).lower() if (found := re.fullmatch(r"([A-Za-z]+)[ _-]?\d+", str(x))) else ""
+        for x in labels
+    }
+    return words <= known
 
 
 def _among(names: Iterable[Any], known: Iterable[str]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp.data.parts import Part, reason
-from vcomp.data.paths import refuse_to_replace
+from vcomp.data.paths import refuse_to_replace, removed_on_termination
 from vcomp.data.source import Source, open_source
 from vcomp.display import count
 from vcomp.exceptions import DataError
@@ -79,7 +79,8 @@ def spool(
     folder = tempfile.mkdtemp(prefix="vcomp-")
     try:
         target = Path(folder, "rows.parquet")
-        _write(source, names, target)
+        with removed_on_termination(Path(folder)):
+            _write(source, names, target)
         opened = open_source(target)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -157,9 +158,10 @@ def write_parquet(frames: Iterable[pd.DataFrame], target: Path, instead: str) ->
     unfinished = target.with_name(f".{target.name}.{own}.unfinished")
     writer = _Writer(unfinished, target, instead)
     try:
-        for frame in frames:
-            writer.add(frame)
-        writer.finish()
+        with removed_on_termination(unfinished):
+            for frame in frames:
+                writer.add(frame)
+            writer.finish()
     finally:
         writer.abandon()
 

@@ -16,6 +16,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import Rows
 from vcomp.design.grid import Grid, PartialGrid, find_combinations
 from vcomp.design.structure import Structure
+from vcomp.display import encodable
 from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, Formula
 
@@ -194,14 +195,15 @@ class Design:
         return self.fixed.matrix(columns, n_rows) - self.x_origin
 
     def __str__(self) -> str:
-        return self.structure.report()
+        return encodable(self.structure.report())
 
 
 @dataclass(frozen=True)
 class Chunk:
     """The rows of the data, coded; or its cells, each of them standing for several scores.
 
-    Where rows are cells, `response` and `X` are means over their scores.
+    Where rows are cells, `response` and `X` are means over their scores. Without `within`, each
+    stands for `counts` equal scores, which need not be whole.
     """
 
     response: FloatArray  # (n,) as given

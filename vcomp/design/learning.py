@@ -51,7 +51,8 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     FormulaError
         If the fixed part cannot be evaluated.
     """
-    facets = find_facets({f: rows.facets[f].cat.categories for f in formula.facets})
+    levels = {f: rows.facets[f].cat.categories for f in formula.facets}
+    facets = find_facets(levels, rows.fixed)
     codes = tuple(
         np.asarray(facet.codes(rows.facets[facet.name]), dtype=np.int32) for facet in facets
     )
@@ -161,6 +162,23 @@ class Centre:
                 )
         return cls(origin, x_origin, constant)
 
+    @staticmethod
+    def constant_of(names: tuple[str, ...], mean: FloatArray, cov: FloatArray) -> FloatArray:
+        """Return a with X a = 1, up to what sums of squares can decide; zeros if there is none.
+
+        Parameters
+        ----------
+        names : (p,) of the columns of X
+        mean : (p,) their means
+        cov : (p, p) their covariance matrix, exactly zero for columns that are constant
+        """
+        return _constant_of_sums(names, mean, cov)
+
+    @staticmethod
+    def is_one(away: float) -> bool:
+        """Whether the largest difference of X a from 1 is the rounding of a sum."""
+        return away < _ROUNDING
+
 
 def _centre(formula: Formula, fixed: FixedPart, rows: Rows) -> Centre:
     """Return the origins of the response and of the columns of X."""
@@ -174,14 +192,21 @@ def _centre(formula: Formula, fixed: FixedPart, rows: Rows) -> Centre:
     return Centre.of(formula, fixed.names, _constant_combination(fixed.names, X), y, ends)
 
 
-def find_facets(levels: Mapping[str, pd.Index]) -> tuple[Facet, ...]:
+def find_facets(levels: Mapping[str, pd.Index], fixed: Mapping[str, Any]) -> tuple[Facet, ...]:
     """Return the facets with their levels, in order.
+
+    Parameters
+    ----------
+    levels : by facet
+    fixed : the columns of the fixed part, whose factors are checked as well
 
     Raises
     ------
     DesignError
         If one has one level only, or the name that the residual has.
     """
+    if fixed:
+        _check_factors(fixed)
     if RESIDUAL in levels:
         raise DesignError(f"{RESIDUAL!r} is the name of the last component; rename the facet")
     for name, found in levels.items():
@@ -193,6 +218,34 @@ def find_facets(levels: Mapping[str, pd.Index]) -> tuple[Facet, ...]:
         if found.dtype.kind not in "iufbmM":
             _warn_of_alike(name, found)
     return tuple(Facet(name, found) for name, found in levels.items())
+
+
+def _check_factors(fixed: Mapping[str, Any]) -> None:
+    """Warn of factors of the fixed part with levels that look alike; refuse those of one name.
+
+    Parameters
+    ----------
+    fixed : the columns of the fixed part, factors as ``pandas.Categorical``
+
+    Raises
+    ------
+    DataError
+        If two levels have the same name, which columns of X then have.
+    """
+    for name, column in fixed.items():
+        levels = getattr(column, "categories", None)
+        if levels is None or levels.dtype.kind in "iufbmM":
+            continue
+        names = [str(level) for level in levels]
+        if len(set(names)) < len(names):
+            twice = next(n for n in names if names.count(n) > 1)
+            same = [level for level in levels if str(level) == twice]
+            raise DataError(
+                f"factor {name!r} of the fixed part has the levels "
+                f"{' and '.join(map(repr, same))}, whose columns would have one name; make them "
+                "equal or name them differently"
+            )
+        _warn_of_alike(name, levels, "factor")
 
 
 def find_terms(
@@ -224,7 +277,7 @@ def find_terms(
     return terms
 
 
-def _warn_of_alike(name: str, levels: pd.Index) -> None:
+def _warn_of_alike(name: str, levels: pd.Index, what: str = "facet") -> None:
     """Warn of levels that differ only in how they are written."""
     if len(levels) > _MANY_TEXTS:
         return
@@ -233,7 +286,7 @@ def _warn_of_alike(name: str, levels: pd.Index) -> None:
         shown = " and ".join(map(repr, alike[0]))
         more = f", and {len(alike) - 1:,} more such groups," if len(alike) > 1 else ""
         warn(
-            f"facet {name!r} has levels that look alike: {shown}{more} differ only in case, "
+            f"{what} {name!r} has levels that look alike: {shown}{more} differ only in case, "
             "blanks or type. They are treated as different levels; make them equal if they are "
             "the same"
         )
@@ -312,17 +365,60 @@ def _distinct(levels: Sequence[IntArray]) -> IntArray:
 
 def _constant_combination(names: tuple[str, ...], X: FloatArray) -> FloatArray:
     """Return a with X a = 1 (the intercept, or a full set of dummies); zeros if there is none."""
-    a = np.zeros(X.shape[1])
     if "Intercept" in names:
-        a[names.index("Intercept")] = 1.0
+        return _constant_of_sums(names, np.zeros(len(names)), np.zeros((len(names),) * 2))
+    mean = X.mean(axis=0)
+    low = X.min(axis=0, initial=np.inf)
+    mean = np.where(low == X.max(axis=0, initial=-np.inf), low, mean)  # exact of a constant
+    centred = X - mean
+    a = _constant_of_sums(names, mean, centred.T @ centred / max(len(X), 1))
+    return a if Centre.is_one(float(np.abs(X @ a - 1.0).max(initial=0.0))) else np.zeros(a.size)
+
+
+_ROUNDING = 1e-11
+"""Difference from 1 up to which a combination of columns is the constant: rounding of its sum.
+
+The origin of the response is multiplied by it, and may be 10⁹ times its spread.
+"""
+
+_NO_VARIANCE = 1e-12
+"""A combination of scaled columns varies by rounding only if its variance is smaller."""
+
+
+def _constant_of_sums(names: tuple[str, ...], mean: FloatArray, cov: FloatArray) -> FloatArray:
+    """Return a with X a = 1, up to what sums of squares can decide; zeros if there is none.
+
+    It is the shortest combination of the columns without variance, on the scale of their
+    correlations, that has the mean 1.
+
+    Parameters
+    ----------
+    names : (p,) of the columns of X
+    mean : (p,) their means
+    cov : (p, p) their covariance matrix, exactly zero for columns that are constant
+    """
+    if "Intercept" in names:
+        return np.array([float(name == "Intercept") for name in names])
+    a = np.zeros(len(names))
+    if not a.size:
         return a
-    if not X.shape[1]:
+    sd = np.sqrt(np.diagonal(cov))
+    scale = np.where(sd > 0.0, sd, np.abs(mean))
+    scale = np.where(scale > 0.0, scale, 1.0)
+    values, vectors = np.linalg.eigh(cov / np.outer(scale, scale))
+    free = vectors[:, values < _NO_VARIANCE * a.size]
+    along = free.T @ (mean / scale)
+    found = free @ along / scale
+    if not abs(float(mean @ found)) > 0.0:
         return a
-    largest = np.abs(X).max(axis=0)
-    scale = np.where(largest > 0.0, largest, 1.0)
-    gram = (X.T @ X) / np.outer(scale, scale)
-    # Refined, as covariates far from zero make the equations ill-conditioned.
-    for _ in range(4):
-        a += np.linalg.lstsq(gram, X.T @ (1.0 - X @ a) / scale, rcond=None)[0] / scale
-    a[np.abs(a) * largest < 1e-6] = 0.0
-    return a if np.abs(X @ a - 1.0).max() < 1e-6 else np.zeros(X.shape[1])
+    found = found / float(mean @ found)
+    support = np.abs(found) * np.hypot(mean, sd) >= 1e-6
+    # Solved once more on its own columns: other columns have left their rounding in it.
+    own, S = mean[support], cov[np.ix_(support, support)]
+    gram, scale = S + np.outer(own, own), np.hypot(own, sd[support])
+    gram = gram / np.outer(scale, scale)
+    for _ in range(3):
+        b = a[support]
+        rest = own * (1.0 - float(own @ b)) - S @ b
+        a[support] += np.linalg.lstsq(gram, rest / scale, rcond=None)[0] / scale
+    return a

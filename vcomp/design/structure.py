@@ -292,7 +292,7 @@ class Structure:
         )
 
     def __str__(self) -> str:
-        return self.report()
+        return display.encodable(self.report())
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.report())}</pre>"

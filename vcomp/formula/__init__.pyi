@@ -11,6 +11,7 @@ from .effects import expected_mean_squares as expected_mean_squares
 from .effects import formula_text as formula_text
 from .fixed import FixedPart as FixedPart
 from .fixed import caller_environment as caller_environment
+from .fixed import check_by_row as check_by_row
 from .fixed import evaluate as evaluate
 from .parser import Formula as Formula
 from .parser import names_in as names_in

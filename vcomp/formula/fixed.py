@@ -7,6 +7,7 @@ batch.
 from __future__ import annotations
 
 import re
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, FormulaError, VcompError
+from vcomp.exceptions import GUARDS, DataError, FormulaError, VcompError
 from vcomp.formula.parser import Formula, names_in, patsy_description
 from vcomp.numerics import check_memory
 
@@ -270,6 +271,22 @@ class FixedPart:
             for f in categorical
         )
 
+    def check_by_row(self, columns: Mapping[str, Any]) -> None:
+        """Refuse columns of X whose value in a row depends on which rows are read with it.
+
+        Raises
+        ------
+        DataError
+        """
+        if self.design_info is None:
+            return
+        code = " + ".join(f.factor.code for f in self.design_info.factor_infos.values())
+
+        def values(few: Mapping[str, Any]) -> FloatArray:
+            return self.matrix(few, len(next(iter(few.values()))))
+
+        check_by_row(code, columns, values, "the fixed part")
+
     def matrix(self, columns: Mapping[str, Any], n_rows: int) -> FloatArray:
         """Return X, shape (n_rows, p), for new rows.
 
@@ -306,6 +323,62 @@ class FixedPart:
                 f"{self.names[j]!r} of the fixed part is infinite in {n_infinite} of {n_rows} rows"
             )
         return np.ascontiguousarray(X, dtype=float)
+
+
+_FEW = 4
+"""Rows on which an expression is evaluated with others and without."""
+
+_CALL = re.compile(r"\b(?![CIQ]\s*\()\w+\s*\(")
+
+
+def check_by_row(
+    code: str,
+    columns: Mapping[str, Any],
+    values: Callable[[Mapping[str, Any]], Any],
+    what: str = "the response",
+) -> None:
+    """Refuse an expression whose value in a row depends on which other rows are read with it.
+
+    Of rows in parts, ``x - x.mean()`` would be about another mean in each part.
+
+    Parameters
+    ----------
+    code : the expression
+    columns : of some rows
+    values : evaluates it on columns
+    what : that it is, in the message
+
+    Raises
+    ------
+    DataError
+    """
+    if not _CALL.search(code) or not columns:
+        return
+    few = {name: column[:_FEW] for name, column in columns.items()}
+    try:
+        alone = np.asarray(values(few), dtype=float)
+        beside = np.asarray(values({n: _between(c) for n, c in few.items()}), dtype=float)
+    except Exception:  # an expression may need more rows, or others
+        return
+    if beside.ndim and not np.allclose(
+        beside[len(alone) : 2 * len(alone)], alone, 1e-9, 0.0, equal_nan=True
+    ):
+        raise DataError(
+            f"{what} has {code!r}, whose value in a row depends on the other rows, and rows are "
+            "read in parts: compute it as a column of all rows before, or in the fixed part use "
+            "patsy's center() or standardize() on rows that are read together"
+        )
+
+
+def _between(column: Any) -> Any:
+    """Return a column between as many rows before and behind it, of other values if numbers."""
+    import pandas as pd
+
+    if isinstance(column, np.ndarray):
+        others = column * 2 + 1 if column.dtype.kind == "f" else column
+        return np.concatenate([others, column, others])
+    codes = np.concatenate([column.codes[::-1], column.codes, column.codes[::-1]])
+    return pd.Categorical.from_codes(codes, dtype=column.dtype)
 
 
 def _check_memory(columns: Mapping[str, Any], n_rows: int) -> None:
@@ -360,8 +433,13 @@ def caller_environment(eval_env: Any, depth: int) -> Any:
     """
     from patsy import EvalEnvironment
 
+    # Frames that only guard a public function are not those of the caller.
+    frame, reference, scopes = sys._getframe(), 0, depth + 1
+    while scopes and frame.f_back is not None:
+        frame, reference = frame.f_back, reference + 1
+        scopes -= frame.f_code is not GUARDS
     try:
-        return EvalEnvironment.capture(eval_env, reference=depth + 1)
+        return EvalEnvironment.capture(eval_env, reference=reference)
     except (TypeError, ValueError):
         raise FormulaError(
             "eval_env must be 0 for the scope of the caller, 1 for the one above and so on, or "

@@ -8,13 +8,14 @@ everything in the fixed part.
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from vcomp.exceptions import DataError, FormulaError
+from vcomp.exceptions import DataError, FormulaError, guarded
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class Formula:
         return self.fixed == ("Intercept",)
 
 
+@guarded
 def parse(text: str) -> Formula:
     """Return the parsed formula of a text such as ``"score ~ x + (1|sys) + (1|topic/doc)"``.
 
@@ -128,6 +130,8 @@ def parse(text: str) -> Formula:
     tree = _tree(text)
     _check_sides(tree, text)
     left, right = tree.args
+    if "*" in text or ":" in text:  # only products stand for more terms than are written
+        _check_number_of_terms(right)
     bars = list(_bars(right))
     _check_expressions(tree)
     _check_response(left, right)
@@ -196,6 +200,51 @@ def _check_sides(tree: Any, text: str) -> None:
             raise _fault("a formula has one ~, between response and terms", tilde.token)
 
 
+_MAX_TERMS = 1000
+"""Largest number of terms of a formula: the time of their expansion grows with its square."""
+
+
+def _check_number_of_terms(right: Any) -> None:
+    """Refuse a right-hand side that stands for more terms than can be expanded."""
+    n_terms = _terms(right)
+    if n_terms > _MAX_TERMS:
+        raise _fault(
+            f"this stands for {n_terms:.4g} terms, and a formula has at most {_MAX_TERMS:,}; "
+            "write out the terms that matter, such as main effects and interactions of two facets",
+            right,
+        )
+
+
+def _terms(node: Any) -> float:
+    """Return the largest number of terms that a tree can stand for."""
+    if not node.args:
+        return 1.0
+    counts = [_terms(child) for child in node.args]
+    match node.type:
+        case ":":
+            return counts[0] * counts[1]
+        case "*":
+            return counts[0] + counts[1] + counts[0] * counts[1]
+        case "**":
+            code = getattr(node.args[1].token, "extra", None) or ""
+            power = int(code) if code.isdecimal() and len(code) < 10 else 0
+            return _subsets(counts[0], min(power, counts[0]))
+        case "|":
+            return counts[-1]
+    return sum(counts)
+
+
+def _subsets(n: float, largest: float) -> float:
+    """Return the number of sets of 1 to `largest` of `n` terms; inf if there are very many."""
+    total, chosen = 0.0, 1.0
+    for k in range(1, int(min(largest, _MAX_TERMS)) + 1):
+        chosen *= (n - k + 1) / k
+        total += chosen
+        if total > 1e9:
+            return math.inf
+    return total
+
+
 def _check_expressions(tree: Any) -> None:
     """Refuse expressions that Python cannot read."""
     for leaf in _leaves(tree):
@@ -206,7 +255,12 @@ def _check_expressions(tree: Any) -> None:
             raise _fault("'.' is not short for the other columns; write out the terms", leaf)
         try:
             ast.parse(code.strip(), mode="eval")
-        except SyntaxError:
+        except (RecursionError, MemoryError):  # Python's parser ends in either
+            raise FormulaError(
+                f"the expression of {len(code):,} characters that begins {code[:60]!r} is too "
+                "deeply nested for Python; make it a column first"
+            ) from None
+        except (SyntaxError, ValueError):  # a null character, a number of very many digits
             raise _fault(f"{code!r} is neither a column nor a Python expression", leaf) from None
 
 
@@ -277,10 +331,21 @@ def _random_terms(bar: Any) -> Iterator[RandomTerm]:
 
     groups = bar.args[1]
     for leaf in _leaves(groups):
-        if leaf.type == "PYTHON_EXPR":
-            _column(leaf)
-        elif leaf.type != "NUMBER":
-            raise _fault("a random term groups by columns: (1 | g)", leaf)
+        if leaf.type != "PYTHON_EXPR":
+            if leaf.type != "NUMBER":
+                raise _fault("a random term groups by columns: (1 | g)", leaf)
+            continue
+        name = _column_name(leaf.token.extra)
+        if name is None:
+            raise _fault(
+                f"a random term groups by columns, and {leaf.token.extra!r} is an expression; "
+                "make it a column first (a name with spaces or dots is written Q('the name'))",
+                leaf,
+            )
+        if ":" in name:
+            raise _fault(
+                "the name of a facet cannot contain ':', which joins facets; rename it", leaf
+            )
     try:
         expanded = Evaluator().eval(groups)
     except PatsyError as error:
@@ -288,19 +353,6 @@ def _random_terms(bar: Any) -> Iterator[RandomTerm]:
     for term in expanded.terms:
         facets = tuple(_column_name(factor.code) or "" for factor in term.factors)
         yield RandomTerm(":".join(facets), facets)
-
-
-def _column(leaf: Any) -> str:
-    name = _column_name(leaf.token.extra)
-    if name is None:
-        raise _fault(
-            f"a random term groups by columns, and {leaf.token.extra!r} is an expression; make it "
-            "a column first (a name with spaces or dots is written Q('the name'))",
-            leaf,
-        )
-    if ":" in name:
-        raise _fault("the name of a facet cannot contain ':', which joins facets; rename it", leaf)
-    return name
 
 
 def _column_name(code: str) -> str | None:

@@ -2,6 +2,8 @@
 
 import datetime
 import itertools
+from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 import vcomp
 from tests.helpers.designs import UNBALANCED, unbalanced
 from vcomp import AccumulatedStatistics, accumulate
+from vcomp.statistics.batches.collapsed import PartSums
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
 
@@ -143,3 +146,25 @@ def test_factors_in_another_order():
     three, four = (data().assign(k=np.arange(15) % k) for k in (3, 4))
     with pytest.raises(vcomp.DataError, match=r"other columns \(C\(k\)\[T.3\] in one of the two"):
         accumulate(formula, three) + accumulate(formula, four)
+
+
+def test_sums_of_complete_cells_are_not_added():
+    """Their cells are gone, so that those of other rows have no place: on either side of the +."""
+    cells = accumulate(FORMULA, data())._sums
+    collapsed = replace(cells, collapsed=cast(PartSums, object()))
+    for one, other in ((collapsed, cells), (cells, collapsed), (collapsed, collapsed)):
+        with pytest.raises(vcomp.DataError, match="sums of complete cells cannot be added"):
+            _ = one + other
+    assert (cells + cells).coding.survey.n == 2 * cells.coding.survey.n
+
+
+def test_five_levels_of_a_factor_are_named():
+    """More are only hinted at; five are named without a hint at others."""
+    formula = "score ~ g + (1|sys) + (1|topic)"
+    for n, shown in ((5, "'a' < 'b' < 'c' < 'd' < 'e' and"), (6, "'d' < 'e' < … and")):
+        levels = list("abcdef"[:n])
+        g = np.resize(levels, 15)
+        one = data().assign(g=pd.Categorical(g, levels))
+        other = data().assign(g=pd.Categorical(g, levels[::-1]))
+        with pytest.raises(vcomp.DataError, match=shown):
+            accumulate(formula, one) + accumulate(formula, other)

@@ -54,6 +54,48 @@ def test_parts_add_up(n, size, columns, parts, kind, seed):
     same(whole, places, values, size)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 200), st.integers(1, 30), st.integers(1, 3), st.integers(1, 5),
+    st.sampled_from(["sparse", "every", "mixed"]), st.integers(1, 4), st.integers(0, 1000),
+)  # fmt: skip
+def test_weighted_scores_have_the_moments_of_each_cell(n, size, columns, parts, kind, few, seed):
+    """Sums of up to fourth powers about any point, whatever was added to what."""
+    rng = np.random.default_rng(seed)
+    places = rng.integers(0, size, n)
+    values = rng.normal(size=(columns, n))
+    values[0] = np.where(rng.random() < 0.5, values[0], rng.integers(0, few, n)) + 3.0 * places
+    made = []
+    for k, part in enumerate(np.array_split(np.arange(n), parts)):
+        if kind == "sparse" or (kind == "mixed" and k % 2):
+            made.append(sum_cells(places[part], values[:, part], powers=True))
+        else:
+            every = EveryCell(size, columns, powers=True)
+            every.add(places[part], values[:, part])
+            made.append(every.made())
+    at, table = sum(made[1:], made[0]).filled()
+    cells, scores, weights = table.as_scores()
+    assert (weights > 0).all()
+    assert np.bincount(cells).max() <= 3
+    for power in range(5):
+        for about in (0.0, table.means[0]):
+            away = about if power else 0.0
+            mine = np.bincount(
+                cells, weights * (scores - np.broadcast_to(away, at.shape)[cells]) ** power
+            )
+            centre = np.broadcast_to(away, at.shape)[np.searchsorted(at, places)]
+            expected = np.bincount(np.searchsorted(at, places), (values[0] - centre) ** power)
+            np.testing.assert_allclose(mine, expected, rtol=1e-11, atol=1e-9)
+
+
+def test_moments_are_unknown_once_those_of_a_part_are():
+    places, values = np.zeros(2, dtype=np.int64), np.array([[1.0, 2.0]])
+    known, unknown = sum_cells(places, values, powers=True), sum_cells(places, values)
+    assert known.as_scores() is not None
+    for table in (unknown, known + unknown, unknown + known):
+        assert table.as_scores() is None
+
+
 @pytest.mark.parametrize("n", [255, 256, 257, 70_000])
 def test_counts_of_any_size(n):
     places = np.zeros(n + 1, dtype=np.int64)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vcomp._typing import BoolArray, IntArray
+from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.data import kind_of
 from vcomp.design import Centre, Facet, Grid
 from vcomp.exceptions import DataError
@@ -69,7 +69,7 @@ class CellSums:
     coding : levels, origins and columns of the rows
     table : the cells
     collapsed : sums of complete cells, which are not in the table; None if all cells are in it
-    again : sums the rows once more, into a table of all cells; None if they cannot be read again
+    again : sums the rows once more, into a table of all cells; None if all cells are in `table`
     """
 
     coding: RowCoding
@@ -89,17 +89,27 @@ class CellSums:
         if self.collapsed is not None or other.collapsed is not None:
             raise DataError("sums of complete cells cannot be added to those of other rows")
         order = _check_same(self.coding, other.coding)
-        coding, maps = _united(self.coding, other.coding, order)
+        coding, maps = _united(self, other, order)
         places = coding.places
         parts = [
             _moved(self, coding, places, maps[0], range(len(order))),
             _moved(other, coding, places, maps[1], order),
         ]
+        table = parts[0] + parts[1]
+        coding, table = _centred(coding, table)
         if not dense_places(places.size, coding.survey.n):
-            return CellSums(coding, parts[0] + parts[1])
+            return CellSums(coding, table)
         check_table(places.size, coding.n_columns)
-        every = EveryCell(places.size, coding.n_columns).made()
-        return CellSums(coding, every + parts[0] + parts[1])
+        every = EveryCell(places.size, coding.n_columns, powers=True).made()
+        return CellSums(coding, every + table)
+
+    def x_mean(self) -> FloatArray:
+        """Return the (p,) means of the columns of X over all rows."""
+        coding, table = self.coding, self.table
+        mean = coding.constants + coding.centre.x_origin
+        found = (table.means[1:] @ table.counts.astype(float)) / coding.survey.n
+        mean[coding.varying] = found + coding.centre.x_origin[coding.varying]
+        return mean
 
 
 def _check_same(a: RowCoding, b: RowCoding) -> list[int]:
@@ -120,6 +130,8 @@ def _check_same(a: RowCoding, b: RowCoding) -> list[int]:
     order = [second.facets.index(name) for name in first.facets]
     for mine, k in zip(a.facets, order, strict=True):
         _check_levels(mine, b.facets[k])
+    if a.kinds.levels.keys() != b.kinds.levels.keys():
+        raise DataError(f"{cannot} fixed parts have other columns")
     for name, found in a.kinds.levels.items():
         _check_factor(name, found, b.kinds.levels[name])
     if a.fixed is not b.fixed and (a.fixed.is_stateful or b.fixed.is_stateful):
@@ -188,30 +200,82 @@ def _in_words(levels: pd.Index) -> str:
 
 
 def _united(
-    a: RowCoding, b: RowCoding, order: Sequence[int]
+    one: CellSums, other: CellSums, order: Sequence[int]
 ) -> tuple[RowCoding, tuple[list[IntArray], list[IntArray]]]:
-    """Return the coding of both together, and the positions of the levels of each in it."""
+    """Return the coding of both together, and the positions of the levels of each in it.
+
+    Its origins are the means of the rows, whether the columns of X make up a constant or not.
+    """
+    a, b = one.coding, other.coding
     theirs = _in_order(b.survey, order)
     found = []
     for name, x, y in zip(a.formula.facets, a.survey.facets, theirs.facets, strict=True):
         _check_rounding(name, x, y)
         found.append(united_facets(x, y))
     survey = a.survey + theirs
-    constant = a.centre.constant
-    origin = survey.mean if constant.any() else 0.0
-    weights = np.array([a.survey.n, b.survey.n]) / survey.n
-    x_origin = weights[0] * a.centre.x_origin + weights[1] * b.centre.x_origin
     values = [part.constants + part.centre.x_origin for part in (a, b)]
     varying = a.varying | b.varying | (values[0] != values[1])
+    means = [one.x_mean(), other.x_mean()]
+    x_origin = means[0] + (means[1] - means[0]) * (b.survey.n / survey.n)
+    if "Intercept" in a.fixed.names:
+        x_origin[a.fixed.names.index("Intercept")] = 0.0
     coding = replace(
         a,
         survey=survey,
-        centre=Centre(origin, np.where(constant != 0.0, 0.0, x_origin), constant),
+        centre=Centre(survey.mean, x_origin, np.zeros(x_origin.size)),
         kinds=a.kinds + b.kinds,
         varying=varying,
         constants=np.where(varying, 0.0, values[0] - x_origin),
     )
     return coding, ([m for _, m, _ in found], [m for _, _, m in found])
+
+
+def _centred(coding: RowCoding, table: CellTable) -> tuple[RowCoding, CellTable]:
+    """Return coding and cells about the origins of the model of all rows.
+
+    The columns of X may make up a constant in each part and not in all rows, as a covariate that
+    is 2 in one part and 3 in the other, and the other way round after rows with other levels.
+
+    Parameters
+    ----------
+    coding : of all rows, whose origins are their means
+    table : the cells that have rows, about them
+    """
+    names, mean = coding.fixed.names, coding.centre.x_origin
+    if "Intercept" in names:
+        constant = Centre.constant_of(names, mean, np.zeros((mean.size,) * 2))
+    else:
+        constant = _constant(coding, table)
+    origin = coding.centre.origin if constant.any() else 0.0
+    x_origin = np.where(constant != 0.0, 0.0, mean) if constant.any() else np.zeros(mean.size)
+    means = table.means.copy()
+    means[0] += coding.centre.origin - origin
+    shift = mean - x_origin
+    means[1:] += shift[coding.varying][:, None]
+    constants = np.where(coding.varying, 0.0, coding.constants + shift)
+    centre = Centre(origin, x_origin, constant)
+    return replace(coding, centre=centre, constants=constants), replace(table, means=means)
+
+
+_WITHIN = 1e-13
+"""A combination of columns is constant within cells if it varies by less, on their scales."""
+
+
+def _constant(coding: RowCoding, table: CellTable) -> FloatArray:
+    """Return a with X a = 1 in all rows of the cells; zeros if there is none."""
+    varying, p = coding.varying, coding.varying.size
+    found, within = np.zeros(p), table.within[1:, 1:]
+    if not p:
+        return found
+    means, weights = table.means[1:], table.counts / coding.survey.n
+    cov = np.zeros((p, p))
+    cov[np.ix_(varying, varying)] = (means * weights) @ means.T + within / coding.survey.n
+    mean = coding.centre.x_origin + np.where(varying, 0.0, coding.constants)
+    a = Centre.constant_of(coding.fixed.names, mean, cov)
+    own = a[varying]
+    away = float(np.abs(own @ means + (float(a @ mean) - 1.0)).max(initial=0.0))
+    inside = float(own @ within @ own) <= _WITHIN * float(np.square(own) @ np.diagonal(within))
+    return a if Centre.is_one(away) and inside else found
 
 
 def _in_order(survey: Survey, order: Sequence[int]) -> Survey:
@@ -252,7 +316,10 @@ def _moved(
     ]
     within[np.ix_(kept, kept)] = table.within
     counts = table.counts.astype(np.int64)
-    return CellTable(moved[order], counts[order], means[:, order], within)
+    powers = table.powers
+    if powers is not None and powers.shape[1]:
+        powers = powers[:, order]
+    return CellTable(moved[order], counts[order], means[:, order], within, powers)
 
 
 def _rows_of(varying: BoolArray) -> IntArray:
@@ -305,11 +372,12 @@ def _survey_of(survey: Survey, kept: list[int]) -> Survey:
 def _joined(sums: CellSums, coding: RowCoding, kept: list[int]) -> CellTable:
     """Return the cells of some of the facets, each the sum of several of the present cells."""
     at, table = sums.table.filled()
-    every, places = sums.coding.places.codes(at), coding.places
-    moved = places.of_rows([every[k] for k in kept])
+    codes, places = sums.coding.places.codes(at), coding.places
+    moved = places.of_rows([codes[k] for k in kept])
     if dense_places(places.size, coding.survey.n):
         check_table(places.size, coding.n_columns)
-        return EveryCell(places.size, coding.n_columns).made() + replace(table, places=moved)
+        every = EveryCell(places.size, coding.n_columns, powers=True).made()
+        return every + replace(table, places=moved)
     found, at = np.unique(moved, return_inverse=True)
-    nothing = EveryCell(found.size, coding.n_columns).made()
+    nothing = EveryCell(found.size, coding.n_columns, powers=True).made()
     return replace(nothing + replace(table, places=at), places=found)

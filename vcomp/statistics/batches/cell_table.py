@@ -31,17 +31,52 @@ class CellTable:
     counts : (m,) rows of each cell, whole numbers
     means : (b, m) means of the columns over them, zero where there are none
     within : (b, b) squares and products within cells, summed over all
+    powers : (3, m) sums of the squares, cubes and fourth powers of the first column about its mean
+        in each cell; (3, 0) if no cell has two rows; None if they are not known
     """
 
     places: LongArray | None
     counts: Any
     means: FloatArray
     within: FloatArray
+    powers: FloatArray | None = None
 
     @property
     def n(self) -> int:
         """Number of rows."""
         return int(self.counts.sum(dtype=np.int64))
+
+    def as_scores(self) -> tuple[LongArray, FloatArray, FloatArray] | None:
+        """Return weighted scores with the same first four moments as those of each cell.
+
+        They are at most three in a cell, eq. (10.21).
+
+        Returns
+        -------
+        cells : (n,) position of the cell of each
+        scores : (n,) values of the first column
+        weights : (n,) how many rows each stands for; those of a cell add up to its rows
+        None if the moments are not known.
+        """
+        if self.powers is None:
+            return None
+        n, cells = self.counts.astype(float), np.arange(self.counts.size)
+        powers = self.powers if self.powers.shape[1] else np.zeros((3, n.size))
+        several = powers[0] > 0.0
+        second, third, fourth = powers[:, several] / n[several]
+        half = 0.5 * third / second
+        q = np.maximum(fourth / second - 4.0 * half * half, second)
+        far = half + np.copysign(np.sqrt(half * half + q), half)
+        away = np.zeros((3, n.size))
+        share = np.array([np.ones(n.size), away[0], away[0]])
+        away[1, several], away[2, several] = far, -q / far
+        distance = far + q / far
+        share[0, several] = 1.0 - second / q
+        share[1, several] = second / (far * distance)
+        share[2, several] = second * far / (q * distance)
+        kept = share > 0.0
+        scores = (self.means[0] + away)[kept]
+        return np.tile(cells, (3, 1))[kept], scores, (share * n)[kept]
 
     def __add__(self, other: CellTable) -> CellTable:
         if self.places is None or other.places is None:
@@ -50,11 +85,19 @@ class CellTable:
         counts = np.zeros(places.size, np.int64)
         means = np.zeros((self.means.shape[0], places.size))
         within = self.within + other.within
+        known = self.powers is not None and other.powers is not None
+        powers = np.zeros((3, places.size if known else 0))
         for part in (self, other):
             assert part.places is not None
-            at = np.searchsorted(places, part.places)
-            merge_cells(at, part.counts, part.means, counts, means, within)
-        return CellTable(places, counts, means, symmetric(within))
+            at, own = np.searchsorted(places, part.places), part._powers_of_all(known)
+            merge_cells(at, part.counts, part.means, own, counts, means, within, powers)
+        return _made(places, counts, means, within, powers if known else None)
+
+    def _powers_of_all(self, known: bool) -> FloatArray:
+        """Return the (3, m) powers, also where no cell has two rows; (3, 0) if not known."""
+        if self.powers is not None and self.powers.shape[1] and known:
+            return self.powers
+        return np.zeros((3, self.counts.size if known else 0))
 
     def packed(self) -> CellTable:
         """Return the same with counts in as few bytes as the fullest cell needs."""
@@ -68,7 +111,10 @@ class CellTable:
         places = np.flatnonzero(self.counts)
         if places.size == self.counts.size:
             return places, self
-        table = CellTable(places, self.counts[places], self.means[:, places], self.within)
+        powers = self.powers
+        if powers is not None and powers.shape[1]:
+            powers = powers[:, places]
+        table = CellTable(places, self.counts[places], self.means[:, places], self.within, powers)
         return places, table
 
 
@@ -86,30 +132,45 @@ def united(a: LongArray, b: LongArray) -> LongArray:
 def _added_to_every(every: CellTable, part: CellTable) -> CellTable:
     counts, means, within = every.counts.astype(np.int64), every.means.copy(), every.within.copy()
     places = np.arange(part.counts.size) if part.places is None else part.places
-    merge_cells(places, part.counts, part.means, counts, means, within)
-    return CellTable(None, counts, means, symmetric(within + part.within))
+    known = every.powers is not None and part.powers is not None
+    powers, own = every._powers_of_all(known).copy(), part._powers_of_all(known)
+    merge_cells(places, part.counts, part.means, own, counts, means, within, powers)
+    return _made(None, counts, means, within + part.within, powers if known else None)
 
 
-def sum_cells(places: LongArray, values: FloatArray) -> CellTable:
+def _made(
+    places: LongArray | None,
+    counts: Any,
+    means: FloatArray,
+    within: FloatArray,
+    powers: FloatArray | None,
+) -> CellTable:
+    if powers is not None and int(counts.max(initial=0)) <= 1:
+        powers = np.zeros((3, 0))
+    return CellTable(places, counts, means, symmetric(within), powers)
+
+
+def sum_cells(places: LongArray, values: FloatArray, *, powers: bool = False) -> CellTable:
     """Return the table of the cells in which some rows are.
 
     Parameters
     ----------
     places : (n,) of the rows
     values : (b, n) columns
+    powers : whether to sum the powers of the first column
     """
     low, high = (int(places.min()), int(places.max())) if places.size else (0, -1)
     if high - low >= max(_SPREAD * places.size, 1):
         found, at = np.unique(places, return_inverse=True)
-        table = EveryCell(found.size, values.shape[0])
+        table = EveryCell(found.size, values.shape[0], powers=powers)
         table.add(at, values)
         made = table.made()
     else:  # a table of all places between is faster than putting them in order
-        table = EveryCell(high - low + 1, values.shape[0])
+        table = EveryCell(high - low + 1, values.shape[0], powers=powers)
         table.add(places - low, values)
         found, made = table.made().filled()
         found = found + low
-    return CellTable(found, made.counts.astype(np.int64), made.means, made.within)
+    return replace(made, places=found, counts=made.counts.astype(np.int64))
 
 
 class EveryCell:
@@ -119,13 +180,15 @@ class EveryCell:
     ----------
     size : number of places
     n_columns : of the values
+    powers : whether to sum the powers of the first column
     """
 
-    def __init__(self, size: int, n_columns: int) -> None:
+    def __init__(self, size: int, n_columns: int, *, powers: bool = False) -> None:
         # In as few bytes as the fullest cell needs: most designs have one row in each.
         self._counts: Any = np.zeros(size, _FIRST_COUNTS)
         self._means = np.zeros((n_columns, size))
         self._within = np.zeros((n_columns, n_columns))
+        self._sums_powers, self._powers = powers, np.zeros((3, size if powers else 0))
 
     def add(self, places: LongArray, values: FloatArray) -> None:
         """Add rows.
@@ -137,7 +200,9 @@ class EveryCell:
         """
         done = 0
         while True:
-            done = add_to_cells(places, values, done, self._counts, self._means, self._within)
+            done = add_to_cells(
+                places, values, done, self._counts, self._means, self._within, self._powers
+            )
             if done == places.size:
                 return
             wider = np.uint32 if self._counts.dtype == _FIRST_COUNTS else np.int64
@@ -145,7 +210,8 @@ class EveryCell:
 
     def made(self) -> CellTable:
         """Return the table; no rows can be added after that."""
-        return CellTable(None, self._counts, self._means, symmetric(self._within))
+        powers = self._powers if self._sums_powers else None
+        return _made(None, self._counts, self._means, self._within, powers)
 
 
 def symmetric(lower: FloatArray) -> FloatArray:

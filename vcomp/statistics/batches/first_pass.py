@@ -186,6 +186,7 @@ def _coding(formula: Formula, kinds: ColumnKinds, passes: Passes, environment: A
 
 
 def _x_sums(coding: RowCoding, part: CompleteRows) -> XSums:
+    coding.fixed.check_by_row(coding.kinds.recoded(part.fixed_columns(coding.formula)))
     return XSums.of(matrix_of(coding, part))
 
 
@@ -210,7 +211,7 @@ def _with_columns(coding: RowCoding, passes: Passes) -> RowCoding:
     if constant.any() and "Intercept" not in names:
         # Sums of squares have too few digits to decide this.
         away = passes.total(_away, coding, constant)
-        if away is None or away.value > 1e-6:
+        if away is None or not Centre.is_one(away.value):
             constant = np.zeros(constant.size)
     y, X = (survey.low, survey.high, survey.mean), (sums.low, sums.high, sums.mean)
     centre = Centre.of(coding.formula, names, constant, y, X)

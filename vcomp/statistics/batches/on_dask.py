@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
@@ -28,7 +29,13 @@ from vcomp.data import CompleteRows, Reading, Source, open_source
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula, names_in
 from vcomp.statistics.batches.cell_sums import CellSums
-from vcomp.statistics.batches.cell_table import Addable, CellTable, add_up, sum_cells
+from vcomp.statistics.batches.cell_table import (
+    Addable,
+    CellTable,
+    EveryCell,
+    add_up,
+    sum_cells,
+)
 from vcomp.statistics.batches.collapsed import (
     CollapsedGroups,
     CollapsePlan,
@@ -36,7 +43,13 @@ from vcomp.statistics.batches.collapsed import (
     collapse_plan,
 )
 from vcomp.statistics.batches.first_pass import FirstPass, RowCoding, learn_in_passes
-from vcomp.statistics.batches.passes import Coder, check_rows, check_scores, total_of
+from vcomp.statistics.batches.passes import (
+    Coder,
+    check_rows,
+    check_scores,
+    renamed_part,
+    total_of,
+)
 from vcomp.statistics.batches.survey import Survey
 
 if TYPE_CHECKING:
@@ -96,38 +109,63 @@ def gather_on_dask(formula: Formula, data: Any, reading: Reading, *, collapse: b
         check_rows(coding, found.n)
         if found.is_complete and found.collapsed is not None:
             check_scores(coding, found.collapsed.total)
-            return CellSums(coding, found.open, found)
-    table = partitions.total(_cells, coding)
-    assert table is not None
+            return CellSums(coding, found.open, found, partial(_every_cell, partitions, coding))
+    table = _table(partitions, coding, powers=not collapse)
     check_rows(coding, table.n)
     check_scores(coding, total_of(table))
     return CellSums(coding, table)
 
 
-def parts_on_dask(formula: Formula, data: Any, reading: Reading) -> PartsOnDask:
+def parts_on_dask(
+    formula: Formula, data: Any, reading: Reading, *, renamed: Mapping[str, str] | None = None
+) -> PartsOnDask:
     """Return the rows of a Dask DataFrame, to be read again on its workers.
 
     Parameters
     ----------
     formula, data, reading : as for :func:`gather_on_dask`
+    renamed : new names of columns in the parts
     """
-    return PartsOnDask(_Partitions(formula, data, reading))
+    return PartsOnDask(_Partitions(formula, data, reading), renamed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartsOnDask:
-    """The rows of a Dask DataFrame, in partitions."""
+    """The rows of a Dask DataFrame, in partitions, with new names of some columns."""
 
     partitions: _Partitions
+    renamed: Mapping[str, str] | None
 
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
         """Return the sum of ``of(*known, part)`` over the partitions, in their order."""
-        return self.partitions.total_of_one_pass(of, *known)
+        return self.partitions.total_of_one_pass(_of_renamed, self.renamed, of, known)
 
 
-def _cells(coding: RowCoding, part: CompleteRows) -> CellTable:
+def _of_renamed(
+    renamed: Mapping[str, str] | None,
+    of: Callable[..., Any],
+    known: tuple[Any, ...],
+    part: CompleteRows,
+) -> Any:
+    return of(*known, renamed_part(part, renamed))
+
+
+def _table(partitions: _Partitions, coding: RowCoding, *, powers: bool = False) -> CellTable:
+    """Return the table of the cells of all rows."""
+    table = partitions.total(_cells, coding, powers)
+    assert table is not None
+    return table
+
+
+def _every_cell(partitions: _Partitions, coding: RowCoding) -> CellTable:
+    """Return the table of all cells."""
+    size, n_columns = coding.places.size, coding.n_columns
+    return EveryCell(size, n_columns).made() + _table(partitions, coding)
+
+
+def _cells(coding: RowCoding, powers: bool, part: CompleteRows) -> CellTable:
     """Sum rows in cells."""
-    return sum_cells(*Coder(coding)(part))
+    return sum_cells(*Coder(coding)(part), powers=powers)
 
 
 def _of_fixed_part(formula: Formula, part: CompleteRows) -> pd.DataFrame:
@@ -384,7 +422,7 @@ def _of_partition(frame: Any, work: _Work) -> Any:
         frame = frame.frame
     environment = EvalEnvironment([dict(work.scope)])
     source = open_source(frame)
-    rows = CompleteRows.of(work.formula, source.read(source.columns), environment)
+    rows = CompleteRows.of_part(work.formula, source.read(source.columns), environment)
     return work.of(*work.known, rows)
 
 

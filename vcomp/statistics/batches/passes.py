@@ -60,7 +60,8 @@ def gather(
     source : source of the rows, which are read at least twice
     reading : how the rows are read
     collapse : whether complete cells may be collapsed, after which sums of other rows cannot be
-        added; they are if the table of all cells would be large
+        added; they are if the table of all cells would be large. If not, the powers of the scores
+        in cells are summed, since the sums may have to stand for the rows
 
     Raises
     ------
@@ -71,7 +72,7 @@ def gather(
     """
     batches = Batches(formula, source, reading, keep=True)
     coding = learn_in_passes(formula, batches, reading)
-    tabulated = partial(_tabulate, coding, batches, reading)
+    tabulated = partial(_tabulate, coding, batches, reading, powers=not collapse)
     if collapse and reading.is_large(table_bytes(coding.places.size, coding.n_columns)):
         plan = collapse_plan(coding)
         found = None if plan is None else _collapsed(coding, plan, batches)
@@ -137,7 +138,7 @@ class Batches:
     ----------
     formula, source, reading : as for :func:`gather`
     keep : whether to keep the rows of the first pass for the next ones if they are few
-    renamed : new names of columns, in what :meth:`each` yields
+    renamed : new names of columns in the parts
     """
 
     def __init__(
@@ -162,10 +163,7 @@ class Batches:
     def each(self, why: str = "") -> Iterator[CompleteRows]:
         """Yield the parts one after another."""
         for read in self._parts():
-            part = read()
-            if self._renamed:
-                part = replace(part, frame=part.frame.rename(columns=self._renamed))
-            yield part
+            yield renamed_part(read(), self._renamed)
 
     def _parts(self) -> Iterator[Callable[[], CompleteRows]]:
         """Yield a function for each part that makes it, or returns it if it is kept."""
@@ -187,7 +185,7 @@ class Batches:
 
     def _complete(self, frame: pd.DataFrame, name: str | None, number: int) -> CompleteRows:
         try:
-            part = CompleteRows.of(self._formula, frame, self._reading.environment)
+            part = CompleteRows.of_part(self._formula, frame, self._reading.environment)
         except DataError as error:
             if name is None:
                 raise
@@ -206,7 +204,7 @@ class Batches:
         """Yield the results of a function for the parts, in order; threads work ahead."""
 
         def completed(read: Callable[[], CompleteRows]) -> Value:
-            return work(read())
+            return work(renamed_part(read(), self._renamed))
 
         waiting: deque[Future[Value]] = deque()
         with ThreadPoolExecutor(THREADS) as pool:
@@ -224,6 +222,11 @@ class Batches:
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
         """Return the sum of ``of(*known, part)`` over the parts."""
         return add_up(self.mapped(partial(of, *known)))
+
+
+def renamed_part(part: CompleteRows, names: Mapping[str, str] | None) -> CompleteRows:
+    """Return rows with other names of some columns, by their present names."""
+    return replace(part, frame=part.frame.rename(columns=names)) if names else part
 
 
 class _Kept:
@@ -258,15 +261,15 @@ def _itself(part: CompleteRows) -> CompleteRows:
     return part
 
 
-def _tabulate(coding: RowCoding, batches: Batches, reading: Reading) -> CellTable:
+def _tabulate(coding: RowCoding, batches: Batches, reading: Reading, *, powers: bool) -> CellTable:
     places = coding.places
     coded = batches.mapped(Coder(coding))
     if not dense_places(places.size, coding.survey.n, reading.dense_cells):
-        found = add_up(sum_cells(*part) for part in coded)
+        found = add_up(sum_cells(*part, powers=powers) for part in coded)
         assert found is not None
         return found
     check_table(places.size, coding.n_columns)
-    table = EveryCell(places.size, coding.n_columns)
+    table = EveryCell(places.size, coding.n_columns, powers=powers)
     for part in coded:
         table.add(*part)
     return table.made()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
+import math
 import os
+import re
 import threading
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.codec import read_array, read_member
+from vcomp.data import removed_on_termination
 from vcomp.design import Centre
 from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, parse
+from vcomp.numerics import check_memory
 from vcomp.statistics.batches.cell_sums import CellSums
 from vcomp.statistics.batches.cell_table import CellTable
 from vcomp.statistics.batches.first_pass import RowCoding
@@ -28,6 +32,11 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 _HEADER = "vcomp.json"
+_MEMBER = re.compile(
+    r"((facet|factor)\d{1,4}\.(counts|values|stream|text|ends)|told\.\d{1,4}\.\d{1,4}|places|counts"
+    r"|means|within|powers|x_origin|constant|varying|constants)\.npy\Z"
+)
+"""Names of the arrays; other members of an archive are not read."""
 
 _PLAIN = "biufM"
 """Kinds of arrays that are stored as they are."""
@@ -63,14 +72,23 @@ def read_sums(path: str | Path) -> CellSums:
     file = _file(path)
     try:
         with zipfile.ZipFile(file) as archive:
-            header = json.loads(archive.read(_HEADER))
+            check_memory(
+                3.0 * file.stat().st_size,
+                f"reading {str(path)!r} needs",
+                "use a machine with more memory, or merge fewer files",
+                DataError,
+            )
+            header = json.loads(read_member(archive, _HEADER))
             version = header["version"]
             if version == _VERSION:
-                names = (name for name in archive.namelist() if name.endswith(".npy"))
-                arrays = {n.removesuffix(".npy"): _array(archive.read(n)) for n in names}
+                names = dict.fromkeys(name for name in archive.namelist() if _MEMBER.match(name))
+                _check_sizes(archive, names, file.stat().st_size)
+                arrays = {n[:-4]: read_array(read_member(archive, n)) for n in names}
                 return _checked(_unpacked(header, arrays))
     except FileNotFoundError:
         raise DataError(f"there is no file {str(path)!r}") from None
+    except (DataError, MemoryError):
+        raise
     except Exception as error:  # a damaged file fails anywhere: in zip, JSON, numpy, and here
         raise DataError(
             f"{str(path)!r} does not hold statistics that vcomp stored, or is cut off: "
@@ -82,15 +100,26 @@ def read_sums(path: str | Path) -> CellSums:
     )
 
 
-def _file(path: str | Path) -> Path:
+def _file(path: str | os.PathLike[str]) -> Path:
     try:
         return Path(path).expanduser()
     except (TypeError, RuntimeError):  # the home of an unknown user
         raise DataError(f"{path!r} is not the path of a file") from None
 
 
+def _check_sizes(archive: zipfile.ZipFile, names: Iterable[str], size: int) -> None:
+    """Refuse members that together are larger than the file, as they overlap.
+
+    Raises
+    ------
+    ValueError
+    """
+    if sum(archive.getinfo(name).file_size for name in names) > size:
+        raise ValueError("its members together are larger than the file")
+
+
 def _checked(sums: CellSums) -> CellSums:
-    """Return the sums if their arrays agree with each other.
+    """Return the sums if their values are of their kind and agree with each other.
 
     Raises
     ------
@@ -98,22 +127,82 @@ def _checked(sums: CellSums) -> CellSums:
         If they do not.
     """
     coding, survey, table = sums.coding, sums.coding.survey, sums.table
-    size = coding.places.size if table.places is None else table.places.size
-    agree = [
-        table.n == survey.n,
-        table.counts.shape == (size,),
-        table.means.shape == (coding.n_columns, size),
-        table.within.shape == (coding.n_columns,) * 2,
-        *(facet.counts.sum() == survey.n for facet in survey.facets),
-        *(facet.counts.size == len(facet.levels) for facet in survey.facets),
+    p, n_facets = coding.varying.size, len(survey.facets)
+    columns = [kind for kind in coding.kinds.levels.values() if kind is not None]
+    arrays = [
+        (coding.varying, "b", (p,)),
+        *((x, "f", (p,)) for x in (coding.constants, coding.centre.x_origin)),
+        (coding.centre.constant, "f", (p,)),
+        *((facet.counts, "iu", (len(facet.levels),)) for facet in (*survey.facets, *columns)),
+        *(
+            (level, "i", (len(survey.facets[inner].levels),))
+            for (inner, _), level in survey.determined.items()
+        ),
     ]
-    if not all(agree):
-        raise ValueError("its numbers contradict each other")
+    _check(all(a.dtype.kind in kinds and a.shape == shape for a, kinds, shape in arrays))
+    _check(p == len(coding.fixed.names) and len(set(coding.fixed.names)) == p)
+    _check(all(isinstance(x, str) for x in (*coding.fixed.names, *coding.kinds.levels)))
+    _check(coding.kinds.booleans <= coding.kinds.levels.keys())
+    _check(isinstance(survey.n, int) and survey.n > 0)
+    ends = (survey.low, survey.mean, survey.high, coding.centre.origin)
+    _check(all(isinstance(x, float | int) and math.isfinite(x) for x in ends))
+    values = survey.values or (survey.low, survey.high)
+    _check(values[0] == survey.low and values[-1] == survey.high)
+    _check(values == tuple(sorted(values)))
+    slack = 1e-6 * max(abs(survey.low), abs(survey.high))
+    _check(survey.low - slack <= survey.mean <= survey.high + slack)
+    for facet in (*survey.facets, *columns):
+        _check(facet.levels.is_unique and not facet.levels.hasnans)
+        _check(int(facet.counts.min(initial=0)) >= 0 and int(facet.counts.sum()) == survey.n)
+    for (inner, outer), level in survey.determined.items():
+        _check(max(inner, outer) < n_facets and inner != outer)
+        most = len(survey.facets[outer].levels)
+        _check(bool(((level >= -1) & (level < most)).all()))
+        _check(bool((level[survey.facets[inner].counts > 0] >= 0).all()))
+    _check_table(table, coding.places.size, coding.n_columns, survey.n)
     return sums
 
 
+def _check_table(table: CellTable, n_places: int, n_columns: int, n_rows: int) -> None:
+    size = n_places if table.places is None else table.places.size
+    arrays = [
+        (table.counts, "iu", (size,)),
+        (table.means, "f", (n_columns, size)),
+        (table.within, "f", (n_columns,) * 2),
+    ]
+    if table.places is not None:
+        arrays += [(table.places, "i", (size,))]
+    _check(all(a.dtype.kind in kinds and a.shape == shape for a, kinds, shape in arrays))
+    _check(int(table.counts.min(initial=0)) >= 0 and table.n == n_rows)
+    if table.places is not None:
+        inside = (table.places >= 0) & (table.places < n_places)
+        _check(bool(inside.all() and (np.diff(table.places) > 0).all()))
+    _check(bool(np.isfinite(table.means).all() and np.isfinite(table.within).all()))
+    # Sums of squares are positive, and products are between them (Cauchy and Schwarz).
+    squares = np.diag(table.within)
+    _check(bool((squares >= 0.0).all() and np.array_equal(table.within, table.within.T)))
+    with np.errstate(over="ignore"):
+        largest = np.sqrt(squares)[:, None] * np.sqrt(squares)
+    _check(bool((np.abs(table.within) <= largest * (1.0 + 1e-6)).all()))
+    if table.powers is not None:
+        _check_powers(table.powers, table.counts, float(squares[0]))
+
+
+def _check_powers(powers: FloatArray, counts: FloatArray, within: float) -> None:
+    size = counts.size if int(counts.max(initial=0)) > 1 else 0
+    _check(powers.dtype.kind == "f" and powers.shape == (3, size))
+    _check(bool(np.isfinite(powers).all() and (powers[[0, 2]] >= 0.0).all()))
+    _check(not powers[:, powers[0] == 0.0].any())
+    _check(abs(float(powers[0].sum()) - within) <= 1e-6 * within)
+
+
+def _check(agrees: bool) -> None:
+    if not agrees:
+        raise ValueError("its numbers contradict each other")
+
+
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path in the same folder, which is renamed to `path` if all goes well.
 
     Raises
@@ -125,8 +214,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
     own = f"{os.getpid()}.{threading.get_ident()}"
     temporary = target.with_name(f".{target.name}.{own}.unfinished")
     try:
-        yield temporary
-        temporary.replace(target)
+        with removed_on_termination(temporary):
+            yield temporary
+            temporary.replace(target)
     except OSError as error:
         raise DataError(f"cannot write {str(target)!r}: {error.strerror or error}") from None
     finally:
@@ -134,7 +224,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def target_of(path: str | Path) -> Path:
+def target_of(path: str | os.PathLike[str]) -> Path:
     """Return the path of a file that is to be written.
 
     Raises
@@ -151,10 +241,6 @@ def target_of(path: str | Path) -> Path:
     except OSError as error:  # too long
         raise DataError(f"cannot write {str(target)!r}: {error.strerror}") from None
     return target
-
-
-def _array(stored: bytes) -> Any:
-    return np.lib.format.read_array(io.BytesIO(stored), allow_pickle=False)
 
 
 def _packed(sums: CellSums) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -175,6 +261,8 @@ def _packed(sums: CellSums) -> tuple[dict[str, Any], dict[str, Any]]:
     if places.size < table.counts.size or table.places is not None:
         arrays["places"] = places
     arrays |= {"counts": filled.counts, "means": filled.means, "within": filled.within}
+    if filled.powers is not None:
+        arrays["powers"] = filled.powers
     centre = coding.centre
     arrays |= {
         "x_origin": centre.x_origin,
@@ -198,6 +286,7 @@ def _packed(sums: CellSums) -> tuple[dict[str, Any], dict[str, Any]]:
         "factors": list(coding.kinds.levels),
         "booleans": sorted(coding.kinds.booleans),
         "levels": kinds,
+        "powers": filled.powers is not None,
     }
     return header, arrays
 
@@ -275,7 +364,8 @@ def _unpacked(header: dict[str, Any], arrays: Mapping[str, Any]) -> CellSums:
         constants=arrays["constants"],
     )
     means: FloatArray = arrays["means"]
-    table = CellTable(arrays.get("places"), arrays["counts"], means, arrays["within"])
+    powers = arrays["powers"] if header.get("powers") else None  # None in older files
+    table = CellTable(arrays.get("places"), arrays["counts"], means, arrays["within"], powers)
     return CellSums(coding, table)
 
 

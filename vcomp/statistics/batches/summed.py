@@ -75,6 +75,8 @@ class SummedData:
     response_values : of rows that are not kept the values of the response in order; None if they
         are more than a few
     parts : reads the rows once more as parts, on the workers of Dask too; None as for `again`
+    moments_as_rows : makes weighted rows with the moments of the scores in each cell, or None if
+        these are not known
     seconds : time of each stage
     """
 
@@ -88,13 +90,15 @@ class SummedData:
     again: ReadAgain | None = None
     response_values: tuple[float, ...] | None = None
     parts: Callable[[Reading], Parts] | None = None
+    moments_as_rows: Callable[[], Chunk | None] | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum:
         """Return the sum of ``of(*known, chunk)`` over parts of the coded rows.
 
         The rows are one part if they are kept, or are the cells that are kept. Else they are read
-        again, in batches or on the workers of Dask.
+        again, in batches or on the workers of Dask, or rows with the same first four moments in
+        each cell stand for them.
 
         Raises
         ------
@@ -107,11 +111,14 @@ class SummedData:
         if cells is not None:
             return of(*known, cells)
         if self.parts is None:
-            raise DataError(
-                "this needs single rows, and there are none to read again: of the cells, which "
-                "have several scores each, only means and sums of squares are stored. Fit the "
-                "rows themselves, or use interval='mls'"
-            )
+            moments = None if self.moments_as_rows is None else self.moments_as_rows()
+            if moments is None:
+                raise DataError(
+                    "this needs single rows, and there are none to read again: of the cells, "
+                    "which have several scores each, only means and sums of squares are known. "
+                    "Fit the rows themselves, or use interval='mls'"
+                )
+            return of(*known, moments)
         coder = _RowCoder(self.design, self.fixed_columns)
         found = self.parts(self.reading).total(_of_part, coder, of, known)
         n = 0 if found is None else found.n
@@ -194,9 +201,11 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
         If a facet has one level only, or a term has one row in every group.
     """
     coding, table = sums.coding, sums.table
-    find_facets({facet.name: facet.levels for facet in coding.facets})
+    levels = {facet.name: facet.levels for facet in coding.facets}
+    find_facets(levels, coding.kinds.of_no_rows())
     coding.formula.check_parameters(coding.survey.n, len(coding.fixed.names))
     if sums.collapsed is not None:
+        assert sums.again is not None
         found = _of_collapsed(coding, sums.collapsed, sums.again, reading)
     else:
         grid = _grid(coding, table)
@@ -217,7 +226,7 @@ def _grid(coding: RowCoding, table: CellTable) -> Grid | None:
 def _of_collapsed(
     coding: RowCoding,
     sums: PartSums,
-    again: Callable[[], CellTable] | None,
+    again: Callable[[], CellTable],
     reading: Reading,
 ) -> SummedData:
     """Return the statistics of a complete grid whose cells were collapsed."""
@@ -252,23 +261,16 @@ def _of_collapsed(
 def _cells_again(
     coding: RowCoding,
     plan: CollapsePlan,
-    again: Callable[[], CellTable] | None,
+    again: Callable[[], CellTable],
     reading: Reading,
 ) -> Cells:
     """Return the cells that were collapsed, from one more pass over the rows.
 
     Raises
     ------
-    DataError
-        If the rows cannot be read again.
     EstimationError
         If they would not fit into memory.
     """
-    if again is None:
-        raise DataError(
-            "effects of single cells need the cells, which were collapsed as soon as they were "
-            "complete, and the rows cannot be read again; read them with stream=True"
-        )
     needed = _COPIES * table_bytes(coding.places.size, coding.n_columns)
     free = reading.free_bytes()
     if needed > 0.8 * free:
@@ -305,7 +307,10 @@ def _of_grid(coding: RowCoding, table: CellTable, grid: Grid, reading: Reading) 
     rows = partial(_cells_as_rows, coding, table, terms)
     statistics = Statistics.from_cells(rows, strata, grid, None)
     columns, sums = coding.kinds.of_no_rows(), _response_sums(coding, table, strata)
-    return SummedData(design, statistics, columns, rows, sums, reading)
+    moments = partial(_moments_as_rows, coding, table, rows)
+    return SummedData(
+        design, statistics, columns, rows, sums, reading, moments_as_rows=moments
+    )  # fmt: skip
 
 
 def _cells(coding: RowCoding, table: CellTable, grid: Grid, groupings: Groupings) -> Cells:
@@ -350,7 +355,10 @@ def _of_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedDa
 
     statistics = Statistics.from_cells(rows, None, None, design.partial_grid)
     columns, sums = coding.kinds.of_no_rows(), _response_sums(coding, table)
-    return SummedData(design, statistics, columns, rows, sums, reading)
+    moments = partial(_moments_as_rows, coding, table, rows)
+    return SummedData(
+        design, statistics, columns, rows, sums, reading, moments_as_rows=moments
+    )  # fmt: skip
 
 
 def _cells_as_rows(coding: RowCoding, table: CellTable, terms: tuple[TermDesign, ...]) -> Chunk:
@@ -366,6 +374,32 @@ def _cells_as_rows(coding: RowCoding, table: CellTable, terms: tuple[TermDesign,
         terms=terms,
         counts=None if is_single else filled.counts.astype(float),
         within=None if is_single else coding.products(filled.within),
+    )
+
+
+def _moments_as_rows(
+    coding: RowCoding, table: CellTable, cells_as_rows: Callable[[], Chunk]
+) -> Chunk | None:
+    """Return weighted rows with the moments of the scores in each cell.
+
+    None if these are not known, or columns of the fixed part vary within cells.
+    """
+    _, filled = table.filled()
+    found = filled.as_scores()
+    between = np.square(filled.means[1:]) @ filled.counts
+    # Rounding of origins when sums were added, relative to standard deviations
+    constant = np.diagonal(filled.within)[1:] <= 1e-8**2 * between
+    if found is None or not constant.all():
+        return None
+    at, scores, weights = found
+    cells = cells_as_rows()
+    return replace(
+        cells,
+        response=scores,
+        X=cells.X[at] if cells.X.strides[0] else np.broadcast_to(1.0, (at.size, 1)),
+        compact_codes=tuple(codes[at] for codes in cells.compact_codes),
+        counts=weights,
+        within=None,
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import code_levels, united_levels
+from vcomp.design import Centre
 from vcomp.exceptions import DataError
 
 if TYPE_CHECKING:
@@ -267,6 +268,8 @@ class ColumnKinds:
         """Return the columns of some rows with the levels of all rows."""
         import pandas as pd
 
+        if not len(next(iter(columns.values()), ())):
+            return self.of_no_rows()  # what a column of no rows holds is not known
         made = dict(columns)
         for name, found in self.levels.items():
             if found is None and name not in self.booleans:
@@ -316,13 +319,13 @@ class XSums:
     Attributes
     ----------
     n : number of rows
-    total : (p,) sums
-    gram : (p, p) sums of squares and products
+    mean : (p,) means, exact of columns that are constant
+    gram : (p, p) sums of squares and products about the means
     low, high : (p,) smallest and largest values
     """
 
     n: int
-    total: Any
+    mean: FloatArray
     gram: FloatArray
     low: FloatArray
     high: FloatArray
@@ -330,40 +333,23 @@ class XSums:
     @classmethod
     def of(cls, X: FloatArray) -> XSums:
         """Return the sums of some rows."""
-        return cls(
-            n=len(X),
-            total=X.sum(axis=0, dtype=np.longdouble),
-            gram=X.T @ X,
-            low=X.min(axis=0, initial=np.inf),
-            high=X.max(axis=0, initial=-np.inf),
-        )
+        low, high = X.min(axis=0, initial=np.inf), X.max(axis=0, initial=-np.inf)
+        total = X.sum(axis=0, dtype=np.longdouble)
+        mean = np.asarray(total / max(len(X), 1), dtype=float)
+        mean = np.where(low == high, low, mean)
+        centred = X - mean
+        return cls(len(X), mean, centred.T @ centred, low, high)
 
     def __add__(self, other: XSums) -> XSums:
-        return XSums(
-            self.n + other.n,
-            self.total + other.total,
-            self.gram + other.gram,
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-        )
+        n = self.n + other.n
+        if not self.n or not other.n:
+            return self if self.n else other
+        low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        apart = other.mean - self.mean
+        mean = np.where(low == high, low, self.mean + apart * (other.n / n))
+        between = np.outer(apart, apart) * (self.n * (other.n / n))
+        return XSums(n, mean, self.gram + other.gram + between, low, high)
 
     def constant(self, names: tuple[str, ...]) -> FloatArray:
-        """Return a with X a = 1 in the least squares sense; zeros if there is none."""
-        a = np.zeros(len(names))
-        if "Intercept" in names:
-            a[names.index("Intercept")] = 1.0
-            return a
-        largest = np.maximum(np.abs(self.low), np.abs(self.high))
-        scale = np.where(largest > 0.0, largest, 1.0)
-        total = np.asarray(self.total, dtype=float)
-        gram = self.gram / np.outer(scale, scale)
-        for _ in range(4):
-            a += np.linalg.lstsq(gram, (total - self.gram @ a) / scale, rcond=None)[0] / scale
-        a[np.abs(a) * largest < 1e-6] = 0.0
-        away = self.n - 2.0 * float(a @ total) + float(a @ self.gram @ a)
-        return a if abs(away) < 1e-6 * self.n else np.zeros(len(names))
-
-    @property
-    def mean(self) -> FloatArray:
-        """(p,) means."""
-        return np.asarray(self.total / self.n, dtype=float)
+        """Return a with X a = 1, as far as these sums decide it; zeros if there is none."""
+        return Centre.constant_of(names, self.mean, self.gram / max(self.n, 1))
