@@ -19,6 +19,9 @@ from tests.reference.tables import VALUES, table, tables
 
 pytest.register_assert_rewrite("tests.helpers")
 
+# No example has a time limit: the first one compiles, and other machines are ten times slower.
+settings.register_profile("here", settings(), deadline=None)
+settings.load_profile("here")
 # Ten times as many examples, others in every run: of the scheduled workflow (CONTRIBUTING.md).
 settings.register_profile(
     "many", settings(), max_examples=1000, derandomize=False, print_blob=True

@@ -17,7 +17,7 @@ HEAVY = ("pandas", "scipy", "statsmodels", "numba", "patsy", "pyarrow", "click",
 
 
 def modules_after(statement):
-    code = f"import sys; {statement}; print(' '.join(sys.modules))"
+    code = f"import sys; {statement}\nprint(' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
@@ -36,6 +36,16 @@ def test_a_fit_imports_no_more_than_it_needs():
         "import vcomp; vcomp.fit('y ~ (1|a)', {'a': [1, 1, 2, 2, 3, 3], 'y': [1., 2, 4, 5, 9, 7]})"
     )
     assert not loaded & {"statsmodels", "scipy.stats", "matplotlib", "click"}
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_the_command_line_imports_what_a_command_needs(option):
+    loaded = modules_after(
+        f"import contextlib, io; from vcomp.cli import main; sys.argv = ['vcomp', '{option}']\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit): main()"
+    )
+    assert "click" in loaded
+    assert not loaded & ({"numpy", *HEAVY} - {"click"})
 
 
 def test_every_public_name_is_there():

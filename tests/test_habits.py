@@ -5,6 +5,8 @@ import re
 import tomllib
 from pathlib import Path
 
+from hypothesis import settings
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CI = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
@@ -76,3 +78,46 @@ def test_no_test_patches_a_constant():
     paths = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
     found = {path.name: re.findall(constant, path.read_text(encoding="utf-8")) for path in paths}
     assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_examples_have_no_time_limit():
+    """Compilation and slow machines exceed any; without CI=true hypothesis would set 200 ms."""
+    assert settings().deadline is None
+    assert settings.get_profile("many").deadline is None
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call):
+                limits = [k.value for k in call.keywords if k.arg == "deadline"]
+                assert all(ast.unparse(limit) == "None" for limit in limits), path
+
+
+def test_the_oldest_versions_are_those_that_are_promised():
+    """Also of the optional containers: .ci/run installs them beside the newest ones."""
+    extras = PROJECT["optional-dependencies"]
+    promised = [*PROJECT["dependencies"], *extras["plot"], *extras["dask"], *extras["test"]]
+    lowest = dict(re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", p).groups() for p in promised)
+    text = (ROOT / ".ci" / "oldest.txt").read_text(encoding="utf-8")
+    pinned = dict(re.findall(r"^([\w-]+)==([\d.]+)$", text, re.MULTILINE))
+    assert {"duckdb", "polars", "pandas", "pyarrow", "numpy", "dask"} <= set(pinned)
+    for name, version in pinned.items():
+        assert f"{version}.".startswith(f"{lowest[name]}."), name
+
+
+def test_a_scheduled_workflow_installs_prereleases():
+    early = (ROOT / ".github" / "workflows" / "prereleases.yml").read_text(encoding="utf-8")
+    assert "  schedule:\n" in early
+    assert "pip install --pre -e '.[test]'" in early
+
+
+def test_what_rounding_decides_is_repeated_with_other_kernels():
+    for name in ("HASWELL", "ZEN", "SKYLAKEX", "NEHALEM", "NPY_DISABLE_CPU_FEATURES"):
+        assert name in CI
+    repeated = re.search(r"pytest -m rounding (.+)$", CI, re.MULTILINE)[1].split()
+    marked = [
+        path.relative_to(ROOT)
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if re.search(r"(@|marks=)pytest\.mark\.rounding\b", path.read_text("utf-8"), re.M)
+    ]
+    assert marked
+    for path in marked:
+        assert any(path.is_relative_to(folder) for folder in repeated), path
