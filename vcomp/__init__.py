@@ -6,8 +6,15 @@
 0.99
 """
 
+import os
+
 from vcomp._doors import front_door
+from vcomp.exceptions import is_address_space_limited
+
+if is_address_space_limited():
+    # The usual allocator of pyarrow reserves a gibibyte of addresses at once.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = front_door(__name__, __file__, is_public=True)

@@ -7,22 +7,29 @@ package, and ``design`` is imported when the name is first used.
 
 from __future__ import annotations
 
-import ast
+import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 from typing import Any
+
+from vcomp.exceptions import guard, guarded
+
+_NAME = re.compile(r"^from \.(\S*) import (\w+)", re.MULTILINE)
 
 
 def front_door(
-    package: str, filename: str
+    package: str, filename: str, *, is_public: bool = False
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package.
 
     Parameters
     ----------
     package, filename : ``__name__`` and ``__file__`` of its ``__init__.py``
+    is_public : whether its functions and classes are for users: they are then guarded, so that
+        exhausted memory ends in a VcompError
     """
     homes = _homes(Path(filename).with_suffix(".pyi").read_text(encoding="utf-8"))
     module = sys.modules[package]
@@ -35,7 +42,13 @@ def front_door(
         if home is None:
             value: Any = import_module(f"{package}.{name}")
         else:
-            value = getattr(import_module(f"{package}.{home}"), name)
+            place = import_module(f"{package}.{home}")
+            value = getattr(place, name)
+            if is_public and isinstance(value, FunctionType):
+                value = guarded(value)
+                setattr(import_module(value.__module__), name, value)  # where a pickle looks
+            elif is_public and isinstance(value, type):
+                guard(value)
         setattr(module, name, value)
         return value
 
@@ -47,9 +60,4 @@ def front_door(
 
 def _homes(stub: str) -> dict[str, str | None]:
     """Return the module of each name of a stub; None for a name that is a module itself."""
-    return {
-        alias.name: node.module
-        for node in ast.parse(stub).body
-        if isinstance(node, ast.ImportFrom) and node.level == 1
-        for alias in node.names
-    }
+    return {name: module or None for module, name in _NAME.findall(stub)}

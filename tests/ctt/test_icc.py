@@ -310,3 +310,13 @@ def test_summary():
     assert "F tests whether a coefficient is above 0." in text
     assert icc(TARGETS)._repr_html_().startswith("<table")
     assert repr(icc(TARGETS)) == "IntraclassCorrelations(objects=6, raters=4)"
+
+
+@pytest.mark.parametrize("offset", [1e9, -1e9])
+def test_scores_far_from_zero(offset):
+    """Whole numbers at 1e9 are exact: nothing but their differences matters."""
+    near, far = icc(TARGETS), icc(TARGETS + offset)
+    columns = ["estimate", "low", "high", "F", "p_value", "df1", "df2"]
+    np.testing.assert_allclose(far.table[columns], near.table[columns], rtol=1e-9)
+    for name, square in near.mean_squares.items():
+        assert far.mean_squares[name] == pytest.approx(square, rel=1e-9)

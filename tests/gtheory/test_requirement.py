@@ -135,3 +135,23 @@ def test_a_whole_universe_is_not_required():
     most = study.required(0.93, "Phi").n
     assert most < 6
     assert g.dstudy(i=most, universe={"i": 6}).table["Phi"].iloc[0] >= 0.93
+
+
+def test_every_plan_has_its_answer():
+    g = from_components(BODOFF_LI)
+    found = g.dstudy(i=[20, 40], a=[1, 50]).required(0.95, facet="i")
+    alone = [g.dstudy(i=20, a=a).required(0.95, facet="i") for a in (1, 50)]
+    assert (found, *found.further) == tuple(alone)
+    assert found.table["a"].tolist() == [1, 50]
+    assert found.table["n"].tolist() == [one.n for one in alone]
+    assert str(found).splitlines() == [str(one) for one in alone]
+    assert all(f"<p>{one}</p>" in found._repr_html_() for one in alone)
+
+
+def test_a_goal_out_of_reach_says_with_which_plan():
+    g = from_components(
+        {"p": 0.9, "i": 0.0, "a": 0.0, "pi": 0.3, "pa": 0.7, "ia": 0.0, "pia": 0.2}
+    )
+    lines = str(g.dstudy(i=[1, 30], a=2).required(0.75, facet="a")).splitlines()
+    assert lines[0].startswith("Eρ² = 0.75 is out of reach with i = 1: error variance 0.3 ")
+    assert lines[1] == "For Eρ² = 0.75, 3 levels of a are needed, with i = 30."

@@ -169,3 +169,98 @@ def test_objects_within_a_level_have_to_meet_the_same_levels():
     same = pd.DataFrame({"c": [1, 1, 2, 2], "p": [1, 1, 3, 3], "i": [1, 2, 1, 2]})
     row = g.dstudy(object="p", within="c", layout=same).table.iloc[0]
     assert row["rel_err_var"] == pytest.approx(1.0 / 2, rel=1e-12)
+
+
+def shares(data, facets):
+    """Return the mean over the persons of Σ (n_g/n)² over groups of some facets, by counting."""
+    found = []
+    for _, rows in data.groupby("p"):
+        n = rows.groupby(facets).size().to_numpy() if facets else np.array([len(rows)])
+        found.append(float(((n / len(rows)) ** 2).sum()))
+    return np.mean(found)
+
+
+def four_way(seed=4, n=90):
+    """Return unbalanced rows of p, i, a, o, at most one for each cell."""
+    rng = np.random.default_rng(seed)
+    cells = np.array(list(itertools.product(range(5), range(4), range(3), range(4))))
+    data = pd.DataFrame(cells[rng.permutation(len(cells))[:n]], columns=list("piao"))
+    data["y"] = rng.normal(size=n)
+    for f in "piao":
+        data["y"] += rng.normal(size=5)[data[f]]
+    return data
+
+
+def two_way(seed=8, n=26):
+    rng = np.random.default_rng(seed)
+    cells = np.array(list(itertools.product(range(6), range(7))))
+    data = pd.DataFrame(cells[rng.permutation(len(cells))[:n]], columns=list("pi"))
+    data["y"] = rng.normal(size=n) + rng.normal(size=6)[data.p] + rng.normal(size=7)[data.i]
+    return data
+
+
+@pytest.mark.parametrize("terms", ["(1|p) + (1|i) + (1|a)", "(1|p) + (1|p:i) + (1|a)"])
+def test_own_sizes_of_a_model_without_some_interactions(terms):
+    """The size of i is that of σ²(i), or where the model has none that of σ²(pi)."""
+    data = four_way()
+    res = vcomp.fit(f"y ~ {terms}", data)
+    row = res.dstudy(object="p").table.iloc[0]
+    assert row["i"] == pytest.approx(1.0 / shares(data, ["i"]), rel=1e-9)
+    assert row["a"] == pytest.approx(1.0 / shares(data, ["a"]), rel=1e-9)
+    v = res.vcomp
+    inner = "i" if "i" in v.index else "p:i"
+    error = v[inner] * shares(data, ["i"]) + v["a"] * shares(data, ["a"])
+    # Without a component of a:p:i the residual is that of single scores of the cells i × a.
+    error += v["Residual"] * data.groupby("p").size().rdiv(1.0).mean()
+    assert row["abs_err_var"] == pytest.approx(error, rel=1e-9)
+
+
+def test_own_sizes_of_two_facets_without_their_interaction():
+    data = two_way()
+    res = vcomp.fit("y ~ (1|p) + (1|i)", data)
+    row, v = res.dstudy(object="p").table.iloc[0], res.vcomp
+    error = v["i"] * shares(data, ["i"]) + v["Residual"] * shares(data, ["p", "i"])
+    assert row["i"] == pytest.approx(1.0 / shares(data, ["i"]), rel=1e-9)
+    assert row["abs_err_var"] == pytest.approx(error, rel=1e-9)
+
+
+@pytest.mark.parametrize("interaction", ["", " + (1|i:a)", " + (1|p:i:a)"])
+def test_own_universe_with_two_fixed_facets(interaction):
+    """The residual p:i:a:o is averaged over the fixed cells i × a and over all 9 levels of o.
+
+    1/n of the cells is that of a component of them, with or without p; else of n_i n_a cells.
+    """
+    data = four_way()
+    res = vcomp.fit(f"y ~ (1|p) + (1|i) + (1|a) + (1|o){interaction}", data)
+    row = res.dstudy(object="p", fixed=["i", "a"], universe={"o": 9}).table.iloc[0]
+    v, i, a = res.vcomp, shares(data, ["i"]), shares(data, ["a"])
+    cells = shares(data, ["i", "a"]) if interaction else i * a
+    universe = v["p"] + v["Residual"] * cells / 9
+    if "p:i:a" in interaction:
+        universe += v["p:i:a"] * cells
+    assert row["universe_var"] == pytest.approx(universe, rel=1e-9)
+
+
+@pytest.mark.parametrize("fixed", [("a",), ("a", "i")])
+def test_a_fixed_facet_within_a_finite_one(fixed):
+    """Each of the 5 levels of i has 2 fixed levels of a, of which a plan uses those of 3 i."""
+    values = {name: (k + 1.0) / 7.0 for k, name in enumerate(NAMES)}
+    g = from_components(values)
+    layout = pd.DataFrame(list(itertools.product(range(3), range(2))), columns=["i", "a"])
+    layout["a"] += 2 * layout["i"]
+    universe = {} if "i" in fixed else {"i": 5}
+    n_i = 3 if "i" in fixed else 5
+    # p:i is a mean over all i; p:a and the residual are effects of a:i, means over all a in all i.
+    expected = values["p"] + values["p:i"] / n_i
+    expected += (values["p:a"] + values["Residual"]) / (n_i * 2)
+    for options in ({"layout": layout}, {"i": 3, "a": 2}):
+        if "i" in fixed:
+            with pytest.raises(PlanError, match="nothing is left to generalize over"):
+                g.dstudy("p x (a:i)", object="p", fixed=fixed, **options)
+            continue
+        row = g.dstudy(
+            "p x (a:i)", object="p", fixed=fixed, universe=universe, **options
+        ).table.iloc[0]
+        assert row["universe_var"] == pytest.approx(expected, rel=1e-12)
+        of_i = values["p:i"] + (values["p:a"] + values["Residual"]) / 2
+        assert row["rel_err_var"] == pytest.approx(of_i * (1 / 3 - 1 / 5), rel=1e-12)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import vcomp
+from tests.helpers.examples import examples
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
 from vcomp.ir.accuracies import accuracy, two_way_components
 from vcomp.ir.measures import available, get
@@ -286,7 +287,7 @@ def test_curves_of_trec_come_from_the_same_dstudy():
     assert mapped["topic"].tolist() == [25, 50]
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     shift=st.floats(-5.0, 5.0),
     scale=st.floats(0.01, 100.0),

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import vcomp
 from vcomp import ir
 from vcomp.cli.main import cli
-from vcomp.exceptions import VcompError
+from vcomp.exceptions import VcompError, VcompWarning
 
 GOOD = np.random.default_rng(1).random((12, 5)).round(3)
 NAMES = ["bm25", "rm3", "dense", "rerank", "fused"]
@@ -109,7 +109,8 @@ def test_topics_that_do_not_differ(way, tmp_path):
 def test_constant_scores_have_nothing_to_share():
     with pytest.raises(VcompError, match="all scores are equal"):
         ir.accuracy(frame(np.full((6, 4), 0.5)), "Phi")
-    made = by_fit_of_dstudy(np.full((6, 4), 0.5))
+    with pytest.warns(VcompWarning, match="the response is constant"):
+        made = by_fit_of_dstudy(np.full((6, 4), 0.5))
     assert made.table["estimate"].isna().all()
     assert "are not defined" in str(made)
 

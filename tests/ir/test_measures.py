@@ -423,3 +423,40 @@ def test_fewer_topics_than_systems_need_shrinkage():
     two = get("d_rank", shrinkage=1.0)
     truth = [0, 1, 1, 1, 1, 1] if d > 0 else [1, 0, 0, 0, 0, 0]
     assert two.actual(X, truth) >= abs(d) / np.sqrt(S.sum() / 4) - 1e-12
+
+
+def tau_ap_b(x, y):
+    """Return τ_AP,b by its definition (Urbano and Marrero 2017), in loops over integer scores."""
+
+    def one_side(means, ranked):
+        shares = []
+        for i in range(len(ranked)):
+            above = [j for j in range(len(ranked)) if ranked[j] > ranked[i]]
+            if above:
+                shares.append(sum(means[j] > means[i] for j in above) / len(above))
+        return 2.0 * np.mean(shares) - 1.0
+
+    return (one_side(x, y) + one_side(y, x)) / 2.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tau_ap_b_is_its_definition(seed):
+    rng = np.random.default_rng(seed)
+    k = int(rng.integers(3, 9))
+    x, y = rng.integers(0, 5, k), rng.integers(0, 5, k)
+    x[0], x[1], y[0], y[1] = 0, 1, 2, 0  # neither is constant
+    measure = get("tau_ap", variant="b")
+    assert measure.actual([x, x], y) == pytest.approx(tau_ap_b(x, y), abs=1e-12)
+
+
+@pytest.mark.parametrize(("scale", "true_scale"), [(1.0, 2.0**60), (2.0**60, 1.0), (1.0, 1.0)])
+@pytest.mark.parametrize("options", [{"variant": "b"}, {}, {"ties": "first"},
+                                     {"ranked_by": "collection"}])  # fmt: skip
+def test_ties_are_those_of_each_ranking_by_itself(options, scale, true_scale):
+    """Rounding errors of means say nothing of true means in another unit."""
+    x = np.array([1.0, 2.0, 2.0, 3.0, 4.0, 5.0])
+    y = np.array([2.0, 1.0, 3.0, 3.0, 5.0, 4.0])
+    measure = get("tau_ap", **options)
+    plain = measure.actual([x, x], y)
+    assert -1.0 < plain < 1.0
+    assert measure.actual([scale * x, scale * x], true_scale * y) == plain

@@ -176,10 +176,12 @@ def test_what_cannot_be_checked(nested):
     ):
         with pytest.raises(vcomp.EstimationError, match=message):
             res.crosscheck(**options)
+    with pytest.warns(vcomp.VcompWarning, match="the response is constant"):
+        constant = vcomp.fit(formula, data.assign(y=1.0))
     with pytest.raises(
         vcomp.EstimationError, match="all components are 0: the methods cannot differ"
     ):
-        vcomp.fit(formula, data.assign(y=1.0)).crosscheck()
+        constant.crosscheck()
     loaded = vcomp.VarianceComponentsResults.from_json(res.to_json())
     with pytest.raises(vcomp.DataError, match="loaded without its rows"):
         loaded.crosscheck()

@@ -16,6 +16,8 @@ import vcomp
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.inference.intervals.robust import robust_covariance
 from vcomp.model import record_of
+from vcomp.presets.component_sums import Known
+from vcomp.presets.gauge import _categories
 
 CROSSED = "y ~ (1|part) + (1|operator) + (1|part:operator)"
 POOLED = "y ~ (1|part) + (1|operator)"
@@ -394,3 +396,12 @@ def test_robust_intervals():
     text = " ".join(str(found).split())
     assert "95 % intervals: robust modified large sample." in text
     assert "whose effects are treated as normal: operator (3)" in text
+
+
+@pytest.mark.parametrize("of_parts", [0.005, 0.5, 50.0])
+def test_a_gauge_without_variance_distinguishes_any_parts(of_parts):
+    """However small the variance of the parts is: a unit says nothing of categories."""
+    unknown = np.array([np.nan])
+    ratio = Known(unknown, unknown, unknown, unknown, "", (), np.array([False]))
+    assert _categories(ratio, of_parts)[0] == np.inf
+    assert np.isnan(_categories(ratio, 0.0)).all()  # parts do not differ either

@@ -241,3 +241,19 @@ def test_robust_intervals_are_those_of_the_components():
         wanted = res.quantity(what, interval="robust")
         ends = found.table.loc[row, ["sd_low", "sd_high"]].astype(float) ** 2
         np.testing.assert_allclose(ends, [wanted.low, wanted.high], rtol=1e-12)
+
+
+def test_the_mean_is_that_of_the_scores():
+    """VCA divides by the arithmetic mean; that of generalized least squares is another one."""
+    rng = np.random.default_rng(5)
+    day = np.repeat(range(5), [1, 8, 2, 6, 3])
+    y = 20.0 + 3.0 * rng.normal(size=5)[day] + rng.normal(size=day.size)
+    for method in ("reml", "anova"):
+        res = vcomp.fit("y ~ (1|day)", {"day": day, "y": y}, method=method)
+        found = vcomp.presets.precision(res)
+        assert found.mean == pytest.approx(y.mean(), rel=1e-12)
+        row = found.table.loc["repeatability"]
+        assert row["cv"] == pytest.approx(100.0 * row["sd"] / y.mean(), rel=1e-12)
+    assert vcomp.fit("y ~ (1|day)", {"day": day, "y": y}).fe_params.item() != pytest.approx(
+        y.mean(), rel=1e-3
+    )

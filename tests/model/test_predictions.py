@@ -159,8 +159,10 @@ def test_levels_of_prediction(crossed):
         "all": of_a + of_b,
     }.items():
         expected = fixed + effects
-        np.testing.assert_allclose(res.predict(NEW, level=level), expected, rtol=1e-12)
-        mean = res.get_prediction(NEW, level=level).predicted_mean
+        np.testing.assert_allclose(
+            res.predict(NEW, level=level, new_levels="zero"), expected, rtol=1e-12
+        )
+        mean = res.get_prediction(NEW, level=level, new_levels="zero").predicted_mean
         np.testing.assert_allclose(mean, expected, rtol=1e-12)
     np.testing.assert_allclose(res.predict(level="all"), res.fittedvalues, rtol=1e-12)
 
@@ -178,7 +180,7 @@ def test_variances_of_a_prediction(crossed):
     }
     for level, (in_a, in_b, unseen, others) in cases.items():
         expected = dense_variances(model, v, np.column_stack([in_a, in_b]), X) + unseen
-        given_ = res.get_prediction(NEW, level=level)
+        given_ = res.get_prediction(NEW, level=level, new_levels="zero")
         np.testing.assert_allclose(given_.se_mean**2, expected, rtol=1e-9)
         np.testing.assert_allclose(given_.se_obs**2, expected + others + v[2], rtol=1e-9)
 
@@ -196,7 +198,7 @@ def test_summary_frame(crossed):
     from scipy.stats import norm
 
     _, res = crossed
-    prediction = res.get_prediction(NEW, alpha=0.1)
+    prediction = res.get_prediction(NEW, new_levels="zero", alpha=0.1)
     frame = prediction.summary_frame()
     assert list(frame) == [
         "mean", "mean_se", "mean_ci_lower", "mean_ci_upper", "obs_ci_lower", "obs_ci_upper",
@@ -232,7 +234,7 @@ def test_new_combinations_are_named():
         res.predict(data[held], new_levels="raise")
     v = res.vcomp
     seen = res.get_prediction(data[held], level=["a", "b"])
-    every = res.get_prediction(data[held])
+    every = res.get_prediction(data[held], new_levels="zero")
     np.testing.assert_allclose(every.se_mean**2, seen.se_mean**2 + v["a:b"])
     np.testing.assert_allclose(every.se_obs, seen.se_obs)
 
@@ -254,7 +256,8 @@ def test_unknown_levels_of_prediction(crossed, level, message):
 
 def test_a_constant_response_is_known_exactly():
     data = pd.DataFrame({"y": np.ones(12), "a": np.tile(range(4), 3), "b": np.repeat(range(3), 4)})
-    prediction = vcomp.fit("y ~ (1|a) + (1|b)", data).get_prediction()
+    with pytest.warns(vcomp.VcompWarning, match="the response is constant"):
+        prediction = vcomp.fit("y ~ (1|a) + (1|b)", data).get_prediction()
     assert (prediction.predicted_mean == 1.0).all()
     assert (prediction.se_obs == 0.0).all()
 
@@ -280,3 +283,33 @@ def test_coverage_of_new_scores():
         inside.append(((ends["lower"] < new) & (new < ends["upper"])).mean())
     # 1,080 scores: a standard error of .01 or, as they hang together, somewhat more.
     assert abs(np.mean(inside) - 0.9) < 0.04
+
+
+def unbalanced_groups():
+    rng = np.random.default_rng(2)
+    a = np.repeat(range(6), [2, 9, 3, 5, 2, 7])
+    return pd.DataFrame({"a": a, "y": rng.normal(size=6)[a] * 2 + rng.normal(size=a.size)})
+
+
+@pytest.mark.parametrize("method", ["reml", "ml", "anova", "type1", "henderson3", "minque"])
+def test_the_population_level_is_the_fixed_part(method):
+    """Henderson's Method I has the plain mean, whose standard error is its own."""
+    data = unbalanced_groups()
+    res = vcomp.fit("y ~ (1|a)", data, method=method)
+    mean = res.fe_params.item()
+    np.testing.assert_allclose(res.predict(level="population"), mean, rtol=1e-10)
+    made = res.get_prediction(level="population")
+    np.testing.assert_allclose(made.predicted_mean, mean, rtol=1e-10)
+    np.testing.assert_allclose(made.se_mean, res.bse_fe.item(), rtol=1e-8)
+    if method == "anova":
+        assert mean == pytest.approx(data["y"].mean(), rel=1e-12)
+
+
+def test_unknown_levels_are_refused_unless_asked_for():
+    res = vcomp.fit("y ~ (1|a)", unbalanced_groups())
+    rows = pd.DataFrame({"a": [1, 99]})
+    for predict in (res.predict, res.get_prediction):
+        with pytest.raises(vcomp.DataError, match="'a' has 99, which did not occur in the fit"):
+            predict(rows)
+        predict(rows, new_levels="zero")
+        predict(rows, level="population")

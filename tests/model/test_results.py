@@ -162,7 +162,7 @@ def test_prediction_for_new_rows():
     fixed = res.fe_params["Intercept"] + res.fe_params["x"] * new["x"]
     a, b = res.random_effects["a"]["estimate"], res.random_effects["b"]["estimate"]
     expected = [fixed[0] + a[0] + b[3], fixed[1] + b[3], fixed[2]]
-    np.testing.assert_allclose(res.predict(new), expected)
+    np.testing.assert_allclose(res.predict(new, new_levels="zero"), expected)
     with pytest.raises(vcomp.DataError, match="no column 'x'"):
         res.predict(new.drop(columns="x"))
     with pytest.raises(vcomp.DataError, match="missing values: column 'x' has some"):
@@ -200,7 +200,7 @@ def test_prediction_says_when_no_level_is_known():
     formula, data = unbalanced("crossed")
     res = vcomp.fit(formula, data)
     with pytest.warns(vcomp.VcompWarning, match="no level of facet 'a' occurred in the fit"):
-        res.predict(data.astype({"a": str}))
+        res.predict(data.astype({"a": str}), new_levels="zero")
 
 
 def test_models_cannot_be_stored(two_way):

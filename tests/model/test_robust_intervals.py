@@ -101,17 +101,29 @@ def test_files_give_the_same(frame, name, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed")
 @pytest.mark.parametrize("name", MANY)
-def test_stored_sums_give_the_same_if_cells_are_rows(frame, name, tmp_path):
+def test_stored_sums_give_the_same(frame, name, tmp_path):
+    """Of several scores in a cell the moments are enough, in parts and in any order."""
     formula, rows = rows_of(frame, name)
+    # A covariate that does not vary within cells
+    rows = rows.assign(x=np.sin(rows.sys))
     path = tmp_path / "scores.vcomp"
-    vcomp.accumulate(formula, rows).save(path)
+    sum(vcomp.accumulate(formula, rows.iloc[k::3]) for k in (2, 0, 1)).save(path)
     found = vcomp.AccumulatedStatistics.load(path).fit()
-    if name.startswith("crossed"):
-        expected = vcomp.fit(formula, rows).conf_int(interval="robust")
-        np.testing.assert_allclose(
-            found.conf_int(interval="robust"), expected, rtol=1e-9, atol=1e-9
-        )
-        return
+    expected = vcomp.fit(formula, rows)
+    np.testing.assert_allclose(
+        found.conf_int(interval="robust"),
+        expected.conf_int(interval="robust"),
+        rtol=1e-9,
+        atol=1e-9,
+    )
+    errors = [res.fixed_effects(cov_type="robust").to_numpy() for res in (found, expected)]
+    np.testing.assert_allclose(*errors, rtol=1e-8, atol=1e-12)
+
+
+def test_sums_of_a_covariate_that_varies_within_cells_need_the_rows(frame):
+    formula, rows = rows_of(frame, "replicated")
+    rows = rows.assign(x=np.arange(len(rows)) % 7)
+    found = vcomp.accumulate(formula.replace("~", "~ x +"), rows).fit()
     with pytest.raises(vcomp.DataError, match=r"several scores.*interval='mls'"):
         found.conf_int(interval="robust")
 
@@ -228,9 +240,9 @@ def test_a_residual_of_zero_is_the_reason():
     assert "residual above zero" in normal_theory(res)
 
 
-def test_several_scores_of_stored_cells_are_the_reason(tmp_path):
-    twice = pd.concat([two_way(8, 6, 1), two_way(8, 6, 2)])
-    sums = vcomp.accumulate("y ~ (1|s) + (1|t)", twice)
+def test_a_covariate_within_stored_cells_is_the_reason():
+    twice = pd.concat([two_way(8, 6, 1).assign(x=0.0), two_way(8, 6, 2).assign(x=1.0)])
+    sums = vcomp.accumulate("y ~ x + (1|s) + (1|t)", twice)
     assert "single rows" in normal_theory(sums.fit())
     assert sums.fit().interval_source("mls").reason == ""
 

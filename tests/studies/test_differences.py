@@ -199,7 +199,8 @@ def test_missing_cells_and_missing_levels(frame):
     data = {"one": frame.drop(index=3), "two": frame[frame["topic"] != "t0"]}
     with pytest.warns(vcomp.VcompWarning, match="measure 'one'.*not fully crossed"):
         found = vcomp.compare_measures(data, f"ap {BOTH}", method="anova", topic=10)
-    row = found.differences().table.iloc[0]
+    with pytest.warns(vcomp.VcompWarning, match="running numbers only.*7 and 7 levels of sys"):
+        row = found.differences().table.iloc[0]
     assert 0.9 < row["correlation"] < 1.0
     assert row["low"] < row["difference"] < row["high"]
 
@@ -415,3 +416,26 @@ def test_the_summary(frame):
     assert "jackknife over sys and topic" in text
     assert "<table" in found.differences()._repr_html_()
     assert repr(found.differences()) == "<MeasureDifferences: Differences of Eρ², 6 rows>"
+
+
+def collection(n_sys, n_topic, seed, start=1, prefix=""):
+    rng = np.random.default_rng(seed)
+    s, t = (a.ravel() for a in np.indices((n_sys, n_topic)))
+    score = rng.normal(size=n_sys)[s] + rng.normal(size=n_topic)[t] + rng.normal(size=s.size)
+    labels = [f"{prefix}{k + start}" for k in t]
+    return pd.DataFrame({"sys": s + 1, "topic": labels, "score": score})
+
+
+def test_collections_that_share_running_numbers_only():
+    formula = "score ~ (1|sys) + (1|topic)"
+    both = {"one": collection(8, 12, 0), "other": collection(6, 9, 1)}
+    found = vcomp.compare_measures(both, formula)
+    words = r"share levels of sys and topic that are running numbers only, .*8 and 6 levels of sys"
+    with pytest.warns(vcomp.VcompWarning, match=words):
+        found.differences()
+    for shared in ([], ["sys", "topic"]):
+        found.differences(shared=shared)
+    same = {"one": collection(8, 12, 0), "other": collection(8, 12, 1)}
+    vcomp.compare_measures(same, formula).differences()
+    named = {"one": collection(8, 12, 0, 401), "other": collection(8, 9, 1, 401)}
+    vcomp.compare_measures(named, formula).differences()

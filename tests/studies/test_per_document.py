@@ -211,5 +211,8 @@ def test_bad_universes(track, universe):
         columns=["system", "topic", "document"],
     )
     judged = runs[runs["system"] == "a"].drop(columns="system").assign(assessor="J", relevant=1)
-    with pytest.raises(EstimationError, match=r"measure 'F': .*do not vary"):
+    with (
+        pytest.warns(vcomp.VcompWarning, match="the response is constant"),
+        pytest.raises(EstimationError, match=r"measure 'F': .*do not vary"),
+    ):
         vcomp.per_document_study(document_universe(runs, judged))

@@ -168,6 +168,19 @@ class DStudyPlan:
     def __len__(self) -> int:
         return len(self.sizes)
 
+    def by_other_sizes(self, facet: str) -> tuple[DStudyPlan, ...]:
+        """Return the plans that differ in the sizes of other facets, the first of each such size.
+
+        Parameters
+        ----------
+        facet : whose own size does not matter
+        """
+        others = [k for k, name in enumerate(self.facets) if name != facet]
+        first: dict[tuple[float, ...], int] = {}
+        for row, sizes in enumerate(self.sizes[:, others].tolist()):
+            first.setdefault(tuple(sizes), row)
+        return tuple(map(self.alone, first.values()))
+
     def alone(self, row: int) -> DStudyPlan:
         """Return one of the plans, by its number.
 

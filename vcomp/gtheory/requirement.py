@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,9 +35,12 @@ from vcomp.inference import (
 )
 from vcomp.inference.intervals import F_INTERVALS, IntervalSource
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(display.Said):
     """The size of a facet at which a coefficient reaches a goal.
 
     Attributes
@@ -50,6 +54,7 @@ class Requirement:
     held : the sizes at which the other facets are held
     interval_method : how the interval was made
     why : a sentence where n is infinite
+    further : the same of the other plans of the D-study, where other facets have other sizes
 
     Examples
     --------
@@ -67,11 +72,29 @@ class Requirement:
     held: Mapping[str, float] = field(default_factory=dict)
     interval_method: str = ""
     why: str = ""
+    further: tuple[Requirement, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row for each plan: sizes of the other facets, n, its interval, why it is infinite."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                {**one.held, "n": one.n, "low": one.low, "high": one.high, "why": one.why}
+                for one in (self, *self.further)
+            ]
+        )
 
     def __str__(self) -> str:
+        return display.encodable("\n".join(one._sentence() for one in (self, *self.further)))
+
+    def _sentence(self) -> str:
         symbol = SYMBOLS[self.coefficient]
         if self.why:
-            return f"{symbol} = {display.number(self.goal)} is out of reach: {self.why}"
+            at = ", ".join(f"{f} = {display.count(n)}" for f, n in self.held.items())
+            of_plan = f" with {at}" if at else ""
+            return f"{symbol} = {display.number(self.goal)} is out of reach{of_plan}: {self.why}"
         text = (
             f"For {symbol} = {display.number(self.goal)}, {display.count(self.n)} "
             f"{'level' if self.n == 1 else 'levels'} of {self.facet} "

@@ -7,14 +7,14 @@ Nothing is computed here: :mod:`~vcomp.gtheory.study_record` makes the record, a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from vcomp import display
 from vcomp.gtheory import study_record
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.projection import CoefficientName, ObjectiveName, PlannedName
-from vcomp.gtheory.requirement import Requirement
+from vcomp.gtheory.requirement import Requirement, check_requirement
 from vcomp.gtheory.study_record import StudyRecord, study_table
 from vcomp.gtheory.study_views import (
     draw,
@@ -223,8 +223,9 @@ class DStudy(display.Printed, StudyRecord):
     ) -> Requirement:
         """Return how many levels of `facet` reach `goal`, with an interval.
 
-        The other facets are held at the sizes of the *first* plan; a facet nested in `facet` keeps
-        its size within each level.
+        The other facets are held at the sizes of a plan; a facet nested in `facet` keeps its size
+        within each level. The result is that of the first plan, with those of plans with other
+        sizes as ``further``; ``table`` and the printed form have all of them.
 
         Parameters
         ----------
@@ -248,7 +249,11 @@ class DStudy(display.Printed, StudyRecord):
         >>> print(study.required(0.9))
         For Eρ² = 0.9, 18 levels of i are needed.
         """
-        return self.requirement(goal, coefficient, facet)
+        chosen = check_requirement(self.plan, goal, coefficient, facet)
+        first = self.requirement(goal, coefficient, chosen)
+        plans = self.plan.by_other_sizes(chosen)
+        further = (self.requirement(goal, coefficient, chosen, plan) for plan in plans[1:])
+        return replace(first, further=tuple(further))
 
     def optimize(
         self,

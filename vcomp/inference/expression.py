@@ -58,20 +58,31 @@ def read_quantity(text: str, names: Sequence[str], others: Sequence[str] = ()) -
     >>> q.form, q.a, q.b
     ('share', array([[1., 0., 0.]]), array([[0.  , 0.  , 0.02]]))
     """
-    coded = _coded(text, names)
     try:
-        tree = ast.parse(coded, mode="eval").body
-    except SyntaxError:
+        value = _value_of(text, names, others)
+    except (RecursionError, MemoryError, OverflowError):  # Python's parser ends in either
         raise EstimationError(
-            f"cannot read {text!r}; a quantity is a component ({', '.join(names)}), a sum or "
-            f"ratio of them, or a name such as 'Erho2'; {_ELSE}"
+            f"the quantity is too long or too deeply nested to be read: it has {len(text):,} "
+            f"characters and begins {text[:60]!r}; {_ELSE}"
         ) from None
-    value = _Reader(text, tuple(names), tuple(others)).read(tree)
     if value.a is None:
         raise EstimationError(f"{text!r} contains no component; components are {', '.join(names)}")
     rows = [None if w is None else w[None, :] for w in (value.a, value.b)]
     assert rows[0] is not None
     return Quantities(value.form, rows[0], rows[1])
+
+
+def _value_of(text: str, names: Sequence[str], others: Sequence[str]) -> _Value:
+    """Return the number or form that a text describes."""
+    coded = _coded(text, names)
+    try:
+        tree = ast.parse(coded, mode="eval").body
+    except (SyntaxError, ValueError):  # a null character, a number of very many digits
+        raise EstimationError(
+            f"cannot read {text!r}; a quantity is a component ({', '.join(names)}), a sum or "
+            f"ratio of them, or a name such as 'Erho2'; {_ELSE}"
+        ) from None
+    return _Reader(text, tuple(names), tuple(others)).read(tree)
 
 
 def _coded(text: str, names: Sequence[str]) -> str:

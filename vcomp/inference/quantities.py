@@ -373,7 +373,7 @@ TRANSFORMS: dict[Scale, tuple[Transform, Transform]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class EstimatedQuantity:
+class EstimatedQuantity(display.Said):
     """The estimate of one quantity with its standard error and interval.
 
     Attributes

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray
 from vcomp.data import ORIENTATIONS
+from vcomp.display import encodable
 from vcomp.exceptions import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ class ScoreMatrix:
     def __repr__(self) -> str:
         missing = int(np.isnan(self.scores).sum())
         holes = f", {missing:,} missing" if missing else ""
-        return f"ScoreMatrix({self.n_topics:,} topics × {self.n_systems:,} systems{holes})"
+        text = f"ScoreMatrix({self.n_topics:,} topics × {self.n_systems:,} systems{holes})"
+        return encodable(text)
 
     @property
     def n_topics(self) -> int:
@@ -316,8 +318,7 @@ def as_score_matrix(
     names = {"system": system, "topic": topic, "score": score}
     if isinstance(scores, ScoreMatrix) and not any(names.values()):
         return check_matrix(scores)
-    is_plain = type(scores) is np.ndarray and scores.dtype == float and scores.ndim == 2
-    if is_plain and not any(names.values()):
+    if _is_plain(scores) and not any(names.values()):
         values: FloatArray = np.array(scores)
         n, k = values.shape
         return _check_values(ScoreMatrix(values, _numbers(n), _numbers(k)))
@@ -326,6 +327,12 @@ def as_score_matrix(
         if labels.nlevels == 1 and labels.hasnans:
             raise DataError(f"the {what} {int(labels.isna().argmax())} has no name")
     return check_matrix(ScoreMatrix(table.values, names_of(table.rows), names_of(table.columns)))
+
+
+def _is_plain(scores: Any) -> bool:
+    """Whether scores are a plain matrix; three or four columns may be a long table."""
+    is_plain = type(scores) is np.ndarray and scores.dtype == float and scores.ndim == 2
+    return is_plain and scores.shape[1] not in (3, 4)
 
 
 @lru_cache(maxsize=8)

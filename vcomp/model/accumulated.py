@@ -96,8 +96,8 @@ class AccumulatedStatistics:
     def save(self, path: str | Path) -> None:
         """Write the statistics to a file, which :meth:`load` reads again.
 
-        It is a zip archive of plain arrays and JSON, about 9 bytes per cell. An existing file is
-        replaced only when the new one is complete.
+        It is a zip archive of plain arrays and JSON, about 9 bytes per cell, and 24 more if cells
+        have several scores. An existing file is replaced only when the new one is complete.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ class AccumulatedStatistics:
 
     def __repr__(self) -> str:
         levels = " × ".join(f"{n:,} {facet}" for facet, n in self.n_levels.items())
-        return (
+        return display.encodable(
             f"<statistics of {display.count(self.nobs)} scores in {display.count(self.n_cells)} "
             f"cells of {levels}>"
         )

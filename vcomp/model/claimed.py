@@ -27,6 +27,7 @@ from vcomp.statistics.batches import (
     finish,
     gather,
     gather_on_dask,
+    parts_on_dask,
     restated,
     source_on_dask,
 )
@@ -133,14 +134,21 @@ def _in_batches(claim: Claim, source: Source, reading: Reading) -> tuple[Support
 
     supported, found = _of_sums(claim, sums, every_cell, reading)
     # Rows without a value in a column of the design are left out, even if no effect needs it.
-    names = {column: facet for facet, column in claim.columns.items()}
-    again = partial(Batches, claim.widest, source, renamed=names)
-    return supported, replace(found, again=again)
+    again = partial(Batches, claim.widest, source, renamed=_names(claim))
+    return supported, replace(found, again=again, parts=again)
 
 
 def _on_dask(claim: Claim, data: Any, reading: Reading) -> tuple[Supported, SummedData]:
     gathered = partial(gather_on_dask, claim.widest, data, reading)
-    return _of_sums(claim, gathered(collapse=True), partial(gathered, collapse=False), reading)
+    every_cell = partial(gathered, collapse=False)
+    supported, found = _of_sums(claim, gathered(collapse=True), every_cell, reading)
+    parts = partial(parts_on_dask, claim.widest, data, renamed=_names(claim))
+    return supported, replace(found, parts=parts)
+
+
+def _names(claim: Claim) -> dict[str, str]:
+    """Return the facets of a design by their columns."""
+    return {column: facet for facet, column in claim.columns.items()}
 
 
 def _of_sums(

@@ -203,7 +203,7 @@ def _estimates(
             excluded[method] = f"does not apply: it cannot hold {', '.join(held)}."
             continue
         options: dict[str, Any] = {"hold": {name: values[name] for name in held}} if held else {}
-        recipe = Recipe(get_estimator(method, **options), own.names)
+        recipe = Recipe(get_estimator(method, **options), own.names, once=True)
         try:
             estimate = recipe.estimator.estimate(access.model.statistics, own.names)
         except (VcompError, np.linalg.LinAlgError) as error:

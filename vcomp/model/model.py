@@ -22,6 +22,7 @@ from vcomp.estimators import (
     Estimator,
     MethodName,
     Negative,
+    check_digits,
     check_identified,
     get_estimator,
     refit_without_negative,
@@ -384,6 +385,10 @@ class VarianceComponentsModel(LikelihoodOfData):
         VcompWarning
             If the estimation did not converge, or the method is inaccurate for these data.
         """
+        design = self.design
+        if not design.constant.any():
+            names, response = design.fixed.names, design.formula.response
+            check_digits(self.statistics, names, response, self._found.response_sums)
         estimator = get_estimator(method, **options)
         if negative != "keep":
             _check_negative(negative, estimator.name)

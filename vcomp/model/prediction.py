@@ -36,7 +36,7 @@ _SHOWN = 3
 """Largest number of new levels that a message names."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction:
     """Predicted means with their standard errors, as statsmodels gives them.
 
@@ -66,6 +66,16 @@ class Prediction:
     se_mean: pd.Series
     se_obs: pd.Series
     alpha: float = 0.05
+
+    def __repr__(self) -> str:
+        return f"<{len(self.predicted_mean):,} predictions>"
+
+    def __str__(self) -> str:
+        return str(self.summary_frame())
+
+    def _repr_html_(self) -> str:
+        page: str = self.summary_frame().to_html(max_rows=60)
+        return page
 
     def conf_int(self, *, obs: bool = False, alpha: float | None = None) -> pd.DataFrame:
         """Return intervals for the mean, or for a new score, in columns ``lower`` and ``upper``.
@@ -253,8 +263,11 @@ def predicted_values(access: RowAccess, rows: Located, terms: Sequence[int]) -> 
     """Return fixed part plus predicted effects of some terms."""
     import pandas as pd
 
+    # Effects belong to the generalized least-squares fit; without them the fixed effects are those
+    # of the estimator, which of Henderson's Method I are plain means.
     solution = access.solution
-    predicted = access.model.design.origin + rows.X @ solution.beta
+    beta = solution.beta if terms else access.estimate.beta
+    predicted = access.model.design.origin + rows.X @ beta
     for t in terms:
         groups, effects = rows.groups[t], solution.effects[t]
         predicted = predicted + np.where(groups < 0, 0.0, effects[groups])
@@ -323,7 +336,11 @@ def _variances(
     groups = np.full((first.size, v.size - 1), -1, dtype=np.int64)
     for t in terms:
         groups[:, t] = rows.groups[t][first]
-    of_mean = prediction_variances(access.model.statistics, v, groups, rows.X[first])
+    if terms:
+        of_mean = prediction_variances(access.model.statistics, v, groups, rows.X[first])
+    else:
+        X, cov = rows.X[first], access.estimate.cov_beta
+        of_mean = np.maximum(((X @ cov) * X).sum(axis=1), 0.0)
     for t in terms:
         of_mean += np.where(groups[:, t] < 0, v[t], 0.0)
     others = [t for t in range(v.size - 1) if t not in terms]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -21,7 +21,7 @@ from vcomp.inference.intervals import (
 )
 from vcomp.model.interval_sources import IntervalMethod, source_of
 from vcomp.model.record import FitRecord
-from vcomp.model.row_access import RowAccess, fixed_fit, require_rows
+from vcomp.model.row_access import RowAccess, fixed_fit
 from vcomp.model.tables import component_limits, gstudy, mc_errors
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ PictureName: TypeAlias = Literal["components", "effects"]
 KINDS: tuple[PictureName, ...] = get_args(PictureName)
 
 _FORMULA_WIDTH = 64
+
+_BAR = 18
+"""Blocks of a share of 100 %, beside numbers of ordinary length within 92 columns."""
 
 _METHOD_NAMES = {
     "reml": "REML",
@@ -88,14 +91,15 @@ def _components(record: FitRecord, alpha: float, source: IntervalSource) -> Any:
     se = display.fixed(frame["se"], significant=3)
     cells = {
         "estimate": display.fixed(frame["estimate"]),
+        "std. dev.": display.fixed(np.sqrt(frame["estimate"].where(frame["estimate"] >= 0.0))),
         "std. err.": ["held" if n in held else x for n, x in zip(frame.index, se, strict=True)],
         f"{display.level(alpha)} interval": intervals,
         "share": [display.percent(p / 100.0) for p in frame["percent"]],
-        "": [display.bar(p / 100.0) for p in frame["percent"]],
+        "": [display.bar(p / 100.0, _BAR) for p in frame["percent"]],
     }
     if "mc_error" in frame:
         errors = frame["mc_error"].where(frame["mc_error"] > 0.0)
-        cells = _inserted(cells, 2, "Monte Carlo", display.fixed(errors, significant=2))
+        cells = _inserted(cells, 3, "Monte Carlo", display.fixed(errors, significant=2))
     align = "r" * (len(cells) - 1) + "l"
     return display.column_table(cells, stubs=list(frame.index), align=align)
 
@@ -191,6 +195,7 @@ def _on_standard_errors(estimate: Estimate) -> list[str]:
 def draw(
     record: FitRecord,
     rows: RowAccess | None,
+    effects: Callable[[], dict[str, pd.DataFrame]],
     kind: str,
     term: str | None,
     alpha: float,
@@ -202,7 +207,8 @@ def draw(
     Parameters
     ----------
     record : of the fit
-    rows : of the fit, for predicted effects; None after loading
+    rows : of the fit, for profiles and replicates; None after loading
+    effects : returns the predicted effects of every term
     kind : one of :data:`KINDS`
     term : the term whose effects are drawn; None for components
     alpha : intervals have confidence 1 − alpha
@@ -218,8 +224,8 @@ def draw(
                 "interval="
             )
         name = _term(record.estimate.names, term)
-        effects = _with_intervals(rows, name, alpha)
-        return plots.effects(effects, name, alpha=alpha, ax=ax)
+        check_alpha(alpha)
+        return plots.effects(_with_intervals(effects()[name], alpha), name, alpha=alpha, ax=ax)
     if term is not None:
         raise VcompError(
             f"all components are drawn together; for the effects of {term!r} use kind='effects'"
@@ -240,9 +246,7 @@ def _term(names: Sequence[str], term: str | None) -> str:
     return term
 
 
-def _with_intervals(rows: RowAccess | None, term: str, alpha: float) -> pd.DataFrame:
-    check_alpha(alpha)
-    effects = require_rows(rows).random_effects()[term]
+def _with_intervals(effects: pd.DataFrame, alpha: float) -> pd.DataFrame:
     estimate, se = effects["estimate"].to_numpy(), effects["se"].to_numpy()
     low, high = wald_interval(estimate, se, alpha)
     return effects.assign(low=low, high=high)

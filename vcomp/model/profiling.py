@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from vcomp.model.row_access import RowAccess
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+@dataclass(frozen=True, slots=True, repr=False)
+class Profile(display.Said):
     """Profile likelihoods with their intervals.
 
     Attributes
@@ -97,6 +98,12 @@ class Profile:
         from vcomp import plots
 
         return plots.profile(self.curves, axes=axes)
+
+    def __repr__(self) -> str:
+        return f"<profile likelihood of {', '.join(self.curves)}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         table = self.conf_int().to_string(header=["low", "high"])

@@ -14,7 +14,7 @@ import numpy as np
 from vcomp._typing import FloatArray, Json, LongArray
 from vcomp.codec import Format, Record, Storable, from_document, stored, to_document
 from vcomp.design import Design, Structure
-from vcomp.estimators import Estimate
+from vcomp.estimators import METHODS, Estimate
 from vcomp.estimators.quadratic import AnovaTable, analysis_of_variance
 from vcomp.exceptions import DataError, EstimationError, VcompError
 from vcomp.formula import REPLICATE, closure
@@ -335,6 +335,54 @@ class FitRecord:
 
     # Format 1 had no held components, iterations and seconds.
     FORMAT: ClassVar[Format] = Format("VarianceComponentsResults", 2, "a result")
+
+    def check(self) -> None:
+        """Raise a ValueError if names, numbers of levels and shapes contradict each other."""
+        found, made, structure = self.estimate, self.tables.components, self.structure
+        k, p, facets = len(found.names), len(self.exog_names), set(structure.facets)
+        named = frozenset([REPLICATE]).union(facets, *made.facets)
+        shapes: list[tuple[Any, tuple[int, ...]]] = [
+            (found.values, (k,)),
+            (made.values, (k,)),
+            (found.beta, (p,)),
+            (found.cov_beta, (p, p)),
+            *((cov, (k, k)) for cov in found.covariances.values()),
+            *(() if made.cov is None else [(made.cov, (k, k))]),
+        ]
+        if found.fixed_errors is not None and found.fixed_errors.df.size:
+            shapes.append((found.fixed_errors.df, (p,)))
+        if found.fixed_errors is not None and found.fixed_errors.slopes is not None:
+            shapes.append((found.fixed_errors.slopes, (k, p, p)))
+        if self.table is not None:
+            m = len(self.table.names)
+            shapes += [(self.table.df, (m,)), (self.table.sum_sq, (m,))]
+            shapes += [(self.table.expected, (m, m))]
+        if self.cells is not None:
+            size = tuple(map(len, self.cells.levels))
+            shapes += [(self.cells.means, size), (self.cells.counts, size)]
+        for levels in (self.tables.levels, self.tables.fixed_levels):
+            if levels is not None:
+                m, q = len(levels.sets), levels.information.shape[0]
+                shapes += [(levels.information, (q, q)), (levels.shared, (m, q, q))]
+                shapes += [(levels.sizes, (m,))]
+        agree = [
+            found.method in METHODS,
+            *(np.shape(array) == shape for array, shape in shapes),
+            found.names == made.names and len(made.facets) == k == len(set(found.names)),
+            len(facets) == len(structure.facets) == len(structure.n_levels),
+            all(n >= 1 for n in structure.n_levels) and structure.n_rows >= 1,
+            bool(np.isfinite(found.values).all() and np.isfinite(made.values).all()),
+            *(facets.issuperset(pair) for pair in structure.partly_crossed),
+            *(facets.issuperset(pair) for pair in structure.fully_crossed),
+            *(named >= {f, *outer} for f, outer in made.nested_in.items()),
+            *(named >= {f, *outer} for f, outer in structure.nested_in.items()),
+            bool(found.covariances),
+            structure.nested_in.keys() >= facets,
+            all(n > 0.0 for n in (*made.sizes.values(), *structure.sizes.values())),
+            all(of.keys() == set(made.names) for of in made.inverse_n.values()),
+        ]
+        if not all(agree):
+            raise ValueError("its values contradict each other")
 
     @property
     def components(self) -> VarianceComponents:

@@ -22,7 +22,7 @@ from vcomp.model.interval_sources import IntervalMethod
 from vcomp.model.prediction import Level, NewLevels, Prediction
 from vcomp.model.presentation import PictureName
 from vcomp.model.record import FitRecord
-from vcomp.model.row_access import RowAccess
+from vcomp.model.row_access import RowAccess, StoredEffects
 from vcomp.model.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
 
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. All that needs no rows
     (tables, D-studies, rank accuracy, the summary) also works after pickling or :meth:`from_json`.
+    A pickle also keeps the predicted effects with their errors (:attr:`random_effects`).
 
     Examples
     --------
@@ -49,9 +50,15 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
     (True, 'Converged.')
     """
 
-    def __init__(self, record: FitRecord, rows: RowAccess | None = None) -> None:
+    def __init__(
+        self,
+        record: FitRecord,
+        rows: RowAccess | None = None,
+        effects: StoredEffects | None = None,
+    ) -> None:
         self._record = record
         self._rows = rows
+        self._effects = effects
 
     # Tables ---------------------------------------------------------------------------------
 
@@ -117,8 +124,8 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         Raises
         ------
         DataError
-            If the term is not one of the model's, or the result was loaded without its rows, which
-            predicted effects need.
+            If the term is not one of the model's, or the result was loaded without its rows and
+            without predicted effects.
         PlanError
             If alpha is not between 0 and 1.
         VcompError
@@ -135,7 +142,9 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         >>> print(ax.get_xlabel())
         predicted effect of sys, 95 % interval
         """
-        return presentation.draw(self._record, self._rows, kind, term, alpha, interval, ax)
+        return presentation.draw(
+            self._record, self._rows, self._random_effects, kind, term, alpha, interval, ax
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.formula} by {self.method.upper()}>"
@@ -151,11 +160,14 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         in lme4). Both are nan where effects are solved for iteratively, as every standard error
         would need another solve.
 
+        A pickled result keeps the effects, unless they are larger than the data: three numbers
+        an effect against the response and the facets of every row. JSON has none.
+
         Rows need not be kept. If cells were collapsed while rows were read, and a term has an
         effect for every cell, the cells are summed in another pass, which is refused if they do
         not fit into memory.
         """
-        return self._row_access.random_effects()
+        return self._random_effects()
 
     @property
     def fittedvalues(self) -> pd.Series:
@@ -168,7 +180,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         return prediction.residuals(self._row_access)
 
     def predict(
-        self, data: Any = None, *, level: Level = "all", new_levels: NewLevels = "zero"
+        self, data: Any = None, *, level: Level = "all", new_levels: NewLevels = "raise"
     ) -> pd.Series:
         """Return fixed part plus predicted effects for rows, seen or new.
 
@@ -179,8 +191,8 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         level : the terms whose effects are added to the fixed part: ``"all"``, the name of a term,
             a list of names, or ``"population"`` for none
         new_levels : treatment of levels, or combinations of levels, that did not occur in the fit:
-            ``"zero"`` predicts their effects as zero, the best prediction; ``"raise"`` refuses
-            them
+            ``"raise"`` refuses them, as they may be misspelled; ``"zero"`` predicts their effects
+            as zero, the best prediction
 
         Returns
         -------
@@ -195,7 +207,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         Warns
         -----
         VcompWarning
-            If no level of a facet occurred in the fit.
+            If no level of a facet occurred in the fit, and ``new_levels="zero"``.
 
         Examples
         --------
@@ -212,7 +224,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         data: Any = None,
         *,
         level: Level = "all",
-        new_levels: NewLevels = "zero",
+        new_levels: NewLevels = "raise",
         alpha: float = 0.05,
     ) -> Prediction:
         """Return predictions with standard errors and intervals, as statsmodels does.
@@ -350,11 +362,11 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         return cls(record.read_json(FitRecord, source))
 
     def __copy__(self) -> VarianceComponentsResults:
-        return type(self)(self._record, self._rows)
+        return type(self)(self._record, self._rows, self._effects)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> VarianceComponentsResults:
         # Nothing in a result can be changed; the rows are shared.
         return self.__copy__()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_record": self._record, "_rows": None}
+        return self._state()

@@ -1,6 +1,7 @@
 """Access to the rows of a fit through its model: predicted effects, simulation, refits.
 
-A result holds a :class:`RowAccess` besides its record, and loses it when it is stored.
+A result holds a :class:`RowAccess` besides its record, and loses it when it is stored. A pickle
+keeps the predicted effects, :class:`StoredEffects`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from vcomp.data import Reading, Rows
 from vcomp.design import Chunk, Design
 from vcomp.estimators import Estimate, Estimator, Negative
 from vcomp.estimators.likelihood import Solution, prediction_engine
-from vcomp.exceptions import DataError, EstimationError
+from vcomp.exceptions import DataError, EstimationError, VcompError
 from vcomp.inference.hypotheses import ComparedFit, ComponentFit, FixedFit
 from vcomp.inference.resampling import GeneratingFit, Recipe
 from vcomp.model.record import FitRecord
@@ -171,15 +172,79 @@ def require_rows(rows: RowAccess | None) -> RowAccess:
     return rows
 
 
+_COLUMNS = 3
+"""Numbers that are stored of a predicted effect: estimate, se and conditional_se."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEffects:
+    """The predicted effects in a pickled result, which has no rows.
+
+    Attributes
+    ----------
+    frames : of every term, as :meth:`RowAccess.random_effects` returns them; None without
+    reason : why there are none; empty if there are
+    """
+
+    frames: dict[str, pd.DataFrame] | None
+    reason: str = ""
+
+    @classmethod
+    def of(cls, access: RowAccess) -> StoredEffects:
+        """Return the effects, unless they are larger than the data or cannot be predicted."""
+        design = access.model.design
+        effects = sum(access.model.statistics.sizes)
+        numbers = design.structure.n_rows * (len(design.facets) + 1)
+        if effects * _COLUMNS > numbers:
+            return cls(
+                None,
+                f"its {effects:,} predicted effects, each with two standard errors, would have "
+                "been larger than the data",
+            )
+        try:
+            return cls(access.random_effects())
+        except VcompError as error:
+            return cls(None, str(error))
+
+    def random_effects(self) -> dict[str, pd.DataFrame]:
+        """Return a frame of predicted effects for every term.
+
+        Raises
+        ------
+        DataError
+            If there are none.
+        """
+        if self.frames is None:
+            raise DataError(
+                "this result was pickled without its rows and without its predicted effects: "
+                f"{self.reason}; fit the model again"
+            )
+        return {term: frame.copy() for term, frame in self.frames.items()}
+
+
 class Fitted:
-    """The record of a fit, and access to its rows; None after loading."""
+    """The record of a fit, and access to its rows; None after loading.
+
+    A result that was pickled has no rows, but the predicted effects.
+    """
 
     _record: FitRecord
     _rows: RowAccess | None
+    _effects: StoredEffects | None = None
 
     @property
     def _row_access(self) -> RowAccess:
         return require_rows(self._rows)
+
+    def _random_effects(self) -> dict[str, pd.DataFrame]:
+        if self._rows is None and self._effects is not None:
+            return self._effects.random_effects()
+        return self._row_access.random_effects()
+
+    def _state(self) -> dict[str, Any]:
+        """Return what a pickle holds: the record and the predicted effects, without the rows."""
+        effects = self._effects if self._rows is None else StoredEffects.of(self._rows)
+        return {"_record": self._record, "_rows": None, "_effects": effects}
 
 
 def record_of(res: Fitted) -> FitRecord:

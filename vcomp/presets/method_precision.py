@@ -259,7 +259,8 @@ def _mean(res: VarianceComponentsResults) -> tuple[float, str | None]:
     """Return the mean that coefficients of variation divide by, or why there is none."""
     if record_of(res).exog_names != ("Intercept",):
         return np.nan, "the mean depends on the fixed part; they need a constant mean"
-    mean = float(res.fe_params.iloc[0])
+    sums = record_of(res).response_sums  # None of results stored by earlier versions
+    mean = float(res.fe_params.iloc[0]) if sums is None else sums[0]
     if not mean > 0.0:
         return np.nan, f"the mean, {display.number(mean)}, is not above zero"
     return mean, None

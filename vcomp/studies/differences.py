@@ -5,6 +5,7 @@ Intervals of pairs are computed by :mod:`~vcomp.studies.planned`.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import EstimationError, PlanError, VcompWarning, did_you_mean
+from vcomp.exceptions import EstimationError, PlanError, VcompWarning, did_you_mean, warn
 from vcomp.gtheory import DStudy
 from vcomp.inference import Quantities, used_components
 from vcomp.inference.intervals import F_INTERVALS
@@ -368,6 +369,8 @@ def _correlations(
     sizes = {name: len(q) for name, q in made.items()}
     nothing = {(a, b): np.zeros(sizes[a]) for a, b in pairs}
     common = {(a, b): _common(compared, a, b, given) for a, b in pairs}
+    if given is None:
+        _warn_of_local_labels(compared, common)
     if not any(common.values()):
         return nothing, "for independent measures, as they have no level in common", ()
     parts: dict[str, dict[str, LeftOut]] = {}
@@ -412,6 +415,42 @@ def _common(compared: ComparisonRecord, a: str, b: str, given: list[str] | None)
         and not any(n[f] for n in nested)
         and not any(f in x for x in fixed)
     ]
+
+
+def _warn_of_local_labels(
+    compared: ComparisonRecord, common: Mapping[tuple[str, str], Sequence[str]]
+) -> None:
+    """Warn of measures of other levels that share none but running numbers, such as 1 to n."""
+    for pair, facets in common.items():
+        designs = [fitted_again(compared.results[name])[1] for name in pair]
+        levels = [{f.name: set(f.levels.astype(str)) for f in d.facets} for d in designs]
+        names = [f for f in facets if all(_are_running_numbers(of[f]) for of in levels)]
+        if not names or len(names) < len(facets):
+            continue
+        if all(levels[0][f] == levels[1][f] for f in facets):
+            continue
+        warn(
+            f"measures {pair[0]!r} and {pair[1]!r} share levels of {' and '.join(names)} that are "
+            f"running numbers only, and have different numbers of them ({_sizes(levels, names)}): "
+            "if these are other levels in each, pass shared=[]; if they are the same, "
+            f"shared={names!r}"
+        )
+        return
+
+
+def _sizes(levels: Sequence[Mapping[str, set[str]]], names: Sequence[str]) -> str:
+    return "; ".join(
+        f"{len(levels[0][f]):,} and {len(levels[1][f]):,} levels of {f}" for f in names
+    )
+
+
+def _are_running_numbers(labels: set[str]) -> bool:
+    """Whether labels are 0, 1, … or 1, 2, …, with a common word before them or none."""
+    found = [re.fullmatch(r"(\D*)0*(\d+)", label) for label in labels]
+    if not all(found) or len({match.group(1) for match in found if match}) > 1:
+        return False
+    numbers = sorted(int(match.group(2)) for match in found if match)
+    return numbers in (list(range(len(numbers))), list(range(1, len(numbers) + 1)))
 
 
 def check_same_levels(compared: ComparisonRecord, facets: Sequence[str]) -> None:

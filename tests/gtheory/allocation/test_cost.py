@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import vcomp
 from vcomp.exceptions import PlanError
 from vcomp.formula.brennan import parse_design
-from vcomp.gtheory.allocation.cost import Cost, CostFunction, read_cost
+from vcomp.gtheory.allocation.cost import Cost, CostFunction, money, read_cost
 
 FACETS = ["topic", "judge", "doc", "exam item", "2nd"]
 prices = st.one_of(
@@ -161,3 +161,24 @@ def test_parameters_that_are_no_facets():
         read_cost(lambda topc: topc).check_facets(["topic"])
     assert str(read_cost(by_i)) == "by the function by_i"
     assert str(read_cost(lambda i: i)) == "by the function of the user"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1250000.0, "1,250,000"),
+        (43983.3333, "43,983.33"),
+        (1000.126, "1,000.13"),
+        (999.994, "999.994"),
+        (123.4567, "123.457"),
+        (99.999, "100"),
+        (12.3, "12.3"),
+        (1.0, "1"),
+        (1.004, "1"),
+        (0.5, "0.5"),
+        (0.0125, "0.0125"),
+        (0.0123456789, "0.0123457"),
+    ],
+)
+def test_digits_of_money(value, text):
+    assert money(value) == text

@@ -312,7 +312,8 @@ def test_degrees_of_freedom_that_cannot_be_had():
 
 
 def test_a_constant_response_has_no_degrees_of_freedom():
-    res = vcomp.fit("y ~ (1|block)", blocks().assign(y=3.0))
+    with pytest.warns(vcomp.VcompWarning, match="the response is constant"):
+        res = vcomp.fit("y ~ (1|block)", blocks().assign(y=3.0))
     assert np.isnan(res.df_fe).all()
     assert np.isnan(res.fixed_effects()["t"]).all()
 

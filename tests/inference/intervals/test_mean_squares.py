@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.inference.intervals.classical import mean_squares
+from vcomp.inference import VarianceComponents
+from vcomp.inference.intervals.classical import _basis, mean_squares
 
 DESIGNS = {
     "y ~ (1|a)": (("a", "r"), (7, 4)),
@@ -97,3 +98,42 @@ def test_what_is_held_is_known(shared_data):
 def test_no_covariance_no_mean_squares():
     g = vcomp.from_components({"p": 1.0, "i": 1.0, "Residual": 2.0}).components
     assert mean_squares(g) is None
+
+
+@pytest.mark.rounding
+def test_a_finer_term_with_a_negative_coefficient_is_left_out():
+    """Eq. (10.4) with coefficients of at least zero: the rest is fitted without the worst one."""
+    # λ_0 is correlated −0.5 with the first finer term and +0.3 with the second.
+    R = np.array([[1.0, -0.5, 0.3], [-0.5, 1.0, 0.0], [0.3, 0.0, 1.0]])
+    scale = np.array([2.0, 0.5, 3.0])
+    finer = np.array([[False, True, True], [False, False, False], [False, False, False]])
+    found = _basis(R * np.outer(scale, scale), finer)
+    np.testing.assert_allclose(found[0], [1.0, 0.5 * 2.0 / 0.5, 0.0], rtol=1e-12)
+    np.testing.assert_array_equal(found[1:], np.eye(3)[1:])
+    # With both signs positive nothing of either is used, with both negative the joint solution.
+    R[0, 1] = R[1, 0] = 0.5
+    np.testing.assert_array_equal(_basis(R * np.outer(scale, scale), finer), np.eye(3))
+    R = np.array([[1.0, -0.5, -0.3], [-0.5, 1.0, 0.2], [-0.3, 0.2, 1.0]])
+    b1, b2 = (0.5 - 0.2 * 0.3) / (1.0 - 0.04), (0.3 - 0.2 * 0.5) / (1.0 - 0.04)
+    found = _basis(R * np.outer(scale, scale), finer)
+    np.testing.assert_allclose(found[0], [1.0, b1 * 2.0 / 0.5, b2 * 2.0 / 3.0], rtol=1e-12)
+    # Of two finer terms the last may be the one to leave, and the one that stays is fitted anew.
+    R = np.array([[1.0, -0.4, -0.1], [-0.4, 1.0, 0.8], [-0.1, 0.8, 1.0]])
+    found = _basis(R * np.outer(scale, scale), finer)
+    np.testing.assert_allclose(found[0], [1.0, 0.4 * 2.0 / 0.5, 0.0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+@pytest.mark.parametrize("rounding", [-1e-17, 0.0, 1e-17, 1e-14])
+@pytest.mark.rounding
+def test_an_expectation_of_zero_has_no_degrees_of_freedom(rounding, unit):
+    """Whichever sign rounding gives it, in whatever unit: there are no mean squares then."""
+    facets = tuple(map(frozenset, ("a", "b", "ab")))
+    values = unit * np.array([rounding, 0.7, 1.0])
+    cov = unit**2 * np.diag([0.2, 0.3, 0.05])
+    g = VarianceComponents(("a", "b", "Residual"), facets, values, cov)
+    assert mean_squares(g) is None
+    little = VarianceComponents(
+        ("a", "b", "Residual"), facets, values + unit * np.array([1e-7, 0, 0]), cov
+    )
+    assert mean_squares(little).df[0] == pytest.approx(2e-14 / 0.2, rel=1e-3)

@@ -226,7 +226,7 @@ class AllocatedDesign(Generic[S]):
     aim: Aim
 
     def __str__(self) -> str:
-        return design_words(self)
+        return display.encodable(design_words(self))
 
     def __repr__(self) -> str:
         return f"<{self}>"

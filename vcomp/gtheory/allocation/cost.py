@@ -80,6 +80,8 @@ class _Reader:
                 joined = True
                 continue
             amount *= self.factor(token, facets)
+            if not math.isfinite(amount):
+                self.fail("the amount is too large")
             joined = False
 
     def factor(self, token: str, facets: list[str]) -> float:

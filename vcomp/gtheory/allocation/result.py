@@ -290,7 +290,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
         return draw(self, self.frontiers, coefficient, ax)
 
     def __repr__(self) -> str:
-        return f"Allocation({self.best})"
+        return display.encodable(f"Allocation({self.best})")
 
 
 def _without_intervals(study: S) -> S:

@@ -19,9 +19,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from vcomp._typing import FloatArray, LongArray
+from vcomp.numerics.kernels import njit
 
 _TIE = 1e-11
 """Relative width of the classes within which values are equal. Classes are used, as equality up to

@@ -159,7 +159,8 @@ def likelihoods_under(
 ) -> FloatArray:
     """Return maximised log-likelihoods of drawn data under several sets of held components.
 
-    Fixed effects are profiled out and need not be given.
+    Fixed effects are profiled out and need not be given. Each maximum is that of one climb from
+    `v0`: in a null distribution a lower one now and then counts for little.
 
     Parameters
     ----------
@@ -190,7 +191,7 @@ def likelihoods_under(
             f"{v0!r}"
         )
     method = "reml" if reml else "ml"
-    recipes = [Recipe(get_estimator(method, hold=dict(hold)), names) for hold in holds]
+    recipes = [Recipe(get_estimator(method, hold=dict(hold)), names, once=True) for hold in holds]
     if not recipes:
         return np.zeros((n, 0))
     drawn = drawn_refits(stats, recipes, v0, n, rng=rng, workers=workers, progress=False)

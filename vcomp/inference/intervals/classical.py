@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.inference.intervals.interval_ends import Reach, lower_limits, ratios_at_zero
 from vcomp.inference.quantities import TwoWayMeanSquares, VarianceComponents
 from vcomp.numerics import solve
 
@@ -26,6 +27,12 @@ _KNOWN = 1e12
 _TINY = 1e-9
 """Smallest ratio of a mean square to its expectation: rounding, or unbalanced data, can make mean
 squares negative."""
+
+
+_NOTHING = 1e-9
+"""Expectation of a mean square, in its standard errors, below which it is zero: where components
+cancel, rounding leaves some 1e-16, of one sign or the other. Such a mean square has no degrees of
+freedom (2e-18)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +76,8 @@ def mean_squares(components: VarianceComponents) -> MeanSquares | None:
 
     Returns
     -------
-    None if there is no covariance matrix
+    None if there is no covariance matrix, or a mean square is zero in expectation: it has no
+    degrees of freedom then
 
     References
     ----------
@@ -102,7 +110,7 @@ def mean_squares(components: VarianceComponents) -> MeanSquares | None:
     expected = _expected(basis, components.values[free])
     spread = basis @ inside @ basis.T
     values = basis @ estimates[free]
-    if not (np.isfinite(spread).all() and (expected > 0.0).all()):
+    if not np.isfinite(spread).all() or (expected <= _NOTHING * _errors(spread)).any():
         return None
     # Rounding error may leave a variance at zero or below.
     variances = np.maximum(np.diagonal(spread), 2.0 * expected**2 / _KNOWN)
@@ -115,6 +123,11 @@ def mean_squares(components: VarianceComponents) -> MeanSquares | None:
         _correlation(spread, variances),
         np.where(free, 0.0, components.values),
     )
+
+
+def _errors(spread: FloatArray) -> FloatArray:
+    """Return the standard errors of mean squares, zero where rounding left a negative variance."""
+    return np.sqrt(np.maximum(np.diagonal(spread), 0.0))
 
 
 def expected_squares(components: VarianceComponents, squares: MeanSquares) -> FloatArray:
@@ -228,14 +241,11 @@ def linear_limits(
     >>> low.round(4), high.round(4)
     (array([0.9764]), array([6.1596]))
     """
-    # Deferred for start-up time: numba takes a second to import.
-    from vcomp.inference.kernels.interval_ends import lower_limits
-
     c = squares.coefficients(weights)
     terms, reach = c * squares.values, _reach(squares, alpha / 2.0)
     known = weights @ squares.known
     # The upper limit is minus the lower limit of the negated form.
-    return lower_limits(terms, *reach) + known, known - lower_limits(-terms, *reach)
+    return lower_limits(terms, reach) + known, known - lower_limits(-terms, reach)
 
 
 def ratio_limits(
@@ -267,13 +277,10 @@ def ratio_limits(
     >>> low.round(4), high.round(4)  # 4 / F(9, 12) and 4 F(12, 9)
     (array([1.1642]), array([15.4729]))
     """
-    # Deferred for start-up time: numba takes a second to import.
-    from vcomp.inference.kernels.interval_ends import ratios_at_zero
-
     reach = _reach(squares, alpha / 2.0)
     A, B = (squares.coefficients(w) * squares.values for w in (a, b))
     known = a @ squares.known, b @ squares.known
-    return ratios_at_zero(A, B, *known, 1.0, *reach), ratios_at_zero(A, B, *known, -1.0, *reach)
+    return ratios_at_zero(A, B, *known, 1.0, reach), ratios_at_zero(A, B, *known, -1.0, reach)
 
 
 def rests_on_two(squares: MeanSquares, a: FloatArray, b: FloatArray) -> bool:
@@ -290,15 +297,8 @@ def rests_on_two(squares: MeanSquares, a: FloatArray, b: FloatArray) -> bool:
     return bool((used.sum(axis=1) <= 2).all() and not (used & ~independent).any())
 
 
-def _reach(
-    squares: MeanSquares, tail: float
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+def _reach(squares: MeanSquares, tail: float) -> Reach:
     """Return G, H and the pair coefficients of eqs. (10.5) and (10.5a) for a tail probability.
-
-    Returns
-    -------
-    (K,) G and (K,) H, for positive and negative terms; (K, K) coefficients for pairs of opposite
-    and of equal signs; (K, K) correlations, (0, 0) if there are none
 
     References
     ----------
@@ -318,7 +318,7 @@ def _reach(
     independent = np.where(np.eye(len(R), dtype=bool), 0.0, 1.0 - np.abs(R))
     opposite = _opposite(nu, above, G, H, tail) * independent
     same = _same(nu, G, tail) * independent
-    return G, H, opposite, same, off if off.any() else np.zeros((0, 0))
+    return Reach(G, H, opposite, same, off if off.any() else np.zeros((0, 0)))
 
 
 def _opposite(

@@ -160,18 +160,16 @@ class Occurring:
         pairs : positions of facets of which the first determines the second
         chunk : the rows
         """
-        codes = dict(enumerate(chunk.compact_codes))
-        joined = [
-            np.unique(g.joined(codes), return_inverse=True, return_counts=True) for g in sparse
-        ]
+        codes, of_row = dict(enumerate(chunk.compact_codes)), chunk.counts
+        joined = [np.unique(g.joined(codes), return_inverse=True) for g in sparse]
         outer_levels = []
         for inner, outer in pairs:
             levels = np.full(chunk.facet_sizes[inner], -1, dtype=np.int64)
             levels[codes[inner]] = codes[outer]
             outer_levels.append(levels)
         return cls(
-            tuple((keys, counts.astype(float)) for keys, _, counts in joined),
-            tuple(np.bincount(g.numbers(codes), minlength=g.size).astype(float) for g in dense),
+            tuple((keys, np.bincount(at, of_row).astype(float)) for keys, at in joined),
+            tuple(np.bincount(g.numbers(codes), of_row, g.size).astype(float) for g in dense),
             tuple(outer_levels),
         )
 

@@ -383,7 +383,7 @@ class _Pass:
     ) -> None:
         work, chunk, m = self.work, self.chunk, len(self.sizes)
         add = _add_few
-        if chunk.response.size > _FEW_ROWS:
+        if chunk.counts is None and chunk.response.size > _FEW_ROWS:
             # Deferred for start-up time: numba takes a second to import.
             from vcomp.inference.kernels.level_sums import add_level_sums as add
         away = chunk.origin
@@ -394,12 +394,13 @@ class _Pass:
             rest = chunk.response[rows] - away
             if not constant:
                 rest -= chunk.X[rows] @ work.beta
+            own = () if chunk.counts is None else (chunk.counts[rows],)
             codes = np.empty((len(self.codes), rest.size), dtype=np.int32)
             for row, column in zip(codes, self.codes, strict=True):
                 row[:] = column[rows]
             add(
                 rest, codes, self.steps, work.starts, work.pulls, work.finer, work.own,
-                self.set_steps, ends[:m], sums, products,
+                self.set_steps, ends[:m], sums, products, *own,
             )  # fmt: skip
 
     def _tables(self, ends: LongArray, sums: FloatArray) -> tuple[Table | None, ...]:
@@ -421,8 +422,9 @@ def _add_few(
     set_starts: LongArray,
     sums: FloatArray,
     of_rows: FloatArray,
+    weights: FloatArray | None = None,
 ) -> None:
-    """Do what the kernel `add_level_sums` does, with arrays."""
+    """Do what the kernel `add_level_sums` does, with arrays; rows may have weights."""
     k = len(steps)
     of_groups = pulls[starts[:, None] + steps @ codes]  # (k, n, 4)
     effects = of_groups[:, :, 0]
@@ -431,7 +433,8 @@ def _add_few(
     influences[:k] = of_groups[:, :, 1] + of_groups[:, :, 2] * (r + finer @ effects)
     influences[k] = own[0] * r * r
     influences[k + 1] = own[1] - of_groups[:, :, 3].sum(axis=0)
+    weighted = influences if weights is None else influences * weights
     for start, places in zip(set_starts, set_steps @ codes, strict=True):
-        np.add.at(sums, start + places, influences.T)
-    of_rows[:-1] += influences @ influences.T
-    of_rows[-1] += influences.sum(axis=1)
+        np.add.at(sums, start + places, weighted.T)
+    of_rows[:-1] += weighted @ influences.T
+    of_rows[-1] += weighted.sum(axis=1)

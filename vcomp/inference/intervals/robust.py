@@ -394,9 +394,10 @@ def _contributed(
     of_rows = np.zeros((p, p))
     tables: list[list[list[FloatArray]]] = [[] for _ in groups]
     for found in contributions(chunk):
-        of_rows += found.T @ found
+        weighted = found if chunk.counts is None else found * chunk.counts[:, None]
+        of_rows += weighted.T @ found
         for table, place, g in zip(tables, places, groups, strict=True):
-            table.append([np.bincount(place, c, g.size).astype(float) for c in found.T])
+            table.append([np.bincount(place, c, g.size).astype(float) for c in weighted.T])
     return _Contributed(of_rows, tuple(np.array(table) for table in tables))
 
 

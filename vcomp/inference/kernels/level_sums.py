@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.numerics.kernels import njit
 
 WordArray: TypeAlias = NDArray[np.uint64]
 
@@ -56,10 +56,12 @@ def add_level_sums(
     # numba checks signed indices for negative values at every step.
     at = np.empty((max(k, 1), _BLOCK), dtype=np.uint64)
     effect, influence = np.empty((k, _BLOCK)), np.empty((k + 2, _BLOCK))
+    of_row = np.empty((_BLOCK, k + 2))  # by row, as the sums are
     r, left = np.empty(_BLOCK), np.empty(_BLOCK)
     for first in range(0, rest.size, _BLOCK):
         n = min(_BLOCK, rest.size - first)
-        r[:n] = rest[first : first + n]
+        for i in range(n):  # an assignment of slices takes seconds to compile
+            r[i] = rest[first + i]
         for t in range(k):
             _places(codes, steps[t], starts[t], first, n, at[t])
             for i in range(n):
@@ -69,7 +71,8 @@ def add_level_sums(
             influence[k, i] = own[0] * r[i] * r[i]
             influence[k + 1, i] = own[1]
         for t in range(k):
-            left[:n] = r[:n]
+            for i in range(n):
+                left[i] = r[i]
             for other in range(k):
                 if finer[t, other] != 0.0:
                     for i in range(n):
@@ -78,16 +81,22 @@ def add_level_sums(
                 h = at[t, i]
                 influence[t, i] = pulls[h, 1] + pulls[h, 2] * left[i]
                 influence[k + 1, i] -= pulls[h, 3]
+        for a in range(k + 2):
+            for i in range(n):
+                of_row[i, a] = influence[a, i]
         for s in range(m):
             _places(codes, set_steps[s], set_starts[s], first, n, at[0])
             for i in range(n):
                 g = at[0, i]
                 for a in range(k + 2):
-                    sums[g, a] += influence[a, i]
+                    sums[g, a] += of_row[i, a]
         for a in range(k + 2):
             for b in range(a + 1):
                 of_rows[a, b] += _inner(influence[a], influence[b], n)
-            of_rows[k + 2, a] += influence[a, :n].sum()
+            total = 0.0
+            for i in range(n):
+                total += influence[a, i]
+            of_rows[k + 2, a] += total
 
 
 @njit(cache=True, nogil=True)
@@ -95,7 +104,8 @@ def _places(
     codes: IntArray, steps: LongArray, start: int, first: int, n: int, at: WordArray
 ) -> None:
     """Write the groups of `n` rows, the first at `first`, to `at`."""
-    at[:n] = np.uint64(start)  # a negative start wraps around, and the sum wraps back
+    for i in range(n):
+        at[i] = np.uint64(start)  # a negative start wraps around, and the sum wraps back
     for f in range(codes.shape[0]):
         if steps[f] != 0:
             step = np.uint64(steps[f])

@@ -24,6 +24,13 @@ _NORMAL_IQR = 1.3489795003921634
 
 _BLOCK = 2**20
 
+_LOG_SIZE = 12.0 + np.log(2.0)
+"""Logarithm of the sum of the shapes that stand for the limit of large ones, the binomial."""
+
+_FLAT = 1e-8
+"""Gain in log-likelihood a score above which a maximum is not the limit: logarithms of Beta
+functions of such shapes, of size 1e6, are rounded to 1e-10."""
+
 
 def cdf_bandwidth(x: FloatArray) -> float:
     """Return the width of normal kernels for the distribution function of a sample.
@@ -371,6 +378,9 @@ def places_on(support: FloatArray, x: FloatArray) -> LongArray:
 def beta_binomial_margin(places: LongArray, support: FloatArray) -> Margin:
     """Return the Beta-binomial distribution of maximum likelihood.
 
+    Scores that vary less than those of one coin have no such maximum: the likelihood rises towards
+    the binomial distribution, which large shapes stand for.
+
     Parameters
     ----------
     places : (n,) of the scores in the support, from 0
@@ -390,7 +400,8 @@ def beta_binomial_margin(places: LongArray, support: FloatArray) -> Margin:
 
     mean = float(places.mean()) / m
     spread = float(places.var(ddof=1)) / m**2
-    start = np.log(np.maximum(beta_start(min(max(mean, 1e-3), 1.0 - 1e-3), spread), 1e-3))
+    inner = min(max(mean, 1e-3), 1.0 - 1e-3)
+    start = np.log(np.maximum(beta_start(inner, spread), 1e-3))
     found = minimize(
         lambda at: -float(counts @ logs(at)) / counts.sum(),
         start,
@@ -400,10 +411,15 @@ def beta_binomial_margin(places: LongArray, support: FloatArray) -> Margin:
     )
     if not np.isfinite(found.fun):
         raise EstimationError("a margin 'beta_binomial' could not be fitted")
-    a, b = np.exp(found.x)
-    likelihood = float(counts @ logs(found.x))
+    at, likelihood = found.x, float(counts @ logs(found.x))
+    # Near its limit the likelihood is so flat that rounding decides where the search stops.
+    limit = np.log([inner, 1.0 - inner]) + _LOG_SIZE
+    of_limit = float(counts @ logs(limit))
+    if of_limit >= likelihood - _FLAT * counts.sum():
+        at, likelihood = limit, of_limit
+    a, b = np.exp(at)
     shapes = {"a": float(a), "b": float(b)}
-    return discrete("beta_binomial", support, np.exp(logs(found.x)), shapes, likelihood, 2.0)
+    return discrete("beta_binomial", support, np.exp(logs(at)), shapes, likelihood, 2.0)
 
 
 def discrete_kernel_margin(

@@ -176,7 +176,8 @@ class SimulatedCollections:
     def __repr__(self) -> str:
         size, n_topics, n_systems = self.scores.shape
         what = "collection" if size == 1 else "collections"
-        return f"<{size:,} simulated {what} of {n_topics:,} topics × {n_systems:,} systems>"
+        text = f"<{size:,} simulated {what} of {n_topics:,} topics × {n_systems:,} systems>"
+        return display.encodable(text)
 
     def __len__(self) -> int:
         return len(self.scores)

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from tests.helpers.kernel_twins import lower_limit
-from vcomp.inference.kernels.interval_ends import lower_limits, ratios_at_zero
+from vcomp.inference.intervals.interval_ends import (
+    Reach,
+    _Expansion,
+    _steps,
+    lower_limits,
+    ratios_at_zero,
+)
 
 
 def reach(rng, K, *, correlated, endless=False):
@@ -40,7 +46,7 @@ def test_limits_are_those_of_the_matrix_formulas(case):
     terms = rng.normal(size=(20, K)) * np.exp(rng.normal(size=K))
     terms[rng.random(terms.shape) < 0.2] = 0.0
     terms[0, :1] = 1e-12 * np.abs(terms[0]).max()
-    found = lower_limits(terms, *parts)
+    found = lower_limits(terms, Reach(*parts))
     expected = [lower_limit(x, *parts) for x in terms]
     # Two sums of squares in another order: √V has half the digits where it cancels to zero.
     scale = np.abs(terms).max()
@@ -60,7 +66,7 @@ def test_limits_change_sign_at_the_ratios(case, sign):
     top = rng.normal(0.5, 1.0, size=(10, K)) * np.exp(rng.normal(size=(10, 1)))
     bottom = rng.uniform(0.0, 1.0, size=(10, K)) * np.exp(3.0 * rng.normal(size=(10, 1)))
     known = rng.uniform(0.0, 1.0, size=(2, 10)) * (rng.random((2, 10)) < 0.3)
-    found = ratios_at_zero(top, bottom, *known, sign, *parts)
+    found = ratios_at_zero(top, bottom, *known, sign, Reach(*parts))
     for row, ratio in enumerate(found):
 
         def signed(rho, row=row):
@@ -92,7 +98,7 @@ def test_ratios_are_the_roots_that_brent_finds(K, correlated):
     for _ in range(20):
         parts = reach(rng, K, correlated=correlated)
         top, bottom = rng.uniform(0.1, 1.0, (2, 1, K))
-        low = ratios_at_zero(top, bottom, np.zeros(1), np.zeros(1), 1.0, *parts)[0]
+        low = ratios_at_zero(top, bottom, np.zeros(1), np.zeros(1), 1.0, Reach(*parts))[0]
 
         def limit(rho, top=top[0], bottom=bottom[0], parts=parts):
             return lower_limit(top - rho * bottom, *parts)
@@ -113,7 +119,7 @@ def test_ends_where_there_is_no_root():
     zero, known = np.zeros(1), np.ones(1)
 
     def ratio(*arguments):
-        return ratios_at_zero(*arguments, *parts)[0]
+        return ratios_at_zero(*arguments, Reach(*parts))[0]
 
     # Of one mean square and itself nothing is uncertain.
     assert ratio(4.0 * one, one, zero, zero, 1.0) == pytest.approx(4.0, rel=1e-14)
@@ -128,10 +134,10 @@ def test_ends_where_there_is_no_root():
     assert ratio(one, nothing, zero, 2.0 * known, -1.0) == pytest.approx(1.5, rel=1e-14)
     assert ratio(nothing, nothing, 3.0 * known, known, 1.0) == pytest.approx(3.0, rel=1e-14)
     # An upper limit that is infinite: the denominator may be as small as it likes.
-    endless = (parts[0], np.array([np.inf]), *parts[2:])
-    assert ratios_at_zero(nothing, one, known, zero, -1.0, *endless)[0] == pytest.approx(2.0)
-    assert ratios_at_zero(nothing, one, known, zero, 1.0, *endless)[0] == pytest.approx(0.0)
-    assert ratios_at_zero(one, nothing, zero, known, -1.0, *endless)[0] == np.inf
+    endless = Reach(parts[0], np.array([np.inf]), *parts[2:])
+    assert ratios_at_zero(nothing, one, known, zero, -1.0, endless)[0] == pytest.approx(2.0)
+    assert ratios_at_zero(nothing, one, known, zero, 1.0, endless)[0] == pytest.approx(0.0)
+    assert ratios_at_zero(one, nothing, zero, known, -1.0, endless)[0] == np.inf
 
 
 def test_a_variance_below_zero_counts_as_zero():
@@ -139,9 +145,31 @@ def test_a_variance_below_zero_counts_as_zero():
     opposite = np.array([[0.0, -9.0], [-9.0, 0.0]])
     parts = (np.full(2, 0.5), np.full(2, 0.5), opposite, np.zeros((2, 2)), np.zeros((0, 0)))
     terms = np.array([[3.0, -2.0]])
-    np.testing.assert_allclose(lower_limits(terms, *parts), 1.0, rtol=1e-15)
+    np.testing.assert_allclose(lower_limits(terms, Reach(*parts)), 1.0, rtol=1e-15)
     top, bottom = np.array([[3.0, 0.0]]), np.array([[0.0, 2.0]])
     none = np.zeros(1)
     for sign in (1.0, -1.0):
-        found = ratios_at_zero(top, bottom, none, none, sign, *parts)
+        found = ratios_at_zero(top, bottom, none, none, sign, Reach(*parts))
         np.testing.assert_allclose(found, 1.5, rtol=1e-14)
+
+
+def test_a_step_ends_at_the_nearer_root():
+    """Of two solutions of T − q s = √(V − V₁s + V₂s²) within the bracket, against numpy.roots."""
+    rng = np.random.default_rng(1)
+    n_two = n_one = n_none = 0
+    for _ in range(3000):
+        T, q, V1 = rng.normal(size=3)
+        V, V2 = rng.uniform(0.1, 2.0, size=2)
+        low, high = -rng.uniform(0.0, 4.0), rng.uniform(0.0, 4.0)
+        roots = np.roots([q * q - V2, V1 - 2.0 * T * q, T * T - V])
+        roots = roots[np.abs(roots.imag) < 1e-12].real
+        possible = [s for s in roots if low <= s <= high and T - q * s >= 0.0]
+        at = _Expansion(*(np.array([v]) for v in (T, V, q, V1, V2)))
+        found = _steps(at, np.array([low]), np.array([high]))[0]
+        n_two, n_one = n_two + (len(possible) == 2), n_one + (len(possible) == 1)
+        n_none += not possible
+        if not possible:
+            assert np.isnan(found)
+        else:
+            assert found == pytest.approx(min(possible, key=abs), rel=1e-7, abs=1e-9)
+    assert min(n_two, n_one, n_none) > 50
