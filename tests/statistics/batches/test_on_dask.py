@@ -2,8 +2,8 @@
 
 import gc
 import os
-import time
 import warnings
+from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 
@@ -37,10 +37,9 @@ def _here():
         yield
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """Two worker processes."""
-    folder = str(tmp_path_factory.mktemp("dask"))
+@contextmanager
+def two_workers(folder):
+    """Give the client of two worker processes."""
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=folder
@@ -54,10 +53,24 @@ def cluster(tmp_path_factory):
         gc.collect()
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Two worker processes that live as long as the tests of this module."""
+    with two_workers(str(tmp_path_factory.mktemp("dask"))) as client:
+        yield client
+
+
 @pytest.fixture
 def on_cluster(cluster):
     with dask.config.set(scheduler="distributed"):  # the client of the fixture
         yield cluster
+
+
+@pytest.fixture
+def on_mortal_cluster(tmp_path):
+    """Two worker processes of one test, since Dask may fail to restart those that are killed."""
+    with two_workers(str(tmp_path)) as client, dask.config.set(scheduler="distributed"):
+        yield client
 
 
 def partitioned(data, by=None):
@@ -400,7 +413,7 @@ def test_workers_in_two_processes(by, on_cluster):
 
 
 @pytest.mark.parametrize("fatal", [2, 18, 25])
-def test_a_worker_that_dies_in_mid_pass(fatal, on_cluster, tmp_path):
+def test_a_worker_that_dies_in_mid_pass(fatal, on_mortal_cluster, tmp_path):
     """The call of this number ends its process; there are twelve in each pass.
 
     The response of each of four partitions is computed once, and twice of a few of its rows.
@@ -423,29 +436,20 @@ def test_a_worker_that_dies_in_mid_pass(fatal, on_cluster, tmp_path):
     same(kept, found)
 
 
-def wait_until(condition, seconds=120.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("kept", [2.0**28, 0.0])
-def test_all_workers_lost_between_the_passes(kept, on_cluster, monkeypatch):
-    """What the first pass left on the workers, rows included, is made again."""
+def test_all_workers_lost_between_the_passes(kept, on_mortal_cluster, monkeypatch):
+    """What the first pass left on the workers, rows included, is made again by other workers."""
     formula, data = gridded("per document", seed=3)
     learn = module.learn_in_passes
 
     def learned(*arguments):
         made = learn(*arguments)
-        workers = list(on_cluster.cluster.workers.values())
-        lost = [worker.pid for worker in workers]
-        for worker in workers:
-            worker.process.process.kill()
-        # On a busy machine new processes take long, and a computation would wait for them forever.
-        pairs = list(zip(workers, lost, strict=True))
-        wait_until(lambda: all(worker.pid not in (None, pid) for worker, pid in pairs))
-        on_cluster.wait_for_workers(len(workers), timeout=120)
+        lost = [worker.process.process for worker in on_mortal_cluster.cluster.workers.values()]
+        # The others come first: a computation without any worker waits forever.
+        on_mortal_cluster.cluster.scale(4)
+        on_mortal_cluster.wait_for_workers(4, timeout=120)
+        for process in lost:
+            process.kill()
         return made
 
     monkeypatch.setattr(module, "learn_in_passes", learned)
