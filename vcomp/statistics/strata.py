@@ -132,6 +132,32 @@ class Layout:
 
     def places(self, term: int) -> LongArray:
         """Return for each group of a term its place: combinations of its axes, then groups."""
+        sizes, combination, group, n = self._digits(term)
+        return np.broadcast_to(combination * n + group, sizes).ravel()
+
+    def at_places(self, term: int, parts: Sequence[FloatArray]) -> list[FloatArray]:
+        """Return arrays by place in the order of a term's groups; themselves if that is theirs."""
+        _, combination, group, n = self._digits(term)
+        ends = [i for i, size in enumerate(combination.shape) if size > 1]
+        starts = [i for i, size in enumerate(group.shape) if size > 1]
+        if (
+            max(ends, default=-1) < min(starts, default=group.ndim)
+            and parts[0].size == combination.size * n
+            and all(
+                np.array_equal(digit.ravel(), np.arange(size))
+                for digit, size in ((combination, combination.size), (group, n))
+            )
+        ):
+            return list(parts)
+        places = self.places(term)
+        return [part[places] for part in parts]
+
+    def _digits(self, term: int) -> tuple[list[int], LongArray, LongArray, int]:
+        """Return the digits of the places of a term's groups.
+
+        They are the shape of its groups, the combination of the axes' levels and the group of the
+        cells (which broadcast to that shape), and the number of groups of cells.
+        """
         design = self.terms[term]
         sizes = [self.n_levels[f] for f in design.facets]
         if any(keys is not None for keys in design.keys):
@@ -139,14 +165,12 @@ class Layout:
         else:  # all combinations occur: levels broadcast to them
             codes = list(np.ogrid[tuple(map(slice, sizes))])
         levels = dict(zip(design.facets, codes, strict=True))
-        places = np.zeros((1,) * len(sizes), dtype=np.int64)
+        combination = np.zeros((1,) * len(sizes), dtype=np.int64)
         for axis, size in zip(self.grid.axes, self.grid.shape, strict=True):
             if axis in levels:
-                places = places * size + levels[axis]
+                combination = combination * size + levels[axis]
         group = self._group_of_cell(term)
-        cell = self._cell_of_group(levels)
-        found = places * (int(group.max()) + 1) + group[cell]
-        return np.broadcast_to(found, sizes).ravel()
+        return sizes, combination, group[self._cell_of_group(levels)], int(group.max()) + 1
 
     def _group_of_cell(self, term: int) -> LongArray:
         """Return the group of each cell of the grid in a term's grouping."""

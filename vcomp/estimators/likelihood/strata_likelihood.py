@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp._typing import FloatArray, IntArray
 from vcomp.estimators.likelihood.blocked_covariance import BlockedCovariance
 from vcomp.estimators.likelihood.engine import (
     Columns,
@@ -56,22 +56,14 @@ def strata_solution(
     effects = [np.zeros(size) for size in stats.sizes]
     prediction, conditional = list(effects), list(effects)
     for t, inside, sums, fixed in _forms_of_terms(stats, covariances, v, beta):
-        used: FloatArray = np.einsum("jg,jg->g", cov_beta @ fixed, fixed)
-        parts = sums, _unexplained(stats, t, inside), used
-        effects[t], conditional[t], of_fixed = _in_order(parts, stats.layout.places(t))
-        for own in (effects[t], conditional[t]):
-            own *= v[t]
-        of_fixed *= v[t] ** 2
-        of_fixed += conditional[t]
-        prediction[t] = of_fixed
+        used: FloatArray = np.einsum("j...,j...->...", np.tensordot(cov_beta, fixed, 1), fixed)
+        own = v[t] * _unexplained(stats, t, inside)
+        # Both may be the same at all levels of the axes.
+        sums *= v[t]
+        parts = sums, own, v[t] ** 2 * used + own
+        whole = [np.broadcast_to(part, sums.shape).ravel() for part in parts]
+        effects[t], conditional[t], prediction[t] = stats.layout.at_places(t, whole)
     return Solution(beta, cov_beta, tuple(effects), tuple(prediction), tuple(conditional))
-
-
-def _in_order(parts: Sequence[FloatArray], places: LongArray) -> list[FloatArray]:
-    """Return arrays at places; themselves where the places are 0, 1, 2, …, which saves copies."""
-    if places.size == parts[0].size and bool((places[1:] > places[:-1]).all()):
-        return list(parts)
-    return [part[places] for part in parts]
 
 
 def fixed_of_terms(
@@ -84,15 +76,16 @@ def fixed_of_terms(
     stats, covariances, v, beta : as for :func:`strata_solution`
     """
     found = [np.zeros((stats.n_fixed, size)) for size in stats.sizes]
-    for t, _, _, fixed in _forms_of_terms(stats, covariances, v, beta):
-        found[t] = fixed[:, stats.layout.places(t)]
+    for t, _, sums, fixed in _forms_of_terms(stats, covariances, v, beta):
+        whole = np.broadcast_to(fixed, (*fixed.shape[:1], *sums.shape)).reshape(stats.n_fixed, -1)
+        found[t] = whole[:, stats.layout.places(t)]
     return found
 
 
 def _forms_of_terms(
     stats: StratumStatistics, covariances: Sequence[Covariance], v: FloatArray, beta: FloatArray
 ) -> Iterator[tuple[int, list[_StratumForms], FloatArray, FloatArray]]:
-    """Yield each term with a positive component, its strata, Z_t'P y and X'V⁻¹Z_t."""
+    """Yield each term with a positive component, its strata and what `_term_forms` returns."""
     parts = [_StratumForms(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
     cells = None if stats.cells is None else stats.cells()
     split = {} if cells is None else _split_cells(cells, beta)
@@ -140,9 +133,10 @@ def _term_forms(
     parts: Sequence[_StratumForms],
     split: dict[tuple[int, ...], list[FloatArray]],
 ) -> tuple[FloatArray, FloatArray]:
-    """Return Z_t'P y (g,) and X'V⁻¹Z_t (p, g) of a term.
+    """Return Z_t'P y and X'V⁻¹Z_t of a term.
 
-    Its groups are ordered by the levels of its axes, then by the groups of its grouping.
+    They are tables (n₁, …, q) of the levels of its axes and the groups of its grouping; those of
+    X, which are the first axis of theirs, have one level of an axis where all are alike.
     """
     axes, grouping = sorted(stats.term_axes[term]), stats.term_groupings[term]
     sums: dict[tuple[int, ...], FloatArray] = {}
@@ -152,20 +146,23 @@ def _term_forms(
         sums[contrasts], used = _group_forms(stats, part, grouping, split)
         for column, j in zip(used, part.stratum.fixed, strict=True):
             fixed[j][contrasts] = column
+    columns = [over_axes(stats.shape, axes, parts_of) for parts_of in fixed]
     total = over_axes(stats.shape, axes, sums)
-    columns = [
-        np.broadcast_to(over_axes(stats.shape, axes, parts_of), total.shape).ravel()
-        for parts_of in fixed
-    ]
+    if not columns:
+        return total, np.zeros((0, *(1 for _ in total.shape)))
     # One column is not copied.
-    fixed_part = columns[0] if len(columns) == 1 else np.array(columns)
-    return total.ravel(), fixed_part.reshape(stats.n_fixed, total.size)
+    return total, columns[0][None] if len(columns) == 1 else np.array(
+        np.broadcast_arrays(*columns)
+    )
 
 
 def _unexplained(
     stats: StratumStatistics, term: int, parts: Sequence[_StratumForms]
 ) -> FloatArray:
-    """Return the conditional variances of a term's effects relative to σ²_t, eq. (9.3), (g,)."""
+    """Return the conditional variances of a term's effects relative to σ²_t, eq. (9.3), (q,).
+
+    They are the same at all levels of its axes.
+    """
     axes, grouping = stats.term_axes[term], stats.term_groupings[term]
     left = np.zeros(1)
     for part in parts:
@@ -176,7 +173,7 @@ def _unexplained(
         if grouping == stats.remainder.n_groupings:
             groups = groups[stats.layout.codes[-1]]
         left = left + weight * groups
-    return np.tile(left, prod(stats.shape[f] for f in axes))
+    return left
 
 
 def over_axes(

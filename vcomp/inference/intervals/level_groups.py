@@ -293,17 +293,28 @@ class Folded:
         return self._found[target]
 
     def _add_up(self, source: frozenset[str], target: frozenset[str]) -> FloatArray:
-        values, layout = self.to(source), self._layout
+        layout = self._layout
         inner, outer = layout.groups[source], layout.groups[target]
         levels = inner.levels()
+        used = set()
         for place in outer.places if outer.head is None else range(len(layout.design.facets)):
-            if place not in levels:
-                for by in list(levels):
-                    if (by, place) in layout.outer_levels:
-                        levels[place] = layout.outer_levels[by, place][levels[by]]
-                        break
-        group = np.broadcast_to(outer.numbers(levels), inner.shape).ravel()
-        columns = values[:, None] if values.ndim == 1 else values
+            if place in levels:
+                used.add(place)
+                continue
+            for by in list(levels):
+                if (by, place) in layout.outer_levels:
+                    levels[place] = layout.outer_levels[by, place][levels[by]]
+                    used.add(by)
+                    break
+        values, shape = self.to(source), inner.shape
+        columns = values.reshape(*shape, -1)
+        if len(shape) == len(inner.places):
+            # A table is summed along the axes of other facets, before its groups are.
+            others = tuple(i for i, place in enumerate(inner.places) if place not in used)
+            columns = columns.sum(axis=others, keepdims=True) if others else columns
+            shape = columns.shape[:-1]
+        group = np.broadcast_to(outer.numbers(levels), shape).ravel()
+        columns = columns.reshape(group.size, -1)
         added: FloatArray = np.empty((outer.size, columns.shape[1]))
         for j, column in enumerate(columns.T):
             added[:, j] = np.bincount(group, column, minlength=outer.size)

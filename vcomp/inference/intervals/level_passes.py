@@ -25,6 +25,9 @@ from vcomp.numerics import MANY_ROWS, THREADS, check_memory
 _AT_ONCE = 65_536
 """Rows whose codes are copied into one array at a time."""
 
+_GROUPS = 16_384
+"""Groups whose influences are prepared at a time, in arrays that fit into a cache."""
+
 _SLAB = 2**19
 """Numbers in the sums of a slab, which fit into a cache."""
 
@@ -157,7 +160,8 @@ def sum_influences(
     return _added([partial(whole.sums, slice(a, b)) for a, b in pairwise(ends)])
 
 
-def pulls_of(
+def write_pulls(
+    pulls: FloatArray,
     counts: FloatArray,
     u: FloatArray,
     effects: FloatArray,
@@ -166,8 +170,8 @@ def pulls_of(
     within: FloatArray | None,
     own: float,
     error: float,
-) -> FloatArray:
-    """Return the numbers of each group of a term from which influences are computed, (q, 4).
+) -> None:
+    """Write the numbers of each group of a term from which influences are computed.
 
     They are the predicted effect, the constant and the slope of the influence (linear in the
     residual plus the effects of finer terms), and the share of its expectation, eq. (10.17);
@@ -175,6 +179,7 @@ def pulls_of(
 
     Parameters
     ----------
+    pulls : (q, 4), which is written
     counts : (q,) rows of each group
     u, effects : Z'Py and predicted effects
     variances : prediction error variances; None if they are not known
@@ -182,11 +187,8 @@ def pulls_of(
     within : Σ σ² n² over the groups of finer terms; None without finer terms
     own, error : component of the term, and of the residual
     """
-    pulls = np.empty((counts.size, 4))
-    pulls[:, 0] = effects
-    blocks = [slice(a, a + _AT_ONCE) for a in range(0, counts.size, _AT_ONCE)]
-    square = whole = 0.0
-    for rows in blocks:
+
+    def slopes(rows: slice) -> tuple[float, float]:
         n, there = np.maximum(counts[rows], 1.0), counts[rows] > 0.0
         # The variance of the mean of a group.
         spread = own + error / n
@@ -196,17 +198,24 @@ def pulls_of(
         if variances is not None:
             form = there * np.maximum(own - variances[rows], 0.0) / (own * own)
         known = there * u[rows]
-        square, whole = square + float(known @ known), whole + float(form.sum())
+        pulls[rows, 0] = effects[rows]
         pulls[rows, 2], pulls[rows, 3] = known / (n * spread), form / n
-    scale = square / whole if whole > 0.0 else 0.0
-    for rows in blocks:
+        return float(known @ known), float(form.sum())
+
+    def constants(scale: float, rows: slice) -> None:
         n, known = np.maximum(counts[rows], 1.0), (counts[rows] > 0.0) * u[rows]
         rest = error * known if left is None else error * known + left[rows]
         slope, share = pulls[rows, 2], pulls[rows, 3]
         pulls[rows, 1] = (known * known - slope * rest) / n - scale * share
         # The factor of an expectation in that of the squared residual is σ² / scale.
         pulls[rows, 3] = own * share if scale > 0.0 else 0.0
-    return pulls
+
+    blocks = [slice(a, a + _GROUPS) for a in range(0, counts.size, _GROUPS)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        run = map if len(blocks) < 2 * THREADS else pool.map
+        # Added in the order of the blocks.
+        square, whole = np.sum([(0.0, 0.0), *run(slopes, blocks)], axis=0).tolist()
+        list(run(partial(constants, square / whole if whole > 0.0 else 0.0), blocks))
 
 
 def _added(parts: Sequence[partial[LevelSums]]) -> LevelSums:
@@ -243,8 +252,12 @@ def _by_slabs(work: LevelWork, chunk: Chunk, slab: int) -> LevelSums | None:
     leaves = [*work.leaves]
     leaves[work.slabs] = Groups(places, sizes)
     made = _Pass.of(replace(work, leaves=tuple(leaves)), chunk)
-    ends = np.cumsum(np.bincount(chunk.compact_codes[facet], minlength=levels))
-    starts = np.concatenate([[0], ends])
+    codes = chunk.compact_codes[facet]
+    if order is None:
+        first = np.searchsorted(codes, np.arange(levels, dtype=codes.dtype))
+        starts = np.append(first, codes.size)
+    else:
+        starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=levels))])
     bounds = [levels * i // THREADS for i in range(THREADS + 1)]
     return _added([
         partial(made.slabs, a, b, at_once, per_level, starts, order) for a, b in pairwise(bounds)

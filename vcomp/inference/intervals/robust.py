@@ -28,8 +28,8 @@ from vcomp.inference.intervals.level_groups import Folded, Groups, Layout, Total
 from vcomp.inference.intervals.level_passes import (
     LevelSums,
     LevelWork,
-    pulls_of,
     sum_influences,
+    write_pulls,
 )
 from vcomp.inference.quantities import LevelVariances, VarianceComponents
 from vcomp.numerics import solve
@@ -455,7 +455,7 @@ class _Point:
     v : components
     beta : fixed effects
     finer : (k, k) 1 where the second term is finer than the first
-    pulls : of all terms what :func:`~vcomp.inference.intervals.level_passes.pulls_of` returns
+    pulls : of all terms what :func:`~vcomp.inference.intervals.level_passes.write_pulls` writes
     own : factor of the squared residual, and its expectation without terms
     """
 
@@ -502,7 +502,8 @@ class _Point:
     ) -> FloatArray:
         """Return the influences on the components of the terms, eqs. (10.16) and (10.17)."""
         layout, v = self.layout, self.v
-        pulls = []
+        starts = self.starts
+        pulls = np.empty((int(starts[-1]), 4))
         inner = sorted({int(o) for o in np.flatnonzero(self.finer.any(axis=0))})
         counts = [layout.counts[s] for s in layout.terms]
         squares = {o: Folded(layout, layout.terms[o], counts[o] ** 2) for o in inner}
@@ -514,9 +515,11 @@ class _Point:
                 effect, square = predicted[other].to(chosen), v[other] * squares[other].to(chosen)
                 left = effect if left is None else left + effect
                 within = square if within is None else within + square
-            made = pulls_of(counts[t], u[t], effects[t], variances[t], left, within, v[t], v[-1])
-            pulls.append(made)
-        return np.concatenate(pulls) if pulls else np.zeros((0, 4))
+            own = pulls[starts[t] : starts[t + 1]]
+            write_pulls(
+                own, counts[t], u[t], effects[t], variances[t], left, within, v[t], v[-1]
+            )  # fmt: skip
+        return pulls
 
     def _sums_at_zero(
         self, zero: list[int], effects: list[FloatArray], total: Total

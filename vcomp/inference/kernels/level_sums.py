@@ -44,7 +44,7 @@ def add_level_sums(
     rest : (n,) y − Xβ̂
     codes : (f, n) levels, or numbers of groups
     steps, starts : (k, f) and (k,); ``starts + steps @ codes`` are a row's groups in the terms
-    pulls : (groups of all terms, 4) of ``pulls_of``
+    pulls : (groups of all terms, 4) of ``write_pulls``
     finer : (k, k) 1 where the second term is finer than the first, else 0
     own : factor of the squared residual, and its expectation without terms
     set_steps, set_starts : (m, f) and (m,), the same for the sets of facets
