@@ -39,7 +39,7 @@ def _strata(report: Report, settings: Settings, n_rows: int) -> None:
         made[workers] = res.bootstrap(_REFITS, rng=1, workers=workers)
 
     one = best_of(lambda: model.fit(), settings.repeat) * _REFITS
-    few = 25
+    few = 5 if settings.quick else 25
     ordinary = best_of(lambda: _ordinary(res, few), settings.repeat)
     for workers in (1, 2):
         seconds = best_of(lambda workers=workers: bootstrap(workers), settings.repeat)  # type: ignore[misc]

@@ -17,7 +17,7 @@ _FORMULA = "y ~ (1|a) + (1|b)"
 
 def run(report: Report, settings: Settings) -> None:
     report.section("import, each in a fresh process")
-    repeat = 3 if settings.quick else 10
+    repeat = 1 if settings.quick else 10
     peer_seconds = best_of(partial(_python, "-c", _PEER), repeat)
     for code in ("import vcomp", "import vcomp; vcomp.fit"):
         seconds = best_of(partial(_python, "-c", code), repeat)

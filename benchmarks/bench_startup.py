@@ -1,7 +1,7 @@
 """The cost of starting: first calls in a fresh process, with nothing compiled and after that.
 
 Every time is a ratio to importing numpy, pandas, numba and patsy in the same run. The aim is 4 of
-them with nothing compiled, and twice the import with compiled code at hand.
+them with nothing compiled, and twice the import after ``vcomp warm-up``.
 """
 
 from __future__ import annotations
@@ -72,14 +72,15 @@ def run(report: Report, settings: Settings) -> None:
             # Those that compile next to nothing.
             work = dict(list(work.items())[:3])
         peer = min(_took(folder, _PEER).processors for _ in range(repeat))
+        warm = Path(folder) / "warm"
+        if not settings.quick:
+            seconds = _took(warm, _COMMAND, "warm-up").processors
+            report("vcomp warm-up, nothing compiled", seconds, _PEER, peer)
         for name, arguments in work.items():
-            cold, warm = [], []
-            for number in range(repeat):
-                cache = Path(folder) / f"{name} {number}"
-                cold.append(_took(cache, *arguments))
-                warm.append(_took(cache, *arguments))
-            for kind, took in (("nothing compiled", cold), ("compiled before", warm)):
-                seconds = min(each.processors for each in took)
+            colds = [Path(folder) / f"{name} {number}" for number in range(repeat)]
+            kinds = {"nothing compiled": colds, "after warm-up": [warm] * repeat}
+            for kind, caches in kinds.items():
+                seconds = min(_took(cache, *arguments).processors for cache in caches)
                 report(f"{name}, {kind}", seconds, _PEER, peer)
 
 

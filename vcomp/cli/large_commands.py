@@ -204,10 +204,10 @@ def warm_up() -> None:
     the user's folder for such files: the first of them that can be written. It is valid for one
     kind of processor.
     """
-    from vcomp.numerics.kernels import COMPILATIONS, compiled_into
+    from vcomp.numerics.kernels import COMPILATIONS, compile_all, compiled_into
 
     in_all = COMPILATIONS.seconds
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), compile_all():
         warnings.simplefilter("ignore", VcompWarning)
         for title, job in _JOBS.items():
             before = COMPILATIONS.seconds

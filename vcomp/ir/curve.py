@@ -21,6 +21,7 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, check_alpha, check_one_of
 from vcomp.ir.agreement import sizes
 from vcomp.ir.kernels import fit_binomial_line
+from vcomp.numerics.kernels import at_once
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +33,9 @@ MODELS: tuple[Model, ...] = get_args(Model)
 """The published models, in the order of equations 23 to 25."""
 
 SCALES: tuple[Scale, ...] = get_args(Scale)
+
+_SECONDS = 1e-4
+"""What a point takes in Python, where a curve is fitted to shares."""
 
 COLUMNS = ("estimate", "low", "high", "obs_low", "obs_high")
 """What is predicted of a test."""
@@ -537,7 +541,8 @@ def _binomial(e: _BySize) -> tuple[FloatArray, FloatArray, float]:
         )
     x = np.log(e.sizes)
     middle = float(e.counts @ x) / e.n
-    level, slope, found = fit_binomial_line(x - middle, e.means, e.counts)
+    fit = at_once(fit_binomial_line, x.size * _SECONDS)
+    level, slope, found = fit(x - middle, e.means, e.counts)
     if not found:
         raise EstimationError("logit was not fitted: Newton's method did not converge")
     line = level + slope * (x - middle)

@@ -14,6 +14,7 @@ from threading import Event
 import pytest
 
 import vcomp
+from vcomp.numerics.kernels import at_once, compile_all, seconds_as_python
 from vcomp.numerics.kernels.compilation import Compilations, say_what_it_is
 
 PACKAGE = Path(vcomp.__file__).parent
@@ -186,3 +187,84 @@ def test_only_a_terminal_is_told(monkeypatch, is_terminal):
     monkeypatch.setattr(sys, "stderr", stream)
     say_what_it_is()
     assert ("vcomp warm-up" in stream.getvalue()) == is_terminal
+
+
+# Before they are compiled, kernels with little to do are run as Python ---------------------------
+
+_LITTLE_TO_DO = """
+import numpy as np
+from vcomp.gtheory.allocation.search import search, value_at
+from vcomp.ir.kernels.safe_differences import smallest_safe_difference
+from vcomp.numerics.kernels import COMPILATIONS, at_once, seconds_as_python
+
+assert seconds_as_python(value_at) == 3.0
+chosen = at_once(value_at, 1.0)
+assert chosen is not value_at
+found = chosen(np.array([0.0, 0.5, 1.0, 2.0]), np.array([4.0, 5.0]), True)
+assert found == 0.5 / 5 + 1.0 / 4 + 2.0 / 20, found
+assert at_once(value_at, 4.0) is value_at
+# With the kernels that it calls, also those of other modules.
+means = np.array([[0.1, 0.2, 0.4]])
+orders = np.array([[2, 1, 0]])
+arguments = means, means, np.zeros(1), np.zeros(1), np.zeros(1, int), orders, orders, 0.05, False
+assert at_once(smallest_safe_difference, 0.0)(*arguments).tolist() == [0.1]
+assert COMPILATIONS.count == 0
+assert smallest_safe_difference(*arguments).tolist() == [0.1]
+assert COMPILATIONS.count > 0
+assert seconds_as_python(smallest_safe_difference) == 0.0
+assert at_once(smallest_safe_difference, 0.0) is smallest_safe_difference
+# Another process finds its code.
+"""
+
+_AT_HAND = """
+from vcomp.ir.kernels.safe_differences import smallest_safe_difference
+from vcomp.numerics.kernels import at_once, seconds_as_python
+assert not smallest_safe_difference.signatures
+assert seconds_as_python(smallest_safe_difference) == 0.0
+"""
+
+
+def test_kernels_with_little_to_do_are_run_as_python(tmp_path):
+    run(PACKAGE.parent, _LITTLE_TO_DO + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    run(PACKAGE.parent, _AT_HAND + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    # Damaged files are as good as none.
+    for file in tmp_path.rglob("*smallest_safe_difference*.nbi"):
+        file.write_bytes(b"damaged")
+    run(PACKAGE.parent, _AT_HAND.replace("== 0.0", "> 0.0") + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+
+
+_COLD = """
+import vcomp
+from vcomp.numerics.kernels import COMPILATIONS
+
+res = vcomp.fit("score ~ (1|sys*topic)", vcomp.datasets.load("docsearch"))
+assert res.bootstrap(50, rng=1, progress=False).converged.all()
+res.dstudy(topic=[50, 100]).optimize("2*topic + topic:replicate", budget=300)
+assert COMPILATIONS.count == 0, COMPILATIONS.count
+"""
+
+
+def test_few_refits_and_small_searches_compile_nothing(tmp_path):
+    run(PACKAGE.parent, _COLD + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+
+
+def test_the_time_that_kernels_take_as_python_is_limited():
+    """After some seconds in all they are compiled."""
+
+    def kernel(n):
+        return sum(range(n))
+
+    kernel.signatures, kernel.py_func, kernel.__name__ = [], kernel, "smallest_power"
+    kernel.__module__ = "tests.numerics.kernels.test_compilation"
+    # What it takes counts, whatever was expected.
+    assert seconds_as_python(kernel) == 3.0
+    assert at_once(kernel, 2.9) is not kernel
+    at_once(kernel, 0.0)(2_000_000)
+    assert 0.0 < seconds_as_python(kernel) < 3.0
+    assert at_once(kernel, 2.9999) is kernel
+    with compile_all():
+        assert at_once(kernel, 0.0) is kernel
+
+
+def smallest_power(n):
+    return sum(range(n))

@@ -19,6 +19,9 @@ ROOM = 1e-10
 _MOST_WORK = 50_000_000
 """Sizes that are tried before a search is given up: some seconds."""
 
+_SECONDS, _SECONDS_OF_BOUND = 3e-6, 2e-3
+"""What a size, and a bound by an interior point for each facet, take in Python."""
+
 _LARGEST = 2.0**52
 _MOST_DOUBLINGS = 60
 
@@ -186,10 +189,14 @@ def _search(
     places = np.argsort(order, kind="stable") + lo.size - f
     # Deferred for start-up time: it imports numba.
     from vcomp.gtheory.allocation.search import search
+    from vcomp.numerics.kernels import at_once, seconds_as_python
 
-    found, _, work = search(
-        objective, constraint, limit.value, lo, hi, budget, places, top, near, ceiling, most_work
-    )
+    arguments = objective, constraint, limit.value, lo, hi, budget, places, top, near, ceiling
+    # How long it takes is not known before: a long search in Python is given up, and compiled.
+    most = min(int(0.1 * seconds_as_python(search) / _SECONDS), most_work) or most_work
+    found, _, work = at_once(search, 0.0)(*arguments, most)
+    if work > most < most_work:
+        found, _, work = search(*arguments, most_work)
     if work > most_work:
         raise PlanError(
             f"the best sizes of {f} facets are not found among {display.count(work)} candidates "
@@ -204,8 +211,11 @@ def _relaxed_sizes(reduced: _Reduced, limit: Limit) -> FloatArray:
     pair = (reduced.error, reduced.cost) if budget else (reduced.cost, reduced.error)
     best = reduced.lo.copy()
     from vcomp.gtheory.allocation.search import relaxed
+    from vcomp.numerics.kernels import at_once
 
-    relaxed(*pair, f, limit.value, reduced.lo, reduced.hi, budget, best)
+    at_once(relaxed, f * _SECONDS_OF_BOUND)(
+        *pair, f, limit.value, reduced.lo, reduced.hi, budget, best
+    )
     return best
 
 

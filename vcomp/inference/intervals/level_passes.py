@@ -31,8 +31,9 @@ _GROUPS = 16_384
 _SLAB = 2**19
 """Numbers in the sums of a slab, which fit into a cache."""
 
-_FEW_ROWS = 2**15
-"""Rows up to which arrays are about as fast as the kernel, which takes seconds to compile."""
+_FEW_ROWS, _NOT_MANY_ROWS = 2**15, 2**18
+"""Rows up to which arrays are about as fast as the kernel, and up to which they are faster than
+its compilation."""
 
 _MANY = 2**25
 """Largest number of sums for which each thread has its own; with more there is one thread."""
@@ -398,7 +399,11 @@ class _Pass:
         add = _add_few
         if chunk.counts is None and chunk.response.size > _FEW_ROWS:
             # Deferred for start-up time: numba takes a second to import.
-            from vcomp.inference.kernels.level_sums import add_level_sums as add
+            from vcomp.inference.kernels.level_sums import add_level_sums
+            from vcomp.numerics.kernels import seconds_as_python
+
+            if chunk.response.size > _NOT_MANY_ROWS or not seconds_as_python(add_level_sums):
+                add = add_level_sums
         away = chunk.origin
         constant = chunk.response.size > 0 and chunk.X.strides[0] == 0  # one row stands for all
         if constant:

@@ -5,10 +5,10 @@ for the thousands of refits of a bootstrap (docs/explanation/mathematics.md, eqs
 (5.7), (5.8) and (6.1)). An iteration that needs more than full and halved steps is abandoned, and
 the caller uses the engine in Python.
 
-Why there are two: a refit takes 0.2 to 0.8 ms here, and 13 to 26 ms by the engine; with the forms
-alone compiled and ``maximise`` as it is, 2 to 3 ms. To compile all takes 20 s, once, which a fit
-must not wait for; and the recursion over whole levels, in a form that runs with numpy and compiles
-as well, is half as fast with numpy and takes ten times as long to compile.
+Why there are two: a refit takes 0.2 to 0.8 ms here, and 5 to 50 ms by the engine; with the forms
+alone compiled and ``maximise`` as it is, 2 to 3 ms. To compile all takes 14 s, once, which neither
+a fit nor a few refits must wait for; and the recursion over whole levels, in a form that runs with
+numpy and compiles as well, is half as fast with numpy and takes ten times as long to compile.
 
 The groups of all levels are nodes of one tree, the outermost first: ``parent`` (Q,) gives
 positions of nodes and ``offsets`` (D + 2,) where each level begins. The columns of a stratum are

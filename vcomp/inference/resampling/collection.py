@@ -99,19 +99,20 @@ class GeneratingFit:
         """Return `n` responses drawn from the fit, (rows, n); see :func:`simulate_responses`."""
         return simulate_responses(rows, self.positive_part(), self.beta, n, rng)
 
-    def refit(self, design: Design, draw: Callable[[], Statistics]) -> Refitted:
+    def refit(self, design: Design, draw: Callable[[], Statistics], n: int = 1) -> Refitted:
         """Return the estimate from drawn rows, or the reason of its failure.
 
         Parameters
         ----------
         design : of the data
         draw : returns the statistics of the rows; may raise a ``VcompError``
+        n : number of refits of the same kind
         """
         names = self.recipe.names
         try:
             stats = draw()
             check_identified(stats, names[:-1], self.fixed_names, design.x_origin)
-            found = refit_of(stats, self.recipe, np.maximum(self.values, 0.0))(stats)
+            found = refit_of(stats, self.recipe, np.maximum(self.values, 0.0), n)(stats)
         except (VcompError, np.linalg.LinAlgError) as error:
             return Refitted.failed(len(names), len(self.fixed_names), str(error))
         return found if found.converged else replace(found, reason=_NOT_CONVERGED)

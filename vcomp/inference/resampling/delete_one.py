@@ -302,7 +302,9 @@ def jackknife(
 
     def without(number: int) -> Refitted:
         chosen = levels.without(int(left_out[number]))
-        return fit.refit(design, lambda: levels.take(whole, chosen).statistics(design, rows))
+        return fit.refit(
+            design, lambda: levels.take(whole, chosen).statistics(design, rows), left_out.size
+        )
 
     found = run(
         lambda: without, range(left_out.size), workers=workers, progress=progress, label=KIND

@@ -262,7 +262,7 @@ def facet_bootstrap(
     sample = FacetSample(design, fit.stats, names)
 
     def begin(seed: int) -> Callable[[], Callable[[int], Refitted]]:
-        return lambda: lambda b: fit.refit(design, lambda: sample.draw(stream(seed, b)))
+        return lambda: lambda b: fit.refit(design, lambda: sample.draw(stream(seed, b)), n)
 
     made = collect(
         fit,

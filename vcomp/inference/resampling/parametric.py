@@ -70,7 +70,7 @@ def parametric_bootstrap(
 
     def begin(seed: int) -> Callable[[], Callable[[int], Refitted]]:
         drawn = draws_of(fit.stats, fit.recipe) if draws is None else draws
-        return lambda: _one(fit, drawn, v, seed)
+        return lambda: _one(fit, drawn, v, seed, n)
 
     return collect(
         fit,
@@ -124,7 +124,7 @@ def drawn_refits(
     draws = next((source for source in sources if isinstance(source, RowDraws)), sources[0])
 
     def make() -> Callable[[int], list[Refitted]]:
-        refits = [refit_of(stats, recipe, v) for recipe in recipes]
+        refits = [refit_of(stats, recipe, v, n) for recipe in recipes]
 
         def refitted(refit: Refit, drawn: Statistics) -> Refitted:
             try:
@@ -144,8 +144,10 @@ def drawn_refits(
     return [rows[b] for b in sorted(rows)]
 
 
-def _one(fit: GeneratingFit, draws: Draws, v: FloatArray, seed: int) -> Callable[[int], Refitted]:
-    refit: Refit = refit_of(fit.stats, fit.recipe, v)
+def _one(
+    fit: GeneratingFit, draws: Draws, v: FloatArray, seed: int, n: int
+) -> Callable[[int], Refitted]:
+    refit: Refit = refit_of(fit.stats, fit.recipe, v, n)
 
     def one(number: int) -> Refitted:
         found = refit(draws.draw(v, stream(seed, number)))

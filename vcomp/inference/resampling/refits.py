@@ -21,10 +21,17 @@ from vcomp.estimators.likelihood import (
 from vcomp.exceptions import EstimationError
 from vcomp.inference.kernels.nested_strata import NOTHING, Strata, Tree, climb_nested
 from vcomp.numerics import seed_from
+from vcomp.numerics.kernels import seconds_as_python
 from vcomp.statistics import Statistics, StratumStatistics
 
 _HIGHER = 1e-8
 """Difference of log-likelihoods below which the maximum that was found first is kept."""
+
+_WORTH_COMPILING = 30_000
+"""Refits, times forms of each, that take about as long in Python as compiling the kernel.
+
+The forms are those of every component and level of groups in every stratum: 0.4 ms each.
+"""
 
 _UNKNOWN = np.zeros(0), np.zeros(0)
 """No maximum to which a climb could lead."""
@@ -312,14 +319,18 @@ class InClosedForm:
         return Refitted(found.values, found.beta, np.nan, found.converged)
 
 
-def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray) -> Refit:
+def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray, n: int = 1) -> Refit:
     """Return the refit of a recipe; each worker needs its own.
+
+    Few refits do not wait for the compilation of the kernel, whose estimates are those of the
+    engine in Python up to rounding.
 
     Parameters
     ----------
     stats : of the data
     recipe : the estimator and its options
     start : (k + 1,) components at which data are drawn
+    n : number of refits that are to come
 
     Raises
     ------
@@ -333,6 +344,11 @@ def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray) -> Refit:
         raise EstimationError(
             f"the residual is estimated at zero, where refits by {options.name!r} cannot start"
         )
-    nested = stats.strata is not None and stats.strata.remainder.parents is not None
-    made = Compiled if nested else ByLikelihood
+    made: type[ByLikelihood] = ByLikelihood
+    strata = stats.strata
+    if strata is not None and strata.remainder.parents is not None:
+        forms = len(strata.strata) * start.size * strata.remainder.n_groupings
+        worth = n * forms >= _WORTH_COMPILING
+        waits = not worth and seconds_as_python(climb_nested) > 0.0
+        made = ByLikelihood if waits else Compiled
     return made(stats, options, recipe.names, start, once=recipe.once)

@@ -9,8 +9,11 @@ from .codes import group_sums as group_sums
 from .codes import place_rows as place_rows
 from .codes import renumber as renumber
 from .compilation import COMPILATIONS as COMPILATIONS
+from .compilation import at_once as at_once
+from .compilation import compile_all as compile_all
 from .compilation import compiled_into as compiled_into
 from .compilation import njit as njit
+from .compilation import seconds_as_python as seconds_as_python
 from .ldl import weighted_gram as weighted_gram
 from .pairs import ONCE as ONCE
 from .pairs import join_pairs as join_pairs

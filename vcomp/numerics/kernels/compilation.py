@@ -10,21 +10,36 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from functools import cache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import cache, wraps
+from importlib.util import find_spec, module_from_spec
 from multiprocessing import parent_process
 from pathlib import Path
 from threading import Timer
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 import numba
 import numba.core.event
+import numpy as np
 
 from vcomp.exceptions import warn
 
 _PATIENCE = 2.0
 """Seconds of compilation in a process after which it says what it waits for."""
+
+_ENOUGH = 3.0
+"""Seconds for which a kernel is run as Python, in all, before it is worth its compilation."""
+
+_RUN_AS_PYTHON: dict[Any, float] = {}
+"""For each kernel the seconds that it has taken so far."""
+
+_AS_PYTHON: ContextVar[bool] = ContextVar("_AS_PYTHON", default=False)
+_COMPILE_ALL: ContextVar[bool] = ContextVar("_COMPILE_ALL", default=False)
+
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
 class Compilations(numba.core.event.Listener):  # type: ignore[misc]  # has no types
@@ -87,6 +102,8 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """
 
     def made(function: Callable[..., Any]) -> Any:
+        if _AS_PYTHON.get():
+            return function
         with suppress(RuntimeError):  # numba found no folder
             return kept(numba.njit(**options)(function))
         folder = _private_folder()
@@ -113,6 +130,87 @@ def compiled_into() -> str:
     """Return the folder that holds the code of the kernels that were imported, empty if none."""
     folders = {kernel.stats.cache_path for kernel in _KEPT}
     return os.path.commonpath(folders) if folders else ""
+
+
+def _is_at_hand(kernel: Any) -> bool:
+    """Whether a kernel has been compiled, in this process or into its folder."""
+    if not hasattr(kernel, "signatures") or kernel.signatures:  # or is not compiled at all
+        return True
+    try:
+        cache = kernel._cache
+        _, *machine_and_code = cache._index_key(None, kernel.targetctx.codegen())
+        kept: dict[Any, Any] = cache._cache_file._load_index()
+    except Exception:  # whatever a damaged pickle raises, or another version of numba
+        return False
+    return any(list(key[1:]) == machine_and_code for key in kept)
+
+
+@contextmanager
+def compile_all() -> Iterator[None]:
+    """Run no kernel as Python, however little there is to do."""
+    token = _COMPILE_ALL.set(True)
+    try:
+        yield
+    finally:
+        _COMPILE_ALL.reset(token)
+
+
+def seconds_as_python(kernel: Callable[..., Any]) -> float:
+    """Return for how long a kernel may still be run as Python, 0 if its code is at hand."""
+    if _COMPILE_ALL.get() or _is_at_hand(kernel):
+        return 0.0
+    return max(_ENOUGH - _RUN_AS_PYTHON.get(kernel, 0.0), 0.0)
+
+
+def at_once(kernel: Kernel, seconds: float) -> Kernel:
+    """Return a kernel, or the same function in Python if that is sooner done than compiled.
+
+    Parameters
+    ----------
+    kernel : a function that `njit` made
+    seconds : about as many as the call takes in Python
+    """
+    return kernel if seconds >= seconds_as_python(kernel) else _as_python(kernel)
+
+
+def _as_python(kernel: Kernel) -> Kernel:
+    """Return a kernel as a function of Python, with all kernels that it calls.
+
+    Their modules are run once more, beside those that were imported: there is no second source.
+    """
+    of: Any = kernel
+    if not hasattr(of, "py_func"):  # nothing is compiled at all
+        return kernel
+    function = getattr(_module_as_python(of.__module__), of.__name__)
+
+    @wraps(function)
+    def quietly(*arguments: Any) -> Any:
+        start = time.thread_time()
+        with np.errstate(all="ignore"):  # as compiled code, in which integers wrap around
+            made = function(*arguments)
+        _RUN_AS_PYTHON[kernel] = _RUN_AS_PYTHON.get(kernel, 0.0) + time.thread_time() - start
+        return made
+
+    found: Any = quietly
+    return found  # type: ignore[no-any-return]
+
+
+@cache
+def _module_as_python(name: str) -> ModuleType:
+    """Return a module of kernels whose functions are those of Python."""
+    spec = find_spec(name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    token = _AS_PYTHON.set(True)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        _AS_PYTHON.reset(token)
+    for key, value in vars(module).items():
+        if hasattr(value, "py_func"):  # was imported from another module of kernels
+            setattr(module, key, getattr(_module_as_python(value.__module__), value.__name__))
+    return module
 
 
 def _forgive(cache: Any) -> None:
