@@ -11,7 +11,7 @@ import vcomp
 from tests.fuzz.oracle import Dense
 from tests.helpers.altered_engines import Probing
 from tests.helpers.designs import unbalanced
-from vcomp.estimators.likelihood import BlockedLikelihood, maximise
+from vcomp.estimators.likelihood import BlockedLikelihood, Place, maximise
 from vcomp.estimators.registry import get_estimator
 from vcomp.inference.profile import LinearConstraint, profile_quantity
 from vcomp.inference.resampling.refits import Compiled, Packed, Recipe, refit_of
@@ -152,7 +152,7 @@ def test_refits_reach_the_highest(method, data, terms):
     names = (*terms, "Residual")
     lower = vcomp.fit(formula, data, method=method).certificate.others[0].components
     start = np.array(list(lower.values()))
-    refit = refit_of(model.statistics, Recipe(get_estimator(method), names), start)
+    refit = refit_of(model.statistics, Recipe(get_estimator(method), names), start, 10**6)
     found = refit(model.statistics)
     assert isinstance(refit, Compiled) == (terms == "a")
     assert found.converged
@@ -172,7 +172,7 @@ def test_the_kernel_reaches_the_highest_in_random_tables():
         model = vcomp.VarianceComponentsModel("y ~ (1|a)", data)
         recipe = Recipe(get_estimator("ml"), ("a", "Residual"))
         start = np.array([0.0, np.var(data["y"])])
-        found = refit_of(model.statistics, recipe, start).by_kernel(model.statistics)
+        found = refit_of(model.statistics, recipe, start, 10**6).by_kernel(model.statistics)
         best = dense(data, "a", reml=False).highest()
         assert found is not None
         assert found.llf == pytest.approx(best.loglike, abs=1e-7)
@@ -201,7 +201,7 @@ def test_designs_with_one_maximum(terms, shape, certain):
             names = (*terms, "Residual")
             start = np.append(np.zeros(len(terms)), 1.0)
             recipe = Recipe(get_estimator("reml"), names)
-            found = refit_of(model.statistics, recipe, start)(model.statistics)
+            found = refit_of(model.statistics, recipe, start, 10**6)(model.statistics)
             best = dense(data, terms, reml=True).highest()
             assert found.llf == pytest.approx(best.loglike, abs=1e-7)
 
@@ -233,3 +233,15 @@ def test_profiles_follow_the_highest(theta):
     z, at = curve.z[near], float(curve.theta[near])
     if at > 0.0:
         assert z**2 == pytest.approx(2.0 * (res.llf - highest(at)), abs=1e-5)
+
+
+def test_a_term_of_which_the_data_say_nothing_leaves_a_doubt():
+    """Rounding may make its average information negative."""
+    v, held = np.array([2.0, 1.0, 3.0]), np.zeros(3, dtype=bool)
+    sizes, some = np.array([5.0, 5.0, 40.0]), np.diag([100.0, 100.0, 10.0])
+    few = Place.doubtful(v, held, sizes, some, lambda: some)
+    assert few.tolist() == [False, False, False]
+    for least in (-1e-17, 0.0):
+        average = np.diag([100.0, least, 10.0])
+        found = Place.doubtful(v, held, sizes, average, lambda average=average: average)
+        assert found.tolist() == [False, True, False]

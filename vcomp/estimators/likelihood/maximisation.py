@@ -228,13 +228,15 @@ class Place:
         found: BoolArray = zero & (sizes < _MANY_LEVELS)
         if found.any() or observed is None:
             return found
-        unit = np.sqrt(np.diagonal(average))
+        # Where the data say next to nothing about a term, rounding may make it less than nothing.
+        unit = np.sqrt(np.maximum(np.diagonal(average), 0.0))
         few: BoolArray = terms & ~zero & (2.0 * np.square(v * unit) < _FEW)
         if not few.any():
             return few
         free = (v > 0.0) & ~held
-        unlike = np.abs(observed() - average) / np.outer(unit, unit)
-        return found if unlike[np.ix_(free, free)].max() <= _UNLIKE else few
+        chosen = np.ix_(free, free)
+        alike = np.abs(observed() - average)[chosen] < _UNLIKE * np.outer(unit, unit)[chosen]
+        return found if alike.all() else few
 
     @staticmethod
     def lowest_step(v: FloatArray) -> FloatArray:
