@@ -66,7 +66,10 @@ def outcome(number, seed=0, *, search=Dense.highest):
         return Outcome(number, "said" if said else "false alarm", np.nan, str(error))
     loss = np.nan if highest.unbounded else float(highest.loglike - res.llf)
     if not res.converged:
-        said = "saturated" in res.status and saturated
+        # Next to a residual of zero the likelihood may be flat rather than unbounded.
+        said = saturated and any(
+            word in res.status for word in ("saturated", "saddle", "response is constant")
+        )
         return Outcome(number, "said" if said else "false alarm", loss, res.status)
     if highest.unbounded:
         return Outcome(number, "silent", loss, res.status)

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 import vcomp
 from tests.fuzz.oracle import Dense
+from tests.fuzz.small_tables import case
 from tests.helpers.altered_engines import Probing
 from tests.helpers.designs import unbalanced
 from vcomp.estimators.likelihood import BlockedLikelihood, Place, maximise
@@ -96,6 +97,23 @@ def test_an_unbounded_likelihood_is_called_saturated():
     assert not res.certificate.at_maximum
     assert res.certificate.saturated
     assert res.status.startswith("Not converged: the likelihood has no maximum, as the model")
+
+
+@pytest.mark.parametrize("number", [1583, 1742, 3004])
+def test_an_unbounded_likelihood_beside_a_maximum_is_called_saturated(number):
+    """Its maximum attracts all climbs but those that start next to a residual of zero."""
+    made = case(number)
+    method = "reml" if made.reml else "ml"
+    with pytest.warns(vcomp.VcompWarning, match="the model is saturated"):
+        res = vcomp.fit(made.formula, made.data, method=method)
+    dense = Dense(made.data["y"], made.X, made.labels, reml=made.reml)
+    highest = dense.highest()
+    ends = [dense.value(np.append(highest.values[:-1], left)) for left in (1e-6, 1e-8, 1e-10)]
+    # Half the logarithm of the residual: it fits one degree of freedom exactly.
+    np.testing.assert_allclose(np.diff(ends), 0.5 * np.log(100.0), rtol=1e-3)
+    assert ends[-1] > res.llf
+    assert not res.converged
+    assert res.certificate.saturated
 
 
 def test_a_held_residual_makes_a_saturated_likelihood_bounded():

@@ -179,7 +179,9 @@ class Place:
         return value + 1e-4 * gain - lost * max(abs(value), n)
 
     @staticmethod
-    def elsewhere(held: BoolArray, n: int, doubtful: BoolArray | None = None) -> FloatArray:
+    def elsewhere(
+        held: BoolArray, n: int, doubtful: BoolArray | None = None, *, crowded: bool = False
+    ) -> FloatArray:
         """Return shares of the components at other starts, a row each.
 
         For small tables these are all sets of terms, equal, with a large and with a small
@@ -190,12 +192,14 @@ class Place:
         held : (k + 1,) held components
         n : number of rows
         doubtful : (k + 1,) terms that may be larger elsewhere; all that are free if not given
+        crowded : whether effects are about as many as rows, and may reproduce the response: small
+            tables are then also climbed from a residual next to zero
         """
         free = np.flatnonzero(~held[:-1])
         count, rows = free.size, []
         if n <= _SMALL and count <= 3:
             masks = sorted(range(1, 2**count), key=lambda mask: -mask.bit_count())
-            for mask, residual in product(masks, (0.5, 0.01)):
+            for mask, residual in product(masks, (0.5, 0.01, 1e-4)[: 3 if crowded else 2]):
                 chosen = free[[bool(mask >> i & 1) for i in range(count)]]
                 rows.append(np.zeros(held.size))
                 rows[-1][chosen], rows[-1][-1] = (1.0 - residual) / chosen.size, residual
@@ -266,6 +270,11 @@ class _Iterate(Place):
         """Whether the step from here ends near a known maximum."""
         unit = np.sqrt(np.maximum(np.diagonal(end.derivatives.average), 0.0))
         return bool((np.abs(self.v + self.step - end.v) * unit).max() <= _SAME)
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether the likelihood rises by ½ log of the residual or faster as that goes to zero."""
+        return bool(self.vanishes and 2.0 * self.v[-1] * self.derivatives.score[-1] <= -0.5)
 
     @property
     def vanishes(self) -> bool:
@@ -381,13 +390,16 @@ class _Maximisation:
         for end in others:
             is_maximum = max(end.decrement, end.violation) <= _STUCK
             other = is_maximum and not end.leads_to(here)
-            if end.value > here.value + _HIGHER if end.vanishes else other:
+            higher = end.value > here.value + _HIGHER or end.is_unbounded
+            if higher if end.vanishes else other:
                 kept.append(end)
         return path, done, sorted(kept, key=lambda end: -end.value)
 
     def _starts(self, v: FloatArray, doubtful: BoolArray | None) -> Iterator[_Iterate]:
         """Yield other starts of the same total."""
-        for shares in Place.elsewhere(self.held, self.likelihood.n, doubtful):
+        n, sizes = self.likelihood.n, self.group_sizes[:-1][~self.held[:-1]]
+        crowded = float((sizes - 1.0).sum()) + self.likelihood.n_fixed >= n - 1
+        for shares in Place.elsewhere(self.held, n, doubtful, crowded=crowded):
             try:
                 yield self.at(np.where(self.held, v, v.sum() * shares))
             except np.linalg.LinAlgError:
