@@ -92,7 +92,7 @@ def certify(
         information_eigenvalues=tuple(float(e) for e in values),
         iterations=found.iterations,
         evaluations=found.evaluations,
-        at_maximum=found.converged and not rises and not found.saturated,
+        at_maximum=found.converged and not rises and not flat and not found.saturated,
         held=_chosen(names, found.held),
         information=kind,
         flat=flat,
@@ -456,10 +456,6 @@ def _status(
             "standard errors from the maximum"
         )
     clauses += [
-        f"the likelihood is nearly flat along {direction}: these data hardly distinguish them"
-        for direction in certificate.flat
-    ]
-    clauses += [
         f"another maximum of the log-likelihood is only {other}: the data hardly decide between "
         "the two"
         for other in certificate.others
@@ -482,6 +478,12 @@ def _why_not(found: Maximum, certified: Certified, options: LikelihoodMethod) ->
         )
         limit = "1 step" if options.max_iter == 1 else f"{options.max_iter} steps"
         return f"the limit of {limit} was reached; {advice} ({decrement})"
+    if found.converged and not certified.rises:
+        return (
+            "the scores are zero, but the likelihood is flat along "
+            f"{' and '.join(certified.certificate.flat)}: other values are as likely, and these "
+            f"data do not distinguish them; leave out a term, or hold= one ({decrement})"
+        )
     if found.converged:
         return (
             f"the scores are zero, but along {certified.rises} the likelihood rises: a saddle "
