@@ -117,15 +117,22 @@ class Dense:
         return 0.5 * value, 0.5 * (trace - self.df * form / quadratic)
 
     def is_unbounded(self):
-        """Whether some terms and the fixed part fit the response, and not every response."""
+        """Whether some terms and the fixed part fit the response, and more than it has to be.
+
+        The full likelihood then rises with the directions that the terms do not reach, the
+        restricted one with those that the fixed part does not reach either.
+        """
         size = np.linalg.norm(self.r)
         if size <= 1e-9 * np.linalg.norm(self.y):
             return True
         for count in range(1, len(self.Z) + 1):
             for chosen in combinations(self.Z, count):
-                U, s, _ = np.linalg.svd(np.hstack([self.Q, *chosen]))
+                both, terms = np.hstack([self.Q, *chosen]), np.hstack(chosen)
+                U, s, _ = np.linalg.svd(both)
                 rank = int((s > _RANK * s[0]).sum())
-                if rank < self.n and np.linalg.norm(U[:, rank:].T @ self.r) <= 1e-9 * size:
+                reached = rank if self.reml else int(np.linalg.matrix_rank(terms))
+                fits = np.linalg.norm(U[:, rank:].T @ self.r) <= 1e-9 * size
+                if reached < self.n and fits:
                     return True
         return False
 

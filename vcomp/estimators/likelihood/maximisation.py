@@ -12,6 +12,7 @@ Where a likelihood may have several maxima, :meth:`Place.highest` climbs again f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -47,8 +48,9 @@ _FEW = 12.0
 _MANY_LEVELS = 100
 """Levels of a component at zero from which its likelihood is nearly normal."""
 
-_SMALL = 50
-"""Rows up to which every set of terms is a start."""
+_TINY, _SMALL = 20, 50
+"""Rows up to which any term with few degrees of freedom leaves a doubt, and up to which every set
+of terms is a start."""
 
 _UNLIKE = 0.02
 """Relative difference of informations below which there is one maximum inside, as if balanced."""
@@ -70,6 +72,9 @@ _ROUNDED = 1e-14
 
 _GONE = 1e-9
 """Share of such a residual at which its end is certain."""
+
+_UNKNOWN = 1e-8
+"""Component, in its standard errors by the average information, below which that says nothing."""
 
 AnyPlace = TypeVar("AnyPlace", bound="Place")
 
@@ -199,7 +204,7 @@ class Place:
         count, rows = free.size, []
         if n <= _SMALL and count <= 3:
             masks = sorted(range(1, 2**count), key=lambda mask: -mask.bit_count())
-            for mask, residual in product(masks, (0.5, 0.01, 1e-4)[: 3 if crowded else 2]):
+            for mask, residual in product(masks, (0.5, 0.01, 1e-7)[: 3 if crowded else 2]):
                 chosen = free[[bool(mask >> i & 1) for i in range(count)]]
                 rows.append(np.zeros(held.size))
                 rows[-1][chosen], rows[-1][-1] = (1.0 - residual) / chosen.size, residual
@@ -235,7 +240,7 @@ class Place:
         # Where the data say next to nothing about a term, rounding may make it less than nothing.
         unit = np.sqrt(np.maximum(np.diagonal(average), 0.0))
         few: BoolArray = terms & ~zero & (2.0 * np.square(v * unit) < _FEW)
-        if not few.any():
+        if not few.any() or sizes[-1] <= _TINY:
             return few
         free = (v > 0.0) & ~held
         chosen = np.ix_(free, free)
@@ -425,6 +430,11 @@ class _Maximisation:
         # A component at zero stays there if its score is not above the tolerance.
         unit = np.sqrt(np.maximum(np.diagonal(average), 0.0))
         moves = ~self.held & ((v > 0.0) | ~(score <= self.tol * unit))
+        # A component that the average information does not know, such as that of groups with
+        # equal means, falls to zero: EM steps would take it there more and more slowly.
+        falls = moves & (v > 0.0) & (score < 0.0) & (unit * v <= _UNKNOWN)
+        falls[-1] = False
+        moves &= ~falls
         kind: StepKind = "AI"
         if not _is_positive(average[np.ix_(moves, moves)], least=-1e-8):
             # Far from the maximum only rounding error is left of the average information. That of
@@ -438,6 +448,9 @@ class _Maximisation:
             newton = self._newton(v, score, moves)
             if newton is not None:
                 kind, (step, decrement) = "Newton", newton
+        if falls.any():
+            step[falls] = -v[falls]
+            decrement = math.sqrt(decrement**2 + 2.0 * float(step[falls] @ score[falls]))
         relative = np.abs(v * score)[~self.held]
         return _Iterate(
             v=v,

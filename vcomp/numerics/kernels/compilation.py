@@ -134,12 +134,20 @@ def compiled_into() -> str:
 
 def _is_at_hand(kernel: Any) -> bool:
     """Whether a kernel has been compiled, in this process or into its folder."""
-    if not hasattr(kernel, "signatures") or kernel.signatures:  # or is not compiled at all
-        return True
+    # Plain functions are not compiled at all.
+    return not hasattr(kernel, "signatures") or bool(kernel.signatures) or _is_kept(kernel)
+
+
+@cache
+def _is_kept(kernel: Any) -> bool:
+    """Whether the code of a kernel is in its folder.
+
+    It is asked once: what another process compiles meanwhile does not change what this one does.
+    """
     try:
-        cache = kernel._cache
-        _, *machine_and_code = cache._index_key(None, kernel.targetctx.codegen())
-        kept: dict[Any, Any] = cache._cache_file._load_index()
+        index = kernel._cache
+        _, *machine_and_code = index._index_key(None, kernel.targetctx.codegen())
+        kept: dict[Any, Any] = index._cache_file._load_index()
     except Exception:  # whatever a damaged pickle raises, or another version of numba
         return False
     return any(list(key[1:]) == machine_and_code for key in kept)
