@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.reference.tables import VALUES, table, tables
+from vcomp.numerics.kernels import compile_all
 
 pytest.register_assert_rewrite("tests.helpers")
 
@@ -49,6 +50,13 @@ def outside_file(folder: str, name: str) -> Path:
     if not path.is_file():
         pytest.fail(f"no {folder}/{name} in the reference folder {root}", pytrace=False)
     return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kernels_are_compiled() -> Iterator[None]:
+    """Kernels are tested as compiled code, and give the same bits in every test."""
+    with compile_all():
+        yield
 
 
 @pytest.fixture(scope="session")

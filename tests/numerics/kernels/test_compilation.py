@@ -14,7 +14,6 @@ from threading import Event
 import pytest
 
 import vcomp
-from vcomp.numerics.kernels import at_once, compile_all, seconds_as_python
 from vcomp.numerics.kernels.compilation import Compilations, say_what_it_is
 
 PACKAGE = Path(vcomp.__file__).parent
@@ -195,7 +194,7 @@ _LITTLE_TO_DO = """
 import numpy as np
 from vcomp.gtheory.allocation.search import search, value_at
 from vcomp.ir.kernels.safe_differences import smallest_safe_difference
-from vcomp.numerics.kernels import COMPILATIONS, at_once, seconds_as_python
+from vcomp.numerics.kernels import COMPILATIONS, at_once, compile_all, seconds_as_python
 
 assert seconds_as_python(value_at) == 3.0
 chosen = at_once(value_at, 1.0)
@@ -203,6 +202,11 @@ assert chosen is not value_at
 found = chosen(np.array([0.0, 0.5, 1.0, 2.0]), np.array([4.0, 5.0]), True)
 assert found == 0.5 / 5 + 1.0 / 4 + 2.0 / 20, found
 assert at_once(value_at, 4.0) is value_at
+# What it has taken counts, whatever was expected, and after some seconds in all it is compiled.
+assert 0.0 < seconds_as_python(value_at) < 3.0
+assert at_once(value_at, 3.0 - 1e-12) is value_at
+with compile_all():
+    assert at_once(value_at, 0.0) is value_at
 # With the kernels that it calls, also those of other modules.
 means = np.array([[0.1, 0.2, 0.4]])
 orders = np.array([[2, 1, 0]])
@@ -246,25 +250,3 @@ assert COMPILATIONS.count == 0, COMPILATIONS.count
 
 def test_few_refits_and_small_searches_compile_nothing(tmp_path):
     run(PACKAGE.parent, _COLD + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-
-
-def test_the_time_that_kernels_take_as_python_is_limited():
-    """After some seconds in all they are compiled."""
-
-    def kernel(n):
-        return sum(range(n))
-
-    kernel.signatures, kernel.py_func, kernel.__name__ = [], kernel, "smallest_power"
-    kernel.__module__ = "tests.numerics.kernels.test_compilation"
-    # What it takes counts, whatever was expected.
-    assert seconds_as_python(kernel) == 3.0
-    assert at_once(kernel, 2.9) is not kernel
-    at_once(kernel, 0.0)(2_000_000)
-    assert 0.0 < seconds_as_python(kernel) < 3.0
-    assert at_once(kernel, 2.9999) is kernel
-    with compile_all():
-        assert at_once(kernel, 0.0) is kernel
-
-
-def smallest_power(n):
-    return sum(range(n))

@@ -37,7 +37,8 @@ _RUN_AS_PYTHON: dict[Any, float] = {}
 """For each kernel the seconds that it has taken so far."""
 
 _AS_PYTHON: ContextVar[bool] = ContextVar("_AS_PYTHON", default=False)
-_COMPILE_ALL: ContextVar[bool] = ContextVar("_COMPILE_ALL", default=False)
+_COMPILE_ALL: list[bool] = []
+"""Not empty while all kernels are compiled, in all threads."""
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
@@ -156,16 +157,16 @@ def _is_kept(kernel: Any) -> bool:
 @contextmanager
 def compile_all() -> Iterator[None]:
     """Run no kernel as Python, however little there is to do."""
-    token = _COMPILE_ALL.set(True)
+    _COMPILE_ALL.append(True)
     try:
         yield
     finally:
-        _COMPILE_ALL.reset(token)
+        _COMPILE_ALL.pop()
 
 
 def seconds_as_python(kernel: Callable[..., Any]) -> float:
     """Return for how long a kernel may still be run as Python, 0 if its code is at hand."""
-    if _COMPILE_ALL.get() or _is_at_hand(kernel):
+    if _COMPILE_ALL or _is_at_hand(kernel):
         return 0.0
     return max(_ENOUGH - _RUN_AS_PYTHON.get(kernel, 0.0), 0.0)
 
