@@ -28,6 +28,9 @@ settings.register_profile(
     "many", settings(), max_examples=1000, derandomize=False, print_blob=True
 )
 
+# A fifth of the examples: where the tests run once more in another environment (.ci/run).
+settings.register_profile("few", settings(), max_examples=20)
+
 VARIABLE = "VCOMP_REFERENCE"
 SKIPPED = (
     f"third-party tables are not in the repository: set {VARIABLE} to the folder that has them "
