@@ -3,10 +3,16 @@
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcomp.gtheory.allocation.search import relaxed, search, value_at
+
+# Plain Python warns of what compiled code passes over.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:(overflow|divide by zero|invalid value) encountered"
+)
 
 MOST_WORK = 10**9
 coefficient = st.one_of(st.just(0.0), st.floats(-3, 3).map(lambda x: 10.0**x))
