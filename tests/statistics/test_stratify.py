@@ -239,3 +239,23 @@ def test_tables_that_do_not_fit_are_refused_before_they_are_made():
     partial = model.design.partial_grid
     assert complete(model.chunk, partial) is not None
     assert complete(model.chunk, partial, free_bytes=lambda: 1e3) is None
+
+
+@pytest.mark.parametrize("name", sorted(GRIDS))
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_groups_are_found_where_their_rows_are(name, shuffled):
+    """The place of a group: combinations of its axes' levels, then groups of cells."""
+    formula, data = gridded(name, 3)
+    if shuffled:  # levels are numbered as they come
+        data = data.sample(frac=1.0, random_state=5)
+    model = vcomp.VarianceComponentsModel(formula, data)
+    layout, grid = model.statistics.strata.layout, model.design.grid
+    for t, term in enumerate(model.design.terms):
+        places = layout.places(t)
+        assert np.unique(places).size == places.size == term.size
+        (kept,) = layout.at_places(t, [np.arange(float(places.max() + 1))])
+        np.testing.assert_array_equal(kept, places)
+        axes = [axis for axis in grid.axes if axis in term.facets]
+        if axes == list(term.facets):
+            shape = [model.design.n_levels[axis] for axis in axes]
+            np.testing.assert_array_equal(places, np.arange(np.prod(shape)))

@@ -2,6 +2,7 @@ from .dense import Positive as Positive
 from .dense import bounded_step as bounded_step
 from .dense import constrained_step as constrained_step
 from .dense import covariance_of_solution as covariance_of_solution
+from .dense import is_positive as is_positive
 from .dense import solve as solve
 from .dense import solve_positive as solve_positive
 from .memory import MANY_ROWS as MANY_ROWS

@@ -97,6 +97,15 @@ _RIDGE = 1e-14
 """Added to a unit diagonal, so that directions without information have a solution."""
 
 
+def is_positive(matrix: FloatArray, least: float) -> bool:
+    """Whether all eigenvalues on a unit diagonal are larger than `least`."""
+    scale = np.diagonal(matrix)
+    if not (scale > 0.0).all() or not np.isfinite(matrix).all():
+        return False
+    values = np.linalg.eigvalsh(matrix / np.sqrt(np.outer(scale, scale)))
+    return bool(values.min(initial=1.0) > least)
+
+
 def bounded_step(
     information: FloatArray, score: FloatArray, lower: FloatArray
 ) -> tuple[FloatArray, float]:

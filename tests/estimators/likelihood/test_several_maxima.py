@@ -175,6 +175,18 @@ def test_refits_reach_the_highest(method, data, terms):
     np.testing.assert_allclose(found.values, best.values, rtol=1e-3)
 
 
+@pytest.mark.parametrize(("number", "once"), [(1742, False), (11171, False), (1742, True)])
+def test_refits_call_unbounded_what_fits_do(number, once):
+    """Whatever is compiled; a null distribution needs one climb only."""
+    made = case(number)
+    model = vcomp.VarianceComponentsModel(made.formula, made.data)
+    names = (*(":".join(term) for term in made.terms), "Residual")
+    recipe = Recipe(get_estimator("ml"), names, once=once)
+    refit = refit_of(model.statistics, recipe, np.ones(len(names)), 10**6)
+    assert isinstance(refit, Compiled)
+    assert refit(model.statistics).converged == once
+
+
 def test_the_kernel_reaches_the_highest_in_random_tables():
     """From a start at zero, for one-way tables of 8 rows."""
     rng = np.random.default_rng(8)

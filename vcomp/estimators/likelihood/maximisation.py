@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.estimate import Iteration, Maximum, StepKind
 from vcomp.estimators.likelihood.engine import Derivatives, LikelihoodEngine
-from vcomp.numerics import bounded_step
+from vcomp.numerics import bounded_step, is_positive
 
 _NEWTON_BELOW = 0.05
 """Newton decrement (in standard errors) below which the observed information is used."""
@@ -41,25 +41,20 @@ _INSIDE = 0.1
 _STUCK = 1e-4
 """Decrement and violation below which it is rounding error that no step raises the value."""
 
-
 _FEW = 12.0
 """Degrees of freedom, 2 σ⁴ I_tt, below which a component above zero may have several maxima."""
 
 _MANY_LEVELS = 100
 """Levels of a component at zero from which its likelihood is nearly normal."""
 
-_TINY, _SMALL = 20, 50
-"""Rows up to which any term with few degrees of freedom leaves a doubt, and up to which every set
-of terms is a start."""
+_TINY, _SMALL, _ALL_SETS = 20, 50, 3
+"""Rows below which few degrees of freedom are a doubt; rows and terms whose sets are starts."""
 
 _UNLIKE = 0.02
 """Relative difference of informations below which there is one maximum inside, as if balanced."""
 
 _SAME = 0.3
 """Distance in standard errors within which a climb leads to a maximum that is known."""
-
-_HIGHER = 1e-8
-"""Difference of log-likelihoods below which the maximum that was found first is kept."""
 
 _SATURATED = 1e-5
 """Share of a residual that goes to zero, where it has no degrees of freedom left."""
@@ -89,6 +84,9 @@ class Place:
     violation : of the conditions of a maximum, without a unit
     rate : factor of the decrement in a step, if the decrement is more than rounding error
     """
+
+    HIGHER: ClassVar[float] = 1e-8
+    """Difference of log-likelihoods below which the maximum that was found first is kept."""
 
     decrement: float
     violation: float = 0.0
@@ -162,7 +160,7 @@ class Place:
             if not path:
                 continue
             ended.append((path, done))
-            higher = path[-1].value > found[0][-1].value + _HIGHER
+            higher = path[-1].value > found[0][-1].value + Place.HIGHER
             if done > found[1] or (done == found[1] and higher):
                 found = path, done
         return *found, [path[-1] for path, _ in ended if path is not found[0]]
@@ -197,12 +195,11 @@ class Place:
         held : (k + 1,) held components
         n : number of rows
         doubtful : (k + 1,) terms that may be larger elsewhere; all that are free if not given
-        crowded : whether effects are about as many as rows, and may reproduce the response: small
-            tables are then also climbed from a residual next to zero
+        crowded : what `is_crowded` says; starts next to a residual of zero are added then
         """
         free = np.flatnonzero(~held[:-1])
         count, rows = free.size, []
-        if n <= _SMALL and count <= 3:
+        if n <= _SMALL and count <= _ALL_SETS:
             masks = sorted(range(1, 2**count), key=lambda mask: -mask.bit_count())
             for mask, residual in product(masks, (0.5, 0.01, 1e-7)[: 3 if crowded else 2]):
                 chosen = free[[bool(mask >> i & 1) for i in range(count)]]
@@ -214,6 +211,13 @@ class Place:
                 rows.append(0.1 * equal + count * high)
             rows = [row / row.sum() for row in rows]
         return np.array(rows).reshape(len(rows), held.size)
+
+    @staticmethod
+    def is_crowded(held: BoolArray, sizes: FloatArray, n_fixed: int) -> bool:
+        """Whether the effects of a small table are about as many as its rows, and may fit them."""
+        effects = sizes[:-1][~held[:-1]] - 1.0
+        small = sizes[-1] <= _SMALL and effects.size <= _ALL_SETS
+        return bool(small and effects.sum() + n_fixed >= sizes[-1] - 1.0)
 
     @staticmethod
     def doubtful(
@@ -395,16 +399,15 @@ class _Maximisation:
         for end in others:
             is_maximum = max(end.decrement, end.violation) <= _STUCK
             other = is_maximum and not end.leads_to(here)
-            higher = end.value > here.value + _HIGHER or end.is_unbounded
+            higher = end.value > here.value + Place.HIGHER or end.is_unbounded
             if higher if end.vanishes else other:
                 kept.append(end)
         return path, done, sorted(kept, key=lambda end: -end.value)
 
     def _starts(self, v: FloatArray, doubtful: BoolArray | None) -> Iterator[_Iterate]:
         """Yield other starts of the same total."""
-        n, sizes = self.likelihood.n, self.group_sizes[:-1][~self.held[:-1]]
-        crowded = float((sizes - 1.0).sum()) + self.likelihood.n_fixed >= n - 1
-        for shares in Place.elsewhere(self.held, n, doubtful, crowded=crowded):
+        crowded = Place.is_crowded(self.held, self.group_sizes, self.likelihood.n_fixed)
+        for shares in Place.elsewhere(self.held, self.likelihood.n, doubtful, crowded=crowded):
             try:
                 yield self.at(np.where(self.held, v, v.sum() * shares))
             except np.linalg.LinAlgError:
@@ -436,7 +439,7 @@ class _Maximisation:
         falls[-1] = False
         moves &= ~falls
         kind: StepKind = "AI"
-        if not _is_positive(average[np.ix_(moves, moves)], least=-1e-8):
+        if not is_positive(average[np.ix_(moves, moves)], least=-1e-8):
             # Far from the maximum only rounding error is left of the average information. That of
             # the effects themselves gives the EM step.
             moves &= v > 0.0
@@ -498,7 +501,7 @@ class _Maximisation:
         if "observed" not in self.likelihood.kinds:
             return None
         observed = self.likelihood.information(v, "observed", positive_only=True)
-        if not _is_positive(observed[np.ix_(moves, moves)], least=1e-10):
+        if not is_positive(observed[np.ix_(moves, moves)], least=1e-10):
             return None
         return _step(observed, score, v, moves)
 
@@ -589,15 +592,6 @@ def _step(
         information[np.ix_(moves, moves)], score[moves], Place.lowest_step(v)[moves]
     )
     return step, decrement
-
-
-def _is_positive(matrix: FloatArray, least: float) -> bool:
-    """Whether all eigenvalues on a unit diagonal are larger than `least`."""
-    scale = np.diagonal(matrix)
-    if not (scale > 0.0).all() or not np.isfinite(matrix).all():
-        return False
-    values = np.linalg.eigvalsh(matrix / np.sqrt(np.outer(scale, scale)))
-    return bool(values.min(initial=1.0) > least)
 
 
 def _kkt_residual(v: FloatArray, score: FloatArray, held: BoolArray) -> float:

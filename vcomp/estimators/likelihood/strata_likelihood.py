@@ -150,10 +150,9 @@ def _term_forms(
     total = over_axes(stats.shape, axes, sums)
     if not columns:
         return total, np.zeros((0, *(1 for _ in total.shape)))
-    # One column is not copied.
-    return total, columns[0][None] if len(columns) == 1 else np.array(
-        np.broadcast_arrays(*columns)
-    )
+    if len(columns) == 1:  # is not copied
+        return total, columns[0][None]
+    return total, np.array(np.broadcast_arrays(*columns))
 
 
 def _unexplained(

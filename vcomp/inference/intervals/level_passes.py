@@ -400,9 +400,9 @@ class _Pass:
         if chunk.counts is None and chunk.response.size > _FEW_ROWS:
             # Deferred for start-up time: numba takes a second to import.
             from vcomp.inference.kernels.level_sums import add_level_sums
-            from vcomp.numerics.kernels import seconds_as_python
+            from vcomp.numerics.kernels import is_compiled
 
-            if chunk.response.size > _NOT_MANY_ROWS or not seconds_as_python(add_level_sums):
+            if chunk.response.size > _NOT_MANY_ROWS or is_compiled(add_level_sums):
                 add = add_level_sums
         away = chunk.origin
         constant = chunk.response.size > 0 and chunk.X.strides[0] == 0  # one row stands for all

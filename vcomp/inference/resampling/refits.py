@@ -21,11 +21,8 @@ from vcomp.estimators.likelihood import (
 from vcomp.exceptions import EstimationError
 from vcomp.inference.kernels.nested_strata import NOTHING, Strata, Tree, climb_nested
 from vcomp.numerics import seed_from
-from vcomp.numerics.kernels import seconds_as_python
+from vcomp.numerics.kernels import is_compiled
 from vcomp.statistics import Statistics, StratumStatistics
-
-_HIGHER = 1e-8
-"""Difference of log-likelihoods below which the maximum that was found first is kept."""
 
 _WORTH_COMPILING = 30_000
 """Refits, times forms of each, that take about as long in Python as compiling the kernel.
@@ -257,6 +254,7 @@ class Compiled(ByLikelihood):
         self._packed = Packed(stats.strata)
         certain = options.is_restricted and not self._held.any()
         self._once = once or (certain and self._packed.has_one_maximum())
+        self._crowded = Place.is_crowded(self._held, self._sizes, stats.Xy.size)
 
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the maximum; by the engine in Python if the kernel does not find it."""
@@ -267,7 +265,9 @@ class Compiled(ByLikelihood):
         """Return the maximum that the kernel finds; None if it finds none."""
         assert stats.strata is not None
         packed, options, start = self._packed, self._options, self._start
-        if start[-1] <= NOTHING * start.max():
+        # Whether a likelihood is unbounded next to a residual of zero, Python finds out.
+        unbounded = self._crowded and not self._once
+        if unbounded or start[-1] <= NOTHING * start.max():
             return None
         tol = TOLERANCE if options.tol is None else float(options.tol)
         rule = self._held, tol, int(options.max_iter)
@@ -281,7 +281,7 @@ class Compiled(ByLikelihood):
             begin = np.where(self._held, first, first.sum() * shares)
             known = first, np.sqrt(np.maximum(np.diagonal(average), 0.0))
             ended, there, found = climb_nested(begin, rule, likelihood, known)
-            if ended >= 0 and found[1] > best[1] + _HIGHER:
+            if ended >= 0 and found[1] > best[1] + Place.HIGHER:
                 if ended == 0:  # Python finds out what it is
                     return None
                 v, best = there, found
@@ -348,7 +348,6 @@ def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray, n: int = 1) -
     strata = stats.strata
     if strata is not None and strata.remainder.parents is not None:
         forms = len(strata.strata) * start.size * strata.remainder.n_groupings
-        worth = n * forms >= _WORTH_COMPILING
-        waits = not worth and seconds_as_python(climb_nested) > 0.0
-        made = ByLikelihood if waits else Compiled
+        if n * forms >= _WORTH_COMPILING or is_compiled(climb_nested):
+            made = Compiled
     return made(stats, options, recipe.names, start, once=recipe.once)

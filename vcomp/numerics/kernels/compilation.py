@@ -1,6 +1,7 @@
 """numba's ``njit``, which keeps compiled code in a folder that this user can write.
 
-A process that compiles for more than two seconds says so, once, if somebody is looking.
+A process that compiles for more than two seconds says so, once, if somebody is looking. Kernels
+with little to do are run as Python until they are compiled (:func:`at_once`).
 """
 
 from __future__ import annotations
@@ -133,10 +134,11 @@ def compiled_into() -> str:
     return os.path.commonpath(folders) if folders else ""
 
 
-def _is_at_hand(kernel: Any) -> bool:
-    """Whether a kernel has been compiled, in this process or into its folder."""
-    # Plain functions are not compiled at all.
-    return not hasattr(kernel, "signatures") or bool(kernel.signatures) or _is_kept(kernel)
+def is_compiled(kernel: Any) -> bool:
+    """Whether a kernel is compiled, in this process or in its folder, or is going to be."""
+    if _COMPILE_ALL or not hasattr(kernel, "signatures"):  # as a function that is left as it is
+        return True
+    return bool(kernel.signatures) or _is_kept(kernel)
 
 
 @cache
@@ -165,8 +167,8 @@ def compile_all() -> Iterator[None]:
 
 
 def seconds_as_python(kernel: Callable[..., Any]) -> float:
-    """Return for how long a kernel may still be run as Python, 0 if its code is at hand."""
-    if _COMPILE_ALL or _is_at_hand(kernel):
+    """Return for how long a kernel may still be run as Python, 0 if it is compiled."""
+    if is_compiled(kernel):
         return 0.0
     return max(_ENOUGH - _RUN_AS_PYTHON.get(kernel, 0.0), 0.0)
 
