@@ -1,4 +1,4 @@
-"""Every public signature says a thing in the one way that docs/conventions.md gives."""
+"""Every public signature says a thing in the one way that docs/reference/conventions.md gives."""
 
 import ast
 import importlib
@@ -15,7 +15,7 @@ import pytest
 import vcomp
 from vcomp.estimators.registry import METHODS
 
-PAGE = Path(__file__).parents[1] / "docs" / "conventions.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "conventions.md"
 
 MODULES = (
     "vcomp", "vcomp.ctt", "vcomp.datasets", "vcomp.formula", "vcomp.gtheory", "vcomp.io",

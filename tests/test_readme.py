@@ -19,10 +19,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
     "page",
     [
         "README.md",
-        "docs/binary-scores.md",
-        "docs/generalizability.md",
-        "docs/ir.md",
-        "docs/large-data.md",
+        "docs/explanation/binary-scores.md",
+        "docs/howto/generalizability.md",
+        "docs/howto/test-collections.md",
+        "docs/howto/large-data.md",
     ],
 )
 def test_examples(page):

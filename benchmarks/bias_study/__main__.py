@@ -27,7 +27,7 @@ TRIALS = 100
 _PRECISE, _FEW = 4_000, 100
 _QUICK_SIZES, _QUICK_COLLECTIONS = (0, 2, 6), (1, 2)
 _HERE = Path(__file__).resolve().parent
-_DOCS = _HERE.parents[1] / "docs"
+_DOCS = _HERE.parents[1] / "docs" / "explanation"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ How biased are estimates of the accuracy of a test collection? The true mean sco
 are not known. Urbano (2016) simulates collections with known true means from four TREC
 collections, and compares 17 estimators with the true accuracy. `python -m benchmarks.bias_study`
 repeats that study, and this page shows its tables beside the published ones. The terms are in the
-[glossary](glossary.md#evaluation-of-systems).
+[glossary](../reference/glossary.md#evaluation-of-systems).
 
 Urbano, J. (2016). Test collection reliability: a study of the effects of sample size and
 statistical assumptions. *Information Retrieval Journal*, 19(3), 313-350. Published numbers are
@@ -169,7 +169,7 @@ def _at_fifty(outcome: Outcome) -> str:
         "*expected* are the two truths; in *means kept* system effects are shifted so that both "
         'are the same (`means="observed"`). *Shrunken* is the default of `vcomp.ir.expected_tau`: '
         "observed differences are shrunk by their reliability "
-        "([decisions/0013](decisions/0013-rank-accuracy.md))."
+        "([decisions/0013](../decisions/0013-rank-accuracy.md))."
     )
     said = f"## Eτ and Eτ_AP at 50 topics\n\n{fill(said, 99, break_on_hyphens=False)}\n"
     return f"{said}\n{_markdown(head, lines)}"

@@ -25,7 +25,7 @@ A 95 % interval should contain the true value in 95 of 100 studies. This study s
 with known components, estimates each, and counts the intervals that contain the true value.
 `python -m benchmarks.coverage` repeats it (seed {seed}; the numbers are the same for any number of
 workers); all rows are in `benchmarks/coverage/results.csv`. The methods are explained in
-[intervals.md](intervals.md), the terms in the [glossary](glossary.md#inference).
+[intervals.md](intervals.md), the terms in the [glossary](../reference/glossary.md#inference).
 
 **How to read the tables.** *Coverage* is the percentage of intervals that contain the true value.
 The nominal coverage is 95; with less an interval is too short, with more it is wider than

@@ -183,7 +183,7 @@ def test_what_the_findings_rest_on(rows):
 
 
 def test_page_says_what_the_rows_say(rows):
-    text = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "explanation" / "coverage.md").read_text(encoding="utf-8")
     promise = re.search(r"for (\d+) of (\d+) quantities", " ".join(text.split()))
     claimed = [
         r
