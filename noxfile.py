@@ -1,4 +1,4 @@
-"""The five commands of a contributor: test, lint, format, bench, ci (CONTRIBUTING.md)."""
+"""The six commands of a contributor: test, lint, format, docs, bench, ci (CONTRIBUTING.md)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import nox
 
 LINT = ("ruff format --check .", "ruff check .", "mypy", "lint-imports")
 """The same commands, in the same order, as in .ci/run; a test compares them."""
+
+SITE = "python -m sphinx -W --keep-going -b html docs build/site"
+"""The same command as in CONTRIBUTING.md and in the workflow docs; a test compares them."""
 
 nox.options.sessions = ["lint", "test"]
 nox.options.reuse_venv = "yes"
@@ -34,6 +37,13 @@ def format(session: nox.Session) -> None:  # noqa: A001 -- the name of the comma
     session.install("-e", ".[lint]")
     session.run("ruff", "format", ".")
     session.run("ruff", "check", "--fix", ".")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site into build/site; every warning is an error."""
+    session.install("-e", ".[docs]")
+    session.run(*SITE.split(), *session.posargs)
 
 
 @nox.session

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
-import vcomp  # noqa: E402 -- after the path of the extensions
+import vcomp
 
 project = "vcomp"
 author = "The vcomp developers"
@@ -26,6 +26,8 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "mathml",
     "checks",
+    "docstrings",
+    "terms",
 ]
 exclude_patterns = [
     "_build",
@@ -33,13 +35,14 @@ exclude_patterns = [
     "jupyter_execute",
     "**/sg_execution_times.rst",
     "sg_execution_times.rst",
-    "pictures/*.ipynb",
-    "pictures/*.json",
-    "pictures/*.py",
-    "pictures/*.md5",
-    "pictures/*.zip",
+    "pictures/**.ipynb",
+    "pictures/**.json",
+    "pictures/**.py",
+    "pictures/**.md5",
+    "pictures/**.zip",
 ]
-source_suffix = {".md": "myst-nb", ".rst": "restructuredtext"}
+# The first is the one of the pages that autosummary writes.
+source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
 nitpicky = False
 
 # Mathematics: docutils writes MathML, which browsers draw without a script or a network.
@@ -58,12 +61,14 @@ os.environ.setdefault("COLUMNS", "100")
 autosummary_generate = True
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "pictures",
+    "nested_sections": False,  # one index with a heading for each folder
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_signature": False,

@@ -42,9 +42,9 @@ def test_hooks_use_the_pinned_tools():
         assert re.fullmatch(r"[\w-]+==[\w.]+", extra)
 
 
-def test_there_are_five_commands_and_the_guide_names_them():
+def test_there_are_six_commands_and_the_guide_names_them():
     sessions = [node.name for node in nox_tree().body if isinstance(node, ast.FunctionDef)]
-    assert sessions == ["test", "lint", "format", "bench", "ci"]
+    assert sessions == ["test", "lint", "format", "docs", "bench", "ci"]
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `nox -s (\w+)", guide, re.MULTILINE) == sessions
 

@@ -1,4 +1,4 @@
-"""Example data: two evaluations made for vcomp, and tables of the papers that it implements.
+"""Example data: evaluations and simulated studies made for vcomp, and tables of the papers.
 
 :func:`available` lists them, :func:`load` returns one. How each was made, from what and under
 which licence, is written in ``PROVENANCE.md`` beside the files.
@@ -31,7 +31,17 @@ URBANO = "Urbano, Marrero & Martín (2013), Table 1"
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Description of a dataset, without its rows."""
+    """Description of a dataset, without its rows.
+
+    Attributes
+    ----------
+    name : by which :func:`load` returns it
+    file : name of the file in the package
+    rows, columns : number of rows, and names of the columns
+    description : what was measured
+    source, licence : origin of the data, and the terms under which they may be passed on
+    formula : a model that the design identifies; empty for tables of results
+    """
 
     name: str
     file: str
@@ -43,7 +53,7 @@ class Dataset:
     formula: str = ""  # a model that the design identifies; empty for tables of results
 
     def read(self) -> pd.DataFrame:
-        """Read the file, which may be in a folder or in a zip."""
+        """Return the rows of the file, which may be in a folder or in a zip."""
         import pandas as pd
 
         data = BytesIO(files("vcomp.data").joinpath("shipped", self.file).read_bytes())
@@ -52,8 +62,8 @@ class Dataset:
         return pd.read_csv(data, compression="gzip" if self.file.endswith(".gz") else None)
 
 
-def _all_terms(*groups: str) -> str:
-    return "score ~ " + " + ".join(f"(1|{group})" for group in groups)
+def _all_terms(*groups: str, response: str = "score") -> str:
+    return f"{response} ~ " + " + ".join(f"(1|{group})" for group in groups)
 
 
 REGISTRY = {
@@ -68,7 +78,9 @@ REGISTRY = {
                 "Known-item search in Python's documentation: reciprocal ranks of 44 retrieval "
                 "systems × 150 topics × 2 formulations of the query"
             ),
-            source="made for vcomp (make/docsearch.py) from the docstrings of Python 3.11.7",
+            source=(
+                "made for vcomp (tools/datasets/docsearch.py) from the docstrings of Python 3.11.7"
+            ),
             licence=OWN,
             formula=_all_terms("sys", "topic", "query", "sys:topic", "sys:query", "topic:query"),
         ),
@@ -82,12 +94,54 @@ REGISTRY = {
                 "5 training seeds × 899 test images nested in 10 digits (REML of all 11 "
                 "components takes about a minute and 4 GB, ANOVA some seconds)"
             ),
-            source="made for vcomp (make/digits.py) with scikit-learn 1.9.1 and its load_digits",
+            source=(
+                "made for vcomp (tools/datasets/digits.py) with scikit-learn 1.9.1 and its "
+                "load_digits"
+            ),
             licence=OWN,
             formula=_all_terms(
                 *("model", "seed", "digit", "image", "model:seed", "model:digit", "model:image"),
                 *("seed:digit", "seed:image", "model:seed:digit"),
             ),
+        ),
+        Dataset(
+            name="essays",
+            file="essays.csv.gz",
+            rows=678,
+            columns=("person", "genre", "task", "rater", "score"),
+            description=(
+                "Simulated: essays of 60 persons on 4 tasks, 2 in each of 2 genres, graded from 1 "
+                "to 6 by 3 raters; 42 of the 720 grades are missing"
+            ),
+            source="simulated for vcomp (tools/datasets/essays.py)",
+            licence=OWN,
+            formula=_all_terms(
+                *("person", "genre", "rater", "genre:task", "person:genre", "person:rater"),
+                *("genre:rater", "person:genre:task", "genre:task:rater", "person:genre:rater"),
+            ),
+        ),
+        Dataset(
+            name="assay",
+            file="assay.csv",
+            rows=240,
+            columns=("sample", "day", "run", "replicate", "result"),
+            description=(
+                "Simulated: a laboratory's precision by the plan of CLSI EP05: 3 samples, each "
+                "measured on 20 days × 2 runs × 2 replicates, in mmol/L"
+            ),
+            source="simulated for vcomp (tools/datasets/assay.py)",
+            licence=OWN,
+            formula="result ~ sample + (1|sample:day) + (1|sample:day:run)",
+        ),
+        Dataset(
+            name="gauge",
+            file="gauge.csv",
+            rows=90,
+            columns=("part", "operator", "trial", "mm"),
+            description="Simulated: a gauge study of 10 parts × 3 operators × 3 trials",
+            source="simulated for vcomp (tools/datasets/gauge.py)",
+            licence=OWN,
+            formula=_all_terms("part", "operator", "part:operator", response="mm"),
         ),
         Dataset(
             name="bodoff2007_alpha",
@@ -193,6 +247,9 @@ def available() -> pd.DataFrame:
     name
     docsearch              13200
     digits                 98890
+    essays                   678
+    assay                    240
+    gauge                     90
     bodoff2007_alpha          15
     bodoff2007_gstudy          7
     bodoff2007_dstudy          4

@@ -1,8 +1,8 @@
 """What holds on every page of the site; a breach is a warning, and warnings fail the build.
 
 - A number in the prose of a page that runs code is one that its code or its output shows, rounded
-  or as a percentage, so that no text outlives its numbers. Numbers below 10 and years are free; the
-  field ``numbers`` of a page's header lists others that are no results.
+  or as a percentage, so that no text outlives its numbers. Numbers below 10 and years are free;
+  the field ``numbers`` of a page's header lists others that are no results.
 - An image says in words what it shows.
 - Each page is at most two links of the navigation away from the front page.
 """

@@ -5,17 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.resources import files
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
+import vcomp
 from vcomp.datasets import available, load
 from vcomp.exceptions import DataError
 
 NAMES = list(available().index)
+SCRIPTS = Path(__file__).parents[2] / "tools" / "datasets"
 MISSING = {
     "bodoff2006_gstudy": 1,
     "trec_collections": 1,
@@ -23,8 +27,17 @@ MISSING = {
 CROSSED = {
     "docsearch": ["sys", "topic", "query"],
     "digits": ["model", "seed", "image"],
+    "assay": ["sample", "day", "run", "replicate"],
+    "gauge": ["part", "operator", "trial"],
     "bodoff2007_alpha": ["sys", "topic"],
 }
+RANGES = {
+    "docsearch": (0, 1),
+    "digits": (0, 1),
+    "essays": (1, 6),
+    "bodoff2007_alpha": (0, 1),
+}
+SIMULATED = ["essays", "assay", "gauge"]
 
 
 @pytest.fixture(scope="module")
@@ -81,16 +94,17 @@ def test_facets_are_fully_crossed(name, facets, frames):
     assert len(data) == data[facets].nunique().prod()
 
 
-@pytest.mark.parametrize("name", CROSSED)
-def test_scores_are_between_zero_and_one(name, frames):
-    assert frames[name]["score"].between(0, 1).all()
+@pytest.mark.parametrize(("name", "limits"), RANGES.items())
+def test_scores_are_in_their_range(name, limits, frames):
+    assert frames[name]["score"].between(*limits).all()
 
 
-@pytest.mark.parametrize("name", CROSSED)
-def test_data_with_scores_have_a_formula_and_others_not(name):
+@pytest.mark.parametrize("name", {**CROSSED, **RANGES})
+def test_data_with_scores_have_a_formula_and_others_not(name, frames):
     formulas = available()["formula"]
-    assert formulas[name].startswith("score ~ (1|")
-    assert set(formulas.index[formulas != ""]) == set(CROSSED)
+    assert formulas[name].startswith(f"{frames[name].columns[-1]} ~ ")
+    assert "(1|" in formulas[name]
+    assert set(formulas.index[formulas != ""]) == {*CROSSED, *RANGES}
 
 
 # -------------------------------------------------------------------------------------- docsearch
@@ -135,6 +149,74 @@ def test_digits_scores(frames):
     accuracy = data.groupby("model")["score"].mean()
     assert accuracy.between(0.5, 0.99).all()
     assert accuracy["svm-rbf"] > accuracy["tree-depth4"] + 0.2
+
+
+# -------------------------------------------------------------------------------------- simulated
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_simulated_data_are_called_simulated(name):
+    stated = available().loc[name]
+    assert stated["description"].startswith("Simulated: ")
+    assert stated["source"].startswith("simulated for vcomp")
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_the_formula_of_simulated_data_can_be_fitted(name, frames):
+    res = vcomp.fit(available()["formula"][name], frames[name])
+    assert res.converged
+
+
+def script(name: str) -> ModuleType:
+    spec = spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_scripts_of_simulated_data_make_them(name, frames, tmp_path, capsys):
+    made = script(name)
+    path = tmp_path / made.OUTPUT.name
+    made.main(path)
+    pd.testing.assert_frame_equal(pd.read_csv(path), frames[name])
+    assert capsys.readouterr().out.startswith(str(len(frames[name])))
+
+
+def test_essays_design(frames):
+    data = frames["essays"]
+    assert list(data.nunique()) == [60, 2, 4, 3, 6]
+    assert len(data[["genre", "task"]].drop_duplicates()) == 4
+    assert not data.duplicated(["person", "task", "rater"]).any()
+    graded = data.groupby(["person", "task"]).size()
+    assert 0 < 60 * 4 - len(graded) < 20  # essays that were not handed in
+    assert 0 < (graded < 3).sum() < 30
+
+
+def test_essays_components_are_near_those_simulated(frames):
+    res = vcomp.fit(available()["formula"]["essays"], frames["essays"])
+    sd = script("essays").SD
+    for component, name in [("person", "person"), ("person:genre:task", "person:task")]:
+        low, high = np.sqrt(res.conf_int().loc[f"var({component})"])
+        assert low < sd[name] < high
+
+
+def test_assay_components_are_near_those_simulated(frames):
+    made = script("assay")
+    for sample, data in frames["assay"].groupby("sample"):
+        res = vcomp.fit("result ~ (1|day/run)", data)
+        sd = np.array(made.CV[sample]) * made.MEANS[sample] / 100
+        limits = np.sqrt(res.conf_int().iloc[1:].to_numpy())
+        assert (limits[:, 0] < sd).all()
+        assert (sd < limits[:, 1]).all()
+
+
+def test_gauge_components_are_near_those_simulated(frames):
+    res = vcomp.fit("mm ~ (1|part*operator)", frames["gauge"])
+    limits = np.sqrt(res.conf_int())
+    for component, name in [("part", "part"), ("part:operator",) * 2, ("Residual", "trial")]:
+        low, high = limits.loc[f"var({component})"]
+        assert low < script("gauge").SD[name] < high
 
 
 # ----------------------------------------------------------------------------------------- papers
@@ -223,6 +305,6 @@ def test_importing_the_datasets_imports_no_pandas():
 
 
 def test_scripts_are_in_the_source_tree():
-    make = Path(__file__).parents[2] / "tools" / "datasets"
-    for script in ["docsearch.py", "digits.py"]:
-        assert 'if __name__ == "__main__":' in make.joinpath(script).read_text(encoding="utf-8")
+    for name in ["docsearch", "digits", *SIMULATED]:
+        text = SCRIPTS.joinpath(f"{name}.py").read_text(encoding="utf-8")
+        assert 'if __name__ == "__main__":' in text

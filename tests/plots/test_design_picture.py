@@ -24,7 +24,7 @@ def fitted(text, formula=None, replicates=1):
 
 
 def words(ax):
-    return [t.get_text().replace(" ×\n", " x ") for t in ax.texts]
+    return [t.get_text().replace(" ×\n", " x ").replace(":\n", ":") for t in ax.texts]
 
 
 def legend(ax):
@@ -128,3 +128,11 @@ def test_too_many_effects_to_draw():
     with pytest.raises(vcomp.DesignError, match="127 effects, and up to 64 can be drawn"):
         res.design.plot()
     assert "f0 x f1 x f2 x f3 x f4 x f5 x f6" in str(res.design)
+
+
+def test_a_legend_of_all_kinds_fits_into_the_picture():
+    ax = fitted("p x i x o", "score ~ (1|p) + (1|i) + (1|o) + (1|p:i)", replicates=2).design.plot()
+    assert len(legend(ax)) == len(KINDS)
+    ax.figure.canvas.draw()
+    box = ax.get_legend().get_window_extent()
+    assert 0.0 <= box.x0 < box.x1 <= ax.figure.bbox.x1

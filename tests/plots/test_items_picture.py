@@ -42,3 +42,12 @@ def test_items_that_cannot_be_drawn(analysis):
         plots.items(analysis.table.drop(columns="item_rest"))
     with pytest.raises(DataError, match="nothing to draw"):
         plots.items(analysis.table.assign(item_rest=np.nan))
+
+
+def test_long_names_do_not_overlap(analysis):
+    table = analysis.table.assign(flagged=True)
+    table.index = [f"a very long name of an item, number {k}" for k in range(len(table))]
+    ax = plots.items(table)
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert len(boxes) > 1
+    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])

@@ -57,13 +57,13 @@ def icc(
 ) -> IntraclassCorrelations:
     """Return the intraclass correlations of Shrout and Fleiss, and of McGraw and Wong.
 
-    ========  ========  ==============================================  ===========
-    S. & F.   McG. & W. raters                                          D-study
-    ========  ========  ==============================================  ===========
-    ICC(1,1)  ICC(1)    different for each object (one-way)             Eρ², r:p
-    ICC(2,1)  ICC(A,1)  the same; absolute agreement                    Φ, p × r
-    ICC(3,1)  ICC(C,1)  the same; consistency                           Eρ², p × r
-    ========  ========  ==============================================  ===========
+    ========  =========  =======================================  ===========
+    S. & F.   McG. & W.  raters                                   D-study
+    ========  =========  =======================================  ===========
+    ICC(1,1)  ICC(1)     different for each object (one-way)      Eρ², r:p
+    ICC(2,1)  ICC(A,1)   the same; absolute agreement             Φ, p × r
+    ICC(3,1)  ICC(C,1)   the same; consistency                    Eρ², p × r
+    ========  =========  =======================================  ===========
 
     and ICC(1,k), ICC(2,k), ICC(3,k) (ICC(k), ICC(A,k), ICC(C,k)) of the mean of k ratings:
     ICC(C,k) is Cronbach's alpha. In McGraw and Wong's cases 2 and 2A raters are a sample, in 3

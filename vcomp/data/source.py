@@ -63,10 +63,14 @@ class Source:
         return len(self.part_names) == 1 and len(self.files) < 2
 
     def read(self, names: Sequence[str]) -> pd.DataFrame:
-        """Read the columns `names` of all parts into one pandas frame; nothing else is read.
+        """Return some columns of all parts as one pandas frame; nothing else is read.
 
         Categories of several parts are united: sorted if each part's are, otherwise in the order
         in which they come.
+
+        Parameters
+        ----------
+        names : of the columns
 
         Raises
         ------
@@ -292,7 +296,7 @@ class Agreement:
 
 
 def open_source(data: Any) -> Source:
-    """Open `data` whatever container it comes in; rows are read later.
+    """Return a source of the rows of `data`, whatever container it comes in; they are read later.
 
     Parameters
     ----------

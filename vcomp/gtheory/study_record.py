@@ -160,7 +160,17 @@ class StudyRecord:
         return requirement_ratio(self.components, self.plan, goal, coefficient, facet)
 
     def sizes_table(self, columns: Iterable[str] = ()) -> pd.DataFrame:
-        """Return the sizes of the facets, one row per plan, for a table with other `columns`."""
+        """Return the sizes of the facets, one row per plan, for a table with other columns.
+
+        Parameters
+        ----------
+        columns : names of the other columns of the table
+
+        Raises
+        ------
+        PlanError
+            If a facet has the name of one of them.
+        """
         import pandas as pd
 
         check_columns(columns, self.plan.facets)

@@ -310,6 +310,19 @@ def accuracy_of(
     ------
     DataError, PlanError
         As :func:`accuracy`.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+    >>> found = vcomp.ir.accuracy_of(
+    ...     None, lambda n: res.dstudy(topic=n), "Erho2", [3, 50], {"sys": 5, "topic": 3},
+    ...     estimator="shrunken", alpha=0.05, negative="zero", interval="auto", model=None,
+    ...     trials=None, rng=None, workers=1, progress=False)
+    >>> found.table[["n", "estimate"]].round(3)
+        n  estimate
+    0   3     0.809
+    1  50     0.986
     """
     if measures is None and scores is None:
         measures = tuple(kind.name for kind in PLANNED)

@@ -86,6 +86,10 @@ class AccumulatedStatistics:
         ----------
         method, **options : as for :meth:`VarianceComponentsModel.fit`
 
+        Returns
+        -------
+        VarianceComponentsResults
+
         Raises
         ------
         DataError, DesignError, EstimationError

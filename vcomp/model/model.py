@@ -86,9 +86,14 @@ class LikelihoodOfData:
 
         Parameters
         ----------
-        information : ``"observed"`` (minus the Hessian), ``"expected"`` (Fisher) or ``"average"``
         params : as for :meth:`loglike`
+        information : ``"observed"`` (minus the Hessian), ``"expected"`` (Fisher) or ``"average"``
         reml : of the restricted likelihood, or of the full one
+
+        Raises
+        ------
+        EstimationError
+            If the matrix is not one of these, or the components are not as for :meth:`loglike`.
         """
         if information not in ("observed", "expected", "average"):
             raise EstimationError(
@@ -373,6 +378,10 @@ class VarianceComponentsModel(LikelihoodOfData):
             without random probes where that is affordable. For MINQUE: ``prior``, the prior
             components (a number, a mapping or a sequence), and ``iterated``, True or a number of
             rounds
+
+        Returns
+        -------
+        VarianceComponentsResults
 
         Raises
         ------

@@ -343,7 +343,18 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
     # Storage ----------------------------------------------------------------------------------
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Return the result as JSON text, without the rows; also write it to `path` if given."""
+        """Return the result as JSON text, without the rows; also write it to a file.
+
+        Parameters
+        ----------
+        path : of the file; None writes none. An existing file is replaced when the new one is
+            complete
+
+        Raises
+        ------
+        DataError
+            If the file cannot be written.
+        """
         return record.write_json(self._record, path)
 
     @classmethod

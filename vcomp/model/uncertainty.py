@@ -448,7 +448,7 @@ class Uncertainty(Fitted):
         Parameters
         ----------
         term : name of a component
-        test :
+        test : which test
 
             ``"f"``
                 ratio of mean squares with equal expectations if the component is 0: exact in

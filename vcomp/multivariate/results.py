@@ -439,7 +439,18 @@ class MultivariateResults(display.Printed):
         return f"<{type(self).__name__}: {self.formula} by {self.method.upper()}>"
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Return the result as JSON text, without the scores; also write it to `path` if given."""
+        """Return the result as JSON text, without the scores; also write it to a file.
+
+        Parameters
+        ----------
+        path : of the file; None writes none. An existing file is replaced when the new one is
+            complete
+
+        Raises
+        ------
+        DataError
+            If the file cannot be written.
+        """
         return write_json(self._record, path)
 
     @classmethod

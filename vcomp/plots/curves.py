@@ -47,7 +47,7 @@ def accuracies(
     panels: Mapping[str, Sequence[str]],
     *,
     labels: Mapping[str, str],
-    xlabel: str = "topics",
+    xlabel: str = "topic",
     seen: float | None = None,
     alpha: float = 0.05,
     axes: Sequence[Any] | None = None,
@@ -63,7 +63,7 @@ def accuracies(
     curves : the same columns at enough sizes for smooth lines
     panels : label of the vertical axis → measures
     labels : measure → how it is written
-    xlabel : of the horizontal axes
+    xlabel : the facet on the horizontal axes
     seen : the number of topics of the collection, a vertical line; None for none
     alpha : intervals have confidence 1 − alpha
     axes : matplotlib axes to draw on, one a panel; those of a new figure if None
@@ -144,7 +144,7 @@ def _finish(
 ) -> None:
     low, high = float(curves["n"].min()), float(curves["n"].max())
     number_axis(ax, "x", display.count, log=high > _LOG_FROM * low)
-    ax.set_xlabel(escaped(xlabel))
+    ax.set_xlabel(f"levels of {escaped(xlabel)}")
     if seen is not None and low <= seen <= high:
         ax.axvline(seen, color=GREY, linewidth=1.0, linestyle=":", label="this collection")
     tidy_axes(ax, "both")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -191,6 +192,14 @@ KINDS = {
 _SHADE = 0.4
 _POINTS = 500
 _LARGEST, _FEWEST = 13.0, 6.0
+_BROKEN_FROM = 9
+"""Longer names are broken at their colons."""
+
+_NOTE = 30
+"""Letters of a line of a note."""
+
+_WIDE = 7.0
+"""Inches of a picture in which the legend fits on one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,29 +296,34 @@ def lattice(nodes: Sequence[Node], title: str, *, ax: Any | None = None) -> Any:
     levels = sorted({len(node.facets) for node in nodes})
     by_level = [[n for n in nodes if len(n.facets) == level] for level in levels]
     letters = max(sum(_longest(n) + 4 for n in level) for level in by_level)
-    ax = new_axes(ax, (float(np.clip(0.09 * letters, 5.0, 14.0)), 1.1 + 0.85 * len(levels)))
+    # Inches of each level: its boxes, and the lines that join them to the next one.
+    heights = np.array([0.5 + 0.17 * max(len(_lines(n)) for n in level) for level in by_level])
+    size = (float(np.clip(0.09 * letters, 5.0, 14.0)), 0.9 + float(heights.sum()))
+    ax = new_axes(ax, size)
     place: dict[frozenset[str], tuple[float, float]] = {}
-    for row, level in enumerate(by_level):
+    middles = heights / 2.0 - np.cumsum(heights)
+    for y, level in zip(middles.tolist(), by_level, strict=True):
         for k, node in enumerate(_untangled(level, place)):
-            place[node.facets] = ((k + 0.5) / len(level), -float(row))
+            place[node.facets] = ((k + 0.5) / len(level), y)
     for node in nodes:
         for other in _next_larger(node, nodes):
             ends = np.array([place[node.facets], place[other.facets]])
             ax.plot(ends[:, 0], ends[:, 1], color="0.75", linewidth=1.0, zorder=1)
     width = ax.figure.get_size_inches()[0] * ax.get_position().width * 72.0
-    size = float(np.clip(1.7 * width / letters, _FEWEST, 11.0))
+    points = float(np.clip(1.7 * width / letters, _FEWEST, 11.0))
     for node in nodes:
         look = {"boxstyle": "round,pad=0.35", "facecolor": _light(node.kind), "edgecolor": "0.4"}
         text = escaped("\n".join(_lines(node)))
-        ax.text(*place[node.facets], text, ha="center", va="center", fontsize=size, bbox=look)
+        ax.text(*place[node.facets], text, ha="center", va="center", fontsize=points, bbox=look)
     ax.set_xlim(0.0, 1.0)
-    ax.set_ylim(0.5 - len(levels), 0.5)
+    ax.set_ylim(-float(heights.sum()), 0.0)
     _finish(ax, nodes, title)
     return ax
 
 
 def _lines(node: Node) -> list[str]:
-    return [node.label, *([node.note] if node.note else [])]
+    wrapper = textwrap.TextWrapper(_NOTE, break_long_words=False, break_on_hyphens=False)
+    return [node.label, *wrapper.wrap(node.note)]
 
 
 def _longest(node: Node) -> int:
@@ -343,16 +357,24 @@ def _next_larger(node: Node, nodes: Sequence[Node]) -> list[Node]:
 
 def _name_area(ax: Any, node: Node, area: BoolArray, x: Any, y: Any, wide: float) -> None:
     """Write the name of an effect where its area has most room."""
+    from matplotlib.patheffects import withStroke
     from scipy.ndimage import distance_transform_edt
 
     room = distance_transform_edt(np.pad(area, 1))[1:-1, 1:-1]
     i, j = np.unravel_index(int(np.argmax(room)), room.shape)
     name = node.label.replace(" x ", " ×\n")
-    longest = max(map(len, name.split("\n")))
+    if max(map(len, name.split("\n"))) > _BROKEN_FROM:
+        name = name.replace(":", ":\n")
+    lines = name.split("\n")
     radius = float(room[i, j]) * float(x[0, 1] - x[0, 0]) / wide
     figure_width = ax.figure.get_size_inches()[0] * 72.0
-    size = float(np.clip(3.0 * radius * figure_width / max(longest, 2), _FEWEST, _LARGEST))
-    ax.text(x[i, j], y[i, j], escaped(name), ha="center", va="center", fontsize=size)
+    # A letter is about 0.6 of its size wide, a line 1.2 high: the largest box in a circle.
+    box = np.hypot(0.6 * max(2, *map(len, lines)), 1.2 * len(lines))
+    size = float(np.clip(1.85 * radius * figure_width / box, _FEWEST, _LARGEST))
+    # Letters that reach over the edge of a narrow area stay free of its line.
+    free = [withStroke(linewidth=2.0, foreground=_light(node.kind))]
+    look = {"ha": "center", "va": "center", "fontsize": size, "path_effects": free}
+    ax.text(x[i, j], y[i, j], escaped(name), **look)
 
 
 def _finish(ax: Any, nodes: Sequence[Node], title: str) -> None:
@@ -366,7 +388,7 @@ def _finish(ax: Any, nodes: Sequence[Node], title: str) -> None:
         handles=handles,
         loc="upper center",
         bbox_to_anchor=(0.5, -0.01),
-        ncols=len(handles),
+        ncols=len(handles) if ax.figure.get_size_inches()[0] > _WIDE else min(2, len(handles)),
         frameon=False,
         fontsize="small",
     )

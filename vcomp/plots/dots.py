@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from vcomp.plots.canvas import (
     COLOURS,
     GREY,
     escaped,
+    legend,
     new_axes,
     require_columns,
     tidy_axes,
@@ -295,9 +297,6 @@ def _name(level: object) -> str:
     return ":".join(map(str, level)) if isinstance(level, tuple) else str(level)
 
 
-_NAME_ROOM = (0.16, 0.05)
-"""A name's width and height, as shares of those of the items that have one."""
-
 _MANY = 200
 """More items than this are drawn smaller."""
 
@@ -358,29 +357,34 @@ def items(
             label = f"{name} ({display.count(int(group.sum()))})"
             look = {"linestyle": "none", "markersize": size, "alpha": 0.8, "label": label}
             ax.plot(difficulty[group], r[group], marker=marker, color=colour, **look)
-    order = np.flatnonzero(drawn & flagged)
-    order = order[np.argsort(r[order], kind="stable")]
-    for i in _apart(difficulty, r, order)[:max_labels]:
-        aside = {"textcoords": "offset points", "xytext": (6, 3), "fontsize": "small"}
-        ax.annotate(escaped(table.index[i]), (difficulty[i], r[i]), color=GREY, **aside)
     xlabel = "difficulty (mean score: easy items at the right)"
     if not drawn.all():
         xlabel += f"\n{display.count(int((~drawn).sum()))} items have no correlation"
     ax.set_xlabel(xlabel)
     ax.set_ylabel("correlation with the other items")
     ax.margins(x=0.08)
-    ax.legend(loc="best", frameon=False)
+    order = np.flatnonzero(drawn & flagged)
+    order = order[np.argsort(r[order], kind="stable")]
+    names = [escaped(name) for name in table.index[order]]
+    _name_items(ax, difficulty[order], r[order], names, max_labels)
+    legend(ax, loc="best")
     tidy_axes(ax, "both")
     return ax
 
 
-def _apart(x: FloatArray, y: FloatArray, order: LongArray) -> list[int]:
-    """Return those items of which no earlier one is so near that their names would overlap."""
-    if order.size == 0:
-        return []
-    wide, high = _NAME_ROOM[0] * np.ptp(x[order]), _NAME_ROOM[1] * np.ptp(y[order])
-    named: list[int] = []
-    for i in order.tolist():
-        if not any(abs(x[i] - x[j]) < wide and abs(y[i] - y[j]) < high for j in named):
-            named.append(i)
-    return named
+def _name_items(ax: Any, x: FloatArray, y: FloatArray, names: Sequence[str], most: int) -> None:
+    """Write names beside items, the first ones first, where none would overlap another."""
+    taken: list[Any] = []
+    middle = float(np.mean(ax.get_xlim()))
+    for at, height, name in zip(x.tolist(), y.tolist(), names, strict=True):
+        if len(taken) == most:
+            break
+        side = 1 if at <= middle else -1
+        look = {"textcoords": "offset points", "xytext": (6 * side, 3), "fontsize": "small"}
+        look |= {"ha": "left" if side == 1 else "right", "color": GREY}
+        text = ax.annotate(name, (at, height), **look)
+        box = text.get_window_extent()
+        if any(box.overlaps(other) for other in taken):
+            text.remove()
+        else:
+            taken.append(box)

@@ -10,7 +10,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, check_alpha
-from vcomp.plots.canvas import COLOURS, GREY, PAD, escaped, new_axes, pyplot, tidy_axes
+from vcomp.plots.canvas import COLOURS, GREY, PAD, escaped, legend, new_axes, pyplot, tidy_axes
 
 _COLUMNS = 3
 _LOG_FROM = 30.0
@@ -93,17 +93,22 @@ def profile(curves: Mapping[str, Curve], *, axes: Sequence[Any] | None = None) -
     for ax, (name, curve) in zip(panels, curves.items(), strict=True):
         _draw(ax, name, curve)
         if ax.get_xscale() == "linear":
-            most = 8 if len(panels) == 1 else 4
+            most = 8 if len(panels) == 1 else 5
             ax.xaxis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10]))
-    for ax in panels[::_COLUMNS] if axes is None else panels:
+    for ax in panels[:: _columns(len(panels))] if axes is None else panels:
         ax.set_ylabel("ζ, signed root\nof the deviance")
     return panels
 
 
+def _columns(n: int) -> int:
+    """Return how many panels stand side by side: four make a square."""
+    return 2 if n == 4 else min(n, _COLUMNS)
+
+
 def _panels(n: int) -> list[Any]:
-    columns = min(n, _COLUMNS)
+    columns = _columns(n)
     rows = -(-n // columns)
-    size = (6.0, 4.0) if n == 1 else (3.0 * columns, 2.6 * rows)
+    size = (6.0, 4.0) if n == 1 else (3.2 * columns, 2.6 * rows)
     figure, grid = pyplot().subplots(
         rows, columns, figsize=size, sharey=True, squeeze=False, layout="constrained"
     )
@@ -213,7 +218,7 @@ def replicates(
             label=f"estimate {display.number(estimate, 3)}",
         )
     if interval is not None or estimate is not None:
-        ax.legend(frameon=False, loc="best")
+        legend(ax, loc="best")
     notes = [
         f"{display.count(n)} {what}"
         for n, what in (

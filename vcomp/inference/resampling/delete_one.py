@@ -127,6 +127,11 @@ class Jackknife(Replicates):
         ----------
         n : number of replicates that would be kept
 
+        Returns
+        -------
+        Jackknife
+            Never.
+
         Raises
         ------
         DataError

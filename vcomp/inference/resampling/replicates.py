@@ -112,7 +112,12 @@ class Replicates:
         return pd.DataFrame(columns, index=pd.Index(self.numbers, name="replicate"))
 
     def first(self, n: int) -> Replicates:
-        """Return the replicates with numbers below `n`."""
+        """Return the replicates with numbers below `n`.
+
+        Parameters
+        ----------
+        n : number of replicates to keep, with their own random streams as if no more had been made
+        """
         kept = self.numbers < n
         return replace(
             self,

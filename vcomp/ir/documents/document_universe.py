@@ -94,7 +94,12 @@ class DocumentUniverse:
         return len(self.systems) * sum(int(b.scored.sum()) for b in self.blocks())
 
     def blocks(self) -> Iterator[TopicBlock]:
-        """Yield the tables of each topic in turn."""
+        """Yield the tables of each topic in turn.
+
+        Yields
+        ------
+        TopicBlock
+        """
         for topic in range(len(self.topics)):
             yield self.block(topic)
 

@@ -468,9 +468,10 @@ def expected_tau_ap(
     Parameters
     ----------
     scores, n_topics, system, topic, score, drop_worst : as of :func:`expected_tau`
-    estimator, target, interval, alpha, draws, rng : as of :func:`expected_tau`
+    estimator : as of :func:`expected_tau`
     threshold : largest difference of systems that count as equal; a pair that is equal in one of
         the rankings contributes the mean over both orders
+    target, interval, alpha, draws, rng : as of :func:`expected_tau`
 
     Returns
     -------

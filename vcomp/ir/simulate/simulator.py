@@ -259,6 +259,7 @@ class CollectionSimulator:
     copula : dependence of effects, or of scores
     homoscedastic, uncorrelated, random_sampling : which assumptions hold
     means : (n_systems,) true mean score of each system
+    tables : (n_systems, P) quantiles of all margins, or the limits of discrete ones
 
     Examples
     --------

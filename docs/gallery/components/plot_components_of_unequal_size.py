@@ -1,0 +1,14 @@
+"""
+Components of very different size
+=================================
+
+If components or the ends of their intervals are decades apart, the axis is logarithmic: equal
+distances are equal ratios. The component of two formulations of the query has a very long
+interval, because two levels tell little about a variance.
+"""
+
+import vcomp
+
+data = vcomp.datasets.load("docsearch")
+res = vcomp.gstudy(data, "sys x topic x query", "score")
+ax = res.plot()

@@ -1,0 +1,13 @@
+"""
+Profile likelihood
+==================
+
+How far the likelihood falls when a component moves away from its estimate. The curve is the signed
+root of the fall: where it is straight, the estimate is about normal; where it crosses the dashed
+lines, the interval ends.
+"""
+
+import vcomp
+
+res = vcomp.fit("score ~ (1|sys*topic)", vcomp.datasets.load("docsearch"))
+axes = res.profile().plot()

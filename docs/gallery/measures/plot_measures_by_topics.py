@@ -1,0 +1,14 @@
+"""
+Measures by number of topics
+============================
+
+How many topics each formulation of the queries needs. A line is one of them, whiskers are its
+intervals at the planned sizes, and the horizontal line is the goal.
+"""
+
+import vcomp
+
+data = vcomp.datasets.load("docsearch")
+sizes = [25, 50, 100, 200, 400]
+found = vcomp.compare_measures(data, "score ~ (1|sys) + (1|topic)", by="query", topic=sizes)
+ax = found.plot("curves")

@@ -1,0 +1,13 @@
+"""
+Measures side by side
+=====================
+
+Which formulation of the queries separates systems more reliably with the same number of topics.
+Dots are Eρ² and Φ of each, lines their intervals, and the vertical line is the goal.
+"""
+
+import vcomp
+
+data = vcomp.datasets.load("docsearch")
+found = vcomp.compare_measures(data, "score ~ (1|sys) + (1|topic)", by="query", topic=100)
+ax = found.plot()
