@@ -48,14 +48,19 @@ def is_nested_by_formula(formula, inner, outer):
 
 def nesting(formula, table):
     facets = parse(formula).facets
-    above = {
-        f: {
-            g
-            for g in facets
-            if g != f and (is_nested_by_label(table, f, g) or is_nested_by_formula(formula, f, g))
-        }
-        for f in facets
-    }
+
+    def by_label(f, g):
+        return f != g and is_nested_by_label(table, f, g)
+
+    def either(f, g):
+        return f != g and (by_label(f, g) or is_nested_by_formula(formula, f, g))
+
+    def is_above(f, g):
+        """Levels within those of f must not be crossed with g, if it is only the formula."""
+        inner = [h for h in facets if by_label(h, f)]
+        return by_label(f, g) or (either(f, g) and all(either(h, g) for h in inner))
+
+    above = {f: {g for g in facets if is_above(f, g)} for f in facets}
     for _ in facets:
         above = {f: s.union(*(above[g] for g in s)) for f, s in above.items()}
     return above
@@ -273,6 +278,15 @@ def test_labels_win_over_a_formula_that_contradicts_them():
     assert structure.nested_in["pupil"] == {"school"}
     assert structure.nested_in["school"] == frozenset()
     assert structure.title().startswith("24 test : 6 pupil : 2 school, ")
+
+
+def test_levels_that_are_crossed_prevent_nesting_by_the_formula():
+    """Seeds by digits are a term, digits alone are none, and images are seen by all seeds."""
+    table = crossed(seed=3, digit=4, image=2)
+    table["image"] = table["digit"] * 10 + table["image"]
+    structure = check("y ~ (1|seed) + (1|seed:digit) + (1|image)", table)
+    assert structure.nested_in == {"seed": set(), "digit": set(), "image": {"digit"}}
+    assert structure.title() == "3 seed × (8 image : 4 digit), crossed and nested, balanced"
 
 
 def test_one_way():

@@ -206,11 +206,17 @@ def _nested_by_formula(formula: Formula) -> dict[str, frozenset[str]]:
 def _combined(
     by_label: Mapping[str, frozenset[str]], by_formula: Mapping[str, frozenset[str]]
 ) -> dict[str, frozenset[str]]:
-    """Return all facets that each one is nested in; labels prevail over the formula."""
+    """Return all facets that each one is nested in; labels prevail over the formula.
+
+    A facet is not nested in another one by the formula if levels that its labels contain are
+    crossed with that one: digits in seeds, where images of digits are crossed with seeds.
+    """
     nested_in = dict(by_label)
     for facet, above in by_formula.items():
+        inner = [f for f in by_label if facet in by_label[f]]
         for other in sorted(above):
-            if facet not in closure(frozenset({other}), nested_in):
+            within = all(other in by_label[f] | by_formula[f] for f in inner)
+            if within and facet not in closure(frozenset({other}), nested_in):
                 nested_in[facet] |= {other}
     return {f: closure(frozenset({f}), nested_in) - {f} for f in nested_in}
 

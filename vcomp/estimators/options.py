@@ -16,7 +16,7 @@ from vcomp.numerics import check_rng
 Hold: TypeAlias = Mapping[str, float]
 Start: TypeAlias = Mapping[str, float] | Sequence[float] | FloatArray
 
-ENGINES = ("auto", "strata", "blocked", "iterative")
+ENGINES = ("auto", "strata", "levels", "blocked", "iterative")
 
 
 @dataclass(frozen=True, slots=True)

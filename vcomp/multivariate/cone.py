@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.estimators.likelihood import Derivatives, InformationKind, Place
+from vcomp.estimators.likelihood import Derivatives, InformationKind, OtherStarts, Place
 from vcomp.multivariate.covariance_components import elements
 
 
@@ -223,7 +223,9 @@ class _Search:
     def elsewhere(self, S: FloatArray) -> Iterator[_Place]:
         """Yield other starts, with shares of the sum of the matrices."""
         total, linked = S.sum(axis=0), self.likelihood.linked
-        for shares in Place.elsewhere(np.zeros(len(S), dtype=bool), self.likelihood.n):
+        sizes = np.append(np.zeros(len(S) - 1), float(self.likelihood.n))
+        starts = OtherStarts(np.zeros(len(S), dtype=bool), sizes)
+        for shares in starts.elsewhere(np.trace(S, axis1=1, axis2=2), starts.free):
             weights = np.maximum(shares, _LEAST_SHARE)[:, None, None]
             try:
                 yield self.start(np.where(linked, weights * total, 0.0))

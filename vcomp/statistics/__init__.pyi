@@ -3,6 +3,9 @@ from .cross_products import CrossProducts as CrossProducts
 from .cross_products import ScoreTable as ScoreTable
 from .cross_products import tabulate as tabulate
 from .groupings import GroupSums as GroupSums
+from .level_grid import LevelGrid as LevelGrid
+from .level_grid import added_up as added_up
+from .level_grid import find_level_grid as find_level_grid
 from .of_data import read_data as read_data
 from .of_data import sum_rows as sum_rows
 from .statistics import Statistics as Statistics

@@ -22,6 +22,7 @@ from vcomp.statistics.groupings import (
     resum_strata,
     stratum_group_sums,
 )
+from vcomp.statistics.level_grid import LevelGrid, find_level_grid
 from vcomp.statistics.strata import StratumStatistics
 from vcomp.statistics.stratification import stratify
 
@@ -42,6 +43,7 @@ class Statistics:
     grid : the complete grid that the rows fill, if they do
     partial_grid : the grid that the rows nearly fill, if they do
     complete_grid : makes the completed grid from the cells
+    make_levels : makes the cells of levels; None to make them from the cells
     alike : statistics of the same groups with another response, whose groups are not counted again
     """
 
@@ -51,6 +53,7 @@ class Statistics:
     grid: Grid | None = None
     partial_grid: PartialGrid | None = None
     complete_grid: Callable[[], CompletedGrid | None] | None = None
+    make_levels: Callable[[], LevelGrid | None] | None = None
     alike: Statistics | None = None
 
     @classmethod
@@ -138,6 +141,7 @@ class Statistics:
             make_cells=lambda: chunk,
             make_products=lambda: resum(self.cross_products, chunk, self._rolled),
             complete_grid=completed,
+            make_levels=lambda: None if self.levels is None else self.levels.with_response(chunk),
             alike=None,
         )
 
@@ -199,6 +203,13 @@ class Statistics:
     def completed(self) -> CompletedGrid | None:
         """The completed grid; None if rows do not nearly fill one, or its remainder is crossed."""
         return None if self.complete_grid is None else self.complete_grid()
+
+    @cached_property
+    def levels(self) -> LevelGrid | None:
+        """The cells of the levels of one facet; None without rows, or with too many cells."""
+        if self.make_levels is not None:
+            return self.make_levels()
+        return None if self.make_cells is None else find_level_grid(self.cells)
 
     @cached_property
     def group_sums(self) -> GroupSums:

@@ -235,7 +235,7 @@ MISTAKES = [
     ({"tol": "small"}, "tol must be a number between 0 and 1, not 'small'"),
     ({"max_iter": -1}, "max_iter must be a whole number of at least 0, not -1"),
     ({"max_iter": 2.5}, "max_iter must be a whole number of at least 0, not 2.5"),
-    ({"engine": "fast"}, "engine='fast' is not known; it is one of 'auto', 'strata', 'blocked'"),
+    ({"engine": "fast"}, "engine='fast' is not known; it is one of 'auto', 'strata', 'levels'"),
     ({"steps": 5}, "not 'steps'"),
 ]
 

@@ -12,7 +12,7 @@ from tests.fuzz.oracle import Dense
 from tests.fuzz.small_tables import case
 from tests.helpers.altered_engines import Probing
 from tests.helpers.designs import unbalanced
-from vcomp.estimators.likelihood import BlockedLikelihood, Place, maximise
+from vcomp.estimators.likelihood import BlockedLikelihood, maximise
 from vcomp.estimators.registry import get_estimator
 from vcomp.inference.profile import LinearConstraint, profile_quantity
 from vcomp.inference.resampling.refits import Compiled, Packed, Recipe, refit_of
@@ -259,18 +259,6 @@ def test_profiles_follow_the_highest(theta):
     z, at = curve.z[near], float(curve.theta[near])
     if at > 0.0:
         assert z**2 == pytest.approx(2.0 * (res.llf - highest(at)), abs=1e-5)
-
-
-def test_a_term_of_which_the_data_say_nothing_leaves_a_doubt():
-    """Rounding may make its average information negative."""
-    v, held = np.array([2.0, 1.0, 3.0]), np.zeros(3, dtype=bool)
-    sizes, some = np.array([5.0, 5.0, 40.0]), np.diag([100.0, 100.0, 10.0])
-    few = Place.doubtful(v, held, sizes, some, lambda: some)
-    assert few.tolist() == [False, False, False]
-    for least in (-1e-17, 0.0):
-        average = np.diag([100.0, least, 10.0])
-        found = Place.doubtful(v, held, sizes, average, lambda average=average: average)
-        assert found.tolist() == [False, True, False]
 
 
 def test_a_component_of_groups_with_equal_means_falls_to_zero():

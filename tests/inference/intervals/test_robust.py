@@ -360,3 +360,13 @@ def test_arrays_do_what_the_kernel_does(seed, k, m, n):
         found.append((sums, np.tril(products[:-1]), products[-1]))
     for by_arrays, by_kernel in zip(*found, strict=True):
         np.testing.assert_allclose(by_arrays, by_kernel, rtol=1e-11, atol=1e-11)
+
+
+def test_a_facet_that_stands_in_a_term_with_another_only():
+    """Digits contain images; the formula has them only together with seeds."""
+    data = crossed({"s": 6, "d": 6, "i": 6})
+    data["i"] += 10 * data["d"]
+    res = vcomp.fit("y ~ (1|s) + (1|s:d) + (1|i)", data)
+    low, high = res.conf_int(interval="robust").iloc[1:].to_numpy().T
+    assert (low <= res.vcomp).all()
+    assert (res.vcomp <= high).all()

@@ -17,4 +17,5 @@ from .maximisation import Place as Place
 from .maximisation import maximise as maximise
 from .prediction_errors import predicted_columns as predicted_columns
 from .prediction_errors import prediction_variances as prediction_variances
+from .starts import OtherStarts as OtherStarts
 from .strata_likelihood import StrataLikelihood as StrataLikelihood

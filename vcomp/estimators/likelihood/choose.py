@@ -13,6 +13,7 @@ from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Elimina
 from vcomp.estimators.likelihood.engine import LikelihoodEngine
 from vcomp.estimators.likelihood.incomplete import N_PROBES, CompletedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
+from vcomp.estimators.likelihood.levels import LevelsLikelihood
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes
@@ -67,9 +68,10 @@ def choose_engine(
     ----------
     stats : sums of the data
     engine : ``"strata"`` if facets are fully crossed with all others or all terms are nested;
-        ``"blocked"``, exact for any data; ``"iterative"``, with random probes, if the blocked
-        engine would be too slow or would not fit into memory. ``"auto"`` uses the first of these
-        that is suitable
+        ``"levels"`` if one facet has many levels and the others few combinations, which may be
+        missing; ``"blocked"``, exact for any data; ``"iterative"``, with random probes, if the
+        exact ones would be too slow or would not fit into memory. ``"auto"`` uses the strata if it
+        can, else the faster one of levels and blocked
     reml : whether the likelihood is the restricted one
     names : of the terms, for messages
     n_probes, seed : random probes of the iterative engine
@@ -88,6 +90,13 @@ def choose_engine(
         raise EstimationError(
             "engine='strata' needs a facet that is fully crossed with all others, each cell "
             "equally often, or terms that are all nested; use engine='auto'"
+        )
+    if engine == "levels":
+        if stats.levels is not None:
+            return LevelsLikelihood(stats.levels, reml=reml)
+        raise EstimationError(
+            "engine='levels' needs rows, and one facet with many levels beside few combinations "
+            "of the others; use engine='auto'"
         )
     if engine == "blocked":
         other = "iterative" if stats.strata is None else "strata"
@@ -125,7 +134,8 @@ def prediction_engine(stats: Statistics) -> LikelihoodEngine:
     strata = None if stats.strata is None else StrataLikelihood(stats.strata, reml=True)
     if strata is not None and strata.gives_effects:
         return strata
-    return blocked_for_variances(stats) or _iterative(stats, ENGINE_LIMITS, reml=True)
+    levels = _levels(stats, ENGINE_LIMITS, reml=True, names=None)
+    return levels or blocked_for_variances(stats) or _iterative(stats, ENGINE_LIMITS, reml=True)
 
 
 def blocked_for_variances(
@@ -205,11 +215,28 @@ def _best(
     """Return the engine of ``engine="auto"``."""
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=reml)
+    levels = _levels(stats, limits, reml=reml, names=names)
+    if levels is not None:
+        return levels
     seconds = limits.seconds
     if _grid(stats, limits) is not None:
         seconds = limits.grid_seconds if sum(stats.sizes) <= limits.planned else 0.0
     blocked = _blocked_within(stats, seconds, limits, reml=reml, names=names) if seconds else None
     return blocked or _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
+
+
+def _levels(
+    stats: Statistics, limits: EngineLimits, *, reml: bool, names: Sequence[str] | None
+) -> LikelihoodEngine | None:
+    """Return the levels engine, or the blocked one if that is faster; None if neither is fast."""
+    if stats.levels is None:
+        return None
+    levels = LevelsLikelihood(stats.levels, reml=reml)
+    if levels.seconds > limits.seconds or levels.bytes > 0.8 * limits.free_bytes():
+        return None
+    if sum(stats.sizes) > limits.planned:  # ordering them takes longer than a fit by levels
+        return levels
+    return _blocked_within(stats, levels.seconds, limits, reml=reml, names=names) or levels
 
 
 def _grid(stats: Statistics, limits: EngineLimits) -> CompletedGrid | None:

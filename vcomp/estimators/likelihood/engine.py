@@ -77,7 +77,7 @@ class LikelihoodEngine(Protocol):
 
     @property
     def name(self) -> str:
-        """``"strata"``, ``"blocked"`` or ``"iterative"``."""
+        """``"strata"``, ``"levels"``, ``"blocked"`` or ``"iterative"``."""
 
     @property
     def reason(self) -> str:

@@ -216,7 +216,7 @@ class LikelihoodMethod:
         estimated, and have no standard error
     start : starting values by name, the others from MIVQUE(0); or all in the order of the
         components, the residual last
-    engine : ``"auto"``, ``"strata"``, ``"blocked"`` or ``"iterative"``
+    engine : ``"auto"``, ``"strata"``, ``"levels"``, ``"blocked"`` or ``"iterative"``
     n_probes : number of random probes of the iterative engine, by default 16 to 64, fewer for
         larger tables; four times as many halve the Monte Carlo error. Other engines use none
     rng : seed or ``numpy.random.Generator`` of the probes; seed 0 if None

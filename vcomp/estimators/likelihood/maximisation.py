@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -24,6 +23,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.estimate import Iteration, Maximum, StepKind
 from vcomp.estimators.likelihood.engine import Derivatives, LikelihoodEngine
+from vcomp.estimators.likelihood.starts import OtherStarts
 from vcomp.numerics import bounded_step, is_positive
 
 _NEWTON_BELOW = 0.05
@@ -40,18 +40,6 @@ _INSIDE = 0.1
 
 _STUCK = 1e-4
 """Decrement and violation below which it is rounding error that no step raises the value."""
-
-_FEW = 12.0
-"""Degrees of freedom, 2 σ⁴ I_tt, below which a component above zero may have several maxima."""
-
-_MANY_LEVELS = 100
-"""Levels of a component at zero from which its likelihood is nearly normal."""
-
-_TINY, _SMALL, _ALL_SETS = 20, 50, 3
-"""Rows below which few degrees of freedom are a doubt; rows and terms whose sets are starts."""
-
-_UNLIKE = 0.02
-"""Relative difference of informations below which there is one maximum inside, as if balanced."""
 
 _SAME = 0.3
 """Distance in standard errors within which a climb leads to a maximum that is known."""
@@ -182,76 +170,6 @@ class Place:
         return value + 1e-4 * gain - lost * max(abs(value), n)
 
     @staticmethod
-    def elsewhere(
-        held: BoolArray, n: int, doubtful: BoolArray | None = None, *, crowded: bool = False
-    ) -> FloatArray:
-        """Return shares of the components at other starts, a row each.
-
-        For small tables these are all sets of terms, equal, with a large and with a small
-        residual; for others equal components, and each doubtful term above the others.
-
-        Parameters
-        ----------
-        held : (k + 1,) held components
-        n : number of rows
-        doubtful : (k + 1,) terms that may be larger elsewhere; all that are free if not given
-        crowded : what `is_crowded` says; starts next to a residual of zero are added then
-        """
-        free = np.flatnonzero(~held[:-1])
-        count, rows = free.size, []
-        if n <= _SMALL and count <= _ALL_SETS:
-            masks = sorted(range(1, 2**count), key=lambda mask: -mask.bit_count())
-            for mask, residual in product(masks, (0.5, 0.01, 1e-7)[: 3 if crowded else 2]):
-                chosen = free[[bool(mask >> i & 1) for i in range(count)]]
-                rows.append(np.zeros(held.size))
-                rows[-1][chosen], rows[-1][-1] = (1.0 - residual) / chosen.size, residual
-        elif count:
-            equal = np.where(held, 0.0, 1.0)
-            for high in (0.0, *np.eye(held.size)[free if doubtful is None else doubtful]):
-                rows.append(0.1 * equal + count * high)
-            rows = [row / row.sum() for row in rows]
-        return np.array(rows).reshape(len(rows), held.size)
-
-    @staticmethod
-    def is_crowded(held: BoolArray, sizes: FloatArray, n_fixed: int) -> bool:
-        """Whether the effects of a small table are about as many as its rows, and may fit them."""
-        effects = sizes[:-1][~held[:-1]] - 1.0
-        small = sizes[-1] <= _SMALL and effects.size <= _ALL_SETS
-        return bool(small and effects.sum() + n_fixed >= sizes[-1] - 1.0)
-
-    @staticmethod
-    def doubtful(
-        v: FloatArray,
-        held: BoolArray,
-        sizes: FloatArray,
-        average: FloatArray,
-        observed: Callable[[], FloatArray] | None,
-    ) -> BoolArray:
-        """Return the terms that may be larger at a higher maximum than this one, (k + 1,).
-
-        Parameters
-        ----------
-        v, held : (k + 1,) components at the maximum, and which of them are held
-        sizes : (k + 1,) numbers of random effects
-        average, observed : informations there; the second is computed if needed, None if unknown
-        """
-        terms: BoolArray = ~held
-        terms[-1] = False
-        zero: BoolArray = terms & (v == 0.0)
-        found: BoolArray = zero & (sizes < _MANY_LEVELS)
-        if found.any() or observed is None:
-            return found
-        # Where the data say next to nothing about a term, rounding may make it less than nothing.
-        unit = np.sqrt(np.maximum(np.diagonal(average), 0.0))
-        few: BoolArray = terms & ~zero & (2.0 * np.square(v * unit) < _FEW)
-        if not few.any() or sizes[-1] <= _TINY:
-            return few
-        free = (v > 0.0) & ~held
-        chosen = np.ix_(free, free)
-        alike = np.abs(observed() - average)[chosen] < _UNLIKE * np.outer(unit, unit)[chosen]
-        return found if alike.all() else few
-
-    @staticmethod
     def lowest_step(v: FloatArray) -> FloatArray:
         """Return the bounds of a step from components: at zero, for the residual above it."""
         lower = -v
@@ -330,9 +248,10 @@ def maximise(
         v, average = path[-1].v, path[-1].derivatives.average
         observed = partial(likelihood.information, v, "observed", positive_only=True)
         inner = observed if "observed" in likelihood.kinds else None
-        doubtful = Place.doubtful(v, known, group_sizes, average, inner) if done else None
-        if doubtful is None or doubtful.any():
-            path, done, others = search.again(path, done, doubtful)
+        starts = OtherStarts(known, group_sizes, likelihood.n_fixed)
+        doubtful = starts.doubtful(v, average, inner) if done else starts.free
+        if doubtful.any():
+            path, done, others = search.again(path, done, starts.elsewhere(v, doubtful))
     here, log = path[-1], tuple(search.logged(point) for point in path)
     return Maximum(
         v=here.v,
@@ -390,10 +309,10 @@ class _Maximisation:
         return path, done
 
     def again(
-        self, path: list[_Iterate], done: bool, doubtful: BoolArray | None
+        self, path: list[_Iterate], done: bool, shares: FloatArray
     ) -> tuple[list[_Iterate], bool, list[_Iterate]]:
         """Return the highest of the climb and those from other starts, with the other ends."""
-        starts = self._starts(path[-1].v, doubtful)
+        starts = self._starts(path[-1].v, shares)
         path, done, others = Place.highest((path, done), starts, self.climbed)
         here, kept = path[-1], []
         for end in others:
@@ -404,12 +323,11 @@ class _Maximisation:
                 kept.append(end)
         return path, done, sorted(kept, key=lambda end: -end.value)
 
-    def _starts(self, v: FloatArray, doubtful: BoolArray | None) -> Iterator[_Iterate]:
+    def _starts(self, v: FloatArray, shares: FloatArray) -> Iterator[_Iterate]:
         """Yield other starts of the same total."""
-        crowded = Place.is_crowded(self.held, self.group_sizes, self.likelihood.n_fixed)
-        for shares in Place.elsewhere(self.held, self.likelihood.n, doubtful, crowded=crowded):
+        for row in shares:
             try:
-                yield self.at(np.where(self.held, v, v.sum() * shares))
+                yield self.at(np.where(self.held, v, v.sum() * row))
             except np.linalg.LinAlgError:
                 continue
 

@@ -13,6 +13,7 @@ from vcomp.estimators.likelihood import (
     BlockedLikelihood,
     LikelihoodEngine,
     LikelihoodMethod,
+    OtherStarts,
     Place,
     StrataLikelihood,
     choose_engine,
@@ -254,7 +255,7 @@ class Compiled(ByLikelihood):
         self._packed = Packed(stats.strata)
         certain = options.is_restricted and not self._held.any()
         self._once = once or (certain and self._packed.has_one_maximum())
-        self._crowded = Place.is_crowded(self._held, self._sizes, stats.Xy.size)
+        self._others = OtherStarts(self._held, self._sizes, stats.Xy.size)
 
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the maximum; by the engine in Python if the kernel does not find it."""
@@ -266,7 +267,7 @@ class Compiled(ByLikelihood):
         assert stats.strata is not None
         packed, options, start = self._packed, self._options, self._start
         # Whether a likelihood is unbounded next to a residual of zero, Python finds out.
-        unbounded = self._crowded and not self._once
+        unbounded = self._others.is_crowded and not self._once
         if unbounded or start[-1] <= NOTHING * start.max():
             return None
         tol = TOLERANCE if options.tol is None else float(options.tol)
@@ -277,7 +278,7 @@ class Compiled(ByLikelihood):
         if ended != 1:
             return None
         first, average, best = v, found[3], found
-        for shares in self._elsewhere(stats.n, v, average, found[4]):
+        for shares in self._elsewhere(v, average, found[4]):
             begin = np.where(self._held, first, first.sum() * shares)
             known = first, np.sqrt(np.maximum(np.diagonal(average), 0.0))
             ended, there, found = climb_nested(begin, rule, likelihood, known)
@@ -287,14 +288,12 @@ class Compiled(ByLikelihood):
                 v, best = there, found
         return Refitted(v, best[5], best[1], True)
 
-    def _elsewhere(
-        self, n: int, v: FloatArray, average: FloatArray, observed: FloatArray
-    ) -> FloatArray:
+    def _elsewhere(self, v: FloatArray, average: FloatArray, observed: FloatArray) -> FloatArray:
         """Return shares of the total at other starts, if the first climb leaves a doubt."""
-        if self._once:
+        doubtful = self._others.doubtful(v, average, lambda: observed)
+        if self._once or not doubtful.any():
             return np.zeros((0, v.size))
-        doubtful = Place.doubtful(v, self._held, self._sizes, average, lambda: observed)
-        return Place.elsewhere(self._held, n, doubtful)[: None if doubtful.any() else 0]
+        return self._others.elsewhere(v, doubtful)
 
 
 class InClosedForm:

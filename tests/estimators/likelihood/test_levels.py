@@ -1,0 +1,194 @@
+"""The levels engine against the textbook formulas and against elimination."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import vcomp
+from tests.helpers.dense_likelihood import DenseLikelihood
+from vcomp.estimators.likelihood import BlockedLikelihood
+from vcomp.estimators.likelihood.levels import LevelsLikelihood
+
+CROSSED = "y ~ (1|m) + (1|i) + (1|p) + (1|m:i) + (1|m:p) + (1|i:p)"
+NESTED = (
+    "y ~ (1|p) + (1|a) + (1|t) + (1|t:d) + (1|p:a) + (1|p:t) + (1|a:t) + (1|p:a:t) + (1|p:t:d) "
+    "+ (1|a:t:d)"
+)
+
+
+def crossed(kept, seed=0, times=1, **sizes):
+    """Return a part of the cells of crossed facets, of each some scores."""
+    rng = np.random.default_rng(seed)
+    grid = np.meshgrid(*(np.arange(n) for n in sizes.values()), indexing="ij")
+    frame = pd.DataFrame({f: g.ravel() for f, g in zip(sizes, grid, strict=True)})
+    frame = pd.concat([frame] * times)
+    frame = frame[rng.random(len(frame)) < kept].reset_index(drop=True)
+    frame["x"] = rng.normal(size=len(frame))
+    frame["y"] = 3.0 + rng.normal(size=len(frame))
+    for facet, n in sizes.items():
+        frame["y"] += rng.normal(size=n)[frame[facet]]
+    return frame
+
+
+def documents(kept, times=1):
+    """Return scores of documents within topics, and of topics within tracks."""
+    data = crossed(kept, seed=4, times=times, p=4, a=3, d=40)
+    return data.assign(t=data["d"] % 7, u=data["d"] % 7 % 3)
+
+
+CASES = {
+    "few holes": (CROSSED, crossed(0.9, m=4, i=15, p=3)),
+    "half missing": (CROSSED, crossed(0.5, m=4, i=15, p=3)),
+    "most missing": (CROSSED, crossed(0.25, m=4, i=20, p=3)),
+    "complete": (CROSSED, crossed(1.0, m=4, i=9, p=3)),
+    "unequally replicated": (CROSSED + " + (1|m:i:p)", crossed(0.7, times=3, m=4, i=9, p=3)),
+    "replicated": (
+        CROSSED + " + (1|m:i:p)",
+        pd.concat([crossed(0.8, seed=s, m=3, i=9, p=3).assign(r=s) for s in (1, 1)]),
+    ),
+    "covariate": ("y ~ x + C(m) + (1|i) + (1|m:i)", crossed(0.8, times=2, m=4, i=15)),
+    "no fixed part": ("y ~ 0 + (1|m) + (1|i)", crossed(0.8, m=4, i=15)),
+    "one way": ("y ~ (1|i)", crossed(0.6, times=4, i=15)),
+    "nested": (NESTED, documents(0.8)),
+    "nested, mostly missing": (NESTED, documents(0.3)),
+    "twice nested": (
+        "y ~ x + (1|u) + (1|t) + (1|d) + (1|p:u) + (1|p:d) + (1|a)",
+        documents(0.6, times=2),
+    ),
+    "nested alone": ("y ~ (1|u/t/d)", documents(0.5)),
+}
+
+
+def engines(name, *, reml):
+    formula, data = CASES[name]
+    model = vcomp.VarianceComponentsModel(formula, data)
+    stats = model.statistics
+    assert stats.levels is not None
+    blocked = BlockedLikelihood(stats.cross_products, reml=reml)
+    return model, LevelsLikelihood(stats.levels, reml=reml), blocked
+
+
+def points(k, seed=1):
+    """Return components: all above zero, and some at zero."""
+    v = np.random.default_rng(seed).uniform(0.2, 2.0, k + 1)
+    yield v
+    yield np.where(np.arange(k + 1) % 2 == k % 2, v, 0.0)
+
+
+def near(found, wanted, digits=1e-9):
+    np.testing.assert_allclose(found, wanted, rtol=0.0, atol=digits * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize("reml", [True, False])
+def test_value_score_and_informations_are_those_of_the_textbook(name, reml):
+    model, levels, _ = engines(name, reml=reml)
+    dense = DenseLikelihood(model, reml=reml)
+    for v in points(levels.grid.n_terms):
+        found = levels.derivatives(v)
+        assert found.loglike == pytest.approx(dense.loglike(v), rel=1e-12)
+        near(found.score, dense.score(v), 1e-10)
+        near(found.average, dense.average(v), 1e-10)
+        near(levels.information(v, "expected"), dense.expected(v), 1e-10)
+        both = 2.0 * dense.average(v) - dense.expected(v)
+        near(levels.information(v, "observed"), both, 1e-10)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_effects_and_fixed_effects_are_those_of_elimination(name):
+    _, levels, blocked = engines(name, reml=True)
+    for v in points(levels.grid.n_terms):
+        found, wanted = levels.solution(v), blocked.solution(v)
+        for own, other in (
+            (found.effects, wanted.effects),
+            (found.prediction_var, wanted.prediction_var),
+            (found.conditional_var, wanted.conditional_var),
+        ):
+            for a, b in zip(own, other, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+        if levels.n_fixed:
+            np.testing.assert_allclose(found.beta, wanted.beta, rtol=1e-9, atol=1e-12)
+            near(found.cov_beta, wanted.cov_beta)
+            forms, others = (e.fixed_forms(v, second=True) for e in (levels, blocked))
+            near(forms.first, others.first)
+            near(forms.second, others.second)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_the_start_is_that_of_elimination(name):
+    _, levels, blocked = engines(name, reml=True)
+    near(levels.mivque0(), blocked.mivque0())
+    np.testing.assert_allclose(levels.least_squares(), blocked.least_squares(), atol=1e-12)
+    assert levels.rss == pytest.approx(blocked.rss, rel=1e-11)
+    assert levels.yy == pytest.approx(blocked.yy, rel=1e-12)
+    assert levels.sizes == blocked.sizes
+    assert (levels.n, levels.n_fixed) == (blocked.n, blocked.n_fixed)
+
+
+@pytest.mark.parametrize("name", ["few holes", "half missing", "nested", "covariate"])
+@pytest.mark.parametrize("method", ["reml", "ml"])
+def test_fits_are_the_same(name, method):
+    formula, data = CASES[name]
+    by_levels, blocked = (
+        vcomp.fit(formula, data, method=method, engine=e) for e in ("levels", "blocked")
+    )
+    np.testing.assert_allclose(by_levels.vcomp, blocked.vcomp, rtol=1e-7, atol=1e-9)
+    assert by_levels.llf == pytest.approx(blocked.llf, abs=1e-9)
+    np.testing.assert_allclose(by_levels.bse_vcomp, blocked.bse_vcomp, rtol=1e-5)
+    assert "levels of" in str(by_levels.certificate)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_any_holes(seed):
+    """Any crossed table with holes and repeated scores, against elimination."""
+    rng = np.random.default_rng(seed)
+    sizes = dict(zip("mip", rng.integers(1, 7, 3).tolist(), strict=True))
+    data = crossed(rng.uniform(0.1, 1.0), seed, int(rng.integers(1, 3)), **sizes)
+    terms = [t for t in ("m", "i", "p", "m:i", "i:p") if rng.random() < 0.6] or ["i"]
+    formula = "y ~ " + " + ".join(f"(1|{t})" for t in terms)
+    try:
+        stats = vcomp.VarianceComponentsModel(formula, data).statistics
+        levels = LevelsLikelihood(stats.levels, reml=True)
+    except vcomp.VcompError:
+        return
+    blocked = BlockedLikelihood(stats.cross_products, reml=True)
+    v = rng.uniform(0.1, 2.0, len(terms) + 1)
+    found, wanted = levels.derivatives(v), blocked.derivatives(v)
+    assert found.loglike == pytest.approx(wanted.loglike, rel=1e-10)
+    near(found.score, wanted.score)
+    near(found.average, wanted.average)
+    near(levels.information(v), blocked.information(v), 1e-8)
+
+
+def test_tables_that_are_too_wide_have_no_levels():
+    rng = np.random.default_rng(0)
+    wide = pd.DataFrame({"a": rng.integers(0, 3000, 9000), "b": rng.integers(0, 3000, 9000)})
+    stats = vcomp.VarianceComponentsModel(
+        "y ~ (1|a) + (1|b)", wide.assign(y=1.0 * wide["a"])
+    ).statistics
+    assert stats.levels is None
+    with pytest.raises(vcomp.EstimationError, match="engine='levels' needs rows, and one facet"):
+        vcomp.fit("y ~ (1|a) + (1|b)", wide.assign(y=rng.normal(size=9000)), engine="levels")
+
+
+def test_another_response_of_the_same_rows():
+    formula, data = CASES["covariate"]
+    model = vcomp.VarianceComponentsModel(formula, data)
+    y = np.random.default_rng(3).normal(size=len(data))
+    found = model.statistics.with_response(y).levels
+    wanted = vcomp.VarianceComponentsModel(formula, data.assign(y=y)).statistics.levels
+    v = np.array([0.5, 0.3, 1.0])
+    assert LevelsLikelihood(found, reml=True).loglike(v) == pytest.approx(
+        LevelsLikelihood(wanted, reml=True).loglike(v), rel=1e-12
+    )
+
+
+def test_many_items_with_holes_are_fitted_by_levels():
+    data = crossed(0.9, m=12, i=900, p=3)
+    res = vcomp.fit(CROSSED, data)
+    assert "Engine: levels" in str(res.certificate)
+    assert res.random_effects is not None

@@ -1,0 +1,289 @@
+"""Rows as levels of one facet, each of them a small grid of cells, of which some are empty.
+
+Where one facet has many levels (items, topics, documents, persons), the others have few
+combinations: the cells. Groups of a term are sets of cells within a level of this facet, within a
+level of a facet in which it is nested, or over all levels
+(docs/explanation/mathematics.md, section 4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.design import Chunk, TermDesign, number_combinations
+from vcomp.numerics import available_bytes
+from vcomp.numerics.kernels import determined_levels
+
+_MOST_CELLS = 2_048
+"""Largest number of cells of a level: matrices of cells by cells are factored."""
+
+_LEAST_FILLED = 0.02
+"""Share of filled cells below which rows are not laid out as a table."""
+
+
+@dataclass(frozen=True)
+class LevelTerm:
+    """Where the groups of a term are.
+
+    Attributes
+    ----------
+    depth : 0 if its groups are within the levels, 1 if within those of the first facet in which
+        the levels are nested, …; the largest depth is that of all levels together
+    codes : (C,) group of each cell
+    size : number of groups of cells
+    places : (q,) ``node * size + code`` of each group of the term
+    """
+
+    depth: int
+    codes: IntArray
+    size: int
+    places: LongArray
+
+    @cached_property
+    def indicator(self) -> FloatArray:
+        """1 where a cell is in a group, (C, size)."""
+        return np.asarray(self.codes[:, None] == np.arange(self.size), dtype=float)
+
+    @cached_property
+    def alike(self) -> FloatArray:
+        """1 where two cells are in the same group, (C, C)."""
+        return np.asarray(self.codes[:, None] == self.codes, dtype=float)
+
+
+@dataclass(frozen=True)
+class LevelGrid:
+    """Cell means of y and the columns of X, by level.
+
+    Attributes
+    ----------
+    n : number of scores
+    facet : position of the facet
+    place : the cell of each row, ``level * C + cell``
+    counts : (I, C) numbers of scores
+    tables : (b, I, C) means of y and the columns of X, zero in empty cells
+    within : (b, b) their squares and products within cells
+    parents : for each depth but the largest, the (nodes,) node above each node
+    terms : the groups of each term
+    """
+
+    n: int
+    facet: int
+    place: LongArray
+    counts: FloatArray
+    tables: FloatArray
+    within: FloatArray
+    parents: tuple[LongArray, ...]
+    terms: tuple[LevelTerm, ...]
+
+    def with_response(self, chunk: Chunk) -> LevelGrid:
+        """Return the same cells with another response of the same rows."""
+        _, tables, within = _means(chunk, self.place, self.counts.shape)
+        return replace(self, tables=tables, within=within)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of random effects of the terms."""
+        return tuple(term.places.size for term in self.terms)
+
+    @cached_property
+    def n_terms(self) -> int:
+        """Number of random terms, the residual not counted."""
+        return len(self.terms)
+
+    @cached_property
+    def n_fixed(self) -> int:
+        """Number of columns of X."""
+        return len(self.tables) - 1
+
+    @cached_property
+    def n_cells(self) -> int:
+        """Number of cells of a level."""
+        return int(self.counts.shape[1])
+
+    @cached_property
+    def n_nodes(self) -> tuple[int, ...]:
+        """Numbers of nodes of each depth."""
+        return (*(up.size for up in self.parents), 1)
+
+    @cached_property
+    def filled(self) -> FloatArray:
+        """1 where a cell has scores, (I, C)."""
+        return (self.counts > 0.0).astype(float)
+
+    @cached_property
+    def n_filled(self) -> int:
+        """Number of cells with scores."""
+        return int(np.count_nonzero(self.counts))
+
+    @cached_property
+    def replicates(self) -> float | None:
+        """The number of scores of each filled cell; None if it differs."""
+        most = float(self.counts.max())
+        return most if (self.counts[self.counts > 0.0] == most).all() else None
+
+    @cached_property
+    def gram(self) -> FloatArray:
+        """Cross-products of y and the columns of X, (b, b)."""
+        flat = self.tables.reshape(len(self.tables), -1)
+        gram: FloatArray = (flat * self.counts.ravel()) @ flat.T + self.within
+        return gram
+
+    @cached_property
+    def XX(self) -> FloatArray:
+        """Cross-products of the columns of X."""
+        return self.gram[1:, 1:]
+
+    @cached_property
+    def Xy(self) -> FloatArray:
+        """Cross-products of the columns of X with y."""
+        return self.gram[1:, 0]
+
+    @cached_property
+    def yy(self) -> float:
+        """Sum of squares of y."""
+        return float(self.gram[0, 0])
+
+    def node_sums(self, z: FloatArray, depth: int) -> FloatArray:
+        """Return the sums of (…, I, C) over the levels within the nodes of a depth."""
+        for up in self.parents[:depth]:
+            z = added_up(z, up, axis=-2)
+        return z
+
+    def group_sums(self, z: FloatArray, term: int) -> FloatArray:
+        """Return the sums of (…, I, C) over the groups of a term, (…, nodes, size)."""
+        own = self.terms[term]
+        sums: FloatArray = self.node_sums(z, own.depth) @ own.indicator
+        return sums
+
+    def in_cells(self, effects: FloatArray, term: int) -> FloatArray:
+        """Return the values (…, nodes, size) of groups in the filled cells, (…, I, C)."""
+        own, node = self.terms[term], np.arange(self.n_nodes[0])
+        for up in self.parents[: own.depth]:
+            node = up[node]
+        inside: FloatArray = effects[..., node[:, None], own.codes] * self.filled
+        return inside
+
+    def of_groups(self, values: FloatArray, term: int) -> FloatArray:
+        """Return values (…, nodes, size) in the order of the groups of a term, (…, q)."""
+        flat = values.reshape(*values.shape[:-2], -1)
+        found: FloatArray = flat[..., self.terms[term].places]
+        return found
+
+    def pair_sums(self, t: int, u: int) -> tuple[FloatArray, LongArray, LongArray]:
+        """Return the scores in each pair of groups of two terms, and the place of either."""
+        a, b = (t, u) if self.terms[t].depth <= self.terms[u].depth else (u, t)
+        inner, outer = self.terms[a], self.terms[b]
+        keys, both = number_combinations(inner.codes, inner.size, outer.codes, outer.size)
+        counts = self.node_sums(self.counts, inner.depth)
+        sums = counts @ (both[:, None] == np.arange(keys.size)).astype(float)
+        above = np.arange(self.n_nodes[inner.depth])
+        for up in self.parents[inner.depth : outer.depth]:
+            above = up[above]
+        nodes = np.arange(self.n_nodes[inner.depth])[:, None]
+        code, other = np.divmod(keys, outer.size)
+        places = nodes * inner.size + code, above[:, None] * outer.size + other
+        return sums, *(places if (a, b) == (t, u) else places[::-1])
+
+
+def added_up(values: FloatArray, parents: LongArray, axis: int = 0) -> FloatArray:
+    """Return the sums of nodes that have the same parent, along an axis."""
+    n = int(parents.max()) + 1
+    if n == 1:
+        total: FloatArray = values.sum(axis=axis, keepdims=True)
+        return total
+    order = np.argsort(parents, kind="stable")
+    starts = np.searchsorted(parents[order], np.arange(n))
+    sums: FloatArray = np.add.reduceat(values.take(order, axis=axis), starts, axis=axis)
+    return sums
+
+
+def find_level_grid(
+    chunk: Chunk, *, free_bytes: Callable[[], float] = available_bytes
+) -> LevelGrid | None:
+    """Return the cells of rows by level; None if there are too many, or too few are filled.
+
+    Parameters
+    ----------
+    chunk : the rows, or cells of them
+    free_bytes : returns the free memory
+    """
+    used = sorted({f for term in chunk.terms for f in term.facets})
+    if not used:
+        return None
+    sizes, codes = chunk.facet_sizes, {f: chunk.level_codes(f) for f in used}
+    leaf = max(used, key=lambda f: sizes[f])
+    chain, parents = _chain(leaf, codes, sizes)
+    axes = [f for f in used if f not in chain]
+    keys, cell = np.zeros(1, dtype=np.int64), np.zeros(chunk.response.size, dtype=np.int32)
+    for f in axes:
+        keys, cell = number_combinations(cell, keys.size, codes[f], sizes[f])
+        if keys.size > _MOST_CELLS:
+            return None
+    shape = sizes[leaf], keys.size
+    n_places, b = float(shape[0] * shape[1]), 1 + chunk.X.shape[1]
+    few = chunk.response.size < _LEAST_FILLED * n_places
+    if few or 8.0 * n_places * (4.0 * b + 3.0 * len(chunk.terms)) > 0.5 * free_bytes():
+        return None
+    row = np.zeros(keys.size, dtype=np.int64)
+    row[cell] = np.arange(cell.size)
+    levels = {f: codes[f][row] for f in axes}
+    terms = tuple(_term(term, chain, levels, sizes) for term in chunk.terms)
+    place = codes[leaf] * np.int64(keys.size) + cell
+    return LevelGrid(chunk.n, leaf, place, *_means(chunk, place, shape), parents, terms)
+
+
+def _chain(
+    leaf: int, codes: dict[int, IntArray], sizes: Sequence[int]
+) -> tuple[list[int], tuple[LongArray, ...]]:
+    """Return the facets in which the first is nested, inner ones first, and the nodes above."""
+
+    def determined(inner: int, outer: int) -> LongArray:
+        return determined_levels(codes[inner], codes[outer], sizes[inner]).astype(np.int64)
+
+    chain, parents = [leaf], list[LongArray]()
+    for facet in sorted(codes, key=lambda f: -sizes[f]):
+        if sizes[facet] < sizes[chain[-1]] and (level := determined(chain[-1], facet)).size:
+            chain.append(facet)
+            parents.append(level)
+    return chain, (*parents, np.zeros(sizes[chain[-1]], dtype=np.int64))
+
+
+def _term(
+    term: TermDesign, chain: list[int], levels: dict[int, IntArray], sizes: tuple[int, ...]
+) -> LevelTerm:
+    of_groups = dict(zip(term.facets, term.level_codes(sizes), strict=True))
+    depth = min((chain.index(f) for f in term.facets if f in chain), default=len(chain))
+    n_cells = next((x.size for x in levels.values()), 1)
+    joined, own = np.zeros(n_cells, dtype=np.int64), np.zeros(term.size, dtype=np.int64)
+    for f in term.facets:
+        if f in levels:
+            joined = joined * sizes[f] + levels[f]
+            own = own * sizes[f] + of_groups[f]
+    keys, code = np.unique(joined, return_inverse=True)
+    node = of_groups[chain[depth]] if depth < len(chain) else np.zeros(term.size, dtype=np.int64)
+    places = node * keys.size + np.searchsorted(keys, own)
+    return LevelTerm(depth, code.ravel().astype(np.int32), keys.size, places)
+
+
+def _means(
+    chunk: Chunk, place: LongArray, shape: tuple[int, int]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return numbers of scores, means, and squares and products within cells."""
+    weights, size = chunk.counts, shape[0] * shape[1]
+    counts = np.bincount(place, weights, minlength=size).astype(float)
+    columns = [chunk.y, *chunk.X.T]
+    tables = np.empty((len(columns), size))
+    for table, column in zip(tables, columns, strict=True):
+        table[:] = np.bincount(place, column if weights is None else column * weights, size)
+    tables /= np.maximum(counts, 1.0)
+    b = len(columns)
+    within = np.zeros((b, b)) if chunk.within is None else chunk.within.copy()
+    if np.count_nonzero(counts) < place.size:  # several rows in a cell
+        away = np.array([c - table[place] for c, table in zip(columns, tables, strict=True)])
+        within += (away if weights is None else away * weights) @ away.T
+    return counts.reshape(shape), tables.reshape(b, *shape), within
