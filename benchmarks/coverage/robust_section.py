@@ -63,7 +63,7 @@ alone. Rows are in
 `benchmarks/coverage/populations.csv`; `python -m benchmarks.coverage st20x25 --data-sets 2000`
 adds data sets to those of a design.
 
-![Coverage by method and population](coverage/populations.png)
+![Coverage by method and population](coverage-figures/populations.png)
 
 Each point is a quantity in a design with 20 or more levels of every facet; grey is 91 to 98 %.
 """

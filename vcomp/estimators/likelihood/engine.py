@@ -92,6 +92,13 @@ class LikelihoodEngine(Protocol):
         """The kinds of information that the engine computes; ``"average"`` is one of them."""
 
     @property
+    def newton(self) -> bool:
+        """Whether the observed information costs little more than the value.
+
+        Steps near the maximum are then Newton's, else those of the average information.
+        """
+
+    @property
     def exact_value(self) -> bool:
         """Whether :meth:`loglike` is exact and cheap enough to control steps.
 
@@ -207,6 +214,11 @@ class ExactEngine:
     """Base of engines without random probes."""
 
     exact_value: ClassVar[bool] = True
+
+    @property
+    def newton(self) -> bool:
+        """Whether the observed information costs little more than the value."""
+        return True
 
     def monte_carlo(self, v: FloatArray) -> FloatArray | None:
         """Return None: there is no Monte Carlo error."""

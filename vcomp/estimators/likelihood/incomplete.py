@@ -218,6 +218,7 @@ class CompletedLikelihood(LastPoint["_Point"], CrossProductsEngine):
 
     name: ClassVar[str] = "iterative"
     kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
+    newton: ClassVar[bool] = False
 
     def __init__(
         self,

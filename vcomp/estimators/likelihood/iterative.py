@@ -72,6 +72,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
     name: ClassVar[str] = "iterative"
     kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
     exact_value: ClassVar[bool] = False
+    newton: ClassVar[bool] = False
 
     def __init__(
         self,

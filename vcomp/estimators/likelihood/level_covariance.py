@@ -87,12 +87,19 @@ def _patterns(grid: LevelGrid, holes: bool, levels: LongArray, cells: LongArray)
         _, first, pattern = np.unique(key, axis=0, return_index=True, return_inverse=True)
     else:
         first, pattern = np.zeros(1, dtype=np.int64), np.zeros(levels.size, dtype=np.int64)
-    pattern = pattern.ravel()
+    # In the order of their patterns, so that these are not copied where all are distinct.
+    order = np.argsort(pattern.ravel(), kind="stable")
+    levels, pattern = levels[order], pattern.ravel()[order]
     pairs, n = np.unique(
         pattern * np.int64(grid.n_nodes[1]) + grid.parents[0][levels], return_counts=True
     )
     of_pair, node = np.divmod(pairs, grid.n_nodes[1])
     return Alike(holes, cells[first], own[first], levels, pattern, of_pair, node, n.astype(float))
+
+
+def taken(values: FloatArray, sorted_places: LongArray) -> FloatArray:
+    """Return ``values[sorted_places]``, which has each of the values once or several times."""
+    return values if len(values) == sorted_places.size else values[sorted_places]
 
 
 class LevelBlocks:
@@ -181,7 +188,8 @@ class LevelBlocks:
         cells = a.cells[a.pair_pattern]
         rows = a.pair_node[:, None] * C + cells
         at = rows[:, :, None] * C + cells[:, None, :]
-        weighted = (values if of_pairs else values[a.pair_pattern]) * a.pair_n[:, None, None]
+        weighted = values if of_pairs else taken(values, a.pair_pattern)
+        weighted = weighted * a.pair_n[:, None, None]
         sums: FloatArray = np.bincount(at.ravel(), weighted.ravel(), n_nodes * C * C).astype(float)
         return sums.reshape(n_nodes, C, C)
 
@@ -228,7 +236,7 @@ class LevelBlocks:
                         inside = self.K[at] @ Y[:, a.levels].transpose(1, 2, 0)
                     else:
                         inside = whole[:, rows, at].transpose(1, 2, 0)
-                    inside = inverse[a.pattern] @ inside
+                    inside = taken(inverse, a.pattern) @ inside
                     filled[:, rows, at] -= inside.transpose(2, 0, 1)
             found = filled @ self.K
             for a in self.alike:
@@ -237,7 +245,7 @@ class LevelBlocks:
         for a, inverse in self.each():
             if not a.by_holes:
                 rows, at = a.levels[:, None], a.cells[a.pattern]
-                inside = inverse[a.pattern] @ Y[:, rows, at].transpose(1, 2, 0)
+                inside = taken(inverse, a.pattern) @ Y[:, rows, at].transpose(1, 2, 0)
                 found[:, a.levels] = 0.0
                 found[:, rows, at] = inside.transpose(2, 0, 1)
         return found
@@ -279,7 +287,7 @@ class LevelBlocks:
         for a, inverse in self.each():
             cells, node = a.cells[a.pair_pattern], a.pair_node[:, None, None]
             inner = (KQK if a.by_holes else Q)[node, cells[:, :, None], cells[:, None, :]]
-            X = inverse[a.pair_pattern]
+            X = taken(inverse, a.pair_pattern)
             XQX = X @ inner @ X
             if a.by_holes:
                 gone += self.embedded(a, XQX, of_pairs=True)

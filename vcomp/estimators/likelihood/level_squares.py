@@ -12,7 +12,12 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.level_covariance import Alike, LevelBlocks, LevelCovariance
+from vcomp.estimators.likelihood.level_covariance import (
+    Alike,
+    LevelBlocks,
+    LevelCovariance,
+    taken,
+)
 from vcomp.statistics import added_up
 
 Sums = dict[int, FloatArray]
@@ -82,7 +87,7 @@ def _of_levels(blocks: LevelBlocks, Q: FloatArray, squares: FloatArray) -> Sums:
     # By holes: H = Σ E X E', and HAH = Σ E X A_mm X E' with A = K B_t K.
     H, HAH = np.zeros_like(Q), {t: np.zeros_like(Q) for t in own}
     for a, inverse in blocks.each():
-        X = inverse[a.pair_pattern]
+        X = taken(inverse, a.pair_pattern)
         if a.by_holes:
             XA = {t: X @ _inside(a, KBK[t]) for t in own}
             H += blocks.embedded(a, X, of_pairs=True)

@@ -29,6 +29,10 @@ from vcomp.numerics import solve, solve_positive
 from vcomp.statistics import LevelGrid
 
 
+_MANY_PRODUCTS = 3e7
+"""Products from which a step by the average information is sooner done than Newton's."""
+
+
 @dataclass(slots=True)
 class _Point:
     """V at one value of the components, with what was computed from it."""
@@ -58,6 +62,16 @@ class LevelsLikelihood(LastPoint[_Point], ExactEngine):
         self._alike = find_alike(grid)
 
     @property
+    def newton(self) -> bool:
+        """Whether the observed information costs little more than the value."""
+        return self._cubes < _MANY_PRODUCTS
+
+    @property
+    def _cubes(self) -> float:
+        """Products in the matrices of all levels, the same ones once."""
+        return float(sum(a.pair_n.size * a.size**3 for a in self._alike))
+
+    @property
     def reason(self) -> str:
         """Why this engine was chosen: the numbers of levels and cells, and the empty ones."""
         levels, cells = self.grid.counts.shape
@@ -69,12 +83,11 @@ class LevelsLikelihood(LastPoint[_Point], ExactEngine):
         """Expected time of one evaluation in seconds."""
         grid = self.grid
         levels, cells = grid.counts.shape
-        cubes = sum(a.pair_n.size * a.size**3 for a in self._alike)
         squares = sum(a.pair_n.size * a.size**2 for a in self._alike)
         products = levels * cells**2 * (grid.n_terms + grid.n_fixed + 2.0)
         nodes = sum(grid.n_nodes[1:]) * cells**3
         rest = 1.5e-10 * products + 3e-10 * nodes
-        return float(2e-3 + 3.5e-9 * cubes + 2e-8 * squares + rest)
+        return float(2e-3 + 3.5e-9 * self._cubes + 2e-8 * squares + rest)
 
     @property
     def bytes(self) -> float:

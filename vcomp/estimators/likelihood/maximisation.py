@@ -416,7 +416,7 @@ class _Maximisation:
         self, v: FloatArray, score: FloatArray, moves: BoolArray
     ) -> tuple[FloatArray, float] | None:
         """Return the Newton step, or None if the observed information is not positive definite."""
-        if "observed" not in self.likelihood.kinds:
+        if not self.likelihood.newton or "observed" not in self.likelihood.kinds:
             return None
         observed = self.likelihood.information(v, "observed", positive_only=True)
         if not is_positive(observed[np.ix_(moves, moves)], least=1e-10):
