@@ -380,3 +380,38 @@ def test_ten_million_levels_with_a_row_each_are_the_residual():
     )
     assert ran.returncode == 0, ran.stderr
     check_words(ran.stdout, "'g'", "10000000 groups", "residual")
+
+
+def test_messages_that_readers_of_the_pages_met():
+    """Each names what to do instead."""
+    data = pd.DataFrame({"a": list("aabbcc"), "b": list("xyxyxy"), "y": [1.0, 1, 2, 2, 3, 3]})
+    said = message_of("y ~ a + b", data, vcomp.FormulaError)
+    assert said.endswith("for instance 'y ~ (1|a) + (1|b)'")
+    said = message_of("y ~ 1", data, vcomp.FormulaError)
+    assert said.endswith("for instance 'y ~ 1 + (1|topic)'")
+    with pytest.raises(vcomp.EstimationError, match="reproduce the response exactly") as error:
+        vcomp.fit("y ~ (1|a)", data)
+    assert type(error.value) is vcomp.EstimationError
+    stats = vcomp.accumulate("y ~ (1|a)", data)
+    with pytest.raises(
+        vcomp.EstimationError, match=r"of 'y ~ \(1\|a\)', and cannot be fitted with"
+    ):
+        stats.fit("y ~ (1|b)")
+
+
+def test_a_constant_response_has_no_degrees_of_freedom_to_store():
+    data = pd.DataFrame({"a": list("aabbccdd"), "y": 0.5})
+    with pytest.warns(vcomp.VcompWarning, match="constant"):
+        text = " ".join(str(vcomp.fit("y ~ (1|a)", data).summary()).split())
+    assert "normal distribution where df is missing, as there is no variance" in text
+
+
+def test_sums_made_by_dask_advise_nothing_that_fails():
+    dd = pytest.importorskip("dask.dataframe", reason="Dask is an extra")
+    data = pd.DataFrame({"a": list("aabbccdd"), "y": np.arange(8.0) ** 2})
+    res = vcomp.fit("y ~ (1|a)", dd.from_pandas(data, npartitions=2))
+    with pytest.raises(vcomp.DataError, match="no rows to read again") as error:
+        _ = res.resid
+    assert "augment" not in str(error.value)
+    with pytest.raises(vcomp.DataError, match="a Dask collection is accepted by"):
+        vcomp.ir.expected_tau(dd.from_pandas(data, npartitions=2))

@@ -212,6 +212,8 @@ MISTAKES = {
     "component 'a' is given twice": ["fit", FORMULA, "FILE", "--start", "a=1", "--start", "a=2"],
     "'a' is not a component; write NAME=": ["fit", FORMULA, "FILE", "--hold", "a"],
     "tol must be a number between 0 and 1": ["fit", FORMULA, "FILE", "--tol", "2"],
+    "--tol is given 2 times, and takes one value": ["fit", FORMULA, "FILE", *["--tol", "0.1"] * 2],
+    "add files with `vcomp merge`": ["fit", *["--statistics", "absent.vcomp"] * 2],
     "engine='fast' is not known": ["fit", FORMULA, "FILE", "--engine", "fast"],
     "not 'tol'": ["fit", FORMULA, "FILE", "--method", "anova", "--tol", "0.1"],
     "negative='drop' is not known": ["fit", FORMULA, "FILE", "--negative", "drop"],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -34,6 +36,37 @@ Examples:
 """The end of the help of most commands."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+_INSTEAD = {"--statistics": "add files with `vcomp merge`"}
+"""What to do instead of repeating an option."""
+
+
+class _OptionsOnce(click.Command):
+    """A command that refuses an option given twice, of which click takes the last."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments.
+
+        Raises
+        ------
+        click.UsageError
+            If an option with one value is repeated, besides click's reasons.
+        """
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for parameter, times in Counter(order).items():
+            if not isinstance(parameter, click.Option) or parameter.multiple or parameter.is_flag:
+                continue
+            if times > 1:
+                name = parameter.opts[0]
+                instead = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
+                raise click.UsageError(
+                    f"{name} is given {times} times, and takes one value{instead}"
+                )
+        return super().parse_args(ctx, args)
+
+
+command = partial(click.command, cls=_OptionsOnce)
+"""As ``click.command``, for the commands of vcomp."""
 
 dataset_option = click.option(
     "--dataset", metavar="NAME", help="A data set that comes with vcomp."

@@ -12,6 +12,7 @@ from vcomp.cli import output
 from vcomp.cli.arguments import (
     EXAMPLES,
     columns_argument,
+    command,
     dataset_option,
     missing_option,
     options_given,
@@ -207,7 +208,7 @@ def _check_augmented(target: Path, data: Any) -> None:
         open_source(data).refuse_to_replace(target)
 
 
-@click.command(epilog=EXAMPLES)
+@command(epilog=EXAMPLES)
 @click.argument("data", nargs=-1, metavar="[DATA]...")
 @click.option(
     "--design", required=True, metavar="TEXT", help="Design of the data, such as 'p x (i:h)'."

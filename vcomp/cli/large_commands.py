@@ -13,7 +13,7 @@ import click
 
 from vcomp import display
 from vcomp.cli import output
-from vcomp.cli.arguments import missing_option, progress_option
+from vcomp.cli.arguments import command, missing_option, progress_option
 from vcomp.cli.fit_commands import data_of_paths, fit_options, fit_report, row_options
 from vcomp.exceptions import DataError, VcompWarning
 
@@ -58,7 +58,7 @@ _OUT = click.option(
 )
 
 
-@click.command(epilog=_FIT)
+@command(epilog=_FIT)
 @click.argument("arguments", nargs=-1, metavar="[FORMULA] [DATA]...")
 @click.option("--design", metavar="TEXT", help="Design of the D-study, such as 'p x (a:i)'.")
 @click.option(
@@ -103,7 +103,8 @@ def _check_statistics(
     """Refuse options that need rows, which saved statistics do not contain."""
     if arguments:
         raise click.UsageError(
-            f"{arguments[0]!r} is given with --statistics, which has the formula and its data"
+            f"{arguments[0]!r} is given with --statistics, which has the formula and its data; "
+            "add files with `vcomp merge`"
         )
     of_rows = {
         "--dataset": given["dataset"],
@@ -127,7 +128,7 @@ def _fit_of_sums(sums: Any, _: Path, *, missing: str, **options: Any) -> Any:
     return sums.fit(**options)
 
 
-@click.command(epilog=_ACCUMULATE)
+@command(epilog=_ACCUMULATE)
 @click.argument("formula")
 @click.argument("data", nargs=-1, required=True)
 @_OUT
@@ -154,7 +155,7 @@ def accumulate(
     click.echo(f"{target}: {_described(made)}")
 
 
-@click.command(epilog=_MERGE)
+@command(epilog=_MERGE)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @_OUT
 def merge(files: tuple[Path, ...], target: Path) -> None:
@@ -183,7 +184,7 @@ def _described(statistics: Any) -> str:
     return str(repr(statistics)).strip("<>")
 
 
-@click.command()
+@command()
 @click.argument("name", required=False)
 def datasets(name: str | None) -> None:
     """List the data sets of vcomp, or print one as CSV."""
@@ -195,7 +196,7 @@ def datasets(name: str | None) -> None:
         click.echo(output.dataset_text(available()))
 
 
-@click.command("warm-up")
+@command("warm-up")
 def warm_up() -> None:
     """Compile all that vcomp compiles when it is first used.
 

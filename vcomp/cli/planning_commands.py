@@ -12,6 +12,7 @@ from vcomp.cli import output
 from vcomp.cli.arguments import (
     EXAMPLES,
     alpha_option,
+    command,
     components_argument,
     cut_scores,
     facets_argument,
@@ -136,7 +137,7 @@ def cut_score_text(study: Any, cut: str | None) -> str | None:
     return str(display.summary([made], ["Φ(λ): dependability of decisions by the cut score λ."]))
 
 
-@click.command(epilog=EXAMPLES)
+@command(epilog=EXAMPLES)
 @click.argument("arguments", nargs=-1, metavar="[RESULT.json] [FACET=N,N…]…")
 @click.option("--components", metavar="TEXT", help="Published components: 'p=.0075 i=.016 …'.")
 @click.option("--design", metavar="TEXT", help="Design of the D-study, such as 'p x (a:i)'.")
@@ -222,7 +223,7 @@ def dstudy(
             click.echo(str(study.required(goal, name, facet)))
 
 
-@click.command("tau", epilog=EXAMPLES)
+@command("tau", epilog=EXAMPLES)
 @score_options
 @topics_option
 @click.option(

@@ -13,6 +13,7 @@ from vcomp import display
 from vcomp.cli import output
 from vcomp.cli.arguments import (
     alpha_option,
+    command,
     dataset_option,
     facets_argument,
     topic_counts,
@@ -153,7 +154,7 @@ Measures:
 """
 
 
-@click.command("accuracy", epilog=_EXAMPLES)
+@command("accuracy", epilog=_EXAMPLES)
 @score_options
 @click.option("--formula", metavar="TEXT", help="Long data of any design: fit this formula first.")
 @click.option(
@@ -267,7 +268,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES_OF_ITEMS)
+@command(epilog=_EXAMPLES_OF_ITEMS)
 @click.argument("data", required=False, type=click.Path(path_type=Path))
 @dataset_option
 @click.option(
@@ -360,7 +361,7 @@ Examples:
 """
 
 
-@click.command("simulate", epilog=_EXAMPLES_OF_SIMULATE)
+@command("simulate", epilog=_EXAMPLES_OF_SIMULATE)
 @score_options
 @click.option(
     "--topics",

@@ -20,7 +20,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.data.levels import as_levels
-from vcomp.data.source import open_source
+from vcomp.data.source import open_source, refuse_dask
 from vcomp.display import gib
 from vcomp.exceptions import DataError
 
@@ -99,6 +99,7 @@ class Orientation:
             whose columns are not named, contains values that are not numbers, or has several
             scores in a cell.
         """
+        refuse_dask(scores)
         is_matrix = _is_score_matrix(scores)
         if any(name is not None for name in names.values()):
             if is_matrix:

@@ -295,6 +295,15 @@ class Agreement:
         return DataError(f"{part.name!r} has no column {name!r}, which {has}")
 
 
+def refuse_dask(data: Any) -> None:
+    """Refuse a Dask collection."""
+    if hasattr(data, "__dask_graph__"):
+        raise DataError(
+            "a Dask collection is accepted by vcomp.fit, vcomp.gstudy and vcomp.accumulate only; "
+            "here call .compute() first, or write it to Parquet and give the folder"
+        )
+
+
 def open_source(data: Any) -> Source:
     """Return a source of the rows of `data`, whatever container it comes in; they are read later.
 
@@ -331,11 +340,7 @@ def open_source(data: Any) -> Source:
         return _of_parts(open_paths([data]))
     if isinstance(data, Mapping):
         return _of_parts((containers.mapping(data),))
-    if hasattr(data, "__dask_graph__"):
-        raise DataError(
-            "a Dask collection is accepted by vcomp.fit, vcomp.gstudy and vcomp.accumulate only; "
-            "here call .compute() first, or write it to Parquet and give the folder"
-        )
+    refuse_dask(data)
     if isinstance(data, pd.Series):
         raise _not_a_table(data)
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "collect_schema"):

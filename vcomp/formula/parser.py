@@ -148,7 +148,7 @@ def parse(text: str) -> Formula:
     if not random:
         raise FormulaError(
             "the formula has no random term; write one as (1 | facet), "
-            f"for instance '{text.strip()} + (1|topic)'"
+            f"for instance {_with_random_terms(text, description)!r}"
         )
     return Formula(
         text=text.strip(),
@@ -165,6 +165,15 @@ def patsy_description(formula: Formula) -> Any:
     _, right = _tree(formula.text).args
     fixed = _without_bars(right)
     return ModelDesc([], [INTERCEPT] if fixed is None else _evaluate_fixed(fixed))
+
+
+def _with_random_terms(text: str, description: Any) -> str:
+    """Return a formula whose factors, where they are plain columns, are random terms."""
+    factors = [factor.code for term in description.rhs_termlist for factor in term.factors]
+    plain = [code for code in dict.fromkeys(factors) if code.isidentifier()]
+    if not plain:
+        return f"{text.strip()} + (1|topic)"
+    return f"{text.partition('~')[0].strip()} ~ " + " + ".join(f"(1|{name})" for name in plain)
 
 
 def _tree(text: str) -> Any:

@@ -9,6 +9,7 @@ from vcomp import display
 from vcomp.data import Missing, Reading
 from vcomp.design import Design
 from vcomp.estimators import MethodName
+from vcomp.exceptions import EstimationError
 from vcomp.formula import caller_environment, parse
 from vcomp.model.model import VarianceComponentsModel
 from vcomp.model.results import VarianceComponentsResults
@@ -93,8 +94,14 @@ class AccumulatedStatistics:
         Raises
         ------
         DataError, DesignError, EstimationError
-            As :meth:`model`, and if the method does not apply.
+            As :meth:`model`, and if the method does not apply, or is a formula: statistics have
+            one of their own.
         """
+        if "~" in str(method):
+            raise EstimationError(
+                f"these statistics are of {self.formula!r}, and cannot be fitted with another "
+                "formula; accumulate the rows anew"
+            )
         return self.model().fit(method, **options)
 
     def save(self, path: str | Path) -> None:

@@ -245,7 +245,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         if self._found.rows is None:
             n_columns = len(self.design.facets) + len(self.exog_names)
             size = self._found.reading.memory_of_rows(self.nobs, n_columns)
-            raise DataError(_NOT_KEPT.format(size))
+            raise DataError(_NO_SOURCE if self._found.again is None else _NOT_KEPT.format(size))
         return self._found.rows
 
     @property

@@ -168,16 +168,19 @@ def _on_fixed_effects(estimate: Estimate) -> list[str]:
         return []
     df = degrees_of_freedom(estimate)
     if np.isnan(df).any():
-        kept = estimate.fixed_errors is not None
-        why = (
-            "the components have no covariance matrix for degrees of freedom"
-            if kept
-            else "it was not stored with this result"
-        )
+        if not estimate.values.any():
+            why = "there is no variance"
+        elif estimate.fixed_errors is not None:
+            why = "the components have no covariance matrix for degrees of freedom"
+        else:
+            why = "it was not stored with this result"
         return [f"Fixed effects: normal distribution where df is missing, as {why}."]
     if np.isinf(df).all():
         return ["Fixed effects: normal distribution, as no component is estimated."]
-    return ["Fixed effects: t with Satterthwaite's degrees of freedom."]
+    pairs = zip(estimate.names[:-1], estimate.values[:-1], strict=True)
+    at_bound = any(value == 0.0 and name not in estimate.held for name, value in pairs)
+    known = ", which take a component at its bound 0 as known" if at_bound else ""
+    return [f"Fixed effects: t with Satterthwaite's degrees of freedom{known}."]
 
 
 def _on_standard_errors(estimate: Estimate) -> list[str]:

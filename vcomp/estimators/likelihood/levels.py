@@ -28,7 +28,6 @@ from vcomp.estimators.likelihood.level_squares import squares_of
 from vcomp.numerics import solve, solve_positive
 from vcomp.statistics import LevelGrid
 
-
 _MANY_PRODUCTS = 3e7
 """Products from which a step by the average information is sooner done than Newton's."""
 

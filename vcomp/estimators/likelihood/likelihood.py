@@ -304,10 +304,10 @@ def _estimate_or_change_engine(
     try:
         estimate = estimate_by_likelihood(likelihood, names, options)
         reached = estimate.converged or len(estimate.log) > options.max_iter
-    except _NoResidualError:
+    except _NoResidualError as error:
         other = engine_without_cancellation(stats, likelihood)
         if other is None:
-            raise
+            raise EstimationError(str(error)) from None  # users see the public class
         return estimate_by_likelihood(other, names, options)
     other = None if reached else engine_without_cancellation(stats, likelihood)
     return estimate if other is None else estimate_by_likelihood(other, names, options)
@@ -442,7 +442,8 @@ def _status(
     if not certificate.at_maximum:
         return f"Not converged: {_why_not(found, certified, options)}."
     clauses = [
-        f"σ²({name}) is estimated at its bound 0 (score there {display.number(score, 3)})"
+        f"σ²({name}) is estimated at its bound 0 (slope of the likelihood there "
+        f"{display.number(score, 3)})"
         for name, score in certificate.bound_scores.items()
     ]
     clauses += [
