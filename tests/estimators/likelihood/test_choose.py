@@ -11,6 +11,7 @@ from vcomp.estimators.likelihood import choose
 from vcomp.estimators.likelihood.choose import EngineLimits, choose_engine, prediction_engine
 from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
+from vcomp.statistics import Statistics
 
 
 def crossed(n_a, n_b, share, seed=1):
@@ -51,7 +52,10 @@ def test_what_fills_up_gets_no_plan():
     stats, limits = statistics(crossed(40, 12, 0.3)), EngineLimits(seconds_per_cube=1e6)
     assert choose_engine(stats, reml=True).name == "blocked"
     # A plan would show that it takes no time.
-    assert choose_engine(stats, reml=True, limits=limits).name == "iterative"
+    assert choose_engine(stats, reml=True, limits=limits).name == "levels"
+    without_rows = Statistics.from_cross_products(stats.cross_products)
+    assert without_rows.levels is None
+    assert choose_engine(without_rows, reml=True, limits=limits).name == "iterative"
 
 
 def test_nested_terms_do_not_fill_up():
