@@ -220,28 +220,51 @@ class LevelBlocks:
         """M: the sums of W_i over the levels of each node above, (nodes, C, C)."""
         return self._by_holes + self._by_filled
 
+    @cached_property
+    def _many_holes(self) -> bool:
+        """Whether a product of all cells with K is sooner done than one in the holes alone."""
+        return any(a.by_holes and a.size * _FEW > self.grid.n_cells for a in self.alike)
+
     def times(self, Y: FloatArray) -> FloatArray:
         """Return W_i Y_i of all levels, (c, I, C), zero in empty cells."""
         if not self.n_by_holes.any():
-            found = np.zeros_like(Y)
-        else:
-            # K(y − E K_mm⁻¹[K y]_m): the holes are filled so that they have no influence.
-            filled = Y.copy()
-            many = any(a.by_holes and a.size * _FEW > self.grid.n_cells for a in self.alike)
-            whole = Y @ self.K if many else None
-            for a, inverse in self.each():
-                if a.by_holes:
-                    rows, at = a.levels[:, None], a.cells[a.pattern]
-                    if whole is None:
-                        inside = self.K[at] @ Y[:, a.levels].transpose(1, 2, 0)
-                    else:
-                        inside = whole[:, rows, at].transpose(1, 2, 0)
-                    inside = taken(inverse, a.pattern) @ inside
-                    filled[:, rows, at] -= inside.transpose(2, 0, 1)
-            found = filled @ self.K
-            for a in self.alike:
-                if a.by_holes:
-                    found[:, a.levels[:, None], a.cells[a.pattern]] = 0.0
+            return self._with_filled(np.zeros_like(Y), Y)
+        # K(y − E K_mm⁻¹[K y]_m): the holes are filled so that they have no influence.
+        filled, whole = Y.copy(), Y @ self.K if self._many_holes else None
+        for a, inverse in self.each():
+            if a.by_holes:
+                rows, at = a.levels[:, None], a.cells[a.pattern]
+                if whole is None:
+                    inside = self.K[at] @ Y[:, a.levels].transpose(1, 2, 0)
+                else:
+                    inside = whole[:, rows, at].transpose(1, 2, 0)
+                filled[:, rows, at] -= (taken(inverse, a.pattern) @ inside).transpose(2, 0, 1)
+        return self._with_filled(self._emptied(filled @ self.K), Y)
+
+    def times_of_nodes(self, values: FloatArray) -> FloatArray:
+        """Return W_i y of all levels, (c, I, C), for y of the node above, (c, nodes, C)."""
+        above = self.grid.parents[0]
+        if self._many_holes or not self.n_by_holes.any():
+            return self.times(values[:, above])
+        product = values @ self.K
+        found = product[:, above]
+        for a, inverse in self.each():
+            if a.by_holes:
+                at = a.cells[a.pattern]
+                inside = product[:, above[a.levels][:, None], at].transpose(1, 2, 0)
+                gone = taken(inverse, a.pattern) @ inside
+                found[:, a.levels] -= (gone.swapaxes(1, 2) @ self.K[at]).swapaxes(0, 1)
+        return self._with_filled(self._emptied(found), values[:, above])
+
+    def _emptied(self, found: FloatArray) -> FloatArray:
+        """Return the same array, with zeros in the holes of levels by holes."""
+        for a in self.alike:
+            if a.by_holes:
+                found[:, a.levels[:, None], a.cells[a.pattern]] = 0.0
+        return found
+
+    def _with_filled(self, found: FloatArray, Y: FloatArray) -> FloatArray:
+        """Return the same array, with W_i Y_i of the levels that are not treated by holes."""
         for a, inverse in self.each():
             if not a.by_holes:
                 rows, at = a.levels[:, None], a.cells[a.pattern]
@@ -379,7 +402,7 @@ class LevelCovariance:
                 own += _each(nodes.shrink.swapaxes(1, 2), predicted[:, parents[depth]])
             predicted = own
         assert predicted is not None
-        return once - self.blocks.times(predicted[:, parents[0]])
+        return once - self.blocks.times_of_nodes(predicted)
 
     @cached_property
     def above(self) -> list[FloatArray]:

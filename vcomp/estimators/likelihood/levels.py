@@ -28,8 +28,9 @@ from vcomp.estimators.likelihood.level_squares import squares_of
 from vcomp.numerics import solve, solve_positive
 from vcomp.statistics import LevelGrid
 
-_MANY_PRODUCTS = 3e7
-"""Products from which a step by the average information is sooner done than Newton's."""
+_MANY_CELLS, _MANY_PRODUCTS = 200_000, 3e7
+"""Cells and products from which a step by the average information is sooner done than Newton's:
+with so many cells the two hardly differ."""
 
 
 @dataclass(slots=True)
@@ -63,7 +64,7 @@ class LevelsLikelihood(LastPoint[_Point], ExactEngine):
     @property
     def newton(self) -> bool:
         """Whether the observed information costs little more than the value."""
-        return self._cubes < _MANY_PRODUCTS
+        return self.grid.counts.size < _MANY_CELLS and self._cubes < _MANY_PRODUCTS
 
     @property
     def _cubes(self) -> float:
