@@ -168,11 +168,11 @@ def patsy_description(formula: Formula) -> Any:
 
 
 def _with_random_terms(text: str, description: Any) -> str:
-    """Return a formula whose factors, where they are plain columns, are random terms."""
+    """Return a formula with random terms: of its columns if there are several, else of another."""
     factors = [factor.code for term in description.rhs_termlist for factor in term.factors]
     plain = [code for code in dict.fromkeys(factors) if code.isidentifier()]
-    if not plain:
-        return f"{text.strip()} + (1|topic)"
+    if len(plain) < 2:  # may well be a covariate
+        return f"{text.strip()} + (1|{'sys' if 'topic' in plain else 'topic'})"
     return f"{text.partition('~')[0].strip()} ~ " + " + ".join(f"(1|{name})" for name in plain)
 
 

@@ -2,9 +2,10 @@
 Components of very different size
 =================================
 
-If components or the ends of their intervals are decades apart, the axis is logarithmic: equal
-distances are equal ratios. The component of two formulations of the query has a very long
-interval, because two levels tell little about a variance.
+Components that differ by orders of magnitude, in one picture. If components or the ends of their
+intervals are decades apart, the axis is logarithmic: equal distances are equal ratios. The
+component of two formulations of the query has a very long interval, because two levels tell little
+about a variance.
 """
 
 import vcomp

@@ -3,8 +3,8 @@ Predicted effects of a facet
 ============================
 
 Which models are better than the average model, and which of the differences exceed their error. A
-dot is the predicted effect (BLUP) of a level, the line its interval; intervals that do not reach
-the line at 0 belong to models that differ from the average.
+dot is the predicted effect (BLUP) of a level, the line its interval. A model whose interval does
+not reach the line at 0 differs from the average.
 """
 
 import vcomp

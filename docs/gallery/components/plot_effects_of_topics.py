@@ -2,8 +2,8 @@
 Predicted effects of many levels
 ================================
 
-How much topics differ in difficulty. With more levels than can be named the axis is their rank;
-with more than a hundred, a hundred are drawn, evenly spaced by rank.
+How much topics differ in difficulty. If there are more levels than can be named, the axis is their
+rank. Of more than a hundred levels, a hundred are drawn, evenly spaced by rank.
 """
 
 import vcomp

@@ -3,7 +3,7 @@ Profile likelihood
 ==================
 
 How far the likelihood falls when a component moves away from its estimate. The curve is the signed
-root of the fall: where it is straight, the estimate is about normal; where it crosses the dashed
+root of the fall. Where it is straight, the estimate is about normal. Where it crosses the dashed
 lines, the interval ends.
 """
 

@@ -3,7 +3,7 @@ A crossed design
 ================
 
 Which effects three crossed facets have, and where the variance of each goes. A circle is a facet,
-an area an effect; its colour says whether the effect has a component of its own, is in the
+and an area is an effect. The colour says whether the effect has a component of its own, is in the
 residual, or is left out of the formula.
 """
 

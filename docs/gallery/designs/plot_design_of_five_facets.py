@@ -2,9 +2,9 @@
 A design of five facets
 =======================
 
-Five facets and more are drawn as a lattice, in which every box is an effect and lines lead down
-from it to the effects that contain its facets. The sum in a box names the effects that the data
-cannot tell apart.
+Which effects five facets have. Five facets and more are drawn as a lattice: every box is an
+effect, and lines lead down from it to the effects that contain its facets. A sum in a box names
+the effects that the data confound.
 """
 
 import itertools

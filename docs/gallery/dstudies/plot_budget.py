@@ -3,8 +3,8 @@ The best design for a budget
 ============================
 
 What a budget buys if a topic and a formulation of its query have a price. Each step is the best
-plan at that cost; a line is a design, here formulations that are shared by all topics or written
-for each topic.
+plan at that cost. A line is a design: formulations are shared by all topics, or written for each
+topic.
 """
 
 import vcomp

@@ -2,8 +2,8 @@
 The cheapest design for a goal
 ==============================
 
-What a relative error variance that is small enough costs. The line falls with the cost, and the
-diamond is the cheapest plan that reaches the dotted goal; the whisker is its interval.
+What it costs to make the relative error variance as small as a goal. The line falls with the cost.
+The diamond is the cheapest plan that reaches the dotted goal, and the whisker is its interval.
 """
 
 import vcomp

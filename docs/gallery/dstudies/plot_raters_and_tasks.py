@@ -2,8 +2,8 @@
 Two facets at once
 ==================
 
-Whether more tasks or more raters make grades of essays more reliable. There is a line for each
-number of raters; the intervals of lines at one size stand side by side.
+Whether more tasks or more raters make grades of essays more reliable. Each number of raters has a
+line. At each number of tasks, the intervals of the lines stand side by side.
 """
 
 import vcomp

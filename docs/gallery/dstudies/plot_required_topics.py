@@ -2,8 +2,8 @@
 How many topics for a goal
 ==========================
 
-How many topics a reliability of 0.95 needs. The dotted lines lead from the goal down to the
-sizes, and the legend has them with their intervals.
+How many topics you need for a reliability of 0.95. The dotted lines lead from the goal down to the
+numbers of topics, which the legend lists with their intervals.
 """
 
 import vcomp

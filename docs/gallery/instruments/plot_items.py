@@ -2,9 +2,9 @@
 Items of a test
 ===============
 
-Which items of a test do not measure what the others measure. An item is a point at its difficulty
-and its correlation with the other items; flagged ones have names, and item 8 was scored with the
-wrong key.
+Which items of a test do not measure what the others measure. An item is a point at its
+difficulty and its correlation with the other items. Flagged items have names; item 8 was scored
+with the wrong key.
 """
 
 import numpy as np

@@ -2,8 +2,8 @@
 Measures by number of topics
 ============================
 
-How many topics each formulation of the queries needs. A line is one of them, whiskers are its
-intervals at the planned sizes, and the horizontal line is the goal.
+How many topics each formulation of the queries needs. A line is a formulation, and its whiskers
+are intervals at the planned numbers of topics. The horizontal line is the goal.
 """
 
 import vcomp

@@ -3,7 +3,7 @@ Measures side by side
 =====================
 
 Which formulation of the queries separates systems more reliably with the same number of topics.
-Dots are Eρ² and Φ of each, lines their intervals, and the vertical line is the goal.
+Dots are Eρ² and Φ of each formulation, lines their intervals. The vertical line is the goal.
 """
 
 import vcomp

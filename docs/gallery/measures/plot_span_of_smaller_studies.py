@@ -3,8 +3,8 @@ How far estimates spread
 ========================
 
 How many systems and topics a G-study needs until its estimate of Eρ² is stable. The height is the
-length of the span that holds 95 % of the random subsets of a size; there is a line for each number
-of systems.
+length of the span that holds the estimates of 95 % of the random subsets of a size. Each number of
+systems has a line.
 """
 
 import vcomp

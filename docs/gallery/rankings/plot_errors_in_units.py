@@ -2,9 +2,9 @@
 Errors in units of the scores
 =============================
 
-How large the error ε of a mean score is, and how large a difference of two systems must be to be
-safe (the absolute sensitivity, ``sens_abs``). Measures in units of the scores have an axis each;
-less is better.
+How large the error ε of a mean score is, and how large a difference between two systems must be so
+that it is seldom swapped (the absolute sensitivity, ``sens_abs``). Each measure in units of the
+scores has its own axis. Less is better.
 """
 
 import vcomp

@@ -2,8 +2,8 @@
 One curve and the spread of halves
 ==================================
 
-How much pairs of halves vary about one curve. The band holds 95 % of the pairs; Eτ, which is for a
-test against the truth, is higher than this agreement of two tests.
+How much pairs of halves vary about one curve. The band holds 95 % of the pairs. The curve is the
+agreement of two tests; Eτ, the agreement of a test with the truth, is higher.
 """
 
 import vcomp

@@ -2,8 +2,9 @@
 Rank correlation with the true ranking
 ======================================
 
-How close the ranking of systems by a test of so many topics comes to the true one. Eτ counts all
-swaps of two systems alike, Eτ_AP those at the top more; bands are intervals for one such test.
+How close a ranking of systems comes to the true one, by the number of topics. Eτ counts all swaps
+of two systems alike; Eτ_AP counts swaps among the best systems more. Bands are intervals for one
+test of that size.
 """
 
 import vcomp

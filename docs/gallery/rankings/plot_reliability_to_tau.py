@@ -3,7 +3,7 @@ From Eρ² to τ
 =============
 
 Which rank correlation of two tests goes with a generalizability coefficient. A point is a half of
-a collection, the line the fitted curve, and the bands hold 90 and 95 % of the pairs of halves.
+a collection, and the line is the fitted curve. The bands hold 90 and 95 % of the pairs of halves.
 """
 
 import vcomp

@@ -2,9 +2,9 @@
 Bias of an estimate, from simulated collections
 ===============================================
 
-How far two estimates of τ are from the τ that a collection has, which is known where scores are
-simulated from known true means. A box holds the middle half of the simulated collections; the
-published estimator is too high with few topics.
+How far two estimates of τ are from the actual τ of a collection. The actual τ is known because the
+scores are simulated from known true means. A box holds the middle half of the simulated
+collections. With few topics, the published estimator is too high.
 """
 
 import pandas as pd

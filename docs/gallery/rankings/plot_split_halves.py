@@ -3,8 +3,8 @@ Extrapolation from split halves
 ===============================
 
 How far curves through halves of a collection are extrapolated, and how much they differ there.
-Grey points are pairs of halves, dark ones their means; the curves go on beyond the dotted line,
-where there are no data.
+Grey points are pairs of halves, and dark points are their means. Beyond the dotted line there are
+no data, only the curves.
 """
 
 import vcomp

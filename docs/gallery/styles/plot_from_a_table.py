@@ -2,8 +2,8 @@
 A picture from a table
 ======================
 
-Every picture draws a table that the library also returns as a frame of pandas. Here standard
-errors of measurement, which have no picture of their own, are drawn from such a frame.
+Every picture draws a table that vcomp also returns as a pandas frame. Standard errors of
+measurement have no picture of their own; here you draw them from such a frame.
 """
 
 import pandas as pd

@@ -2,8 +2,8 @@
 Two pictures in one figure
 ==========================
 
-Components and what follows from them, side by side for a paper. Every picture is drawn on the axes
-that ``ax=`` names, and returns them for titles and limits of your own.
+Components and a D-study, side by side for a paper. Each method draws on the axes that you pass as
+``ax=``, and returns them for titles and limits of your own.
 """
 
 import matplotlib.pyplot as plt
