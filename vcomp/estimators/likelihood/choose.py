@@ -28,8 +28,9 @@ class EngineLimits:
     ----------
     grid_seconds : nearly complete grids: time of a blocked evaluation above which the holes engine
         is used
-    planned : nearly complete grids: number of random effects above which no elimination order is
-        computed, as the ordering alone would take longer than that
+    quick : time of a blocked evaluation below which no other engine is considered
+    planned : nearly complete grids, and levels: number of random effects above which no order of
+        elimination is computed, as the ordering alone would take longer than that
     seconds : other data: time of a blocked evaluation above which the iterative engine is used
     for_variances : variances of predicted effects: time of a blocked evaluation above which it is
         not used
@@ -41,6 +42,7 @@ class EngineLimits:
     """
 
     grid_seconds: float = 0.1
+    quick: float = 2e-3
     planned: int = 30_000
     seconds: float = 10.0
     for_variances: float = 60.0
@@ -229,12 +231,16 @@ def _levels(
     stats: Statistics, limits: EngineLimits, *, reml: bool, names: Sequence[str] | None
 ) -> LikelihoodEngine | None:
     """Return the levels engine, or the blocked one if that is faster; None if neither is fast."""
+    few = sum(stats.sizes) <= limits.planned
+    quick = min(limits.quick, limits.seconds)
+    if few and (blocked := _blocked_within(stats, quick, limits, reml=reml, names=names)):
+        return blocked
     if stats.levels is None:
         return None
     levels = LevelsLikelihood(stats.levels, reml=reml)
     if levels.seconds > limits.seconds or levels.bytes > 0.8 * limits.free_bytes():
         return None
-    if sum(stats.sizes) > limits.planned:  # ordering them takes longer than a fit by levels
+    if not few:  # ordering them takes longer than a fit by levels
         return levels
     return _blocked_within(stats, levels.seconds, limits, reml=reml, names=names) or levels
 
