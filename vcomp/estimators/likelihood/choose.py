@@ -238,11 +238,12 @@ def _levels(
     if stats.levels is None:
         return None
     levels = LevelsLikelihood(stats.levels, reml=reml)
-    if levels.seconds > limits.seconds or levels.bytes > 0.8 * limits.free_bytes():
-        return None
+    slow = levels.seconds > limits.seconds or levels.bytes > 0.8 * limits.free_bytes()
     if not few:  # ordering them takes longer than a fit by levels
-        return levels
-    return _blocked_within(stats, levels.seconds, limits, reml=reml, names=names) or levels
+        return None if slow else levels
+    seconds = limits.seconds if slow else levels.seconds
+    blocked = _blocked_within(stats, seconds, limits, reml=reml, names=names)
+    return levels if blocked is None and not slow else blocked
 
 
 def _grid(stats: Statistics, limits: EngineLimits) -> CompletedGrid | None:
