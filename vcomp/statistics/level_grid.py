@@ -62,7 +62,6 @@ class LevelGrid:
     Attributes
     ----------
     n : number of scores
-    facet : position of the facet
     place : the cell of each row, ``level * C + cell``
     counts : (I, C) numbers of scores
     tables : (b, I, C) means of y and the columns of X, zero in empty cells
@@ -72,7 +71,6 @@ class LevelGrid:
     """
 
     n: int
-    facet: int
     place: LongArray
     counts: FloatArray
     tables: FloatArray
@@ -114,6 +112,11 @@ class LevelGrid:
     def filled(self) -> FloatArray:
         """1 where a cell has scores, (I, C)."""
         return (self.counts > 0.0).astype(float)
+
+    @cached_property
+    def divisors(self) -> FloatArray:
+        """The numbers of scores, 1 in empty cells, (I, C)."""
+        return _divisors(self.counts)
 
     @cached_property
     def n_filled(self) -> int:
@@ -218,6 +221,9 @@ def find_level_grid(
     sizes, codes = chunk.facet_sizes, {f: chunk.level_codes(f) for f in used}
     leaf = max(used, key=lambda f: sizes[f])
     chain, parents = _chain(leaf, codes, sizes)
+    # A level without rows, as one that was left out, has no place among the nodes.
+    if not all(np.bincount(codes[f], minlength=sizes[f]).all() for f in chain):
+        return None
     axes = [f for f in used if f not in chain]
     keys, cell = np.zeros(1, dtype=np.int64), np.zeros(chunk.response.size, dtype=np.int32)
     for f in axes:
@@ -234,7 +240,7 @@ def find_level_grid(
     levels = {f: codes[f][row] for f in axes}
     terms = tuple(_term(term, chain, levels, sizes) for term in chunk.terms)
     place = codes[leaf] * np.int64(keys.size) + cell
-    return LevelGrid(chunk.n, leaf, place, *_means(chunk, place, shape), parents, terms)
+    return LevelGrid(chunk.n, place, *_means(chunk, place, shape), parents, terms)
 
 
 def _chain(
@@ -270,6 +276,11 @@ def _term(
     return LevelTerm(depth, code.ravel().astype(np.int32), keys.size, places)
 
 
+def _divisors(counts: FloatArray) -> FloatArray:
+    """Return numbers of scores, which need not be whole, with 1 in place of 0."""
+    return np.where(counts > 0.0, counts, 1.0)
+
+
 def _means(
     chunk: Chunk, place: LongArray, shape: tuple[int, int]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -280,7 +291,7 @@ def _means(
     tables = np.empty((len(columns), size))
     for table, column in zip(tables, columns, strict=True):
         table[:] = np.bincount(place, column if weights is None else column * weights, size)
-    tables /= np.maximum(counts, 1.0)
+    tables /= _divisors(counts)
     b = len(columns)
     within = np.zeros((b, b)) if chunk.within is None else chunk.within.copy()
     if np.count_nonzero(counts) < place.size:  # several rows in a cell

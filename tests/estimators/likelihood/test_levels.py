@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +14,7 @@ import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood
 from vcomp.estimators.likelihood import BlockedLikelihood, EngineLimits, choose_engine
 from vcomp.estimators.likelihood.levels import LevelsLikelihood
+from vcomp.statistics import Statistics, find_level_grid
 
 CROSSED = "y ~ (1|m) + (1|i) + (1|p) + (1|m:i) + (1|m:p) + (1|i:p)"
 NESTED = (
@@ -162,6 +165,35 @@ def test_any_holes(seed):
     near(found.score, wanted.score)
     near(found.average, wanted.average)
     near(levels.information(v), blocked.information(v), 1e-8)
+
+
+def test_cells_may_stand_for_parts_of_scores():
+    """Numbers of scores need not be whole."""
+    formula, data = CASES["few holes"]
+    chunk = vcomp.VarianceComponentsModel(formula, data).chunk
+    counts = np.where(np.arange(len(data)) % 2 == 0, 0.5, 1.5)
+    counts[0] += round(counts.sum()) - counts.sum()
+    weighted = replace(chunk, counts=counts)
+    levels = LevelsLikelihood(find_level_grid(weighted), reml=True)
+    products = Statistics(make_cells=lambda: weighted).cross_products
+    v = np.arange(1.0, 8.0) / 5.0
+    found = levels.derivatives(v)
+    wanted = BlockedLikelihood(products, reml=True).derivatives(v)
+    assert found.loglike == pytest.approx(wanted.loglike, rel=1e-12)
+    near(found.score, wanted.score)
+    near(found.average, wanted.average)
+
+
+def test_a_level_without_rows_has_no_place():
+    """Of the facet itself, and of one in which it is nested."""
+    formula, data = CASES["nested"]
+    chunk = vcomp.VarianceComponentsModel(formula, data).chunk
+    assert find_level_grid(chunk) is not None
+    for facet in range(len(chunk.facet_sizes)):
+        sizes = list(chunk.facet_sizes)
+        if sizes[facet] in (7, 40):
+            sizes[facet] += 1
+            assert find_level_grid(replace(chunk, facet_sizes=tuple(sizes))) is None
 
 
 def test_tables_that_are_too_wide_have_no_levels():

@@ -17,7 +17,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import FixedErrors
 from vcomp.numerics import Positive
-from vcomp.statistics import CrossProducts, StratumStatistics
+from vcomp.statistics import CrossProducts, LevelGrid, StratumStatistics
 
 InformationKind = Literal["observed", "expected", "average"]
 
@@ -187,7 +187,7 @@ class LastPoint(Generic[AnyPoint]):
 class SummedEngine:
     """Sizes and sums of squares of the statistics that an engine is made from."""
 
-    stats: CrossProducts | StratumStatistics
+    stats: CrossProducts | StratumStatistics | LevelGrid
 
     @property
     def n(self) -> int:

@@ -335,15 +335,13 @@ class Nodes:
 
     Attributes
     ----------
-    inner : M, sums of P'V⁻¹P before they are added
-    shrink : S = (I + MG)⁻¹
+    shrink : S = (I + MG)⁻¹, with M the sums of P'V⁻¹P before they are added
     gain : T = G(I + MG)⁻¹
     outer : W = SM, P'V⁻¹P after they are added
 
     Each is (nodes, C, C); P selects the rows of a cell within a node.
     """
 
-    inner: FloatArray
     shrink: FloatArray
     gain: FloatArray
     outer: FloatArray
@@ -372,12 +370,12 @@ class LevelCovariance:
         G = self._between(depth)
         if not G.any():
             eye = np.broadcast_to(np.eye(self.grid.n_cells), M.shape)
-            return Nodes(M, eye, np.zeros_like(M), M)
+            return Nodes(eye, np.zeros_like(M), M)
         A = np.eye(self.grid.n_cells) + M @ G
         self.log_det += float(np.linalg.slogdet(A)[1].sum())
         S: FloatArray = np.asarray(np.linalg.inv(A), dtype=np.float64)
         T, W = G @ S, S @ M
-        return Nodes(M, S, 0.5 * (T + T.swapaxes(1, 2)), 0.5 * (W + W.swapaxes(1, 2)))
+        return Nodes(S, 0.5 * (T + T.swapaxes(1, 2)), 0.5 * (W + W.swapaxes(1, 2)))
 
     def _between(self, depth: int) -> FloatArray:
         """G: the covariance between cells due to the terms of a depth."""

@@ -35,10 +35,9 @@ def squares_of(covariance: LevelCovariance) -> FloatArray:
         sums = _absorbed(covariance, depth, own, sums, squares)
         if depth < len(grid.parents):
             sums = {t: added_up(R, grid.parents[depth]) for t, R in sums.items()}
-    lower = np.tril(squares, -1)
-    upper: FloatArray = squares - lower
-    # A pair is added once, in either order.
-    return upper + lower.T + lower + np.triu(upper, 1).T
+    # A pair was added once, in either order.
+    both: FloatArray = squares + squares.T - np.diag(np.diagonal(squares))
+    return both
 
 
 def _trace(*matrices: FloatArray) -> float:

@@ -21,6 +21,7 @@ from vcomp.estimators.likelihood.engine import (
     InformationKind,
     LastPoint,
     Solution,
+    SummedEngine,
     Totals,
 )
 from vcomp.estimators.likelihood.level_covariance import LevelCovariance, find_alike
@@ -44,7 +45,7 @@ class _Point:
     average: FloatArray | None = None
 
 
-class LevelsLikelihood(LastPoint[_Point], ExactEngine):
+class LevelsLikelihood(LastPoint[_Point], SummedEngine, ExactEngine):
     """Restricted or full log-likelihood of the levels of one facet.
 
     Parameters
@@ -57,7 +58,7 @@ class LevelsLikelihood(LastPoint[_Point], ExactEngine):
     kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "expected", "average")
 
     def __init__(self, grid: LevelGrid, *, reml: bool) -> None:
-        self.grid = grid
+        self.grid = self.stats = grid
         self.reml = reml
         self._alike = find_alike(grid)
 
@@ -97,26 +98,6 @@ class LevelsLikelihood(LastPoint[_Point], ExactEngine):
         inverses = sum(a.cells.shape[0] * a.size**2 for a in self._alike)
         nodes = 6.0 * sum(grid.n_nodes[1:]) * grid.n_cells**2
         return float(8.0 * (vectors + inverses + nodes))
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return self.grid.n
-
-    @property
-    def n_fixed(self) -> int:
-        """Number of columns of X."""
-        return self.grid.n_fixed
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Numbers of random effects of the terms."""
-        return self.grid.sizes
-
-    @property
-    def yy(self) -> float:
-        """Sum of squares of the centred response."""
-        return self.grid.yy
 
     @cached_property
     def rss(self) -> float:
@@ -229,7 +210,7 @@ class LevelsLikelihood(LastPoint[_Point], ExactEngine):
         total.gram[:] = _symmetric(_product(grid.tables, z)) + grid.within / v[-1]
         for t, sums in enumerate(self._group_sums(z)):
             total.first[t] = _product(sums, sums)
-        total.first[k] = _product(z / np.maximum(grid.counts, 1.0), z) + grid.within / v[-1] ** 2
+        total.first[k] = _product(z / grid.divisors, z) + grid.within / v[-1] ** 2
         return _Point(v, covariance, z, total)
 
     def _average(self, point: _Point) -> FloatArray:
@@ -254,9 +235,7 @@ class LevelsLikelihood(LastPoint[_Point], ExactEngine):
         sums = self._group_sums(z)
         over = [t for t in range(k) if grid.terms[t].depth == root]
         own = [*(t for t in range(k) if t not in over), k]
-        moved = np.concatenate(
-            [*(grid.in_cells(sums[t], t) for t in own[:-1]), z / np.maximum(grid.counts, 1.0)]
-        )
+        moved = np.concatenate([*(grid.in_cells(sums[t], t) for t in own[:-1]), z / grid.divisors])
         solved = covariance.solve(moved)
         forms = np.empty((k + 1, c, k + 1, c))
         shape = len(own), c, len(own), c
