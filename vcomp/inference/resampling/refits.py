@@ -290,10 +290,11 @@ class Compiled(ByLikelihood):
 
     def _elsewhere(self, v: FloatArray, average: FloatArray, observed: FloatArray) -> FloatArray:
         """Return shares of the total at other starts, if the first climb leaves a doubt."""
-        doubtful = self._others.doubtful(v, average, lambda: observed)
-        if self._once or not doubtful.any():
-            return np.zeros((0, v.size))
-        return self._others.elsewhere(v, doubtful)
+        if not self._once:
+            doubtful = self._others.doubtful(v, average, lambda: observed)
+            if doubtful.any():
+                return self._others.elsewhere(v, doubtful)
+        return np.zeros((0, v.size))
 
 
 class InClosedForm:
