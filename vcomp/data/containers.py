@@ -306,8 +306,8 @@ def _is_sorted(index: pd.Index) -> bool:
     return bool(index.is_monotonic_increasing)
 
 
-def unite_frames(frames: list[pd.DataFrame], names: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of all frames, whose memory is freed column by column.
+def unite_columns(parts: list[dict[str, pd.Series]], names: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of all parts, whose memory is freed column by column.
 
     Raises
     ------
@@ -316,11 +316,11 @@ def unite_frames(frames: list[pd.DataFrame], names: Sequence[str]) -> pd.DataFra
     """
     import pandas as pd
 
-    if len(frames) == 1:
-        return frames[0]
+    if len(parts) == 1:
+        return pd.DataFrame({name: column.array for name, column in parts[0].items()}, copy=False)
     columns = {}
     for name in names:
-        columns[name] = _united(name, [frame.pop(name) for frame in frames])
+        columns[name] = _united(name, [part.pop(name) for part in parts])
     return pd.DataFrame(columns, copy=False)
 
 
@@ -334,6 +334,8 @@ def _united(name: str, columns: list[pd.Series]) -> Any:
         return _united_categories(there)
     dtypes = {column.dtype for column in there}
     if len(dtypes) == 1:
+        if there[0].dtype.kind in "iufb" and isinstance(there[0].dtype, np.dtype):
+            return np.concatenate([column.to_numpy() for column in there])
         return pd.concat(there, ignore_index=True).array
     if all(_is_number(c.dtype) or c.isna().all() for c in there):
         return _united_numbers(name, there)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -303,6 +303,7 @@ class Part:
     rows_to_come : about how many rows reading would bring into memory; None if they are in
         memory already
     files : that it is read from
+    column : returns a column that is in memory already; None if there are none
     """
 
     name: str | None
@@ -313,6 +314,14 @@ class Part:
     kinds: Mapping[str, str] = field(default_factory=dict)
     rows_to_come: Callable[[], float] | None = None
     files: tuple[Path, ...] = ()
+    column: Callable[[str], pd.Series] | None = None
+
+    def read_columns(self, names: Sequence[str]) -> dict[str, pd.Series]:
+        """Return some of the columns, of a frame without making another one."""
+        if self.column is not None:
+            return {name: self.column(name) for name in names}
+        frame = self.read(list(names))
+        return {name: frame[name] for name in names}
 
 
 def arrow_part(
@@ -445,6 +454,8 @@ def kind_of(column: Any) -> str:
     from pandas.api.types import infer_dtype, is_bool_dtype, is_numeric_dtype
 
     dtype = column.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "iu":  # pandas takes longer to say so
+        return "numbers"
     if isinstance(dtype, pd.CategoricalDtype):
         return kind_of(dtype.categories) if len(dtype.categories) else ""
     if is_bool_dtype(dtype):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp.data import containers
-from vcomp.data.containers import unite_frames
+from vcomp.data.containers import unite_columns
 from vcomp.data.files import CONTAINERS, open_paths
 from vcomp.data.parts import Part, kind_of
 from vcomp.data.paths import refuse_to_replace
@@ -102,14 +102,15 @@ class Source:
             frame = native(part.read(list(names)))
             return frame, [(part.name, len(frame))]
         agreement, parts = self._agreed(names)
-        frames, sizes = [], []
+        read, sizes = [], []
         for part in parts:
             agreement.check_part(part)
-            frame = native(part.read(list(names)))
-            agreement.check_frame(frame, part)
-            frames.append(frame)
-            sizes.append((part.name, len(frame)))
-        return unite_frames(frames, names), sizes
+            columns = {name: _native(c) for name, c in part.read_columns(names).items()}
+            n_rows = len(next(iter(columns.values()), ()))
+            agreement.check_rows(columns, n_rows, part)
+            read.append(columns)
+            sizes.append((part.name, n_rows))
+        return unite_columns(read, names), sizes
 
     def batches(
         self, names: Sequence[str], rows: int = _ROWS
@@ -212,7 +213,7 @@ def _batches(
         agreement.check_part(part)
         for piece, file in part.slices(names, rows):
             frame = native(piece)
-            agreement.check_frame(frame, part)
+            agreement.check_rows(frame, len(frame), part)
             yield frame, file or part.name
 
 
@@ -224,6 +225,13 @@ def native(frame: pd.DataFrame) -> pd.DataFrame:
         if isinstance(dtype, np.dtype) and not dtype.isnative
     }
     return frame.astype(swapped) if swapped else frame
+
+
+def _native(column: pd.Series) -> pd.Series:
+    dtype = column.dtype
+    if not isinstance(dtype, np.dtype) or dtype.isnative:
+        return column
+    return column.astype(dtype.newbyteorder("="))
 
 
 def _counted(part: Part, name: str) -> int:
@@ -263,7 +271,9 @@ class Agreement:
             self._check_kind(name, part.kinds.get(name, ""), part.name)
         self._first = self._first or part
 
-    def check_frame(self, frame: pd.DataFrame, part: Part) -> None:
+    def check_rows(
+        self, columns: Mapping[str, pd.Series] | pd.DataFrame, n_rows: int, part: Part
+    ) -> None:
         """Refuse rows of one kind where those before were of another.
 
         Data in one piece may hold values of several types in a column.
@@ -273,11 +283,11 @@ class Agreement:
         DataError
             If a column holds text in one part and numbers in another, or the like.
         """
-        if part.name is None or len(frame) == 0:
+        if part.name is None or n_rows == 0:
             return
         for name in self._names:
             if name not in part.kinds:  # which were compared before the first row
-                self._check_kind(name, kind_of(frame[name]), part.name)
+                self._check_kind(name, kind_of(columns[name]), part.name)
 
     def _check_kind(self, name: str, kind: str, part: str | None) -> None:
         if not kind:
@@ -374,6 +384,7 @@ def _of_frame(data: pd.DataFrame) -> Source:
         read=lambda names: select(data, names),
         slices=slices,
         n_rows=len(data),
+        column=lambda name: data[columns[name]],
     )
     return Source(
         columns=part.columns,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from vcomp.model.model import VarianceComponentsModel
 from vcomp.model.results import VarianceComponentsResults
 from vcomp.statistics.batches import (
     CellSums,
+    PendingSum,
     finish,
     gather,
     gather_on_dask,
+    pending,
     read_sums,
     write_sums,
 )
@@ -41,8 +44,15 @@ class AccumulatedStatistics:
     True
     """
 
-    def __init__(self, sums: CellSums) -> None:
-        self._sums = sums
+    def __init__(self, sums: CellSums | PendingSum[CellSums]) -> None:
+        # Parts are added when something of the whole is needed, all of them as in a tree.
+        self._parts = pending(sums) if isinstance(sums, CellSums) else sums
+
+    @cached_property
+    def _sums(self) -> CellSums:
+        whole = self._parts.total()
+        assert whole is not None
+        return whole
 
     @property
     def formula(self) -> str:
@@ -139,7 +149,9 @@ class AccumulatedStatistics:
     def __add__(self, other: object) -> AccumulatedStatistics:
         if not isinstance(other, AccumulatedStatistics):
             return NotImplemented
-        return AccumulatedStatistics(self._sums + other._sums)
+        (_, mine), (_, theirs) = self._parts.parts[0], other._parts.parts[0]
+        mine.check_same(theirs)
+        return AccumulatedStatistics(self._parts + other._parts)
 
     def __radd__(self, other: object) -> AccumulatedStatistics:
         return self if other == 0 else NotImplemented  # sum() starts there

@@ -85,10 +85,20 @@ class CellSums:
             return None
         return self.coding.places.grid(self.table.counts, terms_are_nested=True)
 
-    def __add__(self, other: CellSums) -> CellSums:
+    def check_same(self, other: CellSums) -> list[int]:
+        """Return the position of each facet in `other`, whose terms may be in another order.
+
+        Raises
+        ------
+        DataError
+            If the two cannot be added; the message has the reason.
+        """
         if self.collapsed is not None or other.collapsed is not None:
             raise DataError("sums of complete cells cannot be added to those of other rows")
-        order = _check_same(self.coding, other.coding)
+        return _check_same(self.coding, other.coding)
+
+    def __add__(self, other: CellSums) -> CellSums:
+        order = self.check_same(other)
         coding, maps = _united(self, other, order)
         places = coding.places
         parts = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -228,27 +228,55 @@ class Addable(Protocol):
 Part = TypeVar("Part", bound=Addable)
 
 
-def add_up(parts: Iterable[Part]) -> Part | None:
-    """Return the sum of the parts; None if there are none.
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingSum(Generic[Part]):
+    """A sum of many parts, some of which are not added yet.
 
-    Neighbours that are sums of equally many parts are added first, as in a tree, so that what many
-    parts share is copied a few times, not once for each part.
+    Neighbours that are sums of about equally many parts are added first, as in a tree, so that
+    what many parts share is copied a few times, not once for each part.
+
+    Attributes
+    ----------
+    parts : sums of neighbours in order, each with its depth in the tree; depths decrease
+    """
+
+    parts: tuple[tuple[int, Part], ...] = ()
+
+    def __add__(self, other: PendingSum[Part]) -> PendingSum[Part]:
+        waiting = list(self.parts)
+        for depth, part in other.parts:
+            made = part
+            while waiting and waiting[-1][0] <= depth:
+                below, before = waiting.pop()
+                made = before + made
+                depth += below == depth
+            waiting.append((depth, made))
+        return PendingSum(tuple(waiting))
+
+    def total(self) -> Part | None:
+        """Return the sum of all parts; None if there are none."""
+        if not self.parts:
+            return None
+        (_, whole), *rest = reversed(self.parts)
+        for _, part in rest:
+            whole = part + whole
+        return whole
+
+
+def pending(part: Part) -> PendingSum[Part]:
+    """Return the sum of one part."""
+    return PendingSum(((0, part),))
+
+
+def add_up(parts: Iterable[Part]) -> Part | None:
+    """Return the sum of the parts, added as in a tree; None if there are none.
 
     Examples
     --------
     >>> add_up(["a", "b", "c"])
     'abc'
     """
-    waiting: list[tuple[int, Part]] = []
+    whole: PendingSum[Part] = PendingSum()
     for part in parts:
-        level, made = 0, part
-        while waiting and waiting[-1][0] == level:
-            made = waiting.pop()[1] + made
-            level += 1
-        waiting.append((level, made))
-    if not waiting:
-        return None
-    (_, whole), *rest = reversed(waiting)
-    for _, part in rest:
-        whole = part + whole
-    return whole
+        whole += pending(part)
+    return whole.total()
