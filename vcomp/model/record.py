@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from vcomp._typing import FloatArray, Json, LongArray
+from vcomp._typing import BoolArray, FloatArray, Json, LongArray
 from vcomp.codec import Format, Record, Storable, from_document, stored, to_document
 from vcomp.design import Design, Structure
 from vcomp.estimators import METHODS, Estimate
@@ -103,13 +103,49 @@ def two_way_mean_squares(
     )
 
 
+_MAX_CELLS = 1_000_000
+"""Largest number of cell means in a result: a thousand systems by a thousand topics."""
+
+
 def _compact(counts: FloatArray) -> float | LongArray:
-    """Return counts for a file; one number if all are the same."""
-    return float(counts.flat[0]) if np.ptp(counts) == 0 else counts.astype(np.int64)
+    """Return counts for a file: those of filled cells if most are empty, one number if alike."""
+    kept = counts[counts > 0.0] if _mostly(counts == 0.0) else counts
+    return float(kept.flat[0]) if np.ptp(kept) == 0 else kept.astype(np.int64)
 
 
 def _spread(counts: Any, cells: Json) -> FloatArray:
-    return np.broadcast_to(np.array(counts, dtype=float), np.shape(cells["means"])).copy()
+    found = np.array(counts, dtype=float)
+    if isinstance(cells["means"], dict):
+        return _unfolded(cells, found, 0.0)
+    return np.broadcast_to(found, np.shape(cells["means"])).copy()
+
+
+def _folded(means: FloatArray) -> FloatArray | Json:
+    """Return means for a file, whose size is that of the data: filled cells if most are empty."""
+    if not _mostly(np.isnan(means)):
+        return means
+    filled = np.flatnonzero(~np.isnan(means))
+    return {"filled": filled, "values": means.ravel()[filled]}
+
+
+def _mean_of_cells(means: Any, cells: Json) -> FloatArray:
+    if isinstance(means, dict):
+        return _unfolded(cells, np.array(means["values"], dtype=float), np.nan)
+    return np.array(means, dtype=float)
+
+
+def _unfolded(cells: Json, values: FloatArray, empty: float) -> FloatArray:
+    """Return a table of all cells from the values of filled ones."""
+    shape = tuple(len(levels) for levels in cells["levels"])
+    if np.prod(shape) > _MAX_CELLS:
+        raise ValueError(f"a table of {shape[0]:,} × {shape[1]:,} cells")
+    table = np.full(shape, empty)
+    table.flat[np.array(cells["means"]["filled"], dtype=np.int64)] = values
+    return table
+
+
+def _mostly(empty: BoolArray) -> bool:
+    return bool(2 * np.count_nonzero(empty) > empty.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +162,7 @@ class CellMeans:
 
     facets: tuple[str, str]
     levels: tuple[tuple[str, ...], tuple[str, ...]]
-    means: FloatArray
+    means: FloatArray = field(metadata=stored(write=_folded, read=_mean_of_cells))
     counts: FloatArray = field(metadata=stored(write=_compact, read=_spread))
 
     @classmethod
@@ -216,10 +252,6 @@ def _known(made: Callable[[], LevelVariances | None]) -> LevelVariances | None:
         return made()
     except VcompError:
         return None
-
-
-_MAX_CELLS = 1_000_000
-"""Largest number of cell means in a result: a thousand systems by a thousand topics."""
 
 
 @dataclass(frozen=True, eq=False)

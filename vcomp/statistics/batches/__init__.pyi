@@ -1,7 +1,7 @@
 from .cell_sums import CellSums as CellSums
+from .cell_sums import restated as restated
 from .cell_table import PendingSum as PendingSum
 from .cell_table import pending as pending
-from .cell_sums import restated as restated
 from .on_dask import gather_on_dask as gather_on_dask
 from .on_dask import parts_on_dask as parts_on_dask
 from .on_dask import source_on_dask as source_on_dask
