@@ -36,7 +36,7 @@ class Alike:
     by_holes : whether `cells` are holes
     cells : (P, s) cells of each distinct pattern
     counts : (P, s) scores of filled cells; ones by holes
-    levels, pattern : levels, and the pattern of each
+    levels, pattern, pair : levels, and the pattern and the pair of each
     pair_pattern, pair_node, pair_n : distinct pairs of patterns and nodes above, and how many
         levels have them
     """
@@ -46,6 +46,7 @@ class Alike:
     counts: FloatArray
     levels: LongArray
     pattern: LongArray
+    pair: LongArray
     pair_pattern: LongArray
     pair_node: LongArray
     pair_n: FloatArray
@@ -90,11 +91,12 @@ def _patterns(grid: LevelGrid, holes: bool, levels: LongArray, cells: LongArray)
     # In the order of their patterns, so that these are not copied where all are distinct.
     order = np.argsort(pattern.ravel(), kind="stable")
     levels, pattern = levels[order], pattern.ravel()[order]
-    pairs, n = np.unique(
-        pattern * np.int64(grid.n_nodes[1]) + grid.parents[0][levels], return_counts=True
-    )
+    keys = pattern * np.int64(grid.n_nodes[1]) + grid.parents[0][levels]
+    pairs, pair, n = np.unique(keys, return_inverse=True, return_counts=True)
     of_pair, node = np.divmod(pairs, grid.n_nodes[1])
-    return Alike(holes, cells[first], own[first], levels, pattern, of_pair, node, n.astype(float))
+    return Alike(
+        holes, cells[first], own[first], levels, pattern, pair, of_pair, node, n.astype(float)
+    )
 
 
 def taken(values: FloatArray, sorted_places: LongArray) -> FloatArray:
@@ -285,16 +287,20 @@ class LevelBlocks:
         KZ = self.K @ Z
         for a, inverse in zip(self.alike, self._inverses, strict=True):
             step = max(_BLOCK // (C * Z.shape[1]), 1)
-            for first in range(0, a.levels.size, step):
-                levels, pattern = a.levels[first : first + step], a.pattern[first : first + step]
+            of_pairs = np.empty((a.pair_n.size, Z.shape[1]))
+            for first in range(0, a.pair_n.size, step):
+                chosen = slice(first, first + step)
+                pattern, node = a.pair_pattern[chosen], a.pair_node[chosen]
                 at = a.cells[pattern]
-                inner = inverse[pattern] @ (KZ if a.by_holes else Z)[at]
-                WZ = np.zeros((levels.size, C, Z.shape[1]))
-                WZ[np.arange(levels.size)[:, None], at] = inner
+                rows = np.arange(pattern.size)[:, None]
+                WZ = np.zeros((pattern.size, C, Z.shape[1]))
+                WZ[rows, at] = inverse[pattern] @ (KZ if a.by_holes else Z)[at]
                 if a.by_holes:
-                    WZ = (KZ - self.K @ WZ) * self.grid.filled[levels][:, :, None]
-                QWZ = Q[self.grid.parents[0][levels]] @ WZ if len(Q) > 1 else Q[0] @ WZ
-                found[levels] = (Z * WZ).sum(axis=1) - (WZ * QWZ).sum(axis=1)
+                    WZ = KZ - self.K @ WZ
+                    WZ[rows, at] = 0.0
+                QWZ = Q[node] @ WZ if len(Q) > 1 else Q[0] @ WZ
+                of_pairs[chosen] = (Z * WZ).sum(axis=1) - (WZ * QWZ).sum(axis=1)
+            found[a.levels] = of_pairs[a.pair]
         return found
 
     def traces(self, Q: FloatArray) -> FloatArray:

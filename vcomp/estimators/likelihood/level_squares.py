@@ -3,11 +3,14 @@
 The forms R_t = P'V⁻¹V_tV⁻¹P, with P the selection of a cell, are carried upwards. What terms of
 nodes above take away is known from Q, docs/explanation/mathematics.md, eqs. (4.9), (4.11) and
 (4.12).
+
+The trace of a product of matrices of two terms is the sum of the products of their elements. So
+matrices are multiplied for each term, and for a pair of terms only elements.
 """
 
 from __future__ import annotations
 
-from itertools import combinations_with_replacement
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -35,18 +38,24 @@ def squares_of(covariance: LevelCovariance) -> FloatArray:
         sums = _absorbed(covariance, depth, own, sums, squares)
         if depth < len(grid.parents):
             sums = {t: added_up(R, grid.parents[depth]) for t, R in sums.items()}
-    # A pair was added once, in either order.
-    both: FloatArray = squares + squares.T - np.diag(np.diagonal(squares))
-    return both
+    return squares
 
 
-def _trace(*matrices: FloatArray) -> float:
-    """Return the sum over nodes of the trace of a product."""
-    *first, last = matrices
-    product = first[0]
-    for matrix in first[1:]:
-        product = product @ matrix
-    return float(np.sum(product * last.swapaxes(-1, -2)))
+def _traces(
+    left: Sequence[FloatArray], right: Sequence[FloatArray], weights: FloatArray | None = None
+) -> FloatArray:
+    """Return tr(X_t Y_u) of matrices X_t, Y_u (nodes, C, C), summed over nodes with weights."""
+    if not (left and right):
+        return np.zeros((len(left), len(right)))
+    rows = np.array([x if weights is None else x * weights[:, None, None] for x in left])
+    columns = np.array([y.swapaxes(-1, -2) for y in right])
+    found: FloatArray = rows.reshape(len(left), -1) @ columns.reshape(len(right), -1).T
+    return found
+
+
+def _add(squares: FloatArray, terms: Sequence[int], forms: FloatArray) -> None:
+    """Add forms of pairs of terms, which are symmetric but for rounding."""
+    squares[np.ix_(terms, terms)] += 0.5 * (forms + forms.T)
 
 
 def _absorbed(
@@ -58,20 +67,21 @@ def _absorbed(
     nodes = covariance.nodes[depth - 1]
     T, S, W = nodes.gain, nodes.shrink, nodes.outer
     away = covariance.above[depth - 1] - T  # S'Q S of the nodes above
-    for t, u in combinations_with_replacement(sums, 2):
-        RTR = sums[t] @ T @ sums[u]
-        squares[t, u] += _trace(RTR, T) + 2.0 * _trace(RTR, away)
+    below = list(sums)
+    RT = [R @ T for R in sums.values()]
+    once = [x + 2.0 * (R @ away) for x, R in zip(RT, sums.values(), strict=True)]
+    _add(squares, below, _traces(RT, once))
     moved = {t: S @ R @ S.swapaxes(1, 2) for t, R in sums.items()}
     B = {t: covariance.grid.terms[t].alike for t in own}
-    Q = np.zeros_like(T)
+    once = [np.broadcast_to(B[u], T.shape) for u in own]
     if depth < len(covariance.nodes):
-        Q = covariance.above[depth][covariance.grid.parents[depth]]
-    for u in own:
-        for t, R in moved.items():
-            squares[t, u] += _trace(R, B[u]) - 2.0 * _trace(R @ B[u], W @ Q)
+        WQ = W @ covariance.above[depth][covariance.grid.parents[depth]]
+        once = [b - 2.0 * (b @ WQ) for b in once]
     found = {t: W @ B[t] @ W for t in own}
-    for t, u in combinations_with_replacement(own, 2):
-        squares[t, u] += _trace(found[t], B[u]) - 2.0 * _trace(found[t] @ B[u], W @ Q)
+    mixed = _traces(list(moved.values()), once)
+    squares[np.ix_(below, own)] += mixed
+    squares[np.ix_(own, below)] += mixed.T
+    _add(squares, own, _traces(list(found.values()), once))
     return moved | found
 
 
@@ -81,47 +91,65 @@ def _of_levels(blocks: LevelBlocks, Q: FloatArray, squares: FloatArray) -> Sums:
     own = [*blocks.terms, k]
     replicates = 1.0 if grid.replicates is None else grid.replicates
     B = {t: grid.terms[t].alike for t in blocks.terms} | {k: np.eye(grid.n_cells) / replicates}
-    KBK, KQK = {t: K @ B[t] @ K for t in own}, K @ Q @ K
+    KBK = {t: K @ B[t] @ K for t in own}
+    KQK = K @ Q @ K
     found = {t: np.zeros_like(Q) for t in own}
-    # By holes: H = Σ E X E', and HAH = Σ E X A_mm X E' with A = K B_t K.
-    H, HAH = np.zeros_like(Q), {t: np.zeros_like(Q) for t in own}
+    # By holes: H = Σ E X E', HAH = Σ E X A_mm X E' with A = K B_t K, and J = Σ E X (KQK)_mm X E'.
+    H, HAH, J = np.zeros_like(Q), {t: np.zeros_like(Q) for t in own}, np.zeros_like(K)
     for a, inverse in blocks.each():
         X = taken(inverse, a.pair_pattern)
+        XQ = X @ _inside(a, KQK if a.by_holes else Q, of_nodes=True)
         if a.by_holes:
             XA = {t: X @ _inside(a, KBK[t]) for t in own}
             H += blocks.embedded(a, X, of_pairs=True)
-            for t in own:
-                HAH[t] += blocks.embedded(a, XA[t] @ X, of_pairs=True)
+            J += blocks.embedded(a, XQ @ X, of_pairs=True).sum(axis=0)
         else:
             XA = {t: X @ _inside(a, B[t]) for t in blocks.terms}
             XA[k] = X / a.counts[a.pair_pattern][:, None, :]
-            for t in own:
-                found[t] += blocks.embedded(a, XA[t] @ X, of_pairs=True)
-        XQ = X @ _inside(a, KQK if a.by_holes else Q, of_nodes=True)
-        for t, u in combinations_with_replacement(own, 2):
-            both, n = XA[t] @ XA[u], a.pair_n[:, None, None]
-            lost = float(np.sum(n * both * XQ.swapaxes(1, 2)))
-            if a.by_holes:
-                XD = X @ _inside(a, KBK[t] @ B[u] @ K)
-                squares[t, u] -= 2.0 * (float(np.sum(n * XD * XQ.swapaxes(1, 2))) - lost)
-            else:
-                squares[t, u] += float(np.einsum("pii,p->", both, a.pair_n)) - 2.0 * lost
+        into = HAH if a.by_holes else found
+        for t in own:
+            into[t] += blocks.embedded(a, XA[t] @ X, of_pairs=True)
+        once = [2.0 * (XQ @ x) if a.by_holes else x - 2.0 * (XQ @ x) for x in XA.values()]
+        _add(squares, own, _traces(once, list(XA.values()), a.pair_n))
+    if not blocks.n_by_holes.any():
+        return found
     n = blocks.n_by_holes[:, None, None]
+    whole = {}
     for t in own:
-        once = KBK[t] @ H @ K
-        whole = n * KBK[t] - once - once.swapaxes(1, 2) + K @ HAH[t] @ K
-        found[t] += whole
-        for u in own:
-            if u >= t:
-                squares[t, u] += _trace(whole, B[u])
-    KQ = K @ Q
-    for t, u in combinations_with_replacement(own, 2):
-        A, C = KBK[t], KBK[u]
-        D = A @ B[u] @ K
-        forms = _trace(n * D, Q) - _trace(H @ D, KQ.swapaxes(1, 2)) - _trace(H, KQ @ D)
-        forms += _trace(HAH[t] @ C, KQ.swapaxes(1, 2)) + _trace(HAH[u], KQ @ A)
-        squares[t, u] -= 2.0 * (forms - _trace(A @ H @ C, Q))
+        mixed = KBK[t] @ H @ K
+        whole[t] = n * KBK[t] - mixed - mixed.swapaxes(1, 2) + K @ HAH[t] @ K
+        found[t] += whole[t]
+    _add(squares, own, _traces([w.sum(axis=0) for w in whole.values()], [B[t] for t in own]))
+    _add(squares, own, -2.0 * _crossed_by_nodes(blocks, Q, KBK, B, H, HAH, J))
     return found
+
+
+def _crossed_by_nodes(
+    blocks: LevelBlocks,
+    Q: FloatArray,
+    KBK: Mapping[int, FloatArray],
+    B: Mapping[int, FloatArray],
+    H: FloatArray,
+    HAH: Mapping[int, FloatArray],
+    J: FloatArray,
+) -> FloatArray:
+    """Return tr(W B_t W B_u W Q) of the levels by holes but for what is within holes.
+
+    W = K − K E X E' K of each level. Products with three or more factors in X are in the caller.
+    """
+    K, KQ = blocks.K, blocks.K @ Q
+    n = blocks.n_by_holes[:, None, None]
+    # Σ nQ − QKH − HKQ + J: what stands between K B_t K B_u K and itself.
+    QKH = KQ.swapaxes(1, 2) @ H
+    between = (n * Q - QKH - QKH.swapaxes(1, 2)).sum(axis=0) + J
+    once = [b @ K for b in B.values()]
+    forms = _traces(once, [x @ between @ K for x in once])
+    # tr(HAH_u A_t Q …): the same product in two orders, whose forms are the transpose.
+    inner = [K @ (KQ.swapaxes(1, 2) @ hah).sum(axis=0) @ K for hah in HAH.values()]
+    mixed = _traces(list(B.values()), inner)
+    forms += mixed + mixed.T
+    forms -= _traces([a @ H for a in KBK.values()], [a @ Q for a in KBK.values()])
+    return forms
 
 
 def _inside(a: Alike, matrix: FloatArray, *, of_nodes: bool = False) -> FloatArray:
