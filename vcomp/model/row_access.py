@@ -147,13 +147,17 @@ class RowAccess:
     def solution(self) -> Solution:
         """The solution of Henderson's equations at the estimates, negative ones as zero."""
         v = self.components
-        return prediction_engine(self.model.statistics).solution(v) if v.any() else self._nothing()
+        if not v.any():
+            return self._nothing()
+        engine = getattr(self.estimator, "engine", "auto")  # estimators in closed form have none
+        return prediction_engine(self.model.statistics, engine).solution(v)
 
     def _nothing(self) -> Solution:
         stats = self.model.statistics
         zeros = tuple(np.zeros(q) for q in stats.sizes)
         beta = solve_positive(stats.XX, stats.Xy)
-        return Solution(beta, np.zeros((beta.size, beta.size)), zeros, zeros, zeros)
+        cov_beta = np.zeros((beta.size, beta.size))
+        return Solution(beta, cov_beta, zeros, lambda: (zeros, zeros))
 
 
 def require_rows(rows: RowAccess | None) -> RowAccess:

@@ -104,6 +104,11 @@ class CrossProducts:
             ZX=tuple(self.ZX[t] for t in terms),
         )
 
+    @property
+    def n_entries(self) -> int:
+        """Number of entries that a product with all random effects visits."""
+        return sum(pair.indices.size for pair in self.pairs.values()) + sum(self.sizes)
+
     def gram(self, t: int, u: int) -> Any:
         """Return Z_t'Z_u as a sparse matrix, in either order and on the diagonal."""
         from scipy.sparse import diags_array

@@ -48,6 +48,35 @@ def test_what_takes_too_long_is_solved_for_iteratively():
     assert prediction_engine(sparse).name == "blocked"
 
 
+def test_an_exact_engine_may_take_a_second_or_three_times_as_long():
+    stats = statistics(crossed(60, 70, 0.05))
+    assert stats.completed is None
+    sums = Statistics.from_cross_products(stats.cross_products)
+    iterative = IterativeLikelihood.expected_seconds(sums.cross_products)
+    exact = choose_engine(sums, "blocked", reml=True).seconds
+    for limits, name in (
+        (EngineLimits(quick=0.0, exact=2.0 * exact, patience=0.0), "blocked"),
+        (EngineLimits(quick=0.0, exact=0.0, patience=1.1 * exact / iterative), "blocked"),
+        (
+            EngineLimits(quick=0.0, exact=0.9 * exact, patience=0.9 * exact / iterative),
+            "iterative",
+        ),
+        (EngineLimits(quick=0.0, exact=2.0 * exact, seconds=0.5 * exact), "iterative"),
+    ):
+        assert choose_engine(sums, reml=True, limits=limits).name == name
+
+
+def test_predictions_are_by_the_engine_of_the_fit():
+    data = crossed(12, 15, 0.6)
+    exact = vcomp.fit("y ~ (1|a) + (1|b)", data, engine="blocked").random_effects["a"]
+    found = vcomp.fit("y ~ (1|a) + (1|b)", data, engine="iterative", rng=1)
+    solved = found.random_effects["a"]
+    np.testing.assert_allclose(solved["estimate"], exact["estimate"], rtol=1e-2)
+    assert solved["se"].isna().all()
+    assert not exact["se"].isna().any()
+    assert np.isfinite(found.predict()).all()
+
+
 def test_what_fills_up_gets_no_plan():
     stats, limits = statistics(crossed(40, 12, 0.3)), EngineLimits(seconds_per_cube=1e6)
     assert choose_engine(stats, reml=True).name == "blocked"

@@ -133,6 +133,10 @@ class CrossProductsEngine(SummedEngine):
         return solve_positive(self.stats.XX, self.stats.Xy)
 
 
+_CHEAP_SECONDS, _EVALUATIONS = 0.1, 5.0
+"""The expected information is cheap below this time, or as many evaluations."""
+
+
 class BlockedLikelihood(CrossProductsEngine, ExactEngine):
     """Restricted or full log-likelihood of a variance components model, with derivatives.
 
@@ -239,6 +243,14 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         expected = self._expected(point, positive_only=positive_only)
         return expected if kind == "expected" else 2.0 * average - expected
 
+    def expects_cheaply(self, v: FloatArray) -> bool:
+        """Return whether the expected information of all components costs a few evaluations.
+
+        Each group of a component at zero may need a solve.
+        """
+        seconds = self._eliminations.at(v).seconds_at_zero()
+        return seconds <= max(_CHEAP_SECONDS, _EVALUATIONS * self.seconds)
+
     def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return β̂ and its covariance matrix at `v`."""
         point = self._eliminations.at(v)
@@ -253,6 +265,10 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         point = self._eliminations.at(v)
         terms = range(self.stats.n_terms)
         beta, cov_beta = self.fixed_effects(v)
+
+        def variances(*, with_fixed: bool) -> list[FloatArray]:
+            return [self._variance(point, t, with_fixed=with_fixed) for t in terms]
+
         return Solution(
             beta=beta,
             cov_beta=cov_beta,
@@ -260,8 +276,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
                 point.effects_of(t).copy() if point.v[t] > 0.0 else np.zeros(self.sizes[t])
                 for t in terms
             ),
-            prediction_var=tuple(self._variance(point, t, with_fixed=True) for t in terms),
-            conditional_var=tuple(self._variance(point, t, with_fixed=False) for t in terms),
+            variances=lambda: (variances(with_fixed=True), variances(with_fixed=False)),
         )
 
     def _variance(self, point: Point, term: int, *, with_fixed: bool) -> FloatArray:

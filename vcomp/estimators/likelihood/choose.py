@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from vcomp.estimators.likelihood.levels import LevelsLikelihood
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes
+from vcomp.numerics.sparse import plan_elimination
 from vcomp.statistics import CompletedGrid, CrossProducts, Statistics
 
 
@@ -31,9 +33,12 @@ class EngineLimits:
     quick : time of a blocked evaluation below which no other engine is considered
     planned : nearly complete grids, and levels: number of random effects above which no order of
         elimination is computed, as the ordering alone would take longer than that
-    seconds : other data: time of a blocked evaluation above which the iterative engine is used
-    for_variances : variances of predicted effects: time of a blocked evaluation above which it is
-        not used
+    exact : time of an evaluation up to which an exact engine is used in any case: a fit then takes
+        about a second
+    patience : how many times longer than an iterative evaluation an exact one may take otherwise
+    seconds : time of an evaluation above which no exact engine is used
+    for_variances : variances of predicted effects of many rows: time of a blocked evaluation above
+        which it is not used
     few_holes : fraction of empty cells up to which the holes engine is preferred to the iterative
         one
     seconds_per_cube : seconds of a dense factorisation and inverse of order m, divided by m³; one
@@ -44,6 +49,8 @@ class EngineLimits:
     grid_seconds: float = 0.1
     quick: float = 2e-3
     planned: int = 30_000
+    exact: float = 0.125
+    patience: float = 3.0
     seconds: float = 10.0
     for_variances: float = 60.0
     few_holes: float = 0.2
@@ -73,7 +80,8 @@ def choose_engine(
         ``"levels"`` if one facet has many levels and the others few combinations, which may be
         missing; ``"blocked"``, exact for any data; ``"iterative"``, with random probes, if the
         exact ones would be too slow or would not fit into memory. ``"auto"`` uses the strata if it
-        can, else the faster one of levels and blocked
+        can, else the faster one of levels and blocked if a fit takes about a second, or not more
+        than three times as long as an iterative one
     reml : whether the likelihood is the restricted one
     names : of the terms, for messages
     n_probes, seed : random probes of the iterative engine
@@ -131,17 +139,25 @@ def residual_forms(stats: Statistics) -> FloatArray:
     return projector_forms(stats.cross_products)
 
 
-def prediction_engine(stats: Statistics) -> LikelihoodEngine:
-    """Return an engine that computes predicted effects, with their variances if possible."""
-    strata = None if stats.strata is None else StrataLikelihood(stats.strata, reml=True)
-    if strata is not None and strata.gives_effects:
-        return strata
-    levels = _levels(stats, ENGINE_LIMITS, reml=True, names=None)
-    return levels or blocked_for_variances(stats) or _iterative(stats, ENGINE_LIMITS, reml=True)
+def prediction_engine(stats: Statistics, engine: str = "auto") -> LikelihoodEngine:
+    """Return the engine of a fit, or another one if that of the fit has no predicted effects.
+
+    Parameters
+    ----------
+    stats : sums of the data
+    engine : as requested for the fit
+    """
+    if stats.strata is not None and engine in ("auto", "strata"):
+        strata = StrataLikelihood(stats.strata, reml=True)
+        if strata.gives_effects:
+            return strata
+    elif engine != "auto":
+        return choose_engine(stats, engine, reml=True)
+    return _without_strata(stats, ENGINE_LIMITS, reml=True)
 
 
 def blocked_for_variances(
-    stats: Statistics, limits: EngineLimits = ENGINE_LIMITS
+    stats: Statistics, limits: EngineLimits = ENGINE_LIMITS, *, most: float = np.inf
 ) -> BlockedLikelihood | None:
     """Return the blocked engine if variances of predicted effects are affordable, else None.
 
@@ -149,8 +165,10 @@ def blocked_for_variances(
     ----------
     stats : sums of the data
     limits : up to where it is used
+    most : time of an evaluation above which another way is faster
     """
-    return _blocked_within(stats, limits.for_variances, limits, reml=True, names=None)
+    seconds = min(limits.for_variances, max(most, limits.exact))
+    return _blocked_within(stats, seconds, limits, reml=True, names=None)
 
 
 def _fills_up(sums: CrossProducts, seconds: float, seconds_per_cube: float) -> bool:
@@ -181,8 +199,10 @@ def _blocked(
     reml: bool,
     names: Sequence[str] | None,
     advice: str = OTHER_ENGINE,
+    most_seconds: float = np.inf,
 ) -> BlockedLikelihood:
-    eliminations = Eliminations(sums, names, advice, free_bytes=limits.free_bytes)
+    planner = partial(plan_elimination, most_seconds=most_seconds)
+    eliminations = Eliminations(sums, names, advice, planner=planner, free_bytes=limits.free_bytes)
     return BlockedLikelihood(sums, reml=reml, eliminations=eliminations)
 
 
@@ -199,7 +219,8 @@ def _blocked_within(
     if _fills_up(sums, seconds, limits.seconds_per_cube):
         return None
     try:
-        blocked = _blocked(sums, limits, reml=reml, names=names)
+        # A search that takes longer than an evaluation may would find none that is faster.
+        blocked = _blocked(sums, limits, reml=reml, names=names, most_seconds=seconds)
     except EstimationError:
         return None
     return blocked if blocked.seconds <= seconds else None
@@ -217,33 +238,50 @@ def _best(
     """Return the engine of ``engine="auto"``."""
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=reml)
-    levels = _levels(stats, limits, reml=reml, names=names)
-    if levels is not None:
-        return levels
-    seconds = limits.seconds
-    if _grid(stats, limits) is not None:
-        seconds = limits.grid_seconds if sum(stats.sizes) <= limits.planned else 0.0
-    blocked = _blocked_within(stats, seconds, limits, reml=reml, names=names) if seconds else None
-    return blocked or _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
+    return _without_strata(stats, limits, reml=reml, names=names, n_probes=n_probes, seed=seed)
 
 
-def _levels(
-    stats: Statistics, limits: EngineLimits, *, reml: bool, names: Sequence[str] | None
-) -> LikelihoodEngine | None:
-    """Return the levels engine, or the blocked one if that is faster; None if neither is fast."""
+def _without_strata(
+    stats: Statistics,
+    limits: EngineLimits,
+    *,
+    reml: bool,
+    names: Sequence[str] | None = None,
+    n_probes: int | None = None,
+    seed: int = 0,
+) -> LikelihoodEngine:
+    """Return the best engine but for strata: an exact one, or the iterative one."""
     few = sum(stats.sizes) <= limits.planned
     quick = min(limits.quick, limits.seconds)
     if few and (blocked := _blocked_within(stats, quick, limits, reml=reml, names=names)):
         return blocked
+    levels = _levels(stats, limits, reml=reml)
+    # Ordering more effects takes longer than a fit by levels.
+    if levels is not None and not few:
+        return levels
+    seconds = limits.seconds
+    if levels is not None:
+        seconds = levels.seconds
+    elif _grid(stats, limits) is not None:
+        seconds = limits.grid_seconds if few else 0.0
+    else:
+        iterative = IterativeLikelihood.expected_seconds(stats.cross_products)
+        seconds = min(seconds, max(limits.exact, limits.patience * iterative))
+    blocked = _blocked_within(stats, seconds, limits, reml=reml, names=names) if seconds else None
+    if blocked is not None:
+        return blocked
+    if levels is not None:
+        return levels
+    return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
+
+
+def _levels(stats: Statistics, limits: EngineLimits, *, reml: bool) -> LevelsLikelihood | None:
+    """Return the levels engine if it evaluates in time and fits into memory, else None."""
     if stats.levels is None:
         return None
     levels = LevelsLikelihood(stats.levels, reml=reml)
     slow = levels.seconds > limits.seconds or levels.bytes > 0.8 * limits.free_bytes()
-    if not few:  # ordering them takes longer than a fit by levels
-        return None if slow else levels
-    seconds = limits.seconds if slow else levels.seconds
-    blocked = _blocked_within(stats, seconds, limits, reml=reml, names=names)
-    return levels if blocked is None and not slow else blocked
+    return None if slow else levels
 
 
 def _grid(stats: Statistics, limits: EngineLimits) -> CompletedGrid | None:

@@ -8,6 +8,7 @@ estimate of the maximum. :class:`Totals` adds up the forms of strata
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Generic, Literal, Protocol, TypeVar
@@ -53,7 +54,7 @@ class Derivatives:
     average: FloatArray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Solution:
     """The solution of Henderson's equations at one point, on the centred scale.
 
@@ -61,15 +62,27 @@ class Solution:
     ----------
     beta, cov_beta : generalised least squares estimate and its covariance matrix
     effects : for each term the (q_t,) predicted effects
-    prediction_var : for each term the (q_t,) variances of prediction, û − u
-    conditional_var : the same with the fixed effects treated as known, as in lme4
+    variances : returns `prediction_var` and `conditional_var`, which may cost far more
     """
 
     beta: FloatArray
     cov_beta: FloatArray
     effects: tuple[FloatArray, ...]
-    prediction_var: tuple[FloatArray, ...]
-    conditional_var: tuple[FloatArray, ...]
+    variances: Callable[[], tuple[Sequence[FloatArray], Sequence[FloatArray]]]
+
+    @cached_property
+    def _both(self) -> tuple[Sequence[FloatArray], Sequence[FloatArray]]:
+        return self.variances()
+
+    @property
+    def prediction_var(self) -> Sequence[FloatArray]:
+        """For each term the (q_t,) variances of prediction, û − u."""
+        return self._both[0]
+
+    @property
+    def conditional_var(self) -> Sequence[FloatArray]:
+        """The same with the fixed effects treated as known, as in lme4."""
+        return self._both[1]
 
 
 class LikelihoodEngine(Protocol):
@@ -143,6 +156,9 @@ class LikelihoodEngine(Protocol):
     ) -> FloatArray:
         """Return an information matrix; if `positive_only`, nan for components at zero."""
 
+    def expects_cheaply(self, v: FloatArray) -> bool:
+        """Return whether the expected information of all components costs a few evaluations."""
+
     def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return β̂ and its covariance matrix at `v`, on the centred scale."""
 
@@ -208,6 +224,10 @@ class SummedEngine:
     def yy(self) -> float:
         """Sum of squares of the centred response."""
         return self.stats.yy
+
+    def expects_cheaply(self, v: FloatArray) -> bool:
+        """Return whether the expected information of all components costs a few evaluations."""
+        return True
 
 
 class ExactEngine:

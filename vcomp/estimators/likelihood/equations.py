@@ -121,6 +121,9 @@ def _dense(matrix: Any) -> FloatArray:
 _SMALL = 1e-3
 """A component below this fraction of the error variance of a group's mean counts as small."""
 
+_PRODUCT_SECONDS = 1e-9
+"""Time of a multiplication in solves for few columns at a time."""
+
 _CHEAP_PRODUCTS = 4e9
 """Multiplications up to which ‖Z_t'Q Z_u‖² of a small component is computed column by column."""
 
@@ -454,6 +457,15 @@ class Point:
             kept = (v[:-1] > 0.0) | (not positive_only)
             squares[t, kept] = squares[kept, t] = found[kept]
         return squares
+
+    def seconds_at_zero(self, limits: SquareLimits = _LIMITS) -> float:
+        """Return the expected time of the squares of components at zero in seconds."""
+        sizes, large = self.stats.sizes, large_at_zero(self, limits)
+        pattern = self.equations.pattern
+        each = float(pattern.rows.size + pattern.n_dense**2)
+        solved = sum(sizes[t] for t, v in enumerate(self.v[:-1]) if v == 0.0 and t not in large)
+        rank = float(self.equations.group_n.size + self.stats.n_fixed)
+        return _PRODUCT_SECONDS * (solved * each + len(large) * rank**3)
 
     @cached_property
     def _small(self) -> list[int]:

@@ -305,7 +305,7 @@ class CompletedLikelihood(LastPoint["_Point"], CrossProductsEngine):
         variances = tuple(
             np.full(size, np.nan if v[t] > 0.0 else 0.0) for t, size in enumerate(self.sizes)
         )
-        return Solution(beta, cov_beta, self._effects(point), variances, variances)
+        return Solution(beta, cov_beta, self._effects(point), lambda: (variances, variances))
 
     def monte_carlo(self, v: FloatArray) -> FloatArray | None:
         """Return the Monte Carlo covariance of the estimates, eq. (8.6), 0 for terms at zero.

@@ -116,10 +116,12 @@ def _without_bounds(
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return estimates without bounds: one step of Fisher's scoring from the maximum, eq. (6.3).
 
-    For balanced data the step leads to the ANOVA estimates from any point. None if the information
-    is singular or does not fit into memory.
+    For balanced data the step leads to the ANOVA estimates from any point. Where a component at
+    zero has very many groups, the step is by the average information. None if the information is
+    singular or does not fit into memory.
     """
-    kind: InformationKind = "expected" if "expected" in likelihood.kinds else "average"
+    expects = "expected" in likelihood.kinds and likelihood.expects_cheaply(found.v)
+    kind: InformationKind = "expected" if expects else "average"
     estimated = ~found.held
     try:
         information = likelihood.information(found.v, kind)

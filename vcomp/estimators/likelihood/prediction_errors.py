@@ -47,6 +47,9 @@ _ENTRIES = 2e9
 """Entries of the pair tables times combinations up to which iterative solves are used: some
 minutes."""
 
+_SECONDS_PER_ENTRY = 5e-8
+"""Time of the iterative solve for one combination, divided by the entries of the pair tables."""
+
 
 def prediction_variances(
     stats: Statistics,
@@ -227,9 +230,11 @@ def _weights(
 def _by_equations(
     stats: Statistics, v: FloatArray, groups: LongArray, X: FloatArray, limits: EngineLimits
 ) -> FloatArray:
-    blocked = blocked_for_variances(stats, limits)
+    sums = stats.cross_products
+    most = float(X.shape[0]) * _SECONDS_PER_ENTRY * sums.n_entries
+    blocked = blocked_for_variances(stats, limits, most=most)
     if blocked is None:
-        return _by_iteration(stats.cross_products, v, groups, X)
+        return _by_iteration(sums, v, groups, X)
     return _by_elimination(blocked, v, groups, X)
 
 
@@ -264,7 +269,7 @@ def _by_iteration(
     X: FloatArray,
     most_entries: float = _ENTRIES,
 ) -> FloatArray:
-    entries = sum(float(pair.indices.size) for pair in stats.pairs.values()) + sum(stats.sizes)
+    entries = float(stats.n_entries)
     if entries * X.shape[0] > most_entries:
         most = max(int(most_entries / entries), 1)
         raise EstimationError(

@@ -63,7 +63,7 @@ def strata_solution(
         parts = sums, own, v[t] ** 2 * used + own
         whole = [np.broadcast_to(part, sums.shape).ravel() for part in parts]
         effects[t], conditional[t], prediction[t] = stats.layout.at_places(t, whole)
-    return Solution(beta, cov_beta, tuple(effects), tuple(prediction), tuple(conditional))
+    return Solution(beta, cov_beta, tuple(effects), lambda: (prediction, conditional))
 
 
 def fixed_of_terms(

@@ -29,8 +29,8 @@ _DENSE_SECONDS = 3.5e-11
 _GOOD_ENOUGH = 0.5
 """Estimated seconds up to which no other order is tried."""
 
-_MOST_WORK = 3e8
-"""Entries that the search for an order may visit: about three seconds."""
+_MOST_SECONDS, _VISITS_PER_SECOND = 3.0, 1e8
+"""Time that the search for an order may take, and how many entries it visits in a second."""
 
 _DENSE_SHARE = 0.6
 """The rest counts as dense if each unknown is coupled with more than this fraction of it."""
@@ -80,6 +80,7 @@ def plan_elimination(
     sizes: list[int],
     *,
     good_enough: float = _GOOD_ENOUGH,
+    most_seconds: float = _MOST_SECONDS,
     most_entries: int = _MOST_ENTRIES,
 ) -> EliminationOrder | None:
     """Return the cheaper of the original and a minimum degree order; None if L is too large.
@@ -89,6 +90,7 @@ def plan_elimination(
     matrix : (n, n) symmetric, sparse rows, without its diagonal
     sizes : sizes of the diagonal blocks, the first of which has no entries
     good_enough : seconds below which no other order is tried
+    most_seconds : which the search for another order may take
     most_entries : entries of L above which counting stops
     """
     from scipy.sparse import tril
@@ -98,7 +100,7 @@ def plan_elimination(
     ends = [0, *np.cumsum(sizes).tolist()]
     best = _cheapest(lower, None, lower.shape[0], ends, most_entries)
     if best is None or best.seconds > good_enough:
-        order, last = _minimum_degree(matrix)
+        order, last = _minimum_degree(matrix, min(most_seconds, _MOST_SECONDS))
         lower = tril(matrix[order][:, order], -1, format="csr")
         lower.sort_indices()
         other = _cheapest(lower, order, last, [0, last], most_entries)
@@ -107,7 +109,7 @@ def plan_elimination(
     return best
 
 
-def _minimum_degree(matrix: Any) -> tuple[LongArray, int]:
+def _minimum_degree(matrix: Any, seconds: float) -> tuple[LongArray, int]:
     """Return a minimum degree order and the number of its sparse columns.
 
     Unknowns with very many neighbours come last, as they would slow down the search.
@@ -117,7 +119,10 @@ def _minimum_degree(matrix: Any) -> tuple[LongArray, int]:
     kept = np.flatnonzero(~crowded)
     part = matrix[kept][:, kept]
     order, last = minimum_degree(
-        part.indptr.astype(np.int64), part.indices.astype(np.int32), _DENSE_SHARE, _MOST_WORK
+        part.indptr.astype(np.int64),
+        part.indices.astype(np.int32),
+        _DENSE_SHARE,
+        _VISITS_PER_SECOND * seconds,
     )
     return np.concatenate([kept[order], np.flatnonzero(crowded)]), last
 
