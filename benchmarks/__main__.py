@@ -17,6 +17,9 @@ NAMES = (
 )
 """In the order of the pipeline."""
 
+ON_REQUEST = ("cliffs",)
+"""What takes very long, and is run by name only."""
+
 
 def main() -> None:
     arguments = _arguments()
@@ -34,16 +37,20 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all, or some of {NAMES}")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"all of {NAMES}, or some; and {ON_REQUEST}"
+    )
     parser.add_argument("--quick", action="store_true", help="small data, below a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="store the comparisons")
     parser.add_argument(
         "--limit", type=float, metavar="SECONDS", help="of one long fit (default 60; quick 10)"
     )
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.names if name not in NAMES]
+    unknown = [name for name in arguments.names if name not in (*NAMES, *ON_REQUEST)]
     if unknown:
-        parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(NAMES)}")
+        parser.error(
+            f"there is no benchmark {unknown[0]!r}; there are {', '.join((*NAMES, *ON_REQUEST))}"
+        )
     if arguments.limit is None:
         arguments.limit = 10.0 if arguments.quick else 60.0
     return arguments

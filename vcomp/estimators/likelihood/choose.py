@@ -30,7 +30,7 @@ class EngineLimits:
     ----------
     grid_seconds : nearly complete grids: time of a blocked evaluation above which the holes engine
         is used
-    quick : time of a blocked evaluation below which no other engine is considered
+    quick : time of an evaluation below which no other engine is considered than the blocked one
     planned : nearly complete grids, and levels: number of random effects above which no order of
         elimination is computed, as the ordering alone would take longer than that
     exact : time of an evaluation up to which an exact engine is used in any case: a fit then takes
@@ -47,7 +47,7 @@ class EngineLimits:
     """
 
     grid_seconds: float = 0.1
-    quick: float = 2e-3
+    quick: float = 4e-3
     planned: int = 30_000
     exact: float = 0.125
     patience: float = 3.0
@@ -252,8 +252,12 @@ def _without_strata(
 ) -> LikelihoodEngine:
     """Return the best engine but for strata: an exact one, or the iterative one."""
     few = sum(stats.sizes) <= limits.planned
-    quick = min(limits.quick, limits.seconds)
-    if few and (blocked := _blocked_within(stats, quick, limits, reml=reml, names=names)):
+    quick = min(_as_fast(limits.quick, stats.n_terms), limits.seconds)
+    if (
+        few
+        and quick > 0.0
+        and (blocked := _blocked_within(stats, quick, limits, reml=reml, names=names))
+    ):
         return blocked
     levels = _levels(stats, limits, reml=reml)
     # Ordering more effects takes longer than a fit by levels.
@@ -261,18 +265,28 @@ def _without_strata(
         return levels
     seconds = limits.seconds
     if levels is not None:
-        seconds = levels.seconds
+        seconds = _as_fast(levels.seconds, stats.n_terms)
     elif _grid(stats, limits) is not None:
         seconds = limits.grid_seconds if few else 0.0
     else:
         iterative = IterativeLikelihood.expected_seconds(stats.cross_products)
         seconds = min(seconds, max(limits.exact, limits.patience * iterative))
-    blocked = _blocked_within(stats, seconds, limits, reml=reml, names=names) if seconds else None
+    blocked = None
+    if seconds > 0.0:
+        blocked = _blocked_within(stats, seconds, limits, reml=reml, names=names)
     if blocked is not None:
         return blocked
     if levels is not None:
         return levels
     return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
+
+
+def _as_fast(seconds: float, n_terms: int) -> float:
+    """Return the time of a blocked evaluation with which a fit takes as long as by levels.
+
+    Its informations cost as much as all evaluations, and each term some operations on arrays.
+    """
+    return 0.5 * (seconds - 1e-3 * n_terms)
 
 
 def _levels(stats: Statistics, limits: EngineLimits, *, reml: bool) -> LevelsLikelihood | None:
