@@ -24,6 +24,7 @@ from .gtheory import Cost as Cost
 from .gtheory import Counts as Counts
 from .gtheory import DStudy as DStudy
 from .gtheory import from_components as from_components
+from .gtheory import from_mean_squares as from_mean_squares
 from .inference import VarianceComponents as VarianceComponents
 from .model import AccumulatedStatistics as AccumulatedStatistics
 from .model import VarianceComponentsModel as VarianceComponentsModel

@@ -129,3 +129,48 @@ def test_texts():
     assert cut_scores("0.5,1") == [0.5, 1.0]
     with pytest.raises(PlanError, match="not a size"):
         single_sizes(["i"])
+
+
+SQUARES = "p=.7485 i=1.1274 a=0 pi=.0269 pa=.00251 ia=.04884 pia=.00176"
+DEGREES = "p=32 i=47 a=1 pi=1504 pa=32 ia=47 pia=1504"
+
+
+def test_published_mean_squares():
+    by_df = run("dstudy", "--mean-squares", SQUARES, "--df", DEGREES, "i=50", "a=1").stdout
+    by_sizes = run(
+        "dstudy", "--mean-squares", SQUARES, "--sizes", "p=33 i=48 a=2", "i=50", "a=1"
+    ).stdout
+    assert by_df == by_sizes
+    assert "33 p, 48 i, 2 a" in by_df  # Bodoff and Li (2007), Tables 1 and 4
+    assert "0.961   [" in by_df
+    assert "0.920   [" in by_df
+
+
+def test_published_components_with_sizes_have_intervals():
+    known = ("dstudy", "--components", TREC, "--sizes", "p=33 i=48 a=2", "i=50", "a=1")
+    out = run(*known, "--mean", ".25", "--cut", ".2").stdout
+    assert "std. err." in out
+    assert "0.961   [" in out
+    assert "Decisions by a cut score" in out
+    satterthwaite = run(*known, "--interval", "robust", check=False)
+    assert "needs the rows of a fit" in satterthwaite.stderr
+    unknown = run("dstudy", "--components", TREC, "--sizes", "p=33", "i=50", "a=1").stdout
+    assert "No standard errors: sizes= has no size of a, i" in unknown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--df", "p=3"], "--df needs --components or --mean-squares"),
+        (["--sizes", "p=3"], "--sizes needs --components or --mean-squares"),
+        (["--components", TREC, "--mean-squares", SQUARES], "give one of --components and"),
+        (["--components", TREC, "--df", "p=3"], "--df needs --mean-squares"),
+        (["--components", TREC, "--sizes", "p=x"], "'p=x' is not a size; write FACET=N"),
+        (["--mean-squares", SQUARES], "mean squares need df=, or sizes="),
+        (["--mean-squares", SQUARES, "--df", "p=32 p=33"], "df 'p' is given twice"),
+    ],
+)
+def test_published_options_that_do_not_fit(arguments, message):
+    done = run("dstudy", *arguments, "i=20", "a=3", check=False)
+    assert done.returncode == 2
+    assert message in done.stderr

@@ -135,7 +135,7 @@ def test_errors(res, published):
         res.quantity(5)
     with pytest.raises(EstimationError, match="is not defined at these estimates"):
         vcomp.from_components({"p": 0.0, "Residual": 0.0}).quantity("p / Residual")
-    with pytest.raises(EstimationError, match="'bootstrap' is not known"):
+    with pytest.raises(EstimationError, match="'bootstrap' needs the rows of a fit"):
         published.quantity("p", interval="bootstrap")
     with pytest.raises(PlanError, match="alpha must be between 0 and 1"):
         res.quantity("sys", alpha=95)

@@ -188,17 +188,38 @@ def components_argument(text: str) -> dict[str, float]:
     >>> components_argument("p=.0075, i:p=1e-2")
     {'p': 0.0075, 'i:p': 0.01}
     """
-    components: dict[str, float] = {}
+    return numbers_argument(text, "component", "NAME=VARIANCE such as p=.0075")
+
+
+def numbers_argument(text: str, what: str, form: str) -> dict[str, float]:
+    """Read numbers by name, ``p=33 i=48``, separated by spaces, commas or semicolons.
+
+    Parameters
+    ----------
+    text : as written in the command line
+    what : each of them is, for messages
+    form : how to write them, for messages
+
+    Raises
+    ------
+    PlanError
+        If a part is not a name and a number, or a name is given twice.
+
+    Examples
+    --------
+    >>> numbers_argument("p=33 i=48", "size", "FACET=N")
+    {'p': 33.0, 'i': 48.0}
+    """
+    numbers: dict[str, float] = {}
     for part in (p for p in re.split(r"[\s,;]+", text) if p):
         name, _, number = part.partition("=")
-        if name in components:
-            raise PlanError(f"component {name!r} is given twice")
+        if name in numbers:
+            raise PlanError(f"{what} {name!r} is given twice")
         try:
-            components[name] = float(number)
+            numbers[name] = float(number)
         except ValueError:
-            message = f"{part!r} is not a component; write NAME=VARIANCE such as p=.0075"
-            raise PlanError(message) from None
-    return components
+            raise PlanError(f"{part!r} is not a {what}; write {form}") from None
+    return numbers
 
 
 def options_given(

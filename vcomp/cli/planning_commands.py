@@ -16,6 +16,7 @@ from vcomp.cli.arguments import (
     components_argument,
     cut_scores,
     facets_argument,
+    numbers_argument,
     single_sizes,
     sizes_argument,
     topic_counts,
@@ -115,6 +116,71 @@ def allocation_text(
     return str(found)
 
 
+published_options = with_options(
+    click.option("--components", metavar="TEXT", help="Published components: 'p=.0075 i=.016 …'."),
+    click.option(
+        "--mean-squares",
+        metavar="TEXT",
+        help="Published mean squares: 'p=.7485 i=1.127 …'; with --df or --sizes.",
+    ),
+    click.option(
+        "--df", metavar="TEXT", help="Degrees of freedom of --mean-squares: 'p=32 i=47 …'."
+    ),
+    click.option(
+        "--sizes",
+        metavar="TEXT",
+        help="Sizes of the published G-study, 'p=33 i=48 …': intervals follow from them.",
+    ),
+    click.option(
+        "--mean", type=float, metavar="X", help="Mean of the published scores, for --cut."
+    ),
+)
+"""Options for published components or mean squares instead of a stored result."""
+
+
+def published_of(
+    components: str | None,
+    mean_squares: str | None,
+    df: str | None,
+    sizes: str | None,
+    mean: float | None,
+) -> Any:
+    """Return published components, or None if neither they nor mean squares are given.
+
+    Parameters
+    ----------
+    components, mean_squares : one of them, as text
+    df : degrees of freedom of the mean squares
+    sizes : of the G-study
+    mean : of the scores
+
+    Raises
+    ------
+    click.UsageError
+        If an option lacks the one that it belongs to, or both kinds are given.
+    """
+    import vcomp
+
+    if components is None and mean_squares is None:
+        given = {"--df": df, "--sizes": sizes, "--mean": mean}
+        lost = [name for name, value in given.items() if value is not None]
+        if lost:
+            raise click.UsageError(f"{lost[0]} needs --components or --mean-squares")
+        return None
+    if components is not None and mean_squares is not None:
+        raise click.UsageError("give one of --components and --mean-squares")
+    form = "FACET=N such as p=33"
+    counts = None if sizes is None else numbers_argument(sizes, "size", form)
+    if components is not None:
+        if df is not None:
+            raise click.UsageError("--df needs --mean-squares; components need --sizes")
+        return vcomp.from_components(components_argument(components), sizes=counts, mean=mean)
+    assert mean_squares is not None
+    squares = numbers_argument(mean_squares, "mean square", "NAME=MEAN-SQUARE such as p=.7485")
+    degrees = None if df is None else numbers_argument(df, "df", "NAME=DF such as p=32")
+    return vcomp.from_mean_squares(squares, df=degrees, sizes=counts, mean=mean)
+
+
 def cut_score_text(study: Any, cut: str | None) -> str | None:
     """Return a table of Φ(λ) as text, or None without cut scores."""
     from vcomp import display
@@ -139,7 +205,7 @@ def cut_score_text(study: Any, cut: str | None) -> str | None:
 
 @command(epilog=EXAMPLES)
 @click.argument("arguments", nargs=-1, metavar="[RESULT.json] [FACET=N,N…]…")
-@click.option("--components", metavar="TEXT", help="Published components: 'p=.0075 i=.016 …'.")
+@published_options
 @click.option("--design", metavar="TEXT", help="Design of the D-study, such as 'p x (a:i)'.")
 @plan_options
 @click.option(
@@ -173,6 +239,10 @@ def cut_score_text(study: Any, cut: str | None) -> str | None:
 def dstudy(
     arguments: Sequence[str],
     components: str | None,
+    mean_squares: str | None,
+    df: str | None,
+    sizes: str | None,
+    mean: float | None,
     design: str | None,
     layout: Path | None,
     goal: float | None,
@@ -188,29 +258,34 @@ def dstudy(
     interval: str,
     **plan: Any,
 ) -> None:
-    """Plan a D-study from a stored result or from published components."""
+    """Plan a D-study from a stored result, or from published components or mean squares.
+
+    FACET=N are the sizes of the D-study. With published mean squares, or components and the
+    --sizes of their G-study, the components are printed first, with intervals.
+    """
     import vcomp
 
     files = [a for a in arguments if "=" not in a]
     if len(files) > 1:
         raise click.UsageError(f"{files[1]!r} is not a size; write FACET=N such as topic=50")
-    if len(files) + (components is not None) != 1:
-        raise click.UsageError("give one of RESULT.json and --components")
+    published = published_of(components, mean_squares, df, sizes, mean)
+    if len(files) + (published is not None) != 1:
+        raise click.UsageError("give one of RESULT.json, --components and --mean-squares")
     if facet is not None and (goal is None or cost is not None):
         raise click.UsageError("--facet needs --goal, and cannot be used with --cost")
     if goal is None and cost is None and coefficient is not None:
         raise click.UsageError("--coefficient needs --goal, or --cost with --budget")
     n = sizes_argument([a for a in arguments if "=" in a])
-    source: Any
-    if components is not None:
-        source = vcomp.from_components(components_argument(components))
-    else:
+    source: Any = published
+    if published is None:
         source = vcomp.VarianceComponentsResults.from_json(Path(files[0]))
     study = source.dstudy(
         design, layout=layout, sizes=n, alpha=alpha, interval=interval, **plan_of(**plan)
     )
     cheapest = None if cost is None else goal
+    shown = published is not None and (published.anova is not None or published.reason)
     texts = [
+        str(published.summary(alpha, interval)) if shown else None,
         str(study.summary()),
         cut_score_text(study, cut),
         allocation_text(

@@ -9,10 +9,11 @@ from .projection import PlannedName as PlannedName
 from .projection import Weights as Weights
 from .projection import weights as weights
 from .published import PublishedComponents as PublishedComponents
-from .published import crossed_components as crossed_components
 from .published import from_components as from_components
+from .published import from_mean_squares as from_mean_squares
 from .requirement import Requirement as Requirement
 from .study import DStudy as DStudy
 from .study import dstudy as dstudy
+from .table_components import crossed_components as crossed_components
 from .universe import Counts as Counts
 from .universe import all_sizes as all_sizes

@@ -1,42 +1,41 @@
-"""Components from elsewhere: published ones with the D-studies of a fit, and those of a table."""
+"""Published components and mean squares, with the D-studies and intervals of a fit."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import FloatArray, LongArray
-from vcomp.data import Reading, Rows
-from vcomp.estimators import check_identified, get_estimator
-from vcomp.exceptions import PlanError, warn
-from vcomp.formula import REPLICATE, RESIDUAL, caller_environment, parse
+from vcomp._typing import FloatArray
+from vcomp.exceptions import EstimationError, PlanError
+from vcomp.gtheory.balanced_anova import (
+    BalancedAnova,
+    anova_of_components,
+    anova_of_mean_squares,
+)
+from vcomp.gtheory.component_names import nesting_of, terms_of
 from vcomp.gtheory.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.planned_quantity import HasDStudies
 from vcomp.gtheory.universe import positive_size
-from vcomp.inference import LevelVariances, Projected, VarianceComponents
+from vcomp.inference import Projected, Quantities, VarianceComponents
 from vcomp.inference.intervals import (
     FromComponents,
     IntervalName,
     IntervalSource,
     check_source,
-    level_variances,
+    unbiased_covariance,
 )
-from vcomp.statistics import sum_rows
-from vcomp.statistics.batches import few_values
 
 if TYPE_CHECKING:
-    from vcomp.inference.resampling import Replicates
+    import pandas as pd
 
-_SEPARATOR = re.compile(r"\s*[:×*,]\s*|\s+[xX]\s+")
-_ERROR_SUFFIX = re.compile(r"\s*,\s*e$")
+    from vcomp.inference.resampling import Replicates
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -47,6 +46,8 @@ class PublishedComponents(HasDStudies, display.Printed):
     ----------
     components : with the design that follows from their names
     mean : of the scores, where it is known
+    anova : mean squares and degrees of freedom, where they are known or follow from the sizes
+    reason : why there are no standard errors although sizes were given; else empty
 
     Examples
     --------
@@ -57,6 +58,8 @@ class PublishedComponents(HasDStudies, display.Printed):
 
     components: VarianceComponents
     mean: MeanOfScores = NO_MEAN
+    anova: BalancedAnova | None = None
+    reason: str = ""
 
     def _components(self) -> VarianceComponents:
         return self.components
@@ -67,17 +70,185 @@ class PublishedComponents(HasDStudies, display.Printed):
     def _source(
         self, interval: IntervalName | IntervalSource | Replicates, negative: Projected
     ) -> IntervalSource:
-        if isinstance(interval, str):
-            mean = self.mean
-            return FromComponents(self.components, interval, negative, mean.beta, mean.cov_beta)
-        return check_source(interval)
+        if not isinstance(interval, str):
+            return check_source(interval)
+        if interval in ("profile", "bootstrap"):
+            raise EstimationError(
+                f"interval={interval!r} needs the rows of a fit; published components with "
+                "sizes= or cov= have interval='mls'"
+            )
+        if self.reason and interval not in ("auto", "robust"):
+            raise EstimationError(
+                f"interval={interval!r} needs standard errors, and there are none: {self.reason}"
+            )
+        why = "" if self.anova is None else "mean squares do not show how scores are distributed"
+        mean = self.mean
+        return FromComponents(
+            self.components, interval, negative, mean.beta, mean.cov_beta, reason=why
+        )
 
-    def summary(self) -> Any:
-        """Return a printable table of the components and their shares.
+    @property
+    def vcomp(self) -> pd.Series:
+        """The components by name."""
+        import pandas as pd
+
+        return pd.Series(np.array(self.components.values), list(self.components.names))
+
+    @property
+    def bse_vcomp(self) -> pd.Series:
+        """Standard errors of the components; nan where they are not known."""
+        return self.gstudy()["se"].rename_axis(None)
+
+    def cov_vcomp(self, cov_type: Literal["sampling", "unbiased"] = "sampling") -> pd.DataFrame:
+        """Return the covariance matrix of the components.
+
+        Parameters
+        ----------
+        cov_type : ``"sampling"``, as given or with 2 MS²/df as the variance of a mean square;
+            ``"unbiased"``, with 2 MS²/(df + 2), as GENOVA prints it
+
+        Raises
+        ------
+        EstimationError
+            If it is not known, or `cov_type` is neither.
+
+        References
+        ----------
+        Brennan (2001), Generalizability Theory, eq. 6.1; the standard errors of Bodoff (2008),
+        Information Processing & Management 44, Table 7, by the "normal procedure" (section 4.3).
+
+        Examples
+        --------
+        >>> published = from_components({"p": 2.0, "i": 1.0, "pi": 4.0}, sizes={"p": 10, "i": 4})
+        >>> published.cov_vcomp().loc["p", "p"].round(4)  # (2 × 12²/9 + 2 × 4²/27)/4²
+        np.float64(2.0741)
+        """
+        import pandas as pd
+
+        if cov_type not in ("sampling", "unbiased"):
+            raise EstimationError(f"cov_type is 'sampling' or 'unbiased', not {cov_type!r}")
+        g = self.components
+        cov = g.cov if cov_type == "sampling" else unbiased_covariance(g)
+        if cov is None:
+            why = self.reason or "pass sizes= of all facets of the G-study, or cov="
+            raise EstimationError(f"the covariance matrix of the components is not known: {why}")
+        return pd.DataFrame(np.array(cov), list(g.names), list(g.names))
+
+    def gstudy(
+        self, alpha: float = 0.05, interval: IntervalName | IntervalSource = "auto"
+    ) -> pd.DataFrame:
+        """Return a row for each component: estimate, se, ci_low, ci_high and percent.
+
+        Percent is of the total variance, negative estimates set to zero.
+
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha
+        interval : how intervals are made: ``"auto"``, ``"mls"``, ``"f"``, ``"satterthwaite"``,
+            ``"log"`` or ``"wald"``
+
+        Raises
+        ------
+        EstimationError
+            If the interval is not known, or not available here.
+        PlanError
+            If alpha is not between 0 and 1.
+
+        Examples
+        --------
+        >>> published = from_components({"p": 2.0, "i": 1.0, "pi": 4.0}, sizes={"p": 10, "i": 4})
+        >>> published.gstudy()[["se", "ci_low", "ci_high"]].round(2).rename_axis(None)
+                     se  ci_low  ci_high
+        p   1.44     0.2     8.97
+        i   1.15     0.0    19.04
+        pi  1.09     2.5     7.41
+        """
+        import pandas as pd
+
+        g = self.components
+        source = self._source(interval, "keep")
+        q = Quantities("linear", np.eye(len(g.names)))
+        found = source.limits(q, alpha)
+        local = FromComponents.beside(source, g)
+        positive = np.maximum(g.values, 0.0)
+        total = float(positive.sum())
+        columns = {
+            "estimate": np.array(g.values),
+            "se": local.standard_errors(q),
+            "ci_low": found.low,
+            "ci_high": found.high,
+            "percent": 100.0 * (positive / total) if total > 0 else np.full_like(positive, np.nan),
+        }
+        return pd.DataFrame(columns, index=list(g.names)).rename_axis("component")
+
+    def anova_table(self) -> pd.DataFrame:
+        """Return the analysis of variance: df, sum_sq, mean_sq and expected mean squares.
+
+        The columns ``E[…]`` hold the coefficients of the components in the expected mean squares.
+
+        Raises
+        ------
+        EstimationError
+            If it is not known and does not follow from the sizes of the G-study.
+
+        References
+        ----------
+        Bodoff (2008), Information Processing & Management 44, appendix B.
+
+        Examples
+        --------
+        >>> published = from_components({"p": 2.0, "i": 1.0, "pi": 4.0}, sizes={"p": 10, "i": 4})
+        >>> published.anova_table()[["df", "mean_sq", "E[p]", "E[i]", "E[pi]"]]
+              df  mean_sq  E[p]  E[i]  E[pi]
+        p    9.0     12.0   4.0   0.0    1.0
+        i    3.0     14.0   0.0  10.0    1.0
+        pi  27.0      4.0   0.0   0.0    1.0
+        """
+        import pandas as pd
+
+        made, names = self.anova, self.components.names
+        if made is None:
+            why = self.reason or "pass sizes= of all facets of the G-study"
+            raise EstimationError(f"mean squares are not known: {why}")
+        columns = {"df": made.df, "sum_sq": made.df * made.mean_squares}
+        columns |= {"mean_sq": made.mean_squares}
+        columns |= {f"E[{name}]": made.expected[:, k] for k, name in enumerate(names)}
+        return pd.DataFrame(columns, index=list(names))
+
+    def interval_source(
+        self, interval: IntervalName | IntervalSource = "auto", negative: Projected = "keep"
+    ) -> IntervalSource:
+        """Return the source of the intervals of any quantity, for a function that takes one.
+
+        Parameters
+        ----------
+        interval : as in :meth:`gstudy`
+        negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
+
+        Raises
+        ------
+        EstimationError
+            If the interval is not known, or not available here.
+        """
+        return self._source(interval, negative)
+
+    def summary(
+        self, alpha: float = 0.05, interval: IntervalName | IntervalSource = "auto"
+    ) -> Any:
+        """Return a printable table of the components, their errors and intervals, and shares.
+
+        Parameters
+        ----------
+        alpha, interval : of the intervals, as in :meth:`gstudy`
 
         Returns
         -------
         statsmodels.iolib.summary.Summary
+
+        Raises
+        ------
+        EstimationError, PlanError
+            As :meth:`gstudy`.
 
         Examples
         --------
@@ -91,22 +262,36 @@ class PublishedComponents(HasDStudies, display.Printed):
         Residual     1.3000   65.0 %   ████████████████████
         ---------------------------------------------------
         """
-        values = self.components.values
-        total = float(np.maximum(values, 0.0).sum())
-        shares = np.maximum(values, 0.0) / total if total > 0 else np.full_like(values, np.nan)
-        rows = [
-            [estimate, display.percent(share), display.bar(share)]
-            for estimate, share in zip(display.fixed(values), shares, strict=True)
-        ]
-        design = str(gstudy_design(self.components)).replace(" x ", " × ")
-        table = display.simple_table(
-            rows,
-            ["estimate", "share", ""],
-            title=f"Published variance components, {design}",
+        table = self.gstudy(alpha, interval)
+        shares = table["percent"] / 100.0
+        cells = {"estimate": display.fixed(table["estimate"])}
+        notes = []
+        if self.components.cov is not None:
+            cells["std. err."] = display.fixed(table["se"], significant=3)
+            ends = display.short_intervals(table["ci_low"], table["ci_high"])
+            cells[f"{display.level(alpha)} interval"] = ends
+        if self.anova is not None:
+            sizes = gstudy_design(self.components).facets
+            levels = ", ".join(
+                f"{display.count(self.anova.sizes[f])} {f}" for f in sizes if f in self.anova.sizes
+            )
+            notes.append(f"Standard errors and intervals from the mean squares of {levels}.")
+            notes.append("Effects are treated as normal.")
+        if self.reason:
+            notes.append(f"No standard errors: {self.reason}.")
+        cells["share"] = [display.percent(share) for share in shares]
+        cells[""] = [display.bar(share) for share in shares]
+        made = display.column_table(
+            cells,
+            title=self._title(),
             stubs=self.components.names,
-            align="rrl",
+            align="r" * (len(cells) - 1) + "l",
         )
-        return display.summary([table])
+        return display.summary([made], notes)
+
+    def _title(self) -> str:
+        design = str(gstudy_design(self.components)).replace(" x ", " × ")
+        return f"Published variance components, {design}"
 
     def __repr__(self) -> str:
         pairs = zip(self.components.names, self.components.values, strict=True)
@@ -132,7 +317,9 @@ def from_components(
     values : of the components by name; negative ones as estimated
     cov : their covariance matrix: a data frame by name, or an array in the order of `values`; nan
         for a component without a standard error
-    sizes : of the G-study, for each facet within those that it is nested in
+    sizes : of the G-study, for each facet within those that it is nested in. With the sizes of
+        all facets, the object of measurement's included, there are standard errors and intervals:
+        components and sizes of a balanced design give its mean squares and degrees of freedom
     mean : of all scores of the G-study, for decisions by a cut score; its error variance is that
         of a balanced G-study with these `sizes`
 
@@ -142,9 +329,19 @@ def from_components(
         A name cannot be read, is given twice or names a facet twice; a value is not finite; the
         residual is missing; `cov` or `sizes` do not fit.
 
+    Notes
+    -----
+    Standard errors from sizes are those of the analysis of variance under normality, with the
+    rounding of the printed components. A component that is printed as 0 for a negative estimate
+    gives a mean square that is too large; :func:`from_mean_squares` has it exactly. Where mean
+    squares do not follow (a size is missing or not whole, a mean square would be negative) there
+    are no standard errors, and ``reason`` says why.
+
     References
     ----------
-    Bodoff and Li (2007), SIGIR, eq. (2)-(6), p. 370: the components of the example.
+    Bodoff and Li (2007), SIGIR, eq. (2)-(6), p. 370: the components of the example. Bodoff (2008),
+    Information Processing & Management 44, section 4.3: standard errors of the error variances of
+    D-studies (Table 7) from the same G-study with 48 queries.
 
     Examples
     --------
@@ -154,25 +351,143 @@ def from_components(
     >>> nested[["rel_err_var", "abs_err_var"]].round(5)
        rel_err_var  abs_err_var
     0      0.00066      0.00148
+    >>> known = from_components({"p": .00751, "i": .01596, "a": 0, "pi": .01258, "pa": .00002,
+    ...                          "ia": .00143, "pia": .00176}, sizes={"p": 33, "i": 48, "a": 2})
+    >>> known.dstudy(i=50, a=1).table[["Erho2", "Erho2_low", "Erho2_high"]].round(3)
+       Erho2  Erho2_low  Erho2_high
+    0  0.961      0.938       0.978
     """
     values = dict(values.items()) if hasattr(values, "items") else values
     if not isinstance(values, Mapping) or not values:
         raise PlanError("components are a mapping such as {'p': 0.5, 'i': 0.2, 'Residual': 1.0}")
-    terms = _terms(list(values))
-    nested_in = _nesting(terms)
+    matrix = None if cov is None else _covariance(cov, list(values))
+    made, order = _named(values, "component")
+    components = replace(
+        made,
+        cov=None if matrix is None else matrix[np.ix_(order, order)],
+        sizes=_gstudy_sizes(sizes or {}, made.nested_in),
+    )
+    mean_of = _mean(mean, components)
+    if matrix is not None or not sizes:
+        return PublishedComponents(components, mean_of)
+    try:
+        anova = anova_of_components(
+            components.names, components.facets, components.values, components.sizes
+        )
+    except PlanError as error:
+        return PublishedComponents(components, mean_of, reason=str(error))
+    return PublishedComponents(_with_errors(components, anova), mean_of, anova)
+
+
+def from_mean_squares(
+    values: Mapping[str, float],
+    df: Mapping[str, float] | None = None,
+    sizes: Mapping[str, float] | None = None,
+    mean: float | None = None,
+) -> PublishedComponents:
+    """Return the components of a published analysis of variance, ready for D-studies.
+
+    The components are those of the balanced design whose terms the mean squares name, with
+    standard errors and intervals. Negative ones are kept; D-studies set them to zero.
+
+    Parameters
+    ----------
+    values : mean squares by name, named as the components of :func:`from_components`, with the
+        residual's. A term that is left out belongs to the residual
+    df : degrees of freedom by the same names. Sizes follow from them
+    sizes : of the G-study, for each facet within those that it is nested in; degrees of freedom
+        follow from them. Give `df`, `sizes` or, of an unbalanced design, both: sizes are then the
+        coefficients n₀ of its expected mean squares
+    mean : of all scores of the G-study, for decisions by a cut score
+
+    Returns
+    -------
+    PublishedComponents
+        with ``vcomp``, ``gstudy()``, ``anova_table()``, ``dstudy(…)`` and ``quantity(…)``
+
+    Raises
+    ------
+    PlanError
+        A name cannot be read, is given twice or names a facet twice; a mean square is negative or
+        not finite, or the residual's is missing or 0; `df` and `sizes` are both missing, do not
+        name the same terms or facets, contradict each other, or leave a term no degrees of
+        freedom.
+
+    Notes
+    -----
+    A mean square that is printed as 0 is 0 in every estimate and limit.
+
+    References
+    ----------
+    Bodoff and Li (2007), SIGIR, Table 1, p. 370: the mean squares of the example, of 48 queries
+    (the heading says 50). Bodoff (2008), Information Processing & Management 44, appendix B: the
+    components from the expected mean squares.
+
+    Examples
+    --------
+    >>> trec = from_mean_squares(
+    ...     {"p": .7485, "i": 1.1274, "a": 0, "pi": .0269, "pa": .00251, "ia": .04884,
+    ...      "pia": .00176},
+    ...     df={"p": 32, "i": 47, "a": 1, "pi": 1504, "pa": 32, "ia": 47, "pia": 1504})
+    >>> trec.vcomp.round(5).to_dict()  # the paper prints 0 for the component of a
+    {'p': 0.00751, 'i': 0.01596, 'a': -3e-05, 'pi': 0.01257, 'pa': 2e-05, 'ia': 0.00143,
+    'pia': 0.00176}
+    >>> trec.dstudy(i=50, a=1).table[["Phi", "Phi_low", "Phi_high"]].round(3)
+        Phi  Phi_low  Phi_high
+    0  0.92    0.877     0.957
+    """
+    values = dict(values.items()) if hasattr(values, "items") else values
+    if not isinstance(values, Mapping) or not values:
+        raise PlanError("mean squares are a mapping such as {'p': 12.0, 'i': 14.0, 'pi': 4.0}")
+    made, order = _named(values, "mean square")
+    below = [name for name, value in zip(made.names, made.values, strict=True) if value < 0.0]
+    if below:
+        raise PlanError(f"the mean square of {below[0]!r} is negative")
+    anova = anova_of_mean_squares(
+        made.names,
+        made.facets,
+        made.nested_in,
+        made.values,
+        None if df is None else _degrees(df, list(values))[order],
+        None if sizes is None else _gstudy_sizes(sizes, made.nested_in),
+    )
+    components = replace(made, values=anova.components, sizes=dict(anova.sizes))
+    return PublishedComponents(_with_errors(components, anova), _mean(mean, components), anova)
+
+
+def _named(values: Mapping[str, float], what: str) -> tuple[VarianceComponents, list[int]]:
+    """Return values with the design that follows from their names, and their order in it."""
+    names = list(values)
+    terms = terms_of(names)
     # the residual goes last, as in all tables
     order = sorted(range(len(terms)), key=lambda k: len(terms[k]) == max(map(len, terms)))
-    names = list(values)
-    matrix = None if cov is None else _covariance(cov, names)[np.ix_(order, order)]
-    components = VarianceComponents(
+    made = VarianceComponents(
         names=tuple(names[k].strip() for k in order),
         facets=tuple(terms[k] for k in order),
-        values=np.array([_value(names[k], values[names[k]]) for k in order]),
-        cov=matrix,
-        nested_in=nested_in,
-        sizes=_gstudy_sizes(sizes or {}, nested_in),
+        values=np.array([_value(names[k], values[names[k]], what) for k in order]),
+        nested_in=nesting_of(terms),
     )
-    return PublishedComponents(components, _mean(mean, components))
+    return made, order
+
+
+def _with_errors(components: VarianceComponents, anova: BalancedAnova) -> VarianceComponents:
+    return replace(components, cov=anova.covariance, mean_squares=anova.two_way)
+
+
+def _degrees(df: Mapping[str, float], names: list[str]) -> FloatArray:
+    """Return degrees of freedom in the order of the mean squares."""
+    given = dict(df.items()) if hasattr(df, "items") else df
+    if not isinstance(given, Mapping):
+        raise PlanError(f"df is a mapping such as {{'p': 9, 'i': 3, 'pi': 27}}, not {df!r}")
+    strange = sorted(set(names).symmetric_difference(given), key=str)
+    if strange:
+        where = "has no mean square" if strange[0] in given else "has no degrees of freedom"
+        raise PlanError(f"{strange[0]!r} {where}; df= needs the names of the mean squares")
+    values = np.array([_value(name, given[name], "df of") for name in names])
+    if (values <= 0.0).any():
+        at = int(np.flatnonzero(values <= 0.0)[0])
+        raise PlanError(f"df of {names[at]!r} must be above 0, not {display.number(values[at])}")
+    return values
 
 
 def _mean(mean: float | None, components: VarianceComponents) -> MeanOfScores:
@@ -192,70 +507,9 @@ def _mean(mean: float | None, components: VarianceComponents) -> MeanOfScores:
     return MeanOfScores(np.array([float(mean)]), np.array([[variance]]), is_mean=True)
 
 
-def _terms(names: Sequence[str]) -> list[frozenset[str]]:
-    """Return the facets of each component."""
-    parts = {name: _parts(name, names) for name in names}
-    written = [p for name in names for p in parts[name]]
-    letters = frozenset(p for p in written if len(p) == 1)
-    terms: dict[str, frozenset[str]] = {}
-    for name in names:
-        facets = [f for p in parts[name] for f in (p if set(p) <= letters else [p])]
-        twice = [f for f in facets if facets.count(f) > 1]
-        if twice:
-            raise PlanError(f"component {name!r} names facet {twice[0]!r} twice")
-        terms[name] = frozenset(facets)
-    everything = frozenset().union(*terms.values())
-    if not everything:
-        raise PlanError("no component names a facet; the residual alone has no D-study")
-    replicated = any(term == everything for term in terms.values())
-    for name in names:
-        if not parts[name]:
-            terms[name] = everything | {REPLICATE} if replicated else everything
-    for k, name in enumerate(names):
-        same = [other for other in names[:k] if terms[other] == terms[name]]
-        if same:
-            raise PlanError(f"components {same[0]!r} and {name!r} have the same facets")
-    if everything not in terms.values():
-        raise PlanError(
-            f"no component has all facets ({', '.join(sorted(everything))}): the residual is "
-            f"missing, or a name is not read as meant. Write {RESIDUAL!r} for the residual, and "
-            "colons between facets, as in 'p:i'"
-        )
-    return [terms[name] for name in names]
-
-
-def _parts(name: str, names: Sequence[str]) -> list[str]:
-    """Return the words of a name; none of the residual's."""
-    if not isinstance(name, str):
-        raise PlanError(f"components are named by text such as 'p:i', not {name!r}")
-    text = name.strip()
-    if text.lower() == RESIDUAL.lower():
-        return []
-    if "e" not in names:
-        text = _ERROR_SUFFIX.sub("", text)
-    parts = _SEPARATOR.split(text.replace("(", "").replace(")", ""))
-    if not all(parts) or any(re.search(r"\s", p) for p in parts):
-        raise PlanError(f"cannot read component {name!r}; write colons between facets, as 'p:i'")
-    return parts
-
-
-def _nesting(terms: Sequence[frozenset[str]]) -> dict[str, frozenset[str]]:
-    """Return for each facet those without which it never occurs."""
-    facets = sorted(frozenset().union(*terms))
-    nested_in = {f: frozenset.intersection(*(t for t in terms if f in t)) - {f} for f in facets}
-    for facet, above in nested_in.items():
-        for other in sorted(above):
-            if facet in nested_in[other]:
-                raise PlanError(
-                    f"{facet!r} and {other!r} always occur together, so it is not clear which "
-                    "is nested in which; add a component of the outer one, as 0 if it is not known"
-                )
-    return nested_in
-
-
-def _value(name: str, value: Any) -> float:
+def _value(name: str, value: Any, what: str) -> float:
     if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
-        raise PlanError(f"component {name!r} must be a finite number, not {value!r}")
+        raise PlanError(f"{what} {name!r} must be a finite number, not {value!r}")
     return float(value)
 
 
@@ -292,72 +546,3 @@ def _gstudy_sizes(
         if facet not in nested_in:
             raise PlanError(f"sizes has {facet!r}; the facets are {', '.join(sorted(nested_in))}")
     return {facet: float(positive_size(facet, n)) for facet, n in sizes.items()}
-
-
-# Components of a table of scores -----------------------------------------------------------------
-
-
-def crossed_components(
-    scores: FloatArray, levels: Mapping[str, LongArray], method: str
-) -> tuple[VarianceComponents, Callable[[], LevelVariances]]:
-    """Return the components of crossed facets and of the residual, and what robust ones need.
-
-    Parameters
-    ----------
-    scores : (n,) the scores that there are
-    levels : facet → (n,) number of the level of each score. With one facet the residual is that of
-        replicates
-    method : of estimation, such as ``"reml"``
-
-    Returns
-    -------
-    components : estimates with their covariance
-    influences : sums the influences of the scores by level, for robust intervals; as
-        :func:`~vcomp.inference.intervals.level_variances`
-
-    Raises
-    ------
-    DesignError
-        If the components cannot be distinguished with these cells, or nothing is left for the
-        residual.
-    EstimationError
-        If the method has no estimate.
-
-    Warns
-    -----
-    VcompWarning
-        If the estimation did not converge.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> topic, system = (a.ravel() for a in np.indices((3, 3)))
-    >>> scores = np.array([0.3, 0.5, 0.1, 0.4, 0.5, 0.4, 0.2, 0.5, 0.3])
-    >>> found, _ = crossed_components(scores, {"system": system, "topic": topic}, "anova")
-    >>> found.values.round(4)
-    array([0.0128, 0.0017, 0.0094])
-    """
-    terms = tuple(levels)
-    reading = Reading(caller_environment(0, 0), "raise")
-    parsed = parse("score ~ " + " + ".join(f"(1|{term})" for term in terms))
-    selected = Rows.select(parsed, {"score": scores, **levels}, reading)
-    summed = sum_rows(parsed, selected, reading)
-    stats, design = summed.statistics, summed.design
-    check_identified(stats, terms, design.fixed.names, design.x_origin)
-    estimate = get_estimator(method).estimate(stats, (*terms, RESIDUAL))
-    if not estimate.converged:
-        warn(estimate.status)
-    everything = frozenset(terms) if len(terms) > 1 else frozenset({*terms, REPLICATE})
-    components = VarianceComponents(
-        names=estimate.names,
-        facets=(*(frozenset({term}) for term in terms), everything),
-        values=estimate.values,
-        cov=next(iter(estimate.covariances.values())),
-        without_bounds=estimate.without_bounds,
-        response_values=few_values(scores),
-    )
-
-    def influences() -> LevelVariances:
-        return level_variances(design, stats, summed.total, estimate.values)
-
-    return components, influences

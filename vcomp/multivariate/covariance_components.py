@@ -209,33 +209,8 @@ class Composite(PublishedComponents):
 
     weights: Mapping[str, float] = field(default_factory=dict)
 
-    def summary(self) -> Any:
-        """Return a printable table of the components, their standard errors and shares.
-
-        Returns
-        -------
-        statsmodels.iolib.summary.Summary
-        """
-        g = self.components
-        positive = np.maximum(g.values, 0.0)
-        total = float(positive.sum())
-        shares = positive / total if total > 0.0 else np.full_like(positive, np.nan)
-        with np.errstate(invalid="ignore"):
-            se = np.sqrt(np.diagonal(g.cov)) if g.cov is not None else np.full_like(shares, np.nan)
-        rows = [
-            [value, error, display.percent(share), display.bar(share)]
-            for value, error, share in zip(
-                display.fixed(g.values), display.fixed(se, significant=3), shares, strict=True
-            )
-        ]
-        table = display.simple_table(
-            rows,
-            ["estimate", "std. err.", "share", ""],
-            title=f"Variance components of {self._words()}",
-            stubs=g.names,
-            align="rrrl",
-        )
-        return display.summary([table])
+    def _title(self) -> str:
+        return f"Variance components of {self._words()}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self._words()}>"

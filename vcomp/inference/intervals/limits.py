@@ -382,8 +382,8 @@ class FromComponents:
             raise EstimationError(
                 "interval='mls' needs the covariance matrix of the components, from which mean "
                 "squares with degrees of freedom are made, and there is none here that gives "
-                "these; published components need cov=, fits have interval='profile' and "
-                "'bootstrap'"
+                "these; published components need sizes= of all facets or cov=, fits have "
+                "interval='profile' and 'bootstrap'"
             )
         found = self._from_zero(cut(q, *_ends(squares, q, alpha)), squares, q)
         if self.components.without_bounds is not None or self.used.zeroed:

@@ -1,0 +1,105 @@
+"""The facets and the nesting of published components, from their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from vcomp.exceptions import PlanError
+from vcomp.formula import REPLICATE, RESIDUAL
+
+_SEPARATOR = re.compile(r"\s*[:×*,]\s*|\s+[xX]\s+")
+_ERROR_SUFFIX = re.compile(r"\s*,\s*e$")
+
+
+def terms_of(names: Sequence[str]) -> list[frozenset[str]]:
+    """Return the facets of each component.
+
+    Parameters
+    ----------
+    names : ``"p:i"``, ``"p x i"``, ``"p*i"``, ``"p,i"``, or ``"pi"`` where each letter is a facet;
+        ``"Residual"``
+
+    Raises
+    ------
+    PlanError
+        If a name cannot be read, names a facet twice, or has the facets of another one; or no
+        component has all facets.
+
+    Examples
+    --------
+    >>> [sorted(term) for term in terms_of(["p", "i:p", "Residual"])]
+    [['p'], ['i', 'p'], ['i', 'p', 'replicate']]
+    """
+    parts = {name: _parts(name, names) for name in names}
+    written = [p for name in names for p in parts[name]]
+    letters = frozenset(p for p in written if len(p) == 1)
+    terms: dict[str, frozenset[str]] = {}
+    for name in names:
+        facets = [f for p in parts[name] for f in (p if set(p) <= letters else [p])]
+        twice = [f for f in facets if facets.count(f) > 1]
+        if twice:
+            raise PlanError(f"component {name!r} names facet {twice[0]!r} twice")
+        terms[name] = frozenset(facets)
+    everything = frozenset().union(*terms.values())
+    if not everything:
+        raise PlanError("no component names a facet; the residual alone has no D-study")
+    replicated = any(term == everything for term in terms.values())
+    for name in names:
+        if not parts[name]:
+            terms[name] = everything | {REPLICATE} if replicated else everything
+    for k, name in enumerate(names):
+        same = [other for other in names[:k] if terms[other] == terms[name]]
+        if same:
+            raise PlanError(f"components {same[0]!r} and {name!r} have the same facets")
+    if everything not in terms.values():
+        raise PlanError(
+            f"no component has all facets ({', '.join(sorted(everything))}): the residual is "
+            f"missing, or a name is not read as meant. Write {RESIDUAL!r} for the residual, and "
+            "colons between facets, as in 'p:i'"
+        )
+    return [terms[name] for name in names]
+
+
+def _parts(name: str, names: Sequence[str]) -> list[str]:
+    """Return the words of a name; none of the residual's."""
+    if not isinstance(name, str):
+        raise PlanError(f"components are named by text such as 'p:i', not {name!r}")
+    text = name.strip()
+    if text.lower() == RESIDUAL.lower():
+        return []
+    if "e" not in names:
+        text = _ERROR_SUFFIX.sub("", text)
+    parts = _SEPARATOR.split(text.replace("(", "").replace(")", ""))
+    if not all(parts) or any(re.search(r"\s", p) for p in parts):
+        raise PlanError(f"cannot read component {name!r}; write colons between facets, as 'p:i'")
+    return parts
+
+
+def nesting_of(terms: Sequence[frozenset[str]]) -> dict[str, frozenset[str]]:
+    """Return for each facet those without which it never occurs.
+
+    Parameters
+    ----------
+    terms : the facets of each component
+
+    Raises
+    ------
+    PlanError
+        If two facets always occur together.
+
+    Examples
+    --------
+    >>> nesting_of([frozenset("p"), frozenset("pi")])
+    {'i': frozenset({'p'}), 'p': frozenset()}
+    """
+    facets = sorted(frozenset().union(*terms))
+    nested_in = {f: frozenset.intersection(*(t for t in terms if f in t)) - {f} for f in facets}
+    for facet, above in nested_in.items():
+        for other in sorted(above):
+            if facet in nested_in[other]:
+                raise PlanError(
+                    f"{facet!r} and {other!r} always occur together, so it is not clear which "
+                    "is nested in which; add a component of the outer one, as 0 if it is not known"
+                )
+    return nested_in
