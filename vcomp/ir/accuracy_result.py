@@ -496,7 +496,26 @@ def _notes(accuracy: Accuracy) -> list[str]:
         notes.append(_of_halves(accuracy, by_kind[ByHalves]))
     if ByItself in by_kind:
         notes.append(f"{by_kind[ByItself]}: there is no interval.")
-    return [*notes, *_problems(accuracy), *accuracy.notes]
+    return [*notes, *_empty(accuracy), *_problems(accuracy), *accuracy.notes]
+
+
+_EMPTY = 0.99
+"""Share of the range of a measure beyond which an interval carries no information."""
+
+
+def _empty(accuracy: Accuracy) -> list[str]:
+    """Return a note on intervals that span next to the whole range of their measure."""
+    symbols = []
+    for name, found in accuracy.values.items():
+        lowest, highest = accuracy.measures[name].limits
+        if np.isfinite([lowest, highest]).all():
+            wide = found.high - found.low > _EMPTY * (highest - lowest)
+            if bool(np.any(wide)):
+                symbols.append(accuracy.symbol(name))
+    if not symbols:
+        return []
+    listed = ", ".join(symbols)
+    return [f"{listed}: an interval over the whole range of a measure carries no information."]
 
 
 def _by_kind(accuracy: Accuracy) -> dict[type, str]:

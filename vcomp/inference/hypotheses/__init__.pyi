@@ -11,5 +11,6 @@ from .fixed_effects import degrees_of_freedom as degrees_of_freedom
 from .fixed_effects import fixed_errors_of as fixed_errors_of
 from .fixed_effects import fixed_level_variances as fixed_level_variances
 from .model_comparison import ComparedFit as ComparedFit
+from .model_comparison import Comparison as Comparison
 from .model_comparison import ModelComparison as ModelComparison
 from .model_comparison import compare_fits as compare_fits

@@ -34,6 +34,8 @@ class AssessorLayout:
     measures : what the assessor facet represents
     confounds : effects that cannot be separated from it
     exact : whether the subset is known to be the largest possible; False after a greedy search
+    fixed : facets to be fixed in D-studies, ``res.dstudy(fixed=layout.fixed)``: roles, which are
+        all that there are. A variance between two roles is next to unknown
     """
 
     name: str
@@ -42,6 +44,7 @@ class AssessorLayout:
     measures: str
     confounds: str
     exact: bool = True
+    fixed: tuple[str, ...] = ()
 
     def rows(
         self, scores: Any, *, topic: str = "topic", assessor: str = "assessor"
@@ -197,6 +200,7 @@ class AssessorLayouts(display.Printed):
                 "measures": layout.measures,
                 "confounds": layout.confounds,
                 "exact": layout.exact,
+                "fixed": ", ".join(layout.fixed),
             }
             for layout in self.layouts.values()
         ]
@@ -233,6 +237,12 @@ class AssessorLayouts(display.Printed):
             )
             for x in self.layouts.values()
         ]
+        fixed = [x.name for x in self.layouts.values() if x.fixed]
+        if fixed:
+            notes.append(
+                f"In D-studies of {', '.join(fixed)} pass fixed='role': the roles are all that "
+                "there are."
+            )
         notes += [f"{name} is not possible: {why}." for name, why in self.impossible.items()]
         return display.summary([shown], notes)
 

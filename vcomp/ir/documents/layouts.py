@@ -259,6 +259,7 @@ def _roles(frame: pd.DataFrame) -> AssessorLayout | str:
         "of role and of role by topic; they average out of the former only if drawn at random"
         + (". Of several individuals in a role the first is used" if several else ""),
         exact,
+        ("role",),
     )
 
 
@@ -330,6 +331,7 @@ def _one_to_one(frame: pd.DataFrame) -> AssessorLayout | str:
         "roles of certain individuals, who have the same roles in all these topics",
         "Role and individual are one effect, estimated from these few individuals only",
         exact,
+        ("role",),
     )
 
 
@@ -345,6 +347,7 @@ def _everyone(frame: pd.DataFrame) -> AssessorLayout | str:
         _numbered(frame),
         "roles and individuals as separate effects, with all their interactions",
         "Nothing is confounded but the highest interaction with error",
+        fixed=("role",),
     )
 
 
@@ -362,6 +365,7 @@ def _within_roles(frame: pd.DataFrame) -> AssessorLayout | str:
         _numbered(frame[frame["topic"].isin(full.index)]),
         "roles, and individuals within the roles of a topic",
         "Individuals are one effect with their interactions with roles and topics",
+        fixed=("role",),
     )
 
 
