@@ -199,7 +199,7 @@ def test_other_bad_input(crossed_study):
     with pytest.raises(
         PlanError, match="the published curves have no variances, which intervals need"
     ):
-        PUBLISHED["tau"].predict(0.9)
+        PUBLISHED["power_ratio"].predict(0.9)
     with pytest.raises(PlanError, match="alpha"):
         PUBLISHED["tau"].predict(0.9, alpha=2)
     with pytest.raises(DataError, match="tau must be between 0 and 1, not 2"):
@@ -212,3 +212,41 @@ def test_other_bad_input(crossed_study):
         map_dstudy(crossed_study, 3)
     with pytest.raises(PlanError, match="no indicator is given"):
         map_dstudy(crossed_study, [])
+
+
+def test_published_tau_has_the_printed_range_of_collections():
+    """Section 4: all need Eρ² above .95 for τ = .9 but one (.93), and one needs .98."""
+    curve = PUBLISHED["tau"]
+    low, high = curve.exponent_range
+    assert 0.93**low == pytest.approx(0.9)
+    assert 0.98**high == pytest.approx(0.9)
+    frame = curve.predict([0.8, 0.95], alpha=0.05)
+    np.testing.assert_allclose(frame["obs_high"], np.array([0.8, 0.95]) ** low)
+    np.testing.assert_allclose(frame["obs_low"], np.array([0.8, 0.95]) ** high)
+    assert frame[["low", "high"]].isna().to_numpy().all()
+    assert set(frame["interval"]) == {"curve of another collection: printed range of 43"}
+    # 42 of 44 orders have the other collection inside
+    with pytest.raises(PlanError, match=r"probability 0\.955: alpha must be at least 0\.0455"):
+        curve.predict(0.9, alpha=0.01)
+
+
+def test_ranges_of_43_hold_another_one_42_times_in_44():
+    rng = np.random.default_rng(1)
+    a = rng.gamma(2.0, size=(20_000, 44))
+    inside = (a[:, :43].min(1) <= a[:, 43]) & (a[:, 43] <= a[:, :43].max(1))
+    assert inside.mean() == pytest.approx(42 / 44, abs=4 * np.sqrt(42 * 2 / 44**2 / 20_000))
+
+
+def test_curves_with_features_have_those_of_the_plan(crossed_study):
+    slopes = {"n_topics": 0.1, "n_systems": -0.2, "topic_share": 0.3}
+    curve = ReliabilityMap(
+        "tau", "Erho2", 3.0, rises=True, slopes=slopes, centres=dict.fromkeys(slopes, 0.5)
+    )
+    found = map_dstudy(crossed_study, "tau", mapping={"tau": curve})
+    table, g = crossed_study.table, crossed_study.components
+    topic = crossed_study.plan.facets[0]
+    v = dict(zip(g.names, g.values, strict=True))
+    share = v[topic] / (v[topic] + g.values[-1])
+    log_a = np.log(3.0) + 0.1 * (np.log(table[topic]) - 0.5)
+    log_a += -0.2 * (np.log(g.sizes[crossed_study.plan.object]) - 0.5) + 0.3 * (share - 0.5)
+    np.testing.assert_allclose(found["estimate"], table["Erho2"] ** np.exp(log_a))

@@ -37,8 +37,8 @@ def study(collections):
 
 def test_points_are_halves_of_the_published_sizes(study):
     points = study.points
-    assert list(points) == ["collection", "n", "trial", "Erho2", "Phi", "tau", "rmse",
-                            "power_ratio"]  # fmt: skip
+    assert list(points) == ["collection", "n", "trial", "Erho2", "Phi", "n_systems", "topic_share",
+                            "tau", "rmse", "power_ratio"]  # fmt: skip
     sizes = points.groupby(["collection", "n"]).size()
     assert sizes.eq(20).all()  # two halves of ten splits
     assert sorted(set(points["n"])) == [10, 20]
@@ -52,7 +52,10 @@ def test_coefficients_of_points_are_those_of_a_dstudy(collections):
     X = collections["second"][:8]
     frame = pd.DataFrame(X).rename_axis("t").reset_index().melt("t", var_name="s")
     table = vcomp.fit("value ~ (1|s) + (1|t)", frame, method="anova").dstudy(t=8).table
-    assert _coefficients(X) == pytest.approx((table["Erho2"][0], table["Phi"][0]), rel=1e-10)
+    res = vcomp.fit("value ~ (1|s) + (1|t)", frame, method="anova").vcomp
+    share = res["t"] / (res["t"] + res["Residual"])
+    expected = (table["Erho2"][0], table["Phi"][0], share)
+    assert _coefficients(X) == pytest.approx(expected, rel=1e-10)
 
 
 def test_the_curve_is_the_least_squares_one(study):

@@ -17,12 +17,13 @@ from .documents.layouts import assessor_layouts as assessor_layouts
 from .documents.track import Track as Track
 from .documents.track import novelty_like_track as novelty_like_track
 from .mapping import MappingStudy as MappingStudy
-from .mapping import ReliabilityMap as ReliabilityMap
 from .mapping import map_dstudy as map_dstudy
 from .mapping import map_reliability as map_reliability
+from .mapping_check import validate_mapping as validate_mapping
 from .mapping_fit import fit_mapping as fit_mapping
 from .rank.rank_accuracy import expected_tau as expected_tau
 from .rank.rank_accuracy import expected_tau_ap as expected_tau_ap
+from .reliability_map import ReliabilityMap as ReliabilityMap
 from .scores import ScoreMatrix as ScoreMatrix
 from .scores import as_score_matrix as as_score_matrix
 from .significance import swap_rates as swap_rates

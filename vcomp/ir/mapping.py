@@ -9,170 +9,21 @@ Urbano, J., Marrero, M. and Martín, D. (2013). On the measurement of test colle
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vcomp import display, plots
-from vcomp._typing import FloatArray
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import DataError, PlanError, check_alpha, did_you_mean
+from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.gtheory import DStudy
 from vcomp.ir.agreement import Measure
+from vcomp.ir.reliability_map import PUBLISHED, Coefficient, Feature, ReliabilityMap
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Coefficient = Literal["Erho2", "Phi"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ReliabilityMap:
-    """A curve from a coefficient x of a D-study to an indicator y between halves of a collection.
-
-    y = x^a for indicators that go to 1, and y = (1 - x)^a for those that go to 0 (eq. 15.12 of the
-    mathematics).
-
-    Attributes
-    ----------
-    indicator : y, a name of :func:`vcomp.ir.measures.available`
-    coefficient : x, ``"Erho2"`` or ``"Phi"``
-    exponent : a
-    rises : whether y rises with x
-    lowest : smallest value of the indicator: -1 or 0
-    bse : standard error of the exponent; nan where it is not known
-    resid_sd : standard deviation of points about the curve; nan where it is not known
-    nobs : points that the curve was fitted to
-    n_collections : that these came from
-    by_collection : exponents of the collections, each fitted by itself
-
-    Examples
-    --------
-    >>> PUBLISHED["tau"].at(0.95).round(3)
-    np.float64(0.864)
-    >>> PUBLISHED["tau"].required(0.9).round(3)
-    np.float64(0.964)
-    """
-
-    indicator: str
-    coefficient: Coefficient
-    exponent: float
-    rises: bool
-    lowest: float = 0.0
-    bse: float = np.nan
-    resid_sd: float = np.nan
-    nobs: int = 0
-    n_collections: int = 0
-    by_collection: Mapping[str, float] = field(default_factory=dict)
-
-    def at(self, coefficient: ArrayLike) -> Any:
-        """Return the indicator at one or more values of the coefficient, of the same shape.
-
-        Parameters
-        ----------
-        coefficient : Eρ² or Φ, one value or several
-
-        Raises
-        ------
-        DataError
-            If a value is not a number between 0 and 1; nan, an unknown one, stays nan.
-        """
-        return self._base(coefficient) ** self.exponent
-
-    def required(self, goal: ArrayLike) -> Any:
-        """Return the coefficient at which the indicator reaches a goal: the curve from y to x.
-
-        Parameters
-        ----------
-        goal : one or several values of the indicator
-
-        Raises
-        ------
-        DataError
-            If a value is not a number between 0 and 1; nan stays nan.
-        """
-        base = _shares(goal, self.indicator) ** (1.0 / self.exponent)
-        return base if self.rises else 1.0 - base
-
-    def predict(self, coefficient: ArrayLike, *, alpha: float = 0.05) -> pd.DataFrame:
-        """Return the indicator with intervals, one row per value of the coefficient.
-
-        Parameters
-        ----------
-        coefficient : one or more values
-        alpha : intervals have confidence 1 − alpha
-
-        Returns
-        -------
-        pandas.DataFrame
-            with the coefficient under its name, ``estimate``, ``low`` and ``high`` of the curve,
-            and ``obs_low`` and ``obs_high`` for one pair of halves: its prediction interval.
-
-        Raises
-        ------
-        DataError
-            If a value is not a number between 0 and 1, or values have two dimensions.
-        PlanError
-            If `alpha` is not between 0 and 1, or the curve is a published one, which has no
-            variances.
-
-        Notes
-        -----
-        By the delta method: with g = dy/da, the curve has variance g² bse², a point resid_sd²
-        more, and both intervals are cut where the indicator ends. **The variance about the curve
-        is assumed to be constant**, which it is not: points come closer together as x
-        goes to 1, where the interval is too long, and lie further apart at smaller x.
-        """
-        import pandas as pd
-        from scipy.special import stdtrit
-
-        check_alpha(alpha)
-        if np.isnan(self.resid_sd):
-            raise PlanError(
-                "the published curves have no variances, which intervals need; fit_mapping() fits "
-                "curves that have them"
-            )
-        x = np.atleast_1d(_shares(coefficient, SYMBOLS[self.coefficient]))
-        if x.ndim > 1:
-            raise DataError(
-                f"the table has one row per value of {SYMBOLS[self.coefficient]}; these have "
-                f"{x.ndim} dimensions"
-            )
-        base = self._base(x)
-        y = base**self.exponent
-        slope = np.where(base > 0.0, y * np.log(np.where(base > 0.0, base, 1.0)), 0.0)
-        df = self.n_collections - 1 if self.n_collections > 1 else self.nobs - 1
-        columns = {self.coefficient: x, "estimate": y}
-        curve = np.abs(slope) * self.bse
-        for name, half in (
-            ("", stdtrit(df, 1.0 - alpha / 2.0) * curve),
-            ("obs_", stdtrit(self.nobs - 1, 1.0 - alpha / 2.0) * np.hypot(curve, self.resid_sd)),
-        ):
-            columns[f"{name}low"] = np.maximum(y - half, self.lowest)
-            columns[f"{name}high"] = np.minimum(y + half, 1.0)
-        return pd.DataFrame(columns)
-
-    def _base(self, coefficient: ArrayLike) -> FloatArray:
-        x = _shares(coefficient, SYMBOLS[self.coefficient])
-        return x if self.rises else 1.0 - x
-
-
-PUBLISHED: Mapping[str, ReliabilityMap] = {
-    curve.indicator: curve
-    for curve in (
-        ReliabilityMap("tau", "Erho2", 2.84729794002905, rises=True, lowest=-1.0),
-        ReliabilityMap("tau_ap", "Erho2", 3.98652984123827, rises=True, lowest=-1.0),
-        ReliabilityMap("power_ratio", "Erho2", 4.77902509574171, rises=True),
-        ReliabilityMap("minor_conflicts", "Erho2", 1.53337366741287, rises=False),
-        ReliabilityMap("major_conflicts", "Erho2", 2.62976839002005, rises=False),
-        ReliabilityMap("sens_abs", "Erho2", 1.54402996734738, rises=False),
-        ReliabilityMap("sens_rel", "Phi", 1.29759126030214, rises=False),
-        ReliabilityMap("rmse", "Phi", 3.27642726002903, rises=False),
-    )
-}
-"""Curves from 43 TREC collections: Urbano et al. (2013), Figure 3; exponents of gt4ireval 2.0."""
 
 
 def map_reliability(
@@ -252,7 +103,9 @@ def map_dstudy(
     pandas.DataFrame
         One row per plan and indicator: the sizes of the plan, ``indicator``, ``coefficient``,
         ``estimate``, and ``low`` and ``high`` from the limits of the coefficient. They do not hold
-        the uncertainty of the curve; nan where the coefficient has no interval.
+        the uncertainty of the curve; nan where the coefficient has no interval. A curve with
+        features has those of the plan: its number of topics, the number of systems and the share
+        of topics of the G-study.
 
     Raises
     ------
@@ -281,14 +134,17 @@ def map_dstudy(
     elif isinstance(indicators, Iterable) and not isinstance(indicators, str):
         names = indicators
     table, facets = study.table, list(study.plan.facets)
+    features = _features_of(study)
     parts = []
     for place, name in enumerate(names):
         curve = _curve(mapping, name)
         part = table[facets].copy()
         part["indicator"], part["coefficient"] = str(name), curve.coefficient
-        part["estimate"] = curve.at(table[curve.coefficient].to_numpy())
+        own = {feature: z for feature, z in features.items() if feature in curve.slopes}
+        part["estimate"] = curve.at(table[curve.coefficient].to_numpy(), own)
         ends = [
-            curve.at(table[f"{curve.coefficient}_{end}"].to_numpy()) for end in ("low", "high")
+            curve.at(table[f"{curve.coefficient}_{end}"].to_numpy(), own)
+            for end in ("low", "high")
         ]
         part["low"], part["high"] = ends if curve.rises else ends[::-1]
         parts.append(part.assign(place=place))
@@ -296,6 +152,21 @@ def map_dstudy(
         raise PlanError("no indicator is given")
     rows = pd.concat(parts).rename_axis("plan").reset_index()
     return rows.sort_values(["plan", "place"], ignore_index=True).drop(columns=["plan", "place"])
+
+
+def _features_of(study: DStudy) -> dict[Feature, Any]:
+    """Return the features of the planned collections, as far as the D-study knows them."""
+    g, facets = study.components, study.plan.facets
+    if len(facets) != 1:
+        return {}
+    found: dict[Feature, Any] = {"n_topics": study.table[facets[0]].to_numpy(dtype=float)}
+    if study.plan.object in g.sizes:
+        found["n_systems"] = g.sizes[study.plan.object]
+    values = dict(zip(g.facets, np.maximum(g.values, 0.0).tolist(), strict=True))
+    topic, error = values.get(frozenset({facets[0]})), float(max(g.values[-1], 0.0))
+    if topic is not None and topic + error > 0.0:
+        found["topic_share"] = topic / (topic + error)
+    return found
 
 
 def _curve(mapping: Mapping[str, ReliabilityMap], indicator: object) -> ReliabilityMap:
@@ -308,23 +179,6 @@ def _curve(mapping: Mapping[str, ReliabilityMap], indicator: object) -> Reliabil
             f"{', '.join(map(repr, mapping))}"
         )
     return curve
-
-
-def _shares(values: ArrayLike, what: str) -> FloatArray:
-    """Return numbers between 0 and 1, or nan."""
-    raw = np.asarray(values)
-    try:
-        x = raw.astype(float) if raw.dtype.kind in "iufO" else None
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{what} must be a number: {error}") from error
-    if x is None:
-        raise DataError(f"{what} must be a number between 0 and 1, not {values!r}")
-    outside = (x < 0.0) | (x > 1.0)
-    if outside.any():
-        raise DataError(
-            f"{what} must be between 0 and 1, not {display.number(x[outside].flat[0])}"
-        )
-    return x[()]
 
 
 _EXAMPLES: dict[str, float] = {"Erho2": 0.95, "Phi": 0.75}
@@ -340,7 +194,8 @@ class MappingStudy(display.Printed):
     maps : curves by indicator
     measures : the indicators
     points : one row per half: ``collection``, ``n`` topics, ``trial``, its ``Erho2`` and ``Phi``,
-        and every indicator of it against the other half; nan where one is not defined
+        ``n_systems`` and ``topic_share``, and every indicator of it against the other half; nan
+        where one is not defined
     smallest : least coefficients of the fitted points
 
     Examples

@@ -9,9 +9,9 @@ Urbano, J., Marrero, M. and Martín, D. (2013). On the measurement of test colle
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -19,12 +19,19 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
 from vcomp.ir.agreement import Measure, complete
-from vcomp.ir.mapping import PUBLISHED, Coefficient, MappingStudy, ReliabilityMap
+from vcomp.ir.mapping import MappingStudy
 from vcomp.ir.measures import several
+from vcomp.ir.reliability_map import (
+    PUBLISHED,
+    Coefficient,
+    Feature,
+    ReliabilityMap,
+    feature_values,
+)
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splits import FEWEST, Halves, draw_halves, observer
 from vcomp.ir.two_way_anova import mean_squares
-from vcomp.numerics import check_count, run, seed_from
+from vcomp.numerics import check_count, run, seed_from, solve
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +45,10 @@ _ABSOLUTE = frozenset({"sens_rel", "rmse", "Phi"})
 
 _SMALLEST: dict[Coefficient, float] = {"Erho2": 0.8, "Phi": 0.5}
 """Points below these are not fitted: about 85 % of the paper's collections are above."""
+
+
+Variance: TypeAlias = Literal["constant", "shrinking"]
+FEATURES: tuple[Feature, ...] = get_args(Feature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,8 @@ def fit_mapping(
     trials: int = 50,
     smallest: Mapping[str, float] | None = None,
     drop_worst: float = 0.25,
+    variance: Variance = "constant",
+    features: str | Iterable[str] = (),
     rng: int | np.random.Generator | None = None,
     workers: int = 1,
     progress: bool | None = None,
@@ -85,6 +98,11 @@ def fit_mapping(
     trials : pairs of halves of each size
     smallest : least coefficients of the points to fit, ``{"Erho2": 0.8, "Phi": 0.5}`` if None
     drop_worst : share of the systems to leave out, the worst by mean score
+    variance : of points about a curve: ``"constant"``; or ``"shrinking"`` as a power of 1 - x that
+        is estimated, with weighted least squares
+    features : of collections that the exponent depends on besides the coefficient:
+        ``"n_topics"``, ``"n_systems"`` (both by their logarithm) and ``"topic_share"``, the share
+        of topics in the variance of topics and error
     rng : seed, or a generator that one is drawn from once; 0 if not given
     workers : threads; the numbers are the same for any number of them
     progress : whether to show a bar; None for one where stderr is a terminal
@@ -104,7 +122,8 @@ def fit_mapping(
         If sizes, `trials` or `workers` are not positive whole numbers, or an indicator has
         fewer than three points to fit, or values beyond 1, as errors of other scores may.
     PlanError
-        If an indicator is unknown or has no curve, or `smallest` is out of range.
+        If an indicator is unknown or has no curve, `smallest` is out of range, or `variance` or a
+        feature is not known.
 
     Notes
     -----
@@ -117,10 +136,13 @@ def fit_mapping(
     another pair of halves of these; how far collections lie apart shows in ``by_collection``. Eρ²
     and Φ of the points are themselves estimates from n topics, whose error pulls the curve down.
 
+    :func:`validate_mapping` compares kinds of curves by leaving collections out.
+
     References
     ----------
     Urbano, J., Marrero, M. and Martín, D. (2013). On the measurement of test collection
-    reliability. *Proc. ACM SIGIR*, 393-402. Section 4, Figures 2 and 3.
+    reliability. *Proc. ACM SIGIR*, 393-402. Section 4, Figures 2 and 3; section 6 (p. 402) asks
+    for different models and features.
 
     Examples
     --------
@@ -136,6 +158,7 @@ def fit_mapping(
     """
     measures = _indicators(indicators)
     limits = _smallest(smallest)
+    chosen = checked_features(variance, features)
     columns = {"system": system, "topic": topic, "score": score}
     matrices = _collections(collections, drop_worst, columns)
     trials, workers = check_count(trials, "trials"), check_count(workers, "workers")
@@ -148,7 +171,13 @@ def fit_mapping(
 
     done = run(make, range(len(jobs)), workers=workers, progress=progress, label="halves")
     points = pd.concat([done[k] for k in range(len(jobs))], ignore_index=True)
-    maps = {m.name: _map(m, points, limits) for m in measures}
+    maps = {
+        m.name: replace(
+            curve_through(m, points, limits, variance, chosen),
+            by_collection=_by_collection(m, points, limits),
+        )
+        for m in measures
+    }
     return MappingStudy(maps, {m.name: m for m in measures}, points, limits)
 
 
@@ -166,71 +195,211 @@ def fit_exponent(base: FloatArray, y: FloatArray) -> float:
     >>> round(fit_exponent(x, x**2.5), 9)
     2.5
     """
+    inside = (base > 0.0) & (base < 1.0)
+    theta = _fit_log_exponent(base[inside], y[inside], np.zeros((int(inside.sum()), 0)))
+    return float(np.exp(theta[0]))
+
+
+def _fit_log_exponent(
+    base: FloatArray,
+    y: FloatArray,
+    Z: FloatArray,
+    weights: FloatArray | None = None,
+    begin: FloatArray | None = None,
+) -> FloatArray:
+    """Return (1 + f,) log a and its slopes in the (m, f) features Z by weighted least squares."""
     from scipy.optimize import least_squares
 
-    inside = (base > 0.0) & (base < 1.0)
-    base, y = base[inside], y[inside]
     log_base = np.log(base)
-    usual = (y > 0.0) & (y < 1.0)
-    start = float(np.median(np.log(y[usual]) / log_base[usual])) if usual.any() else 1.0
+    w = np.ones_like(base) if weights is None else weights
+    design = np.column_stack([np.ones_like(base), Z])
+    if begin is None:
+        usual = (y > 0.0) & (y < 1.0)
+        a = float(np.median(np.log(y[usual]) / log_base[usual])) if usual.any() else 1.0
+        begin = np.array([np.log(a), *np.zeros(Z.shape[1])])
     # The logarithm of a is sought: a is positive, and may be of any size.
     found = least_squares(
-        lambda b: base ** np.exp(b) - y,
-        [np.log(start)],
-        jac=lambda b: (base ** np.exp(b) * log_base * np.exp(b))[:, None],
+        lambda b: w * (base ** np.exp(design @ b) - y),
+        begin,
+        jac=lambda b: (w * base ** np.exp(design @ b) * log_base * np.exp(design @ b))[:, None]
+        * design,
         xtol=1e-15, ftol=1e-15, gtol=1e-15,
     )  # fmt: skip
-    return float(np.exp(found.x[0]))
+    return np.asarray(found.x)
 
 
-def _map(
-    measure: Measure, points: pd.DataFrame, smallest: Mapping[Coefficient, float]
+def _fit_spread(away: FloatArray, residual: FloatArray) -> tuple[float, float]:
+    """Return s and b ≥ 0 of the standard deviation s (1 - x)^b by normal likelihood.
+
+    Parameters
+    ----------
+    away : (m,) 1 - x, above 0
+    residual : (m,) points about the curve
+    """
+    design = np.column_stack([np.ones_like(away), 2.0 * np.log(away)])
+    square = np.square(residual)
+    if not square.any():
+        return 0.0, 0.0
+    beta = np.array([np.log(square.mean()), 0.0])
+    # Gamma regression of squares with a log link, whose steps have constant weights
+    for _ in range(200):
+        step = np.linalg.lstsq(design, square / np.exp(design @ beta) - 1.0, rcond=None)[0]
+        beta = beta + np.clip(step, -1.0, 1.0)
+        if np.abs(step).max() < 1e-10:
+            break
+    if beta[1] < 0.0:
+        return float(np.sqrt(square.mean())), 0.0
+    return float(np.exp(0.5 * beta[0])), float(beta[1])
+
+
+def curve_through(
+    measure: Measure,
+    points: pd.DataFrame,
+    smallest: Mapping[Coefficient, float],
+    variance: Variance = "constant",
+    features: tuple[Feature, ...] = (),
 ) -> ReliabilityMap:
-    """Return the curve of an indicator through the points of all collections."""
-    coefficient: Coefficient = "Phi" if measure.name in _ABSOLUTE else "Erho2"
-    used = points[points[coefficient] >= smallest[coefficient]].dropna(subset=[measure.name])
+    """Return the curve of an indicator through the points of all collections.
+
+    Parameters
+    ----------
+    measure : the indicator
+    points : as :attr:`MappingStudy.points`
+    smallest : least coefficients of the points to fit
+    variance, features : as for :func:`fit_mapping`
+
+    Raises
+    ------
+    EstimationError
+        If there are too few points, values beyond 1, or features that do not vary.
+    """
+    coefficient, used = _used(measure, points, smallest, len(features))
     x, y = used[coefficient].to_numpy(), used[measure.name].to_numpy()
-    if y.size and y.max() > 1.0:
-        raise EstimationError(
-            f"{measure.name!r} has values up to {display.number(y.max())}, and curves lie below 1"
-        )
     rises = measure.larger_is_better
     base = x if rises else 1.0 - x
     inside = (base > 0.0) & (base < 1.0)
-    if inside.sum() < _FEWEST_POINTS:
-        raise EstimationError(
-            f"{measure.name!r} has {int(inside.sum())} points with {coefficient} of at least "
-            f"{display.number(smallest[coefficient])}, and a curve needs {_FEWEST_POINTS}; "
-            "collections with more topics, or a smaller value in smallest=, have more"
-        )
-    a = fit_exponent(base, y)
-    residual = y - base**a
-    slope = np.where(inside, base**a * np.log(np.where(inside, base, 1.0)), 0.0)
-    resid_var = float(residual @ residual) / (y.size - 1)
+    if variance == "shrinking":  # points at the ends tell nothing of the variance within
+        used, x, y, base = used[inside], x[inside], y[inside], base[inside]
+        inside = np.ones(y.size, dtype=bool)
     names = used["collection"].to_numpy()
-    by_collection = {
-        name: fit_exponent(base[names == name], y[names == name])
-        for name in dict.fromkeys(names)
-        if inside[names == name].sum() >= _FEWEST_POINTS
-    }
-    information = float(slope @ slope)
-    variance, n_collections = resid_var / information, len(set(names))
-    if n_collections > 1:
-        totals = used.assign(score=slope * residual).groupby("collection")["score"].sum()
-        share = n_collections / (n_collections - 1.0)
-        variance = share * float(np.square(totals).sum()) / information**2
+    Z, centres = _features(used, features, len(set(names)))
+    theta, power = _fitted(base[inside], y[inside], Z[inside], 1.0 - x[inside], variance)
+    a = np.exp(theta[0] + Z @ theta[1:])
+    weights = (1.0 - x) ** -power if power else np.ones_like(x)
+    residual = weights * (y - base**a)
+    slope = np.where(inside, weights * base**a * a * np.log(np.where(inside, base, 1.0)), 0.0)
+    jacobian = slope[:, None] * np.column_stack([np.ones_like(x), Z])
+    resid_var = float(residual @ residual) / (y.size - theta.size)
+    covariance = _sandwich(jacobian, residual, names, resid_var)
+    exponent = float(np.exp(theta[0]))
     return ReliabilityMap(
         indicator=measure.name,
         coefficient=coefficient,
-        exponent=a,
+        exponent=exponent,
         rises=rises,
         lowest=measure.limits[0],
-        bse=float(np.sqrt(variance)),
+        bse=exponent * float(np.sqrt(covariance[0, 0])),
         resid_sd=float(np.sqrt(resid_var)),
         nobs=int(y.size),
-        n_collections=n_collections,
-        by_collection=by_collection,
+        n_collections=len(set(names)),
+        sd_power=power,
+        slopes=dict(zip(features, theta[1:].tolist(), strict=True)),
+        centres=dict(zip(features, centres.tolist(), strict=True)),
+        covariance=covariance if features else None,
     )
+
+
+def _used(
+    measure: Measure,
+    points: pd.DataFrame,
+    smallest: Mapping[Coefficient, float],
+    n_features: int = 0,
+) -> tuple[Coefficient, pd.DataFrame]:
+    """Return the coefficient of an indicator, and the points that its curve is fitted to."""
+    coefficient: Coefficient = "Phi" if measure.name in _ABSOLUTE else "Erho2"
+    used = points[points[coefficient] >= smallest[coefficient]].dropna(subset=[measure.name])
+    x, highest = used[coefficient], used[measure.name].max()
+    if highest > 1.0:
+        raise EstimationError(
+            f"{measure.name!r} has values up to {display.number(highest)}, and curves lie below 1"
+        )
+    inside, needed = int(((x > 0.0) & (x < 1.0)).sum()), _FEWEST_POINTS + n_features
+    if inside < needed:
+        raise EstimationError(
+            f"{measure.name!r} has {inside} points with {coefficient} of at least "
+            f"{display.number(smallest[coefficient])}, and a curve needs {needed}; "
+            "collections with more topics, or a smaller value in smallest=, have more"
+        )
+    return coefficient, used
+
+
+def _by_collection(
+    measure: Measure, points: pd.DataFrame, smallest: Mapping[Coefficient, float]
+) -> dict[str, float]:
+    """Return the exponent of each collection that has points enough."""
+    coefficient, used = _used(measure, points, smallest)
+    exponents = {}
+    for name, own in used.groupby("collection", sort=False):
+        x, y = own[coefficient].to_numpy(), own[measure.name].to_numpy()
+        if ((x > 0.0) & (x < 1.0)).sum() >= _FEWEST_POINTS:
+            exponents[str(name)] = fit_exponent(x if measure.larger_is_better else 1.0 - x, y)
+    return exponents
+
+
+def _features(
+    used: pd.DataFrame, features: tuple[Feature, ...], n_collections: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return (m, f) features about their means, and the means."""
+    Z = np.column_stack(
+        [np.zeros((len(used), 0)), *(feature_values(f, feature_of(used, f)) for f in features)]
+    )
+    if features and n_collections < len(features) + 2:
+        raise EstimationError(
+            f"{len(features)} features need {len(features) + 2} collections, and points come from "
+            f"{n_collections}"
+        )
+    for name, column in zip(features, Z.T, strict=True):
+        if np.ptp(column) <= 1e-9 * max(float(np.abs(column).max()), 1.0):
+            raise EstimationError(f"the feature {name!r} is the same in all points; leave it out")
+    centres = Z.mean(axis=0)
+    return Z - centres, centres
+
+
+def feature_of(points: pd.DataFrame, name: Feature) -> FloatArray:
+    """Return a feature of the collections of points, such as :attr:`MappingStudy.points`."""
+    return points["n" if name == "n_topics" else name].to_numpy(dtype=float)
+
+
+def _fitted(
+    base: FloatArray, y: FloatArray, Z: FloatArray, away: FloatArray, variance: Variance
+) -> tuple[FloatArray, float]:
+    """Return log a with its slopes, and b of the standard deviation s (1 - x)^b."""
+    theta, power = _fit_log_exponent(base, y, Z), 0.0
+    if variance == "constant":
+        return theta, power
+    for _ in range(50):
+        residual = y - base ** np.exp(theta[0] + Z @ theta[1:])
+        before = power
+        _, power = _fit_spread(away, residual)
+        theta = _fit_log_exponent(base, y, Z, away**-power, theta)
+        if abs(power - before) < 1e-8:
+            break
+    return theta, power
+
+
+def _sandwich(
+    jacobian: FloatArray, residual: FloatArray, names: Any, resid_var: float
+) -> FloatArray:
+    """Return the covariance of the coefficients, with dependent points of a collection."""
+    information = jacobian.T @ jacobian
+    n_collections = len(set(names))
+    if n_collections == 1:
+        return np.asarray(resid_var * solve(information, np.eye(len(information))))
+    totals = np.array(
+        [jacobian[names == name].T @ residual[names == name] for name in dict.fromkeys(names)]
+    )
+    half = solve(information, totals.T)
+    return np.asarray(n_collections / (n_collections - 1.0) * half @ half.T)
 
 
 def _points(job: _Job, measures: tuple[Measure, ...], trials: int) -> pd.DataFrame:
@@ -250,18 +419,47 @@ def _points(job: _Job, measures: tuple[Measure, ...], trials: int) -> pd.DataFra
         "trial": np.tile(np.arange(trials), 2),
         "Erho2": coefficients[:, 0],
         "Phi": coefficients[:, 1],
+        "n_systems": job.X.shape[1],
+        "topic_share": coefficients[:, 2],
     }
     return pd.DataFrame(columns | dict(zip((m.name for m in measures), values, strict=True)))
 
 
-def _coefficients(X: FloatArray) -> tuple[float, float]:
-    """Return Eρ² and Φ of a test with as many topics as there are; nan if all scores are equal."""
+def _coefficients(X: FloatArray) -> tuple[float, float, float]:
+    """Return Eρ², Φ and the share of topics in the variance of topics and error.
+
+    Of a test with as many topics as there are; nan if all scores are equal.
+    """
     n, k = X.shape
     ms_s, ms_t, ms_e = mean_squares(X)
     system, topic = max(0.0, (ms_s - ms_e) / n), max(0.0, (ms_t - ms_e) / k)
     if system == 0.0 and ms_e == 0.0:
-        return np.nan, np.nan
-    return system / (system + ms_e / n), system / (system + (topic + ms_e) / n)
+        return np.nan, np.nan, np.nan
+    error = topic + ms_e
+    share = topic / error if error > 0.0 else np.nan
+    return system / (system + ms_e / n), system / (system + error / n), share
+
+
+def checked_features(variance: object, features: str | Iterable[str]) -> tuple[Feature, ...]:
+    """Return the names of features, checked together with the kind of variance.
+
+    Raises
+    ------
+    PlanError
+        If the variance or a feature is not known, or a feature is given twice.
+    """
+    if variance not in get_args(Variance):
+        raise PlanError(f"variance is 'constant' or 'shrinking', not {variance!r}")
+    names = [features] if isinstance(features, str) else list(features)
+    for name in names:
+        if name not in FEATURES:
+            raise PlanError(
+                f"{name!r} is not a feature{did_you_mean(name, FEATURES)}; these are "
+                f"{', '.join(map(repr, FEATURES))}"
+            )
+    if len(set(names)) < len(names):
+        raise PlanError("a feature is given twice")
+    return tuple(name for name in FEATURES if name in names)
 
 
 def _indicators(given: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ...]:

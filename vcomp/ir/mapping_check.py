@@ -1,0 +1,140 @@
+"""Kinds of curves from Eρ² and Φ to other indicators, judged on collections that were left out.
+
+References
+----------
+Urbano, J., Marrero, M. and Martín, D. (2013). On the measurement of test collection reliability.
+*Proc. ACM SIGIR*, 393-402. Section 6, p. 402.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp.exceptions import EstimationError, PlanError, check_alpha
+from vcomp.ir.mapping import MappingStudy
+from vcomp.ir.mapping_fit import FEATURES, checked_features, curve_through, feature_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "published": {},
+    "shrinking": {"variance": "shrinking"},
+    "shrinking, features": {"variance": "shrinking", "features": FEATURES},
+}
+"""Kinds of curves that are compared by default."""
+
+
+def validate_mapping(
+    study: MappingStudy,
+    kinds: Mapping[str, Mapping[str, Any]] = KINDS,
+    *,
+    alpha: float = 0.05,
+) -> pd.DataFrame:
+    """Return how well curves predict the points of collections that they were not fitted to.
+
+    Each collection is left out in turn. The curve through the points of the others predicts its
+    points, with prediction intervals.
+
+    Parameters
+    ----------
+    study : of :func:`fit_mapping`, with several collections
+    kinds : options ``variance`` and ``features`` of :func:`fit_mapping` by name
+    alpha : prediction intervals have confidence 1 − alpha
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per indicator and kind: ``nobs`` points, ``rmse`` and ``bias`` of the prediction;
+        ``coverage`` of the prediction intervals, and that of the tenth of the points with the
+        largest coefficient, ``coverage_top``; ``length``, the mean length of the intervals; and
+        ``worst``, the lowest coverage of a collection.
+
+    Raises
+    ------
+    PlanError
+        If `study` is another object, an option is not known, or alpha is out of range.
+    EstimationError
+        If there are fewer than three collections, or too few points without one.
+
+    Notes
+    -----
+    With few collections the coverage has a large error of its own: that of each collection
+    depends on one shift of its points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vcomp.ir import fit_mapping, validate_mapping
+    >>> rng = np.random.default_rng(1)
+    >>> collections = [rng.normal(size=(40, 20)) + np.linspace(0, 2, 20) for _ in range(3)]
+    >>> study = fit_mapping(collections, "tau", drop_worst=0.0, trials=20)
+    >>> kinds = {"constant": {}, "shrinking": {"variance": "shrinking"}}
+    >>> validate_mapping(study, kinds)[["kind", "nobs", "rmse"]].round(2)
+            kind  nobs  rmse
+    0   constant   150  0.07
+    1  shrinking   150  0.07
+    """
+    import pandas as pd
+
+    check_alpha(alpha)
+    if not isinstance(study, MappingStudy):
+        raise PlanError(f"study is a result of fit_mapping(), not a {type(study).__name__}")
+    for name, options in kinds.items():
+        strange = set(options) - {"variance", "features"}
+        if strange:
+            raise PlanError(f"kind {name!r} has the unknown option {sorted(strange)[0]!r}")
+    names = list(dict.fromkeys(study.points["collection"]))
+    if len(names) < 3:
+        raise EstimationError(
+            f"leaving out needs three collections, and the study has {len(names)}"
+        )
+    rows = []
+    for indicator in study.maps:
+        for kind, options in kinds.items():
+            parts = [_left_out(study, indicator, name, options, alpha) for name in names]
+            rows.append({"indicator": indicator, "kind": kind, **_scores(pd.concat(parts))})
+    return pd.DataFrame(rows)
+
+
+def _left_out(
+    study: MappingStudy, indicator: str, name: str, options: Mapping[str, Any], alpha: float
+) -> pd.DataFrame:
+    """Return the points of a collection with what the others predict."""
+    variance = options.get("variance", "constant")
+    features = checked_features(variance, options.get("features", ()))
+    points, coefficient = study.points, study.maps[indicator].coefficient
+    others = points[points["collection"] != name]
+    curve = curve_through(study.measures[indicator], others, study.smallest, variance, features)
+    own = points[
+        (points["collection"] == name) & (points[coefficient] >= study.smallest[coefficient])
+    ].dropna(subset=[indicator])
+    found = curve.predict(
+        own[coefficient].to_numpy(),
+        features={feature: feature_of(own, feature) for feature in features},
+        alpha=alpha,
+    )
+    y = own[indicator].to_numpy()
+    return found.assign(
+        collection=name,
+        x=own[coefficient].to_numpy(),
+        error=found["estimate"].to_numpy() - y,
+        inside=(found["obs_low"].to_numpy() <= y) & (y <= found["obs_high"].to_numpy()),
+        length=found["obs_high"] - found["obs_low"],
+    )
+
+
+def _scores(found: pd.DataFrame) -> dict[str, float]:
+    top = found["x"] >= found["x"].quantile(0.9)
+    return {
+        "nobs": len(found),
+        "rmse": float(np.sqrt(np.square(found["error"]).mean())),
+        "bias": float(found["error"].mean()),
+        "coverage": float(found["inside"].mean()),
+        "coverage_top": float(found.loc[top, "inside"].mean()),
+        "length": float(found["length"].mean()),
+        "worst": float(found.groupby("collection")["inside"].mean().min()),
+    }
