@@ -250,3 +250,17 @@ def test_curves_with_features_have_those_of_the_plan(crossed_study):
     log_a = np.log(3.0) + 0.1 * (np.log(table[topic]) - 0.5)
     log_a += -0.2 * (np.log(g.sizes[crossed_study.plan.object]) - 0.5) + 0.3 * (share - 0.5)
     np.testing.assert_allclose(found["estimate"], table["Erho2"] ** np.exp(log_a))
+
+
+def test_the_trend_of_figure_4():
+    """Urbano et al. (2013), section 5: Eρ² falls, and so do the shares of systems and of topics."""
+    table = vcomp.datasets.load("trec_collections")
+    table = table[~table["track"].str.startswith("1MQ")]
+    year = table["track"].str.extract(r"(\d+)$")[0].astype(int)
+    year = year.where(year > 1000, year + 1991)
+    relative, absolute = (table["n_queries"] * (1 / table[c] - 1) for c in ("Erho2", "Phi"))
+    shares = 1 / (1 + absolute), (absolute - relative).clip(lower=0) / (1 + absolute)
+    for column in (table["Erho2"], *shares):
+        assert np.polyfit(year, column, 1)[0] < 0
+    # relative stability "for the most part" between .8 and 1
+    assert (table["Erho2"] > 0.8).mean() > 0.8

@@ -23,6 +23,7 @@ from .mapping_check import validate_mapping as validate_mapping
 from .mapping_fit import fit_mapping as fit_mapping
 from .rank.rank_accuracy import expected_tau as expected_tau
 from .rank.rank_accuracy import expected_tau_ap as expected_tau_ap
+from .reliability_map import PUBLISHED as PUBLISHED
 from .reliability_map import ReliabilityMap as ReliabilityMap
 from .scores import ScoreMatrix as ScoreMatrix
 from .scores import as_score_matrix as as_score_matrix

@@ -33,4 +33,4 @@ for ax, (column, label) in zip(axes, names.items(), strict=True):
     slope, start = np.polyfit(usual["year"], usual[column], 1)
     years = np.array([usual["year"].min(), usual["year"].max()])
     ax.plot(years, start + slope * years, "k--")
-    ax.set(xlabel="year", title=label)
+    ax.set(xlabel="year", title=label, xticks=range(1995, 2012, 5))
