@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,9 @@ from scipy import stats
 import vcomp
 from tests.helpers.examples import examples
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
+from vcomp.ir import measures
 from vcomp.ir.accuracies import accuracy, two_way_components
+from vcomp.ir.accuracy_result import Estimated, _empty
 from vcomp.ir.measures import available, get
 from vcomp.ir.scores import as_score_matrix
 from vcomp.ir.splitting import split_half
@@ -419,3 +422,20 @@ def test_robust_intervals_are_those_of_a_fit():
     exact = as_score_matrix(np.add.outer(np.arange(8.0), np.arange(7.0)))
     with pytest.raises(vcomp.EstimationError, match="needs a residual above zero"):
         accuracy(exact, "Phi", [12], interval="robust")
+
+
+def test_an_interval_over_the_whole_range_carries_no_information():
+    """α₊ of a few conflicts: .0002 [<.00001, >.99999]."""
+    conflicts, tau = measures.get("major_conflicts"), measures.get("tau")
+    estimate = np.array([0.0002, 0.001])
+    wide = Estimated(estimate, np.array([1e-6, 1e-4]), np.array([1 - 1e-6, 0.01]))
+    narrow = Estimated(estimate, np.array([-0.5, 0.1]), np.array([0.9, 0.2]))  # of -1 to 1
+    table = SimpleNamespace(
+        values={"major_conflicts": wide, "tau": narrow},
+        measures={"major_conflicts": conflicts, "tau": tau},
+        symbol={"major_conflicts": "α₊", "tau": "τ"}.get,
+    )
+    expected = "α₊: an interval over the whole range of a measure carries no information."
+    assert _empty(table) == [expected]
+    table.values["major_conflicts"] = Estimated(estimate, np.zeros(2), np.full(2, 0.5))
+    assert _empty(table) == []

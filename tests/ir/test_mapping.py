@@ -253,7 +253,7 @@ def test_curves_with_features_have_those_of_the_plan(crossed_study):
 
 
 def test_the_trend_of_figure_4():
-    """Urbano et al. (2013), section 5: Eρ² falls, and so do the shares of systems and of topics."""
+    """Urbano et al. (2013), section 5: Eρ² falls, and so do shares of systems and topics."""
     table = vcomp.datasets.load("trec_collections")
     table = table[~table["track"].str.startswith("1MQ")]
     year = table["track"].str.extract(r"(\d+)$")[0].astype(int)

@@ -20,7 +20,7 @@ from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.gtheory import DStudy
 from vcomp.ir.agreement import Measure
-from vcomp.ir.reliability_map import PUBLISHED, Coefficient, Feature, ReliabilityMap
+from vcomp.ir.reliability_map import PUBLISHED, Coefficient, ReliabilityMap
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,12 +154,12 @@ def map_dstudy(
     return rows.sort_values(["plan", "place"], ignore_index=True).drop(columns=["plan", "place"])
 
 
-def _features_of(study: DStudy) -> dict[Feature, Any]:
+def _features_of(study: DStudy) -> dict[str, Any]:
     """Return the features of the planned collections, as far as the D-study knows them."""
     g, facets = study.components, study.plan.facets
     if len(facets) != 1:
         return {}
-    found: dict[Feature, Any] = {"n_topics": study.table[facets[0]].to_numpy(dtype=float)}
+    found: dict[str, Any] = {"n_topics": study.table[facets[0]].to_numpy(dtype=float)}
     if study.plan.object in g.sizes:
         found["n_systems"] = g.sizes[study.plan.object]
     values = dict(zip(g.facets, np.maximum(g.values, 0.0).tolist(), strict=True))
