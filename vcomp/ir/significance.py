@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedTests:
-    """Every two systems compared by a paired t-test.
+    """Pairs of systems compared by paired t-tests.
 
-    Pairs i < j are in the order of the rows of an upper triangle: (0, 1), (0, 2), …, (1, 2), ….
+    All pairs i < j are in the order of the rows of an upper triangle: (0, 1), (0, 2), …, (1, 2).
 
     Attributes
     ----------
@@ -32,11 +32,13 @@ class PairedTests:
     t : (n_pairs,) √n times the mean difference over its standard deviation; where the difference
         is the same on all topics, zero if it is zero and infinite if it is not
     df : degrees of freedom, one less than the number of topics
+    std_errors : (n_pairs,) of the differences
     """
 
     differences: FloatArray
     t: FloatArray
     df: int
+    std_errors: FloatArray
 
     def significant(self, alpha: float) -> BoolArray:
         """Return which differences are significant at level `alpha`, two-sided."""
@@ -51,19 +53,20 @@ class PairedTests:
         return p
 
 
-def paired_tests(X: FloatArray) -> PairedTests:
-    """Compare every two systems by a paired t-test, from one covariance matrix.
+def paired_tests(X: FloatArray, pairs: tuple[LongArray, LongArray] | None = None) -> PairedTests:
+    """Compare systems by paired t-tests, from one covariance matrix.
 
     Parameters
     ----------
     X : (n_topics, n_systems) scores, none of them missing, on at least two topics
+    pairs : the systems i and j of each pair; all pairs if None
     """
-    i, j = pairs_of(X.shape[1])
+    i, j = pairs_of(X.shape[1]) if pairs is None else pairs
     differences = _settled(X.mean(axis=0), i, j)
-    deviations = np.sqrt(difference_variances(X, (i, j)))
+    std_errors = np.sqrt(difference_variances(X, (i, j)) / len(X))
     limit = np.where(differences == 0, 0.0, np.copysign(np.inf, differences))
-    t = np.divide(differences * np.sqrt(len(X)), deviations, out=limit, where=deviations > 0)
-    return PairedTests(differences, t, len(X) - 1)
+    t = np.divide(differences, std_errors, out=limit, where=std_errors > 0)
+    return PairedTests(differences, t, len(X) - 1, std_errors)
 
 
 def signs(Y: FloatArray) -> FloatArray:

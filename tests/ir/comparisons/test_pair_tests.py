@@ -1,0 +1,168 @@
+"""t, Wilcoxon, sign and Tukey tests of pairs against scipy, statsmodels and enumeration."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.multicomp import pairwise_tukeyhsd
+
+from vcomp.ir.comparisons import PairOptions, outcome_of
+from vcomp.ir.kernels import DROPPED, PRATT, SPLIT, signed_ranks
+
+ALTERNATIVES = ("two-sided", "greater", "less")
+RNG = np.random.default_rng(2)
+SMOOTH = RNG.normal(size=(23, 6)) + np.linspace(0.0, 1.0, 6)
+TIED = RNG.integers(0, 5, size=(14, 6)) / 4  # exact differences, many of them zero or tied
+PAIRS = [(i, j) for i in range(6) for j in range(i + 1, 6)]
+
+
+def options(**given):
+    return PairOptions(**given)
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_t_as_ttest_rel(alternative):
+    made = outcome_of(SMOOTH, "t", options(alternative=alternative, alpha=0.1))
+    for place, (i, j) in enumerate(PAIRS):
+        peer = stats.ttest_rel(SMOOTH[:, i], SMOOTH[:, j], alternative=alternative)
+        interval = peer.confidence_interval(0.9)
+        np.testing.assert_allclose(made.statistic[place], peer.statistic, rtol=1e-12)
+        np.testing.assert_allclose(made.p_values[place], peer.pvalue, rtol=1e-11)
+        np.testing.assert_allclose(
+            [made.low[place], made.high[place]], [interval.low, interval.high], rtol=1e-11
+        )
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+@pytest.mark.parametrize("n", [2, 5, 23])
+def test_wilcoxon_as_scipy_exact(alternative, n):
+    X = SMOOTH[:n]
+    made = outcome_of(X, "wilcoxon", options(alternative=alternative))
+    assert made.is_exact.all()
+    for place, (i, j) in enumerate(PAIRS):
+        peer = stats.wilcoxon(X[:, i], X[:, j], alternative=alternative, method="exact")
+        np.testing.assert_allclose(made.p_values[place], peer.pvalue, rtol=1e-13)
+        if alternative != "two-sided":
+            assert made.statistic[place] == peer.statistic
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+@pytest.mark.parametrize("zeros", ["pratt", "wilcox", "zsplit"])
+def test_wilcoxon_as_scipys_approximation_with_ties_and_zeros(alternative, zeros):
+    X = RNG.integers(0, 9, size=(90, 4)) / 8
+    made = outcome_of(X, "wilcoxon", options(alternative=alternative, zeros=zeros))
+    assert not made.is_exact.any()
+    for place, (i, j) in enumerate((a, b) for a in range(4) for b in range(a + 1, 4)):
+        peer = stats.wilcoxon(
+            X[:, i], X[:, j], zeros, alternative=alternative, correction=True, method="asymptotic"
+        )
+        shift = np.sign(made.statistic[place] - _mean(X[:, i] - X[:, j], zeros))
+        if alternative == "two-sided" or (shift > 0) == (alternative == "greater"):
+            # scipy corrects towards the mean; so does vcomp, whose tails overlap by one step.
+            np.testing.assert_allclose(made.p_values[place], peer.pvalue, rtol=1e-9)
+
+
+def _mean(d, zeros):
+    ranks = stats.rankdata(np.abs(d if zeros != "wilcox" else d[d != 0]))
+    return ranks[d != 0].sum() / 2 if zeros == "pratt" else ranks.sum() / 2
+
+
+def enumerated(d, zeros):
+    """Return T+ and its tails over all signs, as fractions."""
+    ranks = stats.rankdata(np.abs(d[d != 0] if zeros == "wilcox" else d))
+    signs = np.sign(d[d != 0] if zeros == "wilcox" else d)
+    ranks = np.array([Fraction(r) for r in ranks])
+    observed = sum(r * Fraction(1 + int(s)) / 2 for r, s in zip(ranks, signs, strict=True)
+                   if s or zeros == "zsplit")  # fmt: skip
+    flipped = ranks if zeros == "zsplit" else ranks[signs != 0]
+    sums = [sum(r for r, up in zip(flipped, ups, strict=True) if up)
+            for ups in product((False, True), repeat=len(flipped))]  # fmt: skip
+    low, high = (sum(s <= observed for s in sums), sum(s >= observed for s in sums))
+    return observed, Fraction(low, len(sums)), Fraction(high, len(sums))
+
+
+@pytest.mark.parametrize(
+    ("zeros", "code"), [("pratt", PRATT), ("wilcox", DROPPED), ("zsplit", SPLIT)]
+)
+def test_signed_ranks_enumerated_with_ties_and_zeros(zeros, code):
+    X = TIED[:9]
+    i, j = np.triu_indices(6, 1)
+    D = np.ascontiguousarray((X[:, i] - X[:, j]).T)
+    ranks = signed_ranks(D, np.argsort(np.abs(D), axis=1), code, 1e-14, 50)
+    for place in range(i.size):
+        observed, low, high = enumerated(X[:, i[place]] - X[:, j[place]], zeros)
+        assert ranks[place, 0] == observed
+        assert ranks[place, 4] == low
+        assert ranks[place, 5] == high
+
+
+@pytest.mark.rounding
+def test_differences_within_rounding_are_tied_or_zero():
+    X = np.array([[0.3, 0.2], [0.4, 0.3], [0.6, 0.7], [0.1 + 0.2, 0.3], [0.9, 0.8]])
+    exact = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
+    for test in ("wilcoxon", "sign"):
+        made, whole = (outcome_of(scores, test, options()) for scores in (X, exact))
+        assert made.statistic == whole.statistic
+        assert made.p_values == whole.p_values
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_sign_as_binomtest(alternative):
+    made = outcome_of(TIED, "sign", options(alternative=alternative))
+    for place, (i, j) in enumerate(PAIRS):
+        d = TIED[:, i] - TIED[:, j]
+        k, n = int((d > 0).sum()), int((d != 0).sum())
+        assert made.statistic[place] == k
+        peer = stats.binomtest(k, n, alternative=alternative).pvalue
+        np.testing.assert_allclose(made.p_values[place], peer, rtol=1e-12)
+
+
+def test_tukey_as_statsmodels_without_topic_effects():
+    """Doubly centred scores: the one-way error has the same sum of squares, other df."""
+    n, k = SMOOTH.shape
+    made = outcome_of(SMOOTH, "tukey", options(alpha=0.05))
+    Z = SMOOTH - SMOOTH.mean(axis=1, keepdims=True)
+    residual = Z - Z.mean(axis=0)
+    error = np.sqrt((residual**2).sum() / ((n - 1) * (k - 1)) / n)
+    i, j = np.triu_indices(k, 1)
+    d = SMOOTH.mean(axis=0)[i] - SMOOTH.mean(axis=0)[j]
+    df = (n - 1) * (k - 1)
+    np.testing.assert_allclose(made.statistic, np.abs(d) / error, rtol=1e-12)
+    p = stats.studentized_range.sf(made.statistic, k, df)
+    np.testing.assert_allclose(made.p_values, p, rtol=1e-8, atol=1e-13)
+    reach = stats.studentized_range.ppf(0.95, k, df) * error
+    np.testing.assert_allclose(made.high - made.low, 2 * reach, rtol=1e-7)
+    peer = pairwise_tukeyhsd(Z.ravel(order="F"), np.repeat(np.arange(k), n))
+    np.testing.assert_allclose(peer.meandiffs, -d, atol=1e-12)
+    # The one-way layout has (n − 1) k degrees of freedom for the same sum of squares.
+    one_way = np.sqrt((residual**2).sum() / ((n - 1) * k) / n)
+    np.testing.assert_allclose(made.statistic * error / one_way, np.abs(d) / one_way, rtol=1e-12)
+    np.testing.assert_allclose(peer.std_pairs, one_way, rtol=1e-9)
+
+
+def test_tukey_of_two_systems_is_the_t_test():
+    X = SMOOTH[:, :2]
+    tukey, t = outcome_of(X, "tukey", options()), outcome_of(X, "t", options())
+    np.testing.assert_allclose(tukey.p_values, t.p_values, rtol=1e-11)
+    np.testing.assert_allclose([tukey.low, tukey.high], [t.low, t.high], rtol=1e-9)
+
+
+@pytest.mark.parametrize("test", ["t", "wilcoxon", "sign", "tukey"])
+def test_two_sided_tests_do_not_know_the_order_of_systems(test):
+    made = outcome_of(TIED, test, options())
+    i, j = np.triu_indices(6, 1)
+    turned = outcome_of(TIED, test, options(), (j, i))
+    if test == "tukey":
+        np.testing.assert_array_equal(made.statistic, turned.statistic)
+    np.testing.assert_allclose(made.p_values, turned.p_values, rtol=1e-13)
+    np.testing.assert_allclose(made.low, -turned.high, rtol=1e-13)
+
+
+@pytest.mark.parametrize("test", ["t", "wilcoxon", "sign", "tukey"])
+def test_shifted_and_scaled_scores_have_the_same_p_values(test):
+    made, other = (outcome_of(X, test, options()) for X in (TIED, 1e6 + 64.0 * TIED))
+    np.testing.assert_allclose(made.p_values, other.p_values, rtol=1e-8)

@@ -1,0 +1,258 @@
+"""The result of comparing levels in pairs: a table, groups of alike levels, and pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import LongArray
+from vcomp.exceptions import PlanError, check_one_of, did_you_mean
+from vcomp.inference.pairwise.adjustments import CorrectionName
+from vcomp.inference.pairwise.undistinguished import groups_of, letters
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CORRECTED = {
+    "none": "not adjusted for the number of pairs",
+    "bonferroni": "adjusted by Bonferroni",
+    "holm": "adjusted by Holm",
+    "fdr_bh": "adjusted by Benjamini and Hochberg",
+    "fdr_by": "adjusted by Benjamini and Yekutieli",
+}
+_MOST_LEVELS = 60
+"""More levels than this are not listed in a summary."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairwiseComparisons(display.Printed):
+    """Differences between pairs of levels, with tests; ``print`` shows them.
+
+    Attributes
+    ----------
+    table : a row for each pair: ``first`` and ``second``, the number of observations (such as
+        ``n_topics``), ``difference`` (first − second), ``statistic``, ``p_value``, ``p_adjusted``
+        for the number of pairs, ``significant`` (whether this is at most alpha), and ``low`` and
+        ``high``, the interval of the difference; nan where the test has no interval
+    means : mean of each level, by its name
+    facet : whose levels are compared
+    test : the test in words
+    symbol : of the statistic
+    correction : how p-values were adjusted; None if the test itself is one of all pairs at once
+    alpha : level of significance; intervals have confidence 1 − alpha
+    notes : sentences on the test and its limits
+    """
+
+    table: pd.DataFrame
+    means: pd.Series
+    facet: str
+    test: str
+    symbol: str
+    correction: CorrectionName | None
+    alpha: float
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        pairs = len(self.table)
+        n = int(self.table["significant"].sum())
+        what = f"{display.count(n)} of {display.count(pairs)} pairs of {self.facet} distinct"
+        return display.encodable(f"<PairwiseComparisons: {self.test}, {what}>")
+
+    @property
+    def is_of_all_pairs(self) -> bool:
+        """Whether every two levels were compared, not only some pairs."""
+        k = len(self.means)
+        return len(self.table) == k * (k - 1) // 2
+
+    @property
+    def groups(self) -> pd.DataFrame:
+        """Levels from the largest mean to the smallest, with the groups that they belong to.
+
+        Two levels share a letter if, and only if, their difference is not significant.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Index: the levels; columns ``mean`` and ``group``, letters.
+
+        Raises
+        ------
+        PlanError
+            If not all pairs were compared.
+        """
+        import pandas as pd
+
+        order = self._order()
+        distinct = self._square(self.table["significant"].to_numpy(), order, diagonal=False)
+        groups = groups_of(distinct)
+        index = pd.Index(self.means.index[order], name=self.facet)
+        values = {"mean": self.means.to_numpy()[order], "group": letters(groups, len(order))}
+        return pd.DataFrame(values, index=index)
+
+    def matrix(self, column: str = "p_adjusted") -> pd.DataFrame:
+        """Return a column of the table as a square, from the largest mean to the smallest.
+
+        Parameters
+        ----------
+        column : ``"p_adjusted"``, ``"p_value"``, ``"difference"`` (row less column) or
+            ``"significant"``
+
+        Returns
+        -------
+        pandas.DataFrame
+            Of levels × levels; nan on the diagonal, or False.
+
+        Raises
+        ------
+        PlanError
+            If not all pairs were compared, or there is no such column.
+        """
+        import pandas as pd
+
+        if column not in _COLUMNS:
+            raise PlanError(
+                f"there is no square of {column!r}{did_you_mean(column, _COLUMNS)}; there are "
+                f"{', '.join(map(repr, _COLUMNS))}"
+            )
+        order = self._order()
+        values = self.table[column].to_numpy()
+        is_mask, is_odd = column == "significant", column == "difference"
+        square = self._square(values, order, diagonal=not is_mask, is_odd=is_odd)
+        names = pd.Index(self.means.index[order], name=self.facet)
+        return pd.DataFrame(square, index=names, columns=names)
+
+    def summary(self, show: int = 20) -> Any:
+        """Return a printable summary: the means with their groups, and pairs by their p-values.
+
+        Parameters
+        ----------
+        show : number of pairs that are listed, those with the smallest p-values
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+
+        Raises
+        ------
+        PlanError
+            If `show` is not a whole number from 0 on.
+        """
+        if isinstance(show, bool) or not isinstance(show, int | np.integer) or show < 0:
+            raise PlanError(f"show is a whole number of pairs from 0 on, not {show!r}")
+        tables, notes = [], [self._how()]
+        n, k = len(self.table), len(self.means)
+        if self.is_of_all_pairs and 2 < k <= _MOST_LEVELS:
+            tables.append(self._means_table())
+            notes.append(
+                f"Two {self.facet}s share a letter if their difference is not significant."
+            )
+        if show or not tables:
+            tables.append(self._pairs_table(max(int(show), 0 if tables else 1)))
+        if show < n:
+            notes.append(
+                f"{display.count(show)} of {display.count(n)} pairs are listed; "
+                "the attribute table has all."
+            )
+        return display.summary(tables, [*notes, *self.notes])
+
+    def plot(
+        self, kind: Literal["groups", "p_values"] = "groups", *, ax: Any | None = None
+    ) -> Any:
+        """Draw the levels with their groups, or the p-values of all pairs.
+
+        Parameters
+        ----------
+        kind : ``"groups"`` draws the means in order, and joins the levels of each group by a line;
+            ``"p_values"`` a square of all pairs, coloured by adjusted p-value and sign
+        ax : matplotlib axes to draw on; those of a new figure if None
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        PlanError
+            If `kind` is not one of these, or not all pairs were compared.
+        VcompError
+            If matplotlib is not installed.
+        """
+        from vcomp import plots
+
+        check_one_of("kind", kind, ("groups", "p_values"))
+        if kind == "groups":
+            return plots.alike_groups(self.groups, facet=self.facet, ax=ax)
+        p, difference = self.matrix("p_adjusted"), self.matrix("difference")
+        return plots.pair_p_values(p, difference, alpha=self.alpha, facet=self.facet, ax=ax)
+
+    def _order(self) -> LongArray:
+        if not self.is_of_all_pairs:
+            raise PlanError(
+                f"groups and squares need all pairs; these are {display.count(len(self.table))} "
+                f"pairs of {display.count(len(self.means))} {self.facet}s, with one baseline"
+            )
+        return np.argsort(-self.means.to_numpy(dtype=float), kind="stable")
+
+    def _square(
+        self,
+        values: Any,
+        order: LongArray,
+        *,
+        diagonal: bool,
+        is_odd: bool = False,
+    ) -> Any:
+        """Return a square of values in some order, its diagonal nan or False."""
+        place = dict(zip(self.means.index[order], range(len(order)), strict=True))
+        i = self.table["first"].map(place).to_numpy()
+        j = self.table["second"].map(place).to_numpy()
+        square = np.full((len(order), len(order)), np.nan if diagonal else False)
+        square[i, j] = values
+        square[j, i] = -values if is_odd else values
+        return square
+
+    def _how(self) -> str:
+        level = display.number(self.alpha)
+        if self.correction is None:
+            return (
+                f"p is of all pairs at once: the family-wise error rate is at most α = {level}."
+                if len(self.table) > 1
+                else f"Significant if p is at most {level}."
+            )
+        words = _CORRECTED[self.correction] if len(self.table) > 1 else "of a single pair"
+        return f"p adj.: {words}; significant if it is at most {level}."
+
+    def _means_table(self) -> Any:
+        groups = self.groups
+        cells = {"mean": display.fixed(groups["mean"]), "group": list(groups["group"])}
+        return display.column_table(
+            cells, title=self._title(), stubs=list(map(str, groups.index)), align="rl"
+        )
+
+    def _title(self) -> str:
+        return f"Differences between {self.facet}s: {self.test}"
+
+    def _pairs_table(self, show: int) -> Any:
+        size = -np.abs(self.table["difference"].to_numpy(dtype=float))
+        p = self.table["p_adjusted"].to_numpy(dtype=float)
+        rows = self.table.iloc[np.lexsort((size, p))[:show]]
+        counted = [str(c) for c in rows.columns if str(c).startswith("n_")]
+        cells = {c.removeprefix("n_"): [display.count(n) for n in rows[c]] for c in counted}
+        cells["difference"] = display.fixed(rows["difference"])
+        if rows[["low", "high"]].notna().to_numpy().any():
+            ends = display.short_intervals(rows["low"], rows["high"])
+            cells[f"{display.level(self.alpha)} interval"] = ends
+        if self.symbol != "difference":
+            cells[self.symbol] = [display.number(x) for x in rows["statistic"]]
+        if self.correction is not None:
+            cells["p"] = [display.number(x, 3) for x in rows["p_value"]]
+        name = "p" if self.correction is None else "p adj."
+        cells[name] = [display.number(x, 3) for x in rows["p_adjusted"]]
+        cells[" "] = ["*" if s else "" for s in rows["significant"]]
+        stubs = [f"{a} − {b}" for a, b in zip(rows["first"], rows["second"], strict=True)]
+        return display.column_table(cells, title=self._title(), stubs=stubs)
+
+
+_COLUMNS = ("p_adjusted", "p_value", "difference", "significant")

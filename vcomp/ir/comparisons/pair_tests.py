@@ -1,0 +1,252 @@
+"""Tests of single pairs of systems by their differences on each topic: t, Wilcoxon, sign.
+
+Also Tukey's test of all pairs by the two-way analysis of variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.inference.pairwise import studentized_range_isf, studentized_range_sf
+from vcomp.ir.agreement import rounding
+from vcomp.ir.kernels import DROPPED, PRATT, SPLIT, signed_ranks
+from vcomp.ir.significance import paired_tests
+from vcomp.ir.two_way_anova import mean_squares
+from vcomp.numerics import run
+from vcomp.numerics.kernels import at_once
+
+Alternative: TypeAlias = Literal["two-sided", "greater", "less"]
+Zeros: TypeAlias = Literal["pratt", "wilcox", "zsplit"]
+Pairs: TypeAlias = tuple[LongArray, LongArray]
+
+ZEROS = {"pratt": PRATT, "wilcox": DROPPED, "zsplit": SPLIT}
+
+_EXACT_UP_TO = 50
+"""Topics up to which Wilcoxon's distribution is exact: counts stay below 2**53."""
+
+_CELLS = 2**20
+"""Differences that are in memory at a time."""
+
+_SECONDS = 5e-7
+"""Of the signed ranks of a pair in Python, per cubed number of topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairOptions:
+    """Options of tests of pairs, under their names in :func:`vcomp.ir.compare_systems`.
+
+    Attributes
+    ----------
+    alternative : the hypothesis that a small p-value speaks for
+    alpha : intervals have confidence 1 − alpha
+    zeros : Wilcoxon's treatment of differences of zero
+    n : replicates of resampling tests
+    seed : of these
+    workers : threads
+    progress : whether to show a bar
+    """
+
+    alternative: Alternative = "two-sided"
+    alpha: float = 0.05
+    zeros: Zeros = "pratt"
+    n: int = 10_000
+    seed: int = 0
+    workers: int = 1
+    progress: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """The tests of m pairs of systems.
+
+    Attributes
+    ----------
+    statistic, p_values : (m,)
+    low, high : (m,) ends of intervals of the mean difference; nan where the test has none
+    smallest : (m,) smallest p-value that the test can have; zero if there is none
+    is_exact : (m,) whether the null distribution was enumerated
+    """
+
+    statistic: FloatArray
+    p_values: FloatArray
+    low: FloatArray
+    high: FloatArray
+    smallest: FloatArray
+    is_exact: BoolArray
+
+    @classmethod
+    def of(
+        cls,
+        statistic: FloatArray,
+        p_values: FloatArray,
+        ends: tuple[FloatArray, FloatArray] | None = None,
+        smallest: FloatArray | float = 0.0,
+        *,
+        is_exact: BoolArray | bool = False,
+    ) -> Outcome:
+        """Return an outcome, without intervals if there are no ends."""
+        m = p_values.shape
+        low, high = (np.full(m, np.nan),) * 2 if ends is None else ends
+        least = np.broadcast_to(np.asarray(smallest, dtype=float), m)
+        exact = np.broadcast_to(np.asarray(is_exact, dtype=bool), m)
+        return cls(statistic, p_values, low, high, least, exact)
+
+
+def t_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
+    """Test mean differences by paired t-tests (Student, 1908).
+
+    Parameters
+    ----------
+    X : (n_topics, n_systems) scores, none of them missing
+    pairs : the systems i and j of each pair
+    how : options
+    """
+    from scipy.special import stdtr, stdtrit
+
+    made = paired_tests(X, pairs)
+    if how.alternative == "two-sided":
+        p = np.minimum(2.0 * stdtr(made.df, -np.abs(made.t)), 1.0)
+    else:
+        p = stdtr(made.df, -made.t if how.alternative == "greater" else made.t)
+    tails = 2.0 if how.alternative == "two-sided" else 1.0
+    reach = float(stdtrit(made.df, 1.0 - how.alpha / tails)) * made.std_errors
+    return Outcome.of(made.t, p, ends_of(made.differences, reach, how.alternative))
+
+
+def ends_of(
+    differences: FloatArray, reach: FloatArray, alternative: Alternative
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of intervals that reach so far; one of them infinite for one-sided tests."""
+    low, high = differences - reach, differences + reach
+    if alternative == "greater":
+        high = np.full_like(high, np.inf)
+    if alternative == "less":
+        low = np.full_like(low, -np.inf)
+    return low, high
+
+
+def wilcoxon_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
+    """Test by Wilcoxon's signed ranks whether differences are symmetric about zero.
+
+    Up to 50 differences with a sign the null distribution is exact, also with ties: that of random
+    signs given the ranks (Pratt, 1959). Beyond, it is normal, with the variance of these ranks and
+    a correction for continuity. The statistic is the sum of the ranks of positive differences.
+
+    Parameters
+    ----------
+    X : (n_topics, n_systems) scores, none of them missing
+    pairs : the systems i and j of each pair
+    how : options
+    """
+    from scipy.special import ndtr
+
+    i, j = pairs
+    columns = np.ascontiguousarray(X.T)
+    tolerance = float(rounding(X.ravel()))
+    parts = list(_parts(i.size, len(X)))
+
+    def work(number: int) -> FloatArray:
+        of = parts[number]
+        D = columns[i[of]] - columns[j[of]]
+        order = np.argsort(np.abs(D), axis=1)
+        kernel = at_once(signed_ranks, D.size * len(X) ** 2 * _SECONDS)
+        return np.asarray(kernel(D, order, ZEROS[how.zeros], tolerance, _EXACT_UP_TO))
+
+    made = run(lambda: work, range(len(parts)), workers=how.workers, progress=False)
+    ranks = np.concatenate([made[number] for number in range(len(parts))])
+    total, mean, variance, signed, up_to, from_on = ranks.T
+    root = np.sqrt(np.where(variance > 0.0, variance, 1.0))
+    exact = ~np.isnan(up_to)
+    up_to = np.where(exact, up_to, ndtr((total - mean + 0.5) / root))
+    from_on = np.where(exact, from_on, ndtr((mean - total + 0.5) / root))
+    least = np.where(exact, 0.5**signed, 0.0)
+    return _of_tails(total, up_to, from_on, least, how.alternative, exact)
+
+
+def sign_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
+    """Test by a binomial distribution whether positive and negative differences are as likely.
+
+    Differences of zero do not count. The statistic is the number of positive differences.
+
+    Parameters
+    ----------
+    X : (n_topics, n_systems) scores, none of them missing
+    pairs : the systems i and j of each pair
+    how : options
+    """
+    from scipy.special import bdtr
+
+    i, j = pairs
+    tolerance = float(rounding(X.ravel()))
+    plus, minus = np.empty((2, i.size), dtype=np.int64)
+    for of in _parts(i.size, len(X)):
+        D = X[:, i[of]] - X[:, j[of]]
+        D[np.abs(D) <= tolerance] = 0.0
+        plus[of], minus[of] = (D > 0.0).sum(axis=0), (D < 0.0).sum(axis=0)
+    n = plus + minus
+    counted = n > 0
+    up_to = np.where(counted, bdtr(plus, np.maximum(n, 1), 0.5), 1.0)
+    from_on = np.where(counted, bdtr(minus, np.maximum(n, 1), 0.5), 1.0)
+    exact = np.ones(i.size, dtype=bool)
+    least = np.power(0.5, n.astype(float))
+    return _of_tails(plus.astype(float), up_to, from_on, least, how.alternative, exact)
+
+
+def tukey_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
+    """Test all pairs by Tukey's honestly significant differences in the two-way layout.
+
+    The error is the mean square of the interaction of systems and topics. p-values and intervals
+    are of all pairs at once, so that `pairs` must be all of them.
+
+    Parameters
+    ----------
+    X : (n_topics, n_systems) scores, none of them missing
+    pairs : the systems i and j of each pair
+    how : options
+    """
+    n, k = X.shape
+    df = (n - 1.0) * (k - 1.0)
+    error = float(np.sqrt(mean_squares(X)[2] / n))
+    d = mean_differences(X, pairs)
+    limit = np.where(d == 0.0, 0.0, np.inf)
+    q = np.divide(np.abs(d), error, out=limit, where=np.full(d.shape, error > 0.0))
+    reach = np.full(d.shape, studentized_range_isf(how.alpha, k, df) * error)
+    p = studentized_range_sf(q, k, df)
+    return Outcome.of(q, p, (d - reach, d + reach))
+
+
+def mean_differences(X: FloatArray, pairs: Pairs) -> FloatArray:
+    """Return the mean differences of pairs; exactly zero if smaller than the rounding error."""
+    means = X.mean(axis=0)
+    differences: FloatArray = means[pairs[0]] - means[pairs[1]]
+    differences[np.abs(differences) <= rounding(means)] = 0.0
+    return differences
+
+
+def _of_tails(
+    statistic: FloatArray,
+    up_to: FloatArray,
+    from_on: FloatArray,
+    least: FloatArray,
+    alternative: Alternative,
+    exact: BoolArray,
+) -> Outcome:
+    """Return the outcome of a test whose statistic grows with the differences."""
+    if alternative == "greater":
+        return Outcome.of(statistic, from_on, smallest=least, is_exact=exact)
+    if alternative == "less":
+        return Outcome.of(statistic, up_to, smallest=least, is_exact=exact)
+    p = np.minimum(2.0 * np.minimum(up_to, from_on), 1.0)
+    return Outcome.of(statistic, p, smallest=np.minimum(2.0 * least, 1.0), is_exact=exact)
+
+
+def _parts(m: int, n: int) -> Iterator[slice]:
+    """Yield slices of m pairs whose differences on n topics fit into memory."""
+    step = max(1, _CELLS // n)
+    for at in range(0, m, step):
+        yield slice(at, at + step)

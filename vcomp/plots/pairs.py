@@ -1,0 +1,197 @@
+"""Pictures of compared pairs of levels: groups that are not distinguished, and p-values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray
+from vcomp.exceptions import DataError, check_alpha
+from vcomp.plots.canvas import COLOURS, GREY, escaped, legend, new_axes, require_columns, tidy_axes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NAMED_UP_TO = 60
+"""More levels than this are numbered by rank."""
+
+_HEIGHT = 0.17
+"""Inches of a level."""
+
+_ROOM, _WIDTH, _WIDEST = 0.05, 0.05, 0.8
+"""Beside the means, between two groups, and of all groups: shares of the range of the means."""
+_STEPS = (1.0, 0.2, 0.02)
+"""Shares of alpha that p-values are coloured by: .05, .01 and .001 for alpha = .05."""
+
+_STRENGTHS = (0.35, 0.65, 1.0)
+
+
+def alike_groups(table: pd.DataFrame, *, facet: str = "level", ax: Any | None = None) -> Any:
+    """Draw the means of levels from the largest to the smallest, with a line for each group.
+
+    The levels of a group have dots on its line, at the right of the axes: no two of them are
+    significantly different.
+
+    Parameters
+    ----------
+    table : one row per level, its name as index, in order, with the columns mean and group; groups
+        are letters, with spaces between them if they are of several letters
+    facet : whose levels they are, for labels
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If a column is missing, or there is no level.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> table = pd.DataFrame({"mean": [0.4, 0.3, 0.1], "group": ["a", "ab", "b"]}, list("xyz"))
+    >>> ax = alike_groups(table, facet="system", ax=Figure().subplots())
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['x', 'y', 'z']
+    """
+    require_columns(table, ("mean", "group"), "the table of groups")
+    if not len(table):
+        raise DataError("there is no level to draw")
+    k = len(table)
+    ax = new_axes(ax, (6.0, max(2.4, 0.8 + _HEIGHT * min(k, _NAMED_UP_TO))))
+    places = np.arange(k, dtype=float)
+    size = 5.0 if k <= _NAMED_UP_TO else 2.5
+    ax.plot(table["mean"], places, "o", color=COLOURS[0], markersize=size)
+    groups = _members(list(table["group"]))
+    low, high = float(table["mean"].min()), float(table["mean"].max())
+    span = (high - low) or 1.0
+    step = min(_WIDTH, _WIDEST / max(len(groups), 1)) * span
+    for number, members in enumerate(groups.values(), start=1):
+        x = np.full(len(members), high + _ROOM * span + number * step)
+        ax.plot(x, members, "o-", color=GREY, linewidth=1.2, markersize=0.55 * size)
+    ax.set_xlim(low - _ROOM * span, high + 2.0 * _ROOM * span + len(groups) * step)
+    ax.set_xticks([tick for tick in ax.get_xticks() if low - span / 4 <= tick <= high])
+    ax.set_xlim(low - _ROOM * span, high + 2.0 * _ROOM * span + len(groups) * step)
+    ax.set_ylim(k - 0.5, -0.5)
+    ax.set_xlabel(f"mean of the {escaped(facet)}\nlines: no two of their dots are distinct")
+    if k <= _NAMED_UP_TO:
+        ax.set_yticks(places, [escaped(name) for name in table.index])
+        ax.tick_params(axis="y", length=0, labelsize="small" if k > 15 else None)
+    else:
+        ax.set_ylabel(f"rank among {display.count(k)} levels of {escaped(facet)}")
+    tidy_axes(ax, "x")
+    return ax
+
+
+def _members(groups: list[str]) -> dict[str, list[int]]:
+    """Return the places of the levels of each group, by its letters."""
+    spaced = any(" " in letters for letters in groups)
+    found: dict[str, list[int]] = {}
+    for place, letters in enumerate(groups):
+        for name in letters.split() if spaced else letters:
+            found.setdefault(name, []).append(place)
+    return found
+
+
+def pair_p_values(
+    p_values: pd.DataFrame,
+    differences: pd.DataFrame,
+    *,
+    alpha: float = 0.05,
+    facet: str = "level",
+    ax: Any | None = None,
+) -> Any:
+    """Draw the p-values of all pairs of levels as a square, coloured by who is better.
+
+    Parameters
+    ----------
+    p_values : (k, k) frame with the levels as index and columns
+    differences : (k, k) frame of row less column
+    alpha : level of significance; smaller p-values have stronger colours, from alpha, alpha/5 and
+        alpha/50 on
+    facet : whose levels they are, for labels
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If the frames are not squares of the same levels.
+    PlanError
+        If alpha is not between 0 and 1.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> p = pd.DataFrame([[np.nan, 0.001], [0.001, np.nan]], list("xy"), list("xy"))
+    >>> d = pd.DataFrame([[np.nan, 0.2], [-0.2, np.nan]], list("xy"), list("xy"))
+    >>> ax = pair_p_values(p, d, facet="system", ax=Figure().subplots())
+    >>> [text.get_text() for text in ax.get_legend().get_texts()][:2]
+    ['row better, p ≤ 0.05', 'p ≤ 0.01']
+    """
+    check_alpha(alpha)
+    if p_values.shape[0] != p_values.shape[1] or p_values.shape != differences.shape:
+        raise DataError(
+            f"p-values and differences must be squares of the same levels; they are "
+            f"{p_values.shape[0]} × {p_values.shape[1]} and {differences.shape[0]} × "
+            f"{differences.shape[1]}"
+        )
+    k = len(p_values)
+    side = max(3.0, min(0.8 + _HEIGHT * k, 10.0))
+    ax = new_axes(ax, (side + 2.5, side))
+    p, d = p_values.to_numpy(dtype=float), differences.to_numpy(dtype=float)
+    ax.imshow(_colours(p, d, alpha), interpolation="nearest", aspect="equal")
+    if k <= _NAMED_UP_TO:
+        names = [escaped(name) for name in p_values.index]
+        look = {"size": "small" if k > 15 else None}
+        ax.set_xticks(range(k), names, rotation=90, **look)
+        ax.set_yticks(range(k), names, **look)
+        ax.tick_params(length=0)
+    else:
+        ax.set_xlabel(f"rank among {display.count(k)} levels of {escaped(facet)}")
+        ax.set_ylabel("rank")
+    ax.spines[:].set_visible(False)
+    _legend(ax, alpha)
+    return ax
+
+
+def _colours(p: FloatArray, d: FloatArray, alpha: float) -> FloatArray:
+    """Return the colour of each cell, (k, k, 3)."""
+    from matplotlib.colors import to_rgb
+
+    image = np.full((*p.shape, 3), 0.95)
+    image[np.isnan(p)] = 1.0
+    for share, strength in zip(_STEPS, _STRENGTHS, strict=True):
+        for sign, colour in ((1.0, COLOURS[0]), (-1.0, COLOURS[1])):
+            with np.errstate(invalid="ignore"):
+                cells = (p <= share * alpha) & (np.sign(d) == sign)
+            image[cells] = 1.0 - strength * (1.0 - np.array(to_rgb(colour)))
+    return image
+
+
+def _legend(ax: Any, alpha: float) -> None:
+    from matplotlib.patches import Patch
+
+    handles = []
+    for words, sign in (("row better, ", 1.0), ("row worse, ", -1.0)):
+        for place, share in enumerate(_STEPS):
+            cell = np.array([[share * alpha]]), np.array([[sign]])
+            label = f"p ≤ {display.number(share * alpha)}"
+            colour = _colours(*cell, alpha)[0, 0]
+            handles.append(Patch(color=colour, label=(words if place == 0 else "") + label))
+    handles.append(Patch(color=(0.95, 0.95, 0.95), label="not significant"))
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+    legend(ax, handles=handles, **beside)
