@@ -29,6 +29,7 @@ Examples:
       i=50,100 a=1,2 --cost "5*i + i:a" --budget 1000 --alternative "p x (a:i)"
   vcomp tau matrix.csv --topics 25,50,100
   vcomp accuracy matrix.csv --topics 25,50,100 --plot accuracy.png
+  vcomp compare-systems matrix.csv --test tukey --plot groups.png
   vcomp simulate matrix.csv --topics 50 --collections 100 --out new.parquet
   vcomp items answers.csv
   vcomp datasets

@@ -281,6 +281,8 @@ def _rank() -> None:
     vcomp.ir.accuracy(matrix, names, [75], rng=1).summary()
     vcomp.ir.split_half(matrix, names, [75], rng=1)
     vcomp.ir.fit_collection(matrix).simulate(20, n=2, rng=1)
+    for test in ("wilcoxon", "bootstrap", "randomised_tukey"):
+        vcomp.ir.compare_systems(matrix, test)
 
 
 def _search_designs() -> None:

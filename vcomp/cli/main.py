@@ -20,6 +20,10 @@ _COMMANDS = {
         "score",
         "Estimate the accuracy of tests with other numbers of topics, by several measures.",
     ),
+    "compare-systems": (
+        "comparison",
+        "Test the differences between systems on the same topics, in pairs.",
+    ),
     "datasets": ("large", "List the data sets of vcomp, or print one as CSV."),
     "dstudy": ("planning", "Plan a D-study from a stored result or from published components."),
     "fit": ("large", "Estimate the variance components of FORMULA from DATA."),

@@ -100,7 +100,6 @@ def test_signed_ranks_enumerated_with_ties_and_zeros(zeros, code):
         assert ranks[place, 5] == high
 
 
-@pytest.mark.rounding
 def test_differences_within_rounding_are_tied_or_zero():
     X = np.array([[0.3, 0.2], [0.4, 0.3], [0.6, 0.7], [0.1 + 0.2, 0.3], [0.9, 0.8]])
     exact = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [1.0, 0.0]])

@@ -150,7 +150,8 @@ class PairwiseComparisons(display.Printed):
                 f"Two {self.facet}s share a letter if their difference is not significant."
             )
         if show or not tables:
-            tables.append(self._pairs_table(max(int(show), 0 if tables else 1)))
+            title = "Pairs with the smallest p-values" if tables else self._title()
+            tables.append(self._pairs_table(max(int(show), 0 if tables else 1), title))
         if show < n:
             notes.append(
                 f"{display.count(show)} of {display.count(n)} pairs are listed; "
@@ -234,7 +235,7 @@ class PairwiseComparisons(display.Printed):
     def _title(self) -> str:
         return f"Differences between {self.facet}s: {self.test}"
 
-    def _pairs_table(self, show: int) -> Any:
+    def _pairs_table(self, show: int, title: str) -> Any:
         size = -np.abs(self.table["difference"].to_numpy(dtype=float))
         p = self.table["p_adjusted"].to_numpy(dtype=float)
         rows = self.table.iloc[np.lexsort((size, p))[:show]]
@@ -252,7 +253,7 @@ class PairwiseComparisons(display.Printed):
         cells[name] = [display.number(x, 3) for x in rows["p_adjusted"]]
         cells[" "] = ["*" if s else "" for s in rows["significant"]]
         stubs = [f"{a} − {b}" for a, b in zip(rows["first"], rows["second"], strict=True)]
-        return display.column_table(cells, title=self._title(), stubs=stubs)
+        return display.column_table(cells, title=title, stubs=stubs)
 
 
 _COLUMNS = ("p_adjusted", "p_value", "difference", "significant")

@@ -448,4 +448,4 @@ def _on_resolution(
         need = int(np.ceil(times / how.alpha))
         yield f"{what}: nothing can be significant; use at least n={need} replicates."
     else:
-        yield f"{what}: with so few topics nothing can be significant; use test='t'."
+        yield f"{what}: with so few topics nothing can be significant."

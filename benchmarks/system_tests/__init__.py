@@ -1,0 +1,1 @@
+"""Error rates of tests of differences between systems, on simulated collections."""

@@ -1,0 +1,121 @@
+"""``vcomp compare-systems``: tests of the differences between systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vcomp.cli.arguments import command, facets_argument
+from vcomp.cli.output import check_picture, save
+from vcomp.cli.score_commands import format_option, formatted, read_scores, score_options
+
+_EXAMPLES = """
+\b
+Examples:
+  vcomp compare-systems matrix.csv --test tukey --plot groups.png
+  vcomp compare-systems scores.parquet --system run --systems bm25,rm3
+  vcomp compare-systems matrix.csv --baseline bm25 --alternative greater --correction fdr_bh
+  vcomp compare-systems matrix.csv --test permutation --replicates 100000 --format csv
+
+\b
+Tests:
+  of single pairs     t, wilcoxon, sign, permutation, bootstrap
+  of all pairs        tukey, randomised_tukey
+"""
+
+
+@command("compare-systems", epilog=_EXAMPLES)
+@score_options
+@click.option("--test", default="t", show_default=True, metavar="NAME", help="The test.")
+@click.option(
+    "--systems", multiple=True, metavar="NAME,NAME…", help="Systems to compare.  [default: all]"
+)
+@click.option("--baseline", metavar="NAME", help="Compare each other system with this one.")
+@click.option(
+    "--correction",
+    metavar="NAME",
+    help="For the number of pairs: holm, bonferroni, fdr_bh (Benjamini-Hochberg), fdr_by, none.  "
+    "[default: holm; Tukey's tests need none]",
+)
+@click.option(
+    "--alternative",
+    default="two-sided",
+    show_default=True,
+    metavar="NAME",
+    help="two-sided; greater, if the first system is better; less.",
+)
+@click.option(
+    "--zeros",
+    metavar="NAME",
+    help="Wilcoxon: treatment of differences of zero: pratt, wilcox, zsplit.  [default: pratt]",
+)
+@click.option(
+    "--alpha",
+    default=0.05,
+    show_default=True,
+    help="Level of significance; intervals have level 1 − alpha.",
+)
+@click.option(
+    "--replicates",
+    "n",
+    type=int,
+    metavar="N",
+    help="Replicates of resampling tests.  [default: 10,000, or as many as the correction needs]",
+)
+@click.option("--seed", "rng", type=int, metavar="N", help="Seed of the replicates.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of threads.",
+)
+@click.option(
+    "--show",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="Largest number of pairs to show.",
+)
+@click.option("--plot", "picture", metavar="FILE", help="Draw a picture: FILE.png, .svg or .pdf.")
+@click.option(
+    "--kind",
+    type=click.Choice(["groups", "p_values"]),
+    default="groups",
+    show_default=True,
+    help="Of the picture: groups of systems, or the p-values of all pairs.",
+)
+@format_option
+def compare_systems_command(
+    scores: Path | None,
+    dataset: str | None,
+    system: str | None,
+    topic: str | None,
+    score: str | None,
+    drop_worst: float,
+    systems: Sequence[str],
+    show: int,
+    picture: str | None,
+    kind: Any,
+    format_: str,
+    **how: Any,
+) -> None:
+    """Test the differences between systems on the same topics, in pairs.
+
+    SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
+    system, or long data with a row for each score. CSV and JSON have a row for each pair.
+    """
+    from vcomp.ir import compare_systems
+
+    if picture is not None:
+        check_picture(picture)
+    matrix = read_scores(scores, dataset, system=system, topic=topic, score=score)
+    named = facets_argument(systems) or None
+    made = compare_systems(matrix.drop_worst(drop_worst), systems=named, **how)
+    click.echo(formatted(made.table, format_, str(made.summary(show))))
+    if picture is not None:
+        save(made.plot(kind), picture)
