@@ -124,9 +124,9 @@ _HEAD = """\
 Which test should you use for the difference between two
 [systems](../reference/glossary.md#system), or between all pairs? Urbano (2016, section 8)
 names the question as further work, and Urbano, Lima and Hanjalic (2019) answer it for single
-pairs. Here true means are known because collections are simulated, so that errors can be counted. The
-tests are those of `vcomp.ir.compare_systems`; [Compare many
-systems](../howto/compare-many-systems.md) shows how to run them.
+pairs. Here true means are known because collections are simulated, so that errors can be counted.
+The tests are those of `vcomp.ir.compare_systems`;
+[Compare many systems](../howto/compare-many-systems.md) shows how to run them.
 """
 
 _ALT = "Type I errors of pairs and of all pairs together, by test and number of topics"
@@ -148,8 +148,8 @@ def _run(rows: pd.DataFrame) -> str:
         "equal, those of every second system equal, those of the collection); "
         f"{int(parts.iloc[0])} collections of each: {int(parts.sum()):,} collections with 190 "
         f"pairs of systems. Two-sided tests; resampling tests have {REPLICATES} replicates; "
-        f"differences of zero are ranked by Pratt's rule. Seed {SEED}; the numbers are the same for any "
-        "number of workers."
+        f"differences of zero are ranked by Pratt's rule. Seed {SEED}; the numbers are the same "
+        "for any number of workers."
     )
 
 
@@ -161,6 +161,11 @@ def _largest(rows: pd.DataFrame) -> float:
 def _error_of_five(rows: pd.DataFrame) -> float:
     cell = _collections(rows)
     return float(100.0 * np.sqrt(0.05 * 0.95 / cell))
+
+
+def _number(table: pd.DataFrame, what: str, *key: object) -> float:
+    found: dict[object, float] = table[what].to_dict()
+    return float(found[key])
 
 
 def _collections(rows: pd.DataFrame) -> int:
@@ -213,9 +218,9 @@ def _families(rows: pd.DataFrame) -> str:
                *(f"half, FDR, {n}" for n in SIZES)]  # fmt: skip
     return _markdown(headers, (
         [_called(test, correction),
-         *(f"{found.loc[(test, correction, 'equal', n), 'family']:.0f}" for n in SIZES),
-         *(f"{found.loc[(test, correction, 'half', n), 'family']:.0f}" for n in SIZES),
-         *(f"{found.loc[(test, correction, 'half', n), 'fdr']:.1f}" for n in SIZES)]
+         *(f"{_number(found, 'family', test, correction, 'equal', n):.0f}" for n in SIZES),
+         *(f"{_number(found, 'family', test, correction, 'half', n):.0f}" for n in SIZES),
+         *(f"{_number(found, 'fdr', test, correction, 'half', n):.1f}" for n in SIZES)]
         for test, correction in _tests(of)
     ))  # fmt: skip
 
@@ -226,8 +231,8 @@ def _power(rows: pd.DataFrame) -> str:
     headers = ["test", *(f"power, {n}" for n in SIZES), *(f"type III, {n}" for n in SIZES)]
     return _markdown(headers, (
         [_called(test, correction),
-         *(f"{found.loc[(test, correction, n), 'power']:.1f}" for n in SIZES),
-         *(f"{found.loc[(test, correction, n), 'wrong_sign']:.2f}" for n in SIZES)]
+         *(f"{_number(found, 'power', test, correction, n):.1f}" for n in SIZES),
+         *(f"{_number(found, 'wrong_sign', test, correction, n):.2f}" for n in SIZES)]
         for test, correction in _tests(of)
     ))  # fmt: skip
 
@@ -252,7 +257,7 @@ def _found(rows: pd.DataFrame) -> str:
     skewed = rates(other[other["truth"] == "equal"], ["test", "correction", "n_topics"])
 
     def at(table: pd.DataFrame, test: str, what: str, correction: str = "none") -> str:
-        a, b, c = (f"{table.loc[(test, correction, n), what]:.1f}" for n in SIZES)
+        a, b, c = (f"{_number(table, what, test, correction, n):.1f}" for n in SIZES)
         return f"{a}, {b} and {c}"
 
     sizes = "20, 50 and 100 topics"
@@ -266,7 +271,7 @@ def _found(rows: pd.DataFrame) -> str:
         ),
         (
             "**Topics that are no random sample** matter more than the choice of the test: then "
-            f"the t-test rejects {at(skewed, 't', 'type_1')} %, and so do the others. Systems with "
+            f"the t-test rejects {at(skewed, 't', 'type_1')} %. Systems with "
             "equal means over all topics are not equal on mostly hard or easy ones."
         ),
         (
@@ -306,15 +311,15 @@ def draw(rows: pd.DataFrame, file: Path) -> None:
         left.errorbar(
             SIZES, one["type_1"], 2.0 * one["error"], fmt="o-", color=colour, label=_NAMES[test]
         )
-    families = [
+    families: list[tuple[str, str]] = [
         ("t", "holm"),
         ("wilcoxon", "holm"),
         ("t", "fdr_bh"),
         *((j, "none") for j in JOINT),
     ]
-    for (test, correction), colour in zip(families, colours, strict=True):
-        one = found.xs((test, correction), level=["test", "correction"]).reindex(list(SIZES))
-        right.plot(SIZES, one["family"], "o-", color=colour, label=_called(test, correction))
+    for (name, correction), colour in zip(families, colours, strict=True):
+        one = found.xs((name, correction), level=["test", "correction"]).reindex(list(SIZES))
+        right.plot(SIZES, one["family"], "o-", color=colour, label=_called(name, correction))
     left.set_ylabel("pairs of equal systems rejected, %\n(bars: ± 2 Monte Carlo errors)")
     right.set_ylabel("collections with a false rejection, %\n(all systems equal)")
     for ax in (left, right):

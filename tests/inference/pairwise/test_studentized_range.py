@@ -81,7 +81,8 @@ def test_ends_and_order():
     assert 0.0 < p[4] < 1e-20
     line = np.linspace(0.0, 9.0, 2000)
     many = studentized_range_sf(line, 10, 50.0)
-    assert (np.diff(many) <= 0.0).all()
+    # Near 1 the quadrature has errors of some units in the last place.
+    assert (np.diff(many) <= 1e-12).all()
     some = studentized_range_sf(line[::400], 10, 50.0)
     np.testing.assert_allclose(many[::400], some, rtol=1e-12)
     assert studentized_range_sf(np.empty(0), 3, 4.0).size == 0

@@ -218,7 +218,7 @@ class PairwiseComparisons(display.Printed):
         level = display.number(self.alpha)
         if self.correction is None:
             return (
-                f"p is of all pairs at once: the family-wise error rate is at most α = {level}."
+                f"p is of all pairs at once; significant if it is at most {level}."
                 if len(self.table) > 1
                 else f"Significant if p is at most {level}."
             )
