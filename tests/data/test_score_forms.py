@@ -54,6 +54,7 @@ OF_TOPICS = {
     "accuracy": lambda s, **c: ir.accuracy(s, MEASURES, [5, 50], trials=4, **c).table,
     "split_half": lambda s, **c: ir.split_half(s, ["tau", "rmse"], 50, trials=4, **c).table,
     "swap_rates": lambda s, **c: ir.swap_rates(s, trials=5, **c),
+    "compare_systems": lambda s, **c: ir.compare_systems(s, "tukey", **c).table.iloc[:, 2:],
     "fit_mapping": collections,
     "ir.fit_collection": simulated(ir.fit_collection),
     "simulate.fit_collection": simulated(vcomp.simulate.fit_collection),

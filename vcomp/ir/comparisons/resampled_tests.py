@@ -79,7 +79,7 @@ def bootstrap_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
     how : options
     """
     n = len(X)
-    Z = X - X.mean(axis=1, keepdims=True)
+    Z = np.ascontiguousarray(X - X.mean(axis=1, keepdims=True))
     Z -= Z.mean(axis=0)
     sums = at_once(means_of_sets, how.n * Z.size * _SECONDS)
 
