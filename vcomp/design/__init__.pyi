@@ -15,4 +15,6 @@ from .learning import find_facets as find_facets
 from .learning import find_terms as find_terms
 from .learning import learn as learn
 from .learning import make_design as make_design
+from .level_groups import LevelGroups as LevelGroups
+from .level_groups import group_codes as group_codes
 from .structure import Structure as Structure

@@ -1,6 +1,7 @@
 from .allocation import Cost as Cost
 from .phi_lambda import MeanOfScores as MeanOfScores
 from .plan import DStudyPlan as DStudyPlan
+from .plan import PlanOptions as PlanOptions
 from .plan import make_plans as make_plans
 from .planned_quantity import HasDStudies as HasDStudies
 from .projection import CoefficientName as CoefficientName

@@ -22,6 +22,7 @@ from .mapping import map_dstudy as map_dstudy
 from .mapping import map_reliability as map_reliability
 from .mapping_check import validate_mapping as validate_mapping
 from .mapping_fit import fit_mapping as fit_mapping
+from .rank.normal import normal_tau as normal_tau
 from .rank.rank_accuracy import expected_tau as expected_tau
 from .rank.rank_accuracy import expected_tau_ap as expected_tau_ap
 from .reliability_map import PUBLISHED as PUBLISHED

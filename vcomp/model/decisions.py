@@ -10,21 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from vcomp.design import LevelGroups
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import HasDStudies, MeanOfScores, all_sizes
+from vcomp.gtheory import HasDStudies, MeanOfScores, PlanOptions, all_sizes
 from vcomp.inference import Projected, VarianceComponents
 from vcomp.inference.intervals import IntervalSource
 from vcomp.ir import ScoreMatrix
-from vcomp.ir.rank import (
-    PairedDifferences,
-    TauEstimator,
-    TauInterval,
-    TauTarget,
-    TauVariant,
-    expected_correlation,
-)
+from vcomp.ir.rank import RankOptions, TauEstimator, TauInterval, TauTarget, TauVariant
 from vcomp.model.interval_sources import IntervalMethod, source_of
+from vcomp.model.ranked import RankedFit
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import Fitted
 from vcomp.model.universe_scores import universe_scores
@@ -51,36 +46,6 @@ def planned_components(record: FitRecord) -> VarianceComponents:
             "of the formula has that name; rename the column for a D-study"
         )
     return record.tables.components
-
-
-def ranked_pairs(record: FitRecord, n: Mapping[str, Any]) -> tuple[PairedDifferences, Any]:
-    """Return the paired differences of the ranked facet, and the sizes of the sampled one.
-
-    Parameters
-    ----------
-    record : of the fit
-    n : the sampled facet and its sizes; may be empty
-
-    Raises
-    ------
-    PlanError
-        If there are no cell means, or a facet is not one of the two.
-    """
-    cells = record.cells
-    if cells is None:
-        raise PlanError(
-            "rank accuracy needs the cell means of two facets (systems and topics), and this "
-            f"result has {', '.join(record.structure.facets)}; average the scores to a "
-            "topic × system matrix and call vcomp.ir.expected_tau(matrix)"
-        )
-    if len(n) > 1 or any(facet not in cells.facets for facet in n):
-        raise PlanError(
-            f"give one size of {cells.facets[0]!r} or of {cells.facets[1]!r}, such as "
-            f"{cells.facets[1]}=50, not of {', '.join(map(repr, n))}"
-        )
-    sampled = next(iter(n), cells.facets[1])
-    system = cells.facets[1 - cells.facets.index(sampled)]
-    return cells.differences(system), n.get(sampled)
 
 
 def cell_matrix(record: FitRecord, ranked: str) -> ScoreMatrix | None:
@@ -222,9 +187,15 @@ class Decisions(HasDStudies, Fitted):
         alpha: float = 0.05,
         draws: int = 2_000,
         rng: int | np.random.Generator | None = None,
+        groups: LevelGroups | str | None = None,
+        design: str | None = None,
+        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
+        fixed: str | Sequence[str] = (),
+        universe: Mapping[str, float] | None = None,
+        sizes: Mapping[str, Any] | None = None,
         **n: Any,
     ) -> pd.DataFrame:
-        """Return Eτ, the expected correlation of a ranking by n topics with the true ranking.
+        """Return Eτ, the expected correlation of a ranking by a new test with the true ranking.
 
         Parameters
         ----------
@@ -238,43 +209,70 @@ class Decisions(HasDStudies, Fitted):
         alpha : intervals have confidence 1 − alpha
         draws : number of draws for ``interval="draws"``
         rng : seed or ``numpy.random.Generator``; 0 if not given
-        **n : the sampled facet and its sizes: ``topic=[25, 50]``; None for the test at hand. If
-            not given, the first facet of the formula is ranked by the observed levels of the
-            second
+        groups : the group of each system, if one system of each group is ranked: a mapping, a
+            function of a system's name, or a facet that systems are nested in; see
+            :func:`vcomp.ir.expected_tau`
+        design, object, fixed, universe : of the new test, as of :meth:`dstudy`: its design in
+            Brennan's notation, the facet that is ranked, fixed facets and finite universes
+        sizes, **n : sizes of the sampled facets in the new test, ``topic=[25, 50], assessor=2``; a
+            facet without a size has that of the data. If none is given, the test at hand, in which
+            the first facet of the formula is ranked
 
         Returns
         -------
-        pandas.DataFrame with columns n, estimate, variance, low, high, estimator
+        pandas.DataFrame
+            With columns n, estimate, variance, low, high and estimator. Instead of n, a column for
+            each sampled facet where there are several, replicates of cells have a size, or
+            `design`, `fixed` or `universe` is given.
 
         Raises
         ------
         PlanError
-            If the design does not have exactly two crossed facets, the facet is not one of them,
-            or an option is invalid.
+            If a plan is invalid, as of :meth:`dstudy`; if it has other levels of a fixed facet
+            than the data, or an option is invalid; or if the formula has covariates.
+        DataError
+            If there are several sampled facets and the result was loaded without its rows, systems
+            are not connected by common cells, or a system has no group.
         EstimationError
             If `rng` is neither a seed nor a generator.
 
         See Also
         --------
         vcomp.ir.expected_tau : the same from a matrix of scores
+        vcomp.ir.normal_tau : from the Eρ² of a D-study alone, for new systems
+
+        Notes
+        -----
+        With several sampled facets, such as topics and assessors, the probability of a swap is
+        (section 15.3a of the mathematics)
+
+            w_ij = T(-ρ D_ij / (h_ij √(2σ²(δ)))),
+
+        with σ²(δ) the relative error variance of the plan in a D-study, ρ² the Eρ² of the data
+        (its distribution is that of a mean square with the effective degrees of freedom of σ²(δ)),
+        and h_ij how much this pair varies compared with others. With one sampled facet, complete
+        data and the analysis of variance this is the formula for two facets, and
+        ``estimator="urbano"`` the published one. Errors of all facets are taken to have the same
+        correlations between systems.
 
         References
         ----------
         Urbano (2016), Information Retrieval Journal 19, section 4.3.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("docsearch")
+        >>> res = vcomp.fit("score ~ (1|sys*topic) + (1|query) + (1|sys:query)", data)
+        >>> table = res.expected_tau(topic=[50, 150], query=2)
+        >>> table[["topic", "query", "estimate", "estimator"]].round(2)
+           topic  query  estimate estimator
+        0     50      2      0.70  shrunken
+        1    150      2      0.77  shrunken
         """
-        pairs, sizes = ranked_pairs(self._record, n)
-        return expected_correlation(
-            pairs,
-            sizes,
-            estimator=estimator,
-            variant=variant,
-            threshold=threshold,
-            target=target,
-            interval=interval,
-            alpha=alpha,
-            draws=draws,
-            rng=rng,
-        )
+        planned = PlanOptions(design, object, all_sizes(sizes, n), fixed, universe)
+        options = RankOptions(estimator, variant, threshold, target, interval, alpha, draws, rng)
+        return self._ranked(planned, groups).table(options, ap=False)
 
     def expected_tau_ap(
         self,
@@ -286,37 +284,38 @@ class Decisions(HasDStudies, Fitted):
         alpha: float = 0.05,
         draws: int = 2_000,
         rng: int | np.random.Generator | None = None,
+        groups: LevelGroups | str | None = None,
+        design: str | None = None,
+        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
+        fixed: str | Sequence[str] = (),
+        universe: Mapping[str, float] | None = None,
+        sizes: Mapping[str, Any] | None = None,
         **n: Any,
     ) -> pd.DataFrame:
         """Return Eτ_AP, in which swaps at the top count more; otherwise as :meth:`expected_tau`.
 
         Parameters
         ----------
-        estimator, threshold, target, interval, alpha, draws, rng, **n : as for
+        estimator, threshold, target, interval, alpha, draws, rng, groups : as for
             :meth:`expected_tau`
+        design, object, fixed, universe, sizes, **n : as for :meth:`expected_tau`
 
         Returns
         -------
-        pandas.DataFrame with columns n, estimate, variance, low, high, estimator
+        pandas.DataFrame
+            As :meth:`expected_tau`.
 
         Raises
         ------
-        PlanError, EstimationError
+        PlanError, DataError, EstimationError
             As :meth:`expected_tau`.
         """
-        pairs, sizes = ranked_pairs(self._record, n)
-        return expected_correlation(
-            pairs,
-            sizes,
-            ap=True,
-            estimator=estimator,
-            threshold=threshold,
-            target=target,
-            interval=interval,
-            alpha=alpha,
-            draws=draws,
-            rng=rng,
-        )
+        planned = PlanOptions(design, object, all_sizes(sizes, n), fixed, universe)
+        options = RankOptions(estimator, "a", threshold, target, interval, alpha, draws, rng)
+        return self._ranked(planned, groups).table(options, ap=True)
+
+    def _ranked(self, planned: PlanOptions, groups: LevelGroups | str | None) -> RankedFit:
+        return RankedFit(self._record, self._rows, self.components, planned, groups)
 
     def accuracy(
         self,

@@ -395,7 +395,7 @@ def pair_means(X):
         ({"draws": 0}, "draws is a whole number from 1 on, not 0"),
         ({"draws": 10.5}, "draws is a whole number from 1 on, not 10.5"),
         ({"draws": True}, "draws is a whole number from 1 on, not True"),
-        ({"draws": 10**8}, "100,000,000 draws of 8 systems and 12 topics do not fit into memory"),
+        ({"draws": 10**8}, "100,000,000 draws of 8 systems, each from 12 residuals, do not fit"),
         ({"alpha": 2}, "alpha must be between 0 and 1"),
     ],
 )

@@ -1,5 +1,6 @@
 from .correlation import ESTIMATORS as ESTIMATORS
 from .correlation import AccuracyEstimator as AccuracyEstimator
+from .correlation import RankCorrelation as RankCorrelation
 from .correlation import RankOptions as RankOptions
 from .correlation import TauEstimator as TauEstimator
 from .correlation import TauInterval as TauInterval
@@ -7,8 +8,14 @@ from .correlation import TauTarget as TauTarget
 from .correlation import TauVariant as TauVariant
 from .correlation import check_tau_estimator as check_tau_estimator
 from .correlation import check_variant as check_variant
+from .correlation import ranking as ranking
+from .faceted import ErrorEffect as ErrorEffect
+from .faceted import FacetedDifferences as FacetedDifferences
+from .normal import normal_tau as normal_tau
 from .paired import PairedDifferences as PairedDifferences
 from .paired import difference_variances as difference_variances
+from .rank_accuracy import correlation_columns as correlation_columns
+from .rank_accuracy import correlation_table as correlation_table
 from .rank_accuracy import estimated_tau as estimated_tau
 from .rank_accuracy import expected_correlation as expected_correlation
 from .rank_accuracy import paired_differences as paired_differences

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
+from vcomp.design import LevelGroups, group_codes
 from vcomp.exceptions import PlanError, check_alpha, check_one_of
-from vcomp.ir.rank.paired import PairedDifferences
+from vcomp.ir.rank.pairs import Pairs
 from vcomp.numerics import check_rng
 
 _TINY = 1e-280
@@ -95,7 +97,7 @@ class ErrorShare:
         return a - (a + b) * x
 
 
-def error_share(pairs: PairedDifferences) -> ErrorShare:
+def error_share(pairs: Pairs) -> ErrorShare:
     """Return the share of error in the differences between systems.
 
     The mean of D̄² over pairs is twice the mean square between systems over n, that of s² twice
@@ -103,16 +105,16 @@ def error_share(pairs: PairedDifferences) -> ErrorShare:
 
     Examples
     --------
+    >>> from vcomp.ir.rank.paired import PairedDifferences
     >>> scores = [[3, 5, 1, 2], [4, 5, 4, 1], [2, 5, 3, 1], [3, 6, 3, 2]]
     >>> share = error_share(PairedDifferences.from_scores(scores, "abcd"))
     >>> round(share.F, 3), round(share.df, 3)
     (14.04, 3.0)
     """
-    error = float((pairs.variances / pairs.n_common).mean())
+    error = pairs.mean_error
     observed = float((pairs.differences**2).mean())
     F = observed / error if error > 0.0 else np.inf
-    df = pairs.df
-    return ErrorShare(F, df, df * (float(pairs.n_common.mean()) - 1.0))
+    return ErrorShare(F, pairs.df, pairs.error_df)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,29 +139,22 @@ class RankDraws:
     precision: FloatArray
 
     @classmethod
-    def of(cls, pairs: PairedDifferences, draws: int, seed: int) -> RankDraws:
+    def of(cls, pairs: Pairs, draws: int, seed: int) -> RankDraws:
         """Draw true means, and errors of new tests (eqs. 15.9 to 15.9b).
 
-        Notes
-        -----
-        With g standard normal and Z the residuals of systems, Zᵀg/√(n - 1) has the covariance S of
-        the systems, which need not be formed, nor have full rank. The same g moves the true means
-        and the scale of errors, so that both depend on each other as in the scores.
+        Parameters
+        ----------
+        pairs : the differences between systems
+        draws : number of draws
+        seed : of random numbers
         """
         from vcomp.numerics import limited_blas
 
         rng = np.random.default_rng(seed)
-        n = pairs.n_topics
         B = error_share(pairs).quantile(rng.random(draws))[:, np.newaxis]
         # One thread: sums in another order differ in the last bit.
         with limited_blas(0):
-            g = rng.standard_normal((draws, n))
-            scales = _drawn_scales(pairs, g)
-            df = pairs.sample_df, pairs.df
-            own = _drawn_errors(pairs, g, *df)
-            new = _drawn_errors(pairs, rng.standard_normal((draws, n)), *df)
-        own *= scales[:, np.newaxis] / np.sqrt(pairs.n_scores)
-        new *= scales[:, np.newaxis]
+            own, new, scales = pairs.drawn_errors(draws, rng)
         truth = (1.0 - B) * pairs.centres + np.sqrt(1.0 - B) * own
         order = np.argsort(-truth, axis=1, kind="stable")
         return cls(
@@ -170,6 +165,29 @@ class RankDraws:
             at_hand=pairs.effects[order],
             precision=_precision(pairs),
         )
+
+    def one_of_each(self, groups: LongArray, rng: np.random.Generator) -> RankDraws:
+        """Return the draws of one system of each group, drawn anew in each.
+
+        Parameters
+        ----------
+        groups : (k,) group of each system, numbered without gaps
+        rng : random numbers
+        """
+        draws = len(self.truth)
+        n_groups = int(groups.max()) + 1
+        members = np.argsort(groups, kind="stable")
+        sizes = np.bincount(groups)
+        starts = np.cumsum(sizes) - sizes
+        chosen = members[starts + rng.integers(0, sizes, (draws, n_groups))]
+        kept = np.zeros(self.truth.shape, dtype=bool)
+        np.put_along_axis(kept, chosen, values=True, axis=1)
+        kept = np.take_along_axis(kept, self.order, axis=1)
+        some = {
+            name: getattr(self, name)[kept].reshape(draws, n_groups)
+            for name in ("truth", "order", "errors", "at_hand")
+        }
+        return replace(self, **some)
 
     def realised(self, n_topics: float | None, threshold: float) -> FloatArray:
         """Count how tests agree with the truth, in each draw.
@@ -204,63 +222,7 @@ class RankDraws:
         return counts
 
 
-def _drawn_errors(
-    pairs: PairedDifferences, g: FloatArray, sample_df: float, df: float
-) -> FloatArray:
-    """Return errors of a test of one topic with the covariances of systems (eq. 15.9a).
-
-    The sample covariances of few topics have fewer effective degrees of freedom than the true
-    ones. So the lengths of errors, Zᵀg/√(n - 1), vary too much: their squares are raised to a
-    power that leaves the mean and makes their relative variance 2/ν.
-
-    Parameters
-    ----------
-    g : (draws, n_topics) standard normal numbers
-    sample_df, df : effective degrees of freedom of the sample covariances and of the true ones
-    """
-    from scipy.special import gammaln
-
-    weights = 1.0 / np.sqrt(pairs.n_scores - 1.0)
-    errors: FloatArray = (g @ pairs.residuals) * weights
-    mean = float(((pairs.residuals * weights) ** 2).sum())
-    power = np.sqrt(sample_df / df)
-    if power >= 1.0 or mean == 0.0:
-        return errors
-    squares = np.einsum("ij,ij->i", errors, errors) / mean
-    half = sample_df / 2.0
-    raised = power * np.log(half) + gammaln(half) - gammaln(half + power)
-    errors *= np.exp((raised + (power - 1.0) * np.log(np.maximum(squares, _TINY))) / 2.0)[:, None]
-    return errors
-
-
-def _drawn_scales(pairs: PairedDifferences, g: FloatArray) -> FloatArray:
-    """Return what estimated standard deviations are multiplied by (eq. 15.9b).
-
-    The mean square of error is the mean over topics of the squares of residuals, and varies as
-    these do. With their deviation from their mean as weights, the numbers `g` that move the means
-    of systems move the mean square as well. The constant is the mean of Student's |t| of n - 1
-    degrees of freedom, at least 2, over that of a normal number: so errors of a single pair, whose
-    variance rests on its n topics alone, are on average as large as Student's distribution says.
-
-    Parameters
-    ----------
-    g : (draws, n_topics) standard normal numbers
-    """
-    from scipy.special import gammaln
-
-    n = pairs.n_topics
-    half = max(n - 1.0, 2.0) / 2.0
-    constant = np.sqrt(half) * np.exp(gammaln(half - 0.5) - gammaln(half))
-    squares = (pairs.residuals**2).sum(axis=1)
-    mean = float(squares.mean())
-    if mean == 0.0:
-        return np.full(len(g), constant)
-    moved = g @ (squares / mean - 1.0)
-    scales: FloatArray = constant * np.exp(moved / (2.0 * np.sqrt(n * (n - 1.0))))
-    return scales
-
-
-def _precision(pairs: PairedDifferences) -> FloatArray:
+def _precision(pairs: Pairs) -> FloatArray:
     """Return 1 / (√2 s) of each two systems, infinite where s is zero."""
     k = pairs.n_systems
     i, j = np.triu_indices(k, 1)
@@ -385,19 +347,19 @@ class Swaps:
     ----------
     differences : (pairs,) estimates of the true differences
     deviations : (pairs,) standard deviation over topics of each difference
-    df : (pairs,) degrees of freedom of these; empty if they are treated as known
+    df : (pairs,) degrees of freedom of these, or one for all; empty if they are treated as known
     threshold : largest difference of equal systems
     """
 
     differences: FloatArray
     deviations: FloatArray
-    df: LongArray
+    df: LongArray | FloatArray
     threshold: float
 
     @classmethod
     def of(
         cls,
-        pairs: PairedDifferences,
+        pairs: Pairs,
         estimator: TauEstimator,
         threshold: float,
         at_hand: bool = False,
@@ -418,7 +380,7 @@ class Swaps:
         # With missing cells the order of means may contradict that on common topics. The test
         # at hand has that order, but new tests are compared with the likelier one.
         differences = shrunken if at_hand else np.abs(shrunken)
-        return cls(differences, deviations, pairs.n_common - 1, threshold)
+        return cls(differences, deviations, pairs.swap_df, threshold)
 
     @property
     def unequal(self) -> BoolArray:
@@ -450,7 +412,11 @@ class Swaps:
         return _student(z, self.df)
 
 
-def _student(z: FloatArray, df: LongArray) -> FloatArray:
+def _student(z: FloatArray, df: LongArray | FloatArray) -> FloatArray:
+    if df.dtype.kind == "f":
+        from scipy.special import stdtr
+
+        return np.asarray(stdtr(df, z))
     from vcomp.ir.rank.kernels.drawn_ranks import student_cdf
 
     out = np.empty(z.size)
@@ -460,7 +426,62 @@ def _student(z: FloatArray, df: LongArray) -> FloatArray:
     return out
 
 
-@dataclass(frozen=True, slots=True)
+def ranking(
+    ap: bool, variant: TauVariant, groups: LevelGroups | None, systems: Sequence[str]
+) -> RankCorrelation:
+    """Return the correlation of rankings of all systems, or of one of each group.
+
+    Parameters
+    ----------
+    ap : whether it is τ_AP
+    variant : ``"a"`` or ``"b"``
+    groups : of the systems by name; None for all systems
+    systems : (k,) names, the best first
+
+    Raises
+    ------
+    PlanError
+        If τ_AP is given ``variant="b"``.
+    DataError
+        If a system has no group, or all have the same.
+    """
+    if ap and variant == "b":
+        raise PlanError("variant='b' applies to τ; the expectation of τ_AP has variant='a' only")
+    codes = None if groups is None else group_codes(groups, systems, "system")
+    return RankCorrelation(ap, variant, codes)
+
+
+def _weights_by_group(groups: LongArray, ap: bool) -> FloatArray:
+    """Return the weight of each pair where one system of each group is drawn (eq. 15.5a).
+
+    Weights of τ_AP hold the expectation of 1/(i - 1), with i - 1 the number of drawn systems above
+    the lower one. It is that of one more than a sum of independent indicators, one for each other
+    group, and so ∫ Π (1 - p + p t) dt from 0 to 1, exact by Gauss-Legendre quadrature.
+
+    Parameters
+    ----------
+    groups : (k,) group of each system, the best system first
+    ap : whether the weights are those of τ_AP
+    """
+    k, sizes = groups.size, np.bincount(groups)
+    n_groups = sizes.size
+    i, j = np.triu_indices(k, 1)
+    apart = groups[i] != groups[j]
+    both = apart / (sizes[groups[i]] * sizes[groups[j]])
+    if not ap:
+        return np.asarray(both / (n_groups * (n_groups - 1) / 2))
+    x, w = np.polynomial.legendre.leggauss(n_groups // 2 + 1)
+    t, w = (x + 1.0) / 2.0, w / 2.0
+    member = np.eye(n_groups)[groups]
+    above = (np.cumsum(member, axis=0) - member) / sizes  # (k, G) share above each system
+    factors = 1.0 - above[:, :, np.newaxis] * (1.0 - t)
+    # Positive, as t > 0: groups of the two systems are divided out.
+    every = np.exp(np.log(factors).sum(axis=1)) / factors[np.arange(k), groups]
+    others = every[j] / factors[j, groups[i]]
+    return np.asarray(both * (others @ w) / (n_groups - 1.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RankCorrelation:
     """τ or τ_AP, and its denominator where systems are equal.
 
@@ -468,18 +489,26 @@ class RankCorrelation:
     ----------
     ap : whether it is τ_AP
     variant : ``"a"`` or ``"b"``, see :func:`vcomp.ir.rank.rank_accuracy.expected_correlation`
+    groups : (k,) group of each system, numbered without gaps, if one of each group is ranked
     """
 
     ap: bool
     variant: TauVariant
+    groups: LongArray | None = None
 
     def weights(self, k: int) -> FloatArray:
         """Return the weight of each pair; weights add up to one."""
+        if self.groups is not None:
+            return _weights_by_group(self.groups, self.ap)
         if not self.ap:
             n_pairs = k * (k - 1) // 2
             return np.full(n_pairs, 1.0 / n_pairs)
         n_above = np.triu_indices(k, 1)[1].astype(np.float64)
         return np.asarray(1.0 / ((k - 1.0) * n_above))
+
+    def n_ranked(self, k: int) -> int:
+        """Return how many of k systems a ranking has: one of each group, or all."""
+        return k if self.groups is None else int(self.groups.max()) + 1
 
     def estimate(self, swaps: Swaps, weights: FloatArray, n: float) -> tuple[float, float]:
         """Return the expectation and the variance of independent swaps."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError
+from vcomp.ir.rank.errors import corrected_lengths, mean_error_ratio
 
 _ROUNDING = 64 * float(np.finfo(float).eps)
 """A difference this small, relative to the largest score, is made by rounding alone."""
@@ -131,7 +132,7 @@ class PairedDifferences:
     def _of_complete(cls, X: FloatArray, systems: Sequence[str]) -> PairedDifferences:
         grand_mean = float(X.mean())
         tolerance = _ROUNDING * float(np.abs(X).max())
-        order, effects = _best_first((X - grand_mean).mean(axis=0), tolerance)
+        order, effects = best_first((X - grand_mean).mean(axis=0), tolerance)
         X = X[:, order]
         Z = X - X.mean(axis=1, keepdims=True)
         Z -= Z.mean(axis=0)
@@ -155,7 +156,7 @@ class PairedDifferences:
     def _of_incomplete(cls, X: FloatArray, systems: Sequence[str]) -> PairedDifferences:
         grand_mean = float(np.nanmean(X))
         tolerance = _ROUNDING * float(np.nanmax(np.abs(X)))
-        order, effects = _best_first(np.nanmean(X - grand_mean, axis=0), tolerance)
+        order, effects = best_first(np.nanmean(X - grand_mean, axis=0), tolerance)
         X = X[:, order]
         names = tuple(str(systems[s]) for s in order)
         upper = np.triu_indices(len(names), 1)
@@ -181,6 +182,11 @@ class PairedDifferences:
     def n_systems(self) -> int:
         """Number of systems."""
         return len(self.systems)
+
+    @property
+    def n_residuals(self) -> int:
+        """Number of residuals of each system, one for each topic."""
+        return self.n_topics
 
     @property
     def is_complete(self) -> bool:
@@ -213,11 +219,83 @@ class PairedDifferences:
         """Return the effective degrees of freedom of the sample covariances, and corrected."""
         products = self.residuals.T @ self.residuals
         if self.is_complete:
-            return _effective_df(products / (self.n_topics - 1), float(self.n_topics))
+            return effective_df(products / (self.n_topics - 1), float(self.n_topics))
         counts = np.diag(self.n_scores.astype(float))
         i, j = np.triu_indices(self.n_systems, 1)
         counts[i, j] = counts[j, i] = self.n_common
-        return _effective_df(products / (counts - 1.0), float(self.n_common.mean()))
+        return effective_df(products / (counts - 1.0), float(self.n_common.mean()))
+
+    @property
+    def mean_error(self) -> float:
+        """Mean over pairs of the squared standard error of D̄."""
+        return float((self.variances / self.n_common).mean())
+
+    @property
+    def swap_df(self) -> LongArray:
+        """(k(k-1)/2,) degrees of freedom of :attr:`variances`."""
+        return self.n_common - 1
+
+    @property
+    def error_df(self) -> float:
+        """Those of the mean square of error, ν' (eq. 15.8)."""
+        return self.df * (float(self.n_common.mean()) - 1.0)
+
+    def drawn_errors(
+        self, draws: int, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Draw errors of the means of the test at hand and of new tests, and their size.
+
+        Parameters
+        ----------
+        draws : number of draws
+        rng : random numbers
+
+        Returns
+        -------
+        own : (draws, k) errors of the means of the test at hand
+        new : (draws, k) errors of a test of one topic
+        scales : (draws,) what estimated standard deviations are multiplied by, as in both
+
+        Notes
+        -----
+        With g standard normal and Z the residuals of systems, Zᵀg/√(n - 1) has the covariance S of
+        the systems, which need not be formed, nor have full rank. The same g moves the true means
+        and the scale of errors, so that both depend on each other as in the scores.
+        """
+        n = self.n_topics
+        g = rng.standard_normal((draws, n))
+        scales = self._drawn_scales(g)[:, np.newaxis]
+        df = self._effective_df()
+        own = self._errors_of_one(g, *df) * (scales / np.sqrt(self.n_scores))
+        new = self._errors_of_one(rng.standard_normal((draws, n)), *df) * scales
+        return own, new, scales[:, 0]
+
+    def _errors_of_one(self, g: FloatArray, sample_df: float, df: float) -> FloatArray:
+        """Return errors of a test of one topic with the covariances of systems (eq. 15.9a)."""
+        weights = 1.0 / np.sqrt(self.n_scores - 1.0)
+        mean = float(((self.residuals * weights) ** 2).sum())
+        return corrected_lengths((g @ self.residuals) * weights, mean, sample_df, df)
+
+    def _drawn_scales(self, g: FloatArray) -> FloatArray:
+        """Return what estimated standard deviations are multiplied by (eq. 15.9b).
+
+        The mean square of error is the mean over topics of the squares of residuals, and varies as
+        these do. With their deviation from their mean as weights, the numbers `g` that move the
+        means of systems move the mean square as well.
+
+        Parameters
+        ----------
+        g : (draws, n_topics) standard normal numbers
+        """
+        n = self.n_topics
+        constant = mean_error_ratio(n - 1.0)
+        squares = (self.residuals**2).sum(axis=1)
+        mean = float(squares.mean())
+        if mean == 0.0:
+            return np.full(len(g), constant)
+        moved = g @ (squares / mean - 1.0)
+        scales: FloatArray = constant * np.exp(moved / (2.0 * np.sqrt(n * (n - 1.0))))
+        return scales
 
     @property
     def standardized(self) -> FloatArray:
@@ -233,13 +311,7 @@ def _check(X: FloatArray, systems: Sequence[str]) -> None:
     k = X.shape[1]
     if len(systems) != k:
         raise DataError(f"there are {len(systems)} names for {k} systems")
-    if k < 2:
-        raise DataError(f"rank accuracy needs at least two systems; there are {k}")
-    if k > _MAX_SYSTEMS:
-        raise DataError(
-            f"{k:,} systems make {k * (k - 1) // 2:,} pairs; "
-            f"rank accuracy is limited to {_MAX_SYSTEMS:,} systems"
-        )
+    check_systems(k)
     finite = np.isfinite(X)
     if len(X) > 1 and finite.all():
         return
@@ -255,7 +327,24 @@ def _check(X: FloatArray, systems: Sequence[str]) -> None:
         raise DataError(f"system {name!r} has scores on fewer than two topics; leave it out")
 
 
-def _best_first(effects: FloatArray, tolerance: float) -> tuple[LongArray, FloatArray]:
+def check_systems(k: int) -> None:
+    """Refuse numbers of systems that cannot be ranked, or are too many to be paired.
+
+    Raises
+    ------
+    DataError
+        Stating the limits.
+    """
+    if k < 2:
+        raise DataError(f"rank accuracy needs at least two systems; there are {k}")
+    if k > _MAX_SYSTEMS:
+        raise DataError(
+            f"{k:,} systems make {k * (k - 1) // 2:,} pairs; "
+            f"rank accuracy is limited to {_MAX_SYSTEMS:,} systems"
+        )
+
+
+def best_first(effects: FloatArray, tolerance: float) -> tuple[LongArray, FloatArray]:
     """Return the order of systems by `effects`, and the sorted effects with ties made exact.
 
     Means that are mathematically equal may differ in the last bit, which would change the order of
@@ -310,7 +399,7 @@ def _incomplete(
     return differences, variances, doubtful, n.astype(np.int64)
 
 
-def _effective_df(S: FloatArray, n: float) -> tuple[float, float]:
+def effective_df(S: FloatArray, n: float) -> tuple[float, float]:
     """Return the effective degrees of freedom of the mean square between systems.
 
     First those of `S` itself, then those estimated without bias.

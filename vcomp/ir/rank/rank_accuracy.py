@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.exceptions import PlanError, warn
+from vcomp.data import open_source
+from vcomp.design import LevelGroups
+from vcomp.exceptions import DataError, PlanError, did_you_mean, warn
 from vcomp.inference.intervals import wald_interval
 from vcomp.ir.rank.correlation import (
     RankCorrelation,
@@ -30,9 +32,11 @@ from vcomp.ir.rank.correlation import (
     TauTarget,
     TauVariant,
     check_tau_estimator,
+    ranking,
 )
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.scores import ScoresLike, as_score_matrix
+from vcomp.ir.rank.pairs import Pairs
+from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.numerics import seed_from
 
 if TYPE_CHECKING:
@@ -55,6 +59,7 @@ def expected_correlation(
     alpha: float = 0.05,
     draws: int = 2_000,
     rng: int | np.random.Generator | None = None,
+    groups: LevelGroups | None = None,
 ) -> pd.DataFrame:
     """Return expected rank correlations Eτ or Eτ_AP of tests of `n_topics` with the true ranking.
 
@@ -99,6 +104,8 @@ def expected_correlation(
     alpha : intervals have confidence 1 − alpha
     draws : number of draws behind ``interval="draws"``
     rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
+    groups : the group of each system (its organisation), as a mapping or a function of its name;
+        one system of each group is ranked, see Notes. None ranks all systems
 
     Returns
     -------
@@ -116,6 +123,8 @@ def expected_correlation(
         ``variant="b"`` with ``ap=True``.
     EstimationError
         If `rng` is neither a seed nor a generator.
+    DataError
+        If a system has no group, or all systems are of one.
 
     Warns
     -----
@@ -154,6 +163,14 @@ def expected_correlation(
     **Ranks.** In the estimate of τ_AP, ranks are those in the test at hand, as published; in the
     draws they are true ones.
 
+    **Groups.** Systems of one organisation are often variants of each other: their true means are
+    close, they err alike, and they swap with each other more than with others. With `groups`, the
+    ranking is of one system of each group, drawn at random, as in section 4.6 of Bodoff (2008).
+    Estimates are exact expectations over these draws: pairs of different groups have weights
+    1/(n_g n_h), those of one group none (eq. 15.5a). Intervals with ``target="test"`` are of the
+    correlation of one such ranking; for ``"expectation"`` each draw of true means is averaged over
+    20 choices of systems. Differences are shrunk as those of all systems.
+
     **Missing cells.** Each pair is compared over its common topics, whose number is its n. New
     tests are complete: all systems meet all n' topics. The ranking of the test at hand is that of
     means over each system's own topics; where it contradicts D̄_ij, w_ij exceeds ½ for this test,
@@ -169,6 +186,9 @@ def expected_correlation(
     Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Section 4.3.
 
     Kendall, M. G. (1948). *Rank Correlation Methods*. Griffin. (τ_a and τ_b.)
+
+    Bodoff, D. (2008). Test theory for evaluating reliability of IR test collections. *Information
+    Processing and Management*, 44(3), 1117-1145. Section 4.6.
 
     Examples
     --------
@@ -190,9 +210,7 @@ def expected_correlation(
     1  30     0.904     0.042
     """
     options = RankOptions(estimator, variant, threshold, target, interval, alpha, draws, rng)
-    if ap and variant == "b":
-        raise PlanError("variant='b' applies to τ; the expectation of τ_AP has variant='a' only")
-    return _table(pairs, n_topics, options, RankCorrelation(ap, variant))
+    return correlation_table(pairs, n_topics, options, ranking(ap, variant, groups, pairs.systems))
 
 
 def estimated_tau(
@@ -235,7 +253,7 @@ def estimated_tau(
 
 
 def _moments(
-    pairs: PairedDifferences,
+    pairs: Pairs,
     n: FloatArray | LongArray,
     swaps: Swaps,
     correlation: RankCorrelation,
@@ -246,38 +264,82 @@ def _moments(
     return estimate, variance
 
 
-def _table(
-    pairs: PairedDifferences,
-    n_topics: float | Iterable[float] | None,
+def correlation_columns(
+    pairs: Pairs,
+    n: FloatArray | LongArray,
     options: RankOptions,
     correlation: RankCorrelation,
-) -> pd.DataFrame:
-    """Return estimates, variances and limits for all numbers of topics."""
-    import pandas as pd
+    *,
+    at_hand: bool,
+) -> dict[str, Any]:
+    """Return estimates, variances and limits for tests of all sizes, with the estimator's name.
 
-    n = _positive(pairs.n_topics if n_topics is None else n_topics)
+    Parameters
+    ----------
+    pairs : the differences between systems
+    n : sizes of tests, numbers of topics if the pairs are of two facets
+    options : how they are estimated
+    correlation : τ or τ_AP
+    at_hand : whether `n` is the size of the test at hand, whose ranking is known
+
+    Raises
+    ------
+    PlanError
+        If the draws do not fit into memory.
+
+    Warns
+    -----
+    VcompWarning
+        If τ_b is undefined, as all systems are equal.
+    """
     threshold = float(options.threshold)
-    swaps = Swaps.of(pairs, options.estimator, threshold, at_hand=n_topics is None)
+    swaps = Swaps.of(pairs, options.estimator, threshold, at_hand=at_hand)
     estimate, variance = _moments(pairs, n, swaps, correlation)
     if options.independent:
         low, high = wald_interval(estimate, np.sqrt(variance), options.alpha)
     else:
-        new = [None] if n_topics is None and options.target == "test" else list(n)
+        new = [None] if at_hand and options.target == "test" else list(n)
         low, high = _limits(pairs, new, options, correlation)
     if np.isnan(estimate).any():
         warn(
             f"τ_b is undefined here: with threshold={options.threshold:g} all systems are equal; "
             "variant='a' makes it zero"
         )
+    return {
+        "estimate": estimate,
+        "variance": variance,
+        "low": np.maximum(low, -1.0),
+        "high": np.minimum(high, 1.0),
+        "estimator": _repeated(options.estimator, len(n)).copy(),
+    }
+
+
+def correlation_table(
+    pairs: PairedDifferences,
+    n_topics: float | Iterable[float] | None,
+    options: RankOptions,
+    correlation: RankCorrelation,
+) -> pd.DataFrame:
+    """Return estimates, variances and limits for all numbers of topics.
+
+    Parameters
+    ----------
+    pairs : the differences between systems
+    n_topics : one or more numbers of topics; None for the test at hand
+    options : how they are estimated
+    correlation : τ or τ_AP
+
+    Raises
+    ------
+    PlanError
+        If a number of topics is not positive, or the draws do not fit into memory.
+    """
+    import pandas as pd
+
+    n = _positive(pairs.n_topics if n_topics is None else n_topics)
+    columns = correlation_columns(pairs, n, options, correlation, at_hand=n_topics is None)
     return pd.DataFrame(
-        {
-            "n": n,
-            "estimate": estimate,
-            "variance": variance,
-            "low": np.maximum(low, -1.0),
-            "high": np.minimum(high, 1.0),
-            "estimator": _repeated(options.estimator, len(n)).copy(),
-        },
+        {"n": n, **columns},
         index=pd.RangeIndex(len(n)),
         copy=False,  # the arrays are not used elsewhere, and copying is half of the time
     )
@@ -292,32 +354,60 @@ def _repeated(text: str, n: int) -> Any:
 
 
 def _limits(
-    pairs: PairedDifferences,
+    pairs: Pairs,
     n_topics: list[float | None],
     options: RankOptions,
     correlation: RankCorrelation,
 ) -> tuple[FloatArray, FloatArray]:
     """Return quantiles of draws for each number of topics, None being the test at hand."""
     k = pairs.n_systems
-    if options.draws * max(k, pairs.n_topics) > _MOST_CELLS:
+    if options.draws * max(k, pairs.n_residuals) > _MOST_CELLS:
         raise PlanError(
-            f"{options.draws:,} draws of {k:,} systems and {pairs.n_topics:,} topics do not fit "
-            "into memory; use fewer draws"
+            f"{options.draws:,} draws of {k:,} systems, each from {pairs.n_residuals:,} "
+            "residuals, do not fit into memory; use fewer draws"
         )
-    drawn = RankDraws.of(pairs, int(options.draws), seed_from(options.rng))
+    seed = seed_from(options.rng)
+    drawn = _of_groups(RankDraws.of(pairs, int(options.draws), seed), correlation, options, seed)
     tail = options.alpha / 2.0
     limits = np.full((len(n_topics), 2), np.nan)
     for row, n in enumerate(n_topics):
-        if options.target == "expectation":
-            assert n is not None
-            counts = drawn.expected(n, options.threshold)
-        else:
-            counts = drawn.realised(n, options.threshold)
-        values = correlation.of_counts(counts, k)
+        values = _drawn_values(drawn, n, options, correlation, k)
         values = values[~np.isnan(values)]
         if values.size:
             limits[row] = np.quantile(values, [tail, 1.0 - tail])
     return limits[:, 0], limits[:, 1]
+
+
+_CHOICES = 20
+"""Choices of one system of each group over which the expectation of a draw is averaged."""
+
+
+def _of_groups(
+    drawn: RankDraws, correlation: RankCorrelation, options: RankOptions, seed: int
+) -> list[RankDraws]:
+    """Return the draws, or those of one system of each group, several times for expectations."""
+    if correlation.groups is None:
+        return [drawn]
+    rng = np.random.default_rng([seed, 1])
+    times = _CHOICES if options.target == "expectation" else 1
+    return [drawn.one_of_each(correlation.groups, rng) for _ in range(times)]
+
+
+def _drawn_values(
+    drawn: list[RankDraws],
+    n: float | None,
+    options: RankOptions,
+    correlation: RankCorrelation,
+    k: int,
+) -> FloatArray:
+    """Return the correlation of each draw, or its expectation."""
+    if options.target == "expectation":
+        assert n is not None
+        counts = [some.expected(n, options.threshold) for some in drawn]
+    else:
+        counts = [some.realised(n, options.threshold) for some in drawn]
+    ranked = correlation.n_ranked(k)
+    return np.asarray(np.mean([correlation.of_counts(c, ranked) for c in counts], axis=0))
 
 
 def _positive(n_topics: float | Iterable[float]) -> FloatArray | LongArray:
@@ -352,6 +442,38 @@ def paired_differences(scores: ScoresLike, drop_worst: float = 0.0) -> PairedDif
     return PairedDifferences.from_scores(kept.scores, kept.systems)
 
 
+def _by_column(
+    scores: Any, groups: LevelGroups | str | None, system: str | None
+) -> LevelGroups | None:
+    """Return the group of each system, read from a column of a long table if it is one.
+
+    Raises
+    ------
+    DataError
+        If the table has no such column, or a system has several groups.
+    """
+    if not isinstance(groups, str):
+        return groups
+    if isinstance(scores, ScoreMatrix) or not hasattr(scores, "__getitem__"):
+        raise DataError(
+            f"groups={groups!r} is a column of a long table, and scores are a matrix; pass a "
+            "mapping from systems to groups"
+        )
+    source = open_source(scores)
+    system = system or "system"
+    for column in (system, groups):
+        if column not in source.columns:
+            raise DataError(
+                f"the scores have no column {column!r}{did_you_mean(column, source.columns)}, so "
+                "that systems have no groups; pass a mapping from systems to groups"
+            )
+    pairs = source.read([system, groups]).drop_duplicates()
+    several = pairs[system][pairs[system].duplicated()]
+    if len(several):
+        raise DataError(f"{str(several.iloc[0])!r} has several groups in column {groups!r}")
+    return dict(zip(map(str, pairs[system]), pairs[groups], strict=True))
+
+
 def expected_tau(
     scores: ScoresLike,
     n_topics: float | Iterable[float] | None = None,
@@ -368,6 +490,7 @@ def expected_tau(
     alpha: float = 0.05,
     draws: int = 2_000,
     rng: int | np.random.Generator | None = None,
+    groups: LevelGroups | str | None = None,
 ) -> pd.DataFrame:
     """Return Eτ, Kendall's τ expected between rankings by tests of any size and the true ranking.
 
@@ -396,6 +519,9 @@ def expected_tau(
     alpha : intervals have confidence 1 − alpha
     draws : number of draws behind ``interval="draws"``
     rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
+    groups : the group of each system, such as its organisation, if one system of each group is
+        ranked: a mapping from systems to groups, a function of a system's name, or a column of the
+        long table. None ranks all systems
 
     Returns
     -------
@@ -407,7 +533,8 @@ def expected_tau(
     ------
     DataError
         If `scores` cannot be read (see :func:`vcomp.ir.as_score_matrix`), or two systems have
-        fewer than two topics in common; or if `drop_worst` is not at least 0 and less than 1.
+        fewer than two topics in common; if `drop_worst` is not at least 0 and less than 1; or if a
+        system has no group or several, or all systems are of one.
     PlanError
         If a number of topics is not positive, or an option does not have one of the values above.
     EstimationError
@@ -442,6 +569,7 @@ def expected_tau(
         alpha=alpha,
         draws=draws,
         rng=rng,
+        groups=_by_column(scores, groups, system),
     )
 
 
@@ -460,6 +588,7 @@ def expected_tau_ap(
     alpha: float = 0.05,
     draws: int = 2_000,
     rng: int | np.random.Generator | None = None,
+    groups: LevelGroups | str | None = None,
 ) -> pd.DataFrame:
     """Return Eτ_AP, the τ_AP expected between rankings by tests of any size and the true ranking.
 
@@ -471,7 +600,7 @@ def expected_tau_ap(
     estimator : as of :func:`expected_tau`
     threshold : largest difference of systems that count as equal; a pair that is equal in one of
         the rankings contributes the mean over both orders
-    target, interval, alpha, draws, rng : as of :func:`expected_tau`
+    target, interval, alpha, draws, rng, groups : as of :func:`expected_tau`
 
     Returns
     -------
@@ -513,4 +642,5 @@ def expected_tau_ap(
         alpha=alpha,
         draws=draws,
         rng=rng,
+        groups=_by_column(scores, groups, system),
     )
