@@ -92,3 +92,22 @@ def test_a_fit_has_the_estimator_that_is_requested():
     done = CliRunner().invoke(cli, [*given[:-1], "--estimator", "urbano"])
     assert done.exit_code == 2
     assert "--estimator applies to Eτ and Eτ_AP, and needs --tau" in done.output
+
+
+def test_a_fit_of_several_facets_has_their_sizes():
+    formula = "score ~ (1|sys*topic) + (1|query) + (1|sys:query)"
+    given = ("fit", formula, "--dataset", "docsearch", "--method", "anova", "--tau")
+    given += ("--dstudy", "topic=20,150", "--dstudy", "query=2")
+    res = vcomp.fit(formula, vcomp.datasets.load("docsearch"), method="anova")
+    for fixed in ((), ("--fixed", "query")):
+        printed = output_of(*given, *fixed)
+        table = res.expected_tau(topic=[20, 150], query=2, fixed=fixed[1:])
+        assert "Correlation of a ranking by n topic × query with the true ranking" in printed
+        assert "Estimator: shrunken, " in printed
+        for row in table.itertuples():
+            assert f"{row.estimate:.3f}   [{row.low:.3f}, {row.high:.3f}]" in printed
+    stored = json.loads(output_of(*given, "--json", "-"))["rank_accuracy"]
+    assert stored["facet"] == ["topic", "query"]
+    done = CliRunner().invoke(cli, [*given, "--within", "sys"])
+    assert done.exit_code == 2
+    assert "--tau ranks all objects" in done.output

@@ -439,3 +439,27 @@ def test_an_interval_over_the_whole_range_carries_no_information():
     assert _empty(table) == [expected]
     table.values["major_conflicts"] = Estimated(estimate, np.zeros(2), np.full(2, 0.5))
     assert _empty(table) == []
+
+
+def test_measures_may_have_an_estimator_of_their_own():
+    made = get("tau", estimator="urbano")
+    np.testing.assert_array_equal(
+        made.estimate(SCORES, [5, 30]),
+        vcomp.ir.expected_tau(SCORES, [5, 30], estimator="urbano")["estimate"],
+    )
+    ap = get("tau_ap", estimator="urbano")
+    np.testing.assert_array_equal(
+        ap.estimate(SCORES, 30, estimator="shrunken"),
+        vcomp.ir.expected_tau_ap(SCORES, 30)["estimate"],
+    )
+    assert repr(made) == "Tau(variant='b', estimator='urbano')"
+    table = accuracy(SCORES, ["tau", made], 30).table
+    assert table["estimator"].tolist() == ["shrunken", "urbano"]
+    assert table["measure"].tolist() == ["Tau(variant='b')", repr(made)]
+    printed = str(accuracy(SCORES, ["tau", made], 30).summary())
+    assert "(estimator shrunken)" in printed
+    assert "(estimator urbano)" in printed
+    with pytest.raises(PlanError, match="estimator must be 'shrunken' or 'urbano'"):
+        get("tau", estimator="own")
+    with pytest.raises(PlanError, match="is of all measures, and Tau"):
+        accuracy(SCORES, made, 30, estimator="split_half")

@@ -171,6 +171,8 @@ def fit_report(
         raise click.UsageError("--estimator applies to Eτ and Eτ_AP, and needs --tau")
     if tau:
         check_tau_estimator(estimator or "shrunken")
+        if within:
+            raise click.UsageError("--tau ranks all objects, and --within only those of a level")
     if picture is not None:
         check_picture(picture)
     source = data if dataset is None else vcomp.datasets.load(dataset)
@@ -190,7 +192,8 @@ def fit_report(
         study = res.dstudy(design, sizes=n, alpha=alpha, interval=coefficients, **plan)
     ranks = None
     if tau:
-        ranks = output.rank_accuracy(res, n, object_, alpha, estimator or "shrunken")
+        planned = plan if design is None else {**plan, "design": design}
+        ranks = output.rank_accuracy(res, n, planned, alpha, estimator or "shrunken")
     if picture is not None:
         draw(res, study, picture, alpha, how)
     if json_file is not None:

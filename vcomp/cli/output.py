@@ -21,7 +21,8 @@ from vcomp.statistics.batches import replacing
 if TYPE_CHECKING:
     import pandas as pd
 
-Ranks = tuple[str, "pd.DataFrame", "pd.DataFrame"]
+Ranks = tuple[tuple[str, ...], "pd.DataFrame", "pd.DataFrame"]
+"""The sampled facets, and tables of Eτ and Eτ_AP."""
 
 _ESTIMATORS = {
     "shrunken": "Estimator: shrunken, with differences of systems shrunk by their reliability.",
@@ -38,21 +39,28 @@ _INTERVALS = {
 def rank_accuracy(
     res: Any,
     sizes: Mapping[str, Sequence[float]],
-    object_: str | None,
+    plan: Mapping[str, Any],
     alpha: float,
     estimator: TauEstimator = "shrunken",
 ) -> Ranks:
-    """Return the sampled facet, and Eτ and Eτ_AP at the sizes of the D-study."""
-    facets = res.design.facets
-    ranked = object_ or facets[0]
-    sampled = next((f for f in facets if f in sizes), None)
-    sampled = sampled or next((f for f in facets if f != ranked), facets[0])
-    n = {sampled: sizes.get(sampled)}
-    return (
-        sampled,
-        res.expected_tau(estimator=estimator, alpha=alpha, **n),
-        res.expected_tau_ap(estimator=estimator, alpha=alpha, **n),
-    )
+    """Return the sampled facets, and Eτ and Eτ_AP at the sizes of the D-study.
+
+    Parameters
+    ----------
+    res : a fit
+    sizes : of the sampled facets
+    plan : design, object, fixed facets and universe of the D-study, where they are given
+    alpha : intervals have confidence 1 − alpha
+    estimator : ``"shrunken"`` or ``"urbano"``
+    """
+    options = {"sizes": sizes, "estimator": estimator, "alpha": alpha, **plan}
+    tau, tau_ap = res.expected_tau(**options), res.expected_tau_ap(**options)
+    columns = tuple(tau.columns[: tau.columns.get_loc("estimate")])
+    if columns != ("n",):
+        return columns, tau, tau_ap
+    ranked = plan.get("object") or res.design.facets[0]
+    others = [f for f in res.design.facets if f != ranked]
+    return (next(iter(sizes), others[0]),), tau, tau_ap
 
 
 def fit_text(res: Any, study: Any, ranks: Ranks | None, alpha: float, interval: Any) -> str:
@@ -66,7 +74,7 @@ def fit_text(res: Any, study: Any, ranks: Ranks | None, alpha: float, interval: 
 
 
 def rank_text(
-    facet: str,
+    facets: tuple[str, ...],
     tau: pd.DataFrame,
     tau_ap: pd.DataFrame,
     alpha: float,
@@ -76,7 +84,7 @@ def rank_text(
 
     Parameters
     ----------
-    facet : that is sampled
+    facets : that are sampled
     tau, tau_ap : tables of Eτ and Eτ_AP
     alpha : intervals have confidence 1 − alpha
     how : options of the estimates; those of the tables' estimator if None
@@ -86,18 +94,20 @@ def rank_text(
     interval = f"{display.level(alpha)} interval"
     rows = [
         (
-            display.count(a.n),
+            *map(display.count, sizes),
             display.coefficient(a.estimate),
             display.coefficient_interval(a.low, a.high),
             display.coefficient(b.estimate),
             display.coefficient_interval(b.low, b.high),
         )
-        for a, b in zip(_rows(tau), _rows(tau_ap), strict=True)
+        for sizes, a, b in zip(
+            tau.iloc[:, : len(facets)].to_numpy(), _rows(tau), _rows(tau_ap), strict=True
+        )
     ]
     table = display.simple_table(
         rows,
-        [facet, "Eτ", interval, "Eτ_AP", interval],
-        title=f"Correlation of a ranking by n {facet} with the true ranking",
+        [*facets, "Eτ", interval, "Eτ_AP", interval],
+        title=f"Correlation of a ranking by n {' × '.join(facets)} with the true ranking",
     )
     notes = [
         "Eτ: expected Kendall correlation with the true ranking; Eτ_AP gives its top more weight.",
@@ -144,9 +154,9 @@ def as_json(res: Any, study: Any, ranks: Ranks | None) -> str:
             "notes": list(study.notes),
         }
     if ranks is not None:
-        facet, tau, tau_ap = ranks
+        facets, tau, tau_ap = ranks
         stored["rank_accuracy"] = {
-            "facet": facet,
+            "facet": facets[0] if len(facets) == 1 else list(facets),
             "expected_tau": json.loads(tau.to_json(orient="records", double_precision=15)),
             "expected_tau_ap": json.loads(tau_ap.to_json(orient="records", double_precision=15)),
         }

@@ -372,5 +372,5 @@ def tau_command(
     tau = ir.expected_tau(matrix, n, variant=variant, **options)
     tau_ap = ir.expected_tau_ap(matrix, n, **options)
     how = RankOptions(**{name: options[name] for name in ("estimator", "target", "interval")})
-    text = output.rank_text("topic", tau, tau_ap, options["alpha"], how)
+    text = output.rank_text(("topic",), tau, tau_ap, options["alpha"], how)
     click.echo(formatted(output.both_ranks(tau, tau_ap), format_, text))

@@ -165,7 +165,8 @@ def accuracy(
     n_topics : sizes of new tests; the collection itself if None
     system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
     estimator : of τ and τ_AP, ``"shrunken"`` or ``"urbano"`` (as published), with the best
-        estimators of all other measures, see Notes; or ``"split_half"`` for all measures
+        estimators of all other measures, see Notes; or ``"split_half"`` for all measures. A
+        measure's own comes first: ``vcomp.ir.measures.get("tau", estimator="urbano")``
     drop_worst : share of the systems to leave out, the worst by mean score; see
         :meth:`ScoreMatrix.drop_worst`
     alpha : intervals have confidence 1 − alpha
@@ -191,8 +192,9 @@ def accuracy(
         extrapolated from halves, two systems have fewer than two topics in common, components
         cannot be distinguished.
     PlanError
-        If a measure, model or estimator is unknown, a number is out of range, or an option is
-        given that applies to none of the measures: `model` or `trials` where nothing is
+        If a measure, model or estimator is unknown, a number is out of range, a measure has an
+        estimator and ``estimator="split_half"`` is given, or an option is given that applies to
+        none of the measures: `model` or `trials` where nothing is
         extrapolated, `negative` or `interval` without a measure from a D-study,
         ``estimator="urbano"`` without τ and τ_AP.
 
@@ -390,7 +392,7 @@ def _estimator_of(
     if isinstance(measure, FTest) and study is not None:
         return ByPower(study, sampled, measure, matrix.n_systems)
     if isinstance(measure, Tau | TauAP):
-        return ByPairs(measure, matrix, estimator, seed)
+        return ByPairs(measure, matrix, measure.estimator or estimator, seed)
     return ByItself(measure, matrix) if measure.has_estimator else None
 
 
@@ -409,6 +411,11 @@ def _needs_dstudy(
     if estimator == "urbano" and not any(isinstance(m, Tau | TauAP) for m in measures):
         raise PlanError(
             "estimator='urbano' applies to τ and τ_AP, and neither is among these measures"
+        )
+    own = [m for m in measures if isinstance(m, Tau | TauAP) and m.estimator is not None]
+    if estimator == "split_half" and own:
+        raise PlanError(
+            f"estimator='split_half' is of all measures, and {own[0]!r} has another; leave out one"
         )
     needed = estimator != "split_half" and any(
         type(m) in PLANNED or isinstance(m, FTest) for m in measures

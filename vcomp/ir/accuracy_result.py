@@ -222,6 +222,9 @@ class ByItself:
         return Estimated(self.measure.estimate(self.matrix, n_topics), unknown, unknown)
 
 
+_OF_RANKS = ("tau", "tau_ap")
+"""Measures that have several estimators."""
+
 _POINTS = 40
 """Points of a line in a picture."""
 
@@ -369,13 +372,13 @@ class Accuracy(display.Printed):
         >>> accuracy = vcomp.ir.accuracy(scores, ["tau", "Phi"], [5, 10, 20])
         >>> (ax,) = accuracy.plot(axes=[Figure().subplots()])
         >>> [text.get_text() for text in ax.get_legend().get_texts()]
-        ['τ', 'Φ']
+        ['τ (shrunken)', 'Φ']
         """
         from vcomp import plots
 
         chosen = self._chosen(measures)
         rows = self.table
-        shown = {name: self.symbol(name) for name in chosen}
+        shown = {name: self._label(name) for name in chosen}
         return plots.accuracies(
             rows[rows["measure"].isin(chosen)],
             self._curves(chosen),
@@ -396,6 +399,13 @@ class Accuracy(display.Printed):
         """
         measure = self.measures[name]
         return measure.symbol if name == measure.name else name
+
+    def _label(self, name: str) -> str:
+        """Return the symbol of a measure in pictures, for τ and τ_AP with their estimator."""
+        estimator = self.estimators[name]
+        if isinstance(estimator, ByPairs | ByHalves) and self.measures[name].name in _OF_RANKS:
+            return f"{self.symbol(name)} ({estimator.label})"
+        return self.symbol(name)
 
     def _chosen(self, measures: str | Iterable[str] | None) -> list[str]:
         names = [measures] if isinstance(measures, str) else measures
@@ -526,14 +536,16 @@ def _by_kind(accuracy: Accuracy) -> dict[type, str]:
 
 
 def _of_pairs(accuracy: Accuracy) -> str:
-    pairs = next(e for e in accuracy.estimators.values() if isinstance(e, ByPairs))
-    note = "expected correlation of the ranking by such a test with the true one; "
-    if pairs.estimator == "urbano":
-        return note + (
-            "as published, with intervals for independent swaps, which are too short (estimator "
-            "urbano)."
+    used = {e.estimator for e in accuracy.estimators.values() if isinstance(e, ByPairs)}
+    note = "expected correlation of the ranking by such a test with the true one"
+    if "shrunken" in used:
+        note += "; the intervals are of the correlation of one test (estimator shrunken)"
+    if "urbano" in used:
+        note += (
+            "; as published, with intervals for independent swaps, which are too short (estimator "
+            "urbano)"
         )
-    return note + "the intervals are of the correlation of one test (estimator shrunken)."
+    return f"{note}."
 
 
 def _of_halves(accuracy: Accuracy, symbols: str) -> str:

@@ -5,7 +5,7 @@ With two crossed facets it is estimated from the cell means, else from scores an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,7 +106,8 @@ class RankedFit:
         """Return the table of plans of several random facets."""
         import pandas as pd
 
-        plan = self.planned.plans(self.components)
+        given = {f: n for f, n in (self.planned.sizes or {}).items() if n is not None}
+        plan = replace(self.planned, sizes=given).plans(self.components)
         pairs = self._faceted_differences(plan)
         error = self._relative(plan) @ used_components(self.components, "zero").values
         found = ranking(ap, options.variant, self._groups(plan), pairs.systems)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from vcomp.ir.kernels import pair_agreement
 from vcomp.ir.rank import (
     TauEstimator,
     TauVariant,
+    check_tau_estimator,
     check_variant,
     estimated_tau,
     paired_differences,
@@ -31,6 +32,8 @@ class RankCorrelation(RowMeasure):
     undefined: ClassVar[str] = "all systems have the same mean score; variant='a' makes it zero"
     ap: ClassVar[bool] = False
     """Whether swaps among the best count more."""
+    estimator: TauEstimator | None
+    """The estimator of its expectation; None where it was not chosen."""
 
     def estimate(
         self,
@@ -40,14 +43,15 @@ class RankCorrelation(RowMeasure):
         system: str | None = None,
         topic: str | None = None,
         score: str | None = None,
-        estimator: TauEstimator = "shrunken",
+        estimator: TauEstimator | None = None,
     ) -> FloatArray:
         """Return Eτ or Eτ_AP, the estimate of :func:`vcomp.ir.expected_tau` and its like.
 
         Parameters
         ----------
         scores, n_topics, system, topic, score : as of :meth:`Measure.estimate`
-        estimator : ``"shrunken"`` or ``"urbano"``
+        estimator : ``"shrunken"`` or ``"urbano"``; if None that of the measure, and
+            ``"shrunken"`` if it has none
 
         Returns
         -------
@@ -62,11 +66,22 @@ class RankCorrelation(RowMeasure):
         """
         matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
         return estimated_tau(
-            paired_differences(matrix), sizes(n_topics), ap=self.ap, estimator=estimator
+            paired_differences(matrix),
+            sizes(n_topics),
+            ap=self.ap,
+            estimator=estimator or self.estimator or "shrunken",
         )
 
+    def __repr__(self) -> str:
+        """Return the options, without an estimator that was not given."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        if self.estimator is None:
+            del given["estimator"]
+        options = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return f"{type(self).__name__}({options})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Tau(RankCorrelation):
     """Kendall's τ (Urbano, 2016, eq. 5): pairs of systems in the same order, less swapped pairs.
 
@@ -80,11 +95,13 @@ class Tau(RankCorrelation):
         * ``"a"``: τ_a. (C - D) / (k(k-1)/2): the mean over all orders of the tied systems.
 
         Without ties the two are the same. Means are tied if they differ by rounding alone.
+    estimator : of its expectation: ``"shrunken"`` or ``"urbano"``, as published. None leaves it to
+        the function that estimates, where ``"shrunken"`` is the default
 
     Raises
     ------
     PlanError
-        If `variant` is neither of them.
+        If `variant` or `estimator` is none of these.
 
     Notes
     -----
@@ -101,15 +118,20 @@ class Tau(RankCorrelation):
     0.3333333333333333
     >>> Tau().estimate(scores, [3, 30]).round(3)
     array([0.689, 0.874])
+    >>> Tau(estimator="urbano").estimate(scores, [3, 30]).round(3)
+    array([0.762, 0.923])
     """
 
     variant: TauVariant = "b"
+    estimator: TauEstimator | None = None
 
     name: ClassVar[str] = "tau"
     symbol: ClassVar[str] = "τ"
 
     def __post_init__(self) -> None:
         check_variant(self.variant)
+        if self.estimator is not None:
+            check_tau_estimator(self.estimator)
 
     def actual_of_rows(self, rows: MeanRows) -> FloatArray:
         """Return τ of each row."""

@@ -12,10 +12,10 @@ from vcomp.exceptions import PlanError, check_one_of
 from vcomp.ir.agreement import MeanRows
 from vcomp.ir.kernels import above_in_both, mean_share_above, ordinal_ranks
 from vcomp.ir.measures.tau import RankCorrelation
-from vcomp.ir.rank import TauVariant, check_variant
+from vcomp.ir.rank import TauEstimator, TauVariant, check_tau_estimator, check_variant
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TauAP(RankCorrelation):
     """Average-precision correlation (Yilmaz, Aslam and Robertson, 2008; Urbano, 2016, eq. 6).
 
@@ -43,12 +43,13 @@ class TauAP(RankCorrelation):
     ranked_by : whose ranks i are: ``"truth"``, the default, as in the code of Urbano (2016), or
         ``"collection"``, as in Yilmaz et al. (2008) and Urbano and Marrero (2017). Not to be given
         with ``variant="b"``, which uses both
+    estimator : of its expectation, see :class:`Tau`
 
     Raises
     ------
     PlanError
-        If `variant`, `ties` or `ranked_by` does not have one of these values, or one of the last
-        two is given for ``variant="b"``.
+        If `variant`, `ties`, `ranked_by` or `estimator` does not have one of these values, or
+        `ties` or `ranked_by` is given for ``variant="b"``.
 
     Notes
     -----
@@ -75,6 +76,7 @@ class TauAP(RankCorrelation):
     variant: TauVariant = "a"
     ties: Literal["average", "first"] = "average"
     ranked_by: Literal["truth", "collection"] | None = None
+    estimator: TauEstimator | None = None
 
     name: ClassVar[str] = "tau_ap"
     symbol: ClassVar[str] = "τ_AP"
@@ -82,6 +84,8 @@ class TauAP(RankCorrelation):
 
     def __post_init__(self) -> None:
         check_variant(self.variant)
+        if self.estimator is not None:
+            check_tau_estimator(self.estimator)
         check_one_of("ties", self.ties, ("average", "first"))
         if self.ranked_by not in (None, "truth", "collection"):
             raise PlanError(f"ranked_by must be 'truth' or 'collection', not {self.ranked_by!r}")
