@@ -13,7 +13,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.data import Missing
-from vcomp.design import Design
+from vcomp.design import Design, LevelGroups, group_codes
 from vcomp.estimators import MethodName
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
 from vcomp.formula import caller_environment
@@ -38,6 +38,38 @@ _LIKE_ANOVA = ("type1", "henderson3", "reml")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class GroupedLevels:
+    """Levels of a facet that are drawn by group: at most so many of each.
+
+    Attributes
+    ----------
+    facet : that is drawn, which is not nested in another
+    groups : (q,) group of each of its levels
+    """
+
+    facet: str
+    groups: LongArray
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return int(self.groups.max()) + 1
+
+    def n_levels(self, most: int) -> int:
+        """Return how many levels there are with at most `most` of each group."""
+        return int(np.minimum(np.bincount(self.groups), most).sum())
+
+    def draw(self, n_levels: int, rng: np.random.Generator) -> LongArray:
+        """Return levels, sorted, as many of each group as give this number of levels."""
+        sizes = np.bincount(self.groups)
+        most = next(m for m in range(1, int(sizes.max()) + 1) if self.n_levels(m) == n_levels)
+        order = np.argsort(rng.random(self.groups.size), kind="stable")
+        order = order[np.argsort(self.groups[order], kind="stable")]
+        place = np.arange(order.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.sort(order[place < most])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Subsets:
     """Draws levels of facets without replacement, and fits their scores.
 
@@ -52,6 +84,7 @@ class Subsets:
     components : its estimates, with their facets and nesting
     facets : that are drawn, outer ones before those nested in them
     table : the scores as an array, if the closed form can be used
+    grouped : the facet whose levels are drawn by group; None if there is none
     """
 
     fit: GeneratingFit
@@ -59,6 +92,7 @@ class Subsets:
     components: VarianceComponents
     facets: tuple[str, ...]
     table: BalancedTable | None
+    grouped: GroupedLevels | None = None
 
     @classmethod
     def of(
@@ -67,6 +101,7 @@ class Subsets:
         design: Design,
         components: VarianceComponents,
         facets: Sequence[str],
+        grouped: GroupedLevels | None = None,
     ) -> Subsets:
         """Return the subsets of the data of a fit, with their table if the closed form applies."""
         estimator = fit.recipe.estimator
@@ -74,7 +109,9 @@ class Subsets:
         usable = name == "anova" or (name in _LIKE_ANOVA and closed)
         usable = usable and design.formula.intercept_only and not components.held
         table = BalancedTable.of(design, fit.stats.rows) if usable else None
-        return cls(fit, design, components, tuple(facets), table)
+        # Levels are found by their numbers in all the data, so those with groups come first.
+        first = sorted(facets, key=lambda f: grouped is None or f != grouped.facet)
+        return cls(fit, design, components, tuple(first), table, grouped)
 
     def most(self, facet: str) -> int:
         """Return the number of levels of a facet, for a nested one in the smallest group."""
@@ -157,7 +194,7 @@ class Subsets:
             place = names.index(facet)
             groups = [n[p] for p in above[place]]
             counts = np.full(int(np.prod(groups)), shape[place])
-            levels = draw_levels(counts, sizes[facet], rng)
+            levels = self._draw(facet, counts, sizes[facet], rng)
             chosen[facet] = levels.reshape(*groups, sizes[facet])
         return self._every(chosen)
 
@@ -185,9 +222,15 @@ class Subsets:
                     f"of the other facets, which is fewer than {n}"
                 )
             starts = np.unique(levels.first)
-            chosen = (starts[:, None] + draw_levels(counts, n, rng)).ravel()
+            chosen = (starts[:, None] + self._draw(facet, counts, n, rng)).ravel()
             sample = levels.take(sample, chosen)
         return sample
+
+    def _draw(self, facet: str, counts: LongArray, n: int, rng: np.random.Generator) -> LongArray:
+        """Return n levels of every group that the facet is nested in, (g, n)."""
+        if self.grouped is not None and self.grouped.facet == facet:
+            return self.grouped.draw(n, rng)[np.newaxis, :]
+        return draw_levels(counts, n, rng)
 
     def _rows(self, chosen: Sequence[LongArray]) -> Sample:
         """Return the rows of levels that were chosen from the table."""
@@ -246,6 +289,7 @@ def subsample_study(
     sizes: Mapping[str, Any],
     trials: int = 200,
     grid: Grid = "all",
+    groups: Mapping[str, LevelGroups] | None = None,
     method: MethodName = "anova",
     missing: Missing = "drop",
     options: Mapping[str, Any] | None = None,
@@ -277,6 +321,10 @@ def subsample_study(
     trials : number of subsets of each size
     grid : ``"all"`` combinations of the sizes, or ``"each"`` facet separately, with all levels of
         the others
+    groups : for one drawn facet the group of each of its levels, such as the organisation of each
+        system: ``{"sys": {"run1": "A", "run2": "A", "run3": "B"}}``, or a function of a level. Its
+        sizes are then the most levels of each group, from 1 on: ``sizes={"sys": 1}`` draws one run
+        of each organisation, and the tables have the number of runs
     method, missing, options : how data are fitted: method, treatment of missing values, and
         further arguments of :meth:`VarianceComponentsModel.fit`
     dstudy : arguments of :meth:`VarianceComponentsResults.dstudy` for one plan, such as
@@ -301,12 +349,14 @@ def subsample_study(
     Raises
     ------
     FormulaError, DataError, DesignError
-        As :func:`vcomp.fit`; DataError also if the file contains another study.
+        As :func:`vcomp.fit`; DataError also if the file contains another study, or a level has no
+        group.
     EstimationError
-        If a facet cannot be drawn, a size is not a whole number from 2 to the number of levels, or
-        no subset could be fitted.
+        If a facet cannot be drawn, a size is not a whole number from 2 to the number of levels
+        (with groups from 1 to that of the largest group), or no subset could be fitted.
     PlanError
-        If the D-study is invalid, or has several plans.
+        If the D-study is invalid, or has several plans; or if groups are not of one drawn facet
+        that is not nested.
 
     Warns
     -----
@@ -317,6 +367,9 @@ def subsample_study(
     ----------
     Urbano, Marrero and Martín (2013), On the Measurement of Test Collection Reliability, SIGIR,
     section 3 and Figure 1: 200 subsets, ``grid="each"``, the worst quarter of systems left out.
+
+    Bodoff (2008), Test theory for evaluating reliability of IR test collections, Information
+    Processing and Management 44, section 4.6 and Table 8: one run of each of 18 organisations.
 
     Examples
     --------
@@ -337,7 +390,9 @@ def subsample_study(
         raise EstimationError(
             f"sizes must be a mapping such as {{'topic': [10, 25]}}, not {sizes!r}"
         )
-    subsets = Subsets.of(fit, design, res.components, check_facets(design, tuple(sizes)))
+    facets = check_facets(design, tuple(sizes))
+    grouped = _grouped(design, sizes, groups)
+    subsets = Subsets.of(fit, design, res.components, facets, grouped)
     study = planned(res, dstudy, alpha)
     required_facet(study, goal, facet)
     cells = _cells(subsets, {f: _numbers(f, sizes[f]) for f in sizes}, grid)
@@ -351,7 +406,30 @@ def subsample_study(
         dstudy=study,
         goal=goal,
         facet=facet,
+        by_group=None if grouped is None else (grouped.facet, grouped.n_groups),
     )
+
+
+def _grouped(
+    design: Design, sizes: Mapping[str, Any], groups: Mapping[str, LevelGroups] | None
+) -> GroupedLevels | None:
+    """Return the facet that is drawn by group, None if there is none."""
+    if groups is None:
+        return None
+    if not isinstance(groups, Mapping) or len(groups) != 1 or not groups.keys() <= sizes.keys():
+        raise PlanError(
+            "groups are of one drawn facet, such as {'sys': {'run1': 'A', 'run2': 'B'}}; the "
+            f"drawn facets are {', '.join(map(repr, sizes))}"
+        )
+    (facet,) = groups
+    above = design.structure.nested_in[facet]
+    if above:
+        raise PlanError(
+            f"{facet!r} is nested in {' and '.join(sorted(above))}, and levels that are drawn by "
+            "group are not nested"
+        )
+    levels = next(f.levels for f in design.facets if f.name == facet)
+    return GroupedLevels(facet, group_codes(groups[facet], levels, facet))
 
 
 def _fitted(
@@ -385,10 +463,13 @@ def _estimates(
     """Return the estimates of all subsets, continued from a file if there is one."""
     fit, n = subsets.fit, trials * len(cells)
     sizes = [list(cell.values()) for cell in cells]
+    request: dict[str, Any] = {"sizes": sizes, "facets": list(cells[0]), "trials": trials}
+    if subsets.grouped is not None:
+        request["groups"] = subsets.grouped.groups.tolist()
     return collect(
         fit,
         KIND,
-        {"sizes": sizes, "facets": list(cells[0]), "trials": trials},
+        request,
         lambda seed: lambda: _work(subsets, cells, trials, seed),
         n,
         rng=rng,
@@ -422,6 +503,8 @@ def _cells(
 ) -> list[dict[str, int]]:
     """Return the sizes of the subsets, one mapping for each."""
     most = {facet: subsets.most(facet) for facet in sizes}
+    if subsets.grouped is not None:
+        sizes = dict(sizes) | _levels_by_group(subsets.grouped, sizes)
     for facet, numbers in sizes.items():
         outside = [n for n in numbers if not _FEWEST <= n <= most[facet]]
         if outside:
@@ -438,6 +521,20 @@ def _cells(
         return [dict(pairs) for pairs in dict.fromkeys(tuple(cell.items()) for cell in every)]
     known = " or ".join(map(repr, get_args(Grid)))
     raise PlanError(f"grid must be {known}, not {grid!r}{did_you_mean(grid, get_args(Grid))}")
+
+
+def _levels_by_group(
+    grouped: GroupedLevels, sizes: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of levels that the sizes of a facet with groups stand for."""
+    facet, largest = grouped.facet, int(np.bincount(grouped.groups).max())
+    outside = [n for n in sizes[facet] if not 1 <= n <= largest]
+    if outside:
+        raise EstimationError(
+            f"sizes of {facet!r}, which has groups, must be between 1 and {largest}, the levels "
+            f"of the largest group, not {outside[0]}"
+        )
+    return {facet: tuple(map(grouped.n_levels, sizes[facet]))}
 
 
 def _numbers(facet: str, given: Any) -> tuple[int, ...]:

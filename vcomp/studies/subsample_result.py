@@ -167,6 +167,7 @@ class SubsampleStudy(display.Printed):
     dstudy : of all the data, with the plan of all coefficients
     goal : of the coefficients in required sizes
     facet : whose size is required, as given
+    by_group : the facet whose levels were drawn by group, and how many groups there are; else None
 
     Examples
     --------
@@ -187,6 +188,7 @@ class SubsampleStudy(display.Printed):
     dstudy: DStudy
     goal: float = 0.95
     facet: str | None = None
+    by_group: tuple[str, int] | None = None
 
     @property
     def quantities(self) -> tuple[str, ...]:
@@ -522,6 +524,12 @@ def _notes(study: SubsampleStudy) -> list[str]:
             f"{' and '.join(needs)}."
         )
     notes += [_enough(study, name) for name in SYMBOLS]
+    if study.by_group is not None:
+        name, n_groups = study.by_group
+        notes.append(
+            f"{name}: drawn by group, at most as many of each; {display.count(n_groups)} {name} "
+            "are one of each."
+        )
     missing = study.cells.shape[0] * study.trials - int(study.replicates.converged.sum())
     if missing:
         notes.append(f"{missing:,} subsets have no estimates and are left out.")
