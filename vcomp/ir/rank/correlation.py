@@ -452,7 +452,7 @@ def ranking(
 
 
 def _weights_by_group(groups: LongArray, ap: bool) -> FloatArray:
-    """Return the weight of each pair where one system of each group is drawn (eq. 15.5a).
+    """Return the weight of each pair where one system of each group is drawn (eq. 15.8d).
 
     Weights of τ_AP hold the expectation of 1/(i - 1), with i - 1 the number of drawn systems above
     the lower one. It is that of one more than a sum of independent indicators, one for each other

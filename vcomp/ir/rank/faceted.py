@@ -201,7 +201,7 @@ class FacetedDifferences:
 
     @property
     def swap_df(self) -> FloatArray:
-        """(1,) degrees of freedom of the error variance of a pair (eq. 15.9c).
+        """(1,) degrees of freedom of the error variance of a pair (eq. 15.8b).
 
         Its relative variance is that of its ratio to the mean, and that of the mean itself.
         """

@@ -167,7 +167,7 @@ def expected_correlation(
     close, they err alike, and they swap with each other more than with others. With `groups`, the
     ranking is of one system of each group, drawn at random, as in section 4.6 of Bodoff (2008).
     Estimates are exact expectations over these draws: pairs of different groups have weights
-    1/(n_g n_h), those of one group none (eq. 15.5a). Intervals with ``target="test"`` are of the
+    1/(n_g n_h), those of one group none (eq. 15.8d). Intervals with ``target="test"`` are of the
     correlation of one such ranking; for ``"expectation"`` each draw of true means is averaged over
     20 choices of systems. Differences are shrunk as those of all systems.
 
