@@ -5,6 +5,7 @@ from . import ir as ir
 from . import presets as presets
 from . import simulate as simulate
 from .api import compare as compare
+from .api import diagnose as diagnose
 from .api import fit as fit
 from .api import gstudy as gstudy
 from .ctt import cronbach_alpha as cronbach_alpha

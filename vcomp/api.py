@@ -1,15 +1,18 @@
-"""``fit``, ``gstudy`` and ``compare``: each goes once through the pipe, from data to result."""
+"""``fit``, ``gstudy``, ``compare`` and ``diagnose``, each once through the pipe."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vcomp.data import Missing, Reading
 from vcomp.estimators import MethodName
-from vcomp.exceptions import EstimationError
+from vcomp.exceptions import EstimationError, PlanError, VcompWarning
 from vcomp.formula import caller_environment, parse
+from vcomp.inference.assumptions import Diagnosis
 from vcomp.inference.hypotheses import ModelComparison, compare_fits
+from vcomp.ir import as_score_matrix
 from vcomp.model import (
     VarianceComponentsModel,
     VarianceComponentsResults,
@@ -17,6 +20,9 @@ from vcomp.model import (
     compared_fit,
 )
 from vcomp.statistics import read_data
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def fit(
@@ -204,3 +210,71 @@ def compare(*results: VarianceComponentsResults) -> ModelComparison:
                 f"compare() needs results such as vcomp.fit() returns, not {type(res).__name__}"
             )
     return compare_fits(tuple(compared_fit(res) for res in results))
+
+
+def diagnose(
+    scores: Any,
+    *,
+    system: str | None = None,
+    topic: str | None = None,
+    score: str | None = None,
+    n: int | None = None,
+    rng: int | np.random.Generator | None = None,
+) -> Diagnosis:
+    """Return tests of the assumptions of a fit, or of the scores of systems on topics.
+
+    Normality and outliers of effects and residuals, equal variances over systems and topics,
+    correlations of systems' residuals with each other and with topic effects, additivity; with
+    effect sizes, and in words which numbers of the library the deviations matter for.
+
+    Parameters
+    ----------
+    scores : a result of :func:`fit` or :func:`gstudy`; or scores as
+        :func:`vcomp.ir.as_score_matrix` reads them: a long table with its columns named,
+        a :class:`vcomp.ir.ScoreMatrix`, or a matrix, **one row per topic and one column per
+        system**, also with missing cells
+    system, topic, score : columns of a long table. If one of them is given, each other is the
+        column of its own name
+    n : number of draws of each null distribution; None for 99 to 999, the fewer the more rows
+    rng : seed or ``numpy.random.Generator``; 0 if not given
+
+    Returns
+    -------
+    Diagnosis
+
+    Raises
+    ------
+    DataError
+        If the scores are not a matrix or long table, or a result has no rows.
+    EstimationError
+        If there is no residual variance, or `rng` is neither a seed nor a generator.
+    PlanError
+        If columns are named for a result, or `n` is less than 19.
+
+    See Also
+    --------
+    VarianceComponentsResults.diagnose : the same of a fit; the tests are described there
+
+    References
+    ----------
+    Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Section 1, Fig. 1 and
+    section 4.2.
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> scores = vcomp.datasets.load("bodoff2007_alpha")
+    >>> diagnosis = vcomp.diagnose(scores, system="sys", n=99)
+    >>> diagnosis
+    <diagnosis of 5 system × 5 topic, fully crossed, balanced: 7 tests>
+    """
+    if isinstance(scores, VarianceComponentsResults):
+        if any((system, topic, score)):
+            raise PlanError("columns are named for scores; a fit has its own")
+        return scores.diagnose(n=n, rng=rng)
+    matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
+    with warnings.catch_warnings():
+        # A component at zero is no fault of the scores; the diagnosis does not print components.
+        warnings.simplefilter("ignore", VcompWarning)
+        res = fit("score ~ (1|system) + (1|topic)", matrix.to_long())
+    return res.diagnose(object="system", n=n, rng=rng)

@@ -34,7 +34,7 @@ from benchmarks.bias_study.store import OtherSettingsError, Settings, path_of, s
 from benchmarks.bias_study.study import run_study
 from benchmarks.bias_study.summarise import biases, boxes, reliabilities
 from benchmarks.bias_study.variance import Share, components_of
-from vcomp.ir.simulate.diagnosis import INDICATORS
+from vcomp.ir.simulate.comparison import INDICATORS
 from vcomp.numerics.parallel import stream
 
 SMALL = Settings(seed=4, trials=2, sizes=(0, 2), collections=(1,))
@@ -132,7 +132,7 @@ def test_collections_are_diagnosed_from_15_topics_on(data):
     few, enough = (evaluate.evaluate(Cell(part, k), 1, 7, False).diagnosis for k in (1, 2))
     assert np.isnan(few).all()
     Y, _ = one(Cell(part, 2), 0, 7)
-    table = vcomp.ir.diagnose(simulator(part), Y).table
+    table = vcomp.ir.compare_simulated(simulator(part), Y).table
     np.testing.assert_allclose(enough[0], table.to_numpy()[0], rtol=1e-12)
 
 

@@ -97,17 +97,17 @@ def test_possible_scores(tmp_path, text, support):
 
 def test_how_like_the_original_they_are(matrix, tmp_path):
     text = output_of(
-        "simulate", matrix, "--topics", 10, "--collections", 5, "--diagnose", "--out",
+        "simulate", matrix, "--topics", 10, "--collections", 5, "--compare", "--out",
         tmp_path / "new.csv",
     )  # fmt: skip
     simulator = vcomp.ir.fit_collection(SCORES)
-    diagnosis = vcomp.ir.diagnose(simulator, simulator.simulate(10, n=5, rng=0))
-    assert str(diagnosis.summary()) in text
+    comparison = vcomp.ir.compare_simulated(simulator, simulator.simulate(10, n=5, rng=0))
+    assert str(comparison.summary()) in text
     indicators = _Indicators(simulator)  # of two collections at a time
     path = tmp_path / "parts.csv"
     write_batches(simulator, path, 10, n=5, rng=0, rows_at_once=100, each=indicators)
     assert len(indicators.parts) == 3
-    assert str(indicators.diagnosis(10).summary()) == str(diagnosis.summary())
+    assert str(indicators.comparison(10).summary()) == str(comparison.summary())
 
 
 def test_true_means_elsewhere(matrix, tmp_path):
@@ -201,9 +201,9 @@ def test_numbers_that_cannot_be(option, matrix, tmp_path):
     assert "0 is not in the range x>=1" in done.output
 
 
-def test_one_topic_is_not_diagnosed(matrix, tmp_path):
-    given = ["--topics", "1", "--diagnose", "--out", str(tmp_path / "new.csv")]
-    with pytest.raises(VcompError, match="--diagnose needs two topics or more, not 1"):
+def test_one_topic_is_not_compared(matrix, tmp_path):
+    given = ["--topics", "1", "--compare", "--out", str(tmp_path / "new.csv")]
+    with pytest.raises(VcompError, match="--compare needs two topics or more, not 1"):
         CliRunner().invoke(
             cli, ["simulate", str(matrix), *given], catch_exceptions=False, standalone_mode=False
         )

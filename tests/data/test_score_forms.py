@@ -43,9 +43,9 @@ def simulated(fit_collection):
     return call
 
 
-def diagnosed(scores, **columns):
+def compared(scores, **columns):
     Y = np.stack([SCORES[::-1], SCORES**2])
-    return ir.diagnose(scores, Y, **columns).values
+    return ir.compare_simulated(scores, Y, **columns).values
 
 
 OF_TOPICS = {
@@ -58,7 +58,7 @@ OF_TOPICS = {
     "fit_mapping": collections,
     "ir.fit_collection": simulated(ir.fit_collection),
     "simulate.fit_collection": simulated(vcomp.simulate.fit_collection),
-    "diagnose": diagnosed,
+    "compare_simulated": compared,
     "as_score_matrix": lambda s, **c: ir.as_score_matrix(s, **c).scores,
     **{
         name: lambda s, name=name, **c: ir.measures.get(name).estimate(s, [5, 50], **c)

@@ -25,6 +25,10 @@ _COMMANDS = {
         "Test the differences between systems on the same topics, in pairs.",
     ),
     "datasets": ("large", "List the data sets of vcomp, or print one as CSV."),
+    "diagnose": (
+        "diagnosis",
+        "Test the assumptions of a model, and say which numbers deviations matter for.",
+    ),
     "dstudy": ("planning", "Plan a D-study from a stored result or from published components."),
     "fit": ("large", "Estimate the variance components of FORMULA from DATA."),
     "gstudy": (

@@ -357,7 +357,7 @@ Examples:
   vcomp simulate matrix.csv --topics 50 --collections 100 --seed 1 --out new.parquet
   vcomp simulate matrix.csv --topics 50 --margins normal --homoscedastic --out new.csv
   vcomp simulate scores.csv --system run --margins discrete_kernel --support P@20 \\
-      --topics 100 --out new.parquet --diagnose
+      --topics 100 --out new.parquet --compare
 """
 
 
@@ -436,7 +436,7 @@ Examples:
     metavar="FILE",
     help="File of the true mean of each system; - for the screen.  [default: OUT with .means.csv]",
 )
-@click.option("--diagnose", is_flag=True, help="Compare the collections with the original.")
+@click.option("--compare", is_flag=True, help="Compare the collections with the original.")
 def simulate_command(
     scores: Path | None,
     dataset: str | None,
@@ -452,7 +452,7 @@ def simulate_command(
     workers: int,
     out: str,
     true_means: str | None,
-    diagnose: bool,
+    compare: bool,
     **assumptions: Any,
 ) -> None:
     """Simulate collections with the same systems and new topics.
@@ -468,8 +468,8 @@ def simulate_command(
     target = check_path(out)
     means_file = str(target.with_suffix(".means.csv")) if true_means is None else true_means
     _check_means(means_file, target)
-    if diagnose and topics < 2:
-        raise PlanError(f"--diagnose needs two topics or more, not {topics}")
+    if compare and topics < 2:
+        raise PlanError(f"--compare needs two topics or more, not {topics}")
     matrix = read_scores(scores, dataset, system=system, topic=topic, score=score)
     simulator = fit_collection(
         matrix,
@@ -478,14 +478,14 @@ def simulate_command(
         support=_support(support),
         **assumptions,
     )
-    indicators = _Indicators(simulator) if diagnose else None
+    indicators = _Indicators(simulator) if compare else None
     n_rows = write_collections(
         simulator, target, topics, size, rng=rng, workers=workers, progress=None, each=indicators
     )
     write(str(simulator.true_means.to_csv()).rstrip("\n"), means_file)
     parts = [str(simulator.summary())]
     if indicators is not None:
-        parts.append(str(indicators.diagnosis(topics).summary()))
+        parts.append(str(indicators.comparison(topics).summary()))
     what = "collection" if size == 1 else "collections"
     parts.append(
         f"{display.count(size)} {what} of {display.count(topics)} topics × "
@@ -517,11 +517,11 @@ class _Indicators:
     def __call__(self, some: Any) -> None:
         self.parts.append(self.original.indicators(some.scores))
 
-    def diagnosis(self, n_topics: int) -> Any:
-        """Return the diagnosis of all collections."""
-        from vcomp.ir import Diagnosis
+    def comparison(self, n_topics: int) -> Any:
+        """Return the comparison of all collections with the original."""
+        from vcomp.ir import SimulationComparison
 
-        return Diagnosis(np.concatenate(self.parts), n_topics, self.n_topics)
+        return SimulationComparison(np.concatenate(self.parts), n_topics, self.n_topics)
 
 
 def _support(text: str | None) -> Any:

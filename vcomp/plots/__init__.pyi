@@ -1,3 +1,4 @@
+from .assumption_plots import assumptions as assumptions
 from .canvas import escaped as escaped
 from .canvas import pyplot as pyplot
 from .curves import accuracies as accuracies

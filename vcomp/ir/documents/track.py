@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import DataError, did_you_mean
+from vcomp.ir.simulate import EffectMargin, Margin, effect_margins
 from vcomp.numerics import seed_from
 
 if TYPE_CHECKING:
@@ -41,6 +43,9 @@ times the document's effect ``d`` is above 0; skill has the mean 1 and the stand
 """
 
 
+_MEANS = ("relevance", "retrieval")
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Track:
     """Retrieved documents and judgements of a track, made by :func:`novelty_like_track`.
@@ -49,7 +54,7 @@ class Track:
     ----------
     retrieved : a row for each retrieved document: ``system``, ``topic``, ``document``
     judgements : a row for each document and assessor: ``assessor``, ``topic``, ``document``,
-        ``relevant``
+        ``relevant``, True or False or a grade from 0 on
     """
 
     retrieved: pd.DataFrame
@@ -67,6 +72,8 @@ def novelty_like_track(
     n_assessors: int = 2,
     n_documents: int = 1000,
     effects: Mapping[str, float] | None = None,
+    margins: Mapping[str, Margin | ArrayLike] | None = None,
+    cuts: Sequence[float] = (0.0,),
     rng: int | np.random.Generator | None = None,
 ) -> Track:
     """Return a simulated track such as TREC Novelty 2004, with effects of all facets.
@@ -81,6 +88,11 @@ def novelty_like_track(
     n_systems, n_topics, n_assessors : numbers of each; every assessor judges every topic
     n_documents : mean number per topic; numbers are uniform from half to one and a half times it
     effects : values that replace some of :data:`TRACK_EFFECTS`
+    margins : effect → its distribution: observed effects, of which a kernel estimate is made, or
+        a :class:`vcomp.simulate.Margin`; its mean is set to 0 and its standard deviation to that
+        of the effect. Others are normal
+    cuts : a document has the grade of relevance that counts how many of these the sum of its
+        effects exceeds, in ascending order; with one cut it is relevant or not
     rng : seed or generator; seed 0 if None. The same seed gives the same track
 
     Returns
@@ -90,8 +102,10 @@ def novelty_like_track(
     Raises
     ------
     DataError
-        If a number is not a whole number from 1 on (of documents, from 2 on), or an effect is
-        unknown, not finite, or negative (except the two means).
+        If a number is not a whole number from 1 on (of documents, from 2 on), an effect is
+        unknown, not finite, or negative (except the two means), or cuts do not ascend.
+    PlanError
+        If a margin is not of an effect, or not a distribution.
     EstimationError
         If `rng` is neither a seed nor a generator.
 
@@ -109,15 +123,24 @@ def novelty_like_track(
         if isinstance(n, bool) or not isinstance(n, Integral) or n < least:
             raise DataError(f"{name} is a whole number from {least} on, not {n!r}")
     sd = _effects(effects)
+    of_effects = effect_margins(margins, tuple(f for f in TRACK_EFFECTS if f not in _MEANS))
+    limits = np.asarray(cuts, dtype=float)
+    if limits.ndim != 1 or limits.size < 1 or not np.isfinite(limits).all():
+        raise DataError(f"cuts= are one or more finite numbers, not {cuts!r}")
+    if (np.diff(limits) <= 0.0).any():
+        raise DataError(f"cuts= ascend, and these do not: {cuts!r}")
     generator = (
         rng if isinstance(rng, np.random.Generator) else np.random.default_rng(seed_from(rng))
     )
     counts = generator.integers(-(-n_documents // 2), 3 * n_documents // 2 + 1, n_topics)
-    assessor = generator.normal(scale=sd["a"], size=(n_assessors, 1))
-    bias = generator.normal(scale=sd["p"], size=(n_systems, 1))
-    skill = generator.normal(1.0, sd["skill"], size=(n_systems, 1))
+
+    def drawn(effect: str, *shape: int) -> FloatArray:
+        return sd[effect] * of_effects[effect].at(generator.standard_normal(shape))
+
+    assessor, bias = drawn("a", n_assessors, 1), drawn("p", n_systems, 1)
+    skill = 1.0 + drawn("skill", n_systems, 1)
     topics = [
-        _topic(child, int(n), assessor, bias, skill, sd)
+        _topic(child, int(n), (assessor, bias, skill), sd, of_effects, limits)
         for child, n in zip(generator.spawn(n_topics), counts, strict=True)
     ]
     return _tables(topics, counts, n_systems, n_assessors)
@@ -131,7 +154,7 @@ def _effects(given: Mapping[str, float] | None) -> dict[str, float]:
                 f"{', '.join(TRACK_EFFECTS)}"
             )
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        mean = name in ("relevance", "retrieval")
+        mean = name in _MEANS
         if not number or not np.isfinite(value) or (value < 0 and not mean):
             raise DataError(f"effect {name!r} is a finite number from 0 on, not {value!r}")
     return {**TRACK_EFFECTS, **(given or {})}
@@ -140,15 +163,17 @@ def _effects(given: Mapping[str, float] | None) -> dict[str, float]:
 def _topic(
     rng: np.random.Generator,
     n: int,
-    assessor: FloatArray,
-    bias: FloatArray,
-    skill: FloatArray,
+    of_track: tuple[FloatArray, FloatArray, FloatArray],
     sd: Mapping[str, float],
-) -> tuple[BoolArray, BoolArray]:
+    margins: Mapping[str, EffectMargin],
+    cuts: FloatArray,
+) -> tuple[BoolArray, Any]:
     """Return what is retrieved, systems × documents, and relevant, assessors × documents."""
 
     def draw(effect: str, *shape: int) -> FloatArray:
-        return rng.normal(scale=sd[effect], size=shape)
+        return sd[effect] * margins[effect].at(rng.standard_normal(shape))
+
+    assessor, bias, skill = of_track
 
     n_assessors, n_systems = assessor.size, bias.size
     document = draw("d", n)
@@ -157,11 +182,13 @@ def _topic(
     here = skill + draw("skill:i", n_systems, 1)
     retrieval = sd["retrieval"] + bias + draw("p:i", n_systems, 1) + here * document
     retrieval = retrieval + draw("look", n) + draw("p:d", n_systems, n)
-    return retrieval > 0.0, relevance > 0.0
+    if cuts.size == 1:
+        return retrieval > 0.0, relevance > cuts[0]
+    return retrieval > 0.0, np.searchsorted(cuts, relevance, side="left")
 
 
 def _tables(
-    topics: list[tuple[BoolArray, BoolArray]], counts: Any, n_systems: int, n_assessors: int
+    topics: list[tuple[BoolArray, Any]], counts: Any, n_systems: int, n_assessors: int
 ) -> Track:
     import pandas as pd
 

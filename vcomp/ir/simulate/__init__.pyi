@@ -1,4 +1,6 @@
 from .collection_fit import fit_collection as fit_collection
+from .effect_draws import EffectMargin as EffectMargin
+from .effect_draws import effect_margins as effect_margins
 from .margin import Margin as Margin
 from .margin_families import support_of as support_of
 from .simulated_effects import SimulatedScores as SimulatedScores

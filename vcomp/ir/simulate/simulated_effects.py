@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
@@ -14,6 +15,15 @@ from vcomp.exceptions import PlanError, did_you_mean, warn
 from vcomp.formula import REPLICATE, Design, parse_design
 from vcomp.gtheory import all_sizes
 from vcomp.inference import VarianceComponents
+from vcomp.ir.simulate.effect_draws import (
+    bounded,
+    check_scale,
+    correlated,
+    effect_margins,
+    graded,
+    level_factors,
+)
+from vcomp.ir.simulate.margin import Margin
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,15 +203,19 @@ def simulate_effects(
     *,
     sizes: Mapping[str, Any] | None = None,
     mean: float = 0.0,
+    margins: Mapping[str, Margin | ArrayLike] | None = None,
+    correlations: Mapping[str, ArrayLike] | None = None,
+    bounds: Sequence[float] | None = None,
+    grades: Sequence[float] | None = None,
     response: str = "score",
     rng: int | np.random.Generator | None = None,
     **n: Any,
 ) -> SimulatedScores:
     """Draw scores of a design from variance components: any facets, sizes and nesting.
 
-    Every effect is normal with its component as variance. Facets may be any, such as assessors
-    and documents, which the simulation of collections does not have. (To draw the response of the
-    rows of a fit, use its ``simulate``.)
+    Every effect has its component as variance; it is normal, or has the distribution in
+    `margins`. Facets may be any, such as assessors and documents, which the simulation of
+    collections does not have. (To draw the response of the rows of a fit, use its ``simulate``.)
 
     Parameters
     ----------
@@ -209,7 +223,18 @@ def simulate_effects(
     design : in Brennan's notation, such as ``"p x a x (d:i)"``; that of the components if not
         given. A facet may be nested where the components have it crossed, not the other way round
     sizes : for facets whose names are not Python names, or are names of parameters
-    mean : of all scores
+    mean : of all scores; with `bounds` the score where all effects are 0
+    margins : component → distribution of its effects: observed effects, such as those of a fit,
+        of which a kernel estimate is made, or a :class:`vcomp.simulate.Margin`. Mean and variance
+        are set to 0 and the component. ``"Residual"`` is a component
+    correlations : facet → correlations of its levels, such as assessors who agree or systems of
+        one group: a matrix or one number for all pairs. They join the effects of every component
+        with this facet by a Gaussian copula; errors of replicates, which are nested, stay
+        independent
+    bounds : lowest and highest score: a logistic function of the sum of effects, with slope 1 at
+        the mean. Components are those of the sum
+    grades : shares of the grades 0, 1, …, such as ``(.9, .1)`` for 0/1 relevance: cuts of the sum
+        of effects. Components are those of the sum
     response : name of the scores in frames
     rng : seed, or a generator that one is drawn from once; 0 if not given. Every component has a
         stream to itself
@@ -226,12 +251,18 @@ def simulate_effects(
     PlanError
         If the design is not one that the components support, a size is missing or not a whole
         number from 1 on, the scores would not fit into memory, `source` has no components, `mean`
-        is not finite, or `response` is not a name or is that of a facet.
+        is not finite, `response` is not a name or is that of a facet, or a margin, a correlation,
+        `bounds` or `grades` are not allowed.
 
     Warns
     -----
     VcompWarning
         If a negative component is set to zero.
+
+    References
+    ----------
+    Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Section 5.1: margins and a
+    copula, of topics; section 8, page 343: assessors and documents.
 
     Examples
     --------
@@ -244,6 +275,16 @@ def simulate_effects(
     <4,500 simulated scores: 30 p × 50 i × 3 a>
     >>> simulate_effects(published, "p x (a:i)", p=30, i=50, a=2, rng=1)
     <3,000 simulated scores: 30 p × 100 a × 50 i>
+
+    Relevance in three grades, by assessors who agree, with a skewed share of relevant documents:
+
+    >>> judged = simulate_effects(
+    ...     {"d": 1.0, "a": 0.1, "da": 0.5}, d=200, a=3, correlations={"a": 0.6},
+    ...     margins={"d": np.random.default_rng(1).exponential(size=100)},
+    ...     grades=(0.8, 0.15, 0.05),
+    ... )
+    >>> sorted(map(float, set(judged.scores)))
+    [0.0, 1.0, 2.0]
     """
     from vcomp.numerics import seed_from, stream
 
@@ -258,21 +299,66 @@ def simulate_effects(
     number = isinstance(mean, int | float | np.number) and not isinstance(mean, bool)
     if not number or not np.isfinite(mean):
         raise PlanError(f"mean is a finite number, not {mean!r}")
+    scale, shares = check_scale(float(mean), bounds, grades)
     values = _not_negative(components)
+    sds = dict(zip(components.names, map(float, np.sqrt(values)), strict=True))
+    of_effects = effect_margins(margins, components.names)
     layout, seed = level_codes(made, counts), seed_from(rng)
-    scores = np.full(next(iter(layout.values())).size, float(mean))
+    factors = _factors(correlations, made, layout, components)
+    latent = np.zeros(next(iter(layout.values())).size)
     effects, groups = {}, {}
     for t, name in enumerate(components.names):
         facets = [f for f in made.facets if f in components.facets[t]]
-        sd = float(np.sqrt(values[t]))
-        generator = stream(seed, t)
         if t == len(components.names) - 1:
-            scores += sd * generator.standard_normal(scores.size)
+            rows = np.arange(latent.size)
+            drawn = _draw(layout, made.facets, rows, latent.size, factors, stream(seed, t))
+            latent += sds[name] * of_effects[name].at(drawn)
             break
         groups[name], count = groups_of(layout, facets)
-        effects[name] = sd * generator.standard_normal(count)
-        scores += effects[name][groups[name]]
+        drawn = _draw(layout, facets, groups[name], count, factors, stream(seed, t))
+        effects[name] = sds[name] * of_effects[name].at(drawn)
+        latent += effects[name][groups[name]]
+    scores = latent + float(mean)
+    if scale is not None:
+        scores = bounded(latent, float(mean), scale)
+    elif shares is not None:
+        scores = graded(latent, shares, of_effects, sds, seed)
     return SimulatedScores(layout, scores, effects, groups, float(mean), response, seed)
+
+
+def _factors(
+    correlations: Mapping[str, ArrayLike] | None,
+    made: Design,
+    layout: Layout,
+    components: VarianceComponents,
+) -> dict[str, FloatArray]:
+    """Return the factors of correlations; a component may have one facet with correlations."""
+    sizes = {f: int(layout[f].max()) + 1 for f in made.facets if not made.nested_in[f]}
+    factors = level_factors(correlations, sizes)
+    for name, facets in zip(components.names, components.facets, strict=True):
+        several = [f for f in factors if f in facets]
+        if len(several) > 1:
+            raise PlanError(
+                f"component {name!r} has the facets {' and '.join(several)}; give correlations of "
+                "one of them"
+            )
+    return factors
+
+
+def _draw(
+    layout: Layout,
+    facets: Sequence[str],
+    groups: LongArray,
+    count: int,
+    factors: Mapping[str, FloatArray],
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return a normal for every group of a component."""
+    facet = next((f for f in facets if f in factors), None)
+    if facet is None:
+        return np.asarray(rng.standard_normal(count))
+    rest, _ = groups_of(layout, [f for f in facets if f != facet] or [])
+    return correlated(groups, count, layout[facet], rest, factors[facet], rng)
 
 
 def _components_of(source: VarianceComponents | HasComponents) -> VarianceComponents:

@@ -47,8 +47,8 @@ _BATCH = 2**22
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Diagnosis(display.Printed):
-    """Indicators of simulated collections, made by :func:`diagnose`.
+class SimulationComparison(display.Printed):
+    """Indicators of simulated collections, made by :func:`compare_simulated`.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Diagnosis(display.Printed):
     n_topics_original: int
 
     def __repr__(self) -> str:
-        return f"<diagnosis of {len(self.values):,} simulated collections>"
+        return f"<comparison of {len(self.values):,} simulated collections>"
 
     @property
     def table(self) -> pd.DataFrame:
@@ -94,14 +94,14 @@ class Diagnosis(display.Printed):
         return display.summary([table], notes)
 
 
-def diagnose(
+def compare_simulated(
     original: ScoresLike | CollectionSimulator,
     simulated: SimulatedCollections | ArrayLike,
     *,
     system: str | None = None,
     topic: str | None = None,
     score: str | None = None,
-) -> Diagnosis:
+) -> SimulationComparison:
     """Return indicators of how similar simulated collections are to the original.
 
     Parameters
@@ -115,7 +115,7 @@ def diagnose(
 
     Returns
     -------
-    Diagnosis
+    SimulationComparison
         with ``table`` and ``summary()``. The indicators are
 
         ``mu_s``
@@ -153,11 +153,11 @@ def diagnose(
 
     Examples
     --------
-    >>> from vcomp.ir import diagnose, fit_collection
+    >>> from vcomp.ir import compare_simulated, fit_collection
     >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
     >>> simulator = fit_collection(scores)
-    >>> diagnosis = diagnose(simulator, simulator.simulate(100, n=50, rng=1))
-    >>> diagnosis.table[["mu_s", "tau_ap"]].mean().abs().round(1).to_dict()
+    >>> comparison = compare_simulated(simulator, simulator.simulate(100, n=50, rng=1))
+    >>> comparison.table[["mu_s", "tau_ap"]].mean().abs().round(1).to_dict()
     {'mu_s': 0.0, 'tau_ap': 1.0}
     """
     if isinstance(original, CollectionSimulator):
@@ -173,7 +173,7 @@ def diagnose(
         raise DataError(f"all scores of the original are {X[0, 0]:g}: there is nothing to compare")
     values = OriginalCollection(X).indicators(Y)
     _warn_of_undefined(values)
-    return Diagnosis(values, Y.shape[1], X.shape[0])
+    return SimulationComparison(values, Y.shape[1], X.shape[0])
 
 
 def _warn_of_undefined(values: FloatArray) -> None:

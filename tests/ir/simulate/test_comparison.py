@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 import vcomp
 from vcomp.exceptions import DataError, VcompWarning
-from vcomp.ir.simulate.diagnosis import INDICATORS, OriginalCollection
+from vcomp.ir.simulate.comparison import INDICATORS, OriginalCollection
 from vcomp.ir.simulate.margin_families import cdf_bandwidth
 
 
@@ -87,7 +87,7 @@ def test_indicators_loop_by_loop(n_topics):
 
 def test_a_collection_is_like_itself():
     X = collection(40, 5, seed=2)
-    row = vcomp.ir.diagnose(X, X).table.iloc[0]
+    row = vcomp.ir.compare_simulated(X, X).table.iloc[0]
     assert list(row.index) == list(INDICATORS)
     zeros = row[["mu_s", "var_s", "var_t", "var_st", "sd_var"]]
     np.testing.assert_allclose(zeros, 0.0, atol=1e-12)
@@ -95,9 +95,9 @@ def test_a_collection_is_like_itself():
     assert row["w2_t"] < 0.002  # the kernel estimate is not the sample
 
 
-def diagnosed(X, n_topics=200, size=60, **options):
+def compared(X, n_topics=200, size=60, **options):
     simulator = vcomp.ir.fit_collection(X, **options)
-    return vcomp.ir.diagnose(simulator, simulator.simulate(n_topics, size, rng=8)).table
+    return vcomp.ir.compare_simulated(simulator, simulator.simulate(n_topics, size, rng=8)).table
 
 
 @pytest.fixture(params=["enterprise2006", "genomics2004", "robust2003", "web2004"])
@@ -108,7 +108,7 @@ def trec(request, shared_data):
 
 def test_simulated_trec_collections(trec):
     """Urbano (2016), figs. 4 and 5, right under the realistic assumptions."""
-    table = diagnosed(trec)
+    table = compared(trec)
     # Means are unbiased: five standard errors.
     error = table["mu_s"].std() / np.sqrt(len(table))
     assert abs(table["mu_s"].mean()) < 5 * error
@@ -181,7 +181,7 @@ def test_assumptions_matter_as_published(reference, shared_data):
 
 def test_more_topics_are_nearer_to_the_original():
     X = collection(60, 10, seed=5)
-    few, many = diagnosed(X, 20), diagnosed(X, 500)
+    few, many = compared(X, 20), compared(X, 500)
     assert many["tau_ap"].mean() > few["tau_ap"].mean()
     assert many["cor"].mean() > few["cor"].mean()
     for name in ("w2_t", "w2_E"):
@@ -192,24 +192,24 @@ def test_more_topics_are_nearer_to_the_original():
 def test_normal_residuals_without_kernels_keep_components_and_variances():
     # Nothing is smoothed but topic effects: σ²(system:topic) and its spread stay what they are.
     X = collection(50, 8, seed=6)
-    table = diagnosed(X, 2_000, 40, margins="normal")
+    table = compared(X, 2_000, 40, margins="normal")
     assert abs(table["sd_var"].mean()) < 5 * table["sd_var"].std() / np.sqrt(40) + 1e-4
     assert table["cor"].mean() > 0.99
 
 
 def test_switches_show_where_they_should():
     X = collection(60, 10, seed=5)
-    as_it_is = diagnosed(X, margins="normal")
-    lost = diagnosed(X, margins="normal", uncorrelated=True)["cor"]
+    as_it_is = compared(X, margins="normal")
+    lost = compared(X, margins="normal", uncorrelated=True)["cor"]
     # Centring alone leaves the correlations of independent residuals: next to none are kept.
     assert abs(lost.mean()) < 0.35 < 0.9 < as_it_is["cor"].mean()
-    alike = diagnosed(X, margins="normal", homoscedastic=True)
+    alike = compared(X, margins="normal", homoscedastic=True)
     spread = effects(X)[2].var(axis=0, ddof=1).std(ddof=1)
     # All that is left of the spread is that of variances of 200 normal residuals.
     left = effects(X)[2].var(axis=0, ddof=1).mean() * np.sqrt(2 / 199)
     assert alike["sd_var"].mean() == pytest.approx(left - spread, abs=0.5 * left)
-    uneven = diagnosed(X, random_sampling=False)
-    assert uneven["mu_s"].std() > 3 * diagnosed(X)["mu_s"].std()
+    uneven = compared(X, random_sampling=False)
+    assert uneven["mu_s"].std() > 3 * compared(X)["mu_s"].std()
     assert uneven["var_t"].mean() < -0.05  # "negative deviation"
     assert uneven["w2_t"].mean() > 3 * as_it_is["w2_t"].mean()
 
@@ -217,34 +217,36 @@ def test_switches_show_where_they_should():
 def test_summary_and_errors():
     X = collection(30, 4, seed=2)
     simulator = vcomp.ir.fit_collection(X)
-    diagnosis = vcomp.ir.diagnose(X, simulator.simulate(20, 5))
-    text = str(diagnosis.summary())
+    comparison = vcomp.ir.compare_simulated(X, simulator.simulate(20, 5))
+    text = str(comparison.summary())
     assert "5 simulated collections of 20 topics; 30 in the original" in text
     assert all(name in text for name in INDICATORS)
-    assert "nan" not in str(vcomp.ir.diagnose(X, X).summary())  # one collection has no error
+    assert "nan" not in str(
+        vcomp.ir.compare_simulated(X, X).summary()
+    )  # one collection has no error
     with pytest.raises(DataError, match="have 3 systems, the original has 4"):
-        vcomp.ir.diagnose(X, X[:, :3])
+        vcomp.ir.compare_simulated(X, X[:, :3])
     with pytest.raises(DataError, match="at least two topics"):
-        vcomp.ir.diagnose(X, X[:1])
+        vcomp.ir.compare_simulated(X, X[:1])
     with pytest.raises(DataError, match="missing or infinite"):
-        vcomp.ir.diagnose(X, np.full((5, 4), np.nan))
+        vcomp.ir.compare_simulated(X, np.full((5, 4), np.nan))
     with pytest.raises(DataError, match="the original has missing scores"):
-        vcomp.ir.diagnose(np.where(X > 0.9, np.nan, X), X)
+        vcomp.ir.compare_simulated(np.where(X > 0.9, np.nan, X), X)
     with pytest.warns(VcompWarning, match="cor is undefined for 1 of 1"):
-        vcomp.ir.diagnose(X[:, :2], X[:, :2])
+        vcomp.ir.compare_simulated(X[:, :2], X[:, :2])
 
 
 def test_collections_without_any_variance():
     X = collection(30, 4, seed=2)
     flat = np.stack([X[:10], np.full((10, 4), 0.3), X[10:20]])
     with pytest.warns(VcompWarning) as heard:
-        table = vcomp.ir.diagnose(X, flat).table
+        table = vcomp.ir.compare_simulated(X, flat).table
     words = " ".join(str(w.message) for w in heard)
     assert "var_s, var_t and var_st are undefined for 1 of 3 collections" in words
     assert "cor is undefined for 1 of 3" in words
     assert table[["var_s", "var_t", "var_st"]].isna().all(axis=1).tolist() == [False, True, False]
     with pytest.raises(DataError, match=r"all scores of the original are 0\.3"):
-        vcomp.ir.diagnose(flat[1], X)
+        vcomp.ir.compare_simulated(flat[1], X)
 
 
 def test_frames_are_read():
@@ -267,10 +269,10 @@ def test_frames_are_read():
         vcomp.ir.fit_collection(frame)
 
 
-def test_a_diagnosis_is_printed_as_its_summary():
+def test_a_comparison_is_printed_as_its_summary():
     X = collection(30, 5, seed=2)
-    diagnosis = vcomp.ir.diagnose(X, X[:20])
-    assert str(diagnosis) == str(diagnosis.summary())
-    assert "tau_ap" in str(diagnosis)
-    assert "<table" in diagnosis._repr_html_()
-    assert repr(diagnosis) == "<diagnosis of 1 simulated collections>"
+    comparison = vcomp.ir.compare_simulated(X, X[:20])
+    assert str(comparison) == str(comparison.summary())
+    assert "tau_ap" in str(comparison)
+    assert "<table" in comparison._repr_html_()
+    assert repr(comparison) == "<comparison of 1 simulated collections>"

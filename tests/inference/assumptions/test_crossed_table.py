@@ -1,0 +1,89 @@
+"""Tukey's test, correlations and sphericity, against statsmodels and explicit formulas."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+from scipy import stats
+
+from vcomp.inference.assumptions.crossed_table import (
+    CrossedTable,
+    f_level,
+    findings_of,
+    sphericity,
+    tukey,
+)
+
+
+def table(n=12, k=5, seed=1, missing=0.0):
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=(n, 1)) + rng.normal(size=k) + rng.normal(size=(n, k))
+    y[rng.random((n, k)) < missing] = np.nan
+    return CrossedTable.of(y)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_tukey_is_the_test_of_the_product_of_effects(missing):
+    made = table(missing=missing)
+    row, column = np.nonzero(made.observed)
+    frame = pd.DataFrame({"y": made.values[made.observed], "r": row, "c": column})
+    a, b = made.effects
+    frame["product"] = a[row] * b[column]
+    additive = smf.ols("y ~ C(r) + C(c)", frame).fit()
+    np.testing.assert_allclose(made.residuals[made.observed], additive.resid, atol=1e-10)
+    assert made.df == additive.df_resid
+    with_product = smf.ols("y ~ C(r) + C(c) + product", frame).fit()
+    slope, test = tukey(made)
+    assert slope == pytest.approx(with_product.params["product"], rel=1e-8)
+    assert test.statistic == pytest.approx(with_product.tvalues["product"] ** 2, rel=1e-8)
+    assert test.p_value == pytest.approx(with_product.pvalues["product"], rel=1e-8)
+    assert test.effect == pytest.approx(1 - with_product.ssr / additive.ssr, rel=1e-8)
+
+
+def test_correlations_are_those_of_numpy():
+    made = table(30, 6)
+    e = made.residuals
+    np.testing.assert_allclose(made.correlations, np.corrcoef(e, rowvar=False), atol=1e-12)
+    expected = [np.corrcoef(e[:, s], made.effects[0])[0, 1] for s in range(6)]
+    np.testing.assert_allclose(made.row_correlations, expected, atol=1e-12)
+
+
+def test_sphericity_is_that_of_the_population():
+    rng = np.random.default_rng(3)
+    sd = np.array([1.0, 1.0, 1.0, 1.0, 4.0])
+    C = np.eye(5) - 0.2
+    S = C @ np.diag(sd**2) @ C
+    true = np.trace(S) ** 2 / (4 * np.trace(S @ S))
+    found = [sphericity(CrossedTable.of(rng.normal(size=(400, 5)) * sd)) for _ in range(20)]
+    assert np.mean(found) == pytest.approx(true, abs=0.02)
+    # Huynh and Feldt's estimator as Lecoutre corrected it, with n - 1 degrees of freedom.
+    made = CrossedTable.of(rng.normal(size=(12, 5)) * sd)
+    S = np.cov(made.residuals, rowvar=False)
+    greenhouse = np.trace(S) ** 2 / (4 * np.trace(S @ S))
+    corrected = (12 * 4 * greenhouse - 2) / (4 * (11 - 4 * greenhouse))
+    assert sphericity(made) == pytest.approx(min(1.0, corrected), rel=1e-10)
+
+
+def test_the_level_of_f_is_that_of_boxs_approximation():
+    made = table(20, 6)
+    assert f_level(made, 1.0) == pytest.approx(0.05)
+    critical = stats.f.isf(0.05, 5, 95)
+    assert f_level(made, 0.5) == pytest.approx(stats.f.sf(critical, 2.5, 47.5), rel=1e-12)
+
+
+def test_pairs_and_effects_that_correlate_are_found():
+    rng = np.random.default_rng(2)
+    topic = rng.normal(size=(60, 1))
+    y = topic * np.linspace(0.5, 1.5, 8) + rng.normal(size=(60, 8))
+    twin = y + 0.0
+    twin[:, 3] = y[:, 2] + 0.2 * rng.normal(size=60)
+    found = findings_of(CrossedTable.of(twin), 199, np.random.default_rng(1))
+    first, second, r, p = found.pairs()[0]
+    assert {first, second} == {"2", "3"}
+    assert r > 0.8
+    assert p == 1 / 200
+    effects = next(t for t in found.tests if t.assumption == "uncorrelated effects")
+    assert effects.p_value < 0.01
+    assert effects.effect == pytest.approx(
+        np.sqrt(np.mean(found.table.row_correlations**2)), abs=0.1
+    )

@@ -1,0 +1,45 @@
+"""Residuals of least squares on several terms, against dense least squares."""
+
+import numpy as np
+import pytest
+
+from vcomp.inference.assumptions import Projection
+
+
+def dense(y, groups, X=None):
+    columns = [np.eye(int(g.max()) + 1)[g] for g in groups]
+    Z = np.column_stack(columns if X is None else [*columns, X])
+    return y - Z @ np.linalg.lstsq(Z, y, rcond=None)[0], y.size - np.linalg.matrix_rank(Z)
+
+
+@pytest.mark.parametrize("n_terms", [1, 2, 3])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_residuals_and_their_degrees_of_freedom(n_terms, fixed):
+    rng = np.random.default_rng(n_terms)
+    groups = [rng.integers(0, k, 80) for k in (9, 6, 4)[:n_terms]]
+    groups = [np.unique(g, return_inverse=True)[1] for g in groups]
+    X = rng.normal(size=(80, 2)) if fixed else None
+    y = rng.normal(size=(80, 3))
+    projection = Projection.of(groups, X)
+    wanted, df = dense(y[:, 0], groups, X)
+    np.testing.assert_allclose(projection.residuals(y[:, 0]), wanted, atol=1e-12)
+    np.testing.assert_allclose(projection.residuals(y)[:, 0], wanted, atol=1e-12)
+    assert projection.df == df
+
+
+def test_terms_that_others_are_nested_in_are_left_out():
+    inner = np.arange(24) // 2
+    outer = inner // 3
+    projection = Projection.of([outer, inner])
+    assert len(projection.groups) == 1
+    y = np.random.default_rng(1).normal(size=24)
+    np.testing.assert_allclose(projection.residuals(y), dense(y, [inner])[0], atol=1e-14)
+
+
+def test_sweeps_give_the_same_residuals():
+    rng = np.random.default_rng(5)
+    groups = [np.arange(300) % 30, rng.integers(0, 20, 300)]
+    X = rng.normal(size=(300, 1))
+    projection = Projection.of(groups, X)
+    y = rng.normal(size=300)
+    np.testing.assert_allclose(projection._by_sweeps(y), projection.residuals(y), atol=1e-7)

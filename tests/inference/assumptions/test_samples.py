@@ -1,0 +1,84 @@
+"""Shape statistics against scipy, numbers of draws, and tests against draws."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from vcomp.exceptions import PlanError
+from vcomp.inference.assumptions import excess_kurtosis, skewness
+from vcomp.inference.assumptions.levels import LevelStatistic, level_spread, permuted
+from vcomp.inference.assumptions.samples import (
+    Sample,
+    independent_null,
+    n_draws,
+    p_of,
+    straightness,
+)
+
+
+def test_moments_and_probability_plots_are_those_of_scipy():
+    x = np.random.default_rng(1).exponential(size=40)
+    assert skewness(x) == pytest.approx(stats.skew(x), rel=1e-12)
+    assert excess_kurtosis(x) == pytest.approx(stats.kurtosis(x), rel=1e-12)
+    m = stats.norm.ppf((np.arange(1, 41) - 0.375) / 40.25)
+    r = np.corrcoef(np.sort(x), m)[0, 1]
+    assert straightness(np.sort(x)[:, None])[0] == pytest.approx(1 - r**2, rel=1e-9)
+
+
+def test_numbers_of_draws():
+    assert (n_draws(100), n_draws(10**8), n_draws(100, 19)) == (999, 99, 19)
+    for wrong in (18, 2.5, True):
+        with pytest.raises(PlanError, match="n is a whole number from 19 on"):
+            n_draws(100, wrong)
+
+
+def test_p_values():
+    drawn = np.arange(1.0, 100.0)
+    assert p_of(50.0, drawn) == 0.51
+    assert p_of(0.5, drawn) == 1.0
+    assert 0.0 < p_of(1e6, drawn) < 1e-6  # beyond all draws: the tail
+    assert p_of(100.0, drawn) <= 0.01
+
+
+def test_outliers_are_named_and_the_critical_deviate_has_its_level():
+    null = independent_null(30, 999, np.random.default_rng(1))
+    t = stats.t.isf(0.05 / 60, 28)  # Grubbs (1950): Bonferroni's bound of the critical value
+    bound = 29 / np.sqrt(30) * np.sqrt(t**2 / (28 + t**2))
+    assert null.critical(0.05) == pytest.approx(bound, abs=0.06)
+    values = np.append(np.linspace(-1.0, 1.0, 29), 9.0)
+    found = Sample("topic", values).with_outliers(null.critical(0.05), lambda k: f"t{k}")
+    assert [label for label, _ in found.outliers] == ["t29"]
+
+
+def test_levels_statistic_is_levenes():
+    rng = np.random.default_rng(4)
+    codes = rng.integers(0, 4, 60)
+    e = rng.normal(size=60)
+    e -= (np.bincount(codes, e) / np.bincount(codes))[codes]
+    expected = stats.levene(*(e[codes == k] for k in range(4)), center="mean").statistic
+    assert LevelStatistic(codes, [])(e[:, None])[0] == pytest.approx(expected, rel=1e-10)
+
+
+def test_residuals_are_permuted_within_groups():
+    groups = np.array([1, 0, 1, 0, 2, 1])
+    e = np.array([10.0, 1, 20, 2, 5, 30])
+    drawn = permuted(e, groups, 50, np.random.default_rng(1))
+    for g in range(3):
+        assert (np.sort(drawn[groups == g], axis=0) == np.sort(e[groups == g])[:, None]).all()
+    assert len({tuple(column) for column in drawn.T}) > 5
+
+
+def test_spread_of_variances_is_without_sampling_error():
+    """The mean of estimates of 20 samples; a single one has an error of .02 in its square."""
+    rng = np.random.default_rng(6)
+    codes = np.repeat(np.arange(200), 20)
+    labels = [str(k) for k in range(200)]
+    true = 0.5 * rng.normal(size=200)
+    for logs, wanted in ((np.zeros(200), 0.0), (true, true.var())):
+        found = []
+        for _ in range(20):
+            e = rng.normal(size=4000) * np.exp(0.5 * logs)[codes]
+            spread = level_spread("t", labels, codes, e, 4000.0, 0.0)
+            found.append(spread.log_sd**2)
+        assert np.mean(found) == pytest.approx(wanted, abs=0.02)
+    np.testing.assert_allclose(spread.variances, np.bincount(codes, e**2) / 20)

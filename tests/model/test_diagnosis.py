@@ -1,0 +1,198 @@
+"""Diagnoses of fits and score matrices: found deviations, verdicts, and Fig. 1 of Urbano 2016."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from scipy import stats
+
+import vcomp
+from vcomp.exceptions import DataError, PlanError
+from vcomp.ir.simulate.copula import decompose
+
+REFERENCE = os.environ.get("VCOMP_REFERENCE")
+
+
+def crossed(n_systems=15, n_topics=30, seed=1, noise=None, bend=0.0):
+    rng = np.random.default_rng(seed)
+    s, t = rng.normal(size=n_systems), rng.normal(size=(n_topics, 1))
+    e = rng.normal(size=(n_topics, n_systems)) if noise is None else noise(rng)
+    return s + t + bend * s * t + e
+
+
+def p_values(diagnosis):
+    return diagnosis.table.set_index(["assumption", "of"])["p_value"]
+
+
+def test_tests_keep_their_level():
+    """Of 50 tables that meet all assumptions; benchmarks.assumptions has more."""
+    found = [p_values(vcomp.diagnose(crossed(8, 12, k), n=19, rng=k)) for k in range(50)]
+    rejected = (pd.concat(found, axis=1) <= 0.05).sum(axis=1)
+    assert len(rejected) == 11
+    # A binomial of 50 with probability .05 exceeds 9 once in 10⁴ times, and the sum of eleven is
+    # about 27.
+    assert rejected.max() <= 9
+    assert 11 <= rejected.sum() <= 50
+
+
+def test_each_deviation_is_found_by_its_own_test():
+    n, k = 40, 12
+
+    def heavy(rng):
+        return rng.standard_t(2.5, size=(n, k))
+
+    def unequal(rng):
+        return rng.normal(size=(n, k)) * np.linspace(0.3, 2.0, k)
+
+    def groups(rng):
+        return rng.normal(size=(n, k)) + 1.5 * rng.normal(size=(n, 4)).repeat(3, axis=1)
+
+    cases = {
+        ("normality", "residuals"): {"noise": heavy},
+        ("outliers", "residuals"): {"noise": heavy},
+        ("equal variances", "residuals by system"): {"noise": unequal},
+        ("uncorrelated", "residuals of every two system over topic"): {"noise": groups},
+        ("additivity", "system and topic"): {"bend": 0.7},
+        ("uncorrelated effects", "system with topic effects"): {"bend": 0.7},
+    }
+    for key, case in cases.items():
+        p = p_values(vcomp.diagnose(crossed(k, n, 3, **case), n=199))
+        assert p[key] <= 0.005, key
+    clean = p_values(vcomp.diagnose(crossed(k, n, 4), n=199))
+    assert (clean > 0.005).all()
+
+
+def test_a_fit_and_its_score_matrix_have_the_same_diagnosis():
+    scores = crossed(6, 10)
+    matrix = vcomp.ir.as_score_matrix(scores)
+    of_scores = vcomp.diagnose(scores, n=39)
+    res = vcomp.fit("score ~ (1|system) + (1|topic)", matrix.to_long())
+    of_fit = vcomp.diagnose(res, n=39)
+    pd.testing.assert_frame_equal(of_scores.table, of_fit.table)
+    pd.testing.assert_frame_equal(of_fit.table, res.diagnose(n=39).table)
+    other = res.diagnose(object="topic", n=39)
+    assert "residuals of every two topic over system" in set(other.table["of"])
+    with pytest.raises(PlanError, match="is not a facet of the fit"):
+        res.diagnose(object="sistem")
+    with pytest.raises(PlanError, match="columns are named for scores"):
+        vcomp.diagnose(res, system="system")
+    with pytest.raises(DataError, match="without its rows"):
+        type(res).from_json(res.to_json()).diagnose()
+
+
+def test_predicted_effects_are_in_units_of_their_standard_deviation():
+    rng = np.random.default_rng(2)
+    n = rng.integers(2, 9, 200)
+    batch = np.repeat(np.arange(200), n)
+    y = rng.normal(size=200)[batch] + rng.normal(size=batch.size)
+    diagnosis = vcomp.fit("y ~ (1|batch)", {"y": y, "batch": batch}).diagnose(n=19)
+    sample = diagnosis.samples[0]
+    assert sample.values.std() == pytest.approx(1.0, abs=0.1)
+    small, large = sample.values[n < 4], sample.values[n > 6]
+    assert small.std() == pytest.approx(large.std(), rel=0.25)
+    known = np.mean(n / (n + 1.0))
+    assert sample.known == pytest.approx(known, abs=0.08)
+
+
+def test_holm_is_that_of_statsmodels():
+    from statsmodels.stats.multitest import multipletests
+
+    table = vcomp.diagnose(crossed(8, 20, 5, bend=0.3), n=39).table
+    expected = multipletests(table["p_value"], method="holm")[1]
+    np.testing.assert_allclose(table["p_holm"], expected, rtol=1e-12)
+
+
+def test_verdicts_name_the_numbers():
+    clean = vcomp.diagnose(crossed(25, 40, 6), n=199)
+    assert set(clean.verdicts["matters"]) == {"no"}
+    heavy = vcomp.diagnose(crossed(25, 40, 6, lambda g: g.standard_t(2.5, size=(40, 25))), n=199)
+    verdicts = heavy.verdicts
+    normal = verdicts.filter(like="normal theory", axis=0).iloc[0]
+    assert normal["matters"] == "yes"
+    kurtosis = heavy.shapes.loc["residuals", "kurtosis"]
+    assert f"{np.sqrt(1 + kurtosis / 2):.2g} times" in normal["because"]
+    assert verdicts.loc["Default intervals (robust)", "matters"] == "no"
+    # Groups of similar systems: F tests of systems reject too often.
+    alike = crossed(
+        24, 40, 6, lambda g: g.normal(size=(40, 24)) + 2 * g.normal(size=(40, 3)).repeat(8, axis=1)
+    )
+    grouped = vcomp.diagnose(alike, n=199)
+    assert grouped.verdicts.loc["F test of system over topic", "matters"] == "yes"
+    assert grouped.verdicts.loc["Eτ and Eτ_AP", "matters"] == "no"
+    bent = vcomp.diagnose(crossed(24, 40, 6, bend=0.5), n=199)
+    assert bent.verdicts.loc["Required sizes and D-studies", "matters"] == "yes"
+    text = str(grouped)
+    assert "What it matters for:" in text
+    assert "cannot be seen in scores" in text
+
+
+def test_frames_and_pictures():
+    scores = crossed(6, 20)
+    scores[3, 2] += 12.0
+    diagnosis = vcomp.diagnose(scores, n=39)
+    assert diagnosis.outliers.iloc[0]["label"] == "system 2, topic 3"
+    sd = diagnosis.variances("system")["sd"]
+    e = scores - scores.mean(0) - scores.mean(1, keepdims=True) + scores.mean()
+    np.testing.assert_allclose(sd, np.sqrt((e**2).sum(0) / (19 * 5 / 6)), rtol=1e-9)
+    assert diagnosis.correlations().iloc[0]["r"] == pytest.approx(
+        np.corrcoef(e, rowvar=False)[np.triu_indices(6, 1)].take(
+            np.abs(np.corrcoef(e, rowvar=False)[np.triu_indices(6, 1)]).argmax()
+        )
+    )
+    with pytest.raises(PlanError, match="no facet 'sys'"):
+        diagnosis.variances("sys")
+    with pytest.raises(PlanError, match="no table of levels of 'sys'"):
+        diagnosis.correlations("sys")
+    axes = diagnosis.plot()
+    titles = [ax.get_title() for ax in axes]
+    assert titles[:4] == ["topic", "residuals", "residuals by system", "residuals by topic"]
+    assert len(axes) == 7
+    with pytest.raises(DataError, match="7 pictures need as many axes, not 2"):
+        diagnosis.plot(axes=Figure().subplots(1, 2))
+
+
+def test_nested_and_unbalanced_designs():
+    essays = vcomp.datasets.load("essays")
+    res = vcomp.gstudy(essays, "person x rater x (task:genre)", "score")
+    diagnosis = res.diagnose(n=19)
+    assert {"person", "residuals"} <= set(diagnosis.shapes.index)
+    assert any("needs balanced data" in sentence for sentence in diagnosis.not_tested)
+    assay = vcomp.datasets.load("assay")
+    found = vcomp.fit("result ~ sample + (1|sample:day) + (1|sample:day:run)", assay).diagnose(
+        n=99
+    )
+    # Errors of the sample of high values are larger, and so are its differences between days.
+    assert found.variances("sample")["sd"].idxmax() == "high"
+    assert p_values(found)["equal variances", "residuals by sample"] <= 0.01
+
+
+@pytest.mark.skipif(REFERENCE is None, reason="needs the collections of the paper")
+def test_figure_1_of_urbano_2016():
+    """The systems of its four plots (page 316), as the code of the paper names them."""
+    folder = Path(REFERENCE or "") / "data"
+    web = vcomp.ir.as_score_matrix(pd.read_csv(folder / "web2004.csv")).drop_worst(0.25)
+    scores = pd.DataFrame(web.scores, columns=web.systems)
+    residuals = pd.DataFrame(decompose(web.scores).residuals,
+                             columns=web.systems)  # fmt: skip
+    # Reciprocal ranks of sys59 are clearly not normal, its residuals closely resemble one.
+    plain = [stats.probplot(x["sys59"])[1][2] for x in (scores, residuals)]
+    assert plain[0] < 0.93
+    assert plain[1] > 0.98
+    matrix = vcomp.ir.as_score_matrix(pd.read_csv(folder / "enterprise2006.csv")).drop_worst(0.25)
+    e = pd.DataFrame(decompose(matrix.scores).residuals,
+                     columns=matrix.systems)  # fmt: skip
+    topics = matrix.scores.mean(axis=1)
+    diagnosis = vcomp.diagnose(matrix, n=99)
+    r = diagnosis.with_effects()["r"]
+    assert r["sys53"] == pytest.approx(np.corrcoef(e["sys53"], topics)[0, 1], abs=1e-12)
+    pairs = diagnosis.correlations()
+    of_two = pairs[(pairs[["first", "second"]].isin(["sys88", "sys74"])).all(axis=1)].iloc[0]
+    assert of_two["r"] == pytest.approx(np.corrcoef(e["sys88"], e["sys74"])[0, 1], abs=1e-12)
+    assert abs(r["sys53"]) > 0.3
+    assert of_two["r"] > 0.5
+    assert of_two["p_value"] <= 0.05
+    assert p_values(diagnosis)["uncorrelated effects", "system with topic effects"] <= 0.05
+    assert p_values(diagnosis)["uncorrelated", "residuals of every two system over topic"] <= 0.01

@@ -1,0 +1,295 @@
+"""Additivity and correlations in a table of two crossed facets, such as systems and topics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.inference.assumptions.projection import Projection
+from vcomp.inference.assumptions.samples import AssumptionTest, p_of
+
+_TINY = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class CrossedTable:
+    """Cell means of two crossed facets, and their residuals from the additive model.
+
+    Attributes
+    ----------
+    row, column : names of the facets; columns are the objects, such as systems
+    rows, columns : labels of the levels
+    values : (n_rows, n_columns), nan for missing cells
+
+    Examples
+    --------
+    >>> table = CrossedTable.of([[1.0, 2.0, 4.0], [3.0, 4.0, 6.0], [1.0, 3.0, 2.0]])
+    >>> table.residuals.sum(axis=0).round(12) + 0.0
+    array([0., 0., 0.])
+    """
+
+    row: str
+    column: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: FloatArray
+
+    @classmethod
+    def of(cls, values: object, row: str = "topic", column: str = "system") -> CrossedTable:
+        """Return the table of an array, levels numbered from 0."""
+        array = np.asarray(values, dtype=float)
+        n, k = array.shape
+        return cls(row, column, tuple(map(str, range(n))), tuple(map(str, range(k))), array)
+
+    @cached_property
+    def observed(self) -> BoolArray:
+        """(n_rows, n_columns) cells that are not missing."""
+        return np.asarray(~np.isnan(self.values))
+
+    @cached_property
+    def projection(self) -> Projection:
+        """The projection of the observed cells on what rows and columns leave."""
+        row, column = np.nonzero(self.observed)
+        return Projection.of([row, column])
+
+    def project(self, values: FloatArray) -> FloatArray:
+        """Return the residuals of a table; 0 in missing cells.
+
+        Parameters
+        ----------
+        values : (n_rows, n_columns); missing cells do not count
+        """
+        if self.observed.all():
+            rest = values - values.mean(axis=0)
+            return np.asarray(rest - rest.mean(axis=1, keepdims=True))
+        out = np.zeros(values.shape)
+        out[self.observed] = self.projection.residuals(values[self.observed])
+        return out
+
+    @cached_property
+    def residuals(self) -> FloatArray:
+        """(n_rows, n_columns) residuals of the additive model; 0 in missing cells."""
+        return self.project(self.values)
+
+    @cached_property
+    def df(self) -> float:
+        """Degrees of freedom of the residuals."""
+        if self.observed.all():
+            n, k = self.values.shape
+            return float((n - 1) * (k - 1))
+        return self.projection.df
+
+    @cached_property
+    def effects(self) -> tuple[FloatArray, FloatArray]:
+        """Effects of rows and of columns by least squares, each about its mean."""
+        fitted = np.where(self.observed, self.values - self.residuals, np.nan)
+        if self.observed.all():
+            return _centred(fitted.mean(axis=1)), _centred(fitted.mean(axis=0))
+        # Fitted values are additive: differences to one column give the effects of rows.
+        n, k = fitted.shape
+        row, column = np.nonzero(self.observed)
+        design = np.zeros((row.size, n + k))
+        design[np.arange(row.size), row] = 1.0
+        design[np.arange(row.size), n + column] = 1.0
+        solution = np.linalg.lstsq(design, fitted[self.observed], rcond=None)[0]
+        return _centred(solution[:n]), _centred(solution[n:])
+
+    @cached_property
+    def covariance(self) -> FloatArray:
+        """(n_columns, n_columns) covariances of the residuals of columns."""
+        e = self.residuals
+        return np.asarray(e.T @ e / max(len(e) - 1, 1))
+
+    @cached_property
+    def correlations(self) -> FloatArray:
+        """(n_columns, n_columns) correlations of the residuals of every two columns."""
+        return _correlations(self.residuals)
+
+    @cached_property
+    def row_correlations(self) -> FloatArray:
+        """(n_columns,) correlation of each column's residuals with the effects of rows."""
+        return _with_effects(self.residuals, self.effects[0], self.observed)
+
+
+def _centred(x: FloatArray) -> FloatArray:
+    return np.asarray(x - x.mean())
+
+
+def _correlations(e: FloatArray) -> FloatArray:
+    sd = np.sqrt((e * e).sum(axis=0))
+    # A column without residuals correlates with none.
+    z = e / np.where(sd > _TINY, sd, np.inf)
+    return np.asarray(z.T @ z)
+
+
+def _with_effects(e: FloatArray, effects: FloatArray, observed: BoolArray) -> FloatArray:
+    t = np.where(observed, effects[:, None], 0.0)
+    scale = np.sqrt((e * e).sum(axis=0) * (t * t).sum(axis=0))
+    unknown = np.zeros(e.shape[1])
+    return np.asarray(np.divide((e * t).sum(axis=0), scale, out=unknown, where=scale > _TINY))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableFindings:
+    """What the residuals of a table show.
+
+    Attributes
+    ----------
+    table : the table
+    tests : additivity, correlation with the effects of rows, correlation between columns
+    slope : B of Tukey's model μ + a + b + B a b
+    sphericity : ε of the columns' covariance matrix, 1 if F tests of columns are exact
+    f_level : probability with which the F test of columns at .05 rejects a true null
+    p_pairs : (n_columns, n_columns) p-values of correlations, adjusted for all pairs
+    """
+
+    table: CrossedTable
+    tests: tuple[AssumptionTest, ...]
+    slope: float
+    sphericity: float
+    f_level: float
+    p_pairs: FloatArray
+
+    def pairs(self) -> list[tuple[str, str, float, float]]:
+        """Return the pairs of columns with r and adjusted p, the largest absolute r first."""
+        i, j = np.triu_indices(len(self.table.columns), 1)
+        r, p = self.table.correlations[i, j], self.p_pairs[i, j]
+        names = self.table.columns
+        order = np.argsort(-np.abs(r), kind="stable")
+        return [(names[i[k]], names[j[k]], float(r[k]), float(p[k])) for k in order]
+
+
+def findings_of(table: CrossedTable, n: int, rng: np.random.Generator) -> TableFindings:
+    """Return the tests of additivity and of correlations of a table.
+
+    Tukey's test has an F distribution. The null distribution of correlations is that of the same
+    residuals with random signs, from which the effects of rows and columns are removed again:
+    variances may differ between rows, columns and cells, and distributions need not be normal.
+
+    Parameters
+    ----------
+    table : at least three rows and three columns
+    n : number of draws
+    rng : random numbers
+
+    References
+    ----------
+    Tukey, J. W. (1949). One degree of freedom for non-additivity. *Biometrics*, 5, 232-242.
+
+    Mandel, J. (1961). Non-additivity in two-way analysis of variance. *JASA*, 56, 878-888.
+
+    Liu, R. Y. (1988). Bootstrap procedures under some non-i.i.d. models. *Annals of Statistics*,
+    16, 1696-1708.
+    """
+    slope, additivity = tukey(table)
+    k = len(table.columns)
+    upper = np.triu_indices(k, 1)
+    squares, extremes, with_rows = np.empty(n), np.empty(n), np.empty(n)
+    effects = table.effects[0]
+    for b in range(n):
+        signs = rng.integers(0, 2, table.values.shape, dtype=np.int8) * 2.0 - 1.0
+        e = table.project(np.where(table.observed, table.residuals * signs, 0.0))
+        r = _correlations(e)[upper]
+        squares[b], extremes[b] = np.mean(r * r), np.abs(r).max()
+        with_rows[b] = np.mean(_with_effects(e, effects, table.observed) ** 2)
+    r = table.correlations[upper]
+    between, by_row = float(np.mean(r * r)), float(np.mean(table.row_correlations**2))
+    how = "random signs"
+    tests = (
+        additivity,
+        AssumptionTest(
+            "uncorrelated effects", f"{table.column} with {table.row} effects", by_row,
+            p_of(by_row, with_rows), _beyond(by_row, with_rows), "r beyond chance", how,
+        ),
+        AssumptionTest(
+            "uncorrelated", f"residuals of every two {table.column} over {table.row}", between,
+            p_of(between, squares), _beyond(between, squares), "r beyond chance", how,
+        ),
+    )  # fmt: skip
+    at_least = n - np.searchsorted(np.sort(extremes), np.abs(table.correlations), side="left")
+    epsilon = sphericity(table)
+    return TableFindings(
+        table,
+        tests,
+        slope,
+        epsilon,
+        f_level(table, epsilon),
+        np.asarray((1.0 + at_least) / (n + 1.0), dtype=float),
+    )
+
+
+def _beyond(mean_square: float, drawn: FloatArray) -> float:
+    """Return the root of the mean square beyond that of the draws."""
+    return float(np.sqrt(max(mean_square - float(drawn.mean()), 0.0)))
+
+
+def tukey(table: CrossedTable) -> tuple[float, AssumptionTest]:
+    """Return the slope and the test of Tukey's one degree of freedom for non-additivity.
+
+    Parameters
+    ----------
+    table : at least three rows and columns
+    """
+    from scipy.stats import f as f_distribution
+
+    rows, columns = table.effects
+    e = table.residuals
+    product = table.project(np.where(table.observed, np.outer(rows, columns), 0.0))
+    size, total = float((product**2).sum()), float((e * e).sum())
+    slope = float((e * product).sum()) / size if size > _TINY else 0.0
+    explained = slope**2 * size
+    df = table.df - 1.0
+    rest = max(total - explained, _TINY)
+    ratio = explained / (rest / df) if df > 0.0 else float("nan")
+    p = float(f_distribution.sf(ratio, 1.0, df)) if df > 0.0 else float("nan")
+    test = AssumptionTest(
+        "additivity", f"{table.column} and {table.row}", ratio, p, explained / max(total, _TINY),
+        "share of the residual sum of squares", "Tukey's one degree of freedom, F",
+    )  # fmt: skip
+    return slope, test
+
+
+def sphericity(table: CrossedTable) -> float:
+    """Return ε, 1 where all differences of two columns have one variance.
+
+    The two traces are estimated without bias for normal residuals, also with fewer rows than
+    columns (Lecoutre's correction of Huynh and Feldt's estimator is their ratio).
+
+    Parameters
+    ----------
+    table : of any size
+
+    References
+    ----------
+    Huynh, H. and Feldt, L. S. (1976). *Journal of Educational Statistics*, 1, 69-82.
+    """
+    n, k = table.values.shape
+    df = n - 1.0
+    S = table.covariance
+    trace, squares = float(np.trace(S)), float((S * S).sum())
+    of_squares = (squares - trace**2 / df) / ((df - 1.0) * (df + 2.0)) * df**2
+    squared = (trace**2 - 2.0 * squares / (df + 1.0)) / ((df - 1.0) * (df + 2.0))
+    squared *= df * (df + 1.0)
+    if of_squares <= 0.0 or trace <= 0.0:
+        return 1.0
+    return float(min(1.0, max(squared / ((k - 1.0) * of_squares), 1.0 / (k - 1.0))))
+
+
+def f_level(table: CrossedTable, epsilon: float, alpha: float = 0.05) -> float:
+    """Return the probability with which the F test of columns rejects a true null.
+
+    Parameters
+    ----------
+    table : gives the degrees of freedom
+    epsilon : of its sphericity (Box 1954: degrees of freedom times ε)
+    alpha : nominal level
+    """
+    from scipy.stats import f as f_distribution
+
+    n, k = table.values.shape
+    df = ((k - 1.0), (n - 1.0) * (k - 1.0))
+    critical = f_distribution.isf(alpha, *df)
+    return float(f_distribution.sf(critical, epsilon * df[0], epsilon * df[1]))
