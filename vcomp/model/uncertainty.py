@@ -231,11 +231,11 @@ class Uncertainty(Fitted):
         Examples
         --------
         >>> import vcomp
-        >>> data = vcomp.datasets.load("docsearch").query("query == 'short'")
+        >>> data = vcomp.datasets.load("docsearch").query("query == 'keywords'")
         >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
         >>> diagnosis = res.diagnose(n=99)
         >>> diagnosis.verdicts["matters"].iloc[:3].tolist()
-        ['slightly', 'slightly', 'yes']
+        ['no', 'slightly', 'yes']
         """
         return diagnose(self._row_access, object, n, rng)
 

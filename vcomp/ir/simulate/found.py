@@ -38,7 +38,7 @@ def measures_of(X: FloatArray) -> dict[str, float]:
     Examples
     --------
     >>> rng = np.random.default_rng(1)
-    >>> found = measures_of(rng.normal(size=(500, 1)) + rng.normal(size=(500, 5)))
+    >>> found = measures_of(rng.normal(size=(500, 1)) + rng.normal(size=(500, 6)))
     >>> round(found["between"], 1)  # 1 / (n_systems - 1): residuals of a topic add up to zero
     0.2
     """

@@ -279,7 +279,10 @@ def simulate_effects(
     Relevance in three grades, by assessors who agree, with a skewed share of relevant documents:
 
     >>> judged = simulate_effects(
-    ...     {"d": 1.0, "a": 0.1, "da": 0.5}, d=200, a=3, correlations={"a": 0.6},
+    ...     vcomp.from_components({"d": 1.0, "a": 0.1, "Residual": 0.5}),
+    ...     d=200,
+    ...     a=3,
+    ...     correlations={"a": 0.6},
     ...     margins={"d": np.random.default_rng(1).exponential(size=100)},
     ...     grades=(0.8, 0.15, 0.05),
     ... )
