@@ -76,7 +76,8 @@ def study(name: str, population: str, data_sets: int) -> pd.DataFrame:
         formula, frame = data_set(name, population, rng)
         table = vcomp.fit(formula, frame).diagnose(n=DRAWS, rng=number).table
         found.append(table.set_index(["assumption", "of"])["p_value"] <= 0.05)
-    rejected = pd.concat(found, axis=1).mean(axis=1).rename("rejected").reset_index()
+    rejected = pd.concat(found, axis=1).astype(float).mean(axis=1).round(4)
+    rejected = rejected.rename("rejected").reset_index()
     return rejected.assign(design=name, population=population, data_sets=data_sets)
 
 
@@ -88,12 +89,14 @@ def main() -> None:
     given = parser.parse_args()
     warnings.simplefilter("ignore", VcompWarning)
     parts = []
-    for name, (_, sizes) in DESIGNS.items():
-        if given.designs and name not in given.designs:
-            continue
-        for population in POPULATIONS if len(sizes) == 2 else POPULATIONS[:1]:
+    for population in POPULATIONS:
+        for name, (_, sizes) in DESIGNS.items():
+            if given.designs and name not in given.designs:
+                continue
+            if len(sizes) != 2 and population != "normal":
+                continue
             parts.append(study(name, population, given.data_sets))
-            pd.concat(parts).round(4).to_csv(RESULTS, index=False)
+            pd.concat(parts).to_csv(RESULTS, index=False)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from vcomp.inference import Projected
-from vcomp.inference.assumptions import Diagnosis
 from vcomp.inference.hypotheses import (
     CovarianceOfFixed,
     DegreesOfFreedom,
@@ -31,7 +30,6 @@ from vcomp.inference.resampling import (
 )
 from vcomp.model import tables
 from vcomp.model.cross_checks import CrossCheck, crosscheck
-from vcomp.model.diagnosis import diagnose
 from vcomp.model.interval_sources import IntervalMethod, source_of
 from vcomp.model.profiling import Profile, profiles
 from vcomp.model.row_access import Fitted, component_fit, fixed_fit
@@ -178,66 +176,6 @@ class Uncertainty(Fitted):
         'basic of 2,000 parametric replicates'
         """
         return source_of(self._record, self._rows, interval, negative, bootstrap_type)
-
-    def diagnose(
-        self,
-        *,
-        object: str | None = None,  # noqa: A002 - the word of the field
-        n: int | None = None,
-        rng: int | np.random.Generator | None = None,
-    ) -> Diagnosis:
-        """Return tests of the assumptions, and which numbers the deviations matter for.
-
-        Normality and outliers of predicted effects and of residuals; equal residual variances of
-        the levels of every facet; and of every two crossed facets additivity, and correlations
-        of the residuals of a facet's levels with the effects of the other and with each other.
-
-        Parameters
-        ----------
-        object : the facet whose levels are correlated, such as systems; the first facet of the
-            formula if None
-        n : number of draws of each null distribution; None for 99 to 999, the fewer the more rows
-        rng : seed or ``numpy.random.Generator``; 0 if not given
-
-        Returns
-        -------
-        Diagnosis
-            with ``table``, ``verdicts``, ``outliers``, ``variances(facet)``, ``correlations()``,
-            ``summary()`` and ``plot()``
-
-        Raises
-        ------
-        DataError
-            If the rows are not kept, or the result was loaded without them.
-        EstimationError
-            If there is no random term, the residual is estimated at zero, `rng` is neither a seed
-            nor a generator, or the diagnosis would not fit into memory.
-        PlanError
-            If `object` is not a facet, or `n` is less than 19.
-
-        Notes
-        -----
-        At 5 % each test rejects in 4 to 6 % of data sets that meet all assumptions. Predicted
-        effects are compared with draws in units of their own standard deviation, residuals with
-        draws of normal errors from which all effects are removed as from the data. Variances are
-        compared with permuted residuals, correlations with residuals of random signs, and
-        additivity has Tukey's F. That topics are a random sample cannot be seen in their scores.
-
-        References
-        ----------
-        Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Section 1, Fig. 1 and
-        section 4.2.
-
-        Examples
-        --------
-        >>> import vcomp
-        >>> data = vcomp.datasets.load("docsearch").query("query == 'keywords'")
-        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
-        >>> diagnosis = res.diagnose(n=99)
-        >>> diagnosis.verdicts["matters"].iloc[:3].tolist()
-        ['no', 'slightly', 'yes']
-        """
-        return diagnose(self._row_access, object, n, rng)
 
     def crosscheck(
         self,

@@ -3,8 +3,8 @@ Assumptions of a fit
 ====================
 
 Are effects and residuals normal, residual variances equal, systems independent? Dots on the line
-are normal. The last pictures are those of Fig. 1 of Urbano (2016): residuals against topic effects,
-residuals of the two most similar systems, and the correlations of all pairs.
+are normal. The last pictures are those of Fig. 1 of Urbano (2016): residuals against topic
+effects, residuals of the two most similar systems, and the correlations of all pairs.
 """
 
 import vcomp

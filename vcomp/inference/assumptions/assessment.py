@@ -40,6 +40,8 @@ _FEWEST_EFFECTS = 8
 
 _FEWEST_LEVELS = 2
 _CONSTANT = 1e-10
+_COLUMNS = 16
+"""Correlations of more columns than this take longer than drawing the residuals."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,53 +129,68 @@ def assess(
     n : number of draws of each null distribution; None for 99 to 999 by size
     seed : every test has a stream of its own
     """
-    tests: list[AssumptionTest] = []
-    samples: list[Sample] = []
     left = list(not_tested)
-    number = 0
-    for term in effects:
-        if term.values.size < _FEWEST_EFFECTS or np.ptp(term.values) == 0.0:
+    samples, tests = _of_effects(effects, n, seed, left)
+    spreads: list[LevelSpread] = []
+    largest = float(np.abs(rows.y).max())
+    if rows.projection.df < 2.0 or float(np.abs(rows.residuals).max()) <= _CONSTANT * largest:
+        left.append("Residuals are not tested: there are none once all effects are removed.")
+    else:
+        residuals, more = _of_residuals(rows, n, stream(seed, 1000))
+        samples.append(residuals)
+        tests += more
+        for k, facet in enumerate(rows.codes):
+            spread, test = _spread(facet, rows, n, stream(seed, 2000 + k))
+            spreads.append(spread)
+            if test is None:
+                left.append(_few_rows(facet))
+            else:
+                tests.append(test)
+    found: list[TableFindings] = []
+    for k, table in enumerate(tables):
+        cost = table.values.size * max(1, table.values.shape[1] // _COLUMNS)
+        found.append(findings_of(table, n_draws(cost, n), stream(seed, 3000 + k)))
+        tests += found[-1].tests
+    return Diagnosis(
+        title,
+        rows.y.size,
+        {facet: len(labels) for facet, labels in rows.labels.items()},
+        tuple(tests),
+        tuple(samples),
+        tuple(spreads),
+        tuple(found),
+        tuple(left),
+    )
+
+
+def _of_effects(
+    effects: Sequence[PredictedEffects], n: int | None, seed: int, left: list[str]
+) -> tuple[list[Sample], list[AssumptionTest]]:
+    """Return the samples of effects with their tests; add those that are not tested to `left`."""
+    samples, tests = [], []
+    for k, term in enumerate(effects):
+        size = term.values.size
+        if size < _FEWEST_EFFECTS or np.ptp(term.values) == 0.0:
             left.append(
                 f"The distribution of the effects of {term.name} is not tested: it needs "
                 f"{_FEWEST_EFFECTS} levels that differ."
             )
             continue
-        size = term.values.size
-        null = independent_null(size, n_draws(size, n), stream(seed, number))
-        number += 1
+        null = independent_null(size, n_draws(size, n), stream(seed, k))
         sample = Sample(term.name, term.values, term.known)
-        sample = sample.with_outliers(null.critical(ALPHA), term.label)
-        samples.append(sample)
-        tests += null.tests(sample, "normal effects")
-    spreads: list[LevelSpread] = []
-    e = rows.residuals
-    if rows.projection.df < 2.0 or float(np.abs(e).max()) <= _CONSTANT * float(
-        np.abs(rows.y).max()
-    ):
-        left.append("Residuals are not tested: there are none once all effects are removed.")
-    else:
-        null = _residual_null(rows.projection, e.size, n_draws(e.size, n), stream(seed, 1000))
-        residuals = Sample("residuals", e / np.sqrt((e @ e) / rows.projection.df))
-        residuals = residuals.with_outliers(null.critical(ALPHA), rows.label)
-        samples.append(residuals)
-        tests += null.tests(residuals, "normal residuals")
-        for k, facet in enumerate(rows.codes):
-            found = _spread(facet, rows, n, stream(seed, 2000 + k))
-            spreads.append(found[0])
-            if found[1] is not None:
-                tests.append(found[1])
-            else:
-                left.append(_few_rows(facet))
-    found_tables: list[TableFindings] = []
-    for k, table in enumerate(tables):
-        cost = table.values.size * max(1, table.values.shape[1] // 16)
-        found_tables.append(findings_of(table, n_draws(cost, n), stream(seed, 3000 + k)))
-        tests += found_tables[-1].tests
-    sizes = {f: len(labels) for f, labels in rows.labels.items()}
-    return Diagnosis(
-        title, e.size, sizes, tuple(tests), tuple(samples), tuple(spreads), tuple(found_tables),
-        tuple(left),
-    )  # fmt: skip
+        samples.append(sample.with_outliers(null.critical(ALPHA), term.label))
+        tests += null.tests(samples[-1], "normal effects")
+    return samples, tests
+
+
+def _of_residuals(
+    rows: DiagnosedRows, n: int | None, rng: np.random.Generator
+) -> tuple[Sample, list[AssumptionTest]]:
+    e, df = rows.residuals, rows.projection.df
+    null = _residual_null(rows.projection, e.size, n_draws(e.size, n), rng)
+    sample = Sample("residuals", e / np.sqrt((e @ e) / df))
+    sample = sample.with_outliers(null.critical(ALPHA), rows.label)
+    return sample, null.tests(sample, "normal residuals")
 
 
 def _few_rows(facet: str) -> str:
