@@ -76,8 +76,8 @@ def study(name: str, population: str, data_sets: int) -> pd.DataFrame:
         formula, frame = data_set(name, population, rng)
         table = vcomp.fit(formula, frame).diagnose(n=DRAWS, rng=number).table
         found.append(table.set_index(["assumption", "of"])["p_value"] <= 0.05)
-    rejected = pd.concat(found, axis=1).astype(float).mean(axis=1).round(4)
-    rejected = rejected.rename("rejected").reset_index()
+    shares = pd.concat(found, axis=1).astype(float).mean(axis=1).round(4)
+    rejected = pd.DataFrame({"rejected": shares}).reset_index()
     return rejected.assign(design=name, population=population, data_sets=data_sets)
 
 
