@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import math
@@ -313,6 +314,14 @@ _FIELDS = [
 ]
 
 
+def _packed(rng: Rng, path: Path, content: bytes) -> bytes:
+    """Return what a file of this name holds: most names that end in gz are true."""
+    if path.suffix != ".gz" or rng.random() < 0.1:
+        return content
+    packed = gzip.compress(content, 1, mtime=0)
+    return changed_bytes(rng, packed) if rng.random() < 0.2 else packed
+
+
 def csv_files(rng: Rng, folder: Path) -> None:
     """Fit a model to a CSV file of odd fields, or one whose bytes were changed."""
     separator = pick(rng, [",", ";", "\t"])
@@ -331,7 +340,7 @@ def csv_files(rng: Rng, folder: Path) -> None:
     if rng.random() < 0.3:
         content = changed_bytes(rng, content)
     path = folder / pick(rng, ["d.csv", "d.tsv", "d.csv", "d.txt", "d.csv.gz"])
-    path.write_bytes(content)
+    path.write_bytes(_packed(rng, path, content))
     stream = pick(rng, [None, None, True])
     res = vcomp.fit(pick(rng, ["y ~ (1|a)", "y ~ x + (1|a)"]), str(path), stream=stream)
     assert np.isfinite(res.vcomp.to_numpy()).all()
@@ -391,16 +400,18 @@ _LINES = [
 
 def trec_files(rng: Rng, folder: Path) -> None:
     """Read the output of trec_eval with odd lines."""
+    topics = int(rng.integers(0, 6))
     for run in range(int(rng.integers(1, 4))):
         lines = [f"runid\tall\tr{run}"]
-        lines += [f"map\t{401 + k}\t{rng.random():.4f}" for k in range(int(rng.integers(0, 6)))]
+        lines += [f"map\t{401 + k}\t{rng.random():.4f}" for k in range(topics)]
         text = "\n".join([*lines, "map\tall\t0.3"])
-        if rng.random() < 0.7:
+        if rng.random() < 0.4:
             text = changed_text(rng, text, _LINES)
         content = text.encode("utf-8", "surrogatepass")
-        if rng.random() < 0.3:
+        if rng.random() < 0.1:
             content = changed_bytes(rng, content)
-        (folder / f"r{run}.eval{pick(rng, ['', '', '', '.gz'])}").write_bytes(content)
+        path = folder / f"r{run}.eval{pick(rng, ['', '', '', '.gz'])}"
+        path.write_bytes(_packed(rng, path, content))
     matrix = vcomp.ir.read_trec_eval(folder, fill=pick(rng, [None, 0.0]))
     assert np.isfinite(matrix.to_frame().to_numpy()).any()
     if rng.random() < 0.05:
@@ -602,7 +613,7 @@ def _codes(column: Any) -> np.ndarray:
 def fits(rng: Rng, folder: Path) -> None:
     """Fit a small random design by any method, and ask for what follows."""
     n = int(rng.integers(4, 60))
-    sizes = [int(rng.integers(1, 9)) for _ in range(3)]
+    sizes = [int(rng.integers(1 if rng.random() < 0.05 else 2, 9)) for _ in range(3)]
     frame = pd.DataFrame({f: rng.integers(0, k, n) for f, k in zip("abc", sizes, strict=True)})
     if rng.random() < 0.4:
         crossed = pd.MultiIndex.from_product([range(k) for k in sizes], names=list("abc"))
@@ -613,10 +624,11 @@ def fits(rng: Rng, folder: Path) -> None:
     frame["y"] = (effects + noise) * pick(rng, [1.0, 1e-5, 1e7]) + pick(rng, [0.0, 1e6])
     if rng.random() < 0.2:
         frame["y"] = frame["y"].round()
-    terms = [
-        pick(rng, ["a", "b", "c", "a:b", "a/b", "a*b", "b:c", "a:b:c"])
-        for _ in range(int(rng.integers(1, 4)))
-    ]
+    terms = rng.choice(
+        ["a", "b", "c", "a:b", "a/b", "a*b", "b:c", "a:b:c"],
+        size=int(rng.integers(1, 4)),
+        replace=rng.random() < 0.05,
+    )
     fixed = pick(rng, ["", "", "x + ", "0 + x + ", "C(c) + ", "x*C(b) + "])
     formula = f"y ~ {fixed}" + " + ".join(f"(1|{t})" for t in terms)
     method = pick(rng, ["reml", "reml", "ml", "anova", "type1", "henderson3", "minque"])
@@ -630,6 +642,10 @@ def fits(rng: Rng, folder: Path) -> None:
     _follow(rng, res, frame)
 
 
+TESTS = ["auto", "auto", "f", "robust", "lrt", "simulated", "score"]
+FEW_DRAWS = [1000, *[20] * 9]
+
+
 def _follow(rng: Rng, res: Any, frame: pd.DataFrame) -> None:
     first = str(res.vcomp.index[0])
     name = pick(rng, [*res.vcomp.index])
@@ -640,7 +656,7 @@ def _follow(rng: Rng, res: Any, frame: pd.DataFrame) -> None:
         ),
         lambda: str(res.dstudy(**{pick(rng, ["a", "b", "c"]): [1, 5]})),
         lambda: res.dstudy(a=3, b=4, c=2).required(0.9),
-        lambda: res.test(name),
+        lambda: res.test(name, pick(rng, TESTS), n=pick(rng, FEW_DRAWS), rng=1),
         lambda: res.random_effects,
         lambda: res.predict(frame[:3]),
         lambda: res.predict(frame.assign(a=99)),

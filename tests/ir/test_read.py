@@ -106,6 +106,13 @@ def test_files_that_cannot_be_read(folder):
         read_trec_eval(folder / "c.gz")
 
 
+@pytest.mark.parametrize("damaged", [lambda c: c[:-9], lambda c: c[:10] + b"\xff" + c[11:]])
+def test_a_packed_file_that_is_damaged_or_cut_off(damaged, folder):
+    (folder / "c.gz").write_bytes(damaged(gzip.compress(BM25.encode())))
+    with pytest.raises(DataError, match=r"c\.gz' cannot be read"):
+        read_trec_eval(folder / "c.gz")
+
+
 def test_runs_of_one_name(folder):
     (folder / "b.eval").write_text(BM25)
     with pytest.raises(DataError, match=r"b.eval' is the second run called 'bm25'; .*name_by"):

@@ -313,3 +313,14 @@ def test_unknown_levels_are_refused_unless_asked_for():
             predict(rows)
         predict(rows, new_levels="zero")
         predict(rows, level="population")
+
+
+def test_a_residual_of_rounding_errors_predicts_nothing():
+    """Henderson III leaves 7e-23 of responses that the groups of b and c reproduce."""
+    b = [4, 4, 4, 0, 0, 1, 3, 1, 3, 1, 1, 3, 0, 0]
+    c = [5, 1, 5, 1, 4, 5, 0, 2, 7, 1, 1, 0, 2, 5]
+    by_level = np.array([-0.00039349, 0.00042071, 0.0, 0.00002254, -0.00011744])
+    frame = pd.DataFrame({"b": b, "c": c, "y": by_level[b]})
+    res = vcomp.fit("y ~ (1|b:c) + (1|b) + (1|c)", frame, method="henderson3")
+    with pytest.raises(EstimationError, match="too small to solve for them"):
+        _ = res.random_effects

@@ -6,6 +6,7 @@ import gzip
 import math
 import os
 import warnings
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from glob import glob
@@ -74,8 +75,8 @@ def fields_of(path: Path) -> Iterator[tuple[int, list[str]]]:
                     yield number, fields
     except UnicodeDecodeError as error:
         raise DataError(f"{str(path)!r} is not a text file in UTF-8") from error
-    except OSError as error:
-        reason = error.strerror or error
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
         raise DataError(f"{str(path)!r} cannot be read: {reason}") from error
 
 

@@ -6,7 +6,8 @@ keeps the predicted effects, :class:`StoredEffects`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -115,12 +116,14 @@ class RowAccess:
         import pandas as pd
 
         solution, design = self.solution, self.model.design
+        with _solving():
+            prediction, conditional = solution.prediction_var, solution.conditional_var
         return {
             term.name: pd.DataFrame(
                 {
                     "estimate": solution.effects[t],
-                    "se": np.sqrt(solution.prediction_var[t]),
-                    "conditional_se": np.sqrt(solution.conditional_var[t]),
+                    "se": np.sqrt(prediction[t]),
+                    "conditional_se": np.sqrt(conditional[t]),
                 },
                 index=design.group_index(t),
             )
@@ -145,12 +148,19 @@ class RowAccess:
 
     @property
     def solution(self) -> Solution:
-        """The solution of Henderson's equations at the estimates, negative ones as zero."""
+        """The solution of Henderson's equations at the estimates, negative ones as zero.
+
+        Raises
+        ------
+        EstimationError
+            If the residual is too small beside the others for these equations.
+        """
         v = self.components
         if not v.any():
             return self._nothing()
         engine = getattr(self.estimator, "engine", "auto")  # estimators in closed form have none
-        return prediction_engine(self.model.statistics, engine).solution(v)
+        with _solving():
+            return prediction_engine(self.model.statistics, engine).solution(v)
 
     def _nothing(self) -> Solution:
         stats = self.model.statistics
@@ -158,6 +168,18 @@ class RowAccess:
         beta = solve_positive(stats.XX, stats.Xy)
         cov_beta = np.zeros((beta.size, beta.size))
         return Solution(beta, cov_beta, zeros, lambda: (zeros, zeros))
+
+
+@contextmanager
+def _solving() -> Iterator[None]:
+    """Turn a failed factorisation into an error that says why effects cannot be predicted."""
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        raise EstimationError(
+            "effects cannot be predicted: beside the other components the residual variance "
+            "is too small to solve for them, and may be rounding error"
+        ) from error
 
 
 def require_rows(rows: RowAccess | None) -> RowAccess:
