@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,15 @@ import pytest
 
 from vcomp import DataError
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.codec import Format, from_document, from_plain, stored, to_document, to_plain
+from vcomp.codec import (
+    Format,
+    from_document,
+    from_plain,
+    read_array,
+    stored,
+    to_document,
+    to_plain,
+)
 
 
 @dataclass(frozen=True)
@@ -125,3 +134,17 @@ def test_what_is_damaged_is_refused(changes, message):
         from_document(Outer, to_document(outer()) | changes)
     with pytest.raises(DataError, match="not an outer"):
         from_document(Outer, [])
+
+
+@pytest.mark.parametrize("code", [0xD800, 0xDFFF, 0x110000, 2**31])
+@pytest.mark.parametrize("order", "<>")
+def test_numbers_that_are_no_characters(order, code):
+    """numpy takes them for text, which pandas cannot convert."""
+    texts = np.array(["Erho2", "Phi"], f"{order}U5")
+    whole, file = io.BytesIO(), io.BytesIO()
+    np.save(whole, texts)
+    assert read_array(whole.getvalue()).tolist() == ["Erho2", "Phi"]
+    texts.view(f"{order}u4")[3] = code
+    np.save(file, texts)
+    with pytest.raises(ValueError, match="characters that do not exist"):
+        read_array(file.getvalue())

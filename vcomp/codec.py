@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import math
+import sys
 import zipfile
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
@@ -197,8 +198,8 @@ def read_array(stored: bytes) -> NDArray[Any]:
     Raises
     ------
     ValueError
-        If they hold something else, objects of Python, or fewer or more values than their header
-        states.
+        If they hold something else, objects of Python, fewer or more values than their header
+        states, or text with characters that do not exist.
     """
     file = io.BytesIO(stored)
     version = np.lib.format.read_magic(file)
@@ -214,6 +215,11 @@ def read_array(stored: bytes) -> NDArray[Any]:
     if not n_values:
         return np.zeros(shape, dtype)
     values = np.frombuffer(stored, dtype, offset=file.tell()).copy()
+    if dtype.kind == "U":
+        # numpy takes any number for a character; other programs do not.
+        codes = np.frombuffer(values, np.dtype("u4").newbyteorder(dtype.byteorder))
+        if codes.max() > sys.maxunicode or ((codes >= 0xD800) & (codes < 0xE000)).any():
+            raise ValueError("a text holds characters that do not exist")
     return values.reshape(shape, order="F" if in_columns else "C")
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import zipfile
@@ -98,7 +99,9 @@ def changed_json(rng: Rng, document: Any) -> Any:
                 elif isinstance(value, list):
                     holder[key] = value[:-1] if rng.random() < 0.5 else [*value, *value[:1]]
                 else:
-                    holder[key] = value * pick(rng, [-1, 0, 2, 1e-300, 1e300, 1.0000001])
+                    factor = pick(rng, [-1, 0, 2, 1e-300, 1e300, 1.0000001])
+                    with contextlib.suppress(OverflowError):  # 10**400 is no float
+                        holder[key] = value * factor
     return document
 
 

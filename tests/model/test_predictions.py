@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import numpy as np
@@ -324,3 +325,7 @@ def test_a_residual_of_rounding_errors_predicts_nothing():
     res = vcomp.fit("y ~ (1|b:c) + (1|b) + (1|c)", frame, method="henderson3")
     with pytest.raises(EstimationError, match="too small to solve for them"):
         _ = res.random_effects
+    with pytest.raises(EstimationError, match="too small to solve for them"):
+        res.conf_int(interval="robust")
+    for other in (pickle.loads(pickle.dumps(res)), type(res).from_json(res.to_json())):
+        assert other.vcomp.equals(res.vcomp)

@@ -226,6 +226,15 @@ def test_damaged_results(two_way):
         damaged = {name: value for name, value in whole.items() if name != key}
         with pytest.raises(vcomp.DataError, match="incomplete or damaged"):
             vcomp.VarianceComponentsResults.from_json(json.dumps(damaged))
+    for change in (
+        lambda r: r["structure"]["terms"].update(a=[]),
+        lambda r: r["structure"]["terms"].update(a=[" "]),
+        lambda r: r["estimate"]["fixed_errors"].update(df=[]),
+    ):
+        damaged = json.loads(res.to_json())
+        change(damaged)
+        with pytest.raises(vcomp.DataError, match="contradict each other"):
+            vcomp.VarianceComponentsResults.from_json(json.dumps(damaged))
     for source, message in ((5, "not int"), ("", "is empty")):
         with pytest.raises(vcomp.DataError, match=message):
             vcomp.VarianceComponentsResults.from_json(source)

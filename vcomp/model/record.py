@@ -381,7 +381,7 @@ class FitRecord:
             *((cov, (k, k)) for cov in found.covariances.values()),
             *(() if made.cov is None else [(made.cov, (k, k))]),
         ]
-        if found.fixed_errors is not None and found.fixed_errors.df.size:
+        if found.fixed_errors is not None:
             shapes.append((found.fixed_errors.df, (p,)))
         if found.fixed_errors is not None and found.fixed_errors.slopes is not None:
             shapes.append((found.fixed_errors.slopes, (k, p, p)))
@@ -409,6 +409,7 @@ class FitRecord:
             *(named >= {f, *outer} for f, outer in made.nested_in.items()),
             *(named >= {f, *outer} for f, outer in structure.nested_in.items()),
             bool(found.covariances),
+            all(held and all(map(str.strip, held)) for held in structure.terms.values()),
             structure.nested_in.keys() >= facets,
             all(n > 0.0 for n in (*made.sizes.values(), *structure.sizes.values())),
             all(of.keys() == set(made.names) for of in made.inverse_n.values()),

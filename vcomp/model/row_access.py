@@ -6,8 +6,7 @@ keeps the predicted effects, :class:`StoredEffects`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +16,7 @@ from vcomp._typing import FloatArray
 from vcomp.data import Reading, Rows
 from vcomp.design import Chunk, Design
 from vcomp.estimators import Estimate, Estimator, Negative
-from vcomp.estimators.likelihood import Solution, prediction_engine
+from vcomp.estimators.likelihood import Solution, predicted, prediction_engine
 from vcomp.exceptions import DataError, EstimationError, VcompError
 from vcomp.inference.hypotheses import ComparedFit, ComponentFit, FixedFit
 from vcomp.inference.resampling import GeneratingFit, Recipe
@@ -116,8 +115,7 @@ class RowAccess:
         import pandas as pd
 
         solution, design = self.solution, self.model.design
-        with _solving():
-            prediction, conditional = solution.prediction_var, solution.conditional_var
+        prediction, conditional = solution.prediction_var, solution.conditional_var
         return {
             term.name: pd.DataFrame(
                 {
@@ -148,19 +146,12 @@ class RowAccess:
 
     @property
     def solution(self) -> Solution:
-        """The solution of Henderson's equations at the estimates, negative ones as zero.
-
-        Raises
-        ------
-        EstimationError
-            If the residual is too small beside the others for these equations.
-        """
+        """The solution of Henderson's equations at the estimates, negative ones as zero."""
         v = self.components
         if not v.any():
             return self._nothing()
         engine = getattr(self.estimator, "engine", "auto")  # estimators in closed form have none
-        with _solving():
-            return prediction_engine(self.model.statistics, engine).solution(v)
+        return predicted(prediction_engine(self.model.statistics, engine), v)
 
     def _nothing(self) -> Solution:
         stats = self.model.statistics
@@ -168,18 +159,6 @@ class RowAccess:
         beta = solve_positive(stats.XX, stats.Xy)
         cov_beta = np.zeros((beta.size, beta.size))
         return Solution(beta, cov_beta, zeros, lambda: (zeros, zeros))
-
-
-@contextmanager
-def _solving() -> Iterator[None]:
-    """Turn a failed factorisation into an error that says why effects cannot be predicted."""
-    try:
-        yield
-    except np.linalg.LinAlgError as error:
-        raise EstimationError(
-            "effects cannot be predicted: beside the other components the residual variance "
-            "is too small to solve for them, and may be rounding error"
-        ) from error
 
 
 def require_rows(rows: RowAccess | None) -> RowAccess:

@@ -1,6 +1,7 @@
 from .blocked import BlockedLikelihood as BlockedLikelihood
 from .choose import EngineLimits as EngineLimits
 from .choose import choose_engine as choose_engine
+from .choose import predicted as predicted
 from .choose import prediction_engine as prediction_engine
 from .choose import residual_forms as residual_forms
 from .engine import Derivatives as Derivatives

@@ -11,7 +11,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood, projector_forms
 from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
-from vcomp.estimators.likelihood.engine import LikelihoodEngine
+from vcomp.estimators.likelihood.engine import LikelihoodEngine, Solution, predicting
 from vcomp.estimators.likelihood.incomplete import N_PROBES, CompletedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.estimators.likelihood.levels import LevelsLikelihood
@@ -154,6 +154,18 @@ def prediction_engine(stats: Statistics, engine: str = "auto") -> LikelihoodEngi
     elif engine != "auto":
         return choose_engine(stats, engine, reml=True)
     return _without_strata(stats, ENGINE_LIMITS, reml=True)
+
+
+def predicted(engine: LikelihoodEngine, v: FloatArray) -> Solution:
+    """Return fixed effects and predicted effects at some components.
+
+    Raises
+    ------
+    EstimationError
+        If the residual is too small beside the other components.
+    """
+    with predicting():
+        return engine.solution(v)
 
 
 def blocked_for_variances(

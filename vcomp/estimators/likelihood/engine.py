@@ -8,7 +8,8 @@ estimate of the maximum. :class:`Totals` adds up the forms of strata
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Generic, Literal, Protocol, TypeVar
@@ -17,6 +18,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import FixedErrors
+from vcomp.exceptions import EstimationError
 from vcomp.numerics import Positive
 from vcomp.statistics import CrossProducts, LevelGrid, StratumStatistics
 
@@ -54,6 +56,18 @@ class Derivatives:
     average: FloatArray
 
 
+@contextmanager
+def predicting() -> Iterator[None]:
+    """Turn a failed factorisation into the reason why effects cannot be predicted."""
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        raise EstimationError(
+            "effects cannot be predicted: beside the other components the residual variance is "
+            "too small to solve for them, and may be rounding error"
+        ) from error
+
+
 @dataclass(frozen=True, eq=False)
 class Solution:
     """The solution of Henderson's equations at one point, on the centred scale.
@@ -72,7 +86,8 @@ class Solution:
 
     @cached_property
     def _both(self) -> tuple[Sequence[FloatArray], Sequence[FloatArray]]:
-        return self.variances()
+        with predicting():
+            return self.variances()
 
     @property
     def prediction_var(self) -> Sequence[FloatArray]:

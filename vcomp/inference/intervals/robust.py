@@ -21,7 +21,12 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.design import Chunk, Design
-from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine, prediction_engine
+from vcomp.estimators.likelihood import (
+    LikelihoodEngine,
+    choose_engine,
+    predicted,
+    prediction_engine,
+)
 from vcomp.exceptions import EstimationError, VcompError
 from vcomp.inference.intervals.classical import MeanSquares, expected_squares, mean_squares
 from vcomp.inference.intervals.level_groups import Folded, Groups, Layout, Total
@@ -564,7 +569,7 @@ def _predicted(
     layout: Layout, engine: LikelihoodEngine, v: FloatArray
 ) -> tuple[FloatArray, list[FloatArray], list[FloatArray | None]]:
     """Return fixed effects, effects, and their variances or None, by the groups of each set."""
-    solution = engine.solution(v)
+    solution = predicted(engine, v)
     effects: list[FloatArray] = []
     variances: list[FloatArray | None] = []
     for t, chosen in enumerate(layout.terms):
