@@ -14,16 +14,19 @@ from vcomp.inference.resampling.refits import ByLikelihood
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.numerics.parallel import stream
 
-_REFITS = 1_000
 _BY_ROWS = 20
 
 
 def run(report: Report, settings: Settings) -> None:
-    report.section(f"bootstrap, {_REFITS:,} refits by REML")
+    report.section(f"bootstrap, {_refits(settings):,} refits by REML")
     sizes = [SMALL] if settings.quick else [SMALL, MIDDLE, LARGE]
     for n_rows in sizes:
         _strata(report, settings, n_rows)
     _rows(report, settings.rows(100_000))
+
+
+def _refits(settings: Settings) -> int:
+    return 100 if settings.quick else 1_000
 
 
 def _strata(report: Report, settings: Settings, n_rows: int) -> None:
@@ -34,19 +37,20 @@ def _strata(report: Report, settings: Settings, n_rows: int) -> None:
     res = model.fit()
     res.bootstrap(2)
     made: dict[int, Replicates] = {}
+    refits = _refits(settings)
 
     def bootstrap(workers: int) -> None:
-        made[workers] = res.bootstrap(_REFITS, rng=1, workers=workers)
+        made[workers] = res.bootstrap(refits, rng=1, workers=workers)
 
-    one = best_of(lambda: model.fit(), settings.repeat) * _REFITS
+    one = best_of(lambda: model.fit(), settings.repeat) * refits
     few = 5 if settings.quick else 25
     ordinary = best_of(lambda: _ordinary(res, few), settings.repeat)
     for workers in (1, 2):
         seconds = best_of(lambda workers=workers: bootstrap(workers), settings.repeat)  # type: ignore[misc]
         words = f"{n_rows:,} rows, {workers} worker{'s' if workers > 1 else ''}"
-        report(words, seconds, f"as many whole fits of sums ({_REFITS:,} × one)", one)
+        report(words, seconds, f"as many whole fits of sums ({refits:,} × one)", one)
         report(
-            words, seconds, f"ordinary engine ({_REFITS // few} × {few})", ordinary * _REFITS / few
+            words, seconds, f"ordinary engine ({refits // few} × {few})", ordinary * refits / few
         )
     np.testing.assert_array_equal(made[1].values, made[2].values)
     found, wanted = made[1].values[:few], _ordinary(res, few)

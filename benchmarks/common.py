@@ -49,7 +49,7 @@ class Settings:
     @property
     def repeat(self) -> int:
         """How often to time a call."""
-        return 3 if self.quick else 7
+        return 1 if self.quick else 7
 
     @property
     def repeat_of_r(self) -> int:
