@@ -50,13 +50,14 @@ def in_encoding(encoding, *arguments):
 
 @pytest.mark.parametrize(("encoding", "name"), [("cp1252", "s²"), ("ascii", "s2")])
 def test_symbols_in_letters(encoding, name):
-    printed = in_encoding(encoding, "-c", _PROGRAM)
-    assert f"{name}(rel)   {name}(abs)" in re.sub(r" {4,}", "   ", printed)
-    assert "Erho" in printed
-    assert "?" not in printed
-    main = "from vcomp.cli.main import main; main()"
+    """Of what a program prints and, in the same process, of what the command line prints."""
+    main = "print('the command line')\nfrom vcomp.cli.main import main\nmain()"
     fit = ("fit", FORMULA, "--dataset", "bodoff2007_alpha", "--dstudy", "topic=10", "--tau")
-    printed = in_encoding(encoding, "-c", main, *fit)
+    of_both = in_encoding(encoding, "-c", _PROGRAM + main, *fit)
+    of_program, printed = of_both.split("the command line")
+    assert f"{name}(rel)   {name}(abs)" in re.sub(r" {4,}", "   ", of_program)
+    assert "Erho" in of_program
+    assert "?" not in of_program
     assert f"{name}(rel)" in printed
     assert f"{name}(abs)" in printed
     assert "?" not in printed

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.examples import examples
 from vcomp.data.files import csv_file
 from vcomp.io import Source
 
@@ -42,7 +43,7 @@ COLUMN = st.lists(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(75))
 @given(COLUMN, st.integers(0, 30))
 def test_any_mixture(tmp_path, column, n_before):
     """What comes late in the file decides on the type of the first rows."""

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
 from vcomp.exceptions import PlanError
 from vcomp.formula.brennan import closure, parse_design
@@ -286,7 +287,7 @@ QUANTITY = {
 
 
 @pytest.mark.parametrize("quantity", QUANTITY)
-@settings(deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     values=st.lists(st.floats(0.1, 10.0), min_size=7, max_size=7),
     root=st.lists(st.floats(-1.0, 1.0), min_size=49, max_size=49),

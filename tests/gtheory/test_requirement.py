@@ -19,7 +19,7 @@ variances = st.floats(1e-4, 10.0)
 @pytest.mark.parametrize("design", ["p x i x a", "p x (a:i)"])
 @pytest.mark.parametrize("coefficient", ["Erho2", "Phi"])
 @pytest.mark.parametrize(("facet", "other"), [("i", "a"), ("a", "i")])
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(10))
 @given(
     values=st.lists(variances, min_size=7, max_size=7),
     held=st.integers(1, 100),

@@ -15,6 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.examples import examples
 from tests.helpers.gstudies import BODOFF_LI, gstudy
 from vcomp.exceptions import PlanError
 from vcomp.formula.brennan import parse_design
@@ -109,7 +110,7 @@ def studies(draw):
     return text, object_, nested_in, effects, values, sizes, universe, fixed, within
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(75))
 @given(studies())
 def test_projection_is_the_model_written_out(case):
     text, object_, nested_in, effects, values, sizes, universe, fixed, within = case

@@ -6,6 +6,8 @@ has the derivative in its imaginary part, to all digits (complex step).
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 STEP = 1e-30
@@ -19,9 +21,13 @@ class DenseLikelihood:
         chunk, n = model.chunk, model.nobs
         self.Z = [np.eye(q)[c] for c, q in zip(chunk.codes, chunk.sizes, strict=True)]
         self.K = [Z @ Z.T for Z in self.Z] + [np.eye(n)]
+        self._at = lru_cache(maxsize=32)(self._computed)
 
     def matrices(self, v):
-        """Return V, V⁻¹, P, (X'V⁻¹X)⁻¹ and β̂."""
+        """Return V, V⁻¹, P, (X'V⁻¹X)⁻¹ and β̂, which value and derivatives share."""
+        return self._at(tuple(np.asarray(v).tolist()))
+
+    def _computed(self, v):
         V = sum(s * K for s, K in zip(v, self.K, strict=True))
         Vi = np.linalg.inv(V)
         ViX = Vi @ self.X

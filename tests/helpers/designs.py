@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
@@ -54,8 +56,13 @@ def simulate(
 
 def balanced(name: str, seed: int = 0, scale: float = 2.0) -> tuple[str, pd.DataFrame]:
     """Return formula and balanced data of a design."""
+    return DESIGNS[name][0], _balanced(name, seed, scale).copy()
+
+
+@lru_cache(maxsize=256)
+def _balanced(name: str, seed: int, scale: float) -> pd.DataFrame:
     formula, sizes, replicates, nested = DESIGNS[name]
-    return formula, simulate(formula, sizes, replicates, nested, seed, scale)
+    return simulate(formula, sizes, replicates, nested, seed, scale)
 
 
 def drop_rows(frame: pd.DataFrame, share: float, seed: int) -> pd.DataFrame:
@@ -162,6 +169,11 @@ def gridded(name: str, seed: int = 0, *, shuffle: bool = True) -> tuple[str, pd.
     There are covariates of an axis (xp), of the coarsest facet of the cells (xi), of their finest
     (xd) and of single rows (x).
     """
+    return GRIDS[name][0], _gridded(name, seed, shuffle).copy()
+
+
+@lru_cache(maxsize=256)
+def _gridded(name: str, seed: int, shuffle: bool) -> pd.DataFrame:
     formula, axes, cells, n = GRIDS[name]
     rng = np.random.default_rng(seed)
     table = pd.DataFrame({f: list(levels) for f, levels in cells.items()} or {"one": [0]})
@@ -184,4 +196,4 @@ def gridded(name: str, seed: int = 0, *, shuffle: bool = True) -> tuple[str, pd.
         codes = table[column].to_numpy() if column else np.arange(len(table))
         table[name_x] = rng.normal(size=codes.max() + 1)[codes]
     table["xd"] = rng.normal(size=finest.max() + 1)[finest]
-    return formula, table.drop(columns="cell")
+    return table.drop(columns="cell")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.designs import DESIGNS, UNBALANCED, balanced
+from tests.helpers.examples import examples
 
 CLOSED = [
     ("type1", {}),
@@ -22,7 +23,7 @@ CLOSED = [
 
 
 @given(case=UNBALANCED, scale=st.sampled_from([0.0, 0.3, 2.0, 10.0]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_all_methods_coincide_on_balanced_data(case, scale):
     name, seed = case
     formula, data = balanced(name, seed, scale=scale)

@@ -290,7 +290,7 @@ def test_curves_of_trec_come_from_the_same_dstudy():
     assert mapped["topic"].tolist() == [25, 50]
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     shift=st.floats(-5.0, 5.0),
     scale=st.floats(0.01, 100.0),

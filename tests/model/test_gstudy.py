@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.brennan_designs import DESIGNS, balanced_data, small_designs
+from tests.helpers.examples import examples
 from tests.helpers.reference_frames import by_name
 from vcomp.formula.brennan import parse_design
 from vcomp.formula.effects import design_effects, design_formula
@@ -127,7 +128,7 @@ def test_balanced_data_of_any_design(text, replicates):
     np.testing.assert_array_equal(res.vcomp, vcomp.fit(res.formula, data, method="anova").vcomp)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(small_designs(most=4), st.data())
 def test_labels_may_start_anew_or_not(design, data):
     if len(design.facets) == 1:

@@ -87,7 +87,7 @@ def test_standard_errors_on_the_bound_are_those_of_its_rank():
 
 
 @pytest.mark.parametrize("method", ["reml", "anova"])
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     scales=st.lists(st.floats(0.01, 100.0), min_size=3, max_size=3),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.designs import DESIGNS, GRIDS, gridded, unbalanced
+from tests.helpers.examples import examples
 from vcomp.estimators.quadratic import sampling
 from vcomp.estimators.quadratic.anova import henderson1
 from vcomp.estimators.quadratic.quadratic_forms import (
@@ -105,7 +106,7 @@ def test_strata_by_all_groups_are_exact(name):
     assert not exact.errors.any()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(20))
 @given(st.sampled_from(sorted(GRIDS)), st.integers(0, 100))
 def test_strata_by_probes_lie_within_their_errors(name, seed):
     model = vcomp.VarianceComponentsModel(*gridded(name, seed))

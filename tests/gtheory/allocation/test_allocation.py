@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.examples import examples
 from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.cost import Cost
@@ -96,7 +97,7 @@ def test_nested_assessors_are_preferred_when_they_cost_the_same(values, budget):
 # against all designs -----------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(30))
 @given(
     values=st.lists(variances, min_size=7, max_size=7),
     prices=st.tuples(*[st.floats(0.5, 20)] * 3),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, gstudy
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.cost import Cost, read_cost
@@ -23,7 +24,7 @@ COMPOSITE = gstudy(
 )
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @pytest.mark.parametrize(
     ("components", "design", "given_plan"),
     [

@@ -13,6 +13,7 @@ from scipy import stats
 
 import vcomp
 from tests.helpers.designs import UNBALANCED, balanced, gridded, unbalanced
+from tests.helpers.examples import examples
 from vcomp.inference.hypotheses.component import AutoLimits, Simulation, component_test
 from vcomp.model.row_access import component_fit
 
@@ -169,7 +170,7 @@ def test_size_under_the_hypothesis():
     assert stats.kstest(p, "uniform").pvalue > 0.001
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(UNBALANCED, st.floats(1e-3, 1e3), st.floats(-1e3, 1e3))
 def test_scale_origin_and_order_do_not_matter(design, scale, origin):
     name, seed = design

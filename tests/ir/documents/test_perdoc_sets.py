@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from tests.helpers.examples import examples
 from vcomp.exceptions import DataError, VcompWarning
 from vcomp.ir.documents.document_files import document_universe
 from vcomp.ir.documents.document_universe import set_measures
@@ -76,7 +77,7 @@ NUMBERS = st.floats(-4, 4).map(lambda x: round(x, 2))
 
 
 @pytest.mark.filterwarnings("ignore:no system retrieved", "ignore:nothing is relevant")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     track=TRACKS,
     kind=st.sampled_from(["topic", "assessor", "all"]),

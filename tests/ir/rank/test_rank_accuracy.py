@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from vcomp.exceptions import DataError, PlanError, VcompError
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.rank.rank_accuracy import expected_correlation
@@ -94,7 +95,7 @@ def test_complete_equals_double_loop(columns, n):
 
 
 @given(INCOMPLETE, NUMBERS)
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 def test_missing_cells_equal_loop_over_pairs(columns, n):
     np.testing.assert_allclose(fast(pair_up(columns), n), slow(columns, n), rtol=0, atol=1e-12)
 

@@ -113,7 +113,7 @@ def test_code_that_others_could_have_written_is_not_run(
     else:
         folder.mkdir()
         folder.chmod(0o777)
-    err = run(read_only, HOME=nowhere, TMPDIR=temporary)
+    err = run(read_only, KERNEL, HOME=nowhere, TMPDIR=temporary)
     assert err.count("no folder for compiled code can be written") == 1
     assert not any(folder.iterdir())
 

@@ -1,6 +1,7 @@
 """Rows in partitions come to the same result as rows in memory, whatever happens to a worker."""
 
 import gc
+import multiprocessing
 import os
 import warnings
 from contextlib import contextmanager
@@ -37,10 +38,24 @@ def _here():
         yield
 
 
+def _started_fast():
+    """Return how workers are started: as copies of a process with all imports, where there are."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return {}
+    method = {"distributed.worker.multiprocessing-method": "forkserver"}
+    with dask.config.set(method):
+        context = distributed.utils.get_mp_context()
+    context.set_forkserver_preload(
+        ["distributed", "vcomp.statistics.batches.on_dask", "dask.dataframe"]
+    )
+    return method
+
+
 @contextmanager
 def two_workers(folder):
     """Give the client of two worker processes."""
     with (
+        dask.config.set(_started_fast()),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=folder
         ) as workers,
@@ -413,11 +428,12 @@ def test_workers_in_two_processes(by, on_cluster):
 
 
 @pytest.mark.parametrize("fatal", [2, 18, 25])
-def test_a_worker_that_dies_in_mid_pass(fatal, on_mortal_cluster, tmp_path):
+def test_a_worker_that_dies_in_mid_pass(fatal, request, tmp_path):
     """The call of this number ends its process; there are twelve in each pass.
 
     The response of each of four partitions is computed once, and twice of a few of its rows.
     """
+    request.getfixturevalue("on_mortal_cluster" if fatal < 25 else "on_cluster")
     formula, data = gridded("per document", seed=3)
     log = str(tmp_path / "calls")
 

@@ -116,7 +116,7 @@ WHOLE = ["int8", "int16", "uint16", "int32", "int64", "uint64"]
 
 @pytest.mark.parametrize("of_levels", WHOLE)
 @pytest.mark.parametrize("of_rows", [*WHOLE, "float64", "category"])
-@settings(max_examples=examples(25), deadline=None)  # the first call compiles
+@settings(max_examples=examples(10), deadline=None)  # the first call compiles
 @given(known=st.sets(st.integers(0, 120), min_size=1), wanted=st.lists(st.integers(0, 127)))
 def test_levels_in_a_table_are_those_of_a_hash(of_levels, of_rows, known, wanted):
     facet = Facet("a", pd.Index(sorted(known), dtype=of_levels))
