@@ -106,8 +106,7 @@ def halves_of(n_topics: int) -> tuple[tuple[int, ...], int]:
     >>> halves_of(5)
     ((1, 2), 100)
     """
-    sizes = tuple(published_sizes(n_topics))
-    sizes = (1, *sizes) if len(sizes) == 1 else sizes
+    sizes = tuple(published_sizes(n_topics, 1))
     return sizes, published_trials(len(sizes))
 
 

@@ -62,11 +62,16 @@ def write_outcome(outcome: Outcome, folder: Path) -> None:
     text = json.dumps(asdict(outcome.run), indent=1)
     (folder / "run.json").write_text(text + "\n", encoding="utf-8")
     for name, (file_name, kind) in _KINDS.items():
-        with (folder / file_name).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow([f.name for f in fields(kind)])
-            for row in getattr(outcome, name):
-                writer.writerow([_text(getattr(row, f.name)) for f in fields(kind)])
+        write_rows(folder / file_name, getattr(outcome, name), kind)
+
+
+def write_rows(path: Path, rows: Sequence[Any], kind: type[Any] = Share) -> None:
+    """Write rows of one kind to a CSV file."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([f.name for f in fields(kind)])
+        for row in rows:
+            writer.writerow([_text(getattr(row, f.name)) for f in fields(kind)])
 
 
 def read_outcome(folder: Path) -> Outcome:

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from benchmarks.bias_study.ties import curve_as_published, listed
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -14,7 +15,6 @@ from benchmarks.bias_study import __main__ as command
 from benchmarks.bias_study.findings import AS_PUBLISHED
 from benchmarks.bias_study.published import TABLES, TOTAL
 from benchmarks.bias_study.rows import read_outcome
-from benchmarks.bias_study.ties import curve_as_published, listed
 from vcomp.ir.measures import get
 
 NAMES = {False: "sens_abs", True: "sens_rel"}

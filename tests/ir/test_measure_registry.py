@@ -54,6 +54,8 @@ def test_every_measure_keeps_its_promises(name):
     assert value == measure.actual_of_scores(SCORES.to_numpy(), OTHER.to_numpy())
     assert isinstance(measure, Extrapolated) == (not measure.has_estimator)
     if measure.has_estimator:
+        if "conflicts" in name:  # few subsets of five topics have a significant difference
+            measure = get(name, alpha=0.5)
         estimates = measure.estimate(SCORES, [5, 50, 500])
         assert estimates.shape == (3,)
         better = np.diff(estimates) > 0

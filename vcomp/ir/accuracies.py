@@ -38,12 +38,13 @@ from vcomp.ir.accuracy_result import (
     ByItself,
     ByPairs,
     ByPower,
+    BySubsets,
     Estimator,
 )
 from vcomp.ir.agreement import Measure, complete, named
 from vcomp.ir.agreement import sizes as check_sizes
 from vcomp.ir.curve import MODELS, Model
-from vcomp.ir.measures import FTest, Tau, TauAP, several
+from vcomp.ir.measures import FromSubsets, FTest, Tau, TauAP, several
 from vcomp.ir.rank import ESTIMATORS, AccuracyEstimator, TauEstimator
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.splitting import split_half
@@ -174,7 +175,7 @@ def accuracy(
         ``"keep"`` uses them as estimated
     interval : how the intervals of D-studies are made, see :func:`vcomp.gtheory.dstudy`
     model, trials : of :func:`vcomp.ir.split_half`: the curve, ``"logit"`` if None, and the pairs
-        of halves of each size, as published if None
+        of halves of each size, as published if None; `trials` also of subsets of the topics
     rng : seed of the halves and of what intervals of τ and τ_AP are drawn from, or a generator
         that one is drawn from once; 0 if not given
     workers : threads for halves; the numbers are the same for any number of them
@@ -194,8 +195,9 @@ def accuracy(
     PlanError
         If a measure, model or estimator is unknown, a number is out of range, a measure has an
         estimator and ``estimator="split_half"`` is given, or an option is given that applies to
-        none of the measures: `model` or `trials` where nothing is
-        extrapolated, `negative` or `interval` without a measure from a D-study,
+        none of the measures: `model` where nothing is extrapolated, `trials` where nothing is
+        measured on parts of the topics either, `negative` or `interval` without a measure from a
+        D-study,
         ``estimator="urbano"`` without τ and τ_AP.
 
     Warns
@@ -211,6 +213,10 @@ def accuracy(
       their defaults but for `estimator`; intervals are of the correlation of one such test;
     * Eρ², Φ and ε = √σ²(Δ) by a D-study, with confidence intervals;
     * F by the power of the test, whose interval comes from that of its error variance;
+    * power ratio, average p-value, conflict ratios and swap rate on random subsets of the topics,
+      and beyond by the noncentral t with the components: see
+      :class:`vcomp.ir.measures.FromSubsets`. The power ratio and the average p-value of as many
+      topics as there are are the observed ones;
     * all else by split halves, with the model that Urbano (2016, sec. 7) found to predict larger
       collections best, ``"logit"``; intervals are where single splits lie. They are compared with
       another half, not with the truth: see :func:`vcomp.ir.split_half` for what that means.
@@ -336,16 +342,17 @@ def accuracy_of(
         planned = study(n_sampled if n is None else n.tolist())
     check_alpha(alpha)
     by_name, seed = named(chosen), seed_from(rng)
+    splits = _Splits(model, trials, seed, workers, progress)
     own: dict[str, Estimator | None] = dict.fromkeys(by_name)
     if estimator != "split_half":
         own = {
-            name: _estimator_of(measure, scores, planned, sampled, estimator, seed)
+            name: _estimator_of(measure, scores, planned, sampled, estimator, splits)
             for name, measure in by_name.items()
         }
     rest = {name: by_name[name] for name, found in own.items() if found is None}
     at = np.array([float(n_sampled)]) if n is None else n
-    splits = _Splits(model, trials, seed, workers, progress)
-    halves = _halves(scores, rest, at, alpha, splits, estimator)
+    sampled_too = any(isinstance(found, BySubsets) for found in own.values())
+    halves = _halves(scores, rest, at, alpha, splits, estimator, sampled_too)
     estimators = {name: found or halves[name] for name, found in own.items()}
     values = {
         name: found.at_hand(alpha)
@@ -371,7 +378,7 @@ def _estimator_of(
     study: DStudy | None,
     sampled: str,
     estimator: TauEstimator,
-    seed: int,
+    splits: _Splits,
 ) -> Estimator | None:
     """Return the estimator of a measure; None if it has to be extrapolated from halves.
 
@@ -382,7 +389,7 @@ def _estimator_of(
     study : a D-study; None where no requested measure needs one
     sampled : the facet of the topics
     estimator : of τ and τ_AP
-    seed : of random numbers
+    splits : seed of random numbers, and the number of subsets
     """
     quantity = PLANNED.get(type(measure))
     if quantity is not None and study is not None:
@@ -392,7 +399,10 @@ def _estimator_of(
     if isinstance(measure, FTest) and study is not None:
         return ByPower(study, sampled, measure, matrix.n_systems)
     if isinstance(measure, Tau | TauAP):
-        return ByPairs(measure, matrix, measure.estimator or estimator, seed)
+        return ByPairs(measure, matrix, measure.estimator or estimator, splits.rng)
+    if isinstance(measure, FromSubsets):
+        _need_all_scores(matrix, f"{measure.symbol} is measured on subsets of the topics")
+        return BySubsets(measure, matrix, splits.trials, splits.rng)
     return ByItself(measure, matrix) if measure.has_estimator else None
 
 
@@ -441,13 +451,14 @@ def _halves(
     alpha: float,
     splits: _Splits,
     estimator: AccuracyEstimator,
+    subsets: bool,
 ) -> dict[str, Estimator]:
     """Return the estimators that extrapolate the measures from halves."""
     model = MODELS[-1] if splits.model is None else splits.model
     check_one_of("model", model, MODELS)
     if not measures:
         for option in ("model", "trials"):
-            if getattr(splits, option) is not None:
+            if getattr(splits, option) is not None and not (option == "trials" and subsets):
                 raise PlanError(
                     f"{option}= applies to measures that are extrapolated from halves, and none "
                     "of these is; estimator='split_half' extrapolates all"
@@ -455,15 +466,9 @@ def _halves(
         return {}
     if matrix is None:
         raise _no_scores(measures)
-    try:
-        complete(matrix, "scores")
-    except DataError as error:
-        first = next(iter(measures.values()))
-        own = "" if estimator == "split_half" else " has no estimator of its own, and"
-        raise DataError(
-            f"{first.symbol}{own} is extrapolated from halves of the topics, which need all "
-            f"scores; {error}"
-        ) from error
+    first = next(iter(measures.values()))
+    own = "" if estimator == "split_half" else " has no estimator of its own, and"
+    _need_all_scores(matrix, f"{first.symbol}{own} is extrapolated from halves of the topics")
     study = split_half(
         matrix,
         measures.values(),
@@ -477,6 +482,13 @@ def _halves(
     )
     keys = {measure: key for key, measure in study.measures.items()}
     return {name: ByHalves(study, keys[m], model) for name, m in measures.items()}
+
+
+def _need_all_scores(matrix: ScoreMatrix, what: str) -> None:
+    try:
+        complete(matrix, "scores")
+    except DataError as error:
+        raise DataError(f"{what}, which need all scores; {error}") from error
 
 
 def _no_scores(measures: Mapping[str, Measure]) -> PlanError:

@@ -18,6 +18,7 @@ from vcomp.ir.curve import Model, whole
 from vcomp.ir.measures import (
     RMSE,
     DependabilityIndex,
+    FromSubsets,
     FTest,
     GeneralizabilityCoefficient,
     TauAP,
@@ -199,6 +200,34 @@ class ByHalves:
         table = curve.predict(n_topics, alpha=alpha)
         columns = ("estimate", "obs_low", "obs_high")
         return Estimated(*(table[c].to_numpy(dtype=float) for c in columns))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BySubsets:
+    """A measure of tests on random subsets of the topics, and by the noncentral t beyond.
+
+    Attributes
+    ----------
+    measure : to estimate
+    matrix : scores, none of them missing
+    trials : subsets of each size; None for the default
+    seed : of the subsets
+    """
+
+    measure: FromSubsets
+    matrix: ScoreMatrix
+    trials: int | None
+    seed: int
+
+    label: ClassVar[str] = "subsets, noncentral t"
+
+    def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
+        """See :meth:`FromSubsets.estimate`; there is no interval."""
+        unknown = np.full(n_topics.size, np.nan)
+        found = self.measure.estimate_of_matrix(
+            self.matrix, n_topics, trials=self.trials, seed=self.seed
+        )
+        return Estimated(found, unknown, unknown)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -438,8 +467,10 @@ class Accuracy(display.Printed):
         return pd.concat(parts, ignore_index=True)
 
     def _is_slow(self, name: str) -> bool:
-        """Whether each interval needs a maximisation, too slow for all points of a line."""
+        """Whether a point of a line takes a maximisation, or tests of many subsets."""
         estimator = self.estimators[name]
+        if isinstance(estimator, BySubsets):
+            return True
         if not isinstance(estimator, ByDStudy | ByPower):
             return False
         return estimator.study.source.interval == "profile"
@@ -504,6 +535,12 @@ def _notes(accuracy: Accuracy) -> list[str]:
         )
     if ByHalves in by_kind:
         notes.append(_of_halves(accuracy, by_kind[ByHalves]))
+    if BySubsets in by_kind:
+        notes.append(
+            f"{by_kind[BySubsets]}: measured on random subsets of the {accuracy.facets[1]} as far "
+            "as these go, and carried on by the noncentral t with the components; there is no "
+            "interval."
+        )
     if ByItself in by_kind:
         notes.append(f"{by_kind[ByItself]}: there is no interval.")
     return [*notes, *_empty(accuracy), *_problems(accuracy), *accuracy.notes]

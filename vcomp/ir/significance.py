@@ -42,7 +42,7 @@ class PairedTests:
 
     def significant(self, alpha: float) -> BoolArray:
         """Return which differences are significant at level `alpha`, two-sided."""
-        return np.abs(self.t) > _critical_t(alpha, self.df)
+        return np.abs(self.t) > critical_t(alpha, self.df)
 
     @property
     def p_values(self) -> FloatArray:
@@ -62,7 +62,7 @@ def paired_tests(X: FloatArray, pairs: tuple[LongArray, LongArray] | None = None
     pairs : the systems i and j of each pair; all pairs if None
     """
     i, j = pairs_of(X.shape[1]) if pairs is None else pairs
-    differences = _settled(X.mean(axis=0), i, j)
+    differences = settled(X.mean(axis=0), i, j)
     std_errors = np.sqrt(difference_variances(X, (i, j)) / len(X))
     limit = np.where(differences == 0, 0.0, np.copysign(np.inf, differences))
     t = np.divide(differences, std_errors, out=limit, where=std_errors > 0)
@@ -72,7 +72,7 @@ def paired_tests(X: FloatArray, pairs: tuple[LongArray, LongArray] | None = None
 def signs(Y: FloatArray) -> FloatArray:
     """Return the sign of the difference of each pair: of scores on topics, or of true means."""
     means = Y.mean(axis=0) if Y.ndim == 2 else Y
-    return np.sign(_settled(means, *pairs_of(means.size)))
+    return np.sign(settled(means, *pairs_of(means.size)))
 
 
 @lru_cache(maxsize=16)
@@ -83,14 +83,16 @@ def pairs_of(n_systems: int) -> tuple[LongArray, LongArray]:
     return i, j
 
 
-def _settled(means: FloatArray, i: LongArray, j: LongArray) -> FloatArray:
+def settled(means: FloatArray, i: LongArray, j: LongArray) -> FloatArray:
+    """Return the differences of means of pairs; exactly zero if smaller than rounding errors."""
     differences: FloatArray = means[i] - means[j]
     differences[np.abs(differences) <= rounding(means)] = 0.0
     return differences
 
 
 @lru_cache(maxsize=64)
-def _critical_t(alpha: float, df: int) -> float:
+def critical_t(alpha: float, df: int) -> float:
+    """Return the value that |t| exceeds with probability `alpha`."""
     from scipy.special import stdtrit
 
     return float(stdtrit(df, 1.0 - alpha / 2.0))
@@ -203,7 +205,7 @@ def swap_rates(
 
     X = complete(as_score_matrix(scores, system=system, topic=topic, score=score), "scores")
     n = _set_size(n_topics, len(X))
-    bounds = _bounds(bins)
+    bounds = bin_bounds(bins)
     if alpha is not None:
         check_alpha(alpha)
     n_trials, workers = check_count(trials, "trials"), check_count(workers, "workers")
@@ -238,16 +240,24 @@ def swap_rates(
 def _counts(X: FloatArray, Y: FloatArray, bounds: FloatArray, alpha: float | None) -> FloatArray:
     """Return the number of pairs in each bin, of swapped ones, and the sum of their p-values."""
     tests = paired_tests(X)
-    size = np.abs(tests.differences)
-    slack = 1e-12 * size.max()
-    place = np.searchsorted(bounds, size + slack, side="right") - 1
+    place, counted = bin_places(tests.differences, bounds)
     n_bins = bounds.size - 1
-    counted: BoolArray = (size > 0) & (place >= 0) & (place < n_bins)
     if alpha is not None:
         counted &= tests.significant(alpha)
     swapped = np.sign(tests.differences) * signs(Y) < 0
-    columns = (np.ones(size.size), swapped, tests.p_values)
+    columns = (np.ones(place.size), swapped, tests.p_values)
     return np.array([np.bincount(place[counted], c[counted], minlength=n_bins) for c in columns])
+
+
+def bin_places(differences: FloatArray, bounds: FloatArray) -> tuple[LongArray, BoolArray]:
+    """Return the bin of each difference, regardless of sign, and which are in one; zeros are not.
+
+    A difference within rounding error of a bound is on it.
+    """
+    size = np.abs(differences)
+    place = np.searchsorted(bounds, size + 1e-12 * size.max(initial=0.0), side="right") - 1
+    counted: BoolArray = (size > 0) & (place >= 0) & (place < bounds.size - 1)
+    return place, counted
 
 
 def _set_size(n_topics: int | None, available: int) -> int:
@@ -263,7 +273,14 @@ def _set_size(n_topics: int | None, available: int) -> int:
     return int(n)
 
 
-def _bounds(bins: Iterable[float]) -> FloatArray:
+def bin_bounds(bins: Iterable[float]) -> FloatArray:
+    """Return the bounds of bins of differences.
+
+    Raises
+    ------
+    PlanError
+        If they are not two or more numbers that increase from zero or more.
+    """
     try:
         bounds = np.array(list(bins), dtype=float)
     except (TypeError, ValueError) as error:

@@ -23,7 +23,7 @@ from vcomp.ir.kernels import disjoint_sets, means_of_sets
 from vcomp.numerics.kernels import at_once
 
 FEWEST = 2
-"""Topics of the smallest halves, in the paper and here."""
+"""Topics of the smallest halves, in the paper and here; but see :func:`fewest`."""
 
 _SECONDS = 5e-7
 """What a topic takes in Python, each time that halves are drawn."""
@@ -94,15 +94,22 @@ class Halves:
         return len(self.collection)
 
 
-def published_sizes(n_topics: int) -> list[int]:
+def fewest(measures: Sequence[Measure]) -> int:
+    """Return the fewest topics that halves may have: 1 for measures of means, else 2."""
+    return 1 if all(isinstance(measure, MeanMeasure) for measure in measures) else FEWEST
+
+
+def published_sizes(n_topics: int, smallest: int = FEWEST) -> list[int]:
     """Return the numbers of topics of halves of a collection.
 
     They are the whole numbers nearest to 21 equidistant ones from 1 to half of the topics, the
-    first of which is left out; an exact half goes to the even neighbour, as in R.
+    first of which is left out; an exact half goes to the even neighbour, as in R. Where that
+    leaves one size only, of two topics, the code of Urbano (2016) has halves of one topic too.
 
     Parameters
     ----------
     n_topics : of the collection
+    smallest : the fewest topics that halves may have
 
     Examples
     --------
@@ -110,11 +117,14 @@ def published_sizes(n_topics: int) -> list[int]:
     [2, 3, 4, 5]
     >>> published_sizes(100)[:5]
     [3, 6, 8, 11, 13]
+    >>> published_sizes(5), published_sizes(5, 1)
+    ([2], [1, 2])
     """
     largest = n_topics // 2
     # Fractions: what lies half-way between two whole numbers must not depend on the last bit.
     steps = (round(1 + Fraction(k * (largest - 1), _MOST_SIZES)) for k in range(_MOST_SIZES + 1))
-    return sorted(set(steps))[1:]
+    found = sorted(set(steps))
+    return found if len(found) == 2 and smallest == 1 else found[1:]
 
 
 def published_trials(n_sizes: int) -> int:
@@ -147,6 +157,26 @@ def draw_halves(n_topics: int, size: int, trials: int, seed: int) -> Halves:
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(size,))))
     draw = at_once(disjoint_sets, trials * n_topics * _SECONDS)
     return Halves(*draw(rng.random((trials, 2 * size)), n_topics))
+
+
+def draw_subsets(n_topics: int, size: int, trials: int, seed: int) -> LongArray:
+    """Draw subsets of the topics at random, (trials, size).
+
+    Parameters
+    ----------
+    n_topics : of the collection
+    size : of each subset, up to `n_topics`
+    trials : number of subsets; the first ones are the same for any number of them
+    seed : of all sizes; each has a stream of its own
+
+    Examples
+    --------
+    >>> draw_subsets(10, 10, 3, seed=1).sum(axis=1)
+    array([45, 45, 45])
+    """
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(size, 1))))
+    order = np.argsort(rng.random((trials, n_topics)), axis=1, kind="stable")
+    return np.ascontiguousarray(order[:, :size])
 
 
 def observer(X: FloatArray, measures: Sequence[Measure]) -> Callable[[Halves], FloatArray]:

@@ -39,6 +39,7 @@ from vcomp.ir.splits import (
     TOGETHER,
     Halves,
     draw_halves,
+    fewest,
     observed,
     published_sizes,
     published_trials,
@@ -417,8 +418,9 @@ def split_half(
         such as ``vcomp.ir.measures.get("tau", variant="a")``
     n_topics : sizes of the tests whose accuracy is wanted; that of the collection if None
     system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
-    sizes : topics of the halves, from 2 to half of those there are. If None as published: at most
-        20 equidistant ones
+    sizes : topics of the halves, up to half of those there are; from 1 on if the means of systems
+        suffice for all measures, from 2 on if differences are tested. If None as published: at
+        most 20 equidistant ones from 2 on, and 1 and 2 for tests of 4 or 5 topics
     trials : pairs of halves of each size. If None as published: at most 100, and 1000 in all
     models : curves to fit, of ``"exp1"``, ``"exp2"`` and ``"logit"``; see
         :class:`vcomp.ir.AccuracyCurve`
@@ -483,7 +485,7 @@ def split_half(
     curves = _models(models)
     requested = check_sizes(len(X) if n_topics is None else n_topics)
     check_alpha(alpha)
-    halves_of = _sizes(sizes, len(X))
+    halves_of = _sizes(sizes, len(X), fewest(chosen))
     trials = published_trials(len(halves_of)) if trials is None else check_count(trials, "trials")
     seed, workers = seed_from(rng), check_count(workers, "workers")
     halves = tuple(draw_halves(len(X), n, trials, seed) for n in halves_of)
@@ -532,7 +534,7 @@ def _models(given: str | Iterable[str]) -> tuple[Model, ...]:
     return tuple(model for model in MODELS if model in names)
 
 
-def _sizes(given: int | Iterable[int] | None, n_topics: int) -> list[int]:
+def _sizes(given: int | Iterable[int] | None, n_topics: int, smallest: int) -> list[int]:
     """Return the sizes of halves, in order."""
     most = n_topics // 2
     if most < FEWEST:
@@ -541,14 +543,14 @@ def _sizes(given: int | Iterable[int] | None, n_topics: int) -> list[int]:
             f"{n_topics}"
         )
     if given is None:
-        return published_sizes(n_topics)
+        return published_sizes(n_topics, smallest)
     numbers = list(given) if isinstance(given, Iterable) else [given]
     if not numbers:
         raise EstimationError("no size of halves is given: sizes is empty")
     for n in numbers:
-        if not isinstance(n, Integral) or isinstance(n, bool) or not FEWEST <= n <= most:
+        if not isinstance(n, Integral) or isinstance(n, bool) or not smallest <= n <= most:
             raise EstimationError(
-                f"halves of {n_topics} topics have a whole number of topics from {FEWEST} to "
+                f"halves of {n_topics} topics have a whole number of topics from {smallest} to "
                 f"{most}, not {n!r}"
             )
     return sorted({int(n) for n in numbers})

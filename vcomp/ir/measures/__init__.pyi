@@ -4,6 +4,7 @@ from .d_rank import RankDistance as RankDistance
 from .erho2 import GeneralizabilityCoefficient as GeneralizabilityCoefficient
 from .extrapolated import Extrapolated as Extrapolated
 from .f_test import FTest as FTest
+from .from_subsets import FromSubsets as FromSubsets
 from .p_value import AveragePValue as AveragePValue
 from .phi import DependabilityIndex as DependabilityIndex
 from .power_ratio import PowerRatio as PowerRatio

@@ -9,23 +9,27 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_alpha
-from vcomp.ir.agreement import TopicMeasure
-from vcomp.ir.measures.extrapolated import Extrapolated
-from vcomp.ir.significance import paired_tests
+from vcomp.ir.measures.from_subsets import FromSubsets
+from vcomp.ir.pair_forecast import PairForecast
+from vcomp.ir.pair_tests import PairTest, Sides, check_test, significant_pairs, two_sided
 
 
 @dataclass(frozen=True, slots=True)
-class _Conflicts(Extrapolated, TopicMeasure):
+class _Conflicts(FromSubsets):
     """Share of significant differences that are swapped on other topics, significantly or not."""
 
     alpha: float = 0.05
+    test: PairTest = "t"
+    sides: Sides = 2
 
+    n_sets: ClassVar[int] = 2
     larger_is_better: ClassVar[bool] = False
     undefined: ClassVar[str] = "no difference is significant"
     significantly: ClassVar[bool]
 
     def __post_init__(self) -> None:
         check_alpha(self.alpha)
+        check_test(self.test, self.sides)
 
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
         """Return the ratio between two collections, unchecked: for loops."""
@@ -33,14 +37,19 @@ class _Conflicts(Extrapolated, TopicMeasure):
             raise PlanError(
                 "conflicts need a truth that can be tested: scores on topics, not true means"
             )
-        one, other = paired_tests(X), paired_tests(Y)
-        significant = one.significant(self.alpha)
+        one, significant = significant_pairs(X, self.alpha, self.test, self.sides)
+        other, again = significant_pairs(Y, self.alpha, self.test, self.sides)
         n_significant = significant.sum()
         if not n_significant:
             return np.nan
-        swapped = np.sign(one.differences) * np.sign(other.differences) < 0
-        there = other.significant(self.alpha) == self.significantly
+        swapped = np.sign(one) * np.sign(other) < 0
+        there = again == self.significantly
         return float((significant & swapped & there).sum() / n_significant)
+
+    def expected(self, pairs: PairForecast, n_topics: float) -> float:
+        """Return the ratio of two collections of n' topics that the components make expect."""
+        level = two_sided(self.alpha, self.sides)
+        return pairs.conflicts(n_topics, level, significantly=self.significantly)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +61,23 @@ class MinorConflicts(_Conflicts):
 
     Parameters
     ----------
-    alpha : level of the two-sided paired t-tests, in both collections
+    alpha : level of the tests in both collections
+    test : ``"t"``, as published, or ``"wilcoxon"`` for signed ranks
+    sides : 2, as published; or 1 for tests that the system with the larger mean is better
 
     Raises
     ------
     PlanError
-        If `alpha` is not between 0 and 1, or the truth is given as means.
+        If `alpha` is not between 0 and 1, `test` or `sides` has another value, or the truth is
+        given as means.
 
     Notes
     -----
+    Up to half of the topics :meth:`estimate` is the mean over random pairs of disjoint subsets.
+    Beyond, it is that of half of the topics times the ratio of what the noncentral t expects of
+    two collections of n' topics and of two halves (see :class:`PowerRatio`), also for
+    ``"wilcoxon"``; or what it expects, if no half has a conflict.
+
     Undefined (nan) where no difference is significant in the collection. A difference of exactly
     zero on the other topics is not a swap.
 
@@ -93,12 +110,12 @@ class MajorConflicts(_Conflicts):
 
     Parameters
     ----------
-    alpha : level of the two-sided paired t-tests, in both collections
+    alpha, test, sides : see :class:`MinorConflicts`
 
     Raises
     ------
     PlanError
-        If `alpha` is not between 0 and 1, or the truth is given as means.
+        As :class:`MinorConflicts`.
 
     Examples
     --------

@@ -15,6 +15,7 @@ from vcomp.ir.splits import (
     FEWEST,
     draw_halves,
     evaluate_halves,
+    fewest,
     published_sizes,
     published_trials,
     scale_of,
@@ -89,7 +90,7 @@ class Extrapolated(Measure):
                 f"{self.name!r} is extrapolated from halves of at least {FEWEST} topics each; "
                 f"there are {len(X)} topics in all"
             )
-        of_halves = published_sizes(len(X))
+        of_halves = published_sizes(len(X), fewest([self]))
         wanted = published_trials(len(of_halves)) if trials is None else trials
         each, seed = check_count(wanted, "trials"), seed_from(rng)
         halves = [draw_halves(len(X), size, each, seed) for size in of_halves]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError
-from vcomp.ir.agreement import TopicMeasure
-from vcomp.ir.measures.extrapolated import Extrapolated
-from vcomp.ir.significance import between, check_bin, paired_tests
+from vcomp.ir.measures.from_subsets import FromSubsets
+from vcomp.ir.pair_forecast import PairForecast
+from vcomp.ir.pair_tests import PairTest, Sides, check_test, compare_pairs
+from vcomp.ir.significance import between, check_bin
 
 
 @dataclass(frozen=True, slots=True)
-class AveragePValue(Extrapolated, TopicMeasure):
-    """Mean p-value of paired t-tests between systems that differ by a given amount.
+class AveragePValue(FromSubsets):
+    """Mean p-value of tests between systems that differ by a given amount.
 
     A swap rate that needs no second set of topics (Bodoff and Li, 2007, sec. 1; Bodoff, 2008,
     sec. 1.2): of the pairs whose mean scores differ by at least `lower` and less than `upper`, the
@@ -25,6 +25,8 @@ class AveragePValue(Extrapolated, TopicMeasure):
     Parameters
     ----------
     lower, upper : the bin of differences, in the units of the scores
+    test : ``"t"`` for paired t-tests, as in figure 1 of both papers, or ``"wilcoxon"`` for signed
+        ranks, which Bodoff (2008, sec. 1.2) names as the non-parametric alternative
     sides : 2, the default, for two-sided p-values; 1 for one-sided ones, half as large, that a
         difference this large in favour of the better system is due to chance. The papers do not
         say which they average; that 1 - p be the probability that the better system is better
@@ -33,13 +35,17 @@ class AveragePValue(Extrapolated, TopicMeasure):
     Raises
     ------
     PlanError
-        If the bin is empty, or `sides` is neither 1 nor 2.
+        If the bin is empty, or `test` or `sides` has another value.
 
     Notes
     -----
     Pairs with equal means have no better system and do not count, as for :class:`SwapRate`.
     Differences that are the same on all topics have p-value zero. Undefined (nan) where no pair is
     in the bin.
+
+    Up to the topics of the collection :meth:`estimate` is the mean over random subsets, beyond the
+    observed value times the ratio of what the noncentral t expects of n' and of n topics: see
+    :class:`PowerRatio`. :func:`vcomp.ir.average_p_values` has all bins and sizes at once.
 
     References
     ----------
@@ -58,7 +64,8 @@ class AveragePValue(Extrapolated, TopicMeasure):
 
     lower: float = 0.0
     upper: float = np.inf
-    sides: Literal[1, 2] = 2
+    sides: Sides = 2
+    test: PairTest = "t"
 
     name: ClassVar[str] = "p_value"
     symbol: ClassVar[str] = "average p-value"
@@ -67,13 +74,16 @@ class AveragePValue(Extrapolated, TopicMeasure):
 
     def __post_init__(self) -> None:
         check_bin(self.lower, self.upper)
-        if isinstance(self.sides, bool) or self.sides not in (1, 2):
-            raise PlanError(f"sides must be 1 or 2, not {self.sides!r}")
+        check_test(self.test, self.sides)
 
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
         """Return the mean p-value in `X`, unchecked: for loops. `Y` is not used."""
-        tests = paired_tests(X)
-        counted = between(tests.differences, self.lower, self.upper)
-        if not counted.any():
-            return np.nan
-        return float(tests.p_values[counted].mean()) * self.sides / 2
+        tested = compare_pairs(X, self.test, self.sides)
+        counted = between(tested.differences, self.lower, self.upper)
+        return float(tested.p_values[counted].mean()) if counted.any() else np.nan
+
+    def expected(self, pairs: PairForecast, n_topics: float) -> float:
+        """Return the mean p-value on n' topics that the components make expect."""
+        bounds = np.array([self.lower, self.upper])
+        share, _, p = pairs.by_difference(n_topics, bounds)[:, 0]
+        return float(p / share) * self.sides / 2 if share > 0 else np.nan

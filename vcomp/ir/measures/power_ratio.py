@@ -7,27 +7,37 @@ from typing import ClassVar
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import check_alpha
-from vcomp.ir.agreement import TopicMeasure
-from vcomp.ir.measures.extrapolated import Extrapolated
-from vcomp.ir.significance import paired_tests
+from vcomp.ir.measures.from_subsets import FromSubsets
+from vcomp.ir.pair_forecast import PairForecast
+from vcomp.ir.pair_tests import PairTest, Sides, check_test, significant_pairs, two_sided
 
 
 @dataclass(frozen=True, slots=True)
-class PowerRatio(Extrapolated, TopicMeasure):
+class PowerRatio(FromSubsets):
     """Share of pairs of systems whose difference is significant (Urbano et al., 2013, sec. 2.1).
 
-    By two-sided paired t-tests. The truth is not used: a significant difference counts as
-    evidence that the true difference has the same sign. :class:`MinorConflicts` and
-    :class:`MajorConflicts` count how often it has not.
+    The truth is not used: a significant difference counts as evidence that the true difference has
+    the same sign. :class:`MinorConflicts` and :class:`MajorConflicts` count how often it has not.
 
     Parameters
     ----------
     alpha : level of the tests; no correction is made for their number
+    test : ``"t"``, as published, or ``"wilcoxon"`` for signed ranks
+    sides : 2, as published; or 1 for tests that the system with the larger mean is better
 
     Raises
     ------
     PlanError
-        If `alpha` is not between 0 and 1.
+        If `alpha` is not between 0 and 1, or `test` or `sides` has another value.
+
+    Notes
+    -----
+    Up to the topics of the collection :meth:`estimate` is the mean over random subsets, so that
+    the estimate for as many topics is the observed value (Bodoff, 2008, sec. 1.2, has this argument
+    against extrapolation from halves). Beyond, 1 - β is the observed one times the ratio of what
+    the noncentral t expects of n' and of n topics (eq. 15.13 of the mathematics): true
+    standardised differences come from a normal distribution with variance σ²(s)/σ²(st), given the
+    observed t of each pair. For ``"wilcoxon"`` the ratio is that of t-tests.
 
     References
     ----------
@@ -42,13 +52,20 @@ class PowerRatio(Extrapolated, TopicMeasure):
     """
 
     alpha: float = 0.05
+    test: PairTest = "t"
+    sides: Sides = 2
 
     name: ClassVar[str] = "power_ratio"
     symbol: ClassVar[str] = "β"
 
     def __post_init__(self) -> None:
         check_alpha(self.alpha)
+        check_test(self.test, self.sides)
 
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
         """Return β of the collection `X`, unchecked: for loops. `Y` is not used."""
-        return float(paired_tests(X).significant(self.alpha).mean())
+        return float(significant_pairs(X, self.alpha, self.test, self.sides)[1].mean())
+
+    def expected(self, pairs: PairForecast, n_topics: float) -> float:
+        """Return β on n' topics that the components make expect."""
+        return pairs.power(n_topics, two_sided(self.alpha, self.sides))

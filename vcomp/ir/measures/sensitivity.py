@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError
+from vcomp.exceptions import PlanError, check_one_of
 from vcomp.ir.agreement import MeanRows, RowMeasure
-from vcomp.ir.kernels import smallest_safe_difference
+from vcomp.ir.kernels import (
+    LARGEST_LISTED,
+    listed_safe_difference,
+    smallest_safe_difference,
+)
 from vcomp.ir.measures.extrapolated import Extrapolated
 from vcomp.numerics.kernels import at_once
 
@@ -24,6 +28,7 @@ class _Sensitivity(Extrapolated, RowMeasure):
     """Smallest difference, absolute or relative, that is seldom swapped."""
 
     rate: float = 0.05
+    ties: Literal["together", "listed"] = "together"
 
     larger_is_better: ClassVar[bool] = False
     undefined: ClassVar[str] = (
@@ -35,9 +40,12 @@ class _Sensitivity(Extrapolated, RowMeasure):
         rate = self.rate
         if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:
             raise PlanError(f"rate must be at least 0 and less than 1, not {rate!r}")
+        check_one_of("ties", self.ties, ("together", "listed"))
 
     def actual_of_rows(self, rows: MeanRows) -> FloatArray:
         """Return the sensitivity of each row."""
+        if self.ties == "listed":
+            return self._as_listed(rows)
         smallest = at_once(smallest_safe_difference, rows.means.size * _SECONDS)
         delta: FloatArray = smallest(
             rows.means,
@@ -47,6 +55,18 @@ class _Sensitivity(Extrapolated, RowMeasure):
             *rows.orders,
             self.rate,
             self.relative,
+        )
+        return delta
+
+    def _as_listed(self, rows: MeanRows) -> FloatArray:
+        if rows.n_systems > LARGEST_LISTED:
+            raise PlanError(
+                f"ties='listed' is for {LARGEST_LISTED:,} systems at most; there are "
+                f"{rows.n_systems:,}"
+            )
+        last = at_once(listed_safe_difference, rows.means.size * _SECONDS)
+        delta: FloatArray = last(
+            rows.means, rows.truth, *rows.tolerances, self.rate, self.relative
         )
         return delta
 
@@ -61,22 +81,29 @@ class AbsoluteSensitivity(_Sensitivity):
     Parameters
     ----------
     rate : largest share of swapped pairs, at least 0 and less than 1
+    ties : how equal differences are treated
+
+        * ``"together"``: they are one threshold, so that the order of the systems has no meaning;
+        * ``"listed"``: one by one, in the order in which the systems are listed, as in the code
+          of Urbano (2016) behind its tables 4 and 7. δ may then lie within a tie.
 
     Raises
     ------
     PlanError
-        If `rate` is out of range.
+        If `rate` is out of range, `ties` has another value, or there are more than 8,192 systems
+        with ``ties="listed"``.
 
     Notes
     -----
     Pairs with equal means, in the collection or in truth, are neither swapped nor right and do
-    not count. Equal differences are one threshold. Where even the largest differences are swapped
-    too often there is no such δ, and the sensitivity is undefined (nan). It is in the units of the
-    scores.
+    not count. Where even the largest differences are swapped too often there is no such δ, and
+    the sensitivity is undefined (nan). It is in the units of the scores.
 
-    Urbano's code cuts it at 1, which makes a difference for scores beyond [0, 1] only. It goes
-    through equal differences one by one, as systems are listed: tests of few topics, many of whose
-    systems are as far apart as they can be, may have a sensitivity there and none here.
+    Tests of few topics, many of whose systems are as far apart as they can be, may have a
+    sensitivity by ``"listed"`` and none by ``"together"``: if more than `rate` of the pairs at the
+    largest difference are swapped, but not so many of those listed first. ``"listed"`` does three
+    more things as that code does: the sensitivity is 1 at most; pairs that do not count are on the
+    list, so that δ may be their difference; and a share of a negative mean is a swap of its sign.
 
     References
     ----------
@@ -106,16 +133,18 @@ class RelativeSensitivity(_Sensitivity):
     Parameters
     ----------
     rate : largest share of swapped pairs, at least 0 and less than 1
+    ties : ``"together"`` or ``"listed"``; see :class:`AbsoluteSensitivity`
 
     Raises
     ------
     PlanError
-        If `rate` is out of range.
+        As :class:`AbsoluteSensitivity`.
 
     Notes
     -----
     Where means are negative the divisor is the larger of the two absolute values, and a difference
-    of more than 100 % counts as 100 %. For the rest see :class:`AbsoluteSensitivity`.
+    of more than 100 % counts as 100 %; by ``ties="listed"`` differences are divided by the larger
+    mean, and cut at 100 % only at the end. For the rest see :class:`AbsoluteSensitivity`.
 
     References
     ----------

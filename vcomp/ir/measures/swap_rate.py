@@ -9,13 +9,13 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import check_alpha
-from vcomp.ir.agreement import TopicMeasure
-from vcomp.ir.measures.extrapolated import Extrapolated
+from vcomp.ir.measures.from_subsets import FromSubsets
+from vcomp.ir.pair_forecast import PairForecast
 from vcomp.ir.significance import between, check_bin, paired_tests, signs
 
 
 @dataclass(frozen=True, slots=True)
-class SwapRate(Extrapolated, TopicMeasure):
+class SwapRate(FromSubsets):
     """Share of pairs of systems that are in the other order in truth.
 
     Of the pairs whose mean scores differ by at least `lower` and less than `upper`, and, if
@@ -35,7 +35,10 @@ class SwapRate(Extrapolated, TopicMeasure):
     Notes
     -----
     Pairs with equal means in the collection have no order and do not count; those with equal true
-    means count and are not swapped. Undefined (nan) where no pair is in the bin.
+    means count and are not swapped. Up to half of the topics :meth:`estimate` is the mean over
+    random pairs of disjoint subsets; beyond, it is that of half of the topics times the ratio of
+    what the components expect of n' topics and of half of them (see :class:`PowerRatio`).
+    Undefined (nan) where no pair is in the bin.
 
     References
     ----------
@@ -58,6 +61,7 @@ class SwapRate(Extrapolated, TopicMeasure):
     upper: float = np.inf
     alpha: float | None = None
 
+    n_sets: ClassVar[int] = 2
     name: ClassVar[str] = "swap_rate"
     symbol: ClassVar[str] = "swap rate"
     larger_is_better: ClassVar[bool] = False
@@ -78,3 +82,9 @@ class SwapRate(Extrapolated, TopicMeasure):
             return np.nan
         swapped = np.sign(tests.differences) * signs(Y) < 0
         return float(swapped[counted].mean())
+
+    def expected(self, pairs: PairForecast, n_topics: float) -> float:
+        """Return the swap rate of two collections of n' topics that the components expect."""
+        bounds = np.array([self.lower, self.upper])
+        share, swapped, _ = pairs.by_difference(n_topics, bounds, self.alpha)[:, 0]
+        return float(swapped / share) if share > 0 else np.nan

@@ -1,0 +1,180 @@
+"""Base class of measures of tests between systems: measured on subsets, forecast beyond."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import ClassVar
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.exceptions import DataError, PlanError, warn
+from vcomp.ir.agreement import TopicMeasure, complete, sizes
+from vcomp.ir.pair_forecast import PairForecast
+from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
+from vcomp.ir.splits import draw_halves, draw_subsets
+from vcomp.numerics import check_count, seed_from
+
+TRIALS = 100
+"""Subsets of each size; fewer if there are many pairs of systems."""
+
+_PAIRS = 5_000_000
+"""Pairs tested for each size, if no number of subsets is given."""
+
+
+class FromSubsets(TopicMeasure):
+    """A measure of tests between systems, which random subsets of the topics show directly.
+
+    Up to the size that the collection allows, the estimate is the mean over random subsets.
+    Beyond, it is what the noncentral t expects with the components of the collection: see
+    :class:`PowerRatio` for how.
+
+    Attributes
+    ----------
+    n_sets : disjoint subsets that a value needs: 1, or 2 for conflicts and swaps. The largest
+        subsets have all topics or half of them
+    """
+
+    __slots__ = ()
+
+    n_sets: ClassVar[int] = 1
+    has_estimator: ClassVar[bool] = True
+
+    def estimate(
+        self,
+        scores: ScoresLike,
+        n_topics: float | Iterable[float],
+        *,
+        system: str | None = None,
+        topic: str | None = None,
+        score: str | None = None,
+        trials: int | None = None,
+        rng: int | np.random.Generator | None = None,
+    ) -> FloatArray:
+        """Return the measure for collections of `n_topics` topics, measured or forecast.
+
+        Parameters
+        ----------
+        scores : long table, :class:`vcomp.ir.ScoreMatrix`, or topic × system matrix, **one row
+            per topic and one column per system**
+        n_topics : one or more numbers of topics. Up to those of the collection (half of them for
+            conflicts and swaps) the measure is the mean over random subsets of the nearest whole
+            number of topics; all topics are one subset, and the estimate is the observed value.
+            Beyond, it is a forecast
+        system, topic, score : columns of a long table; see :func:`vcomp.ir.as_score_matrix`
+        trials : subsets of each size. If None 100, or fewer if there are many systems
+        rng : seed, or a generator that one is drawn from once; 0 if not given
+
+        Returns
+        -------
+        (len(n_topics),) array
+            nan where the measure is undefined for all subsets.
+
+        Raises
+        ------
+        PlanError
+            If a number of topics is less than 2.
+        DataError
+            If the scores cannot be read, one is missing, or there are too few topics.
+        EstimationError
+            If `trials` or `rng` cannot be.
+
+        Warns
+        -----
+        VcompWarning
+            If the measure is undefined for some subsets, which are left out.
+
+        Examples
+        --------
+        >>> from vcomp.ir.measures import get
+        >>> scores = np.random.default_rng(1).normal(size=(30, 8)) + np.arange(8) / 4
+        >>> get("power_ratio").estimate(scores, [15, 30, 60]).round(2)
+        array([0.51, 0.71, 0.81])
+        """
+        n = sizes(n_topics)
+        matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
+        return self.estimate_of_matrix(matrix, n, trials=trials, seed=seed_from(rng))
+
+    def estimate_of_matrix(
+        self, matrix: ScoreMatrix, n: FloatArray, *, trials: int | None = None, seed: int = 0
+    ) -> FloatArray:
+        """Return :meth:`estimate` for a matrix, checked numbers of topics and a seed."""
+        X = complete(matrix, "scores")
+        most = len(X) // self.n_sets
+        if most < 2:
+            raise DataError(
+                f"{self.name!r} needs {2 * self.n_sets} topics at least; there are {len(X)}"
+            )
+        if (n < 2).any():
+            raise PlanError(f"tests need two topics or more, not {float(n[n < 2][0])!r}")
+        pairs = X.shape[1] * (X.shape[1] - 1) // 2
+        few = int(np.clip(_PAIRS // max(pairs, 1), 1, TRIALS))
+        each = few if trials is None else check_count(trials, "trials")
+        within = np.rint(n) <= most
+        found = np.empty(n.size)
+        values = [self._on_subsets(X, int(m), each, seed) for m in np.rint(n[within])]
+        self._say_missing(values)
+        found[within] = [_mean(v) for v in values]
+        if not within.all():
+            forecast = PairForecast.from_scores(X)
+            at_hand = _mean(self._on_subsets(X, most, each, seed))
+            now = self.expected(forecast, float(most))
+            then = [self.expected(forecast, float(m)) for m in n[~within]]
+            found[~within] = [self.carried(at_hand, now, value) for value in then]
+        return found
+
+    @abstractmethod
+    def expected(self, pairs: PairForecast, n_topics: float) -> float:
+        """Return the measure on n' topics that the components of a collection make expect.
+
+        Parameters
+        ----------
+        pairs : differences of the collection
+        n_topics : n', two or more
+        """
+
+    def carried(self, at_hand: float, now: float, then: float) -> float:
+        """Return the measured value, carried on to more topics by the ratio of expected ones.
+
+        Ratios are of errors: of the measure if less is better, else of its difference from 1.
+
+        Parameters
+        ----------
+        at_hand : measured on the largest subsets
+        now, then : expected of as many topics, and of more
+        """
+        if self.larger_is_better:
+            return 1.0 - _carried(1.0 - at_hand, 1.0 - now, 1.0 - then)
+        return _carried(at_hand, now, then)
+
+    def _on_subsets(self, X: FloatArray, n: int, trials: int, seed: int) -> FloatArray:
+        """Return the measure on random subsets of n topics, (trials,)."""
+        if self.n_sets == 1:
+            if n == len(X):
+                return np.array([self.actual_of_scores(X, X)])
+            subsets = draw_subsets(len(X), n, trials, seed)
+            return np.array([self.actual_of_scores(X[one], X[one]) for one in subsets])
+        halves = draw_halves(len(X), n, trials, seed)
+        both = zip(halves.collection, halves.truth, strict=True)
+        return np.array([self.actual_of_scores(X[one], X[other]) for one, other in both])
+
+    def _say_missing(self, values: list[FloatArray]) -> None:
+        missing = sum(int(np.isnan(v).sum()) for v in values)
+        if missing:
+            warn(
+                f"{self.symbol} has no value in {missing:,} of {sum(map(len, values)):,} subsets, "
+                f"which are left out: {self.undefined}"
+            )
+
+
+def _carried(at_hand: float, now: float, then: float) -> float:
+    """Return an error times a ratio; what is expected where nothing was seen, or expected."""
+    if np.isnan(at_hand) or at_hand == 0.0 or not now > 0.0:
+        return then if np.isnan(at_hand) else min(at_hand, then) if not now > 0.0 else then
+    return at_hand * then / now
+
+
+def _mean(values: FloatArray) -> float:
+    there = ~np.isnan(values)
+    return float(values[there].mean()) if there.any() else np.nan

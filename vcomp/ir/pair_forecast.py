@@ -1,0 +1,272 @@
+"""What paired t-tests between systems will find on other topics, by the noncentral t.
+
+With D the mean difference of two systems on n topics and S the standard deviation of their
+differences from topic to topic, t = √n D/S. The true difference in units of S, δ, comes from a
+normal distribution with variance ω² = σ²(s)/σ²(st), the components of the analysis of variance
+(differences have variances 2σ²(s) and 2σ²(st)). Given t it is normal, with mean r t/√n and
+variance r/n, r = nω²/(1 + nω²). On n' other topics t is √(1 + n' r/n) times a noncentral t with n' - 1
+degrees of freedom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.ir.rank import difference_variances
+from vcomp.ir.significance import critical_t, pairs_of, settled
+from vcomp.ir.two_way_anova import mean_squares
+
+_MOST_PAIRS = 20_000
+"""More pairs are represented by as many of them, evenly spaced in the order of |t|."""
+
+_NODES = 200_000
+"""Places of new differences, of all pairs together."""
+
+_FEWEST_NODES, _MOST_NODES = 200, 4_000
+
+_CERTAIN = 45.0
+"""Beyond this |t| no test of as many topics could miss the difference."""
+
+_FAR = 30.0
+
+_GRID = 161
+"""Values of |t| at which functions of it are computed; others are interpolated."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairForecast:
+    """Standardised differences between systems, and how far the true ones may be.
+
+    Attributes
+    ----------
+    t : (m,) |t| of each pair whose difference varies, at most :data:`_CERTAIN`
+    deviations : (m,) standard deviations S of their differences over topics
+    certain : share of pairs with the same difference, not zero, on all topics: always significant
+    equal : share of pairs without any difference: never significant, p-value 1
+    n_topics : number of topics n
+    reliability : r
+    fixed : (q,) sizes of the differences that do not vary
+    """
+
+    t: FloatArray
+    deviations: FloatArray
+    certain: float
+    equal: float
+    n_topics: int
+    reliability: float
+    fixed: FloatArray
+
+    @classmethod
+    def from_scores(cls, X: FloatArray) -> PairForecast:
+        """Return the differences of a collection.
+
+        Parameters
+        ----------
+        X : (n_topics, n_systems) scores, none of them missing, on at least two topics
+        """
+        i, j = pairs_of(X.shape[1])
+        differences = np.abs(settled(X.mean(axis=0), i, j))
+        S = np.sqrt(difference_variances(X, (i, j)))
+        varies = S > 0
+        t = np.sqrt(len(X)) * differences[varies] / S[varies]
+        order = np.argsort(t, kind="stable")
+        if order.size > _MOST_PAIRS:
+            steps = (np.arange(_MOST_PAIRS) + 0.5) * order.size / _MOST_PAIRS
+            order = order[steps.astype(np.int64)]
+        fixed = differences[~varies]
+        return cls(
+            np.minimum(t[order], _CERTAIN),
+            S[varies][order],
+            float((fixed > 0).sum() / i.size),
+            float((fixed == 0).sum() / i.size),
+            len(X),
+            _reliability(X),
+            fixed[fixed > 0],
+        )
+
+    @property
+    def variance(self) -> float:
+        """Variance r/n of a true standardised difference, given t."""
+        return self.reliability / self.n_topics
+
+    def power(self, n_topics: float, alpha: float) -> float:
+        """Return the expected share of pairs that are significant on n' topics.
+
+        Parameters
+        ----------
+        n_topics : n', more than one
+        alpha : level of two-sided tests; twice the level of one-sided ones
+        """
+
+        def found(t: FloatArray) -> FloatArray:
+            # √n' D'/S' is √(1 + n' r/n) times a noncentral t.
+            scale = np.sqrt(1.0 + n_topics * self.variance)
+            centre = np.sqrt(n_topics) * self._means(t) / scale
+            limit = critical_t(alpha, n_topics - 1) / scale
+            return _exceeds(centre, limit, n_topics - 1) + _exceeds(-centre, limit, n_topics - 1)
+
+        return self.certain + (1.0 - self.certain - self.equal) * self._over_pairs(found)
+
+    def conflicts(self, n_topics: float, alpha: float, *, significantly: bool) -> float:
+        """Return the expected conflict ratio of two tests of n' topics each; nan without power.
+
+        Parameters
+        ----------
+        n_topics : n', more than one
+        alpha : level of two-sided tests; twice the level of one-sided ones
+        significantly : whether swapped pairs are significant in the second test, or are not
+        """
+        limit, df = critical_t(alpha, n_topics - 1), n_topics - 1
+
+        def swapped(delta: FloatArray) -> FloatArray:
+            centre = np.sqrt(n_topics) * delta
+            up, down = _exceeds(centre, limit, df), _exceeds(-centre, limit, df)
+            if significantly:
+                return 2.0 * up * down
+            below = _normal(-centre)
+            return up * (below - down) + down * ((1.0 - below) - up)
+
+        def found(delta: FloatArray) -> FloatArray:
+            centre = np.sqrt(n_topics) * delta
+            return _exceeds(centre, limit, df) + _exceeds(-centre, limit, df)
+
+        both = [self._over_pairs(self._expected(f)) for f in (swapped, found)]
+        varying = 1.0 - self.certain - self.equal
+        share = self.certain + varying * both[1]
+        return varying * both[0] / share if share > 0 else np.nan
+
+    def by_difference(
+        self, n_topics: float, bounds: FloatArray, alpha: float | None = None
+    ) -> FloatArray:
+        """Return shares of pairs, of swapped ones and sums of p-values, by size of difference.
+
+        Parameters
+        ----------
+        n_topics : n', more than one
+        bounds : (b + 1,) of the differences on the new topics
+        alpha : count significant differences only; all if None
+
+        Returns
+        -------
+        (3, b) array
+            Of all pairs: the share in each bin on n' topics, the share that is also swapped by a
+            second test of n' topics, and the sum of two-sided p-values, over the number of pairs.
+        """
+        found = np.zeros((3, bounds.size - 1))
+        m = self.t.size
+        if m:
+            nodes = int(np.clip(_NODES // m, _FEWEST_NODES, _MOST_NODES))
+            step = max(1, 1_000_000 // nodes)
+            for at in range(0, m, step):
+                found += self._by_difference(slice(at, at + step), nodes, n_topics, bounds, alpha)
+            found *= (1.0 - self.certain - self.equal) / (m * nodes)
+        place = _bins(self.fixed, bounds)
+        inside = (place >= 0) & (place < bounds.size - 1)
+        counts = np.bincount(place[inside], minlength=bounds.size - 1)
+        found[0] += self.certain * counts / max(self.fixed.size, 1)
+        return found
+
+    def _by_difference(
+        self, pairs: slice, nodes: int, n: float, bounds: FloatArray, alpha: float | None
+    ) -> FloatArray:
+        from scipy.special import ndtri
+
+        mean, prior, S = self._means(self.t[pairs]), self.variance, self.deviations[pairs]
+        quantiles = ndtri((np.arange(nodes) + 0.5) / nodes)
+        x = mean[:, None] + np.sqrt(prior + 1.0 / n) * quantiles
+        place = _bins(np.abs(x) * S[:, None], bounds).ravel()
+        inside = (place >= 0) & (place < bounds.size - 1)
+        size = np.sqrt(n) * np.abs(x)
+        weight = np.ones(x.shape) if alpha is None else _significance(size, n - 1, alpha)
+        # Given the difference on the first topics, the true one is nearer to it.
+        shrink = prior / (prior + 1.0 / n)
+        again = mean[:, None] + shrink * (x - mean[:, None])
+        swap = _normal(-np.sign(x) * again / np.sqrt(prior * (1.0 - shrink) + 1.0 / n))
+        columns = (weight, weight * swap, _mean_p(size, n - 1, alpha))
+        return np.array(
+            [
+                np.bincount(place[inside], c.ravel()[inside], minlength=bounds.size - 1)
+                for c in columns
+            ]
+        )
+
+    def _means(self, t: FloatArray) -> FloatArray:
+        return np.asarray(self.reliability / np.sqrt(self.n_topics) * t)
+
+    def _expected(self, f: Callable[[FloatArray], FloatArray]) -> Callable[..., FloatArray]:
+        """Return the expectation of a function of δ, as a function of t."""
+        z, weights = np.polynomial.hermite_e.hermegauss(100)
+        weights = weights / weights.sum()
+
+        def mean(t: FloatArray) -> FloatArray:
+            delta = self._means(t)[:, None] + np.sqrt(self.variance) * z
+            return np.asarray(f(delta) @ weights)
+
+        return mean
+
+    def _over_pairs(self, f: Callable[[FloatArray], FloatArray]) -> float:
+        """Return the mean of a smooth function of |t| over the pairs that vary."""
+        from scipy.interpolate import PchipInterpolator
+
+        if self.t.size <= _GRID:
+            return float(f(self.t).mean()) if self.t.size else 0.0
+        u = np.linspace(0.0, 1.0, _GRID)
+        grid = max(float(self.t.max()), 1.0) * u * (1.0 + 2.0 * u) / 3.0  # finer where t is small
+        return float(PchipInterpolator(grid, f(grid))(self.t).mean())
+
+
+def _reliability(X: FloatArray) -> float:
+    """Return r = nω²/(1 + nω²), which is Eρ² of the collection itself, by the ANOVA method."""
+    ms_s, _, ms_e = mean_squares(X)
+    return max(0.0, 1.0 - ms_e / ms_s) if ms_s > 0 else 0.0
+
+
+def _bins(sizes: FloatArray, bounds: FloatArray) -> FloatArray:
+    return np.asarray(np.searchsorted(bounds, sizes, side="right") - 1)
+
+
+def _normal(x: FloatArray) -> FloatArray:
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(x))
+
+
+def _exceeds(centre: FloatArray, limit: float, df: float) -> FloatArray:
+    """Return P(t > limit) of noncentral t with these centres.
+
+    Far centres, for which scipy has no number, by the normal approximation of Johnson and Welch.
+    """
+    from scipy.special import nctdtr
+
+    near = np.abs(centre) <= _FAR
+    spread = np.sqrt(1.0 + limit * limit / (2.0 * df))
+    found = _normal((centre - limit * (1.0 - 1.0 / (4.0 * df))) / spread)
+    found[near] = 1.0 - nctdtr(df, centre[near], limit)
+    return np.asarray(np.clip(found, 0.0, 1.0))
+
+
+def _significance(size: FloatArray, df: float, alpha: float) -> FloatArray:
+    """Return P(√n |D|/S > limit) where √n |D|/σ is given, over S."""
+    from scipy.special import chdtr
+
+    return np.asarray(chdtr(df, df * np.square(size / critical_t(alpha, df))))
+
+
+_POINTS, _QUANTILES = 600, 64
+
+
+def _mean_p(size: FloatArray, df: float, alpha: float | None) -> FloatArray:
+    """Return the mean two-sided p-value where √n |D|/σ is given, over S; zero if above alpha."""
+    from scipy.special import chdtri, stdtr
+
+    levels = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+    ratio = np.sqrt(chdtri(df, 1.0 - levels) / df)  # S/σ
+    grid = size.max(initial=0.0) * np.square(np.linspace(0.0, 1.0, _POINTS))
+    t = grid[:, None] / ratio
+    limit = 0.0 if alpha is None else critical_t(alpha, df)
+    p = np.where(t >= limit, 2.0 * stdtr(df, -t), 0.0)
+    return np.asarray(np.interp(size, grid, p.mean(axis=1)))
