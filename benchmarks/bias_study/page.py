@@ -69,11 +69,12 @@ of the components, negative ones included; the paper calls it total (error) vari
 a Monte Carlo standard error from batches of trials.
 
 A total is *near* the published one if the difference is below two Monte Carlo errors of the
-difference (rounding aside). The error of the published total is not known. In the published study,
-trials with the same number had the same seed under all assumptions, so that the eight sets of
-assumptions with one kind of sampling may be fully dependent. The error of the published total is
-therefore set to √8 times the error here, the largest that it can be. The difference in units of
-the error here is in parentheses.
+difference (rounding aside). The error of the published total is not known. In the published code
+trial i of n topics has the seed i · n, under all assumptions: the eight sets of assumptions with
+one kind of sampling may be fully dependent, and so may sizes, as the 1,300 trials have 692
+different seeds. The error of the published total is therefore set to √(8 · 1300/692) = 3.9 times
+the error here, about the largest that it can be. The difference in units of the error here is in
+parentheses.
 """
 
 _FACTORS = {

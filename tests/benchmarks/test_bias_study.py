@@ -360,8 +360,8 @@ def test_published_shares_add_up(table):
 def test_what_is_near():
     total = Share(3, "original", "Etau", TOTAL, 0.0140, 0.0001, 0)
     assert is_near(total, 0.0140)
-    assert is_near(total, 0.0140 + 6.004e-4)  # 2 √(1 + 8) errors and the rounding
-    assert not is_near(total, 0.0140 + 6.006e-4)
+    assert is_near(total, 0.0140 + 8.011e-4)  # 2 √(1 + 8 · 1300/692) and rounding
+    assert not is_near(total, 0.0140 + 8.014e-4)
 
 
 # The rows and the page of the run that is kept ----------------------------------------------

@@ -110,7 +110,7 @@ def test_fewer_topics_are_means_over_subsets():
 
 def test_the_forecast_is_the_noncentral_t_over_the_true_difference():
     """One pair: power, conflicts and swaps integrated over δ by brute force."""
-    X = [*np.random.default_rng(4).normal(size=(20, 2)), 0.0, 0.4]
+    X = np.random.default_rng(4).normal(size=(20, 2)) + np.array([0.0, 0.4])
     d = X[:, 0] - X[:, 1]
     t, n, m = np.sqrt(20) * d.mean() / d.std(ddof=1), 20, 35
     ms_s, _, ms_e = mean_squares(X)

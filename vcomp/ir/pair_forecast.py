@@ -4,8 +4,8 @@ With D the mean difference of two systems on n topics and S the standard deviati
 differences from topic to topic, t = √n D/S. The true difference in units of S, δ, comes from a
 normal distribution with variance ω² = σ²(s)/σ²(st), the components of the analysis of variance
 (differences have variances 2σ²(s) and 2σ²(st)). Given t it is normal, with mean r t/√n and
-variance r/n, r = nω²/(1 + nω²). On n' other topics t is √(1 + n' r/n) times a noncentral t with n' - 1
-degrees of freedom.
+variance r/n, r = nω²/(1 + nω²). On n' other topics t is √(1 + n' r/n) times a noncentral t with
+n' - 1 degrees of freedom (eq. 15.13 of the mathematics).
 """
 
 from __future__ import annotations

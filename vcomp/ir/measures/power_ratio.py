@@ -33,7 +33,7 @@ class PowerRatio(FromSubsets):
     Notes
     -----
     Up to the topics of the collection :meth:`estimate` is the mean over random subsets, so that
-    the estimate for as many topics is the observed value (Bodoff, 2008, sec. 1.2, has this argument
+    the estimate for as many topics is the observed value (Bodoff, 2008, sec. 1.2, argues so
     against extrapolation from halves). Beyond, 1 - β is the observed one times the ratio of what
     the noncentral t expects of n' and of n topics (eq. 15.13 of the mathematics): true
     standardised differences come from a normal distribution with variance σ²(s)/σ²(st), given the
