@@ -90,7 +90,7 @@ class FromSubsets(TopicMeasure):
         >>> from vcomp.ir.measures import get
         >>> scores = np.random.default_rng(1).normal(size=(30, 8)) + np.arange(8) / 4
         >>> get("power_ratio").estimate(scores, [15, 30, 60]).round(2)
-        array([0.51, 0.71, 0.81])
+        array([0.52, 0.71, 0.8 ])
         """
         n = sizes(n_topics)
         matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
