@@ -71,9 +71,9 @@ def compare_pairs(X: FloatArray, test: PairTest = "t", sides: Sides = 2) -> Pair
 
     Examples
     --------
-    >>> X = np.array([[0.3, 0.5], [0.4, 0.5], [0.2, 0.5], [0.6, 0.4]])
+    >>> X = np.array([[0.3, 0.5], [0.4, 0.5], [0.2, 0.5], [0.9, 0.5]])
     >>> compare_pairs(X, "wilcoxon").p_values
-    array([0.375])
+    array([0.875])
     """
     if test == "t":
         tests = paired_tests(X)

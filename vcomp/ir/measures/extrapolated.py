@@ -78,9 +78,9 @@ class Extrapolated(Measure):
         Examples
         --------
         >>> from vcomp.ir.measures import get
-        >>> scores = np.random.default_rng(1).normal(size=(30, 8)) + np.arange(8) / 4
-        >>> get("power_ratio").estimate(scores, [30, 60]).round(2)
-        array([0.75, 0.89])
+        >>> scores = np.random.default_rng(1).normal(size=(30, 8)) / 40 + np.arange(8) / 80
+        >>> get("sens_abs", rate=0.2).estimate(scores, [30, 60]).round(4)
+        array([0.002 , 0.0016])
         """
         n = sizes(n_topics)
         check_one_of("model", model, MODELS)
