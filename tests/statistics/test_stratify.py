@@ -167,7 +167,7 @@ def bytes_of(*arrays):
 def reordered(chunk, order):
     codes = tuple(np.ascontiguousarray(c[order]) for c in chunk.compact_codes)
     X = chunk.X if chunk.X.strides[0] == 0 else chunk.X[order]
-    return replace(chunk, response=chunk.response[order], X=X, compact_codes=codes)
+    return replace(chunk, response=chunk.response[order], columns=X, compact_codes=codes)
 
 
 @pytest.mark.parametrize("name", GRIDS)

@@ -19,6 +19,7 @@ from vcomp.design.structure import Structure
 from vcomp.display import encodable
 from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, Formula
+from vcomp.numerics import MixedColumns, dense_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,7 +177,7 @@ class Design:
         return Chunk(
             response=rows.y,
             origin=self.origin,
-            X=self.centred_matrix(rows.fixed, rows.y.size),
+            columns=self._centred_columns(rows),
             compact_codes=tuple(codes),
             facet_sizes=self.n_levels,
             terms=self.terms,
@@ -192,7 +193,16 @@ class Design:
         """
         if self.formula.intercept_only:
             return np.broadcast_to(1.0, (n_rows, 1))  # one number, however many rows
-        return self.fixed.matrix(columns, n_rows) - self.x_origin
+        return self.fixed.matrix(columns, n_rows, self.x_origin)
+
+    def _centred_columns(self, rows: Rows) -> FloatArray | MixedColumns:
+        """Return X minus its origin; columns of factors with many levels are kept sparse."""
+        mixed = None
+        if not self.formula.intercept_only:
+            mixed = self.fixed.mixed(rows.fixed, rows.y.size)
+        if mixed is None:
+            return self.centred_matrix(rows.fixed, rows.y.size)
+        return mixed.minus(self.x_origin)
 
     def __str__(self) -> str:
         return encodable(self.structure.report())
@@ -208,7 +218,7 @@ class Chunk:
 
     response: FloatArray  # (n,) as given
     origin: float  # Design.origin
-    X: FloatArray  # (n, p) fixed-effects matrix, centred at Design.x_origin
+    columns: FloatArray | MixedColumns  # (n, p) fixed-effects matrix, centred at Design.x_origin
     compact_codes: tuple[Any, ...]  # level in each facet, in as few bytes as it takes
     facet_sizes: tuple[int, ...]  # number of levels of each facet
     terms: tuple[TermDesign, ...]
@@ -220,6 +230,32 @@ class Chunk:
     def n(self) -> int:
         """Number of scores."""
         return int(self.response.size if self.counts is None else self.counts.sum())
+
+    @cached_property
+    def X(self) -> FloatArray:
+        """The fixed-effects matrix as a dense array, (n, p).
+
+        Raises
+        ------
+        EstimationError
+            If it does not fit into memory.
+        """
+        return dense_columns(self.columns)
+
+    @property
+    def n_fixed(self) -> int:
+        """Number of columns of X."""
+        return int(self.columns.shape[1])
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether X is an intercept alone, for which one number stands."""
+        columns = self.columns
+        return (
+            not isinstance(columns, MixedColumns)
+            and columns.shape[1] == 1
+            and columns.strides[0] == 0
+        )
 
     @property
     def y(self) -> FloatArray:

@@ -187,9 +187,14 @@ def _centre(formula: Formula, fixed: FixedPart, rows: Rows) -> Centre:
     y = low, high, low if low == high else float(rows.y.mean())
     if formula.intercept_only:
         return Centre.of(formula, fixed.names, np.ones(1), y)
-    X = fixed.matrix(rows.fixed, rows.y.size)
-    ends = X.min(axis=0), X.max(axis=0), X.mean(axis=0)
-    return Centre.of(formula, fixed.names, _constant_combination(fixed.names, X), y, ends)
+    ends = fixed.ends(rows.fixed, rows.y.size)
+    if "Intercept" in fixed.names:
+        p = len(fixed.names)
+        constant = _constant_of_sums(fixed.names, np.zeros(p), np.zeros((p, p)))
+    else:
+        constant = _constant_combination(fixed.names, fixed.matrix(rows.fixed, rows.y.size))
+    means = np.where(ends.is_sparse, 0.0, ends.mean)
+    return Centre.of(formula, fixed.names, constant, y, (ends.low, ends.high, means))
 
 
 def find_facets(levels: Mapping[str, pd.Index], fixed: Mapping[str, Any]) -> tuple[Facet, ...]:
@@ -364,9 +369,7 @@ def _distinct(levels: Sequence[IntArray]) -> IntArray:
 
 
 def _constant_combination(names: tuple[str, ...], X: FloatArray) -> FloatArray:
-    """Return a with X a = 1 (the intercept, or a full set of dummies); zeros if there is none."""
-    if "Intercept" in names:
-        return _constant_of_sums(names, np.zeros(len(names)), np.zeros((len(names),) * 2))
+    """Return a with X a = 1 (a full set of dummies); zeros if there is none."""
     mean = X.mean(axis=0)
     low = X.min(axis=0, initial=np.inf)
     mean = np.where(low == X.max(axis=0, initial=-np.inf), low, mean)  # exact of a constant

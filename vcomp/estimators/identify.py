@@ -104,6 +104,8 @@ def _check_fixed(stats: Statistics, names: Sequence[str], x_origin: FloatArray) 
     XX = stats.sums.XX
     origin = stats.sums.n * x_origin**2
     scale = np.diagonal(XX) + origin
+    if _all_independent(XX, origin):
+        return
     kept: list[int] = []
     for j, name in enumerate(names):
         coefficients = solve_positive(XX[np.ix_(kept, kept)], XX[kept, j])
@@ -122,6 +124,22 @@ def _check_fixed(stats: Statistics, names: Sequence[str], x_origin: FloatArray) 
         raise DesignError(
             f"the fixed part is rank-deficient: column {name!r} is {reason}; leave it out"
         )
+
+
+def _all_independent(XX: FloatArray, origin: FloatArray) -> bool:
+    """Whether every column of X has a part of its own beside those before it.
+
+    One factorisation in the order of the columns decides for all of them.
+    """
+    diagonal = np.diagonal(XX)
+    if not (diagonal > _CONSTANT * origin).all() or not (diagonal > 0.0).all():
+        return False
+    scale = np.sqrt(diagonal)
+    try:
+        factor = np.linalg.cholesky(XX / np.outer(scale, scale))
+    except np.linalg.LinAlgError:
+        return False
+    return bool((np.square(np.diagonal(factor)) > _DEPENDENT).all())
 
 
 def _check_terms(stats: Statistics, names: Sequence[str]) -> None:

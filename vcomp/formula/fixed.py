@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import GUARDS, DataError, FormulaError, VcompError
+from vcomp.formula.coding import WIDE, CodedRows, WideLimits
 from vcomp.formula.parser import Formula, names_in, patsy_description
-from vcomp.numerics import check_memory
+from vcomp.numerics import MixedColumns, check_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,22 @@ class PlainCoding:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnEnds:
+    """The range of the columns of X.
+
+    Attributes
+    ----------
+    low, high, mean : (p,) the smallest value, the largest and the mean
+    is_sparse : (p,) whether the column is kept sparse, so that nothing is subtracted from it
+    """
+
+    low: FloatArray
+    high: FloatArray
+    mean: FloatArray
+    is_sparse: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
 class FixedPart:
     """The coding of rows as columns of X, with patsy's state of codings and transforms."""
 
@@ -287,8 +304,16 @@ class FixedPart:
 
         check_by_row(code, columns, values, "the fixed part")
 
-    def matrix(self, columns: Mapping[str, Any], n_rows: int) -> FloatArray:
+    def matrix(
+        self, columns: Mapping[str, Any], n_rows: int, origin: FloatArray | None = None
+    ) -> FloatArray:
         """Return X, shape (n_rows, p), for new rows.
+
+        Parameters
+        ----------
+        columns : of the rows
+        n_rows : their number
+        origin : (p,) numbers that are subtracted from the columns; None for none
 
         Raises
         ------
@@ -296,12 +321,101 @@ class FixedPart:
             If a column of the fixed part is missing, has a new level, or is not one finite number
             for each row.
         """
+        self._check_known()
+        if self.design_info is None:
+            return np.ones((n_rows, len(self.names))) - (0.0 if origin is None else origin)
+        X = np.empty((n_rows, len(self.names)))
+        for rows, block in self._blocks(columns, n_rows):
+            X[rows] = block
+            if origin is not None:
+                X[rows] -= origin
+        return X
+
+    def mixed(
+        self, columns: Mapping[str, Any], n_rows: int, wide: WideLimits = WIDE
+    ) -> MixedColumns | None:
+        """Return X for new rows with sparse columns of factors with many levels; None without any.
+
+        Parameters
+        ----------
+        columns, n_rows : as of :meth:`matrix`
+        wide : from which size on columns are kept sparse
+
+        Raises
+        ------
+        DataError
+            As :meth:`matrix`.
+        """
+        if self.design_info is None or not self.is_known:
+            return None
+        coded = self._coded(columns, n_rows)
+        mixed = None if coded is None else coded.split(wide)
+        if mixed is not None:
+            # Sparse columns consist of contrasts, which are finite.
+            self._check_finite(mixed.dense, n_rows, mixed.dense_at)
+        return mixed
+
+    def ends(self, columns: Mapping[str, Any], n_rows: int, wide: WideLimits = WIDE) -> ColumnEnds:
+        """Return the smallest value, the largest and the mean of every column of X.
+
+        Parameters
+        ----------
+        columns, n_rows, wide : as of :meth:`mixed`
+
+        Raises
+        ------
+        DataError
+            As :meth:`matrix`.
+        """
+        self._check_known()
+        if self.design_info is None:
+            ones = np.ones(len(self.names))
+            return ColumnEnds(ones, ones, ones, np.zeros(ones.size, dtype=bool))
+        mixed = self.mixed(columns, n_rows, wide)
+        if mixed is not None:
+            is_sparse = np.zeros(len(self.names), dtype=bool)
+            is_sparse[mixed.sparse_at] = True
+            return ColumnEnds(*mixed.ends(), is_sparse)
+        low, high = np.full(len(self.names), np.inf), np.full(len(self.names), -np.inf)
+        sums = []
+        for _, block in self._blocks(columns, n_rows):
+            np.minimum(low, block.min(axis=0), out=low)
+            np.maximum(high, block.max(axis=0), out=high)
+            sums.append(block.sum(axis=0))
+        mean = np.sum(sums, axis=0) / n_rows
+        return ColumnEnds(low, high, mean, np.zeros(len(self.names), dtype=bool))
+
+    def _check_known(self) -> None:
         if not self.is_known:
             raise DataError(
                 "the coding of the fixed part is not stored with statistics; fit the rows again"
             )
-        if self.design_info is None:
-            return np.ones((n_rows, len(self.names)))
+
+    def _coded(self, columns: Mapping[str, Any], n_rows: int) -> CodedRows | None:
+        from patsy import PatsyError
+
+        try:
+            with np.errstate(all="ignore"):  # values that are not finite are refused later
+                return CodedRows.of(self.design_info, columns, n_rows)
+        except PatsyError as error:
+            raise DataError(_from_patsy(error)) from None
+
+    def _blocks(
+        self, columns: Mapping[str, Any], n_rows: int
+    ) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield blocks of finite rows of X."""
+        coded = self._coded(columns, n_rows)
+        if coded is None:
+            X = self._by_patsy(columns, n_rows)
+            yield slice(0, n_rows), X
+            return
+        for rows, block in coded.blocks():
+            if not np.isfinite(block).all():
+                X = self._by_patsy(columns, n_rows)  # refuses missing values
+                self._check_finite(X, n_rows, np.arange(X.shape[1]))
+            yield rows, block
+
+    def _by_patsy(self, columns: Mapping[str, Any], n_rows: int) -> FloatArray:
         from patsy import PatsyError, build_design_matrices
 
         try:
@@ -315,14 +429,18 @@ class FixedPart:
                 f"the fixed part ({terms}) gives {X.shape[0]} rows where the data have {n_rows}; "
                 "each of its terms needs one value for each row"
             )
+        self._check_finite(X, n_rows, np.arange(X.shape[1]))
+        return np.ascontiguousarray(X, dtype=float)
+
+    def _check_finite(self, X: FloatArray, n_rows: int, places: LongArray) -> None:
         infinite = ~np.isfinite(X).all(axis=0)
         if infinite.any():
             j = int(np.argmax(infinite))
             n_infinite = int((~np.isfinite(X[:, j])).sum())
             raise DataError(
-                f"{self.names[j]!r} of the fixed part is infinite in {n_infinite} of {n_rows} rows"
+                f"{self.names[places[j]]!r} of the fixed part is infinite in {n_infinite} of "
+                f"{n_rows} rows"
             )
-        return np.ascontiguousarray(X, dtype=float)
 
 
 _FEW = 4
@@ -389,8 +507,10 @@ def _check_memory(columns: Mapping[str, Any], n_rows: int) -> None:
         if not isinstance(column, pd.Categorical):
             continue
         n_levels = len(column.categories)
+        # The columns of many levels are kept sparse.
+        n_dense = n_rows if n_levels <= WIDE.columns else 0
         check_memory(
-            3.0 * 8.0 * n_levels * (n_levels + n_rows),
+            3.0 * 8.0 * n_levels * (n_levels + n_dense),
             f"column {name!r} of the fixed part has {n_levels:,} levels, whose columns need",
             f"as a random term, (1|{name}), it needs no columns",
         )

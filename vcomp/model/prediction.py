@@ -24,6 +24,7 @@ from vcomp.estimators.likelihood import Solution, prediction_variances
 from vcomp.exceptions import DataError, check_alpha, did_you_mean, warn
 from vcomp.inference.intervals import normal_quantile
 from vcomp.model.row_access import FittedModel, RowAccess
+from vcomp.numerics import MixedColumns, dense_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,7 +170,7 @@ class Located:
     """
 
     labels: pd.Index
-    X: FloatArray
+    X: FloatArray | MixedColumns
     groups: tuple[Any, ...]
 
     @classmethod
@@ -191,7 +192,7 @@ class Located:
         if new_levels not in ("zero", "raise"):
             raise DataError(f"new_levels={new_levels!r} is not known; it is 'zero' or 'raise'")
         if data is None:
-            return cls(model.rows.labels, model.chunk.X, model.chunk.codes)
+            return cls(model.rows.labels, model.chunk.columns, model.chunk.codes)
         design = model.design
         facets, fixed, labels = select_predictors(
             design.formula, data, model.reading, model.fixed_columns
@@ -209,7 +210,8 @@ class Located:
     def combinations(self) -> tuple[LongArray, LongArray]:
         """The first row of each combination of groups and X, and the combination of each row."""
         number = np.zeros(len(self.labels), dtype=np.int64)
-        for column in (*self.groups, *(self.X.T if len(self.labels) else ())):
+        columns = dense_columns(self.X).T if len(self.labels) else ()
+        for column in (*self.groups, *columns):
             values, own = np.unique(column, return_inverse=True)
             if values.size > 1:
                 number = np.unique(number * values.size + own, return_inverse=True)[1]
@@ -336,11 +338,11 @@ def _variances(
     groups = np.full((first.size, v.size - 1), -1, dtype=np.int64)
     for t in terms:
         groups[:, t] = rows.groups[t][first]
+    X = dense_columns(rows.X[first])
     if terms:
-        of_mean = prediction_variances(access.model.statistics, v, groups, rows.X[first])
+        of_mean = prediction_variances(access.model.statistics, v, groups, X)
     else:
-        X, cov = rows.X[first], access.estimate.cov_beta
-        of_mean = np.maximum(((X @ cov) * X).sum(axis=1), 0.0)
+        of_mean = np.maximum(((X @ access.estimate.cov_beta) * X).sum(axis=1), 0.0)
     for t in terms:
         of_mean += np.where(groups[:, t] < 0, v[t], 0.0)
     others = [t for t in range(v.size - 1) if t not in terms]

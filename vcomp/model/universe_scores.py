@@ -200,7 +200,7 @@ def _predicted(access: RowAccess, term: int, parts: list[int]) -> tuple[FloatArr
     The sum is over the terms that are parts of the object, such as doctor and doctor:patient.
     """
     model, solution, v = access.model, access.solution, access.components
-    mean = np.asarray(model.chunk.X).mean(axis=0)
+    mean = model.chunk.columns.mean(axis=0)
     n_levels = model.statistics.sizes[term]
     groups = np.full((n_levels, v.size - 1), -1, dtype=np.int64)
     for part in parts:

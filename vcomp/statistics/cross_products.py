@@ -12,7 +12,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk
-from vcomp.numerics import available_bytes, check_memory
+from vcomp.numerics import MixedColumns, available_bytes, check_memory
 from vcomp.numerics.kernels import ONCE, determined_levels, group_counts, group_sums, pair_counts
 
 
@@ -323,12 +323,14 @@ def accumulate(chunk: Chunk) -> CrossProducts:
     chunk : rows coded by one :class:`~vcomp.design.Design`, centred at its origin
     """
     y, rolled = chunk.y, RollUp(chunk)
-    is_mean = chunk.X.shape[1] == 1 and chunk.X.strides[0] == 0
+    within = np.zeros((1 + chunk.n_fixed,) * 2) if chunk.within is None else chunk.within
+    if isinstance(chunk.columns, MixedColumns):
+        return _accumulate_mixed(chunk, chunk.columns, rolled)
+    is_mean = chunk.is_mean
     X = np.ascontiguousarray(chunk.X[:0] if is_mean else chunk.X)
     # The mean of a cell is weighted by its number of scores.
     total_y = y if chunk.counts is None else y * chunk.counts
     total_X = X if chunk.counts is None or is_mean else X * chunk.counts[:, None]
-    within = np.zeros((1 + chunk.X.shape[1],) * 2) if chunk.within is None else chunk.within
     return CrossProducts(
         n=chunk.n,
         group_n=rolled.group_n,
@@ -339,6 +341,23 @@ def accumulate(chunk: Chunk) -> CrossProducts:
         XX=np.array([[float(chunk.n)]]) if is_mean else X.T @ total_X + within[1:, 1:],
         Xy=np.array([total_y.sum()]) if is_mean else X.T @ total_y + within[1:, 0],
         yy=float(y @ total_y) + float(within[0, 0]),
+    )
+
+
+def _accumulate_mixed(chunk: Chunk, X: MixedColumns, rolled: RollUp) -> CrossProducts:
+    """Sum rows whose fixed part has sparse columns."""
+    y = chunk.y
+    return CrossProducts(
+        n=chunk.n,
+        group_n=rolled.group_n,
+        pairs=rolled.pairs(),
+        Zy=tuple(s[:, 0] for s in rolled.sums(y[:, None])),
+        ZX=tuple(
+            X.group_sums(codes, size) for codes, size in zip(chunk.codes, chunk.sizes, strict=True)
+        ),
+        XX=X.gram(),
+        Xy=X.transposed_times(y),
+        yy=float(y @ y),
     )
 
 
@@ -354,15 +373,24 @@ def resum(stats: CrossProducts, chunk: Chunk, rolled: RollUp) -> CrossProducts:
     rolled : how their terms are summed from each other
     """
     y = chunk.y
-    is_mean = chunk.X.shape[1] == 1 and chunk.X.strides[0] == 0
     total_y = y if chunk.counts is None else y * chunk.counts
-    within = np.zeros((1 + chunk.X.shape[1],) * 2) if chunk.within is None else chunk.within
+    within = np.zeros((1 + chunk.n_fixed,) * 2) if chunk.within is None else chunk.within
     return replace(
         stats,
         Zy=tuple(s[:, 0] for s in rolled.sums(total_y[:, None])),
-        Xy=np.array([total_y.sum()]) if is_mean else chunk.X.T @ total_y + within[1:, 0],
+        Xy=_products_with(chunk, total_y) + within[1:, 0],
         yy=float(y @ total_y) + float(within[0, 0]),
     )
+
+
+def _products_with(chunk: Chunk, values: FloatArray) -> FloatArray:
+    """Return X'v of values of the rows."""
+    if chunk.is_mean:
+        return np.array([values.sum()])
+    if isinstance(chunk.columns, MixedColumns):
+        return chunk.columns.transposed_times(values)
+    products: FloatArray = chunk.columns.T @ values
+    return products
 
 
 def tabulate(chunk: Chunk, rows: int, columns: int) -> ScoreTable:

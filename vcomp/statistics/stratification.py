@@ -17,7 +17,14 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
 from vcomp.design import Chunk, Grid, TermDesign, find_combinations
-from vcomp.numerics import MANY_ROWS, THREADS, available_bytes, check_memory
+from vcomp.numerics import (
+    MANY_ROWS,
+    THREADS,
+    MixedColumns,
+    available_bytes,
+    check_memory,
+    dense_columns,
+)
 from vcomp.numerics.kernels import place_rows
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.kernels import (
@@ -25,8 +32,9 @@ from vcomp.statistics.kernels import (
     fill_cells,
     place_cells,
     squares_in_strata,
-    within_cells,
+    squares_within_cells,
 )
+from vcomp.statistics.moments import cell_moments
 from vcomp.statistics.strata import (
     Cells,
     GroupedColumns,
@@ -276,7 +284,7 @@ def stratify(
     EstimationError
         If its tables would not fit into memory.
     """
-    if len(grid.axes) > most_axes:
+    if len(grid.axes) > most_axes or _is_too_wide(chunk, grid):
         return None
     if groupings is None:
         groupings = find_groupings(chunk.terms, grid)
@@ -287,6 +295,16 @@ def stratify(
     split = split_columns(tabulate(), groupings)
     strata = strata_of(split, layout, groupings, intercept=not all(vary))
     return replace(strata, cells=tabulate if single in groupings.of_term else None)
+
+
+_MOST_WIDE = 2e7
+"""Elements of the tables of sparse columns up to which they are split into strata."""
+
+
+def _is_too_wide(chunk: Chunk, grid: Grid) -> bool:
+    """Whether sparse columns would become tables much larger than they are."""
+    size = float(grid.n_combinations) * grid.n_cells * chunk.n_fixed
+    return isinstance(chunk.columns, MixedColumns) and size > _MOST_WIDE
 
 
 def strata_of(
@@ -327,8 +345,7 @@ def strata_of(
             )
         )
     for columns in split.values() if nested else ():
-        weighted = n[:, None, None] * columns.means[0]
-        products = products + np.einsum("qbr,qdr->bd", weighted, columns.means[0])
+        products = products + _weighted_products(columns.means[0], n)
     return StratumStatistics(
         n=grid.n_combinations * round(float(grid.cell_n.sum())),
         sizes=tuple(term.size for term in layout.terms),
@@ -343,6 +360,13 @@ def strata_of(
         layout=layout,
         cells=None,
     )
+
+
+def _weighted_products(means: FloatArray, n: FloatArray) -> FloatArray:
+    """Return Σ n m m' of the (q, b, r) means of the groups of n rows."""
+    flat = means.transpose(1, 0, 2).reshape(means.shape[1], -1)
+    products: FloatArray = (flat * np.repeat(n, means.shape[2])) @ flat.T
+    return products
 
 
 # Rows → cells -----------------------------------------------------------------------------------
@@ -365,28 +389,27 @@ def _tabulate(
     )
     places = place_in_grid(chunk, grid, groupings)
     n = grid.cell_n[groupings.order]
-    columns = [
-        np.ascontiguousarray(x) for x, varies in zip(chunk.X.T, vary, strict=True) if varies
-    ]
-    within = np.zeros((1 + len(columns), 1 + len(columns)))
+    within = np.zeros((1 + sum(vary), 1 + sum(vary)))
     if (n == 1.0).all() or chunk.counts is not None:
+        columns = [np.ascontiguousarray(x) for x in chunk.X.T[vary]]
         means = [_filled(places, chunk.response, chunk.origin, size)]
         means += [_filled(places, column, 0.0, size) for column in columns]
         if chunk.within is not None:
             rows = [0, *(1 + np.flatnonzero(vary))]
             within = chunk.within[np.ix_(rows, rows)]
     else:
-        values = [chunk.y, *columns]
-        means = [cell_sums(places, column, size) for column in values]
         counts = np.broadcast_to(n, (grid.n_combinations, grid.n_cells)).ravel()
-        means = [m / counts for m in means]
-        for i, a in enumerate(values):
-            for j in range(i + 1):
-                products = within_cells(places, a, values[j], means[i], means[j])
-                within[i, j] = within[j, i] = products
+        if sum(vary):
+            kept = [0, *(1 + np.flatnonzero(vary))]
+            tabulated, products = cell_moments(places, chunk.y, chunk.columns, counts)
+            means, within = list(tabulated[kept]), products[np.ix_(kept, kept)]
+        else:
+            means = [cell_sums(places, chunk.y, size) / counts]
+            within[0, 0] = squares_within_cells(places, chunk.y, means[0])
     shape = (grid.n_combinations, grid.n_cells)
     tables = [m.reshape(shape) for m in means]
-    return _with_constants(chunk.X, vary, grid.shape, n, tables, within)
+    first = chunk.columns[:1]
+    return _with_constants(dense_columns(first)[0], vary, grid.shape, n, tables, within)
 
 
 def _filled(places: Any, values: FloatArray, origin: float, size: int) -> FloatArray:
@@ -430,19 +453,30 @@ def layout_of(
     )
 
 
+_FIRST_ROWS = 256
+"""Rows in which a column that varies is first looked for two values."""
+
+
 def _vary(chunk: Chunk) -> list[bool]:
     """Return which columns of X vary between rows, or within cells."""
-    inside = np.zeros(1 + chunk.X.shape[1])
+    if chunk.is_mean:
+        return [chunk.within is not None and bool(chunk.within[1, 1] > 0.0)]
+    if isinstance(chunk.columns, MixedColumns):
+        low, high, _ = chunk.columns.ends()
+        vary = low != high
+    else:
+        first = chunk.columns[:_FIRST_ROWS]
+        vary = (first != first[:1]).any(axis=0)
+        same = np.flatnonzero(~vary)  # columns that vary mostly do so at once
+        vary[same] = (chunk.columns[:, same] != first[:1, same]).any(axis=0)
     if chunk.within is not None:
-        inside = np.diagonal(chunk.within)
-    return [
-        (x.strides != (0,) and bool(np.ptp(x) != 0.0)) or w > 0.0
-        for x, w in zip(chunk.X.T, inside[1:], strict=True)
-    ]
+        vary = vary | (np.diagonal(chunk.within)[1:] > 0.0)
+    found: list[bool] = vary.tolist()
+    return found
 
 
 def _with_constants(
-    X: FloatArray,
+    first: FloatArray,
     vary: Sequence[bool],
     shape: tuple[int, ...],
     n: FloatArray,
@@ -453,9 +487,9 @@ def _with_constants(
     varying = iter(tables[1:])
     every = [tables[0]]
     rows = [0]
-    for j, x in enumerate(X.T, start=1):
+    for j, x in enumerate(first.tolist(), start=1):
         if not vary[j - 1]:
-            every.append(np.full((prod(shape), 1), float(x[0])))
+            every.append(np.full((prod(shape), 1), x))
         else:
             every.append(next(varying))
             rows.append(j)

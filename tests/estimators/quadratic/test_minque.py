@@ -20,7 +20,7 @@ from tests.helpers.dense_quadratic import (
     model_of,
 )
 from tests.helpers.designs import UNBALANCED, balanced, unbalanced
-from vcomp.estimators.likelihood.blocked import BlockedLikelihood, mivque0
+from vcomp.estimators.likelihood.blocked import mivque0
 from vcomp.estimators.likelihood.choose import EngineLimits
 from vcomp.estimators.quadratic.minque import (
     _DENSE_BELOW,
@@ -31,7 +31,7 @@ from vcomp.estimators.quadratic.minque import (
     _Solved,
     prior_components,
 )
-from vcomp.estimators.quadratic.spaces import EngineForms
+from vcomp.estimators.quadratic.probed_priors import ProbedPriors
 
 
 class Dense:
@@ -96,22 +96,18 @@ def test_many_groups_are_solved_through_an_engine(name, kind):
     assert "No standard errors" in found.status
 
 
-def test_engines_without_exact_traces_are_not_taken():
+def test_where_no_engine_has_exact_traces_they_are_probed():
     model = model_of("crossed", "x")
     stats, expected = model.statistics, model.fit("minque").vcomp
-    # Where only the automatic choice is such an engine, the exact one is requested.
-    priors = _priors(stats, 0, EngineLimits(grid_seconds=0.0, seconds=-1.0))
-    assert isinstance(priors, EngineForms)
-    w = prior_components(1.0, model.component_names)
-    found = MINQUE()._solution(stats, priors, w)
-    np.testing.assert_allclose(found.values, expected, rtol=1e-9)
-    plan = BlockedLikelihood(model.stats, reml=True)._eliminations._whole_plan
-    # Memory for the traces, and not for the squared norms.
-    free = 0.5 * (plan.bytes_for_traces + plan.bytes_for_norms) / 0.8
-    with pytest.raises(vcomp.EstimationError, match=r"'blocked' engine.*does not compute"):
-        _priors(stats, 0, EngineLimits(free_bytes=lambda: free))
-    with pytest.raises(vcomp.EstimationError, match=r"needs .*; use method='reml' or 'anova'"):
-        _priors(stats, 0, EngineLimits(free_bytes=lambda: 0.0))
+    limits = EngineLimits(grid_seconds=0.0, seconds=-1.0)
+    priors = _priors(stats, 0, limits)
+    assert isinstance(priors, ProbedPriors)
+    found = MINQUE()._solution(stats, priors, prior_components(1.0, model.component_names))
+    assert (np.abs(found.values - expected) < 4.5 * found.forms.monte_carlo).all()
+    first = MINQUE()._solution(stats, priors, prior_components(0.0, model.component_names))
+    np.testing.assert_allclose(first.values, model.fit("minque", prior=0).vcomp, rtol=1e-9)
+    with pytest.raises(vcomp.EstimationError, match=r"random columns of .* need"):
+        _priors(stats, 0, EngineLimits(seconds=-1.0, free_bytes=lambda: 0.0))
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e9])

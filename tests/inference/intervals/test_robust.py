@@ -167,7 +167,7 @@ def test_rows_in_parts_give_the_same(name):
             replace(
                 chunk,
                 response=chunk.response[rows],
-                X=chunk.X[rows],
+                columns=chunk.X[rows],
                 compact_codes=tuple(c[rows] for c in chunk.compact_codes),
             )
             for rows in (slice(0, 11), slice(11, 30), slice(30, None))

@@ -1,4 +1,5 @@
 from .blocked import BlockedLikelihood as BlockedLikelihood
+from .blocked import mivque0 as mivque0
 from .choose import EngineLimits as EngineLimits
 from .choose import choose_engine as choose_engine
 from .choose import predicted as predicted
@@ -18,5 +19,9 @@ from .maximisation import Place as Place
 from .maximisation import maximise as maximise
 from .prediction_errors import predicted_columns as predicted_columns
 from .prediction_errors import prediction_variances as prediction_variances
+from .sparse_equations import PairProducts as PairProducts
+from .sparse_equations import SparseEquations as SparseEquations
+from .sparse_equations import SparseSystem as SparseSystem
+from .sparse_equations import build_sparse_equations as build_sparse_equations
 from .starts import OtherStarts as OtherStarts
 from .strata_likelihood import StrataLikelihood as StrataLikelihood

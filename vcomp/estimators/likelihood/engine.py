@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -330,6 +330,10 @@ class Covariance(Protocol):
         """
 
 
+_MANY_COLUMNS = 32
+"""Number of columns from which on the products of their forms are added pair by pair."""
+
+
 class Totals:
     """Forms of V⁻¹ of all rows, with the columns B = [y X], summed over strata.
 
@@ -368,9 +372,24 @@ class Totals:
         used, places = np.flatnonzero(M.any(axis=0)), np.array(columns)
         first = np.tensordot(M[:, used], forms.first, (0, 0))
         self.first[np.ix_(used, places, places)] += first
+        if places.size >= _MANY_COLUMNS:
+            self._add_second(M, forms.second, np.ix_(places, places))
+            return
         half = np.tensordot(M[:, used], forms.second, (0, 0))
         second = np.tensordot(M[:, used], half, (0, 1)).swapaxes(0, 1)
         self.second[np.ix_(used, used, places, places)] += second
+
+    def _add_second(self, M: FloatArray, second: FloatArray, here: Any) -> None:
+        """Add the second forms of many columns pair by pair, without those of coefficient 0."""
+        every = here[0].size == self.gram.shape[0]
+        pairs = list(zip(*np.nonzero(M), strict=True))
+        for a, t in pairs:
+            for b, u in pairs:
+                added = (M[a, t] * M[b, u]) * second[a, b]
+                if every:
+                    self.second[t, u] += added
+                else:
+                    self.second[t, u][here] += added
 
     # The fixed part ---------------------------------------------------------------------------
 
@@ -378,6 +397,11 @@ class Totals:
     def XVX(self) -> Positive:
         """X'V⁻¹X, factored."""
         return Positive(self.gram[1:, 1:])
+
+    @cached_property
+    def inverse(self) -> FloatArray:
+        """(X'V⁻¹X)⁻¹."""
+        return self.XVX.inverse()
 
     @cached_property
     def beta(self) -> FloatArray:
@@ -392,7 +416,7 @@ class Totals:
     def fixed_forms(self, *, second: bool) -> FixedForms:
         """Return the forms of X in V⁻¹, the second ones if requested."""
         return FixedForms(
-            cov_beta=self.XVX.inverse(),
+            cov_beta=self.inverse.copy(),
             first=self.first[:, 1:, 1:].copy(),
             second=self.second[:, :, 1:, 1:].copy() if second else None,
         )
@@ -422,7 +446,7 @@ class Totals:
         """Return tr(V⁻¹V_t) − tr(P V_t) = tr((X'V⁻¹X)⁻¹ X'V⁻¹V_t V⁻¹X), eq. (5.7)."""
         if not self.beta.size:
             return np.zeros_like(self.traces)
-        traces: FloatArray = np.einsum("ij,tji->t", self.XVX.inverse(), self.first[:, 1:, 1:])
+        traces: FloatArray = np.tensordot(self.first[:, 1:, 1:], self.inverse, 2)
         return traces
 
     def average(self) -> FloatArray:
@@ -437,7 +461,7 @@ class Totals:
         """Return tr(P V_t P V_u), eq. (5.8), twice the expected information; V⁻¹ for P in ML."""
         if not reml or not self.beta.size:
             return self.squares
-        inverse = self.XVX.inverse()
+        inverse = self.inverse
         relative = inverse @ self.first[:, 1:, 1:]
         both = np.tensordot(relative, relative.swapaxes(1, 2), ((1, 2), (1, 2)))
         twice = np.tensordot(self.second[:, :, 1:, 1:], inverse, 2)

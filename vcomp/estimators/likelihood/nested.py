@@ -30,6 +30,9 @@ from vcomp.statistics import GroupedColumns, Remainder
 # Vectors are summed in batches of this many values, whose temporary arrays fit into the cache.
 _BATCH_VALUES = 32_768
 
+_MANY_COLUMNS = 8
+"""Number of columns from which on a matrix product is faster, although it copies the columns."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Level:
@@ -340,5 +343,9 @@ def _inner(left: FloatArray, right: FloatArray) -> FloatArray:
     """Return the products of all pairs of columns, summed over groups and vectors."""
     if left.shape[1] == 1:
         return np.array([[np.vdot(left, right)]])
-    products: FloatArray = np.einsum("qbr,qdr->bd", left, right)
-    return products
+    b = left.shape[1]
+    if b < _MANY_COLUMNS:  # tables are not copied
+        products: FloatArray = np.einsum("qbr,qdr->bd", left, right)
+        return products
+    flat = right.transpose(1, 0, 2).reshape(b, -1)
+    return left.transpose(1, 0, 2).reshape(b, -1) @ flat.T

@@ -343,7 +343,7 @@ class StrataLikelihood(LastPoint[Totals], SummedEngine, ExactEngine):
     def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return β̂ and its covariance matrix at `v`."""
         totals = self._at(v)
-        return totals.beta.copy(), totals.XVX.inverse()
+        return totals.beta.copy(), totals.inverse.copy()
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
         """Return forms of X in V⁻¹ at `v`, the second ones if requested."""

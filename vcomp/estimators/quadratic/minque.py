@@ -26,6 +26,7 @@ from vcomp.estimators.quadratic.closed_form import (
     point_of,
     residual_sum_of_squares,
 )
+from vcomp.estimators.quadratic.probed_priors import ProbedPriors
 from vcomp.estimators.quadratic.spaces import Contrasts, EngineForms, PriorForms, Priors
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import covariance_of_solution, solve
@@ -227,6 +228,11 @@ _NO_ERRORS = (
 )
 
 
+_PROBED = (
+    " With so many groups the expectations of the quadratic forms are Monte Carlo estimates; "
+    "their errors are beside the components."
+)
+
 _LIMITS = EngineLimits()
 
 
@@ -238,25 +244,16 @@ def _priors(
     if sum(stats.sizes) <= dense_below:
         return Contrasts(stats.cross_products)
     engine = choose_engine(stats, reml=True, limits=limits)
-    if "expected" not in engine.kinds:
-        try:
-            engine = choose_engine(stats, "blocked", reml=True, limits=limits)
-        except EstimationError as error:
-            reason = str(error).split("; use ")[0]
-            raise EstimationError(f"{reason}; use method='reml' or 'anova'") from None
-    if "expected" not in engine.kinds:
-        raise EstimationError(
-            f"MINQUE needs traces that the {engine.name!r} engine of these data does not compute; "
-            "use method='reml' or 'anova'"
-        )
-    return EngineForms(engine)
+    if "expected" in engine.kinds:
+        return EngineForms(engine)
+    return ProbedPriors(stats.cross_products, free_bytes=limits.free_bytes)
 
 
 def _solved(priors: Priors, w: FloatArray, rounds: int | None) -> _Solved:
     """Solve the equations `rounds` times from prior `w`; until convergence if None."""
-    if isinstance(priors, EngineForms) and not w[:-1].any():
+    if isinstance(priors, EngineForms | ProbedPriors) and not w[:-1].any():
         # Engines compute the MIVQUE(0) estimates, but not the information at that prior.
-        first = priors.likelihood.mivque0()
+        first = priors.mivque0()
         if rounds == 1:
             return _Solved(first, None, 1, np.inf, trapped=False)
         if rounds is None:
@@ -364,7 +361,7 @@ def _next(priors: Priors, w: FloatArray, values: FloatArray) -> PriorForms | Non
 
     None if no fraction of the step leads to a positive definite V.
     """
-    if isinstance(priors, EngineForms):
+    if not isinstance(priors, Contrasts):
         _refuse_negative(values)
     fraction = 1.0
     for _ in range(_HALVINGS):
@@ -389,7 +386,7 @@ def _covariance(priors: Priors, found: _Solved) -> FloatArray | None:
     forms = found.forms
     if forms is None:
         return None
-    covariance = priors.covariance(forms.w, found.values)
+    covariance = priors.covariance(forms, found.values)
     if covariance is None:
         if found.step > _SAME:
             return None
@@ -408,6 +405,8 @@ def _labelled(
     fixed = fixed_effects(stats, found.values)
     doubt = f"{_NO_ERRORS if covariance is None else ''}{fixed.doubt}"
     nothing = np.full((found.values.size, found.values.size), np.nan)
+    errors = None if found.forms is None else found.forms.monte_carlo
+    probed = "" if errors is None else _PROBED
     negative = negative_components(names, found.values)
     return Estimate(
         method="minque",
@@ -418,8 +417,9 @@ def _labelled(
         cov_beta=fixed.cov_beta,
         llf=np.nan,
         converged=found.is_end(given=given),
-        status=f"{found.status(given=given)}{negative}.{doubt}",
+        status=f"{found.status(given=given)}{negative}.{probed}{doubt}",
         engine="closed form: quadratic forms and their expectations",
+        monte_carlo={} if errors is None else dict(zip(names, errors.tolist(), strict=True)),
         certificate=None if given else _certificate(names, found),
         fixed_errors=fixed.errors,
     )

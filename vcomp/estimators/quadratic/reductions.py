@@ -19,6 +19,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.quadratic.anova import AnovaTable
 from vcomp.estimators.quadratic.quadratic_forms import TooLargeError
 from vcomp.estimators.quadratic.spaces import Coordinates, Space
+from vcomp.estimators.quadratic.sparse_spaces import SparseSpace, serves
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes
 from vcomp.statistics import CrossProducts
@@ -41,12 +42,15 @@ class ReductionLimits:
         spaces
     most_products : multiplications up to which the bases of two spaces are compared: about half a
         second
+    sparse_from : groups of the smaller of two crossed terms from which on their space is not
+        made orthonormal, but its normal equations are solved
     free_bytes : returns the free memory
     """
 
     dense_below: int = 4_000_000
     kept_share: float = 0.1
     most_products: float = 4e9
+    sparse_from: int = 1_000
     free_bytes: Callable[[], float] = available_bytes
 
 
@@ -93,13 +97,27 @@ class Reductions:
         self.adjustments = tuple(adjustments)
         self._full: Terms = frozenset(range(stats.n_terms))
         wanted = {self._full}.union(*({a.others, a.both} for a in adjustments))
-        self._spaces = {terms: Space(stats, terms) for terms in wanted}
+        self._spaces = {terms: self._space(terms) for terms in wanted}
         self._free_bytes = limits.kept_share * limits.free_bytes()
         self._blocks: dict[tuple[Terms, int, int], FloatArray] = {}
         self._coordinates: dict[tuple[Terms, int], Coordinates] = {}
         self.df = np.array([*self._differences("rank"), stats.n - self._spaces[self._full].rank])
         self.sum_sq = self._sums_of_squares()
         self.coefficients = self._expectations()
+
+    def _space(self, terms: Terms) -> Space | SparseSpace:
+        if serves(self.stats, terms, self._limits.sparse_from):
+            try:
+                return SparseSpace(self.stats, terms)
+            except np.linalg.LinAlgError:
+                pass
+        return Space(self.stats, terms)
+
+    def _dense(self, terms: Terms) -> Space:
+        """Return a space of which bases are needed: of terms that leave another one out."""
+        space = self._spaces[terms]
+        assert isinstance(space, Space)
+        return space
 
     def table(self, names: tuple[str, ...]) -> AnovaTable:
         """Return the analysis of variance with its expected mean squares."""
@@ -247,10 +265,13 @@ class Reductions:
 
     def _products(self, a: Terms, b: Terms, left: list[int]) -> tuple[list[float], float]:
         """Return tr(Z_u'N_a N_b Z_u) of the terms `left`, and tr(N_a N_b)."""
-        first, second = self._spaces[a], self._spaces[b]
+        first, second = self._dense(a), self._dense(b)
         shared = first.lead == second.lead and first.lead is not None
         if shared:
             joint = first.tail_products(second)
+        elif not left and first.lead is not None and second.lead is not None:
+            common = first.common_squares(second)
+            return [], float(self.stats.n - first.rank - second.rank + common)
         else:
             width = sum(self.stats.sizes[u] for u in left) + first.tail_rank
             if float(first.rank) * second.rank * width > self._limits.most_products:
@@ -270,8 +291,9 @@ class Reductions:
 
     def _of(self, a: Terms, u: int) -> Coordinates:
         if (a, u) not in self._coordinates:
-            self._check_size(float(self.stats.sizes[u]) * self._spaces[a].tail_rank)
-            self._coordinates[a, u] = self._spaces[a].coordinates(u)
+            space = self._dense(a)
+            self._check_size(float(self.stats.sizes[u]) * space.tail_rank)
+            self._coordinates[a, u] = space.coordinates(u)
         return self._coordinates[a, u]
 
     def _product(self, left: Any, right: Any) -> Any:

@@ -30,7 +30,7 @@ from vcomp.numerics import available_bytes, check_memory, limited_blas, solve
 from vcomp.numerics.kernels import weighted_gram
 from vcomp.statistics import CrossProducts
 
-_DEPENDENT = 1e-11
+DEPENDENT = 1e-11
 """A squared residual norm below this fraction of a column's squared norm is rounding error."""
 
 _ROWS_AT_ONCE = 4096
@@ -71,7 +71,7 @@ class Space:
     ) -> None:
         self.stats = stats
         self.terms = terms
-        finest = sorted(_finest(stats, terms), key=lambda t: (-stats.sizes[t], t))
+        finest = sorted(finest_terms(stats, terms), key=lambda t: (-stats.sizes[t], t))
         self.lead = finest[0] if finest else None
         self._others = finest[1:]
         self._traces: dict[int, float] = {}
@@ -152,6 +152,24 @@ class Space:
         means = lead / stats.group_n[self.lead][:, None]
         rest = self._tail_coordinates(tail.T - self._coupled(means.T)).T
         return np.concatenate([means * np.sqrt(stats.group_n[self.lead])[:, None], rest])
+
+    def common_squares(self, other: Space) -> float:
+        """Return ‖B'B_o‖² of two spaces with different leading terms, without their product.
+
+        What the leading terms have in common is sparse; the tails should be short.
+        """
+        stats, a, b = self.stats, cast("int", self.lead), cast("int", other.lead)
+        table = stats.gram(a, b).tocoo()
+        total = float((table.data**2 / stats.group_n[a][table.row] / stats.group_n[b][table.col])
+                      .sum())  # fmt: skip
+        for space, term, n in ((other, a, stats.group_n[a]), (self, b, stats.group_n[b])):
+            total += float((np.square(space.coordinates(term).tail) / n[:, None]).sum())
+        parts = [other.coordinates(t).tail for t in self._others]
+        of_fixed = other.coordinates_of_fixed()[:, other.rank - other.tail_rank :]
+        products = np.concatenate([*parts, of_fixed])
+        means = other.coordinates(a).tail / stats.group_n[a][:, None]
+        tails = self._tail_coordinates(products.T - self._coupled(means.T))
+        return total + float(np.square(tails).sum())
 
     def tail_products(self, other: Space) -> FloatArray:
         """Return B'B_o of the tails of two spaces with the same leading term.
@@ -270,7 +288,7 @@ class Space:
             yield self._tail_coordinates(products)
 
 
-def _finest(stats: CrossProducts, terms: frozenset[int]) -> list[int]:
+def finest_terms(stats: CrossProducts, terms: frozenset[int]) -> list[int]:
     """Return the terms that are not coarser than another of them."""
     return [t for t in terms if not any(u != t and stats.is_finer(u, t) for u in terms)]
 
@@ -285,10 +303,10 @@ def _independent(S: FloatArray) -> tuple[IntArray, FloatArray]:
     from scipy.linalg.lapack import dpstrf
 
     # dpstrf does not check its first pivot against the tolerance.
-    there = np.flatnonzero(np.diagonal(S) > _DEPENDENT)
+    there = np.flatnonzero(np.diagonal(S) > DEPENDENT)
     if there.size == 0:
         return there.astype(np.int32), np.zeros((0, 0))
-    L, pivots, rank, _ = dpstrf(S[np.ix_(there, there)].T, tol=_DEPENDENT, lower=1)
+    L, pivots, rank, _ = dpstrf(S[np.ix_(there, there)].T, tol=DEPENDENT, lower=1)
     kept: IntArray = there[pivots[:rank] - 1].astype(np.int32)
     return kept, np.tril(L[:rank, :rank])
 
@@ -307,12 +325,24 @@ class PriorForms:
     matrix : (k + 1, k + 1) tr(P V_t P V_u), the residual last
     right : (k + 1,) y'P V_t P y
     second : (k + 1, k + 1) y'P V_t P V_u P y
+    samples : (b, k + 1, k + 1) the matrix by each random probe; None if it is exact
     """
 
     w: FloatArray
     matrix: FloatArray
     right: FloatArray
     second: FloatArray
+    samples: FloatArray | None = None
+
+    @property
+    def monte_carlo(self) -> FloatArray | None:
+        """Monte Carlo standard errors of the solution, (k + 1,); None if the matrix is exact."""
+        if self.samples is None:
+            return None
+        b = len(self.samples)
+        away = solve(self.matrix, ((self.samples - self.matrix) @ self.solution).T)
+        errors: FloatArray = np.sqrt(np.square(away).sum(axis=1) / (b * (b - 1.0)))
+        return errors
 
     @property
     def solution(self) -> FloatArray:
@@ -343,8 +373,8 @@ class Priors(Protocol):
             If the covariance matrix is not positive definite there.
         """
 
-    def covariance(self, w: FloatArray, v: FloatArray) -> FloatArray | None:
-        """Return the covariance of the right-hand side at prior `w` and true components `v`.
+    def covariance(self, forms: PriorForms, v: FloatArray) -> FloatArray | None:
+        """Return the covariance of the right-hand side of `forms` at true components `v`.
 
         It is the bracket of eq. (2.13). None if it is known for v = w only: twice the matrix.
         """
@@ -393,8 +423,9 @@ class Contrasts:
         second[-1, -1] += self._rss_outside * outside / w[-1]
         return PriorForms(w, matrix, right, second)
 
-    def covariance(self, w: FloatArray, v: FloatArray) -> FloatArray:
-        """Return 2 tr(P V_t P V P V_u P V) with P at `w` and V at `v`, eq. (2.13)."""
+    def covariance(self, forms: PriorForms, v: FloatArray) -> FloatArray:
+        """Return 2 tr(P V_t P V P V_u P V) with P at the prior and V at `v`, eq. (2.13)."""
+        w = forms.w
         with limited_blas(self._y.size):
             P = self._inverse(w)
             PZ = P @ self._Z
@@ -440,6 +471,10 @@ class EngineForms:
 
     likelihood: LikelihoodEngine
 
+    def mivque0(self) -> FloatArray:
+        """Return the MIVQUE(0) estimates."""
+        return self.likelihood.mivque0()
+
     def at(self, w: FloatArray) -> PriorForms:
         """Return the forms at a multiple of components `w`, none of them negative.
 
@@ -454,6 +489,6 @@ class EngineForms:
         right = 2.0 * here.score + matrix @ scaled
         return PriorForms(scaled, matrix, right, 2.0 * here.average)
 
-    def covariance(self, w: FloatArray, v: FloatArray) -> None:
+    def covariance(self, forms: PriorForms, v: FloatArray) -> None:
         """Return None: the covariance is known for v = w only."""
         return

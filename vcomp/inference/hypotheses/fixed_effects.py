@@ -104,8 +104,8 @@ class Satterthwaite:
         free = ~self.known
         if not free.any():
             return np.full(L.shape[0], np.inf)
-        q = np.einsum("ij,jk,ik->i", L, self.cov_beta, L)
-        g = np.einsum("ij,tjk,ik->ti", L, self.slopes[free], L)
+        q = _squares(L, self.cov_beta)
+        g = _squares(L, self.slopes[free])
         variance = np.einsum("ti,tu,ui->i", g, self.covariance[np.ix_(free, free)], g)
         with np.errstate(divide="ignore", invalid="ignore"):
             df = 2.0 * np.square(q) / variance
@@ -364,7 +364,7 @@ def t_interval(
 
 
 def _standard_errors(L: FloatArray, cov_beta: FloatArray) -> FloatArray:
-    variances = np.einsum("ij,jk,ik->i", L, cov_beta, L)
+    variances = _squares(L, cov_beta)
     se: FloatArray = np.sqrt(np.maximum(variances, 0.0))
     return se
 
@@ -378,6 +378,12 @@ def t_tests(estimate: FloatArray, se: FloatArray, df: FloatArray) -> ContrastTes
     known = np.isfinite(df)
     tail = np.where(known, stdtr(np.where(known, df, 1.0), -np.abs(t)), ndtr(-np.abs(t)))
     return ContrastTest(estimate, se, df, t, 2.0 * tail)
+
+
+def _squares(L: FloatArray, A: FloatArray) -> FloatArray:
+    """Return l'Al of the rows l of L, for a matrix A or a stack of them."""
+    squares: FloatArray = ((L @ A) * L).sum(axis=-1)
+    return squares
 
 
 def _rotated(

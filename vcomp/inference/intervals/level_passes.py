@@ -405,13 +405,13 @@ class _Pass:
             if chunk.response.size > _NOT_MANY_ROWS or is_compiled(add_level_sums):
                 add = add_level_sums
         away = chunk.origin
-        constant = chunk.response.size > 0 and chunk.X.strides[0] == 0  # one row stands for all
+        constant = chunk.response.size > 0 and chunk.is_mean  # one row stands for all
         if constant:
             away = away + float(chunk.X[0] @ work.beta)
         for rows in blocks:
             rest = chunk.response[rows] - away
             if not constant:
-                rest -= chunk.X[rows] @ work.beta
+                rest -= chunk.columns[rows] @ work.beta
             own = () if chunk.counts is None else (chunk.counts[rows],)
             codes = np.empty((len(self.codes), rest.size), dtype=np.int32)
             for row, column in zip(codes, self.codes, strict=True):

@@ -350,7 +350,7 @@ def simulate_responses(
         "simulate fewer at a time, with another rng= each time",
         free_bytes=free_bytes,
     )
-    mean = rows.origin + rows.X @ beta
+    mean = rows.origin + rows.columns @ beta
     simulated = np.empty((rows.n, n), order="F")
     for j in range(n):
         simulated[:, j] = mean + draw_errors(rows, v, stream(seed, j))

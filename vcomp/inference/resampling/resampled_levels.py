@@ -20,6 +20,7 @@ from vcomp.design import (
     number_combinations,
 )
 from vcomp.exceptions import DesignError, EstimationError, did_you_mean
+from vcomp.numerics import MixedColumns
 from vcomp.statistics import Statistics
 
 
@@ -65,7 +66,7 @@ class Sample:
         made = replace(
             chunk,
             response=chunk.response[self.rows],
-            X=_rows_of(design, chunk.X, self.rows),
+            columns=_rows_of(design, chunk.columns, self.rows),
             compact_codes=self.codes,
             facet_sizes=self.n_levels,
             terms=terms,
@@ -195,7 +196,9 @@ def _unknown(name: object, design: Design) -> str:
     return f"{what}{did_you_mean(name, known)}{which}"
 
 
-def _rows_of(design: Design, X: FloatArray, rows: LongArray) -> FloatArray:
+def _rows_of(
+    design: Design, X: FloatArray | MixedColumns, rows: LongArray
+) -> FloatArray | MixedColumns:
     if design.formula.intercept_only:
         return np.broadcast_to(1.0, (rows.size, 1))
     return X[rows]

@@ -161,7 +161,7 @@ class _RowCoder:
         return Chunk(
             response=part.y,
             origin=design.origin,
-            X=design.centred_matrix(fixed, part.y.size),
+            columns=design.centred_matrix(fixed, part.y.size),
             compact_codes=tuple(f.codes(part.frame[f.name]) for f in design.facets),
             facet_sizes=design.n_levels,
             terms=design.terms,
@@ -368,7 +368,7 @@ def _cells_as_rows(coding: RowCoding, table: CellTable, terms: tuple[TermDesign,
     return Chunk(
         response=filled.means[0],
         origin=0.0,
-        X=_X(coding, filled),
+        columns=_X(coding, filled),
         compact_codes=coding.places.codes(places),
         facet_sizes=coding.places.n_levels,
         terms=terms,
@@ -396,7 +396,7 @@ def _moments_as_rows(
     return replace(
         cells,
         response=scores,
-        X=cells.X[at] if cells.X.strides[0] else np.broadcast_to(1.0, (at.size, 1)),
+        columns=np.broadcast_to(1.0, (at.size, 1)) if cells.is_mean else cells.X[at],
         compact_codes=tuple(codes[at] for codes in cells.compact_codes),
         counts=weights,
         within=None,

@@ -5,5 +5,5 @@ from .cells import fill_cells as fill_cells
 from .cells import merge_cells as merge_cells
 from .cells import place_cells as place_cells
 from .cells import renumber_cells as renumber_cells
-from .cells import within_cells as within_cells
+from .cells import squares_within_cells as squares_within_cells
 from .split_contrasts import squares_in_strata as squares_in_strata

@@ -225,31 +225,28 @@ def fill_cells(
         table[places[i]] = values[i] - origin
 
 
-def within_cells(
-    places: Any, a: FloatArray, b: FloatArray, mean_a: FloatArray, mean_b: FloatArray
-) -> float:
-    """Return Σ (a − ā)(b − b̄) over the rows, with the means of their cells.
+def squares_within_cells(places: Any, values: FloatArray, means: FloatArray) -> float:
+    """Return Σ (x − x̄)² over the rows, with the means of their cells.
 
     Sums of blocks are summed: rounding grows with the number of blocks, not of rows.
     """
     if places.size > FEW_ROWS:
-        return float(_within_cells(places, a, b, mean_a, mean_b))
-    products = np.zeros((-(-places.size // _ROWS), _ROWS))
-    products.reshape(-1)[: places.size] = (a - mean_a[places]) * (b - mean_b[places])
+        return float(_squares_within_cells(places, values, means))
+    squares = np.zeros((-(-places.size // _ROWS), _ROWS))
+    squares.reshape(-1)[: places.size] = np.square(values - means[places])
     # `accumulate` adds one after the other, as the loop does.
-    blocks = np.add.accumulate(products, axis=1)[:, -1]
+    blocks = np.add.accumulate(squares, axis=1)[:, -1]
     return float(np.add.accumulate(blocks)[-1]) if blocks.size else 0.0
 
 
 @njit(cache=True, nogil=True)
-def _within_cells(
-    places: Any, a: FloatArray, b: FloatArray, mean_a: FloatArray, mean_b: FloatArray
-) -> float:
+def _squares_within_cells(places: Any, values: FloatArray, means: FloatArray) -> float:
     total = 0.0
     for start in range(0, places.size, _ROWS):
         block = 0.0
         for i in range(start, min(start + _ROWS, places.size)):
-            block += (a[i] - mean_a[places[i]]) * (b[i] - mean_b[places[i]])
+            away = values[i] - means[places[i]]
+            block += away * away
         total += block
     return total
 
