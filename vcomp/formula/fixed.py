@@ -155,6 +155,10 @@ class PlainCoding:
         return DesignInfo(list(self.names), {info.factor: info for info in infos}, codings)
 
 
+_LARGE = 1e7
+"""Elements of X above which the free memory is looked at."""
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnEnds:
     """The range of the columns of X.
@@ -324,6 +328,13 @@ class FixedPart:
         self._check_known()
         if self.design_info is None:
             return np.ones((n_rows, len(self.names))) - (0.0 if origin is None else origin)
+        size = float(n_rows) * len(self.names)
+        if size > _LARGE:
+            check_memory(
+                8.0 * size,
+                f"{len(self.names):,} columns of the fixed part in {n_rows:,} rows need",
+                "factors with many levels need no columns as random terms",
+            )
         X = np.empty((n_rows, len(self.names)))
         for rows, block in self._blocks(columns, n_rows):
             X[rows] = block
