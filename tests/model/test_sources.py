@@ -8,7 +8,9 @@ import pytest
 
 import vcomp
 from vcomp.exceptions import DataError, EstimationError
+from vcomp.inference.quantities import Quantities
 from vcomp.inference.resampling.replicates import FromReplicates
+from vcomp.model.profiling import Likelihood
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +143,24 @@ def test_what_gives_no_intervals_is_refused(res, interval):
             ask(interval=interval)
     with pytest.raises(EstimationError, match="sizes="):
         res.dstudy(interval=interval)
+
+
+@pytest.mark.parametrize("form", ["linear", "root", "ratio", "share"])
+def test_multiples_of_a_quantity_share_one_profile(res, form, monkeypatch):
+    a = np.array([[1.0, 0.0, 0.0], [0.25, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    b = np.array([[0.0, 0.5, 0.5], [0.0, 0.5, 0.5], [0.0, 1 / 30, 1 / 30], [0.0, 0.0, 1.0]])
+    quantities = Quantities(form, a, b if form in ("ratio", "share") else None)
+    source = res.interval_source("profile")
+    alone = [source.limits(quantities.take(slice(j, j + 1)), 0.05) for j in range(4)]
+    profiles = []
+    profile = Likelihood.profile_ratio
+
+    def counted(*arguments, **options):
+        profiles.append(1)
+        return profile(*arguments, **options)
+
+    monkeypatch.setattr(Likelihood, "profile_ratio", counted)
+    together = source.limits(quantities, 0.05)
+    assert len(profiles) == 2
+    np.testing.assert_allclose(together.low, [one.low[0] for one in alone], rtol=1e-7)
+    np.testing.assert_allclose(together.high, [one.high[0] for one in alone], rtol=1e-7)

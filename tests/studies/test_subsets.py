@@ -48,7 +48,7 @@ def test_a_subset_is_fitted_as_its_rows_are(name, sizes, method):
     tolerance = 1e-10 if method not in ("reml", "ml") else 1e-6
     for seed in range(3):
         found = subsets.estimate(sizes, rng_of(seed), subsets.estimator(sizes))
-        sample = subsets._drawn(sizes, rng_of(seed))
+        sample = subsets.drawn(sizes, rng_of(seed))
         fitted = vcomp.fit(formula, frame_of_rows(frame, sample), method=method)
         size = np.abs(fitted.vcomp).max()
         np.testing.assert_allclose(found.values, fitted.vcomp, rtol=0.0, atol=tolerance * size)
@@ -63,7 +63,7 @@ def test_the_table_draws_the_same_levels_as_the_rows(name, sizes):
     subsets = subsets_of(*balanced(name, 5), sizes)
     assert subsets.table is not None
     for seed in range(5):
-        by_rows = subsets._drawn(sizes, rng_of(seed))
+        by_rows = subsets.drawn(sizes, rng_of(seed))
         by_table = subsets._rows(subsets._chosen(sizes, rng_of(seed)))
         np.testing.assert_array_equal(by_rows.rows, by_table.rows)
         scores = subsets.table.take(subsets._chosen(sizes, rng_of(seed))).ravel()
@@ -79,7 +79,7 @@ def test_unbalanced_data(name):
     assert subsets.table is None
     assert subsets.estimator(sizes) is None
     found = subsets.estimate(sizes, rng_of(1), None)
-    sample = subsets._drawn(sizes, rng_of(1))
+    sample = subsets.drawn(sizes, rng_of(1))
     fitted = vcomp.fit(formula, frame_of_rows(frame, sample))
     np.testing.assert_allclose(found.values, fitted.vcomp, rtol=1e-5, atol=1e-9)
     assert frame_of_rows(frame, sample)["a"].nunique() == 4
@@ -94,7 +94,7 @@ def test_reml_at_its_bound_is_not_the_analysis_of_variance():
         found = subsets.estimate(
             {"a": 3, "b": 3}, rng_of(seed), subsets.estimator({"a": 3, "b": 3})
         )
-        sample = subsets._drawn({"a": 3, "b": 3}, rng_of(seed))
+        sample = subsets.drawn({"a": 3, "b": 3}, rng_of(seed))
         fitted = vcomp.fit(formula, frame_of_rows(frame, sample))
         np.testing.assert_allclose(found.values, fitted.vcomp, rtol=1e-5, atol=1e-7)
         at_bound += bool((fitted.vcomp == 0.0).any())
@@ -108,7 +108,7 @@ def test_negative_components_are_dropped_where_the_fit_drops_them():
         found = subsets.estimate(
             {"a": 3, "b": 3}, rng_of(seed), subsets.estimator({"a": 3, "b": 3})
         )
-        sample = subsets._drawn({"a": 3, "b": 3}, rng_of(seed))
+        sample = subsets.drawn({"a": 3, "b": 3}, rng_of(seed))
         fitted = vcomp.fit(formula, frame_of_rows(frame, sample), method="anova", negative="refit")
         np.testing.assert_allclose(found.values, fitted.vcomp, rtol=1e-9, atol=1e-12)
         assert (found.values >= 0.0).all()
@@ -123,7 +123,7 @@ def test_covariates_and_held_components_are_fitted_by_rows():
     covariate = subsets_of("y ~ x + (1|a) + (1|b)", frame, {"a": 4}, "reml")
     assert covariate.table is None
     found = covariate.estimate({"a": 4}, rng_of(0), None)
-    sample = covariate._drawn({"a": 4}, rng_of(0))
+    sample = covariate.drawn({"a": 4}, rng_of(0))
     fitted = vcomp.fit("y ~ x + (1|a) + (1|b)", frame_of_rows(frame, sample))
     np.testing.assert_allclose(found.values, fitted.vcomp, rtol=1e-5)
 

@@ -138,13 +138,16 @@ class FromProfile:
         check_alpha(alpha)
         if isinstance(quantities, Smooth):
             return self._of_function(quantities, alpha)
-        ends, notes = [], []
-        for j in range(len(quantities)):
-            low, high, said = self._one(quantities.take(slice(j, j + 1)), alpha)
-            ends.append((low, high))
-            notes += [note for note in said if note not in notes]
-        both = np.array(ends).reshape(-1, 2)
-        return Limits(both[:, 0], both[:, 1], PROFILE, tuple(notes))
+        low, high = np.full((2, len(quantities)), np.nan)
+        notes: list[str] = []
+        for first, alike in _alike(quantities).items():
+            found = self._one(quantities.take(slice(first, first + 1)), alpha)
+            notes += [note for note in found[2] if note not in notes]
+            for place, factor in alike.items():
+                low[place], high[place] = (
+                    _of_multiple(end, quantities.form, factor) for end in found[:2]
+                )
+        return Limits(low, high, PROFILE, tuple(notes))
 
     def _one(self, q: Quantities, alpha: float) -> tuple[float, float, tuple[str, ...]]:
         a = q.a[0]
@@ -171,3 +174,32 @@ class FromProfile:
 
     def _is_known(self, weights: FloatArray) -> bool:
         return not (weights[~self.likelihood.held] != 0.0).any()
+
+
+def _alike(q: Quantities) -> dict[int, dict[int, float]]:
+    """Return quantities that are functions of another one, by the place of that one.
+
+    A multiple of the weights multiplies a linear form, a ratio, or the odds of a share: error
+    variances for other numbers of levels of one facet have a single profile, and so have their
+    coefficients. The values are, for each quantity, its place and the factor.
+    """
+    found: dict[bytes, tuple[int, FloatArray]] = {}
+    alike: dict[int, dict[int, float]] = {}
+    for place in range(len(q)):
+        weights = [q.a[place]] if q.b is None else [q.a[place], q.b[place]]
+        sizes = np.array([np.abs(w).max(initial=0.0) or 1.0 for w in weights])
+        # Rounded, so that 1/30 of a component and 2/60 of it are the same direction.
+        key = np.round(np.concatenate([w / s for w, s in zip(weights, sizes, strict=True)]), 14)
+        first, own = found.setdefault((key + 0.0).tobytes(), (place, sizes))
+        ratio = sizes / own
+        alike.setdefault(first, {})[place] = float(ratio[0] / (ratio[1] if len(ratio) > 1 else 1))
+    return alike
+
+
+def _of_multiple(end: float, form: str, factor: float) -> float:
+    """Return the end of the interval of a quantity whose weights are multiplied by a factor."""
+    if form == "root":
+        return end * float(np.sqrt(factor))
+    if form != "share" or factor == 1.0:
+        return end * factor
+    return factor * end / (1.0 - end + factor * end)

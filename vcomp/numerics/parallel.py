@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from numbers import Integral, Real
 from time import monotonic
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -22,6 +23,20 @@ _PORTION_SECONDS = 0.25
 _MOST_AT_ONCE = 64
 _SAVE_SECONDS = 30.0
 """Time after which results are saved again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Together(Generic[Row]):
+    """Computes several replicates at once, where that is faster than one by one.
+
+    Attributes
+    ----------
+    work : returns the results of several numbers, in their order
+    most : how many at once
+    """
+
+    work: Callable[[Sequence[int]], Sequence[Row]]
+    most: int
 
 
 def check_time_limit(time_limit: float | None) -> None:
@@ -40,7 +55,7 @@ def check_time_limit(time_limit: float | None) -> None:
 
 
 def run(
-    make: Callable[[], Callable[[int], Row]],
+    make: Callable[[], Callable[[int], Row] | Together[Row]],
     numbers: Sequence[int],
     *,
     workers: int = 1,
@@ -54,8 +69,8 @@ def run(
 
     Parameters
     ----------
-    make : returns the function that computes a replicate from its number; called once in each
-        thread
+    make : returns the function that computes a replicate from its number, or a :class:`Together`;
+        called once in each thread
     numbers : numbers of the requested replicates
     workers : number of threads
     time_limit : seconds after which no replicate is started
@@ -82,7 +97,7 @@ def run(
 
 
 def _portions(
-    make: Callable[[], Callable[[int], Row]],
+    make: Callable[[], Callable[[int], Row] | Together[Row]],
     numbers: Sequence[int],
     workers: int,
     time_limit: float | None,
@@ -91,7 +106,7 @@ def _portions(
     deadline = None if time_limit is None else monotonic() + time_limit
     queue = _Queue(numbers, deadline, workers)
     if workers == 1:
-        work = _timed(make(), queue)
+        work = queue.timed(make())
         while portion := queue.next():
             yield work(portion)
         return
@@ -99,7 +114,7 @@ def _portions(
 
     def job(portion: Sequence[int]) -> dict[int, Row]:
         if not hasattr(local, "work"):
-            local.work = _timed(make(), queue)
+            local.work = queue.timed(make())
         rows: dict[int, Row] = local.work(portion)
         return rows
 
@@ -143,6 +158,33 @@ class _Queue:
         """Whether the deadline has passed."""
         return self._deadline is not None and monotonic() >= self._deadline
 
+    def timed(
+        self, work: Callable[[int], Row] | Together[Row]
+    ) -> Callable[[Sequence[int]], dict[int, Row]]:
+        """Return the function that computes a portion, and adapt their size to the work."""
+        if isinstance(work, Together):
+            self.size = max(self.size, work.most)
+
+        def work_on(portion: Sequence[int]) -> dict[int, Row]:
+            rows: dict[int, Row] = {}
+            begun = monotonic()
+            if isinstance(work, Together):
+                for at in range(0, len(portion), work.most):
+                    if self.is_late():
+                        break
+                    some = portion[at : at + work.most]
+                    rows |= zip(some, work.work(some), strict=True)
+                return rows
+            for number in portion:
+                if self.is_late():
+                    break
+                rows[number] = work(number)
+            if rows:
+                self.took((monotonic() - begun) / len(rows))
+            return rows
+
+        return work_on
+
     def took(self, seconds: float) -> None:
         """Adapt the size of portions to the time of one replicate."""
         self.size = int(min(max(_PORTION_SECONDS / max(seconds, 1e-9), 1.0), _MOST_AT_ONCE))
@@ -150,21 +192,6 @@ class _Queue:
     def close(self) -> None:
         """Stop distributing, so that threads end."""
         self._deadline = -1.0
-
-
-def _timed(work: Callable[[int], Row], queue: _Queue) -> Callable[[Sequence[int]], dict[int, Row]]:
-    def work_on(portion: Sequence[int]) -> dict[int, Row]:
-        rows: dict[int, Row] = {}
-        begun = monotonic()
-        for number in portion:
-            if queue.is_late():
-                break
-            rows[number] = work(number)
-        if rows:
-            queue.took((monotonic() - begun) / len(rows))
-        return rows
-
-    return work_on
 
 
 def stream(seed: int, number: int) -> np.random.Generator:

@@ -8,6 +8,9 @@ from .level_grid import added_up as added_up
 from .level_grid import find_level_grid as find_level_grid
 from .of_data import read_data as read_data
 from .of_data import sum_rows as sum_rows
+from .stacks import Stack as Stack
+from .stacks import StackLayout as StackLayout
+from .stacks import StackTables as StackTables
 from .statistics import Statistics as Statistics
 from .strata import Cells as Cells
 from .strata import GroupedColumns as GroupedColumns

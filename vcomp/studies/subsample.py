@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Integral
 from os import PathLike
 from typing import Any, Literal, get_args
@@ -24,6 +25,7 @@ from vcomp.inference.resampling import (
     Refitted,
     Replicates,
     Sample,
+    Work,
     check_facets,
     collect,
 )
@@ -69,7 +71,7 @@ class GroupedLevels:
         return np.sort(order[place < most])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Subsets:
     """Draws levels of facets without replacement, and fits their scores.
 
@@ -115,7 +117,7 @@ class Subsets:
 
     def most(self, facet: str) -> int:
         """Return the number of levels of a facet, for a nested one in the smallest group."""
-        return int(self._levels(self._whole(), facet).per_group.min())
+        return int(self._levels(self._whole, facet).per_group.min())
 
     def estimator(self, sizes: Mapping[str, int]) -> BalancedEstimator | None:
         """Return the closed form of subsets of these sizes, None if there is none."""
@@ -145,7 +147,7 @@ class Subsets:
         closed_form : of :meth:`estimator` for these sizes
         """
         if closed_form is None or self.table is None:
-            return self._refit(lambda: self._drawn(sizes, rng))
+            return self._refit(lambda: self.drawn(sizes, rng))
         return self._of_levels(self._chosen(sizes, rng), closed_form)
 
     def without(self, facet: str, level: int) -> Refitted:
@@ -210,11 +212,11 @@ class Subsets:
             levels.append(chosen.get(facet, every))
         return levels
 
-    def _drawn(self, sizes: Mapping[str, int], rng: np.random.Generator) -> Sample:
+    def drawn(self, sizes: Mapping[str, int], rng: np.random.Generator) -> Sample:
         """Return the rows of a random subset."""
-        sample = self._whole()
+        sample = self._whole
         for facet in self.facets:
-            levels = self._levels(sample, facet)
+            levels = self._first if sample is self._whole else self._levels(sample, facet)
             counts, n = levels.per_group, sizes[facet]
             if counts.min() < n:
                 raise EstimationError(
@@ -234,7 +236,7 @@ class Subsets:
 
     def _rows(self, chosen: Sequence[LongArray]) -> Sample:
         """Return the rows of levels that were chosen from the table."""
-        sample, names = self._whole(), self.design.structure.facets
+        sample, names = self._whole, self.design.structure.facets
         for facet in self.facets:
             levels = self._levels(sample, facet)
             starts = np.unique(levels.first)
@@ -246,8 +248,13 @@ class Subsets:
         rows = self.fit.stats.rows
         return self.fit.refit(self.design, lambda: draw().statistics(self.design, rows))
 
+    @cached_property
     def _whole(self) -> Sample:
         return Sample.whole(self.fit.stats.rows)
+
+    @cached_property
+    def _first(self) -> Levels:
+        return self._levels(self._whole, self.facets[0])
 
     def _levels(self, sample: Sample, facet: str) -> Levels:
         structure = self.design.structure
@@ -482,18 +489,23 @@ def _estimates(
     )
 
 
-def _work(
-    subsets: Subsets, cells: list[dict[str, int]], trials: int, seed: int
-) -> Callable[[int], Refitted]:
+def _work(subsets: Subsets, cells: list[dict[str, int]], trials: int, seed: int) -> Work:
     """Return the function that draws and fits the subset of a number, size by size."""
-    estimators = [subsets.estimator(cell) for cell in cells]
 
-    def work(number: int) -> Refitted:
+    def drawn(number: int) -> tuple[dict[str, int], np.random.Generator]:
         place, trial = divmod(number, trials)
         cell = cells[place]
         sequence = np.random.SeedSequence(seed, spawn_key=(*cell.values(), trial))
-        rng = np.random.Generator(np.random.PCG64(sequence))
-        return subsets.estimate(cell, rng, estimators[place])
+        return cell, np.random.Generator(np.random.PCG64(sequence))
+
+    if subsets.table is None:
+        return subsets.fit.refits_of_samples(
+            subsets.design, lambda number: subsets.drawn(*drawn(number)), trials * len(cells)
+        )
+    estimators = [subsets.estimator(cell) for cell in cells]
+
+    def work(number: int) -> Refitted:
+        return subsets.estimate(*drawn(number), estimators[number // trials])
 
     return work
 

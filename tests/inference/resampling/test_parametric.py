@@ -277,10 +277,10 @@ def test_what_was_done_is_kept_when_time_is_up(crossed, tmp_path):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_interruption_saves_what_is_done(crossed, tmp_path, monkeypatch, workers):
-    path, real = tmp_path / "replicates", parametric._one
+    path, real = tmp_path / "replicates", parametric._replicates
 
-    def interrupted(*args):
-        one = real(*args)
+    def interrupted(*args, **options):
+        one = real(*args, **options)
 
         def work(number):
             if number == 12:
@@ -289,7 +289,7 @@ def test_an_interruption_saves_what_is_done(crossed, tmp_path, monkeypatch, work
 
         return work
 
-    monkeypatch.setattr(parametric, "_one", interrupted)
+    monkeypatch.setattr(parametric, "_replicates", interrupted)
     with pytest.raises(KeyboardInterrupt):
         crossed.bootstrap(4000, rng=2, path=path, workers=workers)
     stored = Replicates.load(path)

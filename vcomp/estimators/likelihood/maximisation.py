@@ -173,7 +173,7 @@ class Place:
     def lowest_step(v: FloatArray) -> FloatArray:
         """Return the bounds of a step from components: at zero, for the residual above it."""
         lower = -v
-        lower[-1] *= 1.0 - _INSIDE
+        lower[..., -1] *= 1.0 - _INSIDE
         return lower
 
 

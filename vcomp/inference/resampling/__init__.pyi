@@ -1,4 +1,5 @@
 from .collection import GeneratingFit as GeneratingFit
+from .collection import Work as Work
 from .collection import collect as collect
 from .delete_one import Jackknife as Jackknife
 from .delete_one import jackknife as jackknife

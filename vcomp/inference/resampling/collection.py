@@ -8,11 +8,11 @@ Replicates can be computed in parallel, saved to a file and continued from it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,11 +24,17 @@ from vcomp.exceptions import DataError, EstimationError, VcompError, warn
 from vcomp.inference.resampling.draws import simulate_responses
 from vcomp.inference.resampling.refits import Recipe, Refitted, refit_of
 from vcomp.inference.resampling.replicates import Replicates, check_same
-from vcomp.numerics import run, seed_from
-from vcomp.statistics import Statistics
+from vcomp.inference.resampling.resampled_levels import Sample
+from vcomp.inference.resampling.stacked_refits import StackedRefits
+from vcomp.numerics import Together, run, seed_from
+from vcomp.statistics import StackTables, Statistics
 
 _SAVED_OPTIONS = {"hold": "hold", "prior": "weights", "iterated": "iterated"}
 """Options of estimators that the replicates depend on, with their names in stored files."""
+
+
+Work: TypeAlias = Callable[[int], Refitted] | Together[Refitted]
+"""Makes the estimates of replicates by number, one by one or many at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +123,39 @@ class GeneratingFit:
             return Refitted.failed(len(names), len(self.fixed_names), str(error))
         return found if found.converged else replace(found, reason=_NOT_CONVERGED)
 
+    def stacked(self) -> StackedRefits | None:
+        """Return the refits of many parts of the rows at once; None if that is not faster."""
+        return StackedRefits.of(self.stats, self.recipe, np.maximum(self.values, 0.0))
+
+    def refits_of_samples(self, design: Design, draw: Callable[[int], Sample], n: int) -> Work:
+        """Return the work of a thread that refits samples of rows by number.
+
+        Parameters
+        ----------
+        design : of the data
+        draw : returns a sample, the same one for the same number; may raise a ``VcompError``
+        n : number of samples of the same kind
+        """
+        rows, stacked = self.stats.rows, self.stacked()
+
+        def alone(number: int) -> Refitted:
+            return self.refit(design, lambda: draw(number).statistics(design, rows), n)
+
+        def tables(numbers: Sequence[int]) -> dict[int, StackTables]:
+            assert stacked is not None
+            made = {}
+            for number in numbers:
+                try:
+                    sample = draw(number)
+                    made[number] = sample.rows, sample.groups(design)
+                except VcompError:  # its refit alone has the reason
+                    continue
+            if not made:
+                return {}
+            return dict(zip(made, stacked.of_samples(list(made.values())), strict=True))
+
+        return alone if stacked is None else stacked.together(tables, alone)
+
 
 _NOT_CONVERGED = "the estimation did not converge"
 
@@ -125,7 +164,7 @@ def collect(
     fit: GeneratingFit,
     kind: str,
     details: dict[str, Any],
-    begin: Callable[[int], Callable[[], Callable[[int], Refitted]]],
+    begin: Callable[[int], Callable[[], Work]],
     n: int,
     *,
     rng: int | np.random.Generator | None,

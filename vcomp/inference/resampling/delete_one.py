@@ -13,7 +13,7 @@ The Jackknife and Bootstrap, secs. 1.2 and 6.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
@@ -29,7 +29,9 @@ from vcomp.inference.resampling.facet import check_levels
 from vcomp.inference.resampling.refits import Refitted
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets
+from vcomp.inference.resampling.surfaces import DeletedSurface
 from vcomp.numerics import check_count, run
+from vcomp.statistics import StackTables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -305,15 +307,7 @@ def jackknife(
     check_levels(design, levels, 2 if structure.nested_in[name] else _FEWEST)
     left_out = np.flatnonzero(levels.last - levels.first > 1)
 
-    def without(number: int) -> Refitted:
-        chosen = levels.without(int(left_out[number]))
-        return fit.refit(
-            design, lambda: levels.take(whole, chosen).statistics(design, rows), left_out.size
-        )
-
-    found = run(
-        lambda: without, range(left_out.size), workers=workers, progress=progress, label=KIND
-    )
+    found = _without_each(fit, design, levels, left_out, workers=workers, progress=progress)
     fingerprint = {**fit.fingerprint(), "facets": [name]}
     made = replicates_of(fit, found, KIND, fingerprint, 0, left_out.size)
     report_failures(made, found.values(), f"fits without one {name}")
@@ -328,6 +322,43 @@ def jackknife(
         groups=groups,
         levels=_in_words(design, levels, whole, left_out),
     )
+
+
+def _without_each(
+    fit: GeneratingFit,
+    design: Design,
+    levels: Levels,
+    left_out: LongArray,
+    *,
+    workers: int,
+    progress: bool | None,
+) -> dict[int, Refitted]:
+    """Return the estimates without each of some levels, by number.
+
+    The sums of a level's rows are taken off those of all rows. Many small data sets are then
+    fitted together; of larger ones the likelihoods follow from those of all rows.
+    """
+    rows = fit.stats.rows
+    whole, n = Sample.whole(rows), left_out.size
+
+    def alone(number: int) -> Refitted:
+        chosen = levels.without(int(left_out[number]))
+        return fit.refit(design, lambda: levels.take(whole, chosen).statistics(design, rows), n)
+
+    parts = [levels.rows(int(level)) for level in left_out]
+    stacked = fit.stacked()
+    if stacked is not None:
+
+        def deleted(numbers: Sequence[int]) -> dict[int, StackTables]:
+            return {b: stacked.tables.without(stacked.of_rows(parts[b])) for b in numbers}
+
+        together = stacked.together(deleted, alone)
+        return run(lambda: together, range(n), workers=workers, progress=progress, label=KIND)
+    surface = DeletedSurface.of(fit.stats, fit.recipe, fit.values, parts)
+    known = [None] * n if surface is None else surface.refitted()
+    found = {b: made for b, made in enumerate(known) if made is not None}
+    rest = [b for b in range(n) if b not in found]
+    return found | run(lambda: alone, rest, workers=workers, progress=progress, label=KIND)
 
 
 def pseudo_values(whole: FloatArray, left: FloatArray, groups: LongArray) -> FloatArray:

@@ -27,8 +27,7 @@ from vcomp.design import Design
 from vcomp.exceptions import EstimationError
 from vcomp.formula import closure
 from vcomp.inference.quantities import VarianceComponents
-from vcomp.inference.resampling.collection import GeneratingFit, collect
-from vcomp.inference.resampling.refits import Refitted
+from vcomp.inference.resampling.collection import GeneratingFit, Work, collect
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets
 from vcomp.numerics import check_count, check_rng, check_time_limit, solve, stream
@@ -155,7 +154,7 @@ class FacetSample:
     """
 
     def __init__(self, design: Design, stats: Statistics, facets: Sequence[str]) -> None:
-        self._design, self._rows, self._facets = design, stats.rows, facets
+        self._design, self._facets = design, facets
         self._whole = Sample.whole(stats.rows)
         for facet in facets:
             check_levels(design, self.levels(self._whole, facet))
@@ -166,20 +165,14 @@ class FacetSample:
         structure = self._design.structure
         return Levels.of(sample, structure.facets, structure.nested_in, facet)
 
-    def draw(self, rng: np.random.Generator) -> Statistics:
-        """Return the statistics of a resample.
-
-        Raises
-        ------
-        DesignError
-            If a facet has only one level in it, or a term one row in each group.
-        """
+    def draw(self, rng: np.random.Generator) -> Sample:
+        """Return the rows of a resample."""
         sample, levels = self._whole, self._first
         for place, facet in enumerate(self._facets):
             if place:
                 levels = self.levels(sample, facet)
             sample = levels.take(sample, levels.draw(rng))
-        return sample.statistics(self._design, self._rows)
+        return sample
 
 
 def check_levels(design: Design, levels: Levels, fewest: int = 2) -> None:
@@ -261,8 +254,8 @@ def facet_bootstrap(
     check_rng(rng)
     sample = FacetSample(design, fit.stats, names)
 
-    def begin(seed: int) -> Callable[[], Callable[[int], Refitted]]:
-        return lambda: lambda b: fit.refit(design, lambda: sample.draw(stream(seed, b)), n)
+    def begin(seed: int) -> Callable[[], Work]:
+        return lambda: fit.refits_of_samples(design, lambda b: sample.draw(stream(seed, b)), n)
 
     made = collect(
         fit,

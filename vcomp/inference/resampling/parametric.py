@@ -14,19 +14,32 @@ Efron and Tibshirani (1993), An Introduction to the Bootstrap, sec. 6.5; Davison
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
+from typing import TypeVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import VcompError
-from vcomp.inference.resampling.collection import GeneratingFit, collect
+from vcomp.inference.resampling.collection import GeneratingFit, Work, collect
 from vcomp.inference.resampling.draws import Draws, RowDraws, draws_of
-from vcomp.inference.resampling.refits import Recipe, Refit, Refitted, refit_of
+from vcomp.inference.resampling.refits import Recipe, Refitted, refit_of
 from vcomp.inference.resampling.replicates import Replicates
-from vcomp.numerics import check_count, check_rng, check_time_limit, run, seed_from, stream
+from vcomp.inference.resampling.stacked_refits import StackedRefits
+from vcomp.inference.resampling.surfaces import DrawnSurface
+from vcomp.numerics import (
+    Together,
+    check_count,
+    check_rng,
+    check_time_limit,
+    run,
+    seed_from,
+    stream,
+)
 from vcomp.statistics import Statistics
+
+Row = TypeVar("Row")
 
 
 def parametric_bootstrap(
@@ -68,9 +81,9 @@ def parametric_bootstrap(
     check_rng(rng)
     v = fit.positive_part()
 
-    def begin(seed: int) -> Callable[[], Callable[[int], Refitted]]:
+    def begin(seed: int) -> Callable[[], Work]:
         drawn = draws_of(fit.stats, fit.recipe) if draws is None else draws
-        return lambda: _one(fit, drawn, v, seed, n)
+        return lambda: _replicates(fit, drawn, v, seed, n, limited=time_limit is not None)
 
     return collect(
         fit,
@@ -123,20 +136,19 @@ def drawn_refits(
     # Statistics of rows serve all estimators; strata that are drawn directly serve some.
     draws = next((source for source in sources if isinstance(source, RowDraws)), sources[0])
 
-    def make() -> Callable[[int], list[Refitted]]:
-        refits = [refit_of(stats, recipe, v, n) for recipe in recipes]
+    def make() -> Callable[[int], list[Refitted]] | Together[list[Refitted]]:
+        works = [
+            _of_draws(stats, draws, recipe, v, n, limited=time_limit is not None)
+            for recipe in recipes
+        ]
+        most = max(work.most for work in works)
 
-        def refitted(refit: Refit, drawn: Statistics) -> Refitted:
-            try:
-                return refit(drawn)
-            except (VcompError, np.linalg.LinAlgError):
-                return Refitted.failed(v.size, stats.Xy.size)
+        def several(numbers: Sequence[int]) -> list[list[Refitted]]:
+            drawn = [draws.draw(v, stream(seed, b)) for b in numbers]
+            made = [work.work(drawn) for work in works]
+            return [list(row) for row in zip(*made, strict=True)]
 
-        def one(number: int) -> list[Refitted]:
-            drawn = draws.draw(v, stream(seed, number))
-            return [refitted(refit, drawn) for refit in refits]
-
-        return one
+        return _at_once(several, most)
 
     rows = run(
         make, range(n), workers=workers, time_limit=time_limit, progress=progress, label=label
@@ -144,14 +156,66 @@ def drawn_refits(
     return [rows[b] for b in sorted(rows)]
 
 
-def _one(
-    fit: GeneratingFit, draws: Draws, v: FloatArray, seed: int, n: int
-) -> Callable[[int], Refitted]:
-    refit: Refit = refit_of(fit.stats, fit.recipe, v, n)
+@dataclass(frozen=True, slots=True)
+class _OfDraws:
+    """Refits of drawn data by one recipe.
 
-    def one(number: int) -> Refitted:
-        found = refit(draws.draw(v, stream(seed, number)))
+    Attributes
+    ----------
+    work : returns the estimates of several data sets
+    most : how many at once
+    """
+
+    work: Callable[[Sequence[Statistics]], list[Refitted]]
+    most: int
+
+
+def _of_draws(
+    stats: Statistics, draws: Draws, recipe: Recipe, v: FloatArray, n: int, *, limited: bool
+) -> _OfDraws:
+    """Return the refits of drawn data: many at once if that is faster, else one by one.
+
+    Where time is limited, data sets are not collected for a surface.
+    """
+    refit = refit_of(stats, recipe, v, n)
+    several: StackedRefits | DrawnSurface | None = None
+    most = 1
+    if isinstance(draws, RowDraws):
+        several = stacked = StackedRefits.of(stats, recipe, v)
+        most = 1 if stacked is None else stacked.most_responses
+        if several is None and not limited:
+            several = surface = DrawnSurface.of(stats, recipe, v, n)
+            most = 1 if surface is None else surface.most(stats)
+
+    def alone(drawn: Statistics) -> Refitted:
+        try:
+            return refit(drawn)
+        except (VcompError, np.linalg.LinAlgError):
+            return Refitted.failed(v.size, stats.Xy.size)
+
+    def work(drawn: Sequence[Statistics]) -> list[Refitted]:
+        found: list[Refitted | None] = [None] * len(drawn)
+        if several is not None:
+            found = several.with_responses(drawn)
+        return [made or alone(one) for made, one in zip(found, drawn, strict=True)]
+
+    return _OfDraws(work, most)
+
+
+def _replicates(
+    fit: GeneratingFit, draws: Draws, v: FloatArray, seed: int, n: int, *, limited: bool
+) -> Work:
+    refits = _of_draws(fit.stats, draws, fit.recipe, v, n, limited=limited)
+
+    def several(numbers: Sequence[int]) -> list[Refitted]:
+        drawn = [draws.draw(v, stream(seed, b)) for b in numbers]
         # Data are drawn without fixed effects; those of the fit are added to the estimates.
-        return replace(found, beta=fit.beta + found.beta)
+        return [replace(made, beta=fit.beta + made.beta) for made in refits.work(drawn)]
 
-    return one
+    return _at_once(several, refits.most)
+
+
+def _at_once(
+    several: Callable[[Sequence[int]], list[Row]], most: int
+) -> Callable[[int], Row] | Together[Row]:
+    return Together(several, most) if most > 1 else lambda number: several([number])[0]

@@ -57,9 +57,7 @@ class Sample:
         DesignError
             If a facet has only one level in the sample, or a term one row in each group.
         """
-        for facet, n in zip(design.facets, self.n_levels, strict=True):
-            if n < 2:
-                raise DesignError(f"only one level of facet {facet.name!r} is left")
+        self._check(design)
         formula, codes, n_levels = design.formula, self.codes, self.n_levels
         grid = find_grid(codes, n_levels, formula.positions)
         terms = find_terms(formula, codes, n_levels, grid, self.rows.size)
@@ -73,6 +71,23 @@ class Sample:
         )
         partial = find_partial_grid(codes, n_levels) if grid is None else None
         return Statistics.from_rows(made, grid, partial)
+
+    def groups(self, design: Design) -> tuple[IntArray, ...]:
+        """Return the group of each row in each term.
+
+        Raises
+        ------
+        DesignError
+            As :meth:`statistics` does.
+        """
+        self._check(design)
+        terms = find_terms(design.formula, self.codes, self.n_levels, None, self.rows.size)
+        return tuple(term.groups(self.codes, self.n_levels) for term in terms)
+
+    def _check(self, design: Design) -> None:
+        for facet, n in zip(design.facets, self.n_levels, strict=True):
+            if n < 2:
+                raise DesignError(f"only one level of facet {facet.name!r} is left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +146,10 @@ class Levels:
     def draw(self, rng: np.random.Generator) -> LongArray:
         """Return as many levels as in the data, drawn with replacement within their group."""
         return rng.integers(self.first, self.last)
+
+    def rows(self, level: int) -> LongArray:
+        """Return the rows of a level, by their places in the sample."""
+        return self.order[self.starts[level] : self.starts[level + 1]]
 
     def without(self, level: int) -> LongArray:
         """Return all levels but one."""

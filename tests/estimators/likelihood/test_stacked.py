@@ -1,0 +1,138 @@
+"""Likelihoods of many data sets at once: dense matrices, and maxima against single fits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vcomp
+from vcomp.estimators.likelihood import maximise_stack
+from vcomp.estimators.likelihood.stacked import StackedLikelihood
+from vcomp.statistics import Stack, StackLayout, StackTables
+
+FORMULA = "y ~ x + (1|a) + (1|b) + (1|a:b)"
+
+
+def frame(seed, n=60, a=5, b=4):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(a, size=n), rng.integers(b, size=n)
+    effects = rng.normal(size=a)[codes[0]] + rng.normal(size=b)[codes[1]]
+    x = 40.0 + 9.0 * rng.normal(size=n)
+    return pd.DataFrame(
+        {"a": codes[0], "b": codes[1], "x": x, "y": effects + rng.normal(size=n) + 0.1 * x}
+    )
+
+
+def stack_of(*frames):
+    """Return a stack of the data of several frames with the same levels, and their parts."""
+    tables, dense = [], []
+    for data in frames:
+        chunk = vcomp.VarianceComponentsModel(FORMULA, data).statistics.cells
+        layout = StackLayout.of(tuple(max(chunk.sizes) for _ in chunk.sizes), chunk.X.shape[1])
+        columns = np.vstack([chunk.X.T, chunk.y])
+        tables.append((layout, chunk, columns))
+        Z = [np.eye(q)[c] for c, q in zip(chunk.codes, chunk.sizes, strict=True)]
+        dense.append((Z, chunk.X, chunk.y))
+    sizes = np.max([chunk.sizes for _, chunk, _ in tables], axis=0)
+    layout = StackLayout.of(sizes.tolist(), 2)
+    made = [StackTables.of(layout, chunk.codes, columns) for _, chunk, columns in tables]
+    return Stack.of(made, np.array([1.0, 9.0])), dense
+
+
+def by_dense_matrices(Z, X, y, v, *, reml):
+    """Return value, score, observed information and fixed effects from matrices of order N."""
+    kernels = [*(z @ z.T for z in Z), np.eye(y.size)]
+    V = sum(s * K for s, K in zip(v, kernels, strict=True))
+    W = np.linalg.inv(V)
+    XWX = X.T @ W @ X
+    P = W - W @ X @ np.linalg.solve(XWX, X.T @ W)
+    Q = P if reml else W
+    value = np.linalg.slogdet(V)[1] + y @ P @ y + y.size * np.log(2.0 * np.pi)
+    if reml:
+        value += np.linalg.slogdet(XWX)[1] - X.shape[1] * np.log(2.0 * np.pi)
+    score = [0.5 * (y @ P @ K @ P @ y - np.trace(Q @ K)) for K in kernels]
+    observed = [
+        [y @ P @ K @ P @ L @ P @ y - 0.5 * np.trace(Q @ K @ Q @ L) for L in kernels]
+        for K in kernels
+    ]
+    return -0.5 * value, np.array(score), np.array(observed), np.linalg.solve(XWX, X.T @ W @ y)
+
+
+@pytest.mark.parametrize("reml", [True, False])
+def test_derivatives_are_those_of_dense_matrices(reml):
+    # Data sets with other numbers of levels are filled up, and components may be zero.
+    stack, dense = stack_of(frame(1), frame(2, n=50, a=4), frame(3, b=3))
+    v = np.array([[0.5, 0.7, 0.3, 1.1], [0.0, 0.4, 0.2, 2.0], [1.5, 0.0, 0.0, 0.3]])
+    found = StackedLikelihood(stack, reml=reml).derivatives(v)
+    for b, (Z, X, y) in enumerate(dense):
+        value, score, observed, beta = by_dense_matrices(Z, X, y, v[b], reml=reml)
+        assert found.loglike[b] == pytest.approx(value, rel=1e-12)
+        np.testing.assert_allclose(found.score[b], score, rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(found.observed[b], observed, rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(found.beta[b], beta, rtol=1e-9)
+        # Slopes of the fixed effects: a central difference.
+        step = np.append(np.zeros(3), 1e-5)
+        ends = [by_dense_matrices(Z, X, y, v[b] + s * step, reml=reml)[3] for s in (1.0, -1.0)]
+        slope = (ends[0] - ends[1]) / 2e-5
+        np.testing.assert_allclose(found.slopes[b, -1], slope, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("reml", [True, False])
+def test_maxima_are_those_of_single_fits(reml):
+    frames = [frame(seed) for seed in range(12)]
+    stack, _ = stack_of(*frames)
+    start, held = np.array([1.0, 1.0, 0.1, 1.0]), np.zeros(4, dtype=bool)
+    found = maximise_stack(stack, start, held, reml=reml)
+    assert found.found.sum() >= 10
+    zeros = 0
+    for b in np.flatnonzero(found.found):
+        res = vcomp.fit(FORMULA, frames[b], method="reml" if reml else "ml", tol=1e-11)
+        values = res.vcomp.to_numpy()
+        np.testing.assert_allclose(found.v[b], values, rtol=1e-8, atol=1e-8 * values.sum())
+        assert found.loglike[b] == pytest.approx(res.llf, abs=1e-9)
+        assert found.beta[b][1] == pytest.approx(res.params["x"], rel=1e-8)
+        zeros += int((values == 0.0).sum())
+    assert zeros  # bounds are met
+
+
+def test_held_components_stay():
+    frames = [frame(seed) for seed in range(4)]
+    stack, _ = stack_of(*frames)
+    start, held = np.array([1.0, 1.0, 0.0, 1.0]), np.array([False, False, True, False])
+    found = maximise_stack(stack, start, held, reml=True)
+    for b in np.flatnonzero(found.found):
+        res = vcomp.fit(FORMULA, frames[b], hold={"a:b": 0.0}, tol=1e-11)
+        np.testing.assert_allclose(found.v[b], res.vcomp.to_numpy(), rtol=1e-8, atol=1e-9)
+
+
+def test_data_that_do_not_determine_the_components_are_left_to_others():
+    # One row in each cell of a and b: their interaction is the residual.
+    data = pd.DataFrame([(i, j) for i in range(5) for j in range(4)], columns=["a", "b"])
+    data["x"], data["y"] = np.random.default_rng(0).normal(size=(2, 20))
+    codes = [data["a"].to_numpy(), data["b"].to_numpy(), np.arange(20)]
+    columns = np.vstack([np.ones(20), data["x"], data["y"]])
+    tables = StackTables.of(StackLayout.of((5, 4, 20), 2), codes, columns)
+    stack = Stack.of([tables], np.ones(2))
+    found = maximise_stack(stack, np.ones(4), np.zeros(4, dtype=bool), reml=True)
+    assert not found.found.any()
+
+
+def test_sums_without_rows_are_those_of_the_others():
+    rng = np.random.default_rng(5)
+    codes = [rng.integers(30, size=200), rng.integers(6, size=200)]
+    columns, gone = rng.normal(size=(3, 200)), np.flatnonzero(codes[0] == 7)
+    layout = StackLayout.of((30, 6), 2)
+    left = np.setdiff1d(np.arange(200), gone)
+    whole = StackTables.of(layout, codes, columns)
+    part = whole.without(StackTables.of(layout, [c[gone] for c in codes], columns[:, gone]))
+    anew = StackTables.of(layout, [c[left] for c in codes], columns[:, left])
+    stacks = [Stack.of([tables], np.ones(2)) for tables in (part, anew)]
+    for name in ("whole", "whole_y", "yy", "n", "sizes"):
+        a, b = (getattr(stack, name) for stack in stacks)
+        np.testing.assert_allclose(a, b, atol=1e-12)
+    for weights in (lambda n: 1.0 / n, lambda n: n**2):
+        sums = [
+            np.einsum("bd,bdij->bij", weights(np.maximum(s.group_n, 1.0)), s.grams) for s in stacks
+        ]
+        np.testing.assert_allclose(*sums, atol=1e-10)

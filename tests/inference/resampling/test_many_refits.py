@@ -1,0 +1,120 @@
+"""Refits of many data sets together: against fits of each data set alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vcomp
+from tests.helpers.refits import fit_again
+from vcomp.inference.resampling.draws import RowDraws
+from vcomp.inference.resampling.refits import Recipe
+from vcomp.inference.resampling.resampled_levels import Levels, Sample
+from vcomp.inference.resampling.stacked_refits import StackedRefits
+from vcomp.inference.resampling.surfaces import DeletedSurface, DrawnSurface, SurfaceLimits
+from vcomp.numerics import stream
+
+TIGHT = 1e-11
+
+
+def crossed(n, a, b, seed=1):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(a, size=n), rng.integers(b, size=n)
+    x = rng.normal(size=n)
+    y = rng.normal(size=a)[codes[0]] + rng.normal(size=b)[codes[1]] + rng.normal(size=n) + x
+    return pd.DataFrame({"a": codes[0], "b": codes[1], "x": x, "y": y})
+
+
+def alone(formula, data, method):
+    res = vcomp.fit(formula, data, method=method, tol=TIGHT)
+    return res.vcomp.to_numpy(), res.fe_params.to_numpy(), res.llf
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+@pytest.mark.parametrize("facet", ["a", "b"])
+def test_jackknife_of_a_table_with_holes(method, facet):
+    data, formula = crossed(150, 12, 9), "y ~ x + (1|a) + (1|b)"
+    res = vcomp.fit(formula, data, method=method)
+    found = res.jackknife(facet)
+    for j in (0, 3, 8):
+        values, beta, llf = alone(formula, data[data[facet] != j], method)
+        np.testing.assert_allclose(found.values[j], values, rtol=1e-8)
+        np.testing.assert_allclose(found.beta[j], beta, rtol=1e-8, atol=1e-9)
+        assert found.llf[j] == pytest.approx(llf, abs=1e-9)
+
+
+def test_small_data_are_refitted_together(monkeypatch):
+    data = crossed(150, 12, 9)
+    res = vcomp.fit("y ~ (1|a) + (1|b)", data)
+    made = res.bootstrap(30, rng=1), res.resample("a", n=30, rng=1), res.jackknife("b")
+    monkeypatch.setattr(StackedRefits, "of", lambda *_: None)
+    one_by_one = res.bootstrap(30, rng=1), res.resample("a", n=30, rng=1), res.jackknife("b")
+    for found, other in zip(made, one_by_one, strict=True):
+        np.testing.assert_array_equal(found.converged, other.converged)
+        scale = 1e-7 * float(res.vcomp.max())
+        np.testing.assert_allclose(found.values, other.values, rtol=1e-7, atol=scale)
+        np.testing.assert_allclose(found.llf, other.llf, atol=1e-7)
+
+
+def test_simulated_test_is_that_of_refits_one_by_one(monkeypatch):
+    data = crossed(60, 8, 5, seed=2)
+    data["c"] = np.random.default_rng(3).integers(3, size=60)
+    res = vcomp.fit("y ~ (1|a) + (1|b) + (1|a:c)", data)
+    found = res.test("a:c", test="simulated", n=25)
+    monkeypatch.setattr(StackedRefits, "of", lambda *_: None)
+    assert res.test("a:c", test="simulated", n=25).p_value == found.p_value
+
+
+@pytest.fixture(scope="module")
+def sparse():
+    data = crossed(2000, 120, 110)
+    return data, fit_again("y ~ x + (1|a) + (1|b)", data, "reml")
+
+
+ALWAYS = SurfaceLimits(slow=0.0, evaluations=100)
+
+
+def test_drawn_responses_by_a_surface(sparse):
+    _, (fit, _, _, _) = sparse
+    surface = DrawnSurface.of(fit.stats, fit.recipe, fit.values, 8, ALWAYS)
+    assert surface is not None
+    draws = RowDraws(fit.stats)
+    drawn = [draws.draw(fit.values, stream(1, b)) for b in range(4)]
+    found = surface.with_responses(drawn)
+    options = type(fit.recipe.estimator)(tol=TIGHT)
+    for made, stats in zip(found, drawn, strict=True):
+        one = options.estimate(stats, fit.recipe.names)
+        assert made is not None
+        np.testing.assert_allclose(made.values, one.values, rtol=1e-7)
+        np.testing.assert_allclose(made.beta, one.beta, rtol=1e-6, atol=1e-9)
+        assert made.llf == pytest.approx(one.llf, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+def test_deleted_levels_by_a_surface(sparse, method):
+    data, (fit, design, _, _) = sparse
+    recipe, v = fit.recipe, fit.values
+    if method == "ml":
+        res = vcomp.fit("y ~ x + (1|a) + (1|b)", data, method="ml")
+        recipe, v = Recipe(type(res._row_access.recipe().estimator)(), recipe.names), None
+        v = res.vcomp.to_numpy()
+    whole, structure = Sample.whole(fit.stats.rows), design.structure
+    levels = Levels.of(whole, structure.facets, structure.nested_in, "a")
+    deleted = [levels.rows(j) for j in range(levels.n)]
+    surface = DeletedSurface.of(fit.stats, recipe, v, deleted, ALWAYS)
+    assert surface is not None
+    found = surface.refitted()
+    assert sum(made is not None for made in found) >= 0.95 * levels.n
+    for j in (0, 50, 119):
+        values, beta, llf = alone("y ~ x + (1|a) + (1|b)", data[data["a"] != j], method)
+        assert found[j] is not None
+        np.testing.assert_allclose(found[j].values, values, rtol=1e-7)
+        np.testing.assert_allclose(found[j].beta[1], beta[1], rtol=1e-7)
+        assert found[j].llf == pytest.approx(llf, abs=1e-6)
+
+
+def test_surfaces_are_not_for_components_near_zero(sparse):
+    _, (fit, _, _, _) = sparse
+    near = fit.values * np.array([1e-3, 1.0, 1.0])
+    assert DrawnSurface.of(fit.stats, fit.recipe, near, 1000, ALWAYS) is None

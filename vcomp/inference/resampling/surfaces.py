@@ -1,0 +1,369 @@
+"""Refits of many data sets that are alike, from likelihoods that are computed at a few points.
+
+A factor of Henderson's equations serves all responses that are drawn for the same rows, and with
+a small correction all data without one level of a facet: deleted rows are columns of X that take
+up one row each, so that y'P y and the determinants change by the block of P of these rows
+(docs/explanation/mathematics.md, section 7.4; Christensen, Pearson and Johnson 1992, Case-deletion
+diagnostics for mixed models). Between the points likelihoods are interpolated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray, LongArray
+from vcomp.estimators.likelihood import (
+    BlockedLikelihood,
+    LikelihoodMethod,
+    NodeValues,
+    choose_engine,
+    surface_maxima,
+)
+from vcomp.exceptions import EstimationError
+from vcomp.inference.resampling.refits import TOLERANCE, Recipe, Refitted
+from vcomp.statistics import Statistics
+
+_CERTAIN = 6.0
+"""Components, in standard errors, from which maxima are expected inside a box."""
+
+_SPREAD = 4.5
+"""Half the width of a box in standard errors of what varies."""
+
+_WIDEST_BOX = 1.5
+_MOST_EFFECTS = 3000
+"""Effects of a dense inverse for deleted rows."""
+
+_MOST_ROWS = 400
+"""Rows of a level that is deleted."""
+
+_FEWEST_NODES = 5
+"""In each direction, however small the box: an error is estimated from the last of them."""
+
+_BYTES, _MOST = 4e8, 1000
+"""Memory of drawn data sets that are refitted at once, and their largest number."""
+
+_TOLERANCE_OF_DRAWN, _TOLERANCE_OF_DELETED = 1e-6, 1e-7
+"""Largest errors of maxima, in standard errors: those of a jackknife are of differences."""
+
+
+@dataclass(frozen=True, slots=True)
+class SurfaceLimits:
+    """Where likelihoods on a surface are faster than refits one by one.
+
+    Attributes
+    ----------
+    slow : time of an evaluation in seconds from which they are
+    evaluations : of a refit; fewer than it has
+    """
+
+    slow: float = 4e-3
+    evaluations: int = 3
+
+
+_LIMITS = SurfaceLimits()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Surface:
+    """The box in which maxima are expected, and the engine that computes likelihoods in it.
+
+    Attributes
+    ----------
+    engine : of the rows
+    centre, errors : (k,) logarithms of the ratios of components, and their standard errors
+    """
+
+    engine: BlockedLikelihood
+    centre: FloatArray
+    errors: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        stats: Statistics,
+        recipe: Recipe,
+        v: FloatArray,
+        limits: SurfaceLimits = _LIMITS,
+    ) -> Surface | None:
+        """Return the box around components; None where refits one by one are as fast, or needed.
+
+        Parameters
+        ----------
+        stats : of the data
+        recipe : its estimator and options
+        v : (k + 1,) components, from which maxima are not far
+        limits : where surfaces are faster
+        """
+        options = recipe.estimator
+        if not isinstance(options, LikelihoodMethod) or stats.strata is not None:
+            return None
+        usual = options.engine in ("auto", "blocked") and not options.hold
+        usual = usual and (options.tol is None or options.tol >= TOLERANCE)
+        if not usual or stats.make_cells is None or not (v > 0.0).all():
+            return None
+        try:
+            engine = choose_engine(stats, options.engine, reml=options.is_restricted)
+        except EstimationError:
+            return None
+        if not isinstance(engine, BlockedLikelihood) or engine.seconds < limits.slow:
+            return None
+        information = engine.information(v, "average")
+        try:
+            cov = np.linalg.inv(information)
+        except np.linalg.LinAlgError:
+            return None
+        relative = cov / np.outer(v, v)
+        if not (np.diagonal(relative) > 0.0).all() or np.diagonal(relative).max() > _CERTAIN**-2:
+            return None
+        jump = np.hstack([np.eye(v.size - 1), -np.ones((v.size - 1, 1))])
+        errors = np.sqrt(np.diagonal(jump @ relative @ jump.T))
+        return cls(engine, np.log(v[:-1] / v[-1]), errors)
+
+    def n_nodes(self, width: FloatArray) -> int:
+        """Return the number of points in each direction for about ten digits.
+
+        Likelihoods have their nearest singularities at γ < 0, that is at log γ ± iπ.
+        """
+        far = np.pi / width.max()
+        rate = far + np.sqrt(far**2 + 1.0)
+        return max(_FEWEST_NODES, int(np.ceil(np.log(1e10) / np.log(rate))))
+
+    def refitted(
+        self,
+        values: Callable[[FloatArray], NodeValues],
+        width: FloatArray,
+        degrees: FloatArray,
+        tolerance: float,
+    ) -> list[Refitted | None]:
+        """Return the maxima; None where one is not certain."""
+        made = surface_maxima(
+            values,
+            self.centre,
+            width,
+            degrees,
+            n_nodes=self.n_nodes(width),
+            tolerance=tolerance,
+        )
+        v = np.column_stack([made.ratios, np.ones(len(made.ratios))]) * made.residual[:, None]
+        return [
+            Refitted(v[b], made.beta[b], float(made.loglike[b]), True) if found else None
+            for b, found in enumerate(made.found)
+        ]
+
+
+class DrawnSurface:
+    """Refits of responses that are drawn for the same rows.
+
+    Parameters
+    ----------
+    surface : around the components at which they are drawn
+    """
+
+    def __init__(self, surface: Surface) -> None:
+        self._surface = surface
+        self._width = np.minimum(_SPREAD * surface.errors, _WIDEST_BOX)
+
+    @classmethod
+    def of(
+        cls,
+        stats: Statistics,
+        recipe: Recipe,
+        v: FloatArray,
+        n: int,
+        limits: SurfaceLimits = _LIMITS,
+    ) -> DrawnSurface | None:
+        """Return the refits, None if `n` of them are as fast one by one."""
+        if (len(v) - 1) ** 2 > n:
+            return None
+        surface = Surface.of(stats, recipe, v, limits)
+        if surface is None:
+            return None
+        found = cls(surface)
+        points = surface.n_nodes(found._width) ** (len(v) - 1)
+        return found if points < limits.evaluations * min(n, found.most(stats)) else None
+
+    @staticmethod
+    def most(stats: Statistics) -> int:
+        """Return the number of responses that are refitted at once."""
+        numbers = 3.0 * stats.n + 4.0 * sum(stats.sizes)
+        return int(np.clip(_BYTES / (8.0 * numbers), 1, _MOST))
+
+    def with_responses(self, drawn: Sequence[Statistics]) -> list[Refitted | None]:
+        """Return the estimates from statistics of all rows with other responses."""
+        engine, sums = self._surface.engine, [stats.cross_products for stats in drawn]
+        Zy = [np.column_stack(columns) for columns in zip(*(s.Zy for s in sums), strict=True)]
+        Xy, yy = np.column_stack([s.Xy for s in sums]), np.array([s.yy for s in sums])
+        degrees = engine.n - engine.n_fixed * engine.reml
+
+        def values(ratios: FloatArray) -> NodeValues:
+            point = engine.point(np.append(ratios, 1.0))
+            right = point.stacked(Zy)
+            effects, beta = point.solve(right, Xy)
+            rss = yy - (right * effects).sum(axis=0) - (Xy * beta).sum(axis=0)
+            log_v, log_fixed = point.log_determinants()
+            log_det = log_v + log_fixed if engine.reml else log_v
+            return NodeValues(rss, np.full(yy.size, log_det), beta.T)
+
+        whole = np.full(yy.size, float(degrees))
+        try:
+            return self._surface.refitted(values, self._width, whole, _TOLERANCE_OF_DRAWN)
+        except np.linalg.LinAlgError:  # a corner of the box has no likelihood
+            return [None] * len(drawn)
+
+
+class DeletedSurface:
+    """Refits of all rows without some of them.
+
+    Parameters
+    ----------
+    surface : around the estimate from all rows
+    stats : of all rows
+    deleted : the rows of each data set that it is without
+    limits : where surfaces are faster
+    """
+
+    def __init__(
+        self,
+        surface: Surface,
+        stats: Statistics,
+        deleted: Sequence[LongArray],
+        limits: SurfaceLimits = _LIMITS,
+    ) -> None:
+        self._limits = limits
+        self._surface, self._stats, self._deleted = surface, stats, deleted
+        rows = stats.cells
+        sizes, begin = stats.sizes, np.cumsum([0, *stats.sizes[:-1]])
+        self._places = np.array([c + b for c, b in zip(rows.codes, begin, strict=True)]).T
+        self._X, self._y = rows.X, rows.y
+        self._lead = max(range(len(sizes)), key=lambda t: sizes[t])
+        self._rest = [t for t in range(len(sizes)) if t != self._lead]
+        self._own = np.arange(begin[self._lead], begin[self._lead] + sizes[self._lead])
+
+    @classmethod
+    def of(
+        cls,
+        stats: Statistics,
+        recipe: Recipe,
+        v: FloatArray,
+        deleted: Sequence[LongArray],
+        limits: SurfaceLimits = _LIMITS,
+    ) -> DeletedSurface | None:
+        """Return the refits, None where one by one is as fast."""
+        most = max(rows.size for rows in deleted)
+        if most > _MOST_ROWS or sum(stats.sizes) > _MOST_EFFECTS or len(v) > 4:
+            return None
+        surface = Surface.of(stats, recipe, v, limits)
+        if surface is None or stats.cells.counts is not None:
+            return None
+        found = cls(surface, stats, deleted, limits)
+        points = surface.n_nodes(found._width(_SPREAD)) ** (len(v) - 1)
+        return found if 3 * points < limits.evaluations * len(deleted) else None
+
+    def _width(self, spread: float) -> FloatArray:
+        """Return half the widths of the box: one level changes an estimate by SE/√levels."""
+        width: FloatArray = spread * self._surface.errors / np.sqrt(len(self._deleted))
+        return np.minimum(width, 1.0)
+
+    def refitted(self) -> list[Refitted | None]:
+        """Return the estimates; outliers in a wider box, None where one is not certain."""
+        found: list[Refitted | None] = [None] * len(self._deleted)
+        for spread in (_SPREAD, 5.0 * _SPREAD):
+            left = [b for b, made in enumerate(found) if made is None]
+            points = self._surface.n_nodes(self._width(spread)) ** len(self._surface.centre)
+            if points >= self._limits.evaluations * len(left):
+                break
+            try:
+                made = self._in_box(left, spread)
+            except np.linalg.LinAlgError:  # fixed effects that the other rows do not determine
+                break
+            for b, one in zip(left, made, strict=True):
+                found[b] = one
+        return found
+
+    def _in_box(self, numbers: Sequence[int], spread: float) -> list[Refitted | None]:
+        engine, p = self._surface.engine, self._X.shape[1]
+        rows = [self._deleted[b] for b in numbers]
+        degrees = np.array([engine.n - r.size - p * engine.reml for r in rows], dtype=float)
+        return self._surface.refitted(
+            lambda ratios: self._values(ratios, rows),
+            self._width(spread),
+            degrees,
+            _TOLERANCE_OF_DELETED,
+        )
+
+    def _values(self, ratios: FloatArray, deleted: Sequence[LongArray]) -> NodeValues:
+        """Return the values without the rows of each data set, by the blocks of P."""
+        reml, p = self._surface.engine.reml, self._X.shape[1]
+        inverse, log_v = self._inverse(ratios)
+        sums, places = self._stats.cross_products, self._places
+        right = np.column_stack([np.concatenate(sums.ZX), np.concatenate(sums.Zy)])
+        effects = inverse @ right
+        # V⁻¹[X y] of the rows, and (X'V⁻¹X)⁻¹ of all of them.
+        moved = np.column_stack([self._X, self._y])
+        for place in places.T:
+            moved -= effects[place]
+        VX, Vy = moved[:, :p], moved[:, p]
+        cov = np.linalg.inv(self._X.T @ VX) if p else np.zeros((0, 0))
+        beta = cov @ (VX.T @ self._y)
+        Py = Vy - VX @ beta
+        whole = float(self._y @ Py)
+        log_det = log_v - (np.linalg.slogdet(cov)[1] if reml and p else 0.0)
+        n = len(deleted)
+        rss, logs, betas = np.empty(n), np.empty(n), np.empty((n, p))
+        sizes = np.array([rows.size for rows in deleted])
+        for size in np.unique(sizes):
+            same = np.flatnonzero(sizes == size)
+            rows = np.array([deleted[int(b)] for b in same])
+            V = np.tile(np.eye(size), (same.size, 1, 1))
+            for s in places.T:
+                for t in places.T:
+                    V -= inverse[s[rows][:, :, None], t[rows][:, None, :]]
+            right, X = Py[rows][:, :, None], VX[rows]
+            P = V - X @ cov @ X.swapaxes(1, 2)
+            left = np.linalg.solve(P, right)
+            rss[same] = whole - (right * left).sum(axis=(1, 2))
+            factor = np.linalg.cholesky(P if reml else V)
+            diagonal = np.diagonal(factor, axis1=1, axis2=2)
+            logs[same] = log_det + 2.0 * np.log(diagonal).sum(axis=1)
+            betas[same] = beta - (cov @ (X.swapaxes(1, 2) @ left))[:, :, 0]
+        return NodeValues(rss, logs, betas)
+
+    @cached_property
+    def _blocks(self) -> tuple[FloatArray, FloatArray]:
+        """Z'Z of the absorbed term with the others, and of the others."""
+        stats, rest = self._stats.cross_products, self._rest
+        across = [_dense(stats.gram(self._lead, t)) for t in rest]
+        others = [np.hstack([_dense(stats.gram(t, u)) for u in rest]) for t in rest]
+        if not rest:
+            return np.zeros((stats.sizes[self._lead], 0)), np.zeros((0, 0))
+        return np.hstack(across), np.vstack(others)
+
+    def _inverse(self, ratios: FloatArray) -> tuple[FloatArray, float]:
+        """Return the inverse of Z'Z + Γ⁻¹, the largest term absorbed, and log|V|."""
+        stats, lead, (N, others) = self._stats.cross_products, self._lead, self._blocks
+        D = stats.group_n[lead] + 1.0 / ratios[lead]
+        over = N / D[:, None]
+        S = others - N.T @ over
+        diagonal = [np.full(stats.sizes[t], 1.0 / ratios[t]) for t in self._rest]
+        S[np.diag_indices_from(S)] += np.concatenate([np.zeros(0), *diagonal])
+        inner = np.linalg.inv(S)
+        across = -over @ inner
+        own, places = self._own, np.setdiff1d(np.arange(sum(stats.sizes)), self._own)
+        whole = np.empty((sum(stats.sizes), sum(stats.sizes)))
+        whole[np.ix_(own, own)] = -across @ over.T
+        whole[own, own] += 1.0 / D
+        whole[np.ix_(places, places)] = inner
+        whole[np.ix_(own, places)] = across
+        whole[np.ix_(places, own)] = across.T
+        log_det = np.log(D).sum() + (np.log(ratios) * stats.sizes).sum()
+        return whole, float(log_det + np.linalg.slogdet(S)[1])
+
+
+def _dense(matrix: Any) -> FloatArray:
+    found: FloatArray = matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
+    return found
