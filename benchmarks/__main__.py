@@ -13,7 +13,7 @@ from benchmarks.common import Report, Settings, crossed
 
 NAMES = (
     *("parse", "read", "learn", "encode", "accumulate", "estimate", "label", "project", "rank"),
-    *("reliability", "allocation", "bootstrap", "studies", "import", "startup"),
+    *("reliability", "allocation", "bootstrap", "refits", "studies", "import", "startup"),
 )
 """In the order of the pipeline."""
 
