@@ -3,9 +3,9 @@ from .accuracies import Measures as Measures
 from .accuracies import accuracy as accuracy
 from .accuracies import accuracy_of as accuracy_of
 from .accuracy_result import Accuracy as Accuracy
-from .comparisons import compare_systems as compare_systems
 from .average_p import AveragePValues as AveragePValues
 from .average_p import average_p_values as average_p_values
+from .comparisons import compare_systems as compare_systems
 from .curve import AccuracyCurve as AccuracyCurve
 from .curve import Model as Model
 from .curve import fit_curve as fit_curve

@@ -14,9 +14,9 @@ from .designs import venn as venn
 from .dots import components as components
 from .dots import effects as effects
 from .dots import items as items
+from .p_value_lines import p_value_lines as p_value_lines
 from .pairs import alike_groups as alike_groups
 from .pairs import pair_p_values as pair_p_values
-from .p_value_lines import p_value_lines as p_value_lines
 from .study_plots import Kind as Kind
 from .study_plots import frontier as frontier
 from .study_plots import measure_curves as measure_curves
