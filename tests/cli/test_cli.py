@@ -222,7 +222,7 @@ MISTAKES = {
     "'c'": ["fit", FORMULA, "FILE", "--dstudy", "c=5"],
     "must be a positive number": ["fit", FORMULA, "FILE", "--dstudy", "b=0"],
     "'p' is not a component": ["dstudy", "--components", "p", "i=5"],
-    "give one of RESULT.json and --components": ["dstudy", "i=5"],
+    "give one of RESULT.json, --components and --mean-squares": ["dstudy", "i=5"],
     "cannot write": ["fit", FORMULA, "FILE", "--json", "absent/folder/fit.json"],
     "No such option": ["fit", FORMULA, "FILE", "--nonsense"],
     "not a result that vcomp stored": ["dstudy", "JSON", "i=5"],

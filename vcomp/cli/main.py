@@ -29,7 +29,10 @@ _COMMANDS = {
         "diagnosis",
         "Test the assumptions of a model, and say which numbers deviations matter for.",
     ),
-    "dstudy": ("planning", "Plan a D-study from a stored result or from published components."),
+    "dstudy": (
+        "planning",
+        "Plan a D-study from a stored result, or from published components or mean squares.",
+    ),
     "fit": ("large", "Estimate the variance components of FORMULA from DATA."),
     "gstudy": (
         "fit",

@@ -7,12 +7,12 @@ from .rank_agreement import mean_share_above as mean_share_above
 from .rank_agreement import ordinal_ranks as ordinal_ranks
 from .rank_agreement import pair_agreement as pair_agreement
 from .rank_agreement import swaps as swaps
+from .rank_sums import signed_rank_sums as signed_rank_sums
 from .ranked_differences import DROPPED as DROPPED
 from .ranked_differences import PRATT as PRATT
 from .ranked_differences import SPLIT as SPLIT
 from .ranked_differences import signed_ranks as signed_ranks
 from .safe_differences import smallest_safe_difference as smallest_safe_difference
 from .shuffling import shuffled_ranges as shuffled_ranges
-from .signed_ranks import signed_rank_sums as signed_rank_sums
 from .topic_sets import disjoint_sets as disjoint_sets
 from .topic_sets import means_of_sets as means_of_sets
