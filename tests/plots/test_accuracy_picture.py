@@ -31,7 +31,13 @@ def points(ax):
 
 def test_a_panel_a_scale_with_bands(accuracy):
     correlations, errors = accuracy.plot()
-    assert legend(correlations) == ["τ", "τ_AP", "Eρ²", "Φ", "this collection"]
+    assert legend(correlations) == [
+        "τ (shrunken)",
+        "τ_AP (shrunken)",
+        "Eρ²",
+        "Φ",
+        "this collection",
+    ]
     assert correlations.get_ylabel() == "accuracy  (more is better), 95 % intervals"
     assert errors.get_ylabel() == "ε  (less is better), 95 % intervals"
     assert errors.get_legend() is None
@@ -76,7 +82,7 @@ def test_more_than_four_have_whiskers():
 
 def test_where_the_collection_is(accuracy):
     (ax,) = accuracy.plot("tau")
-    assert legend(ax) == ["τ", "this collection"]
+    assert legend(ax) == ["τ (shrunken)", "this collection"]
     assert ax.lines[-1].get_xdata() == [30, 30]
     far = vcomp.ir.accuracy(SCORES, "tau", [100, 200])
     assert legend(far.plot()[0]) == ["τ"]
@@ -104,7 +110,7 @@ def test_what_has_no_estimate_is_not_drawn():
     with pytest.warns(VcompWarning, match="d_rank"):
         made = vcomp.ir.accuracy(SCORES[:9], ["tau", "d_rank"], 20, trials=3)
     (ax,) = made.plot()
-    assert legend(ax)[0] == "τ"
+    assert legend(ax)[0] == "τ (shrunken)"
     assert "d_rank" not in legend(ax)
     with pytest.raises(PlanError, match="there is nothing to draw"):
         made.plot("d_rank")

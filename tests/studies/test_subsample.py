@@ -99,7 +99,7 @@ def test_covered_by_the_intervals_of_the_subsets(study, frame):
         for trial in range(study.trials):
             seeds = np.random.SeedSequence(3, spawn_key=(n_a, n_b, trial))
             rng = np.random.Generator(np.random.PCG64(seeds))
-            sample = subsets._drawn({"a": n_a, "b": n_b}, rng)
+            sample = subsets.drawn({"a": n_a, "b": n_b}, rng)
             part = vcomp.fit(FORMULA, frame.iloc[sample.rows], method="anova")
             values = study.replicates.values[place * study.trials + trial]
             np.testing.assert_allclose(values, part.vcomp, rtol=1e-9, atol=1e-12)

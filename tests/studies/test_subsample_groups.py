@@ -65,7 +65,7 @@ def test_subsets_are_fits_of_one_run_of_each_organisation(frame, missing):
     for place, n_systems in enumerate((5, 8)):
         for trial in range(4):
             seeds = np.random.SeedSequence(3, spawn_key=(10, n_systems, trial))
-            sample = subsets._drawn(
+            sample = subsets.drawn(
                 {"topic": 10, "sys": n_systems}, np.random.Generator(np.random.PCG64(seeds))
             )
             part = data.iloc[sample.rows]

@@ -118,15 +118,20 @@ def choose_engine(
 def engine_without_cancellation(
     stats: Statistics, tried: LikelihoodEngine
 ) -> LikelihoodEngine | None:
-    """Return the holes engine in place of the blocked one for a nearly complete grid, else None.
+    """Return an engine that loses fewer digits than the one that was tried, None if there is none.
 
     If the residual is 1e-10 of the other components or less, it is a difference of large numbers
-    in Henderson's equations. In strata, differences of means are formed first, so that nothing
-    cancels.
+    in Henderson's equations, and from 1e-6 on in the blocks of levels. In the strata of a nearly
+    complete grid, differences of means are formed first, so that nothing cancels.
     """
-    if tried.name != "blocked" or stats.completed is None:
+    if tried.name not in ("blocked", "levels"):
         return None
-    return CompletedLikelihood(stats.cross_products, stats.completed, reml=tried.reml)
+    if stats.completed is not None:
+        return CompletedLikelihood(stats.cross_products, stats.completed, reml=tried.reml)
+    if tried.name == "blocked":
+        return None
+    seconds = ENGINE_LIMITS.seconds
+    return _blocked_within(stats, seconds, ENGINE_LIMITS, reml=tried.reml, names=None)
 
 
 def residual_forms(stats: Statistics) -> FloatArray:

@@ -29,6 +29,9 @@ from vcomp.estimators.likelihood.level_squares import squares_of
 from vcomp.numerics import solve, solve_positive
 from vcomp.statistics import LevelGrid
 
+_QUICK = 0.01
+"""Time of an evaluation below which digits are worth two more."""
+
 
 @dataclass(slots=True)
 class _Point:
@@ -52,13 +55,19 @@ class LevelsLikelihood(LastPoint[_Point], SummedEngine, ExactEngine):
 
     name: ClassVar[str] = "levels"
     kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "expected", "average")
-    # The observed information costs as much as two evaluations, and saves less than one.
-    newton: ClassVar[bool] = False
 
     def __init__(self, grid: LevelGrid, *, reml: bool) -> None:
         self.grid = self.stats = grid
         self.reml = reml
         self._alike = find_alike(grid)
+
+    @property
+    def newton(self) -> bool:
+        """Whether steps near the maximum are Newton's, which end with more digits.
+
+        The observed information costs as much as two evaluations, and saves less than one.
+        """
+        return self.seconds < _QUICK
 
     @property
     def _cubes(self) -> float:

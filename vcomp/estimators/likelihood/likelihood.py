@@ -296,6 +296,10 @@ class _NoResidualError(EstimationError):
     """The residual variance is zero up to rounding error."""
 
 
+_LOST_IN_LEVELS = 1e-7
+"""Newton decrement above which rounding in the blocks of levels has ended an iteration early."""
+
+
 def _estimate_or_change_engine(
     stats: Statistics,
     likelihood: LikelihoodEngine,
@@ -305,7 +309,10 @@ def _estimate_or_change_engine(
     """Return the estimate, from the holes engine if the first engine lost too many digits."""
     try:
         estimate = estimate_by_likelihood(likelihood, names, options)
-        reached = estimate.converged or len(estimate.log) > options.max_iter
+        certificate = estimate.certificate  # a constant response needs none
+        decrement = 0.0 if certificate is None else certificate.newton_decrement
+        lost = likelihood.name == "levels" and decrement > _LOST_IN_LEVELS
+        reached = (estimate.converged and not lost) or len(estimate.log) > options.max_iter
     except _NoResidualError as error:
         other = engine_without_cancellation(stats, likelihood)
         if other is None:

@@ -32,6 +32,9 @@ square it, up to a factor that two of them show."""
 _BEFORE = 0.01
 """Decrement that is supposed before a first step of Newton."""
 
+_NONE = 1e-300
+"""Square of a decrement of zero, after which nothing is expected of a step."""
+
 _STEPS, _HALVINGS = 30, 8
 
 _SINGULAR = 1e-8
@@ -235,7 +238,7 @@ class _Climb:
         still = slow <= 1e-4 * np.sqrt(self.stack.n[some])
         last = decrement <= _SOUGHT
         before = self.newton[some][used]
-        expected = less[positive] ** 3 / np.square(before)
+        expected = less[positive] ** 3 / np.maximum(np.square(before), _NONE)
         last[used] |= inside[positive] & (less[positive] <= _LAST) & (expected <= _EXPECTED)
         self.newton[some] = _BEFORE
         self.newton[some[used]] = less[positive]
