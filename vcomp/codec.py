@@ -308,7 +308,7 @@ def _value(hint: Any, plain: Any, shape: tuple[int, ...] = ()) -> Any:
     number = math.nan if plain is None else _with_infinity(plain)
     if isinstance(number, bool) or not isinstance(number, float | int):
         raise TypeError(f"{plain!r:.50} is not a number")
-    return number
+    return float(number)
 
 
 def _is_atom(kind: type, plain: Any) -> bool:

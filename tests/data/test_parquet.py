@@ -83,3 +83,12 @@ def test_a_file_that_is_gone(tmp_path):
     (tmp_path / "a.parquet").symlink_to(tmp_path / "nothing.parquet")
     with pytest.raises(DataError, match=r"^'a\.parquet' cannot be read: No such file"):
         open_source(tmp_path)
+
+
+def test_text_that_is_not_unicode(tmp_path):
+    """As of a damaged file: Arrow stores the bytes, and pandas cannot read them."""
+    bad = pa.array([b"a", b"\xf6\x28", b"a"], pa.binary()).view(pa.utf8())
+    pq.write_table(pa.table({"sys": bad, "score": [0.1, 0.2, 0.3]}), tmp_path / "a.parquet")
+    source = open_source(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="text has to be valid UTF-8"):
+        source.read(["sys", "score"])

@@ -229,6 +229,11 @@ def test_a_formula_that_breaks_off(text):
     assert message == "expected a column or a term, but instead the expression ended"
 
 
+def test_quotes_that_patsy_does_not_survive():
+    with pytest.raises(FormulaError, match=r"cannot be read as a formula, such as 'score ~"):
+        parse("'''")
+
+
 @pytest.mark.parametrize("text", ["y ~ x", "y ~ 1", "y ~ 0 + x", "y ~ I(1|a)"])
 def test_no_random_term(text):
     message, _ = fault(text)

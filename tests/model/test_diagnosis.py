@@ -1,8 +1,5 @@
 """Diagnoses of fits and score matrices: found deviations, verdicts, and Fig. 1 of Urbano 2016."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,8 +9,6 @@ from scipy import stats
 import vcomp
 from vcomp.exceptions import DataError, PlanError
 from vcomp.ir.simulate.copula import decompose
-
-REFERENCE = os.environ.get("VCOMP_REFERENCE")
 
 
 def crossed(n_systems=15, n_topics=30, seed=1, noise=None, bend=0.0):
@@ -169,11 +164,10 @@ def test_nested_and_unbalanced_designs():
     assert p_values(found)["equal variances", "residuals by sample"] <= 0.01
 
 
-@pytest.mark.skipif(REFERENCE is None, reason="needs the collections of the paper")
-def test_figure_1_of_urbano_2016():
+def test_figure_1_of_urbano_2016(shared_data):
     """The systems of its four plots (page 316), as the code of the paper names them."""
-    folder = Path(REFERENCE or "") / "data"
-    web = vcomp.ir.as_score_matrix(pd.read_csv(folder / "web2004.csv")).drop_worst(0.25)
+    table = pd.read_csv(shared_data("web2004.csv"))
+    web = vcomp.ir.as_score_matrix(table).drop_worst(0.25)
     scores = pd.DataFrame(web.scores, columns=web.systems)
     residuals = pd.DataFrame(decompose(web.scores).residuals,
                              columns=web.systems)  # fmt: skip
@@ -181,7 +175,8 @@ def test_figure_1_of_urbano_2016():
     plain = [stats.probplot(x["sys59"])[1][2] for x in (scores, residuals)]
     assert plain[0] < 0.93
     assert plain[1] > 0.98
-    matrix = vcomp.ir.as_score_matrix(pd.read_csv(folder / "enterprise2006.csv")).drop_worst(0.25)
+    table = pd.read_csv(shared_data("enterprise2006.csv"))
+    matrix = vcomp.ir.as_score_matrix(table).drop_worst(0.25)
     e = pd.DataFrame(decompose(matrix.scores).residuals,
                      columns=matrix.systems)  # fmt: skip
     topics = matrix.scores.mean(axis=1)

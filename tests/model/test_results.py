@@ -229,6 +229,7 @@ def test_damaged_results(two_way):
     for change in (
         lambda r: r["structure"]["terms"].update(a=[]),
         lambda r: r["structure"]["terms"].update(a=[" "]),
+        lambda r: r["structure"]["terms"].pop("Residual"),
         lambda r: r["estimate"]["fixed_errors"].update(df=[]),
     ):
         damaged = json.loads(res.to_json())
@@ -238,6 +239,10 @@ def test_damaged_results(two_way):
     for source, message in ((5, "not int"), ("", "is empty")):
         with pytest.raises(vcomp.DataError, match=message):
             vcomp.VarianceComponentsResults.from_json(source)
+    whole["estimate"]["llf"] = 10**30  # a whole number may stand for one with a point
+    assert "log-likelihood" in str(
+        vcomp.VarianceComponentsResults.from_json(json.dumps(whole)).summary()
+    )
 
 
 def test_the_response_of_a_model_cannot_be_written_to(two_way):

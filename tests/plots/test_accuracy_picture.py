@@ -85,7 +85,7 @@ def test_where_the_collection_is(accuracy):
     assert legend(ax) == ["τ (shrunken)", "this collection"]
     assert ax.lines[-1].get_xdata() == [30, 30]
     far = vcomp.ir.accuracy(SCORES, "tau", [100, 200])
-    assert legend(far.plot()[0]) == ["τ"]
+    assert legend(far.plot()[0]) == ["τ (shrunken)"]
 
 
 def test_one_size_has_a_curve_around_it():

@@ -306,7 +306,7 @@ def parquet_file(path: Path, name: str) -> Part:
         with pq.ParquetFile(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
             empty = _empty_columns(metadata)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _not_parquet(path, name, error) from None
 
     def refuse(error: BaseException) -> DataError:

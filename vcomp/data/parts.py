@@ -88,7 +88,23 @@ def from_arrow(
     ----------
     table : a pyarrow Table
     known : categories of the dictionaries of earlier batches; it is updated
+
+    Raises
+    ------
+    DataError
+        If a value cannot be converted, as text that is not valid Unicode.
     """
+    import pyarrow as pa
+
+    try:
+        return _converted(table, known, many_rows)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise DataError(
+            f"a column cannot be read: {reason(error)}; text has to be valid UTF-8"
+        ) from None
+
+
+def _converted(table: Any, known: KnownDictionaries | None, many_rows: int) -> pd.DataFrame:
     import pandas as pd
     import pyarrow as pa
 

@@ -195,6 +195,10 @@ def _tree(text: str) -> Any:
         return parse_formula(text, extra_operators=operators)
     except PatsyError as error:
         raise _from_patsy(error, text) from None
+    except IndexError:  # patsy's own, of three quotes
+        raise FormulaError(
+            f"{text!r} cannot be read as a formula, such as 'score ~ (1|sys) + (1|topic)'"
+        ) from None
 
 
 def _check_sides(tree: Any, text: str) -> None:

@@ -17,7 +17,7 @@ from vcomp.design import Design, Structure
 from vcomp.estimators import METHODS, Estimate
 from vcomp.estimators.quadratic import AnovaTable, analysis_of_variance
 from vcomp.exceptions import DataError, EstimationError, VcompError
-from vcomp.formula import REPLICATE, closure
+from vcomp.formula import REPLICATE, RESIDUAL, closure
 from vcomp.inference import LevelVariances, TwoWayMeanSquares, VarianceComponents, object_key
 from vcomp.inference.hypotheses import fixed_level_variances
 from vcomp.inference.intervals import level_variances, positive_residual, with_influences
@@ -410,6 +410,7 @@ class FitRecord:
             *(named >= {f, *outer} for f, outer in structure.nested_in.items()),
             bool(found.covariances),
             all(held and all(map(str.strip, held)) for held in structure.terms.values()),
+            RESIDUAL in structure.terms,
             structure.nested_in.keys() >= facets,
             all(n > 0.0 for n in (*made.sizes.values(), *structure.sizes.values())),
             all(of.keys() == set(made.names) for of in made.inverse_n.values()),

@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import io
 import json
 import os
 import zipfile
@@ -122,6 +123,26 @@ def test_a_header_that_contradicts_the_numbers(tmp_path, change):
     with zipfile.ZipFile(path, "w") as archive:
         for name, entry in entries.items():
             archive.writestr(name, entry)
+    with pytest.raises(vcomp.DataError, match="does not hold statistics that vcomp stored"):
+        AccumulatedStatistics.load(path)
+
+
+@pytest.mark.parametrize("mean", [1e300, -2.0])
+def test_means_that_are_not_of_the_scores(tmp_path, mean):
+    """Of scores from 0.5 to 0.94; the components were nan, or of another table."""
+    path = tmp_path / "a.vcomp"
+    accumulate(FORMULA, data()).save(path)
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    name = next(name for name in entries if name.startswith("means"))
+    means = np.load(io.BytesIO(entries[name]))
+    means[0, 3] = mean
+    written = io.BytesIO()
+    np.save(written, means)
+    entries[name] = written.getvalue()
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, entry in entries.items():
+            archive.writestr(member, entry)
     with pytest.raises(vcomp.DataError, match="does not hold statistics that vcomp stored"):
         AccumulatedStatistics.load(path)
 
