@@ -230,7 +230,7 @@ def test_a_formula_that_breaks_off(text):
 
 
 def test_quotes_that_patsy_does_not_survive():
-    with pytest.raises(FormulaError, match=r"cannot be read as a formula, such as 'score ~"):
+    with pytest.raises(vcomp.FormulaError, match=r"cannot be read as a formula, such as 'score ~"):
         parse("'''")
 
 
