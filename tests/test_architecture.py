@@ -56,6 +56,16 @@ def test_every_public_name_is_there():
         _ = vcomp.nonsense
 
 
+def test_no_module_has_the_name_of_what_its_package_offers():
+    """Importing such a module would put it in the place of the function."""
+    shadowed = []
+    for stub in Path(vcomp.__file__).parent.rglob("__init__.pyi"):
+        beside = {path.stem for path in stub.parent.iterdir()}
+        offered = re.findall(r"^from \.\S+ import (\w+)", stub.read_text("utf-8"), re.MULTILINE)
+        shadowed += [f"{stub.parent.name}.{name}" for name in offered if name in beside]
+    assert shadowed == []
+
+
 def test_errors_are_value_errors():
     for name in ("FormulaError", "DataError", "DesignError", "EstimationError", "PlanError"):
         assert issubclass(getattr(vcomp, name), vcomp.VcompError)

@@ -1,4 +1,5 @@
 from .assumption_plots import assumptions as assumptions
+from .average_p_lines import p_value_lines as p_value_lines
 from .canvas import escaped as escaped
 from .canvas import pyplot as pyplot
 from .curves import accuracies as accuracies
@@ -14,7 +15,6 @@ from .designs import venn as venn
 from .dots import components as components
 from .dots import effects as effects
 from .dots import items as items
-from .p_value_lines import p_value_lines as p_value_lines
 from .pairs import alike_groups as alike_groups
 from .pairs import pair_p_values as pair_p_values
 from .study_plots import Kind as Kind
