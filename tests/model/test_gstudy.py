@@ -1,4 +1,4 @@
-"""G-studies by their design: formulas, components of the books, what data cannot tell apart."""
+"""G-studies by their design: formulas, components of the books, what data do not distinguish."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_options_of_the_method_are_passed_on():
         vcomp.gstudy(frame, "p x i", "score", nonsense=1)
 
 
-# What the data cannot tell apart -----------------------------------------------------------------
+# What the data do not distinguish ---------------------------------------------------------------
 
 
 def test_a_facet_with_one_level():

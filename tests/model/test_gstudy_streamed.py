@@ -18,8 +18,8 @@ from tests.helpers.readings import study_of
 from vcomp.cli.main import cli
 from vcomp.formula.brennan import parse_design
 
-WAYS = ["in batches", "put away", "Dask", "Dask, by level"]
-HALVES = [("in batches", "Dask, by level"), ("put away", "Dask")]
+WAYS = ["in batches", "stored", "Dask", "Dask, by level"]
+HALVES = [("in batches", "Dask, by level"), ("stored", "Dask")]
 """Of one or two factors with two values each, the ways for each: all pairs of values occur."""
 
 
@@ -48,7 +48,7 @@ def read_by(way, data, design, response="score", **options):
     if way.startswith("Dask"):
         return in_partitions(way, data, design, response, **options)
     reading = {"stream": True, "batch_rows": 7}
-    if way == "put away":
+    if way == "stored":
         reading["large_share"] = 0.0
     return outcome(data, design, response, study_of, **reading, **options)
 
@@ -146,7 +146,7 @@ def test_any_rows(design, data):
     }
     frame = pd.DataFrame({**columns, "score": np.random.default_rng(0).normal(size=n)})
     kept = outcome(frame, str(design), method="anova")
-    for way in ("in batches", "put away", "Dask"):
+    for way in ("in batches", "stored", "Dask"):
         same(kept, read_by(way, frame, str(design), method="anova"))
 
 

@@ -14,9 +14,9 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, PlanError
 from vcomp.ir.agreement import complete
 from vcomp.ir.agreement import sizes as check_sizes
+from vcomp.ir.all_pairs import PairTest, Sides, check_test, compare_pairs
 from vcomp.ir.curve import whole
 from vcomp.ir.pair_forecast import PairForecast
-from vcomp.ir.pair_tests import PairTest, Sides, check_test, compare_pairs
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.ir.significance import bin_bounds, bin_places
 from vcomp.ir.splits import draw_subsets

@@ -420,7 +420,7 @@ def _fitted(
 
 
 def _confounded(frame: pd.DataFrame, parts: tuple[str, ...]) -> str | None:
-    """Return why effects cannot be told from each other or from that of the assessment."""
+    """Return why effects are confounded with each other or with that of the assessment."""
     for part, column in (("roles", "role"), ("individuals", "assessor")):
         if part not in parts:
             continue

@@ -7,7 +7,6 @@ from .rank_agreement import mean_share_above as mean_share_above
 from .rank_agreement import ordinal_ranks as ordinal_ranks
 from .rank_agreement import pair_agreement as pair_agreement
 from .rank_agreement import swaps as swaps
-from .rank_sums import signed_rank_sums as signed_rank_sums
 from .ranked_differences import DROPPED as DROPPED
 from .ranked_differences import PRATT as PRATT
 from .ranked_differences import SPLIT as SPLIT
