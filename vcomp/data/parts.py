@@ -80,7 +80,11 @@ def _kind(scalar: Any) -> str:
 
 
 def from_arrow(
-    table: Any, known: KnownDictionaries | None = None, *, many_rows: int = MANY_ROWS
+    table: Any,
+    known: KnownDictionaries | None = None,
+    *,
+    name: str | None = None,
+    many_rows: int = MANY_ROWS,
 ) -> pd.DataFrame:
     """Return a table as a frame; text becomes categories in Arrow, far cheaper than in Python.
 
@@ -88,6 +92,7 @@ def from_arrow(
     ----------
     table : a pyarrow Table
     known : categories of the dictionaries of earlier batches; it is updated
+    name : of the file, for messages
 
     Raises
     ------
@@ -99,8 +104,9 @@ def from_arrow(
     try:
         return _converted(table, known, many_rows)
     except (pa.ArrowException, UnicodeDecodeError) as error:
+        where = "" if name is None else f" of {name!r}"
         raise DataError(
-            f"a column cannot be read: {reason(error)}; text has to be valid UTF-8"
+            f"a column{where} cannot be read: {reason(error)}; its text may not be valid UTF-8"
         ) from None
 
 
@@ -363,12 +369,12 @@ def arrow_part(
         known: KnownDictionaries = {}
         for file, of_file in groupby(map(_with_file, batches(names, rows)), itemgetter(1)):
             for table in _regrouped((batch for batch, _ in of_file), rows):
-                yield from_arrow(table, known), file
+                yield from_arrow(table, known, name=file or name), file
 
     return Part(
         name=name,
         columns=tuple(columns),
-        read=lambda names: from_arrow(read(names)),
+        read=lambda names: from_arrow(read(names), name=name),
         slices=slices,
         n_rows=n_rows,
         kinds={} if schema is None else declared_kinds(schema),

@@ -219,19 +219,19 @@ def _batches(
 
 def native(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the frame with the machine's byte order, which pandas cannot group without."""
-    swapped = {
-        name: dtype.newbyteorder("=")
-        for name, dtype in frame.dtypes.items()
-        if isinstance(dtype, np.dtype) and not dtype.isnative
-    }
+    swapped = {name: own for name, dtype in frame.dtypes.items() if (own := _native_type(dtype))}
     return frame.astype(swapped) if swapped else frame
 
 
 def _native(column: pd.Series) -> pd.Series:
-    dtype = column.dtype
-    if not isinstance(dtype, np.dtype) or dtype.isnative:
-        return column
-    return column.astype(dtype.newbyteorder("="))
+    own = _native_type(column.dtype)
+    return column if own is None else column.astype(own)
+
+
+def _native_type(dtype: Any) -> np.dtype[Any] | None:
+    """Return the type with the machine's byte order, None if it has this order."""
+    is_swapped = isinstance(dtype, np.dtype) and not dtype.isnative
+    return dtype.newbyteorder("=") if is_swapped else None
 
 
 def _counted(part: Part, name: str) -> int:

@@ -53,14 +53,14 @@ class PairComparisons:
 def compare_pairs(X: FloatArray, test: PairTest = "t", sides: Sides = 2) -> PairComparisons:
     """Test the difference of every two systems.
 
+    Signed ranks are those of :func:`vcomp.ir.compare_systems`, without zero differences.
+
     Parameters
     ----------
     X : (n_topics, n_systems) scores, none of them missing, on at least two topics
     test : ``"t"`` for paired t-tests, ``"wilcoxon"`` for Wilcoxon's signed-rank test
     sides : 2 for two-sided p-values; 1 for those of the alternative that the system with the
         larger mean is better
-
-    Signed ranks are those of :func:`vcomp.ir.compare_systems`, without zero differences.
 
     Examples
     --------

@@ -3,9 +3,8 @@
 Its public interface is in four files, by subject: :mod:`~vcomp.model.estimates`,
 :mod:`~vcomp.model.uncertainty` (intervals, tests, resampling), :mod:`~vcomp.model.decisions`
 (D-studies, rank accuracy) and this one (tables, pictures, the diagnosis of assumptions,
-predictions, storage). The methods
-call functions of the other files, whose arguments are the record of the fit
-(:class:`~vcomp.model.record.FitRecord`), its rows
+predictions, storage). The methods call functions of the other files, whose arguments are the
+record of the fit (:class:`~vcomp.model.record.FitRecord`), its rows
 (:class:`~vcomp.model.row_access.RowAccess`) or both.
 """
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood import PairProducts, SparseSystem, build_sparse_equations
 from vcomp.estimators.quadratic.spaces import DEPENDENT, finest_terms
 from vcomp.numerics import solve_positive
@@ -106,7 +106,7 @@ def _remainder(stats: CrossProducts, system: SparseSystem, terms: tuple[int, int
     return left
 
 
-def _independent(left: FloatArray, squares: FloatArray) -> FloatArray:
+def _independent(left: FloatArray, squares: FloatArray) -> LongArray:
     """Return the columns of X, in order, that are not in the space of the terms and the others."""
     kept: list[int] = []
     for j in range(squares.size):

@@ -5,7 +5,6 @@ Also Tukey's test of all pairs by the two-way analysis of variance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -17,7 +16,7 @@ from vcomp.ir.agreement import rounding
 from vcomp.ir.kernels import DROPPED, PRATT, SPLIT, signed_ranks
 from vcomp.ir.significance import paired_tests
 from vcomp.ir.two_way_anova import mean_squares
-from vcomp.numerics import run
+from vcomp.numerics import run, slices
 from vcomp.numerics.kernels import at_once
 
 Alternative: TypeAlias = Literal["two-sided", "greater", "less"]
@@ -148,7 +147,7 @@ def wilcoxon_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
     i, j = pairs
     columns = np.ascontiguousarray(X.T)
     tolerance = float(rounding(X.ravel()))
-    parts = list(_parts(i.size, len(X)))
+    parts = parts_of_pairs(i.size, len(X))
 
     def work(number: int) -> FloatArray:
         of = parts[number]
@@ -184,7 +183,7 @@ def sign_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
     i, j = pairs
     tolerance = float(rounding(X.ravel()))
     plus, minus = np.empty((2, i.size), dtype=np.int64)
-    for of in _parts(i.size, len(X)):
+    for of in parts_of_pairs(i.size, len(X)):
         D = X[:, i[of]] - X[:, j[of]]
         D[np.abs(D) <= tolerance] = 0.0
         plus[of], minus[of] = (D > 0.0).sum(axis=0), (D < 0.0).sum(axis=0)
@@ -245,8 +244,6 @@ def _of_tails(
     return Outcome.of(statistic, p, smallest=np.minimum(2.0 * least, 1.0), is_exact=exact)
 
 
-def _parts(m: int, n: int) -> Iterator[slice]:
-    """Yield slices of m pairs whose differences on n topics fit into memory."""
-    step = max(1, _CELLS // n)
-    for at in range(0, m, step):
-        yield slice(at, at + step)
+def parts_of_pairs(m: int, n: int) -> list[slice]:
+    """Return slices of m pairs, whose n differences each fit into memory."""
+    return list(slices(m, max(1, _CELLS // n)))

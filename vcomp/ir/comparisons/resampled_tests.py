@@ -15,6 +15,7 @@ from vcomp.ir.comparisons.pair_tests import (
     Pairs,
     ends_of,
     mean_differences,
+    parts_of_pairs,
 )
 from vcomp.ir.kernels import means_of_sets, shuffled_ranges
 from vcomp.numerics import check_memory, limited_blas, run, stream
@@ -22,9 +23,6 @@ from vcomp.numerics.kernels import at_once
 
 _BLOCK = 250
 """Replicates that share a stream of random numbers."""
-
-_CELLS = 2**20
-"""Differences that are in memory at a time."""
 
 _SECONDS = 3e-7
 """Of a score of a replicate in Python."""
@@ -90,7 +88,7 @@ def bootstrap_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
     d = mean_differences(X, pairs)
     p = _p_values(means, pairs, d, float(rounding(X.ravel())), how, is_exact=False)
     reach = np.empty(d.size)
-    for of in _parts(d.size, how.n):
+    for of in parts_of_pairs(d.size, how.n):
         D = _turned(means[pairs[0][of]] - means[pairs[1][of]], how.alternative)
         reach[of] = np.quantile(D, 1.0 - how.alpha, axis=1)
     return Outcome.of(d, p, ends_of(d, reach, how.alternative), 1.0 / (how.n + 1))
@@ -161,7 +159,7 @@ def _p_values(
     """Return the share of replicates that reach each difference, up to rounding."""
     limits = _turned(d, how.alternative) - slack
     reached: LongArray = np.empty(d.size, dtype=np.int64)
-    for of in _parts(d.size, means.shape[1]):
+    for of in parts_of_pairs(d.size, means.shape[1]):
         D = _turned(means[pairs[0][of]] - means[pairs[1][of]], how.alternative)
         reached[of] = (limits[of, None] <= D).sum(axis=1)
     own = 0.0 if is_exact else 1.0
@@ -174,8 +172,3 @@ def _turned(D: FloatArray, alternative: Alternative) -> FloatArray:
     if alternative == "two-sided":
         return np.abs(D)
     return D if alternative == "greater" else -D
-
-
-def _parts(m: int, n: int) -> list[slice]:
-    step = max(1, _CELLS // n)
-    return [slice(at, at + step) for at in range(0, m, step)]

@@ -170,9 +170,11 @@ class FromSubsets(TopicMeasure):
 
 def _carried(at_hand: float, now: float, then: float) -> float:
     """Return an error times a ratio; what is expected where nothing was seen, or expected."""
-    if np.isnan(at_hand) or at_hand == 0.0 or not now > 0.0:
-        return then if np.isnan(at_hand) else min(at_hand, then) if not now > 0.0 else then
-    return at_hand * then / now
+    if np.isnan(at_hand):
+        return then
+    if not now > 0.0:
+        return min(at_hand, then)
+    return then if at_hand == 0.0 else at_hand * then / now
 
 
 def _mean(values: FloatArray) -> float:
