@@ -17,6 +17,7 @@ from .parallel import Together as Together
 from .parallel import check_count as check_count
 from .parallel import check_rng as check_rng
 from .parallel import check_time_limit as check_time_limit
+from .parallel import in_threads as in_threads
 from .parallel import run as run
 from .parallel import seed_from as seed_from
 from .parallel import stream as stream

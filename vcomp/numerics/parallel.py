@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ import numpy as np
 
 from vcomp.display import progress_bar
 from vcomp.exceptions import EstimationError
+from vcomp.numerics.memory import THREADS
 
 Row = TypeVar("Row")
+Item = TypeVar("Item")
 
 _PORTION_SECONDS = 0.25
 """Target time of a portion of the replicates, after which interruptions are noticed."""
@@ -192,6 +195,34 @@ class _Queue:
     def close(self) -> None:
         """Stop distributing, so that threads end."""
         self._deadline = -1.0
+
+
+_WORTH_THREADS = 1e8
+"""Multiplications of matrices below which starting threads takes longer than they save."""
+
+
+def in_threads(
+    work: Callable[[Item], Row], items: Sequence[Item], multiplications: float
+) -> Iterator[Row]:
+    """Yield the results of products of matrices for each item, in order, by two threads.
+
+    Parameters
+    ----------
+    work : called with each item; it must not change what others use
+    items : of the work
+    multiplications : of all of it; a single thread does a few
+    """
+    if multiplications < _WORTH_THREADS or len(items) < 2:
+        yield from map(work, items)
+        return
+    waiting: deque[Future[Row]] = deque()
+    with ThreadPoolExecutor(THREADS) as pool:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > THREADS:  # few results wait in memory
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def stream(seed: int, number: int) -> np.random.Generator:

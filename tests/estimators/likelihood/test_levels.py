@@ -14,6 +14,7 @@ import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood
 from vcomp.estimators.likelihood import BlockedLikelihood, EngineLimits, choose_engine
 from vcomp.estimators.likelihood.levels import LevelsLikelihood
+from vcomp.numerics import parallel
 from vcomp.statistics import Statistics, find_level_grid
 
 CROSSED = "y ~ (1|m) + (1|i) + (1|p) + (1|m:i) + (1|m:p) + (1|i:p)"
@@ -99,6 +100,19 @@ def test_value_score_and_informations_are_those_of_the_textbook(name, reml):
         near(levels.information(v, "expected"), dense.expected(v), 1e-10)
         both = 2.0 * dense.average(v) - dense.expected(v)
         near(levels.information(v, "observed"), both, 1e-10)
+
+
+@pytest.mark.parametrize("name", ["half missing", "nested", "unequally replicated"])
+def test_threads_change_no_digit(name, monkeypatch):
+    _, alone, _ = engines(name, reml=True)
+    v = next(points(alone.grid.n_terms))
+    wanted, information = alone.derivatives(v), alone.information(v, "expected")
+    monkeypatch.setattr(parallel, "_WORTH_THREADS", 0.0)
+    _, levels, _ = engines(name, reml=True)
+    found = levels.derivatives(v)
+    assert found.loglike == wanted.loglike
+    assert (found.score == wanted.score).all()
+    assert (levels.information(v, "expected") == information).all()
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.numerics import Positive
+from vcomp.numerics import Positive, in_threads
 from vcomp.statistics import LevelGrid, added_up
 
 _FEW = 8
@@ -135,18 +135,21 @@ class LevelBlocks:
         filled = grid.counts[grid.counts > 0.0]
         self.log_det = float(np.log(filled).sum()) + (grid.n - grid.n_filled) * np.log(v[-1])
         self.n_by_holes = np.zeros(grid.n_nodes[1])
-        self._inverses: list[FloatArray] = []
         for a in alike:
             if a.by_holes:
                 self.log_det += a.levels.size * self._whole.log_determinant()
                 self.n_by_holes += np.bincount(
                     grid.parents[0][a.levels], minlength=self.n_by_holes.size
                 )
-            block = self._block(a)
-            lower = np.linalg.cholesky(block)
-            logs = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
-            self.log_det += 2.0 * float(np.bincount(a.pattern, minlength=logs.size) @ logs)
-            self._inverses.append(np.asarray(np.linalg.inv(block), dtype=np.float64))
+        self._inverses: list[FloatArray] = []
+        for inverse, log_det in in_threads(partial(self._inverted, self.K), alike, self.cost):
+            self._inverses.append(inverse)
+            self.log_det += log_det
+
+    @property
+    def cost(self) -> float:
+        """Multiplications of the inverses."""
+        return float(sum(len(a.cells) * a.size**3 for a in self.alike))
 
     @cached_property
     def _whole(self) -> Positive:
@@ -163,14 +166,19 @@ class LevelBlocks:
             return np.zeros_like(self._shared)
         return self._whole.inverse()
 
-    def _block(self, a: Alike) -> FloatArray:
-        """Return K_mm of holes m, or V_oo of filled cells o, (P, s, s)."""
+    def _inverted(self, K: FloatArray, a: Alike) -> tuple[FloatArray, float]:
+        """Return the inverses of K_mm of holes m, or V_oo of filled cells o, (P, s, s).
+
+        And the log-determinant of the blocks of all levels.
+        """
         rows, columns = a.cells[:, :, None], a.cells[:, None, :]
-        if a.by_holes:
-            return np.asarray(self.K[rows, columns])
-        block = self._shared[rows, columns]
-        np.einsum("pii->pi", block)[:] += self._error / a.counts
-        return block
+        block = (K if a.by_holes else self._shared)[rows, columns]
+        if not a.by_holes:
+            np.einsum("pii->pi", block)[:] += self._error / a.counts
+        lower = np.linalg.cholesky(block)
+        logs = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
+        log_det = 2.0 * float(np.bincount(a.pattern, minlength=logs.size) @ logs)
+        return np.asarray(np.linalg.inv(block), dtype=np.float64), log_det
 
     def each(self) -> Iterator[tuple[Alike, FloatArray]]:
         """Yield levels with the inverse matrices of their patterns, (P, s, s)."""
@@ -313,17 +321,26 @@ class LevelBlocks:
         K, grid = self.K, self.grid
         KQK, gone, filled = K @ Q @ K, np.zeros_like(Q), self._by_filled.copy()
         diagonal = (grid.n - grid.n_filled) / self._error
-        for a, inverse in self.each():
+
+        def part(both: tuple[Alike, FloatArray]) -> tuple[FloatArray, float]:
+            a, inverse = both
             cells, node = a.cells[a.pair_pattern], a.pair_node[:, None, None]
             inner = (KQK if a.by_holes else Q)[node, cells[:, :, None], cells[:, None, :]]
             X = taken(inverse, a.pair_pattern)
             XQX = X @ inner @ X
-            if a.by_holes:
-                gone += self.embedded(a, XQX, of_pairs=True)
-            else:
-                filled -= self.embedded(a, XQX, of_pairs=True)
+            own = 0.0
+            if not a.by_holes:
                 rest = np.einsum("pii->pi", X - XQX) / a.counts[a.pair_pattern]
-                diagonal += float(a.pair_n @ rest.sum(axis=1))
+                own = float(a.pair_n @ rest.sum(axis=1))
+            return self.embedded(a, XQX, of_pairs=True), own
+
+        every = list(self.each())
+        for (a, _), (sums, own) in zip(every, in_threads(part, every, self.cost), strict=True):
+            diagonal += own
+            if a.by_holes:
+                gone += sums
+            else:
+                filled -= sums
         once = KQK @ self._holes @ K
         whole = self._by_holes - self.n_by_holes[:, None, None] * KQK
         whole += once + once.swapaxes(1, 2) - K @ gone @ K

@@ -21,6 +21,7 @@ from vcomp.estimators.likelihood.level_covariance import (
     LevelCovariance,
     taken,
 )
+from vcomp.numerics import in_threads
 from vcomp.statistics import added_up
 
 Sums = dict[int, FloatArray]
@@ -96,21 +97,33 @@ def _of_levels(blocks: LevelBlocks, Q: FloatArray, squares: FloatArray) -> Sums:
     found = {t: np.zeros_like(Q) for t in own}
     # By holes: H = Σ E X E', HAH = Σ E X A_mm X E' with A = K B_t K, and J = Σ E X (KQK)_mm X E'.
     H, HAH, J = np.zeros_like(Q), {t: np.zeros_like(Q) for t in own}, np.zeros_like(K)
-    for a, inverse in blocks.each():
+
+    def part(both: tuple[Alike, FloatArray]) -> tuple[list[FloatArray], FloatArray]:
+        a, inverse = both
         X = taken(inverse, a.pair_pattern)
         XQ = X @ _inside(a, KQK if a.by_holes else Q, of_nodes=True)
         if a.by_holes:
-            XA = {t: X @ _inside(a, KBK[t]) for t in own}
-            H += blocks.embedded(a, X, of_pairs=True)
-            J += blocks.embedded(a, XQ @ X, of_pairs=True).sum(axis=0)
+            XA = [X @ _inside(a, KBK[t]) for t in own]
+            sums = [X, XQ @ X]
+            once = [2.0 * (XQ @ x) for x in XA]
         else:
-            XA = {t: X @ _inside(a, B[t]) for t in blocks.terms}
-            XA[k] = X / a.counts[a.pair_pattern][:, None, :]
+            XA = [X @ _inside(a, B[t]) for t in blocks.terms]
+            XA.append(X / a.counts[a.pair_pattern][:, None, :])
+            sums = []
+            once = [x - 2.0 * (XQ @ x) for x in XA]
+        sums += [x @ X for x in XA]
+        made = [blocks.embedded(a, values, of_pairs=True) for values in sums]
+        return made, _traces(once, XA, a.pair_n)
+
+    every = list(blocks.each())
+    for (a, _), (made, forms) in zip(every, in_threads(part, every, blocks.cost), strict=True):
+        _add(squares, own, forms)
+        if a.by_holes:
+            H += made[0]
+            J += made[1].sum(axis=0)
         into = HAH if a.by_holes else found
-        for t in own:
-            into[t] += blocks.embedded(a, XA[t] @ X, of_pairs=True)
-        once = [2.0 * (XQ @ x) if a.by_holes else x - 2.0 * (XQ @ x) for x in XA.values()]
-        _add(squares, own, _traces(once, list(XA.values()), a.pair_n))
+        for t, values in zip(own, made[-len(own) :], strict=True):
+            into[t] += values
     if not blocks.n_by_holes.any():
         return found
     n = blocks.n_by_holes[:, None, None]
