@@ -2,25 +2,16 @@
 
 import json
 
-import numpy as np
-import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.collection_file import SCORES, written
 from tests.helpers.command_line import output_of, run
-
-SCORES = pd.DataFrame(
-    np.random.default_rng(6).beta(2, 3, (14, 5)).round(4),
-    index=pd.Index(range(401, 415), name="topic"),
-    columns=[f"run {k}" for k in range(5)],
-)
 
 
 @pytest.fixture
 def matrix(tmp_path):
-    path = tmp_path / "matrix.csv"
-    SCORES.to_csv(path)
-    return path
+    return written(tmp_path)
 
 
 def test_a_matrix(matrix, tmp_path):

@@ -8,24 +8,17 @@ import pytest
 from click.testing import CliRunner
 
 import vcomp
+from tests.helpers.collection_file import SCORES, written
 from tests.helpers.command_line import output_of
 from vcomp.cli.main import cli
 from vcomp.cli.score_commands import _Indicators
 from vcomp.exceptions import VcompError
 from vcomp.ir.simulate.write import write_batches
 
-SCORES = pd.DataFrame(
-    np.random.default_rng(6).beta(2, 3, (14, 5)).round(4),
-    index=pd.Index(range(401, 415), name="topic"),
-    columns=[f"run {k}" for k in range(5)],
-)
-
 
 @pytest.fixture
 def matrix(tmp_path):
-    path = tmp_path / "matrix.csv"
-    SCORES.to_csv(path)
-    return path
+    return written(tmp_path)
 
 
 def test_collections_of_a_seed(matrix, tmp_path):
