@@ -91,6 +91,14 @@ progress_option = click.option(
     help="Show how many rows are read, or do not.  [default: on a terminal, if it takes long]",
 )
 
+workers_option = click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of threads.",
+)
 topics_option = click.option(
     "--topics", metavar="N,N…", help="Numbers of topics; as many as there are if left out."
 )

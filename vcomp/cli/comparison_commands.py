@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from vcomp.cli.arguments import command, facets_argument
+from vcomp.cli.arguments import command, facets_argument, workers_option
 from vcomp.cli.output import check_picture, save
 from vcomp.cli.score_commands import format_option, formatted, read_scores, score_options
 
@@ -66,14 +66,7 @@ Tests:
     help="Replicates of resampling tests.  [default: 10,000, or as many as the correction needs]",
 )
 @click.option("--seed", "rng", type=int, metavar="N", help="Seed of the replicates.")
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Number of threads.",
-)
+@workers_option
 @click.option(
     "--show",
     type=click.IntRange(min=0),

@@ -19,6 +19,7 @@ from vcomp.cli.arguments import (
     topic_counts,
     topics_option,
     with_options,
+    workers_option,
 )
 from vcomp.cli.output import check_picture, read_matrix, save, write
 from vcomp.data import ORIENTATIONS
@@ -422,14 +423,7 @@ Examples:
 @click.option(
     "--seed", "rng", default=0, show_default=True, metavar="N", help="Seed of the draws."
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Number of threads.",
-)
+@workers_option
 @click.option("--out", required=True, metavar="FILE", help="File of the scores, .parquet or .csv.")
 @click.option(
     "--true-means",
