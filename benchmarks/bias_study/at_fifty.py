@@ -19,8 +19,8 @@ import numpy as np
 from benchmarks.bias_study.cells import COLLECTIONS, REALISTIC, SIZES, Part, simulator
 from benchmarks.bias_study.evaluate import TRUTHS, actual_ranks, expected_ranks
 from vcomp._typing import FloatArray
+from vcomp.ir.rank.correlation_tables import estimated_tau
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.rank_accuracy import estimated_tau
 from vcomp.numerics.memory import limited_blas
 from vcomp.numerics.parallel import stream
 

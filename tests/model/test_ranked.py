@@ -11,7 +11,7 @@ import vcomp
 from vcomp.exceptions import DataError, PlanError
 from vcomp.ir.measures import Tau
 from vcomp.ir.rank import ErrorEffect, FacetedDifferences, RankCorrelation, RankOptions
-from vcomp.ir.rank.rank_accuracy import correlation_columns
+from vcomp.ir.rank.correlation_tables import correlation_columns
 
 CROSSED = "score ~ (1|s) + (1|t) + (1|a) + (1|s:t) + (1|s:a) + (1|t:a)"
 

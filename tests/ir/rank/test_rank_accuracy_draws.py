@@ -16,8 +16,9 @@ from scipy.stats import t as student
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning
 from vcomp.ir.kernels.rank_agreement import pair_agreement
 from vcomp.ir.rank.correlation import RankDraws, error_share
+from vcomp.ir.rank.correlation_tables import estimated_tau
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.rank_accuracy import estimated_tau, expected_correlation
+from vcomp.ir.rank.rank_accuracy import expected_correlation
 
 expected_tau_ap = partial(expected_correlation, ap=True)
 BOTH = pytest.mark.parametrize("measure", [expected_correlation, expected_tau_ap])

@@ -9,13 +9,13 @@ from .correlation import TauVariant as TauVariant
 from .correlation import check_tau_estimator as check_tau_estimator
 from .correlation import check_variant as check_variant
 from .correlation import ranking as ranking
+from .correlation_tables import correlation_columns as correlation_columns
+from .correlation_tables import correlation_table as correlation_table
+from .correlation_tables import estimated_tau as estimated_tau
 from .faceted import ErrorEffect as ErrorEffect
 from .faceted import FacetedDifferences as FacetedDifferences
 from .normal import normal_tau as normal_tau
 from .paired import PairedDifferences as PairedDifferences
 from .paired import difference_variances as difference_variances
-from .rank_accuracy import correlation_columns as correlation_columns
-from .rank_accuracy import correlation_table as correlation_table
-from .rank_accuracy import estimated_tau as estimated_tau
 from .rank_accuracy import expected_correlation as expected_correlation
 from .rank_accuracy import paired_differences as paired_differences
