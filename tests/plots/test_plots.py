@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import vcomp
@@ -114,6 +114,7 @@ def test_a_constant_response_can_be_drawn():
 
 
 @settings(max_examples=15, deadline=None)
+@example([(5e-324, (0.0, 1e4))])
 @given(
     st.lists(
         st.tuples(

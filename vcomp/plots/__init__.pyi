@@ -15,8 +15,8 @@ from .designs import venn as venn
 from .dots import components as components
 from .dots import effects as effects
 from .dots import items as items
-from .pairs import alike_groups as alike_groups
-from .pairs import pair_p_values as pair_p_values
+from .pair_plots import alike_groups as alike_groups
+from .pair_plots import pair_p_values as pair_p_values
 from .study_plots import Kind as Kind
 from .study_plots import frontier as frontier
 from .study_plots import measure_curves as measure_curves

@@ -33,6 +33,9 @@ _LONG_FROM = 5.0
 _LONGEST = 1e-2
 """On a log axis whiskers end this many times below the smallest component."""
 
+_TINY = 1e-290
+"""Components below this have no logarithmic axis: with room at its end it would end at zero."""
+
 _WIDEST = 1e-9
 """Components this many times below the largest are drawn at its edge, as zero is."""
 
@@ -102,7 +105,7 @@ def components(
 def _is_log(values: FloatArray, low: FloatArray, high: FloatArray, scale: str) -> bool:
     if scale not in ("auto", "linear", "log"):
         raise VcompError(f"scale is 'auto', 'linear' or 'log', not {scale!r}")
-    positive = values[values > 0.0]
+    positive = values[values > _TINY]
     possible = positive.size > 0 and not (values < 0.0).any() and not (low < 0.0).any()
     if scale == "log" and not possible:
         numbers = np.concatenate([values, low])
@@ -129,12 +132,12 @@ def _limits(
     numbers = numbers[np.isfinite(numbers)]
     if not log:
         left, right = min(0.0, numbers.min()), max(0.0, numbers.max())
-        span = (right - left) or 1.0
+        span = max(right - left, _TINY)
         return left - (0.04 * span if left < 0.0 else 0.02 * span), right + 0.06 * span
-    positive = numbers[numbers > 0.0]
+    positive = numbers[numbers > _TINY]
     left, right = positive.min(), positive.max()
     # The lower end of a wide interval may be decades below its estimate, practically zero.
-    estimates = values[values > 0.0]
+    estimates = values[values > _TINY]
     left = max(left, _LONGEST * estimates.min(), _WIDEST * estimates.max())
     room = (right / left) ** 0.06
     at_zero = (values < left).any() or (low < left).any()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.inference.intervals.classical import mean_squares
-from vcomp.inference.intervals.level_groups import Layout, Room
+from vcomp.inference.intervals.level_layout import Layout, Room
 from vcomp.inference.intervals.level_passes import _add_few, sum_influences
 from vcomp.inference.intervals.robust import (
     _by_set,

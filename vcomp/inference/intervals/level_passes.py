@@ -19,7 +19,7 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk
 from vcomp.exceptions import EstimationError
-from vcomp.inference.intervals.level_groups import Groups
+from vcomp.inference.intervals.level_layout import Groups
 from vcomp.numerics import MANY_ROWS, THREADS, check_memory
 
 _AT_ONCE = 65_536

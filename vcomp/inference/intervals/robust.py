@@ -29,7 +29,7 @@ from vcomp.estimators.likelihood import (
 )
 from vcomp.exceptions import EstimationError, VcompError
 from vcomp.inference.intervals.classical import MeanSquares, expected_squares, mean_squares
-from vcomp.inference.intervals.level_groups import Folded, Groups, Layout, Total
+from vcomp.inference.intervals.level_layout import Folded, Groups, Layout, Total
 from vcomp.inference.intervals.level_passes import (
     LevelSums,
     LevelWork,
