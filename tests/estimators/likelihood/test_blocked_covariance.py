@@ -20,6 +20,7 @@ from vcomp.estimators.likelihood.blocked_covariance import (
 )
 from vcomp.estimators.likelihood.engine import Columns
 from vcomp.estimators.likelihood.equations import SquareLimits
+from vcomp.numerics import parallel
 
 ZEROS = [(), (0,), (1,), (0, 1), "all"]
 
@@ -92,6 +93,17 @@ def test_forms(name, zeros, widths, seed):
     log_det, gram = BlockedCovariance(stats, columns).log_det_and_gram(c)
     assert log_det == found.log_det
     np.testing.assert_array_equal(gram, found.gram)
+
+
+@pytest.mark.parametrize("name", sorted(DESIGNS))
+def test_threads_change_no_digit(name, monkeypatch):
+    stats, columns, _, _ = problem(name, seed=3)
+    c = components(stats.n_terms, (), seed=3)
+    alone = BlockedCovariance(stats, columns).forms(c)
+    monkeypatch.setattr(parallel, "_WORTH_THREADS", 0.0)
+    found = BlockedCovariance(stats, columns).forms(c)
+    np.testing.assert_array_equal(found.second, alone.second)
+    np.testing.assert_array_equal(found.first, alone.first)
 
 
 @pytest.mark.parametrize("zeros", ZEROS, ids=str)

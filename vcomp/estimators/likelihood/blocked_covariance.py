@@ -25,7 +25,7 @@ from vcomp.estimators.likelihood.equations import (
     random_part,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import available_bytes
+from vcomp.numerics import available_bytes, in_threads, limited_blas
 from vcomp.numerics.sparse import EliminationOrder, plan_elimination
 from vcomp.statistics import CrossProducts
 
@@ -285,15 +285,23 @@ class BlockedCovariance:
         k, b = self._stats.n_terms, self._columns.BB.shape[0]
         tables = point.equations.tables
         rows = self._projected(point)
-        first = np.empty((k, b, b))
-        second = np.empty((k, k, b, b))
-        for m, r in enumerate(rows):
-            first[m] = self._product(r, r)
+
+        def with_term(m: int) -> list[FloatArray]:
             # Z_l'V⁻¹f for f = Z_m r, whose sums within groups are Z_l'Z_m r.
-            sums = [tables.times(t, m, r) for t in range(k)]
+            sums = [tables.times(t, m, rows[m]) for t in range(k)]
             solved = point.solve(point.stacked(sums))
-            for t, forms in enumerate(point.projected(sums, solved)):
-                second[t, m] = self._product(rows[t], forms)
+            forms = point.projected(sums, solved)
+            return [self._product(r, f) for r, f in zip(rows, forms, strict=True)]
+
+        first = np.array([self._product(r, r) for r in rows]).reshape(k, b, b)
+        second = np.empty((k, k, b, b))
+        pattern = point.equations.pattern
+        entries = float(pattern.rows.size + pattern.n_dense**2)
+        multiplications = 2.0 * k * entries * self._sums[0].shape[1] if k else 0.0
+        # Threads would restore each other's number of BLAS threads.
+        with limited_blas(pattern.n_dense):
+            for m, found in enumerate(in_threads(with_term, range(k), multiplications)):
+                second[:, m] = found
         # The two halves differ by rounding only.
         return first, 0.5 * (second + second.transpose(1, 0, 3, 2))
 
