@@ -25,9 +25,6 @@ from vcomp.numerics import MANY_ROWS, THREADS, check_memory
 _AT_ONCE = 65_536
 """Rows whose codes are copied into one array at a time."""
 
-_GROUPS = 16_384
-"""Groups whose influences are prepared at a time, in arrays that fit into a cache."""
-
 _SLAB = 2**19
 """Numbers in the sums of a slab, which fit into a cache."""
 
@@ -188,35 +185,60 @@ def write_pulls(
     within : Σ σ² n² over the groups of finer terms; None without finer terms
     own, error : component of the term, and of the residual
     """
+    write, finish = _write_slopes, _write_constants
+    if counts.size > _FEW_ROWS:
+        # Deferred for start-up time: numba takes a second to import.
+        from vcomp.inference.kernels.group_influences import write_constants, write_slopes
+        from vcomp.numerics.kernels import is_compiled
 
-    def slopes(rows: slice) -> tuple[float, float]:
-        n, there = np.maximum(counts[rows], 1.0), counts[rows] > 0.0
-        # The variance of the mean of a group.
-        spread = own + error / n
-        if within is not None:
-            spread += within[rows] / (n * n)
-        form = there / spread
-        if variances is not None:
-            form = there * np.maximum(own - variances[rows], 0.0) / (own * own)
-        known = there * u[rows]
-        pulls[rows, 0] = effects[rows]
-        pulls[rows, 2], pulls[rows, 3] = known / (n * spread), form / n
-        return float(known @ known), float(form.sum())
+        if counts.size > _NOT_MANY_ROWS or is_compiled(write_slopes):
+            write, finish = write_slopes, write_constants
+    given = [np.zeros(0) if x is None else x for x in (variances, within, left)]
+    square, whole = write(pulls, counts, u, effects, given[0], given[1], own, error)
+    finish(pulls, counts, u, given[2], own, error, square / whole if whole > 0.0 else 0.0)
 
-    def constants(scale: float, rows: slice) -> None:
-        n, known = np.maximum(counts[rows], 1.0), (counts[rows] > 0.0) * u[rows]
-        rest = error * known if left is None else error * known + left[rows]
-        slope, share = pulls[rows, 2], pulls[rows, 3]
-        pulls[rows, 1] = (known * known - slope * rest) / n - scale * share
-        # The factor of an expectation in that of the squared residual is σ² / scale.
-        pulls[rows, 3] = own * share if scale > 0.0 else 0.0
 
-    blocks = [slice(a, a + _GROUPS) for a in range(0, counts.size, _GROUPS)]
-    with ThreadPoolExecutor(THREADS) as pool:
-        run = map if len(blocks) < 2 * THREADS else pool.map
-        # Added in the order of the blocks.
-        square, whole = np.sum([(0.0, 0.0), *run(slopes, blocks)], axis=0).tolist()
-        list(run(partial(constants, square / whole if whole > 0.0 else 0.0), blocks))
+def _write_slopes(
+    pulls: FloatArray,
+    counts: FloatArray,
+    u: FloatArray,
+    effects: FloatArray,
+    variances: FloatArray,
+    within: FloatArray,
+    own: float,
+    error: float,
+) -> tuple[float, float]:
+    """Do what the kernel `write_slopes` does, with arrays."""
+    n, there = np.maximum(counts, 1.0), counts > 0.0
+    # The variance of the mean of a group.
+    spread = own + error / n
+    if within.size:
+        spread += within / (n * n)
+    form = there / spread
+    if variances.size:
+        form = there * np.maximum(own - variances, 0.0) / (own * own)
+    known = there * u
+    pulls[:, 0] = effects
+    pulls[:, 2], pulls[:, 3] = known / (n * spread), form / n
+    return float(known @ known), float(form.sum())
+
+
+def _write_constants(
+    pulls: FloatArray,
+    counts: FloatArray,
+    u: FloatArray,
+    left: FloatArray,
+    own: float,
+    error: float,
+    scale: float,
+) -> None:
+    """Do what the kernel `write_constants` does, with arrays."""
+    n, known = np.maximum(counts, 1.0), (counts > 0.0) * u
+    rest = error * known + left if left.size else error * known
+    slope, share = pulls[:, 2], pulls[:, 3].copy()
+    pulls[:, 1] = (known * known - slope * rest) / n - scale * share
+    # The factor of an expectation in that of the squared residual is σ² / scale.
+    pulls[:, 3] = own * share if scale > 0.0 else 0.0
 
 
 def _added(parts: Sequence[partial[LevelSums]]) -> LevelSums:
