@@ -20,10 +20,10 @@ PACKAGE = Path(vcomp.__file__).parent
 
 KERNEL = """
 import numpy as np
-from vcomp.numerics.kernels.ldl import mirror_lower
-matrix = np.array([[2.0, 0.0], [1.0, 3.0]])
-mirror_lower(matrix)
-print(matrix.tolist())
+from vcomp.numerics.kernels.ldl import forward
+columns = np.array([[2.0, 1.0], [3.0, 4.0]])
+forward(np.array([0, 1]), np.array([1], np.int32), np.array([1.0]), columns)
+print(columns.tolist())
 """
 """A kernel that is always compiled."""
 

@@ -1,7 +1,8 @@
 """numba's ``njit``, which keeps compiled code in a folder that this user can write.
 
 A process that compiles for more than two seconds says so, once, if somebody is looking. Kernels
-with little to do are run as Python until they are compiled (:func:`at_once`).
+with little to do are run as Python until they are compiled (:func:`at_once`). numba itself is
+imported when a kernel is first called: that takes as long as many a fit.
 """
 
 from __future__ import annotations
@@ -14,16 +15,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import cache, wraps
+from functools import cache, update_wrapper, wraps
 from importlib.util import find_spec, module_from_spec
 from multiprocessing import parent_process
 from pathlib import Path
-from threading import Timer
+from threading import RLock, Timer
 from types import ModuleType
 from typing import Any, TypeVar
 
-import numba
-import numba.core.event
 import numpy as np
 
 from vcomp.exceptions import warn
@@ -44,8 +43,10 @@ _COMPILE_ALL: list[bool] = []
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
-class Compilations(numba.core.event.Listener):  # type: ignore[misc]  # has no types
+class Compilations:
     """The compilations of this process so far. numba compiles in one thread at a time.
+
+    It is a listener to numba's events.
 
     Parameters
     ----------
@@ -63,6 +64,10 @@ class Compilations(numba.core.event.Listener):  # type: ignore[misc]  # has no t
         self._say, self._patience = say, patience
         self._since: list[float] = []
         self._timer = Timer(patience, say)
+
+    def notify(self, event: Any) -> None:
+        """Hear of the start or the end of a compilation."""
+        (self.on_start if event.is_start else self.on_end)(event)
 
     def on_start(self, _: object) -> None:
         """Start to wait; a function that is called by another one is compiled within it."""
@@ -92,29 +97,74 @@ def say_what_it_is() -> None:
 
 
 COMPILATIONS = Compilations(say_what_it_is)
-numba.core.event.register("numba:compile", COMPILATIONS)
+
+
+@cache
+def _numba() -> Any:
+    """Import numba, and listen to it."""
+    import numba
+    import numba.core.event
+
+    numba.core.event.Listener.register(Compilations)
+    numba.core.event.register("numba:compile", COMPILATIONS)
+    return numba
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Make a function a kernel, with options of ``numba.njit``.
 
-    numba looks for a folder for compiled code when the kernel is made: that of NUMBA_CACHE_DIR,
-    of the package, or of the user. Where it can write to none, code is kept in a private folder
-    for temporary files; where there is none either, it is not kept.
+    numba looks for a folder for compiled code when the kernel is first used: that of
+    NUMBA_CACHE_DIR, of the package, or of the user. Where it can write to none, code is kept in a
+    private folder for temporary files; where there is none either, it is not kept.
     """
 
     def made(function: Callable[..., Any]) -> Any:
-        if _AS_PYTHON.get():
-            return function
-        with suppress(RuntimeError):  # numba found no folder
-            return kept(numba.njit(**options)(function))
-        folder = _private_folder()
-        if folder is not None:
-            numba.config.CACHE_DIR = folder
-            with suppress(RuntimeError):
-                return kept(numba.njit(**options)(function))
-        _warn_of_no_folder()
-        return numba.njit(**options | {"cache": False})(function)
+        return function if _AS_PYTHON.get() else _Kernel(function, options)
+
+    return made
+
+
+class _Kernel:
+    """A function that numba learns of when it is first called.
+
+    Parameters
+    ----------
+    function : of arrays, in Python
+    options : of ``numba.njit``
+    """
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        update_wrapper(self, function)
+        self.py_func, self._options = function, options
+        self._made: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the compiled function."""
+        return (self._made or self._dispatcher())(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._dispatcher(), name)
+
+    def _dispatcher(self) -> Any:
+        """Return numba's function, in which other kernels are numba's as well."""
+        with _MAKING:
+            if self._made is None:
+                self._made = _compilable(self.py_func, self._options)
+                names = self.py_func.__globals__
+                for name, value in list(names.items()):
+                    if isinstance(value, _Kernel):
+                        names[name] = value._dispatcher()
+            return self._made
+
+
+_MAKING = RLock()
+
+
+def _compilable(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Return a function of numba, whose code is kept where that is possible."""
+    numba = _numba()
 
     def kept(kernel: Any) -> Any:
         if options.get("cache") and hasattr(kernel, "_cache"):
@@ -122,14 +172,22 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
             _forgive(kernel._cache)
         return kernel
 
-    return made
+    with suppress(RuntimeError):  # numba found no folder
+        return kept(numba.njit(**options)(function))
+    folder = _private_folder()
+    if folder is not None:
+        numba.config.CACHE_DIR = folder
+        with suppress(RuntimeError):
+            return kept(numba.njit(**options)(function))
+    _warn_of_no_folder()
+    return numba.njit(**options | {"cache": False})(function)
 
 
 _KEPT: list[Any] = []
 
 
 def compiled_into() -> str:
-    """Return the folder that holds the code of the kernels that were imported, empty if none."""
+    """Return the folder that holds the code of the kernels that were used, empty if none."""
     folders = {kernel.stats.cache_path for kernel in _KEPT}
     return os.path.commonpath(folders) if folders else ""
 

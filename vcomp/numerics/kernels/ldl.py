@@ -4,6 +4,9 @@ The first c columns are factored one sparse row at a time (Davis 2005, "Algorith
 sparse Cholesky factorization package"). Their Schur complement in the last m columns is summed row
 by row into a dense matrix, which LAPACK factors. L is stored in compressed columns with ascending
 rows; rows from c on belong to the dense part.
+
+Where a fit waits for a kernel's compilation, arrays are made outside of it: each ``np.zeros`` or
+copy within a kernel takes a tenth of a second to compile.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels.compilation import njit
 
 
-@njit(cache=True, nogil=True)
 def fill_pattern(
     indptr: LongArray, indices: IntArray, parent: IntArray, counts: LongArray, cut: int
 ) -> tuple[LongArray, IntArray]:
@@ -26,14 +28,23 @@ def fill_pattern(
     parent : elimination tree
     counts : entries below the diagonal of each column of L
     """
-    n = indptr.size - 1
-    ptr = np.zeros(cut + 1, np.int64)
-    for k in range(cut):
-        ptr[k + 1] = ptr[k] + counts[k]
-    rows = np.empty(ptr[cut], np.int32)
-    following = ptr[:cut].copy()
-    seen = np.full(n, -1, np.int32)
-    for i in range(n):
+    ptr = np.concatenate([[0], np.cumsum(counts[:cut])]).astype(np.int64)
+    rows, seen = np.empty(ptr[cut], np.int32), np.full(indptr.size - 1, -1, np.int32)
+    _fill_rows(indptr, indices, parent, ptr[:cut].copy(), seen, rows)
+    return ptr, rows
+
+
+@njit(cache=True, nogil=True)
+def _fill_rows(
+    indptr: LongArray,
+    indices: IntArray,
+    parent: IntArray,
+    following: LongArray,
+    seen: IntArray,
+    rows: IntArray,
+) -> None:
+    cut = following.size
+    for i in range(seen.size):
         seen[i] = i
         for p in range(indptr[i], indptr[i + 1]):
             k = indices[p]
@@ -42,7 +53,6 @@ def fill_pattern(
                 following[k] += 1
                 seen[k] = i
                 k = parent[k]
-    return ptr, rows
 
 
 @njit(cache=True, nogil=True)
@@ -75,7 +85,6 @@ def _row_pattern(
     return top
 
 
-@njit(cache=True, nogil=True)
 def factor(
     indptr: LongArray,
     indices: IntArray,
@@ -103,11 +112,31 @@ def factor(
     -------
     0, or the number of the first pivot that is not positive, from 1
     """
+    n, matrix = diagonal.size, (indptr, indices, data, diagonal)
+    y, seen, stack = np.zeros(n), np.full(n, -1, np.int32), np.empty(n, np.int32)
+    work = ptr[:-1].copy(), y, seen, stack
+    failed: int = _factor(*matrix, parent, ptr, rows, values, pivots, tail, *work)
+    return failed
+
+
+@njit(cache=True, nogil=True)
+def _factor(
+    indptr: LongArray,
+    indices: IntArray,
+    data: FloatArray,
+    diagonal: FloatArray,
+    parent: IntArray,
+    ptr: LongArray,
+    rows: IntArray,
+    values: FloatArray,
+    pivots: FloatArray,
+    tail: FloatArray,
+    following: LongArray,
+    y: FloatArray,
+    seen: IntArray,
+    stack: IntArray,
+) -> int:
     n, cut = diagonal.size, pivots.size
-    y = np.zeros(n)
-    seen = np.full(n, -1, np.int32)
-    stack = np.empty(n, np.int32)
-    following = ptr[:cut].copy()
     for i in range(n):
         seen[i] = i
         top = _row_pattern(i, indptr, indices, parent, cut, seen, stack)
@@ -276,22 +305,22 @@ def factor_derivative(
 
 # Cross-products of sparse matrices as dense symmetric matrices ----------------------------------
 
-_TILE = 64
+_TILE = 128
 """Rows and columns that are copied together."""
 
 
-@njit(cache=True, nogil=True)
 def mirror_lower(matrix: FloatArray) -> None:
     """Copy the lower triangle of a square matrix to its upper triangle, tile by tile."""
     n = matrix.shape[0]
     for top in range(0, n, _TILE):
-        for left in range(0, top + 1, _TILE):
-            for i in range(top, min(top + _TILE, n)):
-                for j in range(left, min(left + _TILE, i)):
-                    matrix[j, i] = matrix[i, j]
+        rows = slice(top, top + _TILE)
+        for left in range(0, top, _TILE):
+            cols = slice(left, left + _TILE)
+            matrix[cols, rows] = matrix[rows, cols].T
+        corner = matrix[rows, rows]
+        np.copyto(corner, corner.T.copy(), where=np.tri(len(corner), k=-1, dtype=bool).T)
 
 
-@njit(cache=True, nogil=True)
 def tail_gram(
     tail_ptr: LongArray,
     tail_cols: IntArray,
@@ -311,19 +340,31 @@ def tail_gram(
     """
     m = tail_ptr.size - 1
     gram = np.zeros((m, m))
-    following = first.copy()
-    for i in range(m):
+    _add_tail_gram(tail_ptr, tail_cols, first, rows, values, cut, first.copy(), gram)
+    mirror_lower(gram)
+    return gram
+
+
+@njit(cache=True, nogil=True)
+def _add_tail_gram(
+    tail_ptr: LongArray,
+    tail_cols: IntArray,
+    first: LongArray,
+    rows: IntArray,
+    values: FloatArray,
+    cut: int,
+    following: LongArray,
+    gram: FloatArray,
+) -> None:
+    for i in range(gram.shape[0]):
         for t in range(tail_ptr[i], tail_ptr[i + 1]):
             k = tail_cols[t]
             end = following[k]
             for p in range(first[k], end + 1):
                 gram[i, rows[p] - cut] += values[end] * values[p]
             following[k] = end + 1
-    mirror_lower(gram)
-    return gram
 
 
-@njit(cache=True, nogil=True)
 def weighted_gram(
     indptr: LongArray, indices: IntArray, data: FloatArray, weights: FloatArray, n_cols: int
 ) -> FloatArray:
@@ -336,10 +377,17 @@ def weighted_gram(
     n_cols : number of columns of B
     """
     gram = np.zeros((n_cols, n_cols))
+    _add_weighted_gram(indptr, indices, data, weights, gram)
+    mirror_lower(gram)
+    return gram
+
+
+@njit(cache=True, nogil=True)
+def _add_weighted_gram(
+    indptr: LongArray, indices: IntArray, data: FloatArray, weights: FloatArray, gram: FloatArray
+) -> None:
     for g in range(weights.size):
         for i in range(indptr[g], indptr[g + 1]):
             row = indices[i]
             for j in range(indptr[g], i + 1):
                 gram[row, indices[j]] += weights[g] * data[j] * data[i]
-    mirror_lower(gram)
-    return gram

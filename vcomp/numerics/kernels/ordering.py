@@ -14,7 +14,6 @@ _FEW = 32
 """Number of neighbours up to which the rest is never treated as full."""
 
 
-@njit(cache=True, nogil=True)
 def elimination_tree(
     indptr: LongArray, indices: IntArray, cut: int, limit: int
 ) -> tuple[IntArray, LongArray]:
@@ -27,12 +26,23 @@ def elimination_tree(
     indptr, indices : rows of the strictly lower triangle
     limit : number of entries of L above which counting stops; no counts are returned then
     """
-    n = indptr.size - 1
-    parent = np.full(cut, -1, np.int32)
-    seen = np.full(n, -1, np.int32)
+    parent, seen = np.full(cut, -1, np.int32), np.full(indptr.size - 1, -1, np.int32)
     counts = np.zeros(cut, np.int64)
-    total = 0
-    for i in range(n):
+    is_whole = _grow_tree(indptr, indices, limit, parent, counts, seen)
+    return parent, counts if is_whole else np.zeros(0, np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _grow_tree(
+    indptr: LongArray,
+    indices: IntArray,
+    limit: int,
+    parent: IntArray,
+    counts: LongArray,
+    seen: IntArray,
+) -> bool:
+    cut, total = parent.size, 0
+    for i in range(seen.size):
         seen[i] = i
         for p in range(indptr[i], indptr[i + 1]):
             k = indices[p]
@@ -44,8 +54,8 @@ def elimination_tree(
                 seen[k] = i
                 k = parent[k]
         if total > limit:
-            return parent, np.zeros(0, np.int64)
-    return parent, counts
+            return False
+    return True
 
 
 @njit(cache=True, nogil=True)

@@ -117,32 +117,45 @@ def _root(above: IntArray, node: int) -> int:
     return root
 
 
-@njit(cache=True, nogil=True)
 def join_pairs(above: IntArray, indptr: LongArray, indices: IntArray, offset: int) -> None:
-    """Join the nodes that a pair table connects, in place (union-find, Galler & Fischer 1964).
+    """Join the nodes that a pair table connects, in place.
 
     Parameters
     ----------
-    above : (nodes,) parent of each node; initially itself
+    above : (nodes,) parent of each node, which is not after it; initially itself
     indptr, indices : of the table; its rows are the first nodes, its columns follow from `offset`
     """
+    if indices.size > FEW_ROWS:
+        _join_pairs(above, indptr, indices, offset)
+        return
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    rows = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
+    ends = np.concatenate([rows, np.arange(above.size)]), np.concatenate([indices + offset, above])
+    graph = coo_array((np.ones(ends[0].size), ends), shape=(above.size, above.size))
+    _, first, part = np.unique(
+        connected_components(graph, directed=False)[1], return_index=True, return_inverse=True
+    )
+    above[:] = first[part]
+
+
+@njit(cache=True, nogil=True)
+def _join_pairs(above: IntArray, indptr: LongArray, indices: IntArray, offset: int) -> None:
+    """Join by union-find (Galler & Fischer 1964)."""
     for g in range(indptr.size - 1):
         for i in range(indptr[g], indptr[g + 1]):
             a, b = _root(above, g), _root(above, offset + indices[i])
             above[max(a, b)] = min(a, b)
 
 
-@njit(cache=True, nogil=True)
 def number_parts(above: IntArray) -> IntArray:
     """Return the number of each node's part, with parts numbered in the order of first nodes."""
-    parts, n_parts = np.empty(above.size, np.int32), 0
-    for node in range(above.size):
-        root = _root(above, node)
-        if root == node:
-            parts[node] = n_parts
-            n_parts += 1
-        else:
-            parts[node] = parts[root]
+    root = above
+    while (root != root[root]).any():
+        root = root[root]
+    numbers = np.cumsum(root == np.arange(root.size)) - 1
+    parts: IntArray = numbers[root].astype(np.int32)
     return parts
 
 

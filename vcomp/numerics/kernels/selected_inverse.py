@@ -13,7 +13,6 @@ from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels.compilation import njit
 
 
-@njit(cache=True, nogil=True)
 def leaf_diagonal(
     tail_ptr: LongArray,
     tail_cols: IntArray,
@@ -32,7 +31,22 @@ def leaf_diagonal(
     inverse : (m, m) Z, the inverse of the dense part, full
     """
     diagonal = np.zeros(cut)
-    following = first.copy()
+    _add_leaves(tail_ptr, tail_cols, first, rows, values, inverse, first.copy(), diagonal)
+    return diagonal
+
+
+@njit(cache=True, nogil=True)
+def _add_leaves(
+    tail_ptr: LongArray,
+    tail_cols: IntArray,
+    first: LongArray,
+    rows: IntArray,
+    values: FloatArray,
+    inverse: FloatArray,
+    following: LongArray,
+    diagonal: FloatArray,
+) -> None:
+    cut = diagonal.size
     for i in range(tail_ptr.size - 1):
         for t in range(tail_ptr[i], tail_ptr[i + 1]):
             k = tail_cols[t]
@@ -42,7 +56,6 @@ def leaf_diagonal(
                 total += inverse[i, rows[p] - cut] * values[p]
             diagonal[k] += values[end] * (2.0 * total + inverse[i, i] * values[end])
             following[k] = end + 1
-    return diagonal
 
 
 @njit(cache=True, nogil=True)
@@ -79,7 +92,6 @@ def _inner(
                 work[k] += entries[r] * values[where[i]]
 
 
-@njit(cache=True, nogil=True)
 def selected_inverse(
     ptr: LongArray,
     rows: IntArray,
@@ -98,10 +110,30 @@ def selected_inverse(
     leaf_part : result of :func:`leaf_diagonal`
     inverse : (m, m) the inverse of the dense part, full
     """
-    cut, n = pivots.size, pivots.size + inverse.shape[0]
-    entries, diagonal = np.zeros(values.size), np.zeros(cut)
-    where, work = np.full(n, -1, np.int32), np.zeros(n)
-    for j in range(cut - 1, -1, -1):
+    entries = np.zeros(values.size)
+    if leaf.all():  # then no entry is needed, and there is nothing to compile
+        return entries, 1.0 / pivots + leaf_part
+    n, diagonal = pivots.size + inverse.shape[0], np.zeros(pivots.size)
+    work = np.full(n, -1, np.int32), np.zeros(n)
+    _select(ptr, rows, values, pivots, leaf, leaf_part, inverse, entries, diagonal, *work)
+    return entries, diagonal
+
+
+@njit(cache=True, nogil=True)
+def _select(
+    ptr: LongArray,
+    rows: IntArray,
+    values: FloatArray,
+    pivots: FloatArray,
+    leaf: BoolArray,
+    leaf_part: FloatArray,
+    inverse: FloatArray,
+    entries: FloatArray,
+    diagonal: FloatArray,
+    where: IntArray,
+    work: FloatArray,
+) -> None:
+    for j in range(pivots.size - 1, -1, -1):
         begin, end = ptr[j], ptr[j + 1]
         for p in range(begin, end):
             where[rows[p]] = p
@@ -130,7 +162,6 @@ def selected_inverse(
         for p in range(begin, end):
             where[rows[p]] = -1
             work[rows[p]] = 0.0
-    return entries, diagonal
 
 
 @njit(cache=True, nogil=True)

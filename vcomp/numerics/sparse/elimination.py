@@ -303,6 +303,15 @@ class Factor:
             raise np.linalg.LinAlgError(f"pivot {failed} is not positive")
         self.corner: FloatArray = corner
 
+    @cached_property
+    def _leaves(self) -> Any:
+        """The leading columns of L where all are leaves: they have rows in the dense part only."""
+        from scipy.sparse import csc_array
+
+        ptr, rows, values = self._columns
+        shape = self.pattern.n_dense, self.pattern.cut
+        return csc_array((values, rows - np.int32(self.pattern.cut), ptr), shape=shape)
+
     @property
     def _columns(self) -> tuple[LongArray, IntArray, FloatArray]:
         return self.pattern.ptr, self.pattern.rows, self.values
@@ -316,11 +325,18 @@ class Factor:
         """Solve for right-hand sides of shape (n, k)."""
         cut = self.pattern.cut
         x = np.ascontiguousarray(self.pattern.permuted(right))
-        ldl.forward(*self._columns, x)
+        leaves = self._leaves if self.pattern.leaf.all() else None
+        if leaves is None:
+            ldl.forward(*self._columns, x)
+        else:
+            x[cut:] -= leaves @ x[:cut]
         x[:cut] /= self.pivots[:, None]
         if self.pattern.n_dense:
             x[cut:] = self._solve_corner(x[cut:])
-        ldl.backward(*self._columns, x)
+        if leaves is None:
+            ldl.backward(*self._columns, x)
+        else:
+            x[:cut] -= leaves.T @ x[cut:]
         return self.pattern.restored(x)
 
     def _solve_corner(self, right: FloatArray) -> FloatArray:
