@@ -1,6 +1,7 @@
 """The command line; :func:`main` is the program ``vcomp``."""
 
 import signal
+import sys
 
 
 def main() -> None:
@@ -10,6 +11,9 @@ def main() -> None:
     the import stood. SIGTERM ends it as an error does, so that unfinished files are removed.
     """
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # statsmodels imports polars where that is installed, which takes as long as many a fit. No
+    # command has a frame of polars.
+    sys.modules.setdefault("polars", None)  # type: ignore[arg-type]
     from vcomp.cli.main import main as run
 
     signal.signal(signal.SIGTERM, _terminated)

@@ -8,7 +8,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.ir.kernels.topic_sets import disjoint_sets, means_of_sets
+from vcomp.ir.kernels.topic_sets import (
+    _add_means,
+    _add_means_by_arrays,
+    disjoint_sets,
+    means_of_sets,
+)
 
 
 def test_every_choice_of_steps_is_another_arrangement():
@@ -40,3 +45,7 @@ def test_means_of_sets(seed, size, k):
     places = np.array([rng.permutation(13)[:size] for _ in range(4)])
     got = means_of_sets(X, places)
     np.testing.assert_allclose(got, X[places].mean(axis=1), rtol=1e-14)
+    for add in (_add_means, _add_means_by_arrays):  # the same bits, compiled or not
+        means = np.zeros((4, k))
+        add(X, places, means, np.zeros(k))
+        np.testing.assert_array_equal(means, got)

@@ -250,3 +250,41 @@ assert COMPILATIONS.count == 0, COMPILATIONS.count
 
 def test_few_refits_and_small_searches_compile_nothing(tmp_path):
     run(PACKAGE.parent, _COLD + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+
+
+_WITHOUT_NUMBA = """
+import sys
+import vcomp
+
+res = vcomp.fit("score ~ (1|sys*topic)", vcomp.datasets.load("docsearch"))
+str(res.summary()), str(res.dstudy(topic=[50, 100]).summary())
+from vcomp.numerics.kernels import ldl
+assert "numba" not in sys.modules
+"""
+
+
+def test_a_fit_of_a_small_complete_table_does_not_import_numba(tmp_path):
+    """It takes as long as the fit."""
+    run(PACKAGE.parent, _WITHOUT_NUMBA + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+
+
+_TOGETHER = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from vcomp.numerics.kernels import COMPILATIONS
+from vcomp.numerics.kernels.pairs import _join_pairs, _root
+
+def root(_):
+    return _root(np.array([0, 0, 1], np.int32), 2)
+
+import numpy as np
+with ThreadPoolExecutor(8) as pool:
+    assert set(pool.map(root, range(32))) == {0}
+above = np.arange(3, dtype=np.int32)
+_join_pairs(above, np.array([0, 1]), np.array([1], np.int32), 1)  # calls _root
+assert above.tolist() == [0, 1, 0]
+"""
+
+
+def test_kernels_that_threads_call_first(tmp_path):
+    run(PACKAGE.parent, _TOGETHER + KERNEL, NUMBA_CACHE_DIR=tmp_path)

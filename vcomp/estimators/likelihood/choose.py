@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.blocked import BlockedLikelihood, projector_forms
-from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
 from vcomp.estimators.likelihood.engine import LikelihoodEngine, Solution, predicting
-from vcomp.estimators.likelihood.incomplete import N_PROBES, CompletedLikelihood
-from vcomp.estimators.likelihood.iterative import IterativeLikelihood
-from vcomp.estimators.likelihood.levels import LevelsLikelihood
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes
 from vcomp.numerics.sparse import plan_elimination
 from vcomp.statistics import CompletedGrid, CrossProducts, Statistics
+
+if TYPE_CHECKING:
+    from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+    from vcomp.estimators.likelihood.levels import LevelsLikelihood
+
+# Imports of engines are deferred for start-up time: a fit uses one of them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ def choose_engine(
         )
     if engine == "levels":
         if stats.levels is not None:
+            from vcomp.estimators.likelihood.levels import LevelsLikelihood
+
             return LevelsLikelihood(stats.levels, reml=reml)
         raise EstimationError(
             "engine='levels' needs rows, and one facet with many levels beside few combinations "
@@ -127,6 +131,8 @@ def engine_without_cancellation(
     if tried.name not in ("blocked", "levels"):
         return None
     if stats.completed is not None:
+        from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
+
         return CompletedLikelihood(stats.cross_products, stats.completed, reml=tried.reml)
     if tried.name == "blocked":
         return None
@@ -141,6 +147,8 @@ def residual_forms(stats: Statistics) -> FloatArray:
     """
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=True).quadratic_forms()
+    from vcomp.estimators.likelihood.blocked import projector_forms
+
     return projector_forms(stats.cross_products)
 
 
@@ -215,11 +223,16 @@ def _blocked(
     *,
     reml: bool,
     names: Sequence[str] | None,
-    advice: str = OTHER_ENGINE,
+    advice: str | None = None,
     most_seconds: float = np.inf,
 ) -> BlockedLikelihood:
+    from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+    from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
+
     planner = partial(plan_elimination, most_seconds=most_seconds)
-    eliminations = Eliminations(sums, names, advice, planner=planner, free_bytes=limits.free_bytes)
+    eliminations = Eliminations(
+        sums, names, advice or OTHER_ENGINE, planner=planner, free_bytes=limits.free_bytes
+    )
     return BlockedLikelihood(sums, reml=reml, eliminations=eliminations)
 
 
@@ -286,6 +299,8 @@ def _without_strata(
     elif _grid(stats, limits) is not None:
         seconds = limits.grid_seconds if few else 0.0
     else:
+        from vcomp.estimators.likelihood.iterative import IterativeLikelihood
+
         iterative = IterativeLikelihood.expected_seconds(stats.cross_products)
         seconds = min(seconds, max(limits.exact, limits.patience * iterative))
     blocked = None
@@ -310,6 +325,8 @@ def _levels(stats: Statistics, limits: EngineLimits, *, reml: bool) -> LevelsLik
     """Return the levels engine if it evaluates in time and fits into memory, else None."""
     if stats.levels is None:
         return None
+    from vcomp.estimators.likelihood.levels import LevelsLikelihood
+
     levels = LevelsLikelihood(stats.levels, reml=reml)
     slow = levels.seconds > limits.seconds or levels.bytes > 0.8 * limits.free_bytes()
     return None if slow else levels
@@ -339,5 +356,9 @@ def _iterative(
     """Return the holes engine for a nearly complete grid, else the iterative engine."""
     sums, grid = stats.cross_products, _grid(stats, limits)
     if grid is None:
+        from vcomp.estimators.likelihood.iterative import IterativeLikelihood
+
         return IterativeLikelihood(sums, reml=reml, n_probes=n_probes, seed=seed)
+    from vcomp.estimators.likelihood.incomplete import N_PROBES, CompletedLikelihood
+
     return CompletedLikelihood(sums, grid, reml=reml, n_probes=n_probes or N_PROBES, seed=seed)

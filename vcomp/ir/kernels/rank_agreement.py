@@ -253,24 +253,10 @@ def falling_order(values: FloatArray) -> LongArray:
         keys &= ~((1 << n_bits) - 1)
         keys |= np.arange(values.shape[1])
         keys.sort(axis=1)
-    _settle(values, n_bits, order)
+        keys &= (1 << n_bits) - 1
+        # Values that differ in the lowest bits only may be out of order.
+        falling = np.take_along_axis(values[rows], keys, axis=1)
+        late = np.flatnonzero((falling[:, 1:] > falling[:, :-1]).any(axis=1))
+        again = np.argsort(-falling[late], axis=1, kind="stable")
+        keys[late] = np.take_along_axis(keys[late], again, axis=1)
     return order
-
-
-@njit(cache=True, nogil=True)
-def _settle(values: FloatArray, n_bits: int, keys: LongArray) -> None:
-    """Replace sorted keys by their columns, in the order of the values themselves.
-
-    Values that differ in the lowest bits only may be out of order, close to their position.
-    """
-    m, k = keys.shape
-    lowest = (np.int64(1) << n_bits) - np.int64(1)
-    for row in range(m):
-        order, x = keys[row], values[row]
-        for p in range(k):
-            column = order[p] & lowest
-            q = p
-            while q > 0 and x[order[q - 1]] < x[column]:
-                order[q] = order[q - 1]
-                q -= 1
-            order[q] = column

@@ -33,6 +33,9 @@ _PATIENCE = 2.0
 _ENOUGH = 3.0
 """Seconds for which a kernel is run as Python, in all, before it is worth its compilation."""
 
+_UNASKED = 0.25
+"""Seconds that all kernels are run as Python before numba is imported, which takes as long."""
+
 _RUN_AS_PYTHON: dict[Any, float] = {}
 """For each kernel the seconds that it has taken so far."""
 
@@ -231,18 +234,22 @@ def seconds_as_python(kernel: Callable[..., Any]) -> float:
     return max(_ENOUGH - _RUN_AS_PYTHON.get(kernel, 0.0), 0.0)
 
 
-def at_once(kernel: Kernel, seconds: float) -> Kernel:
+def at_once(kernel: Kernel, seconds: float, by_arrays: Kernel | None = None) -> Kernel:
     """Return a kernel, or the same function in Python if that is sooner done than compiled.
 
     Parameters
     ----------
     kernel : a function that `njit` made
     seconds : about as many as the call takes in Python
+    by_arrays : the same by operations on arrays, with the same bits
     """
-    return kernel if seconds >= seconds_as_python(kernel) else _as_python(kernel)
+    so_far = seconds + sum(_RUN_AS_PYTHON.values())
+    if so_far < _UNASKED and not _COMPILE_ALL and not _numba.cache_info().currsize:
+        return _as_python(kernel, by_arrays)
+    return kernel if seconds >= seconds_as_python(kernel) else _as_python(kernel, by_arrays)
 
 
-def _as_python(kernel: Kernel) -> Kernel:
+def _as_python(kernel: Kernel, by_arrays: Kernel | None) -> Kernel:
     """Return a kernel as a function of Python, with all kernels that it calls.
 
     Their modules are run once more, beside those that were imported: there is no second source.
@@ -250,7 +257,7 @@ def _as_python(kernel: Kernel) -> Kernel:
     of: Any = kernel
     if not hasattr(of, "py_func"):  # nothing is compiled at all
         return kernel
-    function = getattr(_module_as_python(of.__module__), of.__name__)
+    function = by_arrays or getattr(_module_as_python(of.__module__), of.__name__)
 
     @wraps(function)
     def quietly(*arguments: Any) -> Any:
