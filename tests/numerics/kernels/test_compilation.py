@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 import shutil
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
@@ -135,6 +137,25 @@ def test_damaged_code_is_compiled_anew(tmp_path, ending):
     assert {name: len(data) for name, data in contents().items()} == {
         name: len(data) for name, data in whole.items()
     }
+
+
+def test_code_of_another_version_of_numba_is_not_used(tmp_path):
+    assert run(PACKAGE.parent, KERNEL, NUMBA_CACHE_DIR=tmp_path) == ""
+    indexes = list(tmp_path.rglob("*.nbi"))
+    for path in indexes:
+        rest = io.BytesIO(path.read_bytes())
+        pickle.load(rest)  # the version, before the list of what is kept
+        path.write_bytes(pickle.dumps("0.1") + b"nonsense" + rest.read())
+    assert run(PACKAGE.parent, KERNEL, NUMBA_CACHE_DIR=tmp_path) == ""
+    assert indexes
+    assert all(b"nonsense" not in path.read_bytes() for path in indexes)
+
+
+def test_processes_that_start_together_share_a_folder(tmp_path):
+    with ThreadPoolExecutor(4) as pool:
+        said = pool.map(lambda _: run(PACKAGE.parent, KERNEL, NUMBA_CACHE_DIR=tmp_path), range(4))
+        assert set(said) == {""}
+    assert not list(tmp_path.rglob("*.tmp.*"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of the size of files are POSIX's")
