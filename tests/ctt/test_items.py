@@ -180,6 +180,10 @@ def test_thresholds():
     none = given_order(QUESTIONS, low=-1.0, rise=1.0)
     some = given_order(QUESTIONS, low=-1.0, rise=0.01)
     assert (some["flagged"] == ((none["alpha_change"] > 0.01) | (r < 0))).all()
+    # An item that is orthogonal to the sum of the others is low, not negative, unless low is 0.
+    X = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, -1.0], [-1.0, -1.0, 1.0], [-1.0, -1.0, -1.0]])
+    assert item_analysis(X, rise=1.0).table["reason"][2] == "low item-rest"
+    assert not item_analysis(X, low=0.0, rise=1.0).table["flagged"].any()
 
 
 def test_every_nan_of_a_correlation_has_a_reason():

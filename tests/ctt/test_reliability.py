@@ -341,3 +341,23 @@ def test_summary_in_words_and_html():
     assert "nan" not in text
     assert repr(found) == "Reliability(alpha=0.592, objects=15, items=10)"
     assert found._repr_html_().startswith("<table")
+
+
+def test_incomplete_scores_say_the_reliability_of_what_each_object_has():
+    """σ²(p)/(σ²(p) + σ²(e)/ñ), with ñ the harmonic mean of the numbers of scores of objects."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(12, 1)) + rng.normal(size=(12, 6))
+    X[:4, 2:] = np.nan
+    X[4:6, 0] = np.nan
+    found = reliability(X, missing="reml")
+    long = pd.DataFrame(X).melt(ignore_index=False, var_name="i", value_name="y").dropna()
+    fit = vcomp.fit("y ~ (1|p) + (1|i)", long.rename_axis("p").reset_index())
+    own, rest = fit.vcomp["p"], fit.vcomp["Residual"]
+    typical = stats.hmean([2] * 4 + [5] * 2 + [6] * 6)
+    note = found.notes[0]
+    assert f"Objects have {typical:.2f} items each" in note
+    assert "harmonic mean of 2 to 6" in note
+    assert f"have Eρ² = {own / (own + rest / typical):.3f}." in note
+    assert found.alpha == pytest.approx(own / (own + rest / 6), rel=1e-6)
+    assert found.sem_total == pytest.approx(np.sqrt(6 * rest), rel=1e-6)
+    assert found.sem_mean == pytest.approx(np.sqrt(rest / 6), rel=1e-6)

@@ -15,6 +15,7 @@ from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir import measures
 from vcomp.ir.mapping import PUBLISHED, map_reliability
 from vcomp.ir.mapping_fit import _coefficients, fit_exponent, fit_mapping
+from vcomp.ir.measures import RMSE
 
 
 @pytest.fixture(scope="module")
@@ -233,6 +234,26 @@ def test_values_beyond_one_have_no_curve(collections):
         fit_mapping([100.0 * X for X in collections.values()], "rmse")
     measure = measures.get("d_rank", shrinkage=0.5)
     with pytest.raises(EstimationError, match=r"'d_rank' has values up to"):
+        fit_mapping(collections, measure, trials=5)
+
+
+class SignalToNoise(RMSE):
+    """Grows without limit as Eρ² goes to 1."""
+
+    name = "signal"
+    larger_is_better = True
+
+
+class Conflict(RMSE):
+    """Falls to one half, but not to zero."""
+
+    name = "conflict"
+    limits = (0.5, 1.0)
+
+
+@pytest.mark.parametrize("measure", [SignalToNoise(), Conflict()])
+def test_measures_whose_limit_is_neither_zero_nor_one_have_no_curve(collections, measure):
+    with pytest.raises(PlanError, match=r"goes neither to 1 nor to 0 as Eρ² goes to 1"):
         fit_mapping(collections, measure, trials=5)
 
 

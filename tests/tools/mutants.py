@@ -146,6 +146,8 @@ def _nodes(definition: ast.FunctionDef) -> Iterator[ast.expr | ast.AugAssign]:
 def _below(node: ast.AST) -> Iterator[ast.expr | ast.AugAssign]:
     if isinstance(node, SKIPPED) or (isinstance(node, ast.Expr) and _is_warning(node.value)):
         return
+    if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip, an assertion
+        return
     if isinstance(node, ast.AnnAssign):
         if node.value is not None:
             yield from _below(node.value)

@@ -1,11 +1,13 @@
 """Change the numerical modules, one expression at a time, and count the changes that tests catch.
 
 ``python -m tests.tools.mutate --sample 300`` draws mutants by a seed, and runs for each the tests
-of its room that enter the changed function, fastest first, until one fails. A mutant lives in a
+of its room that enter the changed function, until one fails: first those of the module's own file
+of tests, then the fastest, up to ``--tests`` seconds of processor time in all. A mutant lives in a
 process of its own, which gets the changed code of the function; no file is changed. Loops that
 numba compiles are run as plain Python (``NUMBA_DISABLE_JIT=1``). What was found is appended to the
-file of ``--results``, from which an interrupted run continues. Mutants that change no behaviour,
-with the reason, are listed in ``equivalent.txt``.
+file of ``--results``, from which an interrupted run continues. ``--again`` runs the survivors of
+that file once more, with the tests as they are now, all of them unless ``--tests`` is given.
+Mutants that change no behaviour, with the reason, are listed in ``equivalent.txt``.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import importlib
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -25,6 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -35,21 +39,29 @@ ROOT = Path(__file__).resolve().parents[2]
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 
 ROOMS: dict[str, tuple[str, ...]] = {
-    "numerics": ("numerics",),
-    "design": ("design", "model/test_results.py"),
-    "statistics": ("statistics",),
     "estimators": ("estimators",),
+    "ir": ("ir",),
     "inference": ("inference",),
     "gtheory": ("gtheory",),
+    "statistics": ("statistics",),
+    "numerics": ("numerics",),
     "ctt": ("ctt",),
-    "ir": ("ir",),
+    "design": ("design", "model/test_results.py"),
     "multivariate": ("multivariate",),
+    "model": ("model",),
     "presets": ("model/test_gauge.py", "model/test_precision.py"),
+    "studies": ("studies",),
 }
 """The rooms that compute, and the tests of each (files and folders in ``tests``)."""
 
-SECONDS = 60.0
-"""Time for the tests of a mutant: five times what they take, and this."""
+SECONDS = 20.0
+"""Processor time for the tests of a mutant: five times what they take, and this."""
+
+SLOW = 10.0
+"""Tests that take more processor time are not run (in plain Python, loops can take minutes)."""
+
+EXAMPLES = 20
+"""Examples of a property test, where it does not set their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +71,7 @@ class Known:
     Attributes
     ----------
     test : node id
-    seconds : that it took
+    seconds : of processor time that it took
     functions : of the room's modules that it enters, as ``module:function``
     """
 
@@ -78,16 +90,25 @@ class Recorder:
         self._begun = 0.0
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._failed, self._begun = False, time.perf_counter()
+        self._failed, self._begun = False, time.process_time()
         self.entered.clear()
+        signal.signal(signal.SIGPROF, _too_slow)
+        signal.setitimer(signal.ITIMER_PROF, SLOW)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self._failed |= report.outcome != "passed"
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        if not self._failed:
-            seconds = time.perf_counter() - self._begun
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        seconds = time.process_time() - self._begun
+        if not self._failed and seconds < SLOW:
             self.known.append(Known(nodeid, seconds, frozenset(self.entered)))
+
+
+def _too_slow(*_: object) -> None:
+    import pytest
+
+    pytest.fail("the test is too slow")
 
 
 class Quick:
@@ -98,7 +119,12 @@ class Quick:
 
         phases = (Phase.explicit, Phase.generate)
         settings.register_profile(
-            "mutants", phases=phases, derandomize=True, deadline=None, database=None
+            "mutants",
+            phases=phases,
+            derandomize=True,
+            deadline=None,
+            database=None,
+            max_examples=EXAMPLES,
         )
         settings.load_profile("mutants")
 
@@ -140,7 +166,8 @@ class Room:
         """Files and folders with the tests of the room."""
         # Whole fits by loops in plain Python would take too long, except in the lowest rooms.
         if not self.compiled and self.name not in ("numerics", "statistics"):
-            kernels = [p for p in (ROOT / "tests" / self.name).rglob("kernels") if p.is_dir()]
+            found = (ROOT / "tests" / self.name).rglob("*kernels*")
+            kernels = [p for p in found if p.is_dir() or p.suffix == ".py"]
             return [str(path.relative_to(ROOT)) for path in kernels] or [f"tests/{self.name}"]
         return [f"tests/{part}" for part in ROOMS[self.name]]
 
@@ -168,12 +195,18 @@ class Room:
         store.write_text(json.dumps(plain), encoding="utf-8")
         return 0
 
-    def outcome(self, mutant: Mutant, known: Sequence[Known], log: Path) -> str:
+    def outcome(self, mutant: Mutant, known: Sequence[Known], log: Path, most: float) -> str:
         """Return ``"caught"``, ``"survived"``, ``"timed out"`` or ``"not reached"``."""
         key = f"{mutant.module}:{mutant.function}"
-        reaching = sorted((k for k in known if key in k.functions), key=lambda k: k.seconds)
+        own = f"/test_{mutant.module.rpartition('.')[2]}.py"
+        reaching = [k for k in known if key in k.functions]
+        reaching.sort(key=lambda k: (own not in k.test, k.seconds))
         if not reaching:
             return "not reached"
+        until = list(accumulate(k.seconds for k in reaching))
+        reaching = [k for k, end in zip(reaching, until, strict=True) if end <= most] or reaching[
+            :1
+        ]
         limit = SECONDS + 5.0 * sum(k.seconds for k in reaching)
         code = self._apart(lambda: self._test(mutant, reaching), log, limit)
         return {0: "survived", 1: "caught", None: "timed out"}.get(code, f"error {code}")
@@ -189,10 +222,15 @@ class Room:
 
     @staticmethod
     def _apart(work: Callable[[], int], log: Path, seconds: float) -> int | None:
-        """Run work in a forked process; return its exit code, None if it took too long."""
+        """Run work in a forked process; return its exit code, None if it took too long.
+
+        The limit is of processor time, so that other work of the machine does not matter; a
+        process that waits for ever gets twenty times as long.
+        """
         child = os.fork()
         if child == 0:
             os.setpgid(0, 0)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
             with log.open("w") as out:
                 os.dup2(out.fileno(), 1)
                 os.dup2(out.fileno(), 2)
@@ -203,11 +241,13 @@ class Room:
                     code = 1
                 sys.stdout.flush()
                 os._exit(code)
-        ends = time.monotonic() + seconds
+        ends = time.monotonic() + 20.0 * seconds
         while time.monotonic() < ends:
             done, status = os.waitpid(child, os.WNOHANG)
             if done:
                 code = os.waitstatus_to_exitcode(status)
+                if code in (-signal.SIGXCPU, -signal.SIGKILL):
+                    return None
                 return 1 if code < 0 else code  # killed by a signal: the test would have been too
             time.sleep(0.02)
         with contextlib.suppress(ProcessLookupError):
@@ -217,6 +257,9 @@ class Room:
 
 
 _OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line", f"--rootdir={ROOT}"]
+
+
+LIVED = ("survived", "not reached")
 
 
 def equivalent() -> dict[str, str]:
@@ -233,12 +276,10 @@ def equivalent() -> dict[str, str]:
 def report(results: Path) -> str:
     """Return the counts of all results, by room, and the survivors."""
     known, counts, lived = equivalent(), Counter[tuple[str, str]](), []
-    for line in results.read_text(encoding="utf-8").splitlines():
-        entry = json.loads(line)
-        mutant, outcome = Mutant(**entry["mutant"]), entry["outcome"]
+    for mutant, outcome in _done(results).values():
         if mutant.name in known:
             outcome = "equivalent"
-        elif outcome in ("survived", "not reached"):
+        elif outcome in LIVED:
             lived.append(f"{outcome}: {mutant.name} (line {mutant.line})")
         counts[mutant.module.split(".")[1], outcome] += 1
     kinds = ["caught", "timed out", "survived", "not reached", "equivalent"]
@@ -254,7 +295,10 @@ def report(results: Path) -> str:
 
 
 def _drawn(sample: int, seed: int, only: str) -> list[str]:
-    """Return the names of mutants, drawn from those of all rooms by a seed."""
+    """Return the names of mutants, drawn from those of all rooms by a seed.
+
+    A larger sample begins with the smaller one of the same seed.
+    """
     every = [
         m.name
         for room in ROOMS
@@ -262,7 +306,7 @@ def _drawn(sample: int, seed: int, only: str) -> list[str]:
         if only in module
         for m in mutants_of(module, path)
     ]
-    return random.Random(seed).sample(every, min(sample, len(every)))
+    return random.Random(seed).sample(every, len(every))[:sample]
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -272,25 +316,34 @@ def _run(args: argparse.Namespace) -> None:
         for module, _path in modules_of(every):
             importlib.import_module(module)
     room = Room(name, compiled=not plain)
-    wanted = set(_drawn(args.sample, args.seed, args.only)) - _done(args.results)
-    chosen = [m for m in room.mutants if m.name in wanted]
+    done = _done(args.results)
+    if args.again:
+        wanted = [n for n, (_, o) in done.items() if o in LIVED and n not in equivalent()]
+    else:
+        wanted = [n for n in _drawn(args.sample, args.seed, args.only) if n not in done]
+    made = {m.name: m for m in room.mutants}
+    # As drawn: where the time ends, those that were run are a sample too.
+    chosen = [made[name] for name in wanted if name in made]
     if not chosen:
         return
     known, ends = room.known(args.store), time.monotonic() + args.seconds
     for mutant in chosen:
         if time.monotonic() > ends:
             return
-        outcome = room.outcome(mutant, known, args.store / "last.log")
+        outcome = room.outcome(mutant, known, args.store / "last.log", args.tests)
         print(f"{outcome:>12}  {mutant.name}", flush=True)
         with args.results.open("a", encoding="utf-8") as out:
             out.write(json.dumps({"outcome": outcome, "mutant": asdict(mutant)}) + "\n")
 
 
-def _done(results: Path) -> set[str]:
-    if not results.is_file():
-        return set()
-    lines = results.read_text(encoding="utf-8").splitlines()
-    return {Mutant(**json.loads(line)["mutant"]).name for line in lines}
+def _done(results: Path) -> dict[str, tuple[Mutant, str]]:
+    """Return the mutants of a file of results by name, each with its last outcome."""
+    found = {}
+    lines = results.read_text(encoding="utf-8").splitlines() if results.is_file() else []
+    for entry in map(json.loads, lines):
+        mutant = Mutant(**entry["mutant"])
+        found[mutant.name] = mutant, entry["outcome"]
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -300,6 +353,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="part of the names of the modules")
     parser.add_argument("--seconds", type=float, default=1e9, help="for each room")
+    parser.add_argument(
+        "--tests", type=float, default=1e9, help="seconds of tests for each mutant"
+    )
+    parser.add_argument("--again", action="store_true", help="run survivors once more")
     parser.add_argument("--store", type=Path, default=Path("build/mutants"))
     parser.add_argument("--results", type=Path, default=Path("build/mutants/results.jsonl"))
     parser.add_argument("--room", default="", help=argparse.SUPPRESS)
@@ -308,8 +365,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.room:
         _run(args)
         return
-    options = [f"--{k}={v}" for k, v in vars(args).items() if k != "room"]
-    for room in [*ROOMS, *(f"{room}-kernels" for room in ROOMS)]:
+    options = [f"--{k}={v}" for k, v in vars(args).items() if k not in ("room", "again")]
+    options += ["--again"] if args.again else []
+    rooms = [r for r in ROOMS if any(args.only in module for module, _ in modules_of(r))]
+    for room in [*rooms, *(f"{room}-kernels" for room in rooms)]:
         environment = {**os.environ, "CI": "true"}
         if room.endswith("-kernels"):
             environment["NUMBA_DISABLE_JIT"] = "1"

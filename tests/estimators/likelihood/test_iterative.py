@@ -105,6 +105,20 @@ def test_estimates_lie_within_their_monte_carlo_error():
     assert np.mean(np.square(llf)) < 3.0
 
 
+@pytest.mark.parametrize("unit", [1e-3, 50.0])
+def test_monte_carlo_errors_are_in_the_units_of_the_components(unit):
+    """The same probes, the same data in another unit: covariances of squares."""
+    v, data = np.array([1.0, 0.0, 0.4, 1.3]), crossed(800, 60, 90)
+    data["c"] = np.random.default_rng(3).integers(0, 40, 800)
+    found = []
+    for factor in (1.0, unit):
+        stats = statistics_of("y ~ (1|a) + (1|b) + (1|c)", data.assign(y=factor * data["y"]))
+        engine = IterativeLikelihood(stats, reml=True, seed=1, n_probes=8, n_levels=0, tol=1e-13)
+        found.append(engine.monte_carlo(factor**2 * v) / factor**4)
+    assert (np.diagonal(found[0])[v > 0.0] > 0.0).all()
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-8, atol=1e-12 * found[0].max())
+
+
 def test_many_probes():
     stats = statistics_of("y ~ (1|a) + (1|b)", crossed(20_000, 300, 900))
     exact, engine = BlockedLikelihood(stats, reml=True), IterativeLikelihood(stats, reml=True)
