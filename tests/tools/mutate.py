@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import builtins
 import contextlib
+import hashlib
 import importlib
 import json
 import os
@@ -49,7 +50,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "design": ("design", "model/test_results.py"),
     "multivariate": ("multivariate",),
     "model": ("model",),
-    "presets": ("model/test_gauge.py", "model/test_precision.py"),
+    "presets": ("model/test_gauge.py", "model/test_precision.py", "printed"),
     "studies": ("studies",),
 }
 """The rooms that compute, and the tests of each (files and folders in ``tests``)."""
@@ -146,6 +147,17 @@ def function_of(module: str, function: str) -> FunctionType | None:
     return found if isinstance(found, FunctionType) else None
 
 
+def files_of(tests: str) -> list[Path]:
+    """Return the files of a file or folder of tests."""
+    path = ROOT / tests
+    return [path] if path.is_file() else sorted(path.rglob("test_*.py"))
+
+
+def digest(path: Path) -> str:
+    """Return a digest of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 class Room:
     """A room with its modules in memory, from which a process for each mutant is forked."""
 
@@ -172,14 +184,34 @@ class Room:
         return [f"tests/{part}" for part in ROOMS[self.name]]
 
     def known(self, store: Path) -> list[Known]:
-        """Return the tests of the room with the functions that they enter, from a file or anew."""
-        path = store / f"{self.name}{'' if self.compiled else '-kernels'}.json"
-        if not path.is_file():
-            self._apart(lambda: self._record(path), path.with_suffix(".log"), 3600.0)
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        return [Known(test, seconds, frozenset(f)) for test, seconds, f in plain]
+        """Return the tests of the room with the functions that they enter.
 
-    def _record(self, store: Path) -> int:
+        They are read from a file; those of files of tests that changed since are recorded anew.
+        """
+        path = store / f"{self.name}{'' if self.compiled else '-kernels'}.json"
+        kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        now = {str(f.relative_to(ROOT)): digest(f) for part in self.tests for f in files_of(part)}
+        kept = {name: of for name, of in kept.items() if now.get(name) == of["digest"]}
+        changed = sorted(set(now) - set(kept))
+        if changed:
+            fresh = path.with_suffix(".part")
+            code = self._apart(
+                lambda: self._record(fresh, changed), path.with_suffix(".log"), 3600.0
+            )
+            if code != 0:
+                raise RuntimeError(f"the tests could not be recorded: {path.with_suffix('.log')}")
+            found = json.loads(fresh.read_text(encoding="utf-8"))
+            for name in changed:
+                own = [entry for entry in found if entry[0].partition("::")[0] == name]
+                kept[name] = {"digest": now[name], "known": own}
+            path.write_text(json.dumps(kept), encoding="utf-8")
+        return [
+            Known(test, seconds, frozenset(f))
+            for name in sorted(kept)
+            for test, seconds, f in kept[name]["known"]
+        ]
+
+    def _record(self, store: Path, files: Sequence[str]) -> int:
         import pytest
 
         recorder = Recorder()
@@ -190,7 +222,7 @@ class Room:
                 function = function_of(module, name)
                 if function is not None and (module, name) in changed:
                     function.__code__ = code
-        pytest.main([*_OPTIONS, *self.tests], plugins=[recorder, Quick()])
+        pytest.main([*_OPTIONS, *files], plugins=[recorder, Quick()])
         plain = [(k.test, round(k.seconds, 3), sorted(k.functions)) for k in recorder.known]
         store.write_text(json.dumps(plain), encoding="utf-8")
         return 0
