@@ -299,7 +299,7 @@ def equivalent() -> dict[str, str]:
     found, name = {}, ""
     for line in EQUIVALENT.read_text(encoding="utf-8").splitlines():
         if line.startswith("    "):
-            found[name] = line.strip()
+            found[name] = f"{found.get(name, '')} {line.strip()}".strip()
         elif line.strip() and not line.startswith("#"):
             name = line.strip()
     return found
