@@ -187,7 +187,7 @@ def _search(
         lo, hi = np.concatenate([[1.0], lo]), np.concatenate([[1.0], hi])
     objective, constraint = arrays if budget else arrays[::-1]
     places = np.argsort(order, kind="stable") + lo.size - f
-    # Deferred for start-up time: it imports numba.
+    # Deferred for start-up time: most studies search for nothing.
     from vcomp.gtheory.allocation.search import search
     from vcomp.numerics.kernels import at_once, seconds_as_python
 

@@ -240,7 +240,7 @@ def _drawn(
 ) -> tuple[FloatArray, str]:
     """Return (B, k) components, and how they were made."""
     study = allocation.study
-    # Deferred for start-up time: these import pandas and numba.
+    # Deferred for start-up time: these import pandas.
     from vcomp.inference.resampling import FromReplicates, Replicates
     from vcomp.numerics import check_count, seed_from
 

@@ -420,7 +420,7 @@ class _Pass:
         work, chunk, m = self.work, self.chunk, len(self.sizes)
         add = _add_few
         if chunk.counts is None and chunk.response.size > _FEW_ROWS:
-            # Deferred for start-up time: numba takes a second to import.
+            # Deferred for start-up time: few rows need no kernel.
             from vcomp.inference.kernels.level_sums import add_level_sums
             from vcomp.numerics.kernels import is_compiled
 
