@@ -14,7 +14,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.data import ORIENTATIONS
 from vcomp.exceptions import DataError, DesignError, EstimationError, did_you_mean
-from vcomp.gtheory import crossed_components
+from vcomp.gtheory import crossed_components, matrix_components
 from vcomp.inference import VarianceComponents
 
 if TYPE_CHECKING:
@@ -196,6 +196,9 @@ def one_way_components(matrix: ItemScores) -> VarianceComponents:
 
 
 def _components(matrix: ItemScores, facets: tuple[str, ...]) -> VarianceComponents:
+    found = matrix_components(matrix.values, facets)
+    if found is not None:
+        return found
     rows, columns = np.nonzero(~np.isnan(matrix.values))
     if rows.size == 0:
         raise DataError("no object has a score on any item")

@@ -16,5 +16,6 @@ from .requirement import Requirement as Requirement
 from .study import DStudy as DStudy
 from .study import dstudy as dstudy
 from .table_components import crossed_components as crossed_components
+from .table_components import matrix_components as matrix_components
 from .universe import Counts as Counts
 from .universe import all_sizes as all_sizes

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from vcomp._typing import FloatArray, LongArray
 from vcomp.data import Reading, Rows
-from vcomp.estimators import check_identified, get_estimator
-from vcomp.exceptions import warn
+from vcomp.estimators import Estimate, check_identified, get_estimator
+from vcomp.exceptions import VcompError, warn
 from vcomp.formula import REPLICATE, RESIDUAL, caller_environment, parse
 from vcomp.inference import LevelVariances, VarianceComponents
 from vcomp.inference.intervals import level_variances
-from vcomp.statistics import sum_rows
+from vcomp.statistics import (
+    LEAST_FILLED,
+    MOST_LEVELS,
+    CrossedTable,
+    CrossProducts,
+    Statistics,
+    sum_rows,
+)
 from vcomp.statistics.batches import few_values
 
 
@@ -65,8 +74,87 @@ def crossed_components(
     estimate = get_estimator(method).estimate(stats, (*terms, RESIDUAL))
     if not estimate.converged:
         warn(estimate.status)
+    components = _components(estimate, terms, scores)
+
+    def influences() -> LevelVariances:
+        return level_variances(design, stats, summed.total, estimate.values)
+
+    return components, influences
+
+
+_MANY_CELLS = 200_000
+"""Cells of a matrix from which on its sums are made without rows."""
+
+
+def matrix_components(
+    scores: FloatArray, facets: tuple[str, ...], *, many_cells: int = _MANY_CELLS
+) -> VarianceComponents | None:
+    """Return the components by REML of a large matrix with few missing cells.
+
+    They are those of :func:`crossed_components`, in a few passes over the matrix. None if the
+    matrix is small, if it has no cells missing or too many of them, or if the estimation did not
+    succeed: rows then tell why, or lose fewer digits.
+
+    Parameters
+    ----------
+    scores : (rows, columns), nan where there is none
+    facets : names of rows and columns; of the rows alone, if columns are replicates
+    many_cells : number of cells from which on a matrix is large
+
+    Examples
+    --------
+    >>> matrix_components(np.array([[0.3, 0.5], [np.nan, 0.1]]), ("system", "topic")) is None
+    True
+    """
+    if scores.size < many_cells:
+        return None
+    empty = np.isnan(scores)
+    n = scores.size - int(np.count_nonzero(empty))
+    if min(scores.shape) > MOST_LEVELS or not LEAST_FILLED * scores.size <= n < scores.size:
+        return None
+    centred = scores - np.nanmean(scores)
+    centred[empty] = 0.0
+    table = CrossedTable.of_matrix(centred, empty)
+    del centred
+    if min(counts.min() for counts in table.counts) < 1.0:  # a level without scores is none
+        return None
+    stats = Statistics.from_crossed(table) if len(facets) > 1 else _of_rows(table)
+    names = (*facets, RESIDUAL)
+    try:
+        check_identified(stats, facets, ("Intercept",), np.zeros(1))
+        estimate = get_estimator("reml").estimate(stats, names)
+    except VcompError:
+        return None
+    values = estimate.values
+    if not estimate.converged or values[-1] < _LEAST_RESIDUAL * values.sum():
+        return None
+    return _components(estimate, facets, scores[~empty])
+
+
+_LEAST_RESIDUAL = 1e-4
+"""Share of the residual below which sums of squares about the general mean lose digits."""
+
+
+def _of_rows(table: CrossedTable) -> Statistics:
+    """Return the statistics of the rows of a table, with columns as replicates."""
+    products = CrossProducts(
+        n=table.n,
+        group_n=table.counts[:1],
+        pairs={},
+        Zy=(table.sums[0][:, 0],),
+        ZX=(table.sums[0][:, 1:],),
+        XX=table.XX,
+        Xy=table.Xy,
+        yy=table.yy,
+    )
+    return Statistics.from_cross_products(products)
+
+
+def _components(
+    estimate: Estimate, terms: tuple[str, ...], scores: FloatArray
+) -> VarianceComponents:
     everything = frozenset(terms) if len(terms) > 1 else frozenset({*terms, REPLICATE})
-    components = VarianceComponents(
+    return VarianceComponents(
         names=estimate.names,
         facets=(*(frozenset({term}) for term in terms), everything),
         values=estimate.values,
@@ -74,8 +162,3 @@ def crossed_components(
         without_bounds=estimate.without_bounds,
         response_values=few_values(scores),
     )
-
-    def influences() -> LevelVariances:
-        return level_variances(design, stats, summed.total, estimate.values)
-
-    return components, influences

@@ -2,6 +2,10 @@ from .completed_grid import CompletedGrid as CompletedGrid
 from .cross_products import CrossProducts as CrossProducts
 from .cross_products import ScoreTable as ScoreTable
 from .cross_products import tabulate as tabulate
+from .crossed_table import LEAST_FILLED as LEAST_FILLED
+from .crossed_table import MOST_LEVELS as MOST_LEVELS
+from .crossed_table import CrossedTable as CrossedTable
+from .crossed_table import find_crossed_table as find_crossed_table
 from .groupings import GroupSums as GroupSums
 from .level_grid import LevelGrid as LevelGrid
 from .level_grid import added_up as added_up

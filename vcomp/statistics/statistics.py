@@ -14,6 +14,7 @@ from vcomp.design import Chunk, Grid, PartialGrid
 from vcomp.exceptions import DataError
 from vcomp.statistics.completed_grid import CompletedGrid, complete, refill
 from vcomp.statistics.cross_products import CrossProducts, RollUp, accumulate, resum
+from vcomp.statistics.crossed_table import CrossedTable, find_crossed_table
 from vcomp.statistics.groupings import (
     Groupings,
     GroupSums,
@@ -44,6 +45,7 @@ class Statistics:
     partial_grid : the grid that the rows nearly fill, if they do
     complete_grid : makes the completed grid from the cells
     make_levels : makes the cells of levels; None to make them from the cells
+    make_crossed : makes the table of two crossed facets; None to make it from the cells
     alike : statistics of the same groups with another response, whose groups are not counted again
     """
 
@@ -54,6 +56,7 @@ class Statistics:
     partial_grid: PartialGrid | None = None
     complete_grid: Callable[[], CompletedGrid | None] | None = None
     make_levels: Callable[[], LevelGrid | None] | None = None
+    make_crossed: Callable[[], CrossedTable | None] | None = None
     alike: Statistics | None = None
 
     @classmethod
@@ -71,6 +74,16 @@ class Statistics:
         if partial_grid is None:
             return cls(strata, lambda: chunk, grid=grid)
         return cls.from_cells(lambda: chunk, strata, grid, partial_grid)
+
+    @classmethod
+    def from_crossed(cls, crossed: CrossedTable) -> Statistics:
+        """Return the statistics of a table of two crossed facets, without its rows.
+
+        Parameters
+        ----------
+        crossed : the table; cross-products are a DataError
+        """
+        return cls(make_products=_no_pairs, make_crossed=lambda: crossed)
 
     @classmethod
     def from_cross_products(cls, cross_products: CrossProducts) -> Statistics:
@@ -142,6 +155,9 @@ class Statistics:
             make_products=lambda: resum(self.cross_products, chunk, self._rolled),
             complete_grid=completed,
             make_levels=lambda: None if self.levels is None else self.levels.with_response(chunk),
+            make_crossed=lambda: (
+                None if self.crossed is None else self.crossed.with_response(chunk)
+            ),
             alike=None,
         )
 
@@ -212,6 +228,13 @@ class Statistics:
         return None if self.make_cells is None else find_level_grid(self.cells)
 
     @cached_property
+    def crossed(self) -> CrossedTable | None:
+        """The table of two crossed facets with holes; None if the rows are no such table."""
+        if self.make_crossed is not None:
+            return self.make_crossed()
+        return None if self.make_cells is None else find_crossed_table(self.cells)
+
+    @cached_property
     def group_sums(self) -> GroupSums:
         """Sums over groups and pairs of groups, for analysis of variance."""
         if self.strata is not None and self.alike is not None:
@@ -221,9 +244,11 @@ class Statistics:
         return group_sums(self.cross_products)
 
     @cached_property
-    def sums(self) -> StratumStatistics | CrossProducts:
-        """The strata, or the cross-products of data without strata."""
-        return self.cross_products if self.strata is None else self.strata
+    def sums(self) -> StratumStatistics | CrossedTable | CrossProducts:
+        """The strata, or the table of two crossed facets, or the cross-products."""
+        if self.strata is not None:
+            return self.strata
+        return self.cross_products if self.crossed is None else self.crossed
 
     @cached_property
     def n(self) -> int:
@@ -258,6 +283,10 @@ class Statistics:
 
 def _completed(cells: Callable[[], Chunk], partial_grid: PartialGrid) -> CompletedGrid | None:
     return complete(cells(), partial_grid)
+
+
+def _no_pairs() -> CrossProducts:
+    raise DataError("these statistics are a table of two facets: cross-products need the rows")
 
 
 def _no_cross_products() -> CrossProducts:

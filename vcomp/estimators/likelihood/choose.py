@@ -19,6 +19,7 @@ from vcomp.statistics import CompletedGrid, CrossProducts, Statistics
 
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+    from vcomp.estimators.likelihood.crossed import CrossedLikelihood
     from vcomp.estimators.likelihood.levels import LevelsLikelihood
 
 # Imports of engines are deferred for start-up time: a fit uses one of them.
@@ -104,6 +105,10 @@ def choose_engine(
             "equally often, or terms that are all nested; use engine='auto'"
         )
     if engine == "levels":
+        if stats.crossed is not None:
+            from vcomp.estimators.likelihood.crossed import CrossedLikelihood
+
+            return CrossedLikelihood(stats.crossed, reml=reml)
         if stats.levels is not None:
             from vcomp.estimators.likelihood.levels import LevelsLikelihood
 
@@ -147,6 +152,10 @@ def residual_forms(stats: Statistics) -> FloatArray:
     """
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=True).quadratic_forms()
+    if stats.crossed is not None:
+        from vcomp.estimators.likelihood.crossed import CrossedLikelihood
+
+        return CrossedLikelihood(stats.crossed, reml=True).quadratic_forms()
     from vcomp.estimators.likelihood.blocked import projector_forms
 
     return projector_forms(stats.cross_products)
@@ -283,12 +292,18 @@ def _without_strata(
     """Return the best engine but for strata: an exact one, or the iterative one."""
     few = sum(stats.sizes) <= limits.planned
     quick = min(_as_fast(limits.quick, stats.n_terms), limits.seconds)
+    crossed = _crossed(stats, limits, reml=reml)
+    # Without rows there are no tables of pairs to eliminate.
+    if crossed is not None and (crossed.seconds > quick or stats.make_cells is None):
+        return crossed
     if (
         few
         and quick > 0.0
         and (blocked := _blocked_within(stats, quick, limits, reml=reml, names=names))
     ):
         return blocked
+    if crossed is not None:
+        return crossed
     levels = _levels(stats, limits, reml=reml)
     # Ordering more effects takes longer than a fit by levels.
     if levels is not None and not few:
@@ -319,6 +334,17 @@ def _as_fast(seconds: float, n_terms: int) -> float:
     Its informations cost as much as all evaluations, and each term some operations on arrays.
     """
     return 0.5 * (seconds - 1e-3 * n_terms)
+
+
+def _crossed(stats: Statistics, limits: EngineLimits, *, reml: bool) -> CrossedLikelihood | None:
+    """Return the engine of two crossed facets if they are all, and it fits into memory."""
+    if stats.crossed is None:
+        return None
+    from vcomp.estimators.likelihood.crossed import CrossedLikelihood
+
+    crossed = CrossedLikelihood(stats.crossed, reml=reml)
+    slow = crossed.seconds > limits.seconds or crossed.bytes > 0.8 * limits.free_bytes()
+    return None if slow else crossed
 
 
 def _levels(stats: Statistics, limits: EngineLimits, *, reml: bool) -> LevelsLikelihood | None:

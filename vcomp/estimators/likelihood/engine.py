@@ -20,7 +20,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import FixedErrors
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import Positive
-from vcomp.statistics import CrossProducts, LevelGrid, StratumStatistics
+from vcomp.statistics import CrossedTable, CrossProducts, LevelGrid, StratumStatistics
 
 InformationKind = Literal["observed", "expected", "average"]
 
@@ -218,7 +218,7 @@ class LastPoint(Generic[AnyPoint]):
 class SummedEngine:
     """Sizes and sums of squares of the statistics that an engine is made from."""
 
-    stats: CrossProducts | StratumStatistics | LevelGrid
+    stats: CrossProducts | StratumStatistics | LevelGrid | CrossedTable
 
     @property
     def n(self) -> int:

@@ -1,0 +1,223 @@
+"""The engine of two crossed facets against the textbook formulas and against elimination."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vcomp
+from tests.helpers.dense_likelihood import DenseLikelihood
+from vcomp.estimators.likelihood import BlockedLikelihood, EngineLimits, choose_engine
+from vcomp.estimators.likelihood.crossed import CrossedLikelihood
+from vcomp.exceptions import DataError, EstimationError
+from vcomp.statistics import CrossedTable, Statistics, find_crossed_table
+
+
+def crossed(a, b, kept, seed=0):
+    rng = np.random.default_rng(seed)
+    rows, columns = np.nonzero(rng.random((a, b)) < kept)
+    frame = pd.DataFrame({"a": rows, "b": columns, "x": rng.normal(size=rows.size)})
+    frame["y"] = 3.0 + rng.normal(size=a)[rows] + 0.5 * rng.normal(size=b)[columns]
+    frame["y"] += rng.normal(size=rows.size)
+    return frame.sample(frac=1.0, random_state=seed)
+
+
+CASES = {
+    "few holes": ("y ~ (1|a) + (1|b)", crossed(14, 9, 0.9)),
+    "shorter first": ("y ~ (1|b) + (1|a)", crossed(14, 9, 0.9)),
+    "more columns": ("y ~ x + (1|a) + (1|b)", crossed(8, 15, 0.7)),
+    "half missing": ("y ~ x + (1|a) + (1|b)", crossed(14, 9, 0.5)),
+    "no fixed part": ("y ~ 0 + (1|a) + (1|b)", crossed(11, 11, 0.8)),
+    "no holes": ("y ~ x + (1|a) + (1|b)", crossed(9, 5, 1.0)),
+}
+POINTS = ([0.9, 0.4, 1.1], [0.0, 0.4, 1.1], [0.9, 0.0, 1.1], [0.0, 0.0, 1.3], [30.0, 20.0, 0.5])
+
+
+def engines(name, *, reml):
+    model = vcomp.VarianceComponentsModel(*CASES[name])
+    table = find_crossed_table(model.statistics.cells)
+    blocked = BlockedLikelihood(model.statistics.cross_products, reml=reml)
+    return model, CrossedLikelihood(table, reml=reml), blocked
+
+
+def near(found, wanted, digits=1e-10):
+    np.testing.assert_allclose(found, wanted, rtol=0.0, atol=digits * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize("reml", [True, False])
+def test_value_score_and_informations_are_those_of_the_textbook(name, reml):
+    model, engine, _ = engines(name, reml=reml)
+    dense = DenseLikelihood(model, reml=reml)
+    for v in map(np.array, POINTS):
+        found = engine.derivatives(v)
+        assert found.loglike == engine.loglike(v) == pytest.approx(dense.loglike(v), rel=1e-12)
+        near(found.score, dense.score(v))
+        near(found.average, dense.average(v))
+        near(engine.information(v, "average"), dense.average(v))
+        near(engine.information(v, "expected"), dense.expected(v))
+        near(engine.information(v), 2.0 * dense.average(v) - dense.expected(v))
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_effects_fixed_effects_and_start_are_those_of_elimination(name):
+    _, engine, blocked = engines(name, reml=True)
+    near(engine.mivque0(), blocked.mivque0())
+    assert engine.rss == pytest.approx(blocked.rss, rel=1e-11)
+    assert (engine.n, engine.n_fixed, engine.sizes) == (blocked.n, blocked.n_fixed, blocked.sizes)
+    for v in map(np.array, POINTS):
+        found, wanted = engine.solution(v), blocked.solution(v)
+        for own, other in (
+            (found.effects, wanted.effects),
+            (found.prediction_var, wanted.prediction_var),
+            (found.conditional_var, wanted.conditional_var),
+        ):
+            for a, b in zip(own, other, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found.beta, wanted.beta, rtol=1e-9, atol=1e-12)
+        if engine.n_fixed:
+            forms, others = (e.fixed_forms(v, second=True) for e in (engine, blocked))
+            near(forms.cov_beta, others.cov_beta)
+            near(forms.first, others.first, 1e-9)
+            # The residual's are differences of terms a thousand times as large at the last point.
+            near(forms.second, others.second, 1e-8)
+
+
+def test_a_small_component_does_not_cancel():
+    model, engine, _ = engines("few holes", reml=True)
+    dense = DenseLikelihood(model, reml=True)
+    for v in (np.array([1.0, 1e-9, 1.0]), np.array([1e-9, 1.0, 1.0])):
+        near(engine.derivatives(v).score, dense.score(v))
+        near(engine.information(v, "expected"), dense.expected(v))
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+def test_fits_are_those_of_elimination(method):
+    formula, data = "y ~ x + (1|a) + (1|b)", crossed(40, 25, 0.85, 3)
+    found, wanted = (
+        vcomp.fit(formula, data, method=method, engine=e) for e in ("levels", "blocked")
+    )
+    assert "40 levels of 25 cells" in found.certificate.reason
+    np.testing.assert_allclose(found.vcomp, wanted.vcomp, rtol=1e-9)
+    np.testing.assert_allclose(found.components.cov, wanted.components.cov, rtol=1e-7)
+    assert found.llf == pytest.approx(wanted.llf, abs=1e-9)
+
+
+def test_products_with_the_table_of_numbers_by_holes_and_by_cells():
+    rng = np.random.default_rng(2)
+    for kept in (0.95, 0.4):  # holes of each level are multiplied, or all cells
+        empty = rng.random((60, 12)) >= kept
+        centred = np.where(empty, 0.0, rng.normal(size=empty.shape))
+        for matrix, blank in ((centred, empty), (centred.T, empty.T)):
+            table = CrossedTable.of_matrix(matrix, blank)
+            F = (~empty).astype(float)
+            w, x, z = rng.uniform(size=60), rng.normal(size=(12, 3)), rng.normal(size=(60, 3))
+            T = x @ x.T
+            np.testing.assert_allclose(table.weighted(w), (F.T * w) @ F, atol=1e-12)
+            np.testing.assert_allclose(table.times(x), F @ x, atol=1e-12)
+            np.testing.assert_allclose(table.transposed_times(z), F.T @ z, atol=1e-12)
+            np.testing.assert_allclose(table.forms(T), np.diag(F @ T @ F.T), atol=1e-11)
+            assert table.n == F.sum()
+            assert table.yy == pytest.approx((centred**2).sum(), rel=1e-13)
+
+
+def test_a_matrix_gives_the_sums_of_its_rows():
+    data = crossed(12, 7, 0.8, 5)
+    y = data["y"] - data["y"].mean()
+    wide = data.assign(y=y).pivot(index="a", columns="b", values="y").to_numpy()
+    found = CrossedTable.of_matrix(np.nan_to_num(wide), np.isnan(wide))
+    model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", data)
+    wanted = find_crossed_table(model.statistics.cells)
+    for own, other in zip(found.sums, wanted.sums, strict=True):
+        np.testing.assert_allclose(own, other, atol=1e-12)
+    np.testing.assert_allclose(found.gram, wanted.gram, atol=1e-11)
+    np.testing.assert_array_equal(found.holes, wanted.holes)
+    np.testing.assert_array_equal(found.ends, wanted.ends)
+
+
+@pytest.mark.parametrize(
+    ("formula", "data"),
+    [
+        ("y ~ (1|a) + (1|b) + (1|a:b)", pd.concat([crossed(9, 6, 0.9), crossed(9, 6, 0.8)])),
+        ("y ~ (1|a) + (1|b)", pd.concat([crossed(9, 6, 0.9), crossed(9, 6, 0.1)])),
+        ("y ~ (1|a) + (1|b)", crossed(40, 40, 0.15)),
+        ("y ~ (1|a)", crossed(9, 6, 0.9)),
+    ],
+    ids=["three terms", "two scores in a cell", "sparse", "one facet"],
+)
+def test_other_rows_are_no_such_table(formula, data):
+    assert (
+        find_crossed_table(vcomp.VarianceComponentsModel(formula, data).statistics.cells) is None
+    )
+
+
+def test_it_is_not_made_without_memory():
+    chunk = vcomp.VarianceComponentsModel(*CASES["few holes"]).statistics.cells
+    assert find_crossed_table(chunk, free_bytes=lambda: 10.0) is None
+
+
+def test_auto_uses_it_where_elimination_is_slower_and_where_there_are_no_rows():
+    stats = vcomp.VarianceComponentsModel(*CASES["few holes"]).statistics
+    assert choose_engine(stats, reml=True).name == "blocked"
+    slow = EngineLimits(quick=0.0)
+    assert isinstance(choose_engine(stats, reml=True, limits=slow), CrossedLikelihood)
+    no_memory = replace(slow, free_bytes=lambda: 0.0)
+    assert not isinstance(choose_engine(stats, reml=True, limits=no_memory), CrossedLikelihood)
+    alone = Statistics.from_crossed(stats.crossed)
+    assert isinstance(choose_engine(alone, reml=True), CrossedLikelihood)
+    with pytest.raises(DataError, match="a table of two facets: cross-products need the rows"):
+        _ = alone.cross_products
+
+
+def test_another_response_of_the_same_rows():
+    formula, data = CASES["more columns"]
+    stats = vcomp.VarianceComponentsModel(formula, data).statistics
+    other = data.assign(y=np.arange(len(data)) % 5.0)
+    wanted = vcomp.VarianceComponentsModel(formula, other).statistics
+    found = stats.with_response(wanted.cells.y)
+    assert found.crossed.holes is stats.crossed.holes
+    np.testing.assert_allclose(found.crossed.gram, wanted.crossed.gram, atol=1e-11)
+    for own, theirs in zip(found.crossed.sums, wanted.crossed.sums, strict=True):
+        np.testing.assert_allclose(own, theirs, atol=1e-12)
+
+
+def test_a_small_residual_keeps_its_digits():
+    rng = np.random.default_rng(6)
+    data = crossed(30, 20, 0.97, 6)
+    u, w = rng.normal(size=30), rng.normal(size=20)
+    data["y"] = u[data["a"]] + w[data["b"]] + 1e-3 * rng.normal(size=len(data))
+    found, strata = (
+        vcomp.fit("y ~ (1|a) + (1|b)", data, engine=e) for e in ("levels", "iterative")
+    )
+    assert strata.certificate.engine == "iterative"  # by few holes: exact, nothing cancels
+    np.testing.assert_allclose(found.vcomp, strata.vcomp, rtol=1e-7)
+
+
+def test_scores_without_residual_are_refused_as_by_elimination():
+    data = crossed(30, 20, 0.9, 1)
+    data["y"] = data["a"] % 7 + 0.25 * (data["b"] % 5)
+    with pytest.raises(EstimationError, match="the residual variance is zero"):
+        vcomp.fit("y ~ (1|a) + (1|b)", data, engine="levels")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0.4, 1.0), st.tuples(*[st.floats(0.0, 5.0)] * 2))
+def test_any_table_has_the_likelihood_of_elimination(seed, kept, components):
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(3, 12, 2)
+    data = crossed(int(a), int(b), kept, seed)
+    model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", data)
+    table = find_crossed_table(model.statistics.cells)
+    if table is None or len(data) < 6:
+        return
+    engine = CrossedLikelihood(table, reml=True)
+    blocked = BlockedLikelihood(model.statistics.cross_products, reml=True)
+    v = np.array([*components, 1.0])
+    found, wanted = engine.derivatives(v), blocked.derivatives(v)
+    assert found.loglike == pytest.approx(wanted.loglike, rel=1e-11)
+    near(found.score, wanted.score, 1e-8)  # of elimination a small component's score cancels

@@ -1,0 +1,328 @@
+"""The levels engine for two crossed facets alone: sums and holes are enough.
+
+With one score in a cell and no other terms, the covariance of the levels of the longer facet is
+known in closed form, and those of the shorter one add a matrix of the order of its levels
+(docs/explanation/mathematics.md, eqs. (4.13) and (4.14)). No evaluation passes over the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
+from vcomp.estimators.likelihood.engine import (
+    Derivatives,
+    ExactEngine,
+    FixedForms,
+    InformationKind,
+    LastPoint,
+    Solution,
+    SummedEngine,
+    Totals,
+)
+from vcomp.numerics import Positive, limited_blas, solve, solve_positive
+from vcomp.statistics import CrossedTable
+
+_SMALL = 1e-3
+"""A component of the shorter facet whose part in V is below this would cancel in a difference."""
+
+_LITTLE = 1e-2
+"""Share of y'y below which what effects leave of it is computed in extended precision."""
+
+_CUBE_SECONDS = 1.2e-10
+"""Time of factor and inverse of a matrix of order m, divided by m³."""
+
+
+@dataclass(slots=True)
+class _Point:
+    """V = σ²_e I + σ²_a AA' + σ²_b BB' at one point; a is the longer facet, b the shorter one.
+
+    Attributes
+    ----------
+    v : (3,) components in the order of the model
+    share : (n_a,) w = 1/(σ²_e + σ²_a n_i), so that A'U⁻¹y = w ∘ A'y with U = V − σ²_b BB'
+    shrink : S = (I + σ²_b M)⁻¹ with M = B'U⁻¹B; None stands for I
+    own : B'V⁻¹B = SM
+    projected : for each term Z_t'V⁻¹[y X], in the order of the model
+    total : the forms
+    """
+
+    v: FloatArray
+    share: FloatArray
+    shrink: FloatArray | None
+    own: FloatArray
+    projected: tuple[FloatArray, FloatArray]
+    total: Totals
+
+
+class CrossedLikelihood(LastPoint[_Point], SummedEngine, ExactEngine):
+    """Restricted or full log-likelihood of two crossed facets.
+
+    Parameters
+    ----------
+    table : sums by level, and the holes
+    reml : whether the likelihood is the restricted one
+    """
+
+    name: ClassVar[str] = "levels"
+    kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "expected", "average")
+
+    def __init__(self, table: CrossedTable, *, reml: bool) -> None:
+        self.stats = self.table = table
+        self.reml = reml
+        self._a, self._b = table.longer, 1 - table.longer
+
+    @property
+    def reason(self) -> str:
+        """Why this engine was chosen: the numbers of levels and cells, and the empty ones."""
+        levels, cells = self.table.sizes[self._a], self.table.sizes[self._b]
+        empty = 1.0 - self.n / (float(levels) * cells)
+        return f"{levels:,} levels of {cells:,} cells, {empty:.1%} of them empty, by their holes"
+
+    @property
+    def seconds(self) -> float:
+        """Expected time of one evaluation in seconds."""
+        cube = float(self.table.sizes[self._b]) ** 3
+        return 5e-4 + 2.0 * self.table.seconds + _CUBE_SECONDS * cube
+
+    @property
+    def bytes(self) -> float:
+        """Expected memory of one evaluation."""
+        return 48.0 * float(self.table.sizes[self._b]) ** 2
+
+    @cached_property
+    def rss(self) -> float:
+        """Residual sum of squares of ordinary least squares on X."""
+        return float(self.yy - self.least_squares() @ self.table.Xy)
+
+    def least_squares(self) -> FloatArray:
+        """Return the ordinary least squares estimate of the fixed effects."""
+        return solve_positive(self.table.XX, self.table.Xy)
+
+    def mivque0(self) -> FloatArray:
+        """Return the MIVQUE(0) estimates, which may be negative."""
+        total = self._squares(self._at(np.array([0.0, 0.0, 1.0])))
+        return solve(total.expected(reml=True), total.quadratics)
+
+    def quadratic_forms(self) -> FloatArray:
+        """Return tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X', the residual last."""
+        return self._squares(self._at(np.array([0.0, 0.0, 1.0]))).expected(reml=True)
+
+    # Value, score, information ------------------------------------------------------------------
+
+    def loglike(self, v: FloatArray) -> float:
+        """Return the log-likelihood at components `v`, equal to lme4's."""
+        return float(-0.5 * self._at(v).total.deviance(self.n, reml=self.reml))
+
+    def derivatives(self, v: FloatArray) -> Derivatives:
+        """Return log-likelihood, score and average information at `v`; components may be 0."""
+        total = self._at(v).total
+        traces = total.traces - total.fixed_traces() if self.reml else total.traces
+        score = 0.5 * (total.quadratics - traces)
+        return Derivatives(self.loglike(v), score, 0.5 * total.average())
+
+    def information(
+        self, v: FloatArray, kind: InformationKind = "observed", *, positive_only: bool = False
+    ) -> FloatArray:
+        """Return an information matrix of the components at `v`.
+
+        Parameters
+        ----------
+        positive_only : accepted as by other engines; components at zero cost no more here
+        """
+        point = self._at(v)
+        average = 0.5 * point.total.average()
+        if kind == "average":
+            return average
+        expected = 0.5 * self._squares(point).expected(reml=self.reml)
+        return expected if kind == "expected" else 2.0 * average - expected
+
+    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return β̂ and its covariance matrix at `v`."""
+        total = self._at(v).total
+        return total.beta.copy(), total.XVX.inverse()
+
+    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
+        """Return forms of X in V⁻¹ at `v`, the second ones if requested."""
+        return self._at(v).total.fixed_forms(second=second)
+
+    def solution(self, v: FloatArray) -> Solution:
+        """Return fixed effects and predicted effects at `v`."""
+        point = self._at(v)
+        beta, cov_beta = self.fixed_effects(v)
+        contrast = point.total.contrast
+        effects = tuple(
+            u * (rows @ contrast) for u, rows in zip(v[:-1], point.projected, strict=True)
+        )
+        return Solution(beta, cov_beta, effects, lambda: self._variances(point, cov_beta))
+
+    def _variances(
+        self, point: _Point, cov_beta: FloatArray
+    ) -> tuple[list[FloatArray], list[FloatArray]]:
+        """Return the variances of prediction, and those with known fixed effects."""
+        prediction, conditional = [], []
+        for t, u in enumerate(point.v[:-1].tolist()):
+            X = point.projected[t][:, 1:]
+            fixed = np.einsum("ij,ij->i", X @ cov_beta, X)
+            own = u * (1.0 - u * self._diagonal(point, t)) if u else np.zeros(len(X))
+            conditional.append(own)
+            prediction.append(own + u * u * fixed)
+        return prediction, conditional
+
+    def _diagonal(self, point: _Point, term: int) -> FloatArray:
+        """Return the diagonal of Z_t'V⁻¹Z_t."""
+        if term == self._b:
+            return np.diagonal(point.own).copy()
+        w, n = point.share, self.table.counts[self._a]
+        diagonal: FloatArray = w * n
+        if point.shrink is not None:
+            diagonal = diagonal - w * w * self.table.forms(point.v[self._b] * point.shrink)
+        return diagonal
+
+    # At one point -------------------------------------------------------------------------------
+
+    def _evaluated(self, v: FloatArray) -> _Point:
+        table, a, b = self.table, self._a, self._b
+        e, n = float(v[-1]), table.counts[a]
+        w = 1.0 / (e + v[a] * n)
+        M = np.diag(table.counts[b] / e)
+        if v[a] > 0.0:
+            M -= table.weighted(v[a] / e * w)
+        log_det = (table.n - n.size) * np.log(e) - float(np.log(w).sum())
+        shrink, own, of_b = self._absorbed(v, M)
+        log_det += of_b
+        projected = self._projected(v, w, shrink, table.sums)
+        gram = table.gram.copy()
+        for u, sums, rows in zip(v[:-1], table.sums, projected, strict=True):
+            gram -= u * (sums.T @ rows)
+        total = self._totals(v, w, shrink, own, projected, gram)
+        if total.rss * e < _LITTLE * table.yy:
+            projected, gram = self._refined(v, w, shrink, projected)
+            total = self._totals(v, w, shrink, own, projected, gram)
+        total.log_det = log_det
+        return _Point(v, w, shrink, own, projected, total)
+
+    def _absorbed(
+        self, v: FloatArray, M: FloatArray
+    ) -> tuple[FloatArray | None, FloatArray, float]:
+        """Return S, SM and log|I + σ²_b M|."""
+        u = float(v[self._b])
+        if u == 0.0:
+            return None, M, 0.0
+        with limited_blas(len(M)):
+            A = u * M
+            A.flat[:: len(M) + 1] += 1.0
+            factor = Positive(A)
+            shrink = factor.inverse()
+            if u * float(np.diagonal(M).max()) < _SMALL:
+                own = shrink @ M
+                own = 0.5 * (own + own.T)
+            else:
+                own = -shrink / u
+                own.flat[:: len(M) + 1] += 1.0 / u
+        return shrink, own, float(factor.log_determinant())
+
+    def _projected(
+        self,
+        v: FloatArray,
+        w: FloatArray,
+        shrink: FloatArray | None,
+        sums: tuple[FloatArray, FloatArray],
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return Z_t'V⁻¹[y X] of the terms in the order of the model, from Z_t'[y X]."""
+        table, a, b = self.table, self._a, self._b
+        of_a = w[:, None] * sums[a]
+        of_b = (sums[b] - v[a] * table.transposed_times(of_a)) / v[-1]  # B'U⁻¹[y X]
+        if shrink is not None:
+            of_b = shrink @ of_b
+            of_a = of_a - v[b] * w[:, None] * table.times(of_b)
+        return (of_a, of_b) if a == 0 else (of_b, of_a)
+
+    def _refined(
+        self,
+        v: FloatArray,
+        w: FloatArray,
+        shrink: FloatArray | None,
+        projected: tuple[FloatArray, FloatArray],
+    ) -> tuple[tuple[FloatArray, FloatArray], FloatArray]:
+        """Return Z_t'V⁻¹[y X] after a step of refinement in extended precision.
+
+        And σ²_e [y X]'V⁻¹[y X], whose error is of second order in theirs.
+        """
+        table, long = self.table, np.longdouble
+        u = [x * rows.astype(long) for x, rows in zip(v[:-1], projected, strict=True)]
+        rests = []
+        for t, rows in enumerate(projected):
+            others = table.extended(u[1 - t], transposed=t == self._b)
+            rest = table.sums[t] - table.counts[t][:, None] * u[t] - others
+            rests.append(rest - long(v[-1]) * rows)
+        gram = table.gram.astype(long)
+        for effects, sums, rest in zip(u, table.sums, rests, strict=True):
+            gram -= effects.T @ (sums + rest)
+        first, second = (np.asarray(rest, dtype=float) for rest in rests)
+        more = self._projected(v, w, shrink, (first, second))
+        return (projected[0] + more[0], projected[1] + more[1]), np.asarray(gram, dtype=float)
+
+    def _totals(
+        self,
+        v: FloatArray,
+        w: FloatArray,
+        shrink: FloatArray | None,
+        own: FloatArray,
+        projected: tuple[FloatArray, FloatArray],
+        gram: FloatArray,
+    ) -> Totals:
+        """Return the forms but for the squares; `gram` is σ²_e [y X]'V⁻¹[y X]."""
+        table, a, b = self.table, self._a, self._b
+        n = table.counts[a]
+        total = Totals(3, 1 + table.n_fixed)
+        total.gram[:] = 0.5 * (gram + gram.T) / v[-1]
+        first = np.array([rows.T @ rows for rows in projected])
+        total.first[:] = np.concatenate([first, [last_form(total.gram, first, v)]])
+        # Z_t'V⁻¹Z_u of the projected columns, eq. (5.5)
+        second = np.empty((2, 2, *gram.shape))
+        of_a, of_b = projected[a], projected[b]
+        within = w[:, None] * of_a
+        between = table.transposed_times(within)  # F'w
+        shrunk = between if shrink is None else shrink @ between
+        second[a, a] = of_a.T @ (n[:, None] * within) - v[b] * (between.T @ shrunk)
+        second[a, b] = shrunk.T @ of_b
+        second[b, a] = second[a, b].T
+        second[b, b] = of_b.T @ (own @ of_b)
+        second = 0.5 * (second + second.transpose(1, 0, 3, 2))
+        total.second[:] = with_residual_forms(second, first, total.gram, v)
+        traces = np.empty(2)
+        traces[a] = float(w @ n)
+        traces[b] = float(np.trace(own))
+        if shrink is not None:
+            traces[a] -= v[b] * float(np.vdot(shrink, table.weighted(w * w)))
+        total.traces[:] = np.append(traces, last_form(float(table.n), traces, v))
+        return total
+
+    def _squares(self, point: _Point) -> Totals:
+        """Return the totals with tr(V⁻¹V_tV⁻¹V_u), of which the expected information is made."""
+        total, table, v = point.total, self.table, point.v
+        if total.squares.any():
+            return total
+        a, b, w, n = self._a, self._b, point.share, self.table.counts[self._a]
+        squares = np.empty((2, 2))
+        squares[b, b] = float(np.vdot(point.own, point.own))
+        squares[a, a] = float(np.square(w * n).sum())
+        S = point.shrink
+        if S is None:
+            squares[a, b] = squares[b, a] = float((w * w) @ n)
+        else:
+            u = float(v[b])
+            with limited_blas(len(S)):
+                product = table.weighted(w * w) @ S
+            squares[a, b] = squares[b, a] = float(np.vdot(product, S))
+            third = float(np.vdot(S, table.weighted(w**3 * n)))
+            squares[a, a] += u * (u * float(np.vdot(product, product.T)) - 2.0 * third)
+        traces = total.traces[:-1]
+        total.squares[:] = with_residual_forms(squares, traces, float(table.n), v)
+        return total
