@@ -12,7 +12,8 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError, PlanError, check_alpha
 from vcomp.ir.agreement import complete, rounding
-from vcomp.ir.rank import difference_variances
+from vcomp.ir.kernels import binned_differences, tail_table
+from vcomp.ir.rank import centred_covariances, difference_variances
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.numerics import check_count, run, seed_from
 
@@ -239,14 +240,22 @@ def swap_rates(
 
 def _counts(X: FloatArray, Y: FloatArray, bounds: FloatArray, alpha: float | None) -> FloatArray:
     """Return the number of pairs in each bin, of swapped ones, and the sum of their p-values."""
-    tests = paired_tests(X)
-    place, counted = bin_places(tests.differences, bounds)
-    n_bins = bounds.size - 1
-    if alpha is not None:
-        counted &= tests.significant(alpha)
-    swapped = np.sign(tests.differences) * signs(Y) < 0
-    columns = (np.ones(place.size), swapped, tests.p_values)
-    return np.array([np.bincount(place[counted], c[counted], minlength=n_bins) for c in columns])
+    means, others = X.mean(axis=0), Y.mean(axis=0)
+    order = np.argsort(means, kind="stable")
+    means, df = means[order], len(X) - 1
+    S, cancelled, zero = centred_covariances(X[:, order])
+    counts: FloatArray = binned_differences(
+        np.ascontiguousarray(X.T[order]),
+        means,
+        others[order],
+        S,
+        bounds,
+        (float(rounding(means)), float(rounding(others)), zero),
+        cancelled,
+        -1.0 if alpha is None else critical_t(alpha, df),
+        tail_table(df),
+    )
+    return counts
 
 
 def bin_places(differences: FloatArray, bounds: FloatArray) -> tuple[LongArray, BoolArray]:

@@ -1,4 +1,6 @@
 from .binomial import fit_binomial_line as fit_binomial_line
+from .bins_of_pairs import binned_differences as binned_differences
+from .bins_of_pairs import tail_table as tail_table
 from .listed_differences import LARGEST_LISTED as LARGEST_LISTED
 from .listed_differences import listed_safe_difference as listed_safe_difference
 from .rank_agreement import above_in_both as above_in_both

@@ -16,6 +16,7 @@ from .faceted import ErrorEffect as ErrorEffect
 from .faceted import FacetedDifferences as FacetedDifferences
 from .normal import normal_tau as normal_tau
 from .paired import PairedDifferences as PairedDifferences
+from .paired import centred_covariances as centred_covariances
 from .paired import difference_variances as difference_variances
 from .rank_accuracy import expected_correlation as expected_correlation
 from .rank_accuracy import paired_differences as paired_differences

@@ -441,15 +441,29 @@ def difference_variances(X: FloatArray, pairs: _Pairs) -> FloatArray:
         Exactly zero where the difference varies by rounding alone.
     """
     i, j = pairs
-    Z = _centred(X)[0]
-    S = Z.T @ Z / (len(Z) - 1)
+    S, cancelled, zero = centred_covariances(X)
     diagonal = np.diag(S)
     total = diagonal[i] + diagonal[j]
     variances = total - 2.0 * S[i, j]
-    doubtful = variances <= _CANCELLED * total
+    doubtful = variances <= cancelled * total
     variances[doubtful] = _direct_variances(X, i[doubtful], j[doubtful])
-    variances[variances <= (_ROUNDING * np.abs(X).max()) ** 2] = 0.0
+    variances[variances <= zero] = 0.0
     return variances
+
+
+def centred_covariances(X: FloatArray) -> tuple[FloatArray, float, float]:
+    """Return the covariances of systems, of complete scores less the means of their topics.
+
+    And the share of s_ii + s_jj up to which the variance s_ii + s_jj − 2 s_ij of a difference has
+    to be computed directly, and the variance up to which it is rounding.
+
+    Parameters
+    ----------
+    X : (n_topics, n_systems) scores, none of them missing
+    """
+    Z = _centred(X)[0]
+    zero = float(_ROUNDING * np.abs(X).max()) ** 2
+    return Z.T @ Z / (len(Z) - 1), _CANCELLED, zero
 
 
 def _direct_variances(X: FloatArray, i: LongArray, j: LongArray) -> FloatArray:

@@ -9,7 +9,12 @@ import pytest
 from scipy.stats import t as student
 
 from vcomp.ir.kernels.rank_agreement import pair_agreement
-from vcomp.ir.rank.kernels.drawn_ranks import drawn_agreement, drawn_expectation, student_cdf
+from vcomp.ir.rank.kernels.drawn_ranks import (
+    _counted_agreement,
+    drawn_agreement,
+    drawn_expectation,
+    student_cdf,
+)
 
 
 def sign(d, threshold):
@@ -38,6 +43,18 @@ def test_agreement_equals_a_loop(threshold):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
     counts = pair_agreement(x, y, np.full(20, threshold), np.full(20, threshold))
     np.testing.assert_array_equal(found[:, [0, 3, 2]], counts)
+
+
+@pytest.mark.parametrize("digits", [1, 8])
+@pytest.mark.parametrize("threshold", [0.0, 0.25])
+def test_counting_by_sorting_equals_a_loop(threshold, digits):
+    rng = np.random.default_rng(3)
+    for k in (2, 3, 17, 40):
+        y = np.sort(rng.normal(size=(6, k)).round(digits), axis=1)[:, ::-1]
+        x = (y + rng.normal(size=y.shape)).round(digits)
+        found = _counted_agreement(x, y, threshold)
+        expected = [slow_agreement(*row, threshold) for row in zip(x, y, strict=True)]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.3])
