@@ -169,3 +169,24 @@ def test_effects_are_asked_for_by_name(crossed):
     made = simulate_effects(crossed, p=2, i=2, a=2)
     with pytest.raises(PlanError, match="no effects of 'Residual' are kept"):
         made.effect("Residual")
+
+
+def test_memory_is_a_small_multiple_of_the_result(crossed):
+    import tracemalloc
+
+    sizes = {"p": 40, "i": 250, "a": 5}
+    simulate_effects(crossed, **sizes)
+    tracemalloc.start()
+    made = simulate_effects(crossed, **sizes)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    result = made.scores.nbytes + sum(codes.nbytes for codes in made.levels.values())
+    assert result == 50_000 * (8 + 3 * 4)
+    assert peak < 2.5 * result
+
+
+def test_scores_that_do_not_fit_are_refused_before_they_are_drawn(crossed):
+    with pytest.raises(PlanError, match=r"scores need .* are free; use fewer levels"):
+        simulate_effects(crossed, p=1_000, i=1_000, a=2_000)
+    with pytest.raises(PlanError, match="are more than 2,147,483,647; use fewer levels"):
+        simulate_effects(crossed, p=10**6, i=10**6, a=2)

@@ -9,12 +9,15 @@ from scipy.special import ndtr
 
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.ir.simulate.copula import decompose
+from vcomp.ir.simulate.kernels.quantile_tables import scores_from_margins
+from vcomp.ir.simulate.margin import LOW, PER_UNIT
 from vcomp.ir.simulate.margin_families import cdf_bandwidth
 from vcomp.ir.simulate.simulator import (
     choose_unevenly,
     draw_weighted,
     pool_size,
     quantile_weights,
+    topics_at_a_time,
 )
 from vcomp.numerics.parallel import stream
 from vcomp.simulate import fit_collection
@@ -259,3 +262,27 @@ def test_numpy_numbers_will_do(scores):
     simulator = fit_collection(scores)
     found = simulator.simulate(np.int64(10), np.int32(2), rng=np.int64(1))
     assert found.scores.shape == (2, 10, 8)
+
+
+def test_topics_worked_on_in_parts_are_those_of_one(scores):
+    simulator = fit_collection(scores, margins="beta")
+    n_topics = 2 * topics_at_a_time(scores.shape[1]) + 3
+    z = stream(5, 0).standard_normal((n_topics, scores.shape[1])) @ simulator.factor.T
+    wanted = np.empty_like(z)
+    scores_from_margins(z, simulator.tables, LOW, PER_UNIT, wanted)
+    found = simulator.simulate(n_topics, rng=5)[0]
+    # Products of parts may add in another order.
+    np.testing.assert_allclose(found, wanted, rtol=1e-10)
+
+
+@pytest.mark.parametrize("margins", ["kernel", "beta"])
+def test_one_large_collection_needs_little_more_than_itself(scores, margins):
+    import tracemalloc
+
+    simulator = fit_collection(scores, margins=margins)
+    simulator.simulate(50, rng=1)
+    tracemalloc.start()
+    made = simulator.simulate(100_000, rng=1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2.2 * made.scores.nbytes

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vcomp._typing import FloatArray, LongArray
+from vcomp._typing import FloatArray, IntArray
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.ir.simulate.copula import correlation_factor
 from vcomp.ir.simulate.margin import GRID, Margin
@@ -140,10 +140,10 @@ def level_factors(
 
 
 def correlated(
-    groups: LongArray,
+    groups: IntArray,
     count: int,
-    levels: LongArray,
-    rest: LongArray,
+    levels: IntArray,
+    rest: IntArray,
     factor: FloatArray,
     rng: np.random.Generator,
 ) -> FloatArray:
@@ -180,7 +180,12 @@ def bounded(latent: FloatArray, mean: float, bounds: tuple[float, float]) -> Flo
     low, high = bounds
     share = (mean - low) / (high - low)
     slope = 1.0 / ((high - low) * share * (1.0 - share))
-    return np.asarray(low + (high - low) * expit(logit(share) + slope * latent))
+    share_of_range = slope * latent
+    share_of_range += logit(share)
+    expit(share_of_range, out=share_of_range)
+    share_of_range *= high - low
+    share_of_range += low
+    return np.asarray(share_of_range)
 
 
 def graded(

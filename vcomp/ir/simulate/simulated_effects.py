@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vcomp import display
-from vcomp._typing import FloatArray, LongArray
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.design import number_combinations
 from vcomp.exceptions import PlanError, did_you_mean, warn
 from vcomp.formula import REPLICATE, Design, parse_design
 from vcomp.gtheory import all_sizes
@@ -28,7 +29,7 @@ from vcomp.ir.simulate.margin import Margin
 if TYPE_CHECKING:
     import pandas as pd
 
-Layout = dict[str, LongArray]
+Layout = dict[str, IntArray]
 """For every facet the level of each row, from 0; levels of nested facets are all different."""
 
 
@@ -88,8 +89,8 @@ def level_codes(design: Design, sizes: Mapping[str, LongArray]) -> Layout:
     --------
     >>> from vcomp.formula import parse_design
     >>> rows = level_codes(parse_design("d:t"), {"t": np.array(2), "d": np.array([1, 2])})
-    >>> rows["t"], rows["d"]
-    (array([0, 1, 1]), array([0, 1, 2]))
+    >>> rows["t"].tolist(), rows["d"].tolist()
+    ([0, 1, 1], [0, 1, 2])
     """
     rows: Layout = {}
     length = 1
@@ -109,32 +110,37 @@ def level_codes(design: Design, sizes: Mapping[str, LongArray]) -> Layout:
         within = np.broadcast_to(size, count)
         first = np.cumsum(within) - within
         times = within[combination]
-        repeated = np.repeat(np.arange(length), times)
-        place = np.arange(repeated.size) - np.repeat(np.cumsum(times) - times, times)
-        rows = {name: codes[repeated] for name, codes in rows.items()}
-        rows[facet] = first[combination[repeated]] + place
-        length = repeated.size
+        ends = np.cumsum(times)
+        rows = {name: np.repeat(codes, times) for name, codes in rows.items()}
+        length = int(ends[-1])
+        # of each row its place in the repetition, from the first level there
+        own = np.arange(length, dtype=np.int32)
+        own += np.repeat((first[combination] - (ends - times)).astype(np.int32), times)
+        rows[facet] = own
     return {facet: rows[facet] for facet in design.facets}
 
 
-def _combinations(codes: list[LongArray], length: int) -> tuple[LongArray, int]:
+def _combinations(codes: list[IntArray], length: int) -> tuple[IntArray, int]:
     """Return a number for each combination of levels, from 0, and how many there are."""
-    combined = np.zeros(length, dtype=np.int64)
-    count = 1
+    combined, count = np.zeros(length, dtype=np.int32), 1
     for one in codes:
-        combined = combined * (int(one.max()) + 1) + one
-        values, combined = np.unique(combined, return_inverse=True)
-        count = values.size
+        keys, combined = number_combinations(combined, count, one, int(one.max()) + 1)
+        count = keys.size
     return combined, count
 
 
-def groups_of(layout: Layout, facets: list[str]) -> tuple[LongArray, int]:
+def groups_of(layout: Layout, facets: Sequence[str]) -> tuple[IntArray, int]:
     """Return the group of each row under an effect, from 0, and the number of groups."""
     length = next(iter(layout.values())).size
     return _combinations([layout[f] for f in facets], length)
 
 
-_BYTES_A_ROW = 8.0 * 5
+_BYTES_A_ROW, _BYTES_A_LEVEL = 48.0, 4.0
+"""Memory of a score, and of each of its levels, while scores are drawn."""
+
+
+_MOST_ROWS = 2.0**31 - 1.0
+"""Largest number of rows whose levels have numbers of four bytes."""
 
 
 class HasComponents(Protocol):
@@ -154,7 +160,7 @@ class SimulatedScores:
     levels : for each facet the level of every row, from 0; those of nested facets all differ
     scores : (n,)
     effects : for each component but the residual the effect of every group of its levels
-    groups : for each of these the group of every row
+    facets : for each of these its facets
     mean : of the universe
     response : name of the scores
     seed : with which they were drawn
@@ -163,7 +169,7 @@ class SimulatedScores:
     levels: Layout
     scores: FloatArray
     effects: Mapping[str, FloatArray]
-    groups: Mapping[str, Any]
+    facets: Mapping[str, tuple[str, ...]]
     mean: float
     response: str
     seed: int
@@ -194,7 +200,8 @@ class SimulatedScores:
         if component not in self.effects:
             known = ", ".join(self.effects)
             raise PlanError(f"no effects of {component!r} are kept; there are those of {known}")
-        return np.asarray(self.effects[component][self.groups[component]])
+        groups, _ = groups_of(self.levels, self.facets[component])
+        return np.asarray(self.effects[component][groups])
 
 
 def simulate_effects(
@@ -298,7 +305,7 @@ def simulate_effects(
     if REPLICATE in made.facets:
         requested.setdefault(REPLICATE, 1)
     counts = check_sizes(made, requested)
-    _check_memory(n_rows(made, counts))
+    _check_memory(n_rows(made, counts), len(made.facets))
     number = isinstance(mean, int | float | np.number) and not isinstance(mean, bool)
     if not number or not np.isfinite(mean):
         raise PlanError(f"mean is a finite number, not {mean!r}")
@@ -309,24 +316,28 @@ def simulate_effects(
     layout, seed = level_codes(made, counts), seed_from(rng)
     factors = _factors(correlations, made, layout, components)
     latent = np.zeros(next(iter(layout.values())).size)
-    effects, groups = {}, {}
-    for t, name in enumerate(components.names):
-        facets = [f for f in made.facets if f in components.facets[t]]
-        if t == len(components.names) - 1:
-            rows = np.arange(latent.size)
-            drawn = _draw(layout, made.facets, rows, latent.size, factors, stream(seed, t))
-            latent += sds[name] * of_effects[name].at(drawn)
-            break
-        groups[name], count = groups_of(layout, facets)
-        drawn = _draw(layout, facets, groups[name], count, factors, stream(seed, t))
+    effects, of_terms = {}, {}
+    for t, name in enumerate(components.names[:-1]):
+        of_terms[name] = tuple(f for f in made.facets if f in components.facets[t])
+        groups, count = groups_of(layout, of_terms[name])
+        drawn = _draw(layout, of_terms[name], groups, count, factors, stream(seed, t))
         effects[name] = sds[name] * of_effects[name].at(drawn)
-        latent += effects[name][groups[name]]
-    scores = latent + float(mean)
+        latent += effects[name][groups]
+    groups, name = np.arange(latent.size, dtype=np.int32), components.names[-1]
+    residual_stream = stream(seed, len(components.names) - 1)
+    drawn = _draw(layout, made.facets, groups, latent.size, factors, residual_stream)
+    drawn = of_effects[name].at(drawn)
+    drawn *= sds[name]
+    latent += drawn
+    del groups, drawn
     if scale is not None:
         scores = bounded(latent, float(mean), scale)
     elif shares is not None:
         scores = graded(latent, shares, of_effects, sds, seed)
-    return SimulatedScores(layout, scores, effects, groups, float(mean), response, seed)
+    else:
+        scores = latent
+        scores += float(mean)
+    return SimulatedScores(layout, scores, effects, of_terms, float(mean), response, seed)
 
 
 def _factors(
@@ -351,7 +362,7 @@ def _factors(
 def _draw(
     layout: Layout,
     facets: Sequence[str],
-    groups: LongArray,
+    groups: IntArray,
     count: int,
     factors: Mapping[str, FloatArray],
     rng: np.random.Generator,
@@ -421,8 +432,11 @@ def _not_negative(components: VarianceComponents) -> FloatArray:
     return np.maximum(values, 0.0)
 
 
-def _check_memory(rows: float) -> None:
+def _check_memory(rows: float, n_facets: int) -> None:
     from vcomp.numerics import check_memory
 
     what = f"about {display.count(rows)} scores need"
-    check_memory(_BYTES_A_ROW * rows, what, "use fewer levels", PlanError)
+    if rows > _MOST_ROWS:
+        raise PlanError(f"{what[:-5]} are more than {display.count(_MOST_ROWS)}; use fewer levels")
+    needed = (_BYTES_A_ROW + _BYTES_A_LEVEL * n_facets) * rows
+    check_memory(needed, what, "use fewer levels", PlanError)

@@ -298,7 +298,8 @@ class CollectionSimulator:
         n_topics, n = whole(n_topics, "n_topics"), whole(n, "n")
         first, workers = whole(first, "first", least=0), whole(workers, "workers")
         seed = seed_from(rng)
-        _check_memory(n, n_topics, self.n_systems)
+        drawn = 0 if self.random_sampling else pool_size(n_topics)
+        _check_memory(n, n_topics, self.n_systems, pool=min(workers, n) * drawn)
         scores = np.empty((n, n_topics, self.n_systems))
 
         def one(number: int) -> None:
@@ -346,6 +347,7 @@ class CollectionSimulator:
 
     def _draw_effects(self, out: FloatArray, rng: np.random.Generator) -> None:
         from vcomp.ir.simulate.kernels.quantile_tables import effects_at, scores_from_effects
+        from vcomp.numerics import slices
 
         assert self.topic_margin is not None
         n_topics, n_systems = out.shape
@@ -360,33 +362,43 @@ class CollectionSimulator:
             chosen = order[choose_unevenly(n_topics, drawn, rng)]
             z_topics, at_topics = z_topics[chosen], at_topics[chosen]
             scales = None if scales is None else scales[chosen]
-        z: FloatArray = rng.standard_normal((n_topics, n_systems))
-        if not self.uncorrelated:
-            z = z @ self.factor[1:, 1:].T + np.outer(z_topics, self.factor[1:, 0])
-        z = self.copula.normals(z, scales)
+        rng.standard_normal(out=out)
         topics = effects_at(self.topic_margin.quantiles, at_topics, LOW, PER_UNIT)
         smoothing = self.scale.smoothing
-        scores_from_effects(z, topics, self.offsets, self.tables, LOW, PER_UNIT, smoothing, out)
+        for some in slices(n_topics, topics_at_a_time(n_systems)):
+            z = out[some]
+            if not self.uncorrelated:
+                z = z @ self.factor[1:, 1:].T + np.outer(z_topics[some], self.factor[1:, 0])
+            z = self.copula.normals(z, None if scales is None else scales[some])
+            scores_from_effects(
+                z, topics[some], self.offsets, self.tables, LOW, PER_UNIT, smoothing, out[some]
+            )
 
     def _draw_scores(self, out: FloatArray, rng: np.random.Generator) -> None:
         from vcomp.ir.simulate.kernels.quantile_tables import (
             scores_from_margins,
             scores_from_steps,
         )
+        from vcomp.numerics import slices
 
         n_topics, n_systems = out.shape
         drawn = n_topics if self.random_sampling else pool_size(n_topics)
-        z: FloatArray = rng.standard_normal((drawn, n_systems))
-        if not self.uncorrelated:
-            z = z @ self.factor.T
-        z = self.copula.normals(z, self.copula.scales(drawn, rng))
+        pool = out if self.random_sampling else np.empty((drawn, n_systems))
+        rng.standard_normal(out=pool)
+        scales = self.copula.scales(drawn, rng)
+        for some in slices(drawn, topics_at_a_time(n_systems)):
+            z = pool[some]
+            if not self.uncorrelated:
+                z = z @ self.factor.T
+            pool[some] = self.copula.normals(z, None if scales is None else scales[some])
         if not self.random_sampling:
-            z = z[np.argsort(z.sum(axis=1), kind="stable")]
-            z = z[choose_unevenly(n_topics, drawn, rng)]
+            order = np.argsort(pool.sum(axis=1), kind="stable")
+            np.take(pool, order[choose_unevenly(n_topics, drawn, rng)], axis=0, out=out)
+        # Each normal is replaced by its score.
         if self.margins[0].is_discrete:
-            scores_from_steps(z, self.tables, self.margins[0].support, out)
+            scores_from_steps(out, self.tables, self.margins[0].support, out)
         else:
-            scores_from_margins(z, self.tables, LOW, PER_UNIT, out)
+            scores_from_margins(out, self.tables, LOW, PER_UNIT, out)
 
 
 def whole(value: object, name: str, least: int = 1) -> int:
@@ -403,11 +415,21 @@ def whole(value: object, name: str, least: int = 1) -> int:
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
-def _check_memory(size: int, n_topics: int, n_systems: int) -> None:
+_AT_A_TIME = 2**18
+"""Scores for which normals are worked on at once."""
+
+
+def topics_at_a_time(n_systems: int) -> int:
+    """Return for how many topics normals are worked on at once."""
+    return max(_AT_A_TIME // n_systems, 1)
+
+
+def _check_memory(size: int, n_topics: int, n_systems: int, *, pool: int) -> None:
+    """Refuse collections that do not fit into memory, with so many topics to choose from."""
     from vcomp.numerics import check_memory
 
     check_memory(
-        8.0 * size * n_topics * n_systems,
+        8.0 * (size * n_topics + pool) * n_systems,
         f"{size:,} collections of {n_topics:,} topics × {n_systems:,} systems need",
         "simulate fewer at a time, and go on with first=",
         PlanError,
