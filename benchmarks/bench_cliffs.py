@@ -189,11 +189,26 @@ _THREE: dict[str, Rows] = {
     "half missing": _three(0.5),
 }
 _FEW = {name: _TWO[name] for name in ("complete", "5 % missing", "half missing")}
+_SYSTEMS: dict[str, Rows] = {
+    "50 topics": lambda n: _grid((50, n // 50), 1.0),
+    "50 topics, 5 % missing": lambda n: _grid((50, n // 50), 0.95),
+}
+_ALL_SCORES = {"50 topics": _SYSTEMS["50 topics"]}
+_PERSONS: dict[str, Rows] = {
+    "complete": lambda n: _grid((n // 100, 100), 1.0),
+    "5 % missing": lambda n: _grid((n // 100, 100), 0.95),
+    "half missing": lambda n: _grid((n // 50, 100), 0.5),
+}
 _NESTED: dict[str, Rows] = {"nested, unequal sizes": _nested}
 
 
 def _matrix(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.pivot(index="a", columns="b", values="score")
+
+
+def _simulated(frame: pd.DataFrame) -> None:
+    components = vcomp.from_components({"a": 1.0, "b": 0.5, "Residual": 1.0})
+    vcomp.simulate.simulate_effects(components, a=50, b=len(frame) // 50)
 
 
 def _fit_by(method: MethodName, frame: pd.DataFrame) -> vcomp.VarianceComponentsResults:
@@ -210,9 +225,12 @@ def _tasks() -> list[Task]:
         Task("gstudy, a x b x c", lambda d: vcomp.gstudy(d, "a x b x c", "score"), _THREE),
         Task("predict", lambda d: fit(MAIN, d).predict(), _TWO),
         Task("random_effects", lambda d: fit(MAIN, d).random_effects, _TWO),
-        Task("reliability", lambda d: vcomp.reliability(_matrix(d)), _FEW),
-        Task("icc", lambda d: vcomp.icc(_matrix(d)), _FEW),
-        Task("item_analysis", lambda d: vcomp.item_analysis(_matrix(d)), _FEW),
+        Task("reliability", lambda d: vcomp.reliability(_matrix(d)), _PERSONS),
+        Task("icc", lambda d: vcomp.icc(_matrix(d)), _PERSONS),
+        Task("item_analysis", lambda d: vcomp.item_analysis(_matrix(d)), _PERSONS),
+        Task("accuracy", lambda d: vcomp.ir.accuracy(_matrix(d)), _SYSTEMS),
+        Task("swap_rates", lambda d: vcomp.ir.swap_rates(_matrix(d), trials=10), _ALL_SCORES),
+        Task("simulate_effects", _simulated, _ALL_SCORES),
         *(
             Task(method, partial(_fit_by, method), _TWO, 2_000)
             for method in ("anova", "type1", "henderson3", "minque")
