@@ -8,8 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.fuzz.driver import run_case, run_long
+from tests.fuzz.driver import run_case
 from tests.fuzz.fuzzers import ALL
+from tests.fuzz.long_run import run_long
 
 GOALS = {
     "formulas": 200_000, "designs": 150_000, "costs": 150_000, "expressions": 150_000, "json": 50_000,
@@ -40,7 +41,7 @@ def main() -> int:
     for name, counts in found.items():
         print(
             f"{name:12} {counts.cases:8,} cases: {counts.result:,} results, {counts.refused:,} refused, "
-            f"{counts.failed:,} failed; {counts.seconds:,.0f} s, the slowest {counts.slowest:.1f} s"
+            f"{counts.failed:,} failed, {counts.aborted:,} aborted below vcomp; {counts.seconds:,.0f} s, the slowest {counts.slowest:.1f} s"
         )
         for failure in counts.failures[:20]:
             print(f"    case {failure['case']}: {failure['error']} ({failure['where']})")

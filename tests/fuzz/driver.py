@@ -6,18 +6,17 @@ number, and a run goes on where another one stopped.
 
 from __future__ import annotations
 
-import json
-import os
+import shutil
 import signal
 import threading
 import traceback
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic, process_time
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -29,9 +28,6 @@ SECONDS = 10.0
 
 WAITING = 10
 """Times as many seconds of the clock end a case that waits."""
-
-EVERY = 20.0
-"""Seconds after which the counts of a long run are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +45,24 @@ class Fuzzer:
     run: Callable[[np.random.Generator, Path], Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a case ended.
+
+    Attributes
+    ----------
+    how : "result", "refused", "failed", or "aborted" if a library below vcomp ended the process
+    seconds : of the processor
+    error : what was raised, or the signal
+    where : line of the library where the case failed
+    """
+
+    how: str
+    seconds: float
+    error: str = ""
+    where: str = ""
+
+
 @dataclass(slots=True)
 class Counts:
     """What the cases of a fuzzer ended in."""
@@ -56,6 +70,7 @@ class Counts:
     result: int = 0
     refused: int = 0
     failed: int = 0
+    aborted: int = 0
     seconds: float = 0.0
     slowest: float = 0.0
     failures: list[dict[str, Any]] = field(default_factory=list)
@@ -63,7 +78,15 @@ class Counts:
     @property
     def cases(self) -> int:
         """Number of cases, which is also the number of the next one."""
-        return self.result + self.refused + self.failed
+        return self.result + self.refused + self.failed + self.aborted
+
+    def add(self, case: int, ended: Ended) -> None:
+        """Count a case."""
+        setattr(self, ended.how, getattr(self, ended.how) + 1)
+        if ended.error:
+            self.failures.append({"case": case, "error": ended.error, "where": ended.where})
+        self.seconds += ended.seconds
+        self.slowest = max(self.slowest, ended.seconds)
 
 
 class TooSlow(BaseException):
@@ -112,78 +135,37 @@ def run_case(fuzzer: Fuzzer, case: int, folder: Path, seconds: float = SECONDS) 
         Whatever else the case raises.
     """
     for left in folder.iterdir():
-        left.unlink()
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            with within(seconds):
+            with within(seconds), chdir(folder):
                 fuzzer.run(generator(fuzzer.name, case), folder)
         except vcomp.VcompError:
             return "refused"
     return None
 
 
-def run_cases(fuzzer: Fuzzer, cases: range, folder: Path, counts: Counts | None = None) -> Counts:
-    """Run cases and return what they ended in, added to `counts`."""
-    counts = Counts() if counts is None else counts
+def ended_case(fuzzer: Fuzzer, case: int, folder: Path) -> Ended:
+    """Run a case and return how it ended."""
+    begun = process_time()
+    try:
+        how = run_case(fuzzer, case, folder) or "result"
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        at = traceback.extract_tb(error.__traceback__)
+        where = next(
+            (f"{f.filename}:{f.lineno}" for f in reversed(at) if "vcomp" in f.filename), ""
+        )
+        said = f"{type(error).__name__}: {error}"[:300]
+        return Ended("failed", process_time() - begun, said, where)
+    return Ended(how, process_time() - begun)
+
+
+def run_cases(fuzzer: Fuzzer, cases: range, folder: Path) -> Counts:
+    """Run cases and return what they ended in."""
+    counts = Counts()
     for case in cases:
-        begun = process_time()
-        try:
-            ended = run_case(fuzzer, case, folder)
-            if ended is None:
-                counts.result += 1
-            else:
-                counts.refused += 1
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            counts.failed += 1
-            at = traceback.extract_tb(error.__traceback__)
-            where = next(
-                (f"{f.filename}:{f.lineno}" for f in reversed(at) if "vcomp" in f.filename), ""
-            )
-            said = f"{type(error).__name__}: {error}"[:300]
-            counts.failures.append({"case": case, "error": said, "where": where})
-        took = process_time() - begun
-        counts.seconds += took
-        counts.slowest = max(counts.slowest, took)
+        counts.add(case, ended_case(fuzzer, case, folder))
     return counts
-
-
-def run_long(
-    fuzzers: Sequence[Fuzzer], state: Path, folder: Path, goals: dict[str, int], hours: float
-) -> dict[str, Counts]:
-    """Run cases until each fuzzer has reached its goal or time is up; go on from a stored state.
-
-    Parameters
-    ----------
-    state : JSON file of the counts, which is replaced every 20 seconds
-    goals : number of cases of each fuzzer
-    """
-    found = {f.name: Counts() for f in fuzzers}
-    if state.exists():
-        stored = json.loads(state.read_text(encoding="utf-8"))
-        found |= {name: Counts(**stored[name]) for name in found if name in stored}
-    end, kept = monotonic() + 3600.0 * hours, monotonic()
-    while monotonic() < end:
-        open_ = [f for f in fuzzers if found[f.name].cases < goals[f.name]]
-        if not open_:
-            break
-        # Shares of the goals are reached together, so that an early end leaves all kinds tested.
-        fuzzer = min(open_, key=lambda f: found[f.name].cases / goals[f.name])
-        counts = found[fuzzer.name]
-        step = max(1, min(200, goals[fuzzer.name] // 1000))
-        run_cases(fuzzer, range(counts.cases, counts.cases + step), folder, counts)
-        if monotonic() - kept > EVERY:
-            kept = monotonic()
-            _store(found, state)
-    _store(found, state)
-    return found
-
-
-def _store(found: dict[str, Counts], state: Path) -> None:
-    from dataclasses import asdict
-
-    beside = state.with_suffix(".next")
-    beside.write_text(json.dumps({name: asdict(c) for name, c in found.items()}, indent=1))
-    os.replace(beside, state)

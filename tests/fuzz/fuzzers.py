@@ -469,7 +469,8 @@ def _arguments(rng: Rng, folder: Path) -> list[str]:
     for key, content in made.items():
         if key in arguments:
             (folder / names[key]).write_bytes(content)
-    return [str(folder / names[a]) if a in names else a for a in arguments]
+    # No argument of a process holds a zero byte.
+    return [str(folder / names[a]) if a in names else a.replace("\0", "") for a in arguments]
 
 
 def command_lines(rng: Rng, folder: Path) -> None:

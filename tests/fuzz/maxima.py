@@ -1,5 +1,8 @@
 """Fits of random small tables against the highest maximum that a dense search finds.
 
+What a fit reports is compared with dense matrices at its own components too: the log-likelihood,
+the fixed effects, the predicted effects, and their standard errors.
+
     python -m tests.fuzz.maxima --cases 20000 --state maxima.jsonl
 
 A line of the file is one case; a run continues after the last line.
@@ -23,6 +26,9 @@ from tests.fuzz.small_tables import case
 LOSS = 1e-6
 """Largest difference of log-likelihoods from the highest maximum."""
 
+WRONG_BY = 1e-6
+"""Largest difference of an effect or its error, in units of the effect's standard deviation."""
+
 _NO_RESIDUAL = 1e-4
 """Share of the residual at the end of a dense search that goes to zero."""
 
@@ -36,24 +42,28 @@ class Outcome:
     number : of the case
     verdict : ``"same"``, ``"said"`` (there is no maximum, and the library says so), ``"refused"``
         (too few rows), ``"ahead"`` (higher than the search), or what is wrong: ``"lost"``,
-        ``"silent"`` (there is no maximum, and the library does not say so), ``"false alarm"``
+        ``"silent"`` (there is no maximum, and the library does not say so), ``"false alarm"``,
+        ``"wrong number"`` (another value at the components of the fit)
     loss : of log-likelihood; nan where there is no maximum or no fit
     status : of the fit, or its error
+    off : largest difference of a reported number, in units of WRONG_BY or LOSS
     """
 
     number: int
     verdict: str
     loss: float
     status: str
+    off: float = np.nan
 
 
-WRONG = ("lost", "silent", "false alarm")
+WRONG = ("lost", "silent", "false alarm", "wrong number")
 
 
 def outcome(number, seed=0, *, search=Dense.highest):
     """Return the outcome of a case."""
     made = case(number, seed)
-    highest = search(Dense(made.data["y"], made.X, made.labels, reml=made.reml))
+    dense = Dense(made.data["y"], made.X, made.labels, reml=made.reml)
+    highest = search(dense)
     saturated = highest.unbounded or highest.values[-1] <= _NO_RESIDUAL * highest.values.sum()
     try:
         with warnings.catch_warnings():
@@ -74,7 +84,30 @@ def outcome(number, seed=0, *, search=Dense.highest):
     if highest.unbounded:
         return Outcome(number, "silent", loss, res.status)
     verdict = "lost" if loss > LOSS else "ahead" if loss < -LOSS else "same"
-    return Outcome(number, verdict, loss, res.status)
+    off = differences(res, made, dense)
+    if off > 1.0 and verdict != "lost":
+        verdict = "wrong number"
+    return Outcome(number, verdict, loss, res.status, off)
+
+
+def differences(res, made, dense):
+    """Return the largest difference of what a fit reports from dense matrices, in tolerances."""
+    values = res.vcomp.to_numpy()
+    (fixed, error), *predicted = dense.effects(values)
+    found = [abs(dense.value(values) - res.llf) / LOSS]
+    scales = error * WRONG_BY
+    found.extend(np.abs(res.fe_params.to_numpy() - fixed) / scales)
+    found.extend(np.abs(res.bse_fe.to_numpy() - error) / scales)
+    for term, labels, component, (effect, error) in zip(
+        made.terms, made.labels, values[:-1], predicted, strict=True
+    ):
+        frame = res.random_effects[":".join(term)]
+        names = ["/".join(map(str, label if len(term) > 1 else (label,))) for label in frame.index]
+        place = np.searchsorted(np.unique(labels), names)
+        scale = np.sqrt(component) * WRONG_BY if component > 0.0 else 1e-12
+        found.extend(np.abs(frame["estimate"].to_numpy() - effect[place]) / scale)
+        found.extend(np.abs(frame["se"].to_numpy() - error[place]) / scale)
+    return float(np.max(found))
 
 
 def main(arguments=None):
@@ -101,6 +134,8 @@ def main(arguments=None):
         print(f"{count:7d}  {verdict}")
     same = [abs(entry["loss"]) for entry in known if entry["verdict"] == "same"]
     print(f"largest difference of the others: {max(same, default=0.0):.2g}")
+    off = [entry["off"] for entry in known if entry["off"] == entry["off"]]
+    print(f"largest difference of numbers, in tolerances: {max(off, default=0.0):.2g}")
     for entry in known:
         if entry["verdict"] in WRONG:
             print(entry)

@@ -74,6 +74,23 @@ class Dense:
             deviance += np.linalg.slogdet(gram)[1] + self.log_XX
         return -0.5 * float(deviance)
 
+    def effects(self, v):
+        """Return estimates with standard errors at components: of X, and of each term's levels.
+
+        They solve Henderson's equations in their form with V; levels are in order of their labels.
+        """
+        V = np.tensordot(v[:-1], self.K, 1) + v[-1] * np.eye(self.n)
+        solved = np.linalg.solve(V, np.column_stack([self.y, self.X]))
+        covariance = np.linalg.inv(self.X.T @ solved[:, 1:])
+        fixed = covariance @ (self.X.T @ solved[:, 0])
+        P = np.linalg.inv(V) - solved[:, 1:] @ covariance @ solved[:, 1:].T
+        found = [(fixed, np.sqrt(np.diagonal(covariance)))]
+        for Z, component in zip(self.Z, v[:-1], strict=True):
+            explained = component * np.einsum("ij,ik,kj->j", Z, P, Z)
+            error = np.sqrt(component * np.maximum(1.0 - explained, 0.0))
+            found.append((component * (Z.T @ (P @ self.y)), error))
+        return found
+
     def profiled(self, ratios):
         """Return the log-likelihoods at the best scale for rows of ratios to the residual."""
         ratios = np.atleast_2d(ratios)

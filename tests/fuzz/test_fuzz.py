@@ -1,13 +1,16 @@
 """A few cases of each fuzzer, and that each finds a bug that is planted."""
 
+import os
+import signal
 import time
 from unittest import mock
 
 import pytest
 
 import vcomp
-from tests.fuzz import fuzzers
-from tests.fuzz.driver import Counts, Fuzzer, TooSlow, generator, run_case, run_cases, run_long
+from tests.fuzz import apart, fuzzers
+from tests.fuzz.driver import Counts, Fuzzer, TooSlow, generator, run_case, run_cases
+from tests.fuzz.long_run import run_long
 
 FEW = {
     "formulas": 200, "designs": 200, "costs": 200, "expressions": 60, "json": 25, "statistics": 25,
@@ -83,19 +86,31 @@ def test_a_case_is_repeated_by_its_number():
     assert generator("csv", 7).random() != generator("csv", 8).random()
 
 
-def test_a_long_run_goes_on_where_it_stopped(tmp_path):
-    seen = []
-
-    def run(rng, folder):
-        seen.append(rng.random())
-        if len(seen) % 2:
+def _some(rng, folder):
+    """Note the case; end in one of all ways."""
+    number = len(list(folder.parent.glob("drawn*")))
+    (folder.parent / f"drawn{number}").write_text(str(rng.random()))
+    match number:
+        case 1:
             raise vcomp.PlanError("odd")
+        case 2 | 4:
+            os.write(2, b"instance of 'parquet::Error'" if number == 2 else b"an assertion")
+            os.abort()
+        case 3:
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+            time.sleep(1000)
 
-    (tmp_path / "cases").mkdir()
-    for goal in (3, 5):
-        found = run_long(
-            [Fuzzer("some", run)], tmp_path / "state.json", tmp_path / "cases", {"some": goal}, 1.0
-        )
-    assert len(set(seen)) == len(seen) == 5
-    assert (found["some"].result, found["some"].refused, found["some"].failed) == (2, 3, 0)
-    assert Counts(result=1, refused=2, failed=3).cases == 6
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="no signals of this kind")
+def test_a_long_run_goes_on_where_it_stopped_and_after_an_end_of_the_process(tmp_path):
+    """A case that aborts, or sleeps without an alarm, ends its process and is counted."""
+    fuzzer = Fuzzer("some", _some)
+    for goal in (3, 6):
+        with mock.patch.object(apart, "LONGEST", 3.0):
+            found = run_long([fuzzer], tmp_path / "state", tmp_path, {"some": goal}, 1.0)["some"]
+    assert len({file.read_text() for file in tmp_path.glob("drawn*")}) == found.cases == 6
+    assert (found.result, found.refused, found.failed, found.aborted) == (2, 1, 2, 1)
+    ends = [(failure["case"], failure["error"].split(":")[0]) for failure in found.failures]
+    assert ends == [(2, "SIGABRT"), (3, "no answer within 3 s"), (4, "SIGABRT")]
+    assert "test_fuzz.py" in found.failures[0]["where"]
+    assert Counts(result=1, refused=2, failed=3, aborted=1).cases == 7
