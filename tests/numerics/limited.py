@@ -26,6 +26,21 @@ def crossed(n: int, a: int, b: int) -> pd.DataFrame:
 TWO = "y ~ (1|a) + (1|b)"
 
 
+def grid(a: int, b: int, empty: int) -> pd.DataFrame:
+    """Return one score for each cell of a grid, except for a few cells."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"a": np.repeat(np.arange(a), b), "b": np.tile(np.arange(b), a)})
+    frame["y"] = rng.normal(size=a)[frame["a"]] + rng.normal(size=a * b)
+    return frame.drop(index=rng.choice(a * b, empty, replace=False))
+
+
+def _stream(folder: Path) -> None:
+    parts = [
+        crossed(500_000, 3000, 300).assign(a=lambda d, k=k: d["a"] + 3000 * k) for k in (0, 1)
+    ]
+    vcomp.fit("y ~ (1|a) + (1|b)", parts, stream=True)
+
+
 def _parts(folder: Path) -> None:
     frame = crossed(1_000_000, 3000, 3000)
     for k in range(2):
@@ -46,10 +61,14 @@ WORK = {
     "iterative": lambda folder: vcomp.fit(
         TWO, crossed(200_000, 20_000, 20_000), engine="iterative"
     ),
+    "levels": lambda folder: vcomp.fit(TWO, crossed(400_000, 100_000, 6), engine="levels"),
+    "holes": lambda folder: vcomp.fit(TWO, grid(2000, 1000, 300)),
     "chosen": lambda folder: vcomp.fit(TWO, crossed(200_000, 20_000, 20_000)),
     "henderson3": lambda folder: vcomp.fit(
         TWO, crossed(100_000, 10_000, 10_000), method="henderson3"
     ),
+    "type1": lambda folder: vcomp.fit(TWO, crossed(100_000, 10_000, 10_000), method="type1"),
+    "anova": lambda folder: vcomp.fit(TWO, grid(2000, 1000, 0), method="anova"),
     "minque": lambda folder: vcomp.fit(TWO, crossed(100_000, 10_000, 10_000), method="minque"),
     "factor": lambda folder: vcomp.fit("y ~ C(b) + (1|a)", crossed(100_000, 50, 20_000)),
     "bootstrap": lambda folder: vcomp.fit(TWO, crossed(3000, 100, 100)).bootstrap(20, rng=1),
@@ -61,6 +80,7 @@ WORK = {
     ),
     "parts": _parts,
     "read": _read,
+    "stream": _stream,
 }
 
 
