@@ -59,6 +59,12 @@ _GONE = 1e-9
 _UNKNOWN = 1e-8
 """Component, in its standard errors by the average information, below which that says nothing."""
 
+_HIDDEN = 1e-4
+"""Newton decrement below which a step raises the value by less than it may be rounded by."""
+
+_FALL = 1e-9
+"""Relative fall of the value that is rounding error beside such a step."""
+
 AnyPlace = TypeVar("AnyPlace", bound="Place")
 
 
@@ -439,7 +445,9 @@ class _Maximisation:
         # Almost every full step is accepted, and its derivatives are then needed anyway.
         there = self._tried(_moved(here, 1.0), here.kind, 1.0)
         least = Place.required(value, gain, here.decrement, n)
-        if there is not None and there.derivatives.loglike >= least:
+        if there is not None and (
+            there.derivatives.loglike >= least or _ends_better(here, there, n)
+        ):
             return there
         # EM is best if a component is far too large, a shorter step almost always otherwise.
         half, em = _moved(here, 0.5), self._em(here)
@@ -494,6 +502,20 @@ class _Maximisation:
         except np.linalg.LinAlgError:
             return -np.inf
         return value if np.isfinite(value) else -np.inf
+
+
+def _ends_better(here: _Iterate, there: _Iterate, n: int) -> bool:
+    """Whether a step near the maximum shows by its scores what the rounded value hides.
+
+    With fixed effects that are nearly dependent, the value loses more digits than the scores.
+    """
+    fall = here.value - there.value
+    near = here.kind == "Newton" and here.decrement < _HIDDEN
+    return (
+        near
+        and there.decrement <= 0.1 * here.decrement
+        and fall <= _FALL * max(abs(here.value), n)
+    )
 
 
 def _moved(here: _Iterate, fraction: float) -> FloatArray:
