@@ -316,3 +316,14 @@ def test_columns_with_several_header_rows_are_shown_as_they_are():
     stacked = pd.DataFrame({("a", "score"): SCORE, ("a", "sys"): SYS})
     with pytest.raises(vcomp.DataError, match=r"the columns are \"\('a', 'score'\)\""):
         vcomp.fit("score ~ (1|sys)", stacked)
+
+
+def test_the_name_of_a_column_that_is_not_unicode():
+    """As Arrow reads it from a damaged file."""
+    sink = pa.BufferOutputStream()
+    table = pa.table({"qqqq": [1.0, 2.0], "a": [1, 2]})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    damaged = pa.ipc.open_stream(sink.getvalue().to_pybytes().replace(b"qqqq", b"qq\xb2q"))
+    with pytest.raises(vcomp.DataError, match="name of a column of the table is not text in UTF"):
+        open_source(damaged.read_all())

@@ -125,6 +125,16 @@ def test_times_that_are_all_missing_go_with_anything(read):
 
 
 @BOTH
+@pytest.mark.parametrize("index", [[5, 6], [0, 0], list("uv")])
+def test_times_in_frames_of_any_index(read, index):
+    times = pd.Series(pd.to_datetime([None, "2020-01-01"]), index=index)
+    zoned = times.dt.tz_localize("UTC")
+    assert read([times.to_frame("k"), times.to_frame("k")], ["k"])["k"].notna().sum() == 2
+    with pytest.raises(vcomp.DataError, match=r"holds times with a zone in .* and times without"):
+        read([times.to_frame("k"), zoned.astype(object).to_frame("k")], ["k"])
+
+
+@BOTH
 def test_frames_of_two_kinds(read):
     numbers, text = pd.DataFrame({"k": [1, 2]}), pd.DataFrame({"k": ["1", "2"]})
     message = "column 'k' holds text in 'frame 3' and numbers in 'frame 1'"

@@ -231,6 +231,8 @@ def test_damaged_results(two_way):
         lambda r: r["structure"]["terms"].update(a=[" "]),
         lambda r: r["structure"]["terms"].pop("Residual"),
         lambda r: r["estimate"]["fixed_errors"].update(df=[]),
+        lambda r: r["structure"].update(n_rows=10**400),
+        lambda r: r["structure"].update(n_levels=[10**400 for _ in r["structure"]["n_levels"]]),
     ):
         damaged = json.loads(res.to_json())
         change(damaged)

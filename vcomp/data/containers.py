@@ -56,13 +56,22 @@ def arrow_table(data: Any) -> Part:
     ------
     pyarrow.ArrowInvalid
         If it is a column and no table.
+    DataError
+        If the name of a column is not Unicode, as in a damaged file.
     """
     import pyarrow as pa
 
     if type(data).__module__.startswith("polars") and hasattr(data, "select"):
         return _table(data.columns, lambda names: _of_polars(data.select(names)), len(data))
     table = data if isinstance(data, pa.Table) else pa.table(data)
-    return _table(table.column_names, table.select, table.num_rows, table.schema)
+    try:
+        names = table.column_names
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"the name of a column of the table is not text in UTF-8 ({error}); rename the "
+            "columns by table.rename_columns"
+        ) from None
+    return _table(names, table.select, table.num_rows, table.schema)
 
 
 def _table(columns: Iterable[str], select: ReadTable, n_rows: int, schema: Any = None) -> Part:

@@ -491,7 +491,7 @@ def kind_of(column: Any) -> str:
     there = column.notna()
     if not there.any():
         return ""
-    return _TIMES if column[there.argmax()].tzinfo is None else _ZONED
+    return _TIMES if next(iter(column[there])).tzinfo is None else _ZONED
 
 
 _KINDS = {

@@ -103,6 +103,9 @@ def two_way_mean_squares(
     )
 
 
+_MANY = 2**53
+"""Counts above it are not whole numbers as floats."""
+
 _MAX_CELLS = 1_000_000
 """Largest number of cell means in a result: a thousand systems by a thousand topics."""
 
@@ -402,7 +405,7 @@ class FitRecord:
             *(np.shape(array) == shape for array, shape in shapes),
             found.names == made.names and len(made.facets) == k == len(set(found.names)),
             len(facets) == len(structure.facets) == len(structure.n_levels),
-            all(n >= 1 for n in structure.n_levels) and structure.n_rows >= 1,
+            all(1 <= n < _MANY for n in (*structure.n_levels, structure.n_rows)),
             bool(np.isfinite(found.values).all() and np.isfinite(made.values).all()),
             *(facets.issuperset(pair) for pair in structure.partly_crossed),
             *(facets.issuperset(pair) for pair in structure.fully_crossed),

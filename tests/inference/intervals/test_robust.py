@@ -405,3 +405,12 @@ def test_a_facet_that_stands_in_a_term_with_another_only():
     low, high = res.conf_int(interval="robust").iloc[1:].to_numpy().T
     assert (low <= res.vcomp).all()
     assert (res.vcomp <= high).all()
+
+
+def test_information_that_is_singular_to_rounding():
+    """A residual of rounding error beside the other components makes it so."""
+    components = fitted("s x t")[0]._record.robust_components()
+    levels = components.levels
+    flat = replace(levels, information=np.ones_like(levels.information))
+    with pytest.raises(vcomp.EstimationError, match="singular to rounding"):
+        robust_mean_squares(replace(components, levels=flat))

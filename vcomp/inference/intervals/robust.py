@@ -127,6 +127,11 @@ def robust_mean_squares(components: VarianceComponents) -> MeanSquares | None:
     Returns
     -------
     None if the components have no covariance matrix, or no influences by level
+
+    Raises
+    ------
+    EstimationError
+        If the information on the components is singular to rounding.
     """
     squares, levels = mean_squares(components), components.levels
     if squares is None or levels is None:
@@ -135,7 +140,14 @@ def robust_mean_squares(components: VarianceComponents) -> MeanSquares | None:
     at = np.ix_(squares.places, squares.places)
     information = levels.information[at]
     # From scores of the components to relative influences on the mean squares
-    to_squares = (squares.basis / expected[:, None]) @ solve(information, np.eye(len(information)))
+    try:
+        inverse = solve(information, np.eye(len(information)))
+    except np.linalg.LinAlgError:
+        raise EstimationError(
+            "robust intervals cannot be computed: the information on the components is singular "
+            "to rounding, as one of them is very small beside the others; use interval='log'"
+        ) from None
+    to_squares = (squares.basis / expected[:, None]) @ inverse
     shared = np.stack([to_squares @ t[at] @ to_squares.T for t in levels.shared])
     normal = np.einsum("ij,jk,ik->i", to_squares, information, to_squares)
     relation = _Relation.of(components, squares, levels)
