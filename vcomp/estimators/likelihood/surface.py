@@ -87,7 +87,7 @@ def surface_maxima(
     shape = (n_nodes,) * k
     deviance = _coefficients(degrees * np.log(rss / degrees) + log_det, shape)
     x, hessian, settled = _minima(deviance, k)
-    errors = _errors(deviance, hessian, k)
+    errors = _errors(deviance, hessian, x)
     basis = _basis(x, n_nodes, k)
     at = [
         _contracted(_coefficients(part, shape), basis, (0,) * k)
@@ -171,18 +171,21 @@ def _minima(coefficients: FloatArray, k: int) -> tuple[FloatArray, FloatArray, B
     return x, hessian, convex & (np.abs(step).max(axis=1) <= 1e-9)
 
 
-def _errors(coefficients: FloatArray, hessian: FloatArray, k: int) -> FloatArray:
+def _errors(coefficients: FloatArray, hessian: FloatArray, x: FloatArray) -> FloatArray:
     """Return estimated errors of minima in standard errors, from the first left-out coefficients.
 
-    Coefficients fall geometrically; a slope errs by n² times what is left out.
+    Coefficients fall geometrically. The slope of what is left out is at most n/√(1 − x²) times as
+    large inside the box (Bernstein's inequality), n² times at its border (Markov's).
     """
-    n = coefficients.shape[0]
+    n, k = coefficients.shape[0], x.shape[1]
     size, error = np.abs(coefficients), np.zeros(coefficients.shape[-1])
     for axis in range(k):
         by_degree = size.sum(axis=tuple(a for a in range(k) if a != axis))
         last, before = by_degree[-1], by_degree[-2]
         rate = np.minimum(last / np.maximum(before, 1e-300), 0.5)
         error += last * rate / (1.0 - rate)
+    farthest = np.abs(x).max(axis=1, initial=0.0)
+    steepest = n / np.sqrt(np.maximum(1.0 - np.square(farthest), 1.0 / n**2))
     least = np.maximum(np.linalg.eigvalsh(hessian)[:, 0], 1e-300)
-    found: FloatArray = n**2 * error / np.sqrt(2.0 * least)
+    found: FloatArray = steepest * error / np.sqrt(2.0 * least)
     return found

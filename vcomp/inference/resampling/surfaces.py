@@ -34,12 +34,18 @@ _CERTAIN = 6.0
 _SPREAD = 4.5
 """Half the width of a box in standard errors of what varies."""
 
+_SPREAD_OF_DELETED = 7.0
+"""The same in those of a level's influence, which has heavier tails; its box is small anyway."""
+
 _WIDEST_BOX = 1.5
 _MOST_EFFECTS = 3000
 """Effects of a dense inverse for deleted rows."""
 
 _MOST_ROWS = 400
 """Rows of a level that is deleted."""
+
+_BATCH_BYTES, _PADDING = 3e7, 8
+"""Memory of blocks that are computed at once, and the steps of their sizes."""
 
 _FEWEST_NODES = 5
 """In each direction, however small the box: an error is estimated from the last of them."""
@@ -237,12 +243,17 @@ class DeletedSurface:
         self._limits = limits
         self._surface, self._stats, self._deleted = surface, stats, deleted
         rows = stats.cells
-        sizes, begin = stats.sizes, np.cumsum([0, *stats.sizes[:-1]])
-        self._places = np.array([c + b for c, b in zip(rows.codes, begin, strict=True)]).T
         self._X, self._y = rows.X, rows.y
-        self._lead = max(range(len(sizes)), key=lambda t: sizes[t])
-        self._rest = [t for t in range(len(sizes)) if t != self._lead]
-        self._own = np.arange(begin[self._lead], begin[self._lead] + sizes[self._lead])
+        sizes, k = stats.sizes, len(stats.sizes)
+        self._lead = min(range(k), key=lambda t: _inversions(sizes, rows.codes, deleted, t))
+        self._rest = [t for t in range(k) if t != self._lead]
+        begin = np.cumsum([0, *(sizes[t] for t in self._rest)])
+        self._own = rows.codes[self._lead]
+        self._places = np.array(
+            [rows.codes[t] + first for t, first in zip(self._rest, begin, strict=False)],
+            dtype=np.int64,
+        ).reshape(len(self._rest), rows.n)
+        self._right = np.column_stack([rows.X, rows.y])
 
     @classmethod
     def of(
@@ -261,7 +272,7 @@ class DeletedSurface:
         if surface is None or stats.cells.counts is not None:
             return None
         found = cls(surface, stats, deleted, limits)
-        points = surface.n_nodes(found._width(_SPREAD)) ** (len(v) - 1)
+        points = surface.n_nodes(found._width(_SPREAD_OF_DELETED)) ** (len(v) - 1)
         return found if 3 * points < limits.evaluations * len(deleted) else None
 
     def _width(self, spread: float) -> FloatArray:
@@ -272,7 +283,7 @@ class DeletedSurface:
     def refitted(self) -> list[Refitted | None]:
         """Return the estimates; outliers in a wider box, None where one is not certain."""
         found: list[Refitted | None] = [None] * len(self._deleted)
-        for spread in (_SPREAD, 5.0 * _SPREAD):
+        for spread in (_SPREAD_OF_DELETED, 3.0 * _SPREAD_OF_DELETED):
             left = [b for b, made in enumerate(found) if made is None]
             points = self._surface.n_nodes(self._width(spread)) ** len(self._surface.centre)
             if points >= self._limits.evaluations * len(left):
@@ -289,79 +300,200 @@ class DeletedSurface:
         engine, p = self._surface.engine, self._X.shape[1]
         rows = [self._deleted[b] for b in numbers]
         degrees = np.array([engine.n - r.size - p * engine.reml for r in rows], dtype=float)
+        batches = self._batches(rows)
         return self._surface.refitted(
-            lambda ratios: self._values(ratios, rows),
+            lambda ratios: self._values(ratios, len(rows), batches),
             self._width(spread),
             degrees,
             _TOLERANCE_OF_DELETED,
         )
 
-    def _values(self, ratios: FloatArray, deleted: Sequence[LongArray]) -> NodeValues:
+    def _batches(self, deleted: Sequence[LongArray]) -> list[_Batch]:
+        """Return the data sets by the number of their deleted rows, and that of their effects."""
+        columns = [self._effects_of(rows) for rows in deleted]
+        shapes: dict[tuple[int, int], list[int]] = {}
+        for b, (rows, own) in enumerate(zip(deleted, columns, strict=True)):
+            shape = _rounded_up(rows.size), _rounded_up(own.size)
+            shapes.setdefault(shape, []).append(b)
+        batches = []
+        for (height, width), members in shapes.items():
+            most = max(1, int(_BATCH_BYTES / (8.0 * (height + width) * max(height, width, 1))))
+            for first in range(0, len(members), most):
+                some = members[first : first + most]
+                batches.append(
+                    _Batch(
+                        np.array(some),
+                        _padded([deleted[b] for b in some], height),
+                        _padded([columns[b] for b in some], width),
+                    )
+                )
+        return batches
+
+    def _effects_of(self, rows: LongArray) -> LongArray:
+        """Return the effects that the rows, and those in the same groups of the lead, have."""
+        across = self._across
+        groups = np.unique(self._own[rows])
+        parts = [across.indices[across.indptr[g] : across.indptr[g + 1]] for g in groups]
+        return np.unique(np.concatenate(parts)).astype(np.int64)
+
+    def _values(self, ratios: FloatArray, n: int, batches: Sequence[_Batch]) -> NodeValues:
         """Return the values without the rows of each data set, by the blocks of P."""
         reml, p = self._surface.engine.reml, self._X.shape[1]
-        inverse, log_v = self._inverse(ratios)
-        sums, places = self._stats.cross_products, self._places
-        right = np.column_stack([np.concatenate(sums.ZX), np.concatenate(sums.Zy)])
-        effects = inverse @ right
+        inverse, D, log_v = self._inverse(ratios)
+        sums, lead, across = self._stats.cross_products, self._lead, self._across
         # V⁻¹[X y] of the rows, and (X'V⁻¹X)⁻¹ of all of them.
-        moved = np.column_stack([self._X, self._y])
-        for place in places.T:
-            moved -= effects[place]
+        own = np.column_stack([sums.ZX[lead], sums.Zy[lead]])
+        nothing = np.zeros((0, p + 1))
+        others = [np.column_stack([sums.ZX[t], sums.Zy[t]]) for t in self._rest]
+        effects = inverse @ (np.concatenate([nothing, *others]) - across.T @ (own / D[:, None]))
+        moved = self._right - ((own - across @ effects) / D[:, None])[self._own]
+        for places in self._places:
+            moved -= effects[places]
         VX, Vy = moved[:, :p], moved[:, p]
         cov = np.linalg.inv(self._X.T @ VX) if p else np.zeros((0, 0))
         beta = cov @ (VX.T @ self._y)
         Py = Vy - VX @ beta
         whole = float(self._y @ Py)
         log_det = log_v - (np.linalg.slogdet(cov)[1] if reml and p else 0.0)
-        n = len(deleted)
         rss, logs, betas = np.empty(n), np.empty(n), np.empty((n, p))
-        sizes = np.array([rows.size for rows in deleted])
-        for size in np.unique(sizes):
-            same = np.flatnonzero(sizes == size)
-            rows = np.array([deleted[int(b)] for b in same])
-            V = np.tile(np.eye(size), (same.size, 1, 1))
-            for s in places.T:
-                for t in places.T:
-                    V -= inverse[s[rows][:, :, None], t[rows][:, None, :]]
-            right, X = Py[rows][:, :, None], VX[rows]
+        for batch in batches:
+            V = self._blocks_of_V(batch, inverse, D)
+            there = batch.rows >= 0
+            X, right = VX[batch.rows] * there[:, :, None], (Py[batch.rows] * there)[:, :, None]
             P = V - X @ cov @ X.swapaxes(1, 2)
             left = np.linalg.solve(P, right)
-            rss[same] = whole - (right * left).sum(axis=(1, 2))
+            rss[batch.numbers] = whole - (right * left).sum(axis=(1, 2))
             factor = np.linalg.cholesky(P if reml else V)
             diagonal = np.diagonal(factor, axis1=1, axis2=2)
-            logs[same] = log_det + 2.0 * np.log(diagonal).sum(axis=1)
-            betas[same] = beta - (cov @ (X.swapaxes(1, 2) @ left))[:, :, 0]
+            logs[batch.numbers] = log_det + 2.0 * np.log(diagonal).sum(axis=1)
+            betas[batch.numbers] = beta - (cov @ (X.swapaxes(1, 2) @ left))[:, :, 0]
         return NodeValues(rss, logs, betas)
 
-    @cached_property
-    def _blocks(self) -> tuple[FloatArray, FloatArray]:
-        """Z'Z of the absorbed term with the others, and of the others."""
-        stats, rest = self._stats.cross_products, self._rest
-        across = [_dense(stats.gram(self._lead, t)) for t in rest]
-        others = [np.hstack([_dense(stats.gram(t, u)) for u in rest]) for t in rest]
-        if not rest:
-            return np.zeros((stats.sizes[self._lead], 0)), np.zeros((0, 0))
-        return np.hstack(across), np.vstack(others)
+    def _blocks_of_V(self, batch: _Batch, inverse: FloatArray, D: FloatArray) -> FloatArray:
+        """Return the blocks of V⁻¹ of deleted rows, (B, height, height); the identity of none.
 
-    def _inverse(self, ratios: FloatArray) -> tuple[FloatArray, float]:
-        """Return the inverse of Z'Z + Γ⁻¹, the largest term absorbed, and log|V|."""
-        stats, lead, (N, others) = self._stats.cross_products, self._lead, self._blocks
-        D = stats.group_n[lead] + 1.0 / ratios[lead]
-        over = N / D[:, None]
-        S = others - N.T @ over
-        diagonal = [np.full(stats.sizes[t], 1.0 / ratios[t]) for t in self._rest]
-        S[np.diag_indices_from(S)] += np.concatenate([np.zeros(0), *diagonal])
-        inner = np.linalg.inv(S)
-        across = -over @ inner
-        own, places = self._own, np.setdiff1d(np.arange(sum(stats.sizes)), self._own)
-        whole = np.empty((sum(stats.sizes), sum(stats.sizes)))
-        whole[np.ix_(own, own)] = -across @ over.T
-        whole[own, own] += 1.0 / D
-        whole[np.ix_(places, places)] = inner
-        whole[np.ix_(own, places)] = across
-        whole[np.ix_(places, own)] = across.T
-        log_det = np.log(D).sum() + (np.log(ratios) * stats.sizes).sum()
-        return whole, float(log_det + np.linalg.slogdet(S)[1])
+        V⁻¹ = I − Z₁D⁻¹Z₁' − U S⁻¹ U' with U = Z₂ − Z₁D⁻¹Z₁'Z₂, of which a row has the effects of
+        its group only.
+        """
+        there, used = batch.rows >= 0, batch.effects >= 0
+        group = np.where(there, self._own[batch.rows], -1)
+        height = batch.rows.shape[1]
+        same = (group[:, :, None] == group[:, None, :]) & there[:, :, None]
+        V = np.eye(height) - same / D[group][:, :, None]
+        if not self._rest:
+            return V
+        U = -self._shares(batch, group) / D[group][:, :, None]
+        for places in self._places:
+            U += places[batch.rows][:, :, None] == batch.effects[:, None, :]
+        U *= there[:, :, None] & used[:, None, :]
+        inner = inverse[batch.effects[:, :, None], batch.effects[:, None, :]]
+        V -= U @ inner @ U.swapaxes(1, 2)
+        return V
+
+    def _shares(self, batch: _Batch, group: LongArray) -> FloatArray:
+        """Return the entries of Z₁'Z₂ of the groups and effects of deleted rows."""
+        table = self._dense_across
+        found: FloatArray = table[group[:, :, None], batch.effects[:, None, :]]
+        return found
+
+    @cached_property
+    def _across(self) -> Any:
+        """Z'Z of the absorbed term with the others, sparse."""
+        from scipy.sparse import csr_array, hstack
+
+        sums = self._stats.cross_products
+        if not self._rest:
+            return csr_array((sums.sizes[self._lead], 0))
+        return hstack([sums.gram(self._lead, t) for t in self._rest], format="csr")
+
+    def _schur_complement(self, D: FloatArray) -> FloatArray:
+        """Return Z₂'Z₂ − Z₂'Z₁D⁻¹Z₁'Z₂; points have few different D, one after the other."""
+        made = self._complements
+        key = D.tobytes()
+        if key not in made:
+            made.clear()
+            scaled = self._across.multiply((1.0 / D)[:, None]).tocsr()
+            made[key] = self._others - (self._across_transposed @ scaled).toarray()
+        return made[key].copy()
+
+    @cached_property
+    def _complements(self) -> dict[bytes, FloatArray]:
+        return {}
+
+    @cached_property
+    def _across_transposed(self) -> Any:
+        return self._across.T.tocsr()
+
+    @cached_property
+    def _dense_across(self) -> FloatArray:
+        found: FloatArray = self._across.toarray()
+        return found
+
+    @cached_property
+    def _others(self) -> FloatArray:
+        """Z'Z of the other terms."""
+        sums, rest = self._stats.cross_products, self._rest
+        rows = [np.hstack([_dense(sums.gram(t, u)) for u in rest]) for t in rest]
+        return np.vstack(rows) if rest else np.zeros((0, 0))
+
+    def _inverse(self, ratios: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        """Return S⁻¹ of the terms but the absorbed one, D = Z₁'Z₁ + 1/γ₁ of this, and log|V|."""
+        from scipy.linalg.lapack import dpotrf, dpotri
+
+        sums = self._stats.cross_products
+        D = sums.group_n[self._lead] + 1.0 / ratios[self._lead]
+        log_det = np.log(D).sum() + (np.log(ratios) * sums.sizes).sum()
+        if not self._rest:
+            return np.zeros((0, 0)), D, float(log_det)
+        S = self._schur_complement(D)
+        diagonal = [np.full(sums.sizes[t], 1.0 / ratios[t]) for t in self._rest]
+        S[np.diag_indices_from(S)] += np.concatenate(diagonal)
+        # Symmetric, so that its transpose is the array in the order of LAPACK.
+        lower, failed = dpotrf(S.T, lower=1, overwrite_a=1)
+        if failed:
+            raise np.linalg.LinAlgError("the equations are not positive definite")
+        log_det += 2.0 * np.log(np.diagonal(lower)).sum()
+        inverse, _ = dpotri(lower, lower=1, overwrite_c=1)
+        inverse = np.tril(inverse) + np.tril(inverse, -1).T
+        return inverse, D, float(log_det)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Batch:
+    """Data sets whose deleted rows and effects are as many, up to the next multiple of eight.
+
+    Attributes
+    ----------
+    numbers : (B,) of the data sets
+    rows, effects : (B, height) and (B, width) of each, −1 for none
+    """
+
+    numbers: LongArray
+    rows: LongArray
+    effects: LongArray
+
+
+def _inversions(
+    sizes: Sequence[int], codes: Sequence[Any], deleted: Sequence[LongArray], lead: int
+) -> float:
+    """Return the multiplications of a point, about, if a term is absorbed."""
+    rest = float(sum(sizes) - sizes[lead])
+    touched = np.mean([np.unique(codes[lead][rows]).size for rows in deleted])
+    size = np.mean([rows.size for rows in deleted])
+    # Rows of the groups that lose rows, which have that many effects or fewer.
+    width = min(rest, (len(sizes) - 1) * touched * codes[lead].size / sizes[lead])
+    return rest**3 + len(deleted) * (size * width**2 + size**2 * width + size**3)
+
+
+def _rounded_up(number: int) -> int:
+    return -(-number // _PADDING) * _PADDING
+
+
+def _padded(parts: Sequence[LongArray], size: int) -> LongArray:
+    found = np.full((len(parts), size), -1, dtype=np.int64)
+    for row, part in zip(found, parts, strict=True):
+        row[: part.size] = part
+    return found
 
 
 def _dense(matrix: Any) -> FloatArray:
