@@ -67,37 +67,49 @@ def surface_maxima(
     *,
     n_nodes: int,
     tolerance: float,
+    shift: FloatArray | None = None,
+    bounded: BoolArray | None = None,
 ) -> SurfaceMaxima:
     """Return the maxima of likelihoods in a box of logarithms of ratios.
 
     Parameters
     ----------
     values : returns the values of all data sets at (k,) ratios
-    centre, width : (k,) middle and half the width of the box, logarithms
+    centre, width : (k,) middle and half the width of the box, logarithms of ratios + `shift`
     degrees : (B,) numbers of rows, for REML less the columns of X
     n_nodes : number of points in each direction
     tolerance : largest error, in standard errors
+    shift : (k,) added to ratios, so that zero has a logarithm; none if not given
+    bounded : (k,) whether the lower end of the box is the bound of the component at zero
     """
     k = centre.size
+    shift = np.zeros(k) if shift is None else shift
+    bounded = np.zeros(k, dtype=bool) if bounded is None else bounded
+
+    def ratios(x: FloatArray) -> FloatArray:
+        found: FloatArray = np.exp(centre + width * x) - shift
+        return np.where(bounded & ((x == -1.0) | (found < 0.0)), 0.0, found)
+
     points = np.cos(np.pi * (np.arange(n_nodes) + 0.5) / n_nodes)
     nodes = np.array(list(product(points, repeat=k)))
-    made = [values(np.exp(centre + width * node)) for node in nodes]
+    made = [values(ratios(node)) for node in nodes]
     rss, log_det = np.array([m.rss for m in made]), np.array([m.log_det for m in made])
     beta = np.array([m.beta for m in made])
     shape = (n_nodes,) * k
     deviance = _coefficients(degrees * np.log(rss / degrees) + log_det, shape)
-    x, hessian, settled = _minima(deviance, k)
-    errors = _errors(deviance, hessian, x)
+    x, hessian, settled = _minima(deviance, bounded)
+    at_bound = bounded & (x == -1.0)
+    errors = _errors(deviance, hessian, np.where(at_bound, 0.0, x))
     basis = _basis(x, n_nodes, k)
     at = [
         _contracted(_coefficients(part, shape), basis, (0,) * k)
         for part in (rss, *np.moveaxis(beta, 2, 0))
     ]
     value = _contracted(deviance, basis, (0,) * k)
-    inside = settled & (np.abs(x) <= _INSIDE).all(axis=1)
+    inside = settled & (at_bound | (np.abs(x) <= _INSIDE)).all(axis=1)
     return SurfaceMaxima(
         found=inside & (errors <= tolerance),
-        ratios=np.exp(centre + width * x),
+        ratios=ratios(x),
         residual=at[0] / degrees,
         loglike=-0.5 * (value + degrees * (1.0 + np.log(2.0 * np.pi))),
         beta=np.array(at[1:]).T.reshape(len(x), beta.shape[2]),
@@ -146,9 +158,15 @@ def _contracted(
     return found
 
 
-def _minima(coefficients: FloatArray, k: int) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Return minima in [−1, 1]^k by Newton's method, the Hessians, and whether they are minima."""
-    n, B = coefficients.shape[0], coefficients.shape[-1]
+def _minima(
+    coefficients: FloatArray, bounded: BoolArray
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Return minima in [−1, 1]^k by Newton's method, the Hessians, and whether they are minima.
+
+    A direction that is bounded below keeps −1 as long as the slope there is positive; it is
+    then a minimum, and the Hessian is that of the others.
+    """
+    n, B, k = coefficients.shape[0], coefficients.shape[-1], bounded.size
     x, hessian = np.zeros((B, k)), np.empty((B, k, k))
     unit = np.eye(k, dtype=int)
     step = np.full((B, k), np.inf)
@@ -158,6 +176,11 @@ def _minima(coefficients: FloatArray, k: int) -> tuple[FloatArray, FloatArray, B
         for s, t in combinations_with_replacement(range(k), 2):
             form = _contracted(coefficients, basis, tuple(unit[s] + unit[t]))
             hessian[:, s, t] = hessian[:, t, s] = form
+        stays = bounded & (x == -1.0) & (slope >= 0.0)
+        slope = np.where(stays, 0.0, slope)
+        either = stays[:, :, None] | stays[:, None, :]
+        scale = np.diagonal(hessian, axis1=1, axis2=2).max(axis=1)[:, None, None]
+        hessian = np.where(either, np.eye(k) * scale, hessian)
         values, vectors = np.linalg.eigh(hessian)
         # Where the curvature is not that of a minimum, the step goes downhill.
         values = np.maximum(np.abs(values), 1e-10 * np.abs(values).max(axis=1, keepdims=True))

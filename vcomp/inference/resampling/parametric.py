@@ -24,6 +24,7 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import VcompError
 from vcomp.inference.resampling.collection import GeneratingFit, Work, collect
 from vcomp.inference.resampling.draws import Draws, RowDraws, draws_of
+from vcomp.inference.resampling.nested_surfaces import NestedSurface
 from vcomp.inference.resampling.refits import Recipe, Refitted, refit_of
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.stacked_refits import StackedRefits
@@ -178,7 +179,7 @@ def _of_draws(
     Where time is limited, data sets are not collected for a surface.
     """
     refit = refit_of(stats, recipe, v, n)
-    several: StackedRefits | DrawnSurface | None = None
+    several: StackedRefits | DrawnSurface | NestedSurface | None = None
     most = 1
     if isinstance(draws, RowDraws):
         several = stacked = StackedRefits.of(stats, recipe, v)
@@ -186,6 +187,9 @@ def _of_draws(
         if several is None and not limited:
             several = surface = DrawnSurface.of(stats, recipe, v, n)
             most = 1 if surface is None else surface.most(stats)
+    elif not limited:
+        several = nested = NestedSurface.of(stats, recipe, v, n)
+        most = 1 if nested is None else nested.most
 
     def alone(drawn: Statistics) -> Refitted:
         try:

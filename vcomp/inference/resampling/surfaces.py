@@ -379,7 +379,7 @@ class DeletedSurface:
         group = np.where(there, self._own[batch.rows], -1)
         height = batch.rows.shape[1]
         same = (group[:, :, None] == group[:, None, :]) & there[:, :, None]
-        V = np.eye(height) - same / D[group][:, :, None]
+        V: FloatArray = np.eye(height) - same / D[group][:, :, None]
         if not self._rest:
             return V
         U = -self._shares(batch, group) / D[group][:, :, None]
@@ -413,8 +413,9 @@ class DeletedSurface:
         if key not in made:
             made.clear()
             scaled = self._across.multiply((1.0 / D)[:, None]).tocsr()
-            made[key] = self._others - (self._across_transposed @ scaled).toarray()
-        return made[key].copy()
+            made[key] = self._others - _dense(self._across_transposed @ scaled)
+        found: FloatArray = made[key].copy()
+        return found
 
     @cached_property
     def _complements(self) -> dict[bytes, FloatArray]:
@@ -426,8 +427,7 @@ class DeletedSurface:
 
     @cached_property
     def _dense_across(self) -> FloatArray:
-        found: FloatArray = self._across.toarray()
-        return found
+        return _dense(self._across)
 
     @cached_property
     def _others(self) -> FloatArray:
@@ -482,7 +482,7 @@ def _inversions(
     size = np.mean([rows.size for rows in deleted])
     # Rows of the groups that lose rows, which have that many effects or fewer.
     width = min(rest, (len(sizes) - 1) * touched * codes[lead].size / sizes[lead])
-    return rest**3 + len(deleted) * (size * width**2 + size**2 * width + size**3)
+    return float(rest**3 + len(deleted) * (size * width**2 + size**2 * width + size**3))
 
 
 def _rounded_up(number: int) -> int:

@@ -1,0 +1,85 @@
+"""Refits of drawn nested data by a surface: against climbs of each data set alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.helpers.refits import fit_again
+from vcomp.estimators import get_estimator
+from vcomp.inference.hypotheses.likelihood_ratio import likelihoods_under
+from vcomp.inference.resampling.draws import draws_of
+from vcomp.inference.resampling.nested_surfaces import NestedSurface
+from vcomp.inference.resampling.refits import Recipe
+from vcomp.numerics import stream
+
+FORMULA = "y ~ x + (1|school/room)"
+
+
+@pytest.fixture(scope="module")
+def nested():
+    rng = np.random.default_rng(3)
+    room = np.sort(rng.integers(600, size=5000))
+    school = room // 6
+    y = 1.2 * rng.normal(size=100)[school] + 0.8 * rng.normal(size=600)[room]
+    data = pd.DataFrame({"school": school, "room": room, "x": rng.normal(size=5000)})
+    data["y"] = y + data["x"] + rng.normal(size=5000)
+    return fit_again(FORMULA, data, "reml")[0]
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+def test_maxima_are_those_of_fits_of_each_data_set(nested, method):
+    recipe = Recipe(get_estimator(method), nested.recipe.names)
+    surface = NestedSurface.of(nested.stats, recipe, nested.values, 1000)
+    assert surface is not None
+    draws = draws_of(nested.stats, recipe)
+    drawn = [draws.draw(nested.values, stream(5, b)) for b in range(6)]
+    found = surface.with_responses(drawn)
+    exact = get_estimator(method, tol=1e-11)
+    for made, stats in zip(found, drawn, strict=True):
+        assert made is not None
+        one = exact.estimate(stats, recipe.names)
+        np.testing.assert_allclose(made.values, one.values, rtol=1e-7)
+        np.testing.assert_allclose(made.beta, one.beta, rtol=1e-7, atol=1e-9)
+        assert made.llf == pytest.approx(one.llf, abs=1e-7)
+
+
+@pytest.mark.parametrize("term", [0, 1])
+def test_null_distributions_reach_the_bound(nested, term, monkeypatch):
+    names = nested.recipe.names
+    v = np.where(np.arange(3) == term, 0.0, nested.values)
+    holds = [{}, {names[term]: 0.0}]
+    made = likelihoods_under(nested.stats, names, v, holds, 120, rng=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(NestedSurface, "of", lambda *_: None)
+        alone = likelihoods_under(nested.stats, names, v, holds, 120, rng=2)
+    np.testing.assert_allclose(made, alone, rtol=0.0, atol=1e-6)
+    zeros = (made[:, 0] - made[:, 1] <= 1e-9).mean()
+    assert 0.3 < zeros < 0.7
+
+
+def test_most_maxima_are_certain(nested):
+    v = nested.values * np.array([0.0, 1.0, 1.0])
+    recipe = Recipe(get_estimator("reml"), nested.recipe.names, once=True)
+    surface = NestedSurface.of(nested.stats, recipe, v, 1000)
+    assert surface is not None
+    draws = draws_of(nested.stats, recipe)
+    found = surface.with_responses([draws.draw(v, stream(1, b)) for b in range(100)])
+    assert sum(made is not None for made in found) >= 95
+
+
+def test_surfaces_are_not_for_what_needs_other_climbs(nested):
+    names, v = nested.recipe.names, nested.values
+    near = v * np.array([1e-3, 1.0, 1.0])
+
+    def surface(recipe, v, n=1000):
+        return NestedSurface.of(nested.stats, recipe, v, n)
+
+    usual = Recipe(get_estimator("reml"), names)
+    assert surface(usual, near) is None
+    assert surface(usual, v, 5) is None
+    held = Recipe(get_estimator("reml", hold={names[0]: 0.5}), names)
+    assert surface(held, v) is None
+    assert surface(Recipe(get_estimator("anova"), names), v) is None
+    assert surface(Recipe(get_estimator("reml", tol=1e-12), names), v) is None
