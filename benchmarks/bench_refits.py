@@ -49,6 +49,26 @@ def run(report: Report, settings: Settings) -> None:
             300,
         )
     _sparse(report, settings)
+    _nested(report, settings)
+
+
+def _nested(report: Report, settings: Settings) -> None:
+    """Refits of pupils in classes of schools that differ in size."""
+    n = settings.rows(100_000)
+    rng = np.random.default_rng(7)
+    room = np.sort(rng.integers(n // 10, size=n))
+    school = room // 8
+    y = rng.normal(size=school.max() + 1)[school] + rng.normal(size=n // 10)[room]
+    data = pd.DataFrame({"school": school, "room": room, "y": y + rng.normal(size=n)})
+    formula = "y ~ (1|school/room)"
+    report.section(f"refits, {n:,} nested rows, sizes differ")
+    res = vcomp.fit(formula, data)
+    fit = best_of(lambda: vcomp.fit(formula, data), settings.repeat)
+    for name, work, count in (
+        ("bootstrap, 1,000 replicates", lambda: res.bootstrap(1_000), 1_000),
+        ("simulated test, 1,000 draws", lambda: res.test("school", test="simulated"), 2_000),
+    ):
+        report(name, best_of(work, 1), f"{count:,} plain fits", count * fit)
 
 
 def _sparse(report: Report, settings: Settings) -> None:

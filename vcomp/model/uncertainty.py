@@ -202,8 +202,10 @@ class Uncertainty(Fitted):
         n : number of drawn data sets; each takes about as long as a fit by every method. Standard
             errors need 20, and have a relative error of about 1/√(2n)
         rng : seed, or a generator from which one is drawn; 0 if not given
-        workers : number of threads, which does not change the numbers
-        time_limit : seconds after which no data set is drawn
+        workers : number of threads, which changes the numbers by rounding at most: many
+            small data sets, or alike ones, are fitted together
+        time_limit : seconds after which no data set is drawn. Each data set of large data is then
+            fitted alone, which is slower than all of them from one factor
         progress : whether to show a bar; None shows one if stderr is a terminal
 
         Returns
@@ -250,9 +252,11 @@ class Uncertainty(Fitted):
         ----------
         n : number of replicates
         rng : seed, or a ``numpy.random.Generator`` from which one is drawn; 0 if not given
-        workers : number of threads, which does not change the numbers
+        workers : number of threads, which changes the numbers by rounding at most: many
+            small data sets, or alike ones, are fitted together
         time_limit : seconds after which no replicate is started; completed ones are kept, with a
-            warning
+            warning. Each data set of large data is then fitted alone, which is slower than all of
+            them from one factor
         path : of a file to which replicates are saved every half minute, at the end, and at an
             interruption. If it exists, only missing ones are computed (with the seed of the file
             if `rng` is a generator); :meth:`vcomp.inference.resampling.Replicates.load` reads it
@@ -324,7 +328,8 @@ class Uncertainty(Fitted):
             (``["sys", "topic"]``)
         n : number of replicates
         rng : seed, or a ``numpy.random.Generator`` from which one is drawn; 0 if not given
-        workers : number of threads, which does not change the numbers
+        workers : number of threads, which changes the numbers by rounding at most: many
+            small data sets, or alike ones, are fitted together
         time_limit : seconds after which no replicate is started; completed ones are kept, with a
             warning
         path : of a file to which replicates are saved; if it exists, only missing ones are
@@ -473,7 +478,8 @@ class Uncertainty(Fitted):
         n : number of data sets that a simulated test (which ``"auto"`` may choose) draws; the
             p-value has its Monte Carlo standard error
         rng : seed, or a ``numpy.random.Generator`` from which one is drawn; 0 if not given
-        workers : number of threads, which does not change the numbers
+        workers : number of threads, which changes the numbers by rounding at most: many
+            small data sets, or alike ones, are fitted together
 
         Raises
         ------

@@ -341,7 +341,8 @@ def subsample_study(
     alpha : spans contain a share of 1 − alpha of the subsets
     rng : seed, or a generator from which one is drawn; 0 if not given. Random numbers of a subset
         depend on the seed, its size and its number only
-    workers : number of threads, which does not change the numbers
+    workers : number of threads, which changes the numbers by rounding at most: many
+        small data sets, or alike ones, are fitted together
     time_limit : seconds after which no subset is drawn; finished ones are kept, with a warning
     path : of a file to which estimates are saved; if it exists, only missing ones are computed
     progress : whether to show a bar; None shows one if stderr is a terminal

@@ -172,7 +172,8 @@ def likelihoods_under(
     n : number of data sets
     rng : as for the parametric bootstrap; the numbers are those of its replicates
     reml : restricted likelihoods, or full ones
-    workers : number of threads, which does not change the numbers
+    workers : number of threads, which changes the numbers by rounding at most: many
+        small data sets, or alike ones, are fitted together
 
     Returns
     -------

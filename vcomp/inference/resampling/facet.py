@@ -220,7 +220,8 @@ def facet_bootstrap(
     rng : seed, or a generator from which one is drawn; 0 if not given. Replicate b has its own
         stream ``SeedSequence(seed, spawn_key=(b,))``
     adjust : whether ``replicates.adjusted`` has components corrected for the bias of resampling
-    workers : number of threads, which does not change the numbers
+    workers : number of threads, which changes the numbers by rounding at most: many
+        small data sets, or alike ones, are fitted together
     time_limit : seconds after which no replicate is started; finished ones are kept, with a
         warning
     path : of a file to which replicates are saved; if it exists, only missing ones are computed

@@ -62,9 +62,10 @@ def parametric_bootstrap(
     n : number of replicates
     rng : seed, or a generator from which one is drawn; 0 if not given. Replicate b has its own
         stream ``SeedSequence(seed, spawn_key=(b,))``
-    workers : number of threads, which does not change the numbers
+    workers : number of threads, which changes the numbers by rounding at most: many
+        small data sets, or alike ones, are fitted together
     time_limit : seconds after which no replicate is started; finished ones are kept, with a
-        warning
+        warning. Data sets are then not collected for a surface, but fitted one by one
     path : of a file to which replicates are saved every half minute, at the end and at an
         interruption; if it exists, only missing ones are computed
     progress : whether to show a bar; None shows one if stderr is a terminal
@@ -127,7 +128,8 @@ def drawn_refits(
         residual positive
     n : number of data sets
     rng : as for :func:`parametric_bootstrap`; the numbers are those of its replicates
-    workers : number of threads, which does not change the numbers
+    workers : number of threads, which changes the numbers by rounding at most: many
+        small data sets, or alike ones, are fitted together
     time_limit : seconds after which no data set is drawn
     progress : whether to show a bar; None shows one if stderr is a terminal
     label : of the bar

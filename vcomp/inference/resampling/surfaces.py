@@ -26,7 +26,7 @@ from vcomp.estimators.likelihood import (
 )
 from vcomp.exceptions import EstimationError
 from vcomp.inference.resampling.refits import TOLERANCE, Recipe, Refitted
-from vcomp.statistics import Statistics
+from vcomp.statistics import CrossProducts, Statistics
 
 _CERTAIN = 6.0
 """Components, in standard errors, from which maxima are expected inside a box."""
@@ -39,7 +39,7 @@ _SPREAD_OF_DELETED = 7.0
 
 _WIDEST_BOX = 1.5
 _MOST_EFFECTS = 3000
-"""Effects of a dense inverse for deleted rows."""
+"""Effects up to which their dense equations are factored at every point."""
 
 _MOST_ROWS = 400
 """Rows of a level that is deleted."""
@@ -162,6 +162,71 @@ class Surface:
         ]
 
 
+class Absorbing:
+    """Henderson's equations of one term after another, S = Z₂'Z₂ + Γ₂⁻¹ − Z₂'Z₁D⁻¹Z₁'Z₂, dense.
+
+    Parameters
+    ----------
+    sums : of the rows
+    lead : term 1, which is absorbed: D = Z₁'Z₁ + 1/γ₁
+    """
+
+    def __init__(self, sums: CrossProducts, lead: int) -> None:
+        from scipy.sparse import csr_array, hstack
+
+        self.sums, self.lead = sums, lead
+        self.rest = [t for t in range(len(sums.sizes)) if t != lead]
+        tables = [sums.gram(lead, t) for t in self.rest]
+        self.across = hstack(tables, format="csr") if tables else csr_array((sums.sizes[lead], 0))
+        self.transposed = self.across.T.tocsr()
+        rows = [np.hstack([_dense(sums.gram(t, u)) for u in self.rest]) for t in self.rest]
+        self._others = np.vstack(rows) if rows else np.zeros((0, 0))
+        self._complements: dict[bytes, FloatArray] = {}
+
+    def factor(self, ratios: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        """Return the lower Cholesky factor of S, D, and log|V| of a residual variance of 1.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If S is not positive definite.
+        """
+        from scipy.linalg.lapack import dpotrf
+
+        sums = self.sums
+        D: FloatArray = sums.group_n[self.lead] + 1.0 / ratios[self.lead]
+        log_det = float(np.log(D).sum() + (np.log(ratios) * sums.sizes).sum())
+        if not self.rest:
+            return np.zeros((0, 0)), D, log_det
+        S = self._complement(D)
+        diagonal = [np.full(sums.sizes[t], 1.0 / ratios[t]) for t in self.rest]
+        S[np.diag_indices_from(S)] += np.concatenate(diagonal)
+        # Symmetric, so that its transpose is the array in the order of LAPACK.
+        lower, failed = dpotrf(S.T, lower=1, overwrite_a=1)
+        if failed:
+            raise np.linalg.LinAlgError("the equations are not positive definite")
+        return lower, D, log_det + 2.0 * float(np.log(np.diagonal(lower)).sum())
+
+    def halved(self, lower: FloatArray, right: FloatArray) -> FloatArray:
+        """Return L⁻¹ right, whose products are those with S⁻¹."""
+        from scipy.linalg import solve_triangular
+
+        if not lower.size:
+            return right
+        found: FloatArray = solve_triangular(lower, right, lower=True, check_finite=False)
+        return found
+
+    def _complement(self, D: FloatArray) -> FloatArray:
+        """Return Z₂'Z₂ − Z₂'Z₁D⁻¹Z₁'Z₂; points have few different D, one after the other."""
+        made, key = self._complements, D.tobytes()
+        if key not in made:
+            made.clear()
+            scaled = self.across.multiply((1.0 / D)[:, None]).tocsr()
+            made[key] = self._others - _dense(self.transposed @ scaled)
+        found: FloatArray = made[key].copy()
+        return found
+
+
 class DrawnSurface:
     """Refits of responses that are drawn for the same rows.
 
@@ -187,7 +252,8 @@ class DrawnSurface:
         if (len(v) - 1) ** 2 > n:
             return None
         surface = Surface.of(stats, recipe, v, limits)
-        if surface is None:
+        largest = sum(stats.sizes) - max(stats.sizes)
+        if surface is None or largest > _MOST_EFFECTS:
             return None
         found = cls(surface)
         points = surface.n_nodes(found._width) ** (len(v) - 1)
@@ -202,18 +268,32 @@ class DrawnSurface:
     def with_responses(self, drawn: Sequence[Statistics]) -> list[Refitted | None]:
         """Return the estimates from statistics of all rows with other responses."""
         engine, sums = self._surface.engine, [stats.cross_products for stats in drawn]
-        Zy = [np.column_stack(columns) for columns in zip(*(s.Zy for s in sums), strict=True)]
         Xy, yy = np.column_stack([s.Xy for s in sums]), np.array([s.yy for s in sums])
         degrees = engine.n - engine.n_fixed * engine.reml
+        lead = max(range(len(sums[0].sizes)), key=lambda t: sums[0].sizes[t])
+        absorbing = Absorbing(sums[0], lead)
+        p = Xy.shape[0]
+        right = [
+            np.column_stack([sums[0].ZX[t], *(s.Zy[t] for s in sums)])
+            for t in (lead, *absorbing.rest)
+        ]
+        own, others = right[0], np.concatenate([np.zeros((0, p + yy.size)), *right[1:]])
 
         def values(ratios: FloatArray) -> NodeValues:
-            point = engine.point(np.append(ratios, 1.0))
-            right = point.stacked(Zy)
-            effects, beta = point.solve(right, Xy)
-            rss = yy - (right * effects).sum(axis=0) - (Xy * beta).sum(axis=0)
-            log_v, log_fixed = point.log_determinants()
-            log_det = log_v + log_fixed if engine.reml else log_v
-            return NodeValues(rss, np.full(yy.size, log_det), beta.T)
+            lower, D, log_det = absorbing.factor(ratios)
+            scaled = own / D[:, None]
+            half = absorbing.halved(lower, others - absorbing.transposed @ scaled)
+            # The forms of X with X and y, and of y with itself.
+            with_X = scaled[:, :p].T @ own + half[:, :p].T @ half
+            XX, mixed = sums[0].XX - with_X[:, :p], Xy - with_X[:, p:]
+            beta = np.linalg.solve(XX, mixed) if p else mixed
+            rss = (
+                yy - (scaled[:, p:] * own[:, p:]).sum(axis=0) - np.square(half[:, p:]).sum(axis=0)
+            )
+            rss -= (mixed * beta).sum(axis=0)
+            if engine.reml and p:
+                log_det += float(np.linalg.slogdet(XX)[1])
+            return NodeValues(rss, np.full(yy.size, log_det), np.asarray(beta.T, dtype=float))
 
         whole = np.full(yy.size, float(degrees))
         try:
@@ -246,7 +326,8 @@ class DeletedSurface:
         self._X, self._y = rows.X, rows.y
         sizes, k = stats.sizes, len(stats.sizes)
         self._lead = min(range(k), key=lambda t: _inversions(sizes, rows.codes, deleted, t))
-        self._rest = [t for t in range(k) if t != self._lead]
+        self._absorbing = Absorbing(stats.cross_products, self._lead)
+        self._rest = self._absorbing.rest
         begin = np.cumsum([0, *(sizes[t] for t in self._rest)])
         self._own = rows.codes[self._lead]
         self._places = np.array(
@@ -331,7 +412,7 @@ class DeletedSurface:
 
     def _effects_of(self, rows: LongArray) -> LongArray:
         """Return the effects that the rows, and those in the same groups of the lead, have."""
-        across = self._across
+        across = self._absorbing.across
         groups = np.unique(self._own[rows])
         parts = [across.indices[across.indptr[g] : across.indptr[g + 1]] for g in groups]
         return np.unique(np.concatenate(parts)).astype(np.int64)
@@ -340,7 +421,8 @@ class DeletedSurface:
         """Return the values without the rows of each data set, by the blocks of P."""
         reml, p = self._surface.engine.reml, self._X.shape[1]
         inverse, D, log_v = self._inverse(ratios)
-        sums, lead, across = self._stats.cross_products, self._lead, self._across
+        sums, lead = self._stats.cross_products, self._lead
+        across = self._absorbing.across
         # V⁻¹[X y] of the rows, and (X'V⁻¹X)⁻¹ of all of them.
         own = np.column_stack([sums.ZX[lead], sums.Zy[lead]])
         nothing = np.zeros((0, p + 1))
@@ -397,65 +479,18 @@ class DeletedSurface:
         return found
 
     @cached_property
-    def _across(self) -> Any:
-        """Z'Z of the absorbed term with the others, sparse."""
-        from scipy.sparse import csr_array, hstack
-
-        sums = self._stats.cross_products
-        if not self._rest:
-            return csr_array((sums.sizes[self._lead], 0))
-        return hstack([sums.gram(self._lead, t) for t in self._rest], format="csr")
-
-    def _schur_complement(self, D: FloatArray) -> FloatArray:
-        """Return Z₂'Z₂ − Z₂'Z₁D⁻¹Z₁'Z₂; points have few different D, one after the other."""
-        made = self._complements
-        key = D.tobytes()
-        if key not in made:
-            made.clear()
-            scaled = self._across.multiply((1.0 / D)[:, None]).tocsr()
-            made[key] = self._others - _dense(self._across_transposed @ scaled)
-        found: FloatArray = made[key].copy()
-        return found
-
-    @cached_property
-    def _complements(self) -> dict[bytes, FloatArray]:
-        return {}
-
-    @cached_property
-    def _across_transposed(self) -> Any:
-        return self._across.T.tocsr()
-
-    @cached_property
     def _dense_across(self) -> FloatArray:
-        return _dense(self._across)
-
-    @cached_property
-    def _others(self) -> FloatArray:
-        """Z'Z of the other terms."""
-        sums, rest = self._stats.cross_products, self._rest
-        rows = [np.hstack([_dense(sums.gram(t, u)) for u in rest]) for t in rest]
-        return np.vstack(rows) if rest else np.zeros((0, 0))
+        return _dense(self._absorbing.across)
 
     def _inverse(self, ratios: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        """Return S⁻¹ of the terms but the absorbed one, D = Z₁'Z₁ + 1/γ₁ of this, and log|V|."""
-        from scipy.linalg.lapack import dpotrf, dpotri
+        """Return S⁻¹ of the terms but the absorbed one, D of this, and log|V|."""
+        from scipy.linalg.lapack import dpotri
 
-        sums = self._stats.cross_products
-        D = sums.group_n[self._lead] + 1.0 / ratios[self._lead]
-        log_det = np.log(D).sum() + (np.log(ratios) * sums.sizes).sum()
-        if not self._rest:
-            return np.zeros((0, 0)), D, float(log_det)
-        S = self._schur_complement(D)
-        diagonal = [np.full(sums.sizes[t], 1.0 / ratios[t]) for t in self._rest]
-        S[np.diag_indices_from(S)] += np.concatenate(diagonal)
-        # Symmetric, so that its transpose is the array in the order of LAPACK.
-        lower, failed = dpotrf(S.T, lower=1, overwrite_a=1)
-        if failed:
-            raise np.linalg.LinAlgError("the equations are not positive definite")
-        log_det += 2.0 * np.log(np.diagonal(lower)).sum()
+        lower, D, log_det = self._absorbing.factor(ratios)
+        if not lower.size:
+            return lower, D, log_det
         inverse, _ = dpotri(lower, lower=1, overwrite_c=1)
-        inverse = np.tril(inverse) + np.tril(inverse, -1).T
-        return inverse, D, float(log_det)
+        return np.tril(inverse) + np.tril(inverse, -1).T, D, log_det
 
 
 @dataclass(frozen=True, slots=True, eq=False)
