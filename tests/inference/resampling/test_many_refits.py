@@ -75,7 +75,9 @@ def sparse():
 ALWAYS = SurfaceLimits(slow=0.0, evaluations=100)
 
 
-def test_drawn_responses_by_a_surface(sparse):
+@pytest.mark.parametrize("most_effects", [3000, 0])
+def test_drawn_responses_by_a_surface(sparse, most_effects, monkeypatch):
+    monkeypatch.setattr("vcomp.inference.resampling.surfaces._MOST_EFFECTS", most_effects)
     _, (fit, _, _, _) = sparse
     surface = DrawnSurface.of(fit.stats, fit.recipe, fit.values, 8, ALWAYS)
     assert surface is not None

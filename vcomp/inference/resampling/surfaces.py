@@ -252,8 +252,7 @@ class DrawnSurface:
         if (len(v) - 1) ** 2 > n:
             return None
         surface = Surface.of(stats, recipe, v, limits)
-        largest = sum(stats.sizes) - max(stats.sizes)
-        if surface is None or largest > _MOST_EFFECTS:
+        if surface is None:
             return None
         found = cls(surface)
         points = surface.n_nodes(found._width) ** (len(v) - 1)
@@ -268,8 +267,41 @@ class DrawnSurface:
     def with_responses(self, drawn: Sequence[Statistics]) -> list[Refitted | None]:
         """Return the estimates from statistics of all rows with other responses."""
         engine, sums = self._surface.engine, [stats.cross_products for stats in drawn]
-        Xy, yy = np.column_stack([s.Xy for s in sums]), np.array([s.yy for s in sums])
         degrees = engine.n - engine.n_fixed * engine.reml
+        sizes = sums[0].sizes
+        few = sum(sizes) - max(sizes) <= _MOST_EFFECTS
+        values = self._by_dense_factor(sums) if few else self._by_sparse_factor(sums)
+        whole = np.full(len(sums), float(degrees))
+        try:
+            return self._surface.refitted(values, self._width, whole, _TOLERANCE_OF_DRAWN)
+        except np.linalg.LinAlgError:  # a corner of the box has no likelihood
+            return [None] * len(drawn)
+
+    def _by_sparse_factor(
+        self, sums: Sequence[CrossProducts]
+    ) -> Callable[[FloatArray], NodeValues]:
+        """Return the function of ratios that solves by the factor of the engine."""
+        engine = self._surface.engine
+        Zy = [np.column_stack(columns) for columns in zip(*(s.Zy for s in sums), strict=True)]
+        Xy, yy = np.column_stack([s.Xy for s in sums]), np.array([s.yy for s in sums])
+
+        def values(ratios: FloatArray) -> NodeValues:
+            point = engine.point(np.append(ratios, 1.0))
+            right = point.stacked(Zy)
+            effects, beta = point.solve(right, Xy)
+            rss = yy - (right * effects).sum(axis=0) - (Xy * beta).sum(axis=0)
+            log_v, log_fixed = point.log_determinants()
+            log_det = log_v + log_fixed if engine.reml else log_v
+            return NodeValues(rss, np.full(yy.size, log_det), beta.T)
+
+        return values
+
+    def _by_dense_factor(
+        self, sums: Sequence[CrossProducts]
+    ) -> Callable[[FloatArray], NodeValues]:
+        """Return the function of ratios that solves for all responses by one matrix."""
+        engine = self._surface.engine
+        Xy, yy = np.column_stack([s.Xy for s in sums]), np.array([s.yy for s in sums])
         lead = max(range(len(sums[0].sizes)), key=lambda t: sums[0].sizes[t])
         absorbing = Absorbing(sums[0], lead)
         p = Xy.shape[0]
@@ -295,11 +327,7 @@ class DrawnSurface:
                 log_det += float(np.linalg.slogdet(XX)[1])
             return NodeValues(rss, np.full(yy.size, log_det), np.asarray(beta.T, dtype=float))
 
-        whole = np.full(yy.size, float(degrees))
-        try:
-            return self._surface.refitted(values, self._width, whole, _TOLERANCE_OF_DRAWN)
-        except np.linalg.LinAlgError:  # a corner of the box has no likelihood
-            return [None] * len(drawn)
+        return values
 
 
 class DeletedSurface:
