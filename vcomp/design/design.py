@@ -19,7 +19,7 @@ from vcomp.design.structure import Structure
 from vcomp.display import encodable
 from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, Formula
-from vcomp.numerics import MixedColumns, dense_columns
+from vcomp.numerics import MixedColumns, congruent, dense_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,7 +154,7 @@ class Design:
         With X_c = X − 1 x₀' = X T and 1 = X a:  y = X_c b + c 1 = X (T b + c a).
         """
         T = self.transform
-        return T @ beta + self.origin * self.constant, T @ cov_beta @ T.T
+        return T @ beta + self.origin * self.constant, congruent(T, cov_beta)
 
     def encode(self, rows: Rows) -> Chunk:
         """Return the codes of `rows`, which are all of the data or some.

@@ -54,6 +54,11 @@ class _Part:
     contrasts: tuple[FloatArray | None, ...]
     n_columns: int
 
+    def alone(self) -> FloatArray | None:
+        """Return the columns (n, k) if they are those of one numerical factor, without a copy."""
+        is_number = len(self.factors) == 1 and self.contrasts[0] is None
+        return self.factors[0] if is_number else None
+
     def block(self, rows: slice) -> FloatArray:
         """Return the columns of some rows."""
         found = np.ones((rows.stop - rows.start, 1))
@@ -127,15 +132,28 @@ class CodedRows:
         """Number of columns."""
         return sum(part.n_columns for part in self.parts)
 
-    def blocks(self) -> Iterator[tuple[slice, FloatArray]]:
-        """Yield the columns of all rows in blocks; an array is overwritten by the next block."""
-        out = np.empty((min(_BLOCK, self.n_rows), self.n_columns))
-        for rows in slices(self.n_rows, _BLOCK):
-            block, at = out[: rows.stop - rows.start], 0
-            for part in self.parts:
-                block[:, at : at + part.n_columns] = part.block(rows)
-                at += part.n_columns
-            yield rows, block
+    def _places(self) -> Iterator[tuple[_Part, int]]:
+        """Yield the parts with the position of their first column."""
+        at = 0
+        for part in self.parts:
+            yield part, at
+            at += part.n_columns
+
+    def ends(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return smallest value, largest value and mean of the columns, (p,) each."""
+        low, high, mean = (np.empty(self.n_columns) for _ in range(3))
+        for part, at in self._places():
+            own = slice(at, at + part.n_columns)
+            values = part.alone()
+            if values is not None:
+                low[own], high[own] = values.min(axis=0), values.max(axis=0)
+                mean[own] = values.mean(axis=0)
+                continue
+            blocks = [part.block(rows) for rows in slices(self.n_rows, _BLOCK)]
+            low[own] = np.min([block.min(axis=0) for block in blocks], axis=0)
+            high[own] = np.max([block.max(axis=0) for block in blocks], axis=0)
+            mean[own] = np.sum([block.sum(axis=0) for block in blocks], axis=0) / self.n_rows
+        return low, high, mean
 
     def split(self, limits: WideLimits) -> MixedColumns | None:
         """Return the columns as a mixed matrix; None if no part is wide and sparse."""
@@ -164,11 +182,18 @@ class CodedRows:
             np.concatenate(sparse_at),
         )
 
-    def matrix(self) -> FloatArray:
-        """Return the columns as a dense matrix."""
-        X = np.empty((self.n_rows, self.n_columns))
-        for rows, block in self.blocks():
-            X[rows] = block
+    def matrix(self, origin: FloatArray | None = None) -> FloatArray:
+        """Return the columns less their origins (p,), each column contiguous in memory."""
+        X = np.empty((self.n_rows, self.n_columns), order="F")
+        for part, at in self._places():
+            own = slice(at, at + part.n_columns)
+            x0 = 0.0 if origin is None else origin[own]
+            values = part.alone()
+            if values is not None:
+                np.subtract(values, x0, out=X[:, own])
+                continue
+            for rows in slices(self.n_rows, _BLOCK):
+                np.subtract(part.block(rows), x0, out=X[rows, own])
         return X
 
 

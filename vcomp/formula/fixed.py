@@ -335,12 +335,15 @@ class FixedPart:
                 f"{len(self.names):,} columns of the fixed part in {n_rows:,} rows need",
                 "factors with many levels need no columns as random terms",
             )
-        X = np.empty((n_rows, len(self.names)))
-        for rows, block in self._blocks(columns, n_rows):
-            X[rows] = block
-            if origin is not None:
-                X[rows] -= origin
-        return X
+        coded = self._coded(columns, n_rows)
+        if coded is not None:
+            with np.errstate(all="ignore"):
+                X = coded.matrix(origin)
+                is_finite = np.isfinite(X.sum())  # one pass: a sum keeps nan and infinity
+            if is_finite:
+                return X
+        X = self._by_patsy(columns, n_rows)  # refuses missing values
+        return X if origin is None else X - origin
 
     def mixed(
         self, columns: Mapping[str, Any], n_rows: int, wide: WideLimits = WIDE
@@ -387,14 +390,15 @@ class FixedPart:
             is_sparse = np.zeros(len(self.names), dtype=bool)
             is_sparse[mixed.sparse_at] = True
             return ColumnEnds(*mixed.ends(), is_sparse)
-        low, high = np.full(len(self.names), np.inf), np.full(len(self.names), -np.inf)
-        sums = []
-        for _, block in self._blocks(columns, n_rows):
-            np.minimum(low, block.min(axis=0), out=low)
-            np.maximum(high, block.max(axis=0), out=high)
-            sums.append(block.sum(axis=0))
-        mean = np.sum(sums, axis=0) / n_rows
-        return ColumnEnds(low, high, mean, np.zeros(len(self.names), dtype=bool))
+        is_sparse = np.zeros(len(self.names), dtype=bool)
+        coded = self._coded(columns, n_rows)
+        if coded is not None:
+            with np.errstate(all="ignore"):  # of what is not finite
+                low, high, mean = coded.ends()
+            if np.isfinite(low).all() and np.isfinite(high).all():
+                return ColumnEnds(low, high, mean, is_sparse)
+        X = self._by_patsy(columns, n_rows)
+        return ColumnEnds(X.min(axis=0), X.max(axis=0), X.mean(axis=0), is_sparse)
 
     def _check_known(self) -> None:
         if not self.is_known:
@@ -410,21 +414,6 @@ class FixedPart:
                 return CodedRows.of(self.design_info, columns, n_rows)
         except PatsyError as error:
             raise DataError(_from_patsy(error)) from None
-
-    def _blocks(
-        self, columns: Mapping[str, Any], n_rows: int
-    ) -> Iterator[tuple[slice, FloatArray]]:
-        """Yield blocks of finite rows of X."""
-        coded = self._coded(columns, n_rows)
-        if coded is None:
-            X = self._by_patsy(columns, n_rows)
-            yield slice(0, n_rows), X
-            return
-        for rows, block in coded.blocks():
-            if not np.isfinite(block).all():
-                X = self._by_patsy(columns, n_rows)  # refuses missing values
-                self._check_finite(X, n_rows, np.arange(X.shape[1]))
-            yield rows, block
 
     def _by_patsy(self, columns: Mapping[str, Any], n_rows: int) -> FloatArray:
         from patsy import PatsyError, build_design_matrices

@@ -1,3 +1,4 @@
+from .dense import congruent as congruent
 from .dense import Positive as Positive
 from .dense import bounded_step as bounded_step
 from .dense import constrained_step as constrained_step

@@ -71,6 +71,18 @@ class Positive:
         x: FloatArray = cho_solve((self._lower, True), b / by_row, check_finite=False)
         return x / by_row
 
+    def whitened(self, rows: FloatArray) -> FloatArray:
+        """Return R L⁻ᵀ of rows R (m, n), with A = L L': products of two of them are R A⁻¹ S'."""
+        from scipy.linalg import solve_triangular
+
+        if rows.size == 0:
+            return np.zeros_like(rows)
+        scaled = (rows / self._scale).T
+        found: FloatArray = solve_triangular(
+            self._lower, scaled, lower=True, overwrite_b=True, check_finite=False
+        )
+        return found.T
+
     def matrix(self) -> FloatArray:
         """Return the matrix itself."""
         product: FloatArray = self._lower @ self._lower.T
@@ -80,6 +92,23 @@ class Positive:
     def inverse(self) -> FloatArray:
         """Return the inverse."""
         return self.solve(np.eye(self._scale.size))
+
+
+def congruent(T: FloatArray, A: FloatArray) -> FloatArray:
+    """Return T A T' of a matrix A (…, p, p), for a T of which most rows are those of the identity.
+
+    Examples
+    --------
+    >>> congruent(np.array([[1.0, 2.0], [0.0, 1.0]]), np.eye(2))
+    array([[5., 2.],
+           [2., 1.]])
+    """
+    rows = np.flatnonzero((T != np.eye(len(T))).any(axis=1))
+    found = A.copy()
+    if rows.size:
+        found[..., rows, :] = T[rows] @ A
+        found[..., :, rows] = found @ T[rows].T
+    return found
 
 
 def solve_positive(A: FloatArray, b: FloatArray) -> FloatArray:

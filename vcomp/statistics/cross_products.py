@@ -13,7 +13,16 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk
 from vcomp.numerics import MixedColumns, available_bytes, check_memory
-from vcomp.numerics.kernels import ONCE, determined_levels, group_counts, group_sums, pair_counts
+from vcomp.numerics.kernels import (
+    FEW_ROWS,
+    ONCE,
+    add_group_sums,
+    determined_levels,
+    group_counts,
+    group_sums,
+    pair_counts,
+)
+from vcomp.statistics.moments import row_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +217,34 @@ class RollUp:
             found[t] = group_sums(self._codes(t, source), values, self._chunk.sizes[t])
         return tuple(found[t] for t in range(len(self._facets)))
 
+    def sums_and_products(
+        self, y: FloatArray, X: FloatArray
+    ) -> tuple[tuple[FloatArray, ...], FloatArray]:
+        """Return sums of [y X] within the groups of every term, and their squares and products.
+
+        Rows are read once, in blocks that the cache holds.
+
+        Parameters
+        ----------
+        y : (n,) the response
+        X : (n, p) the columns, in any order in memory
+        """
+        counts, b = self._chunk.counts, 1 + X.shape[1]
+        of_rows = [t for t in self._finest_first if self._source([t]) == _ROWS]
+        found = {t: np.zeros((self._chunk.sizes[t], b)) for t in of_rows}
+        products = np.zeros((b, b))
+        for rows, block in row_blocks(y, X):
+            weighted = block if counts is None else block * counts[rows, None]
+            for t in of_rows:
+                add_group_sums(self._chunk.codes[t][rows], weighted, found[t])
+            products += block.T @ weighted
+        for t in self._finest_first:
+            if t not in found:
+                source = self._source([t])
+                codes = self._codes(t, source)
+                found[t] = group_sums(codes, found[source], self._chunk.sizes[t])
+        return tuple(found[t] for t in range(len(self._facets))), products
+
     def pairs(
         self, *, free_bytes: Callable[[], float] = available_bytes
     ) -> dict[tuple[int, int], PairTable]:
@@ -327,6 +364,19 @@ def accumulate(chunk: Chunk) -> CrossProducts:
     if isinstance(chunk.columns, MixedColumns):
         return _accumulate_mixed(chunk, chunk.columns, rolled)
     is_mean = chunk.is_mean
+    if not is_mean and chunk.X.size > FEW_ROWS:
+        sums, products = rolled.sums_and_products(y, chunk.X)
+        products += within
+        return CrossProducts(
+            n=chunk.n,
+            group_n=rolled.group_n,
+            pairs=rolled.pairs(),
+            Zy=tuple(np.ascontiguousarray(s[:, 0]) for s in sums),
+            ZX=tuple(np.ascontiguousarray(s[:, 1:]) for s in sums),
+            XX=np.ascontiguousarray(products[1:, 1:]),
+            Xy=np.ascontiguousarray(products[1:, 0]),
+            yy=float(products[0, 0]),
+        )
     X = np.ascontiguousarray(chunk.X[:0] if is_mean else chunk.X)
     # The mean of a cell is weighted by its number of scores.
     total_y = y if chunk.counts is None else y * chunk.counts

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk, TermDesign, number_combinations
 from vcomp.numerics import available_bytes
 from vcomp.numerics.kernels import determined_levels
+from vcomp.statistics.moments import cell_moments
 
 _MOST_CELLS = 2_048
 """Largest number of cells of a level: matrices of cells by cells are factored."""
@@ -64,8 +65,8 @@ class LevelGrid:
     n : number of scores
     place : the cell of each row, ``level * C + cell``
     counts : (I, C) numbers of scores
-    tables : (b, I, C) means of y and the columns of X, zero in empty cells
-    within : (b, b) their squares and products within cells
+    n_fixed : number of columns of X
+    make_means : makes `tables` and `within`
     parents : for each depth but the largest, the (nodes,) node above each node
     terms : the groups of each term
     """
@@ -73,15 +74,28 @@ class LevelGrid:
     n: int
     place: LongArray
     counts: FloatArray
-    tables: FloatArray
-    within: FloatArray
+    n_fixed: int
+    make_means: Callable[[], tuple[FloatArray, FloatArray]]
     parents: tuple[LongArray, ...]
     terms: tuple[LevelTerm, ...]
 
     def with_response(self, chunk: Chunk) -> LevelGrid:
         """Return the same cells with another response of the same rows."""
-        _, tables, within = _means(chunk, self.place, self.counts.shape)
-        return replace(self, tables=tables, within=within)
+        return replace(self, make_means=partial(_means, chunk, self.place, self.counts))
+
+    @cached_property
+    def _means(self) -> tuple[FloatArray, FloatArray]:
+        return self.make_means()
+
+    @property
+    def tables(self) -> FloatArray:
+        """Means of y and the columns of X, zero in empty cells, (b, I, C)."""
+        return self._means[0]
+
+    @property
+    def within(self) -> FloatArray:
+        """Squares and products of y and the columns of X within cells, (b, b)."""
+        return self._means[1]
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -92,11 +106,6 @@ class LevelGrid:
     def n_terms(self) -> int:
         """Number of random terms, the residual not counted."""
         return len(self.terms)
-
-    @cached_property
-    def n_fixed(self) -> int:
-        """Number of columns of X."""
-        return len(self.tables) - 1
 
     @cached_property
     def n_cells(self) -> int:
@@ -231,7 +240,7 @@ def find_level_grid(
         if keys.size > _MOST_CELLS:
             return None
     shape = sizes[leaf], keys.size
-    n_places, b = float(shape[0] * shape[1]), 1 + chunk.X.shape[1]
+    n_places, b = float(shape[0] * shape[1]), 1 + chunk.n_fixed
     few = chunk.response.size < _LEAST_FILLED * n_places
     if few or 8.0 * n_places * (4.0 * b + 3.0 * len(chunk.terms)) > 0.5 * free_bytes():
         return None
@@ -240,7 +249,10 @@ def find_level_grid(
     levels = {f: codes[f][row] for f in axes}
     terms = tuple(_term(term, chain, levels, sizes) for term in chunk.terms)
     place = codes[leaf] * np.int64(keys.size) + cell
-    return LevelGrid(chunk.n, place, *_means(chunk, place, shape), parents, terms)
+    counts = np.bincount(place, chunk.counts, minlength=int(n_places)).astype(float).reshape(shape)
+    # Another engine may be chosen, which needs no means.
+    means = partial(_means, chunk, place, counts)
+    return LevelGrid(chunk.n, place, counts, chunk.n_fixed, means, parents, terms)
 
 
 def _chain(
@@ -281,20 +293,20 @@ def _divisors(counts: FloatArray) -> FloatArray:
     return np.where(counts > 0.0, counts, 1.0)
 
 
-def _means(
-    chunk: Chunk, place: LongArray, shape: tuple[int, int]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return numbers of scores, means, and squares and products within cells."""
-    weights, size = chunk.counts, shape[0] * shape[1]
-    counts = np.bincount(place, weights, minlength=size).astype(float)
+def _means(chunk: Chunk, place: LongArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return means in cells, and squares and products within them."""
+    weights, flat, b = chunk.counts, counts.ravel(), 1 + chunk.n_fixed
+    if weights is None and not chunk.is_mean:
+        means, products = cell_moments(place, chunk.y, chunk.columns, _divisors(flat))
+        is_single = np.count_nonzero(flat) == place.size
+        return means.reshape(b, *counts.shape), np.zeros((b, b)) if is_single else products
     columns = [chunk.y, *chunk.X.T]
-    tables = np.empty((len(columns), size))
+    tables = np.empty((b, flat.size))
     for table, column in zip(tables, columns, strict=True):
-        table[:] = np.bincount(place, column if weights is None else column * weights, size)
-    tables /= _divisors(counts)
-    b = len(columns)
+        table[:] = np.bincount(place, column if weights is None else column * weights, flat.size)
+    tables /= _divisors(flat)
     within = np.zeros((b, b)) if chunk.within is None else chunk.within.copy()
-    if np.count_nonzero(counts) < place.size:  # several rows in a cell
+    if np.count_nonzero(flat) < place.size:  # several rows in a cell
         away = np.array([c - table[place] for c, table in zip(columns, tables, strict=True)])
         within += (away if weights is None else away * weights) @ away.T
-    return counts.reshape(shape), tables.reshape(b, *shape), within
+    return tables.reshape(b, *counts.shape), within

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.numerics import MixedColumns, slices
-from vcomp.numerics.kernels import group_sums
+from vcomp.numerics.kernels import FEW_ROWS, add_group_sums, group_sums
 
-_BLOCK = 4096
-"""Rows whose columns are centred at once, in the cache."""
+_VALUES = 32_768
+"""Numbers of a block of rows, which the cache of a core holds."""
 
 
 def cell_moments(
@@ -34,13 +35,32 @@ def cell_moments(
     if isinstance(X, MixedColumns):
         return X.within(y, places, counts)
     n, p = X.shape
-    of_X = group_sums(places, np.ascontiguousarray(X), counts.size)
-    of_y = group_sums(places, y[:, None], counts.size)
-    means = np.concatenate([of_y, of_X], axis=1) / counts[:, None]
-    within, buffer = np.zeros((1 + p, 1 + p)), np.empty((min(_BLOCK, n), 1 + p))
-    for rows in slices(n, _BLOCK):
-        away = buffer[: rows.stop - rows.start]
-        away[:, 0], away[:, 1:] = y[rows], X[rows]
-        away -= means[places[rows]]
-        within += away.T @ away
+    if n * (1 + p) <= FEW_ROWS:
+        sums = group_sums(places, np.column_stack([y, X]), counts.size)
+    else:
+        sums = np.zeros((counts.size, 1 + p))
+        for rows, block in row_blocks(y, X):
+            add_group_sums(places[rows], block, sums)
+    means = sums / counts[:, None]
+    within = np.zeros((1 + p, 1 + p))
+    for rows, block in row_blocks(y, X):
+        block -= means[places[rows]]
+        within += block.T @ block
     return np.ascontiguousarray(means.T), within
+
+
+def row_blocks(y: FloatArray, X: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+    """Yield blocks of rows of [y X], which the cache holds; each overwrites the one before.
+
+    Parameters
+    ----------
+    y : (n,) the response
+    X : (n, p) the columns, in any order in memory
+    """
+    n, p = X.shape
+    width = max(64, _VALUES // (1 + p))
+    buffer = np.empty((min(width, n), 1 + p))
+    for rows in slices(n, width):
+        block = buffer[: rows.stop - rows.start]
+        block[:, 0], block[:, 1:] = y[rows], X[rows]
+        yield rows, block

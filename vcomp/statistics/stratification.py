@@ -115,16 +115,21 @@ def split_means(
     tables: Sequence[FloatArray], shape: tuple[int, ...]
 ) -> dict[tuple[int, ...], FloatArray]:
     """Return for every stratum the (q, b, r) parts of b tables (R, q) of means in groups."""
-    parts = [split_axes(table.copy(), shape) for table in tables]
-    return {
-        contrasts: np.ascontiguousarray(np.stack([part[contrasts].T for part in parts], axis=1))
-        for contrasts in parts[0]
-    }
+    found: dict[tuple[int, ...], FloatArray] = {}
+    for b, table in enumerate(tables):
+        for contrasts, part in split_axes(table.copy(), shape).items():
+            if contrasts not in found:
+                r, q = part.shape
+                found[contrasts] = np.empty((q, len(tables), r))
+            found[contrasts][:, b] = part.T
+    return found
 
 
 def group_means(table: FloatArray, n: FloatArray, groups: IntArray) -> FloatArray:
     """Return the (R, q) means of a table of cells (R, M) in groups of cells."""
     q = int(groups.max()) + 1
+    if q == n.size == table.shape[1] and (groups[1:] > groups[:-1]).all():
+        return table  # each cell is a group
     if table.shape[1] == 1 < n.size:
         return np.repeat(table, q, axis=1)
     group_n = np.bincount(groups, weights=n, minlength=q)
@@ -365,6 +370,9 @@ def strata_of(
 def _weighted_products(means: FloatArray, n: FloatArray) -> FloatArray:
     """Return Σ n m m' of the (q, b, r) means of the groups of n rows."""
     flat = means.transpose(1, 0, 2).reshape(means.shape[1], -1)
+    if n.size == 1:  # many columns need no copy
+        of_group: FloatArray = n[0] * (flat @ flat.T)
+        return of_group
     products: FloatArray = (flat * np.repeat(n, means.shape[2])) @ flat.T
     return products
 

@@ -380,8 +380,7 @@ class Point:
         place = self.equations.slices[self.active.index(term)]
         diagonal = self.factor.inverse.diagonal[place]
         if with_fixed and self.stats.n_fixed:
-            W = self._border[place]
-            diagonal = diagonal + np.einsum("ij,ji->i", W, self.fixed.solve(W.T))
+            diagonal = diagonal + np.square(self._white_border[place]).sum(axis=1)
         found: FloatArray = diagonal
         return found
 
@@ -401,7 +400,7 @@ class Point:
             D = self.stats.ZX[term]
             if between is not None:
                 D = D - between @ self._border
-            rest -= np.einsum("ij,ji->i", D, self.fixed.solve(D.T))
+            rest -= np.square(self.fixed.whitened(D)).sum(axis=1)
         rest /= s2
         return rest
 
@@ -485,18 +484,26 @@ class Point:
         p = self.stats.n_fixed
         if not with_fixed or p == 0:
             return norms
-        W = self._border
-        grams = [self.fixed.solve(W[place].T @ W[place]) for place in places]
+        W = self._white_border
+        grams = [W[place].T @ W[place] if W[place].shape[0] > p else None for place in places]
         apart = np.zeros((W.shape[0], p * len(places)))
         for i, place in enumerate(places):
             apart[place, p * i : p * (i + 1)] = W[place]
         solved = self.factor.solve(apart)
         for i, rows in enumerate(places):
-            for j in range(len(places)):
-                mixed = W[rows].T @ solved[rows, p * j : p * (j + 1)]
-                norms[i, j] += 2.0 * np.trace(self.fixed.solve(mixed))
-                norms[i, j] += np.sum(grams[i] * grams[j].T)
+            for j, others in enumerate(places):
+                norms[i, j] += 2.0 * np.vdot(W[rows], solved[rows, p * j : p * (j + 1)])
+                a, b = grams[i], grams[j]
+                if a is not None and b is not None:
+                    norms[i, j] += np.vdot(a, b)
+                else:  # fewer products
+                    norms[i, j] += np.square(W[rows] @ W[others].T).sum()
         return norms
+
+    @cached_property
+    def _white_border(self) -> FloatArray:
+        """W L⁻ᵀ with W = (C_zz)⁻¹Z'X and S_X = L L', so that its products are W (S_X)⁻¹ W'."""
+        return self.fixed.whitened(self._border)
 
     def _with_active(self, term: int) -> Any | None:
         """Return Z_t'Z of the positive terms, sparse."""

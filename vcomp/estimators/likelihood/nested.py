@@ -33,6 +33,9 @@ _BATCH_VALUES = 32_768
 _MANY_COLUMNS = 8
 """Number of columns from which on a matrix product is faster, although it copies the columns."""
 
+_TIMES_AS_MANY = 4
+"""Vectors per column and group from which on they are replaced by fewer with the same products."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Level:
@@ -58,9 +61,10 @@ class NestedCovariance:
         self._starts = [np.flatnonzero(np.diff(p, prepend=-1)) for p in self._parents]
         self._n = remainder.tables.group_n[-1]
         (self._means,) = columns.means
-        groups, b, vectors = self._means.shape
+        fewer = _fewer_vectors(self._means)
+        groups, b, vectors = fewer.shape
         step = max(1, _BATCH_VALUES // max(1, groups * b))
-        self._batches = [self._means[:, :, i : i + step] for i in range(0, vectors, step)]
+        self._batches = [fewer[:, :, i : i + step] for i in range(0, vectors, step)]
         self._within = columns.within
         self._depth = len(self._parents)
 
@@ -332,6 +336,26 @@ class NestedCovariance:
     def _again(self, tree: list[_Level], depth: int, values: FloatArray) -> list[FloatArray]:
         """Return δ of a column that is constant in the groups of one level."""
         return self._deviations(tree, self._means_above(tree, depth, values))
+
+
+def _fewer_vectors(means: FloatArray) -> FloatArray:
+    """Return means (q, b, s) of fewer vectors with the same forms, if they are many.
+
+    Forms are sums over vectors of products of two means of one vector, so that any means with the
+    same products serve: those of a Cholesky factor.
+    """
+    q, b, vectors = means.shape
+    flat = means.reshape(q * b, vectors)
+    if means.size <= _BATCH_VALUES or vectors <= _TIMES_AS_MANY * q * b:
+        return means
+    products = flat @ flat.T
+    scale = np.sqrt(np.diagonal(products))
+    scale = np.where(scale > 0.0, scale, 1.0)
+    try:
+        factor = np.linalg.cholesky(products / np.outer(scale, scale))
+    except np.linalg.LinAlgError:  # columns that depend on each other up to rounding
+        return means
+    return (scale[:, None] * factor).reshape(q, b, q * b)
 
 
 def _times(weights: FloatArray, values: FloatArray) -> FloatArray:

@@ -27,7 +27,7 @@ from vcomp.estimators.likelihood import (
 from vcomp.exceptions import EstimationError
 from vcomp.inference.intervals import level_products, normal_quantile
 from vcomp.inference.quantities import LevelVariances
-from vcomp.numerics import solve_positive
+from vcomp.numerics import congruent, solve_positive
 from vcomp.statistics import Statistics
 
 _SAME_DF = 1e-8
@@ -102,10 +102,18 @@ class Satterthwaite:
         ∞ if all components are known, nan if their covariance is not known.
         """
         free = ~self.known
+        return self._degrees(_squares(L, self.cov_beta), _squares(L, self.slopes[free]))
+
+    def degrees_of_each(self) -> FloatArray:
+        """Return ν of each coefficient, (p,)."""
+        of_slopes = np.diagonal(self.slopes[~self.known], axis1=1, axis2=2)
+        return self._degrees(np.diagonal(self.cov_beta), of_slopes)
+
+    def _degrees(self, q: FloatArray, g: FloatArray) -> FloatArray:
+        """Return ν from the variances (m,) and their derivatives by the free components."""
+        free = ~self.known
         if not free.any():
-            return np.full(L.shape[0], np.inf)
-        q = _squares(L, self.cov_beta)
-        g = _squares(L, self.slopes[free])
+            return np.full(q.size, np.inf)
         variance = np.einsum("ti,tu,ui->i", g, self.covariance[np.ix_(free, free)], g)
         with np.errstate(divide="ignore", invalid="ignore"):
             df = 2.0 * np.square(q) / variance
@@ -464,11 +472,11 @@ def fixed_errors_of(
     slopes = _slopes(stats, estimate)
     if slopes is None:
         return None
-    slopes = transform @ slopes @ transform.T
+    slopes = congruent(transform, slopes)
     covariance = next(iter(estimate.covariances.values()))
     known = known_components(estimate)
     found = Satterthwaite(cov_beta, slopes, covariance, known)
-    return FixedErrors(slopes, found.degrees(np.eye(cov_beta.shape[0])))
+    return FixedErrors(slopes, found.degrees_of_each())
 
 
 def _slopes(stats: Statistics, estimate: Estimate) -> FloatArray | None:

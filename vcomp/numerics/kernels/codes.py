@@ -192,6 +192,16 @@ def _group_sums(codes: IntArray, values: FloatArray, n_levels: int) -> FloatArra
     return sums
 
 
+@njit(cache=True, nogil=True)
+def add_group_sums(codes: Any, values: FloatArray, sums: FloatArray) -> None:
+    """Add the sums within levels of a block of rows (n, m) to those of others (levels, m)."""
+    n, m = values.shape
+    for i in range(n):
+        g = codes[i]
+        for j in range(m):
+            sums[g, j] += values[i, j]
+
+
 def group_counts(codes: IntArray, n_levels: int) -> FloatArray:
     """Return the number of rows of each level, as floats."""
     if codes.size <= FEW_ROWS:
