@@ -100,7 +100,13 @@ def _wide_cases(settings: Settings) -> list[_Case]:
     data = pd.DataFrame(X, columns=names)
     data["g"], data["y"] = g, X[:, 0] + rng.normal(size=1_000)[g] + rng.normal(size=n)
     formula = f"y ~ {' + '.join(names)} + (1|g)"
-    return [*cases, _Case(f"{p} covariates, {n:,} rows", formula, data)]
+    cases.append(_Case(f"{p} covariates, {n:,} rows", formula, data))
+    rows, side = np.arange(n), round(n**0.5)
+    crossed = f"y ~ {' + '.join(names)} + (1|a) + (1|b)"
+    sparse = data.assign(a=rng.integers(0, 300, n), b=rng.integers(0, 200, n))
+    cases.append(_Case(f"{p} covariates, crossed, {n:,} rows", crossed, sparse))
+    complete = data.assign(a=rows // side, b=rows % side)[: side * side]
+    return [*cases, _Case(f"{p} covariates, complete, {side**2:,} rows", crossed, complete)]
 
 
 def _compare_quadratic(report: Report, settings: Settings) -> None:

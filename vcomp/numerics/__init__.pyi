@@ -1,6 +1,6 @@
-from .dense import congruent as congruent
 from .dense import Positive as Positive
 from .dense import bounded_step as bounded_step
+from .dense import congruent as congruent
 from .dense import constrained_step as constrained_step
 from .dense import covariance_of_solution as covariance_of_solution
 from .dense import is_positive as is_positive

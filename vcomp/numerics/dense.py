@@ -103,7 +103,7 @@ def congruent(T: FloatArray, A: FloatArray) -> FloatArray:
     array([[5., 2.],
            [2., 1.]])
     """
-    rows = np.flatnonzero((T != np.eye(len(T))).any(axis=1))
+    rows = np.flatnonzero((np.eye(len(T)) != T).any(axis=1))
     found = A.copy()
     if rows.size:
         found[..., rows, :] = T[rows] @ A
