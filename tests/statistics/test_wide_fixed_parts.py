@@ -142,3 +142,32 @@ def test_a_level_that_did_not_occur_is_refused(frame):
     res = vcomp.fit("y ~ C(f) + (1|g)", frame)
     with pytest.raises(vcomp.exceptions.DataError, match=r"observation with value .*99"):
         res.predict(frame.head(3).assign(f=99))
+
+
+def test_a_factor_is_nearly_a_random_term_with_a_large_variance(frame):
+    fixed = vcomp.fit("y ~ C(f) + x + (1|g)", frame)
+    held = 1e6 * float(frame["y"].var())
+    random = vcomp.fit("y ~ x + (1|f) + (1|g)", frame, hold={"f": held})
+    # The ridge of the held term is the residual in a ten-millionth of the scores of a level.
+    for name in ("g", "Residual"):
+        assert random.vcomp[name] == pytest.approx(fixed.vcomp[name], rel=1e-5)
+    assert random.fe_params["x"] == pytest.approx(fixed.fe_params["x"], rel=1e-5)
+    assert random.bse_fe["x"] == pytest.approx(fixed.bse_fe["x"], rel=1e-5)
+    effects = random.random_effects["f"].iloc[:, 0].to_numpy()
+    contrasts = fixed.fe_params.filter(like="C(f)").to_numpy()
+    np.testing.assert_allclose(effects[1:] - effects[0], contrasts, rtol=1e-4, atol=1e-6)
+
+
+def test_a_factor_whose_columns_do_not_fit_is_refused_with_a_way_out(frame, monkeypatch):
+    from vcomp.formula import fixed as module
+    from vcomp.numerics import check_memory
+
+    def with_little(*arguments):
+        check_memory(*arguments, free_bytes=lambda: 1e4)
+
+    monkeypatch.setattr(module, "check_memory", with_little)
+    match = (
+        r"'s' of the fixed part has 12 levels.*as a random term, \(1\|s\).*hold=\{'s': \.\.\.\}"
+    )
+    with pytest.raises(vcomp.exceptions.EstimationError, match=match):
+        vcomp.fit("y ~ s + (1|g)", frame)

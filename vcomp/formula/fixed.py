@@ -499,6 +499,10 @@ def _between(column: Any) -> Any:
     return pd.Categorical.from_codes(codes, dtype=column.dtype)
 
 
+_SQUARES = 12.0
+"""Matrices of columns by columns that a fit has at once at most; measured, rounded up."""
+
+
 def _check_memory(columns: Mapping[str, Any], n_rows: int) -> None:
     """Refuse a factor whose coding (levels × levels) and columns exceed the memory."""
     import pandas as pd
@@ -510,9 +514,11 @@ def _check_memory(columns: Mapping[str, Any], n_rows: int) -> None:
         # The columns of many levels are kept sparse.
         n_dense = n_rows if n_levels <= WIDE.columns else 0
         check_memory(
-            3.0 * 8.0 * n_levels * (n_levels + n_dense),
+            8.0 * n_levels * (_SQUARES * n_levels + 3.0 * n_dense),
             f"column {name!r} of the fixed part has {n_levels:,} levels, whose columns need",
-            f"as a random term, (1|{name}), it needs no columns",
+            f"as a random term, (1|{name}), it needs no columns, and with its variance held at a "
+            f"million times that of the scores, hold={{{name!r}: ...}}, the other components are "
+            "those of the fixed factor",
         )
 
 
