@@ -1,4 +1,4 @@
-"""``vcomp compare-systems``: tests of the differences between systems."""
+"""``vcomp compare-systems`` and ``average-p-values``: tests between systems."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from vcomp.cli.arguments import command, facets_argument, workers_option
+from vcomp.cli.arguments import command, facets_argument, topic_counts, workers_option
 from vcomp.cli.output import check_picture, save
 from vcomp.cli.score_commands import format_option, formatted, read_scores, score_options
+from vcomp.exceptions import PlanError
 
 _EXAMPLES = """
 \b
@@ -112,3 +113,83 @@ def compare_systems_command(
     click.echo(formatted(made.table, format_, str(made.summary(show))))
     if picture is not None:
         save(made.plot(kind), picture)
+
+
+_EXAMPLES_OF_P_VALUES = """
+\b
+Examples:
+  vcomp average-p-values matrix.csv --topics 10,25,50,100 --plot p-values.png
+  vcomp average-p-values --dataset docsearch --bins 0,.02,.05,.1,1 --test wilcoxon
+  vcomp average-p-values scores.parquet --system run --sides 1 --format csv
+"""
+
+
+@command("average-p-values", epilog=_EXAMPLES_OF_P_VALUES)
+@score_options
+@click.option(
+    "--topics",
+    metavar="N,N…",
+    help="Numbers of topics, also more than there are.  [default: ten from 5 to all]",
+)
+@click.option(
+    "--bins",
+    metavar="X,X…",
+    help="Bounds of the bins of differences, increasing; inf has no end.  [default: "
+    "0,.01,.02,.03,.04,.05,.06,.08,.1,inf]",
+)
+@click.option(
+    "--test", default="t", show_default=True, metavar="NAME", help="t, or wilcoxon: signed ranks."
+)
+@click.option(
+    "--sides", type=int, default=2, show_default=True, metavar="N", help="2, or 1: one-sided."
+)
+@click.option(
+    "--trials",
+    type=int,
+    metavar="N",
+    help="Subsets of each number of topics.  [default: 100, or fewer if there are many systems]",
+)
+@click.option("--seed", "rng", type=int, metavar="N", help="Seed of the subsets.")
+@workers_option
+@click.option("--plot", "picture", metavar="FILE", help="Draw a picture: FILE.png, .svg or .pdf.")
+@format_option
+def average_p_values_command(
+    scores: Path | None,
+    dataset: str | None,
+    system: str | None,
+    topic: str | None,
+    score: str | None,
+    drop_worst: float,
+    topics: str | None,
+    bins: str | None,
+    picture: str | None,
+    format_: str,
+    **how: Any,
+) -> None:
+    """Average the p-values of differences between systems, by their size and the topics.
+
+    SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
+    system, or long data with a row for each score. Up to the topics of the scores, p-values are
+    measured on random subsets; beyond, they are forecasts. CSV and JSON have a row for each number
+    of topics and bin.
+    """
+    from vcomp.ir import average_p_values
+
+    if picture is not None:
+        check_picture(picture)
+    n = topic_counts(topics)
+    if bins is not None:
+        how["bins"] = _bounds(bins)
+    matrix = read_scores(scores, dataset, system=system, topic=topic, score=score)
+    made = average_p_values(matrix.drop_worst(drop_worst), n, **how)
+    click.echo(formatted(made.table, format_, str(made)))
+    if picture is not None:
+        save(made.plot(), picture)
+
+
+def _bounds(text: str) -> list[float]:
+    """Return the numbers in ``0,.05,inf``."""
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise PlanError(f"--bins {text!r} are not numbers; write 0,.02,.05,inf") from None

@@ -20,6 +20,10 @@ _COMMANDS = {
         "score",
         "Estimate the accuracy of tests with other numbers of topics, by several measures.",
     ),
+    "average-p-values": (
+        "comparison",
+        "Average the p-values of differences between systems, by their size and the topics.",
+    ),
     "compare-systems": (
         "comparison",
         "Test the differences between systems on the same topics, in pairs.",
