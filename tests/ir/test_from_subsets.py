@@ -311,3 +311,52 @@ def test_the_picture_has_a_line_for_each_bin_dashed_beyond():
 def test_options_are_checked(options, message):
     with pytest.raises(PlanError, match=message):
         average_p_values(SCORES, **options)
+
+
+# Intervals --------------------------------------------------------------------------------
+
+
+def test_intervals_are_a_jackknife_over_groups_of_topics():
+    """With as many groups as topics it is the delete-one jackknife, by a loop."""
+    X, n = SCORES[:9], np.array([9.0, 30.0])
+    power = get("power_ratio")
+    low, high = power.interval_of_matrix(as_score_matrix(X), n, 0.1, trials=3)
+    left = [power.estimate(np.delete(X, k, axis=0), n, trials=3) for k in range(9)]
+    angles = np.arcsin(np.sqrt(left))
+    se = np.sqrt(8 / 9 * ((angles - angles.mean(axis=0)) ** 2).sum(axis=0))
+    centre = np.arcsin(np.sqrt(power.estimate(X, n, trials=3)))
+    reach = stats.t.isf(0.05, 8) * se
+    np.testing.assert_allclose(low, np.sin(np.maximum(centre - reach, 0)) ** 2, rtol=1e-9)
+    np.testing.assert_allclose(high, np.sin(np.minimum(centre + reach, np.pi / 2)) ** 2, rtol=1e-9)
+
+
+def test_intervals_contain_the_expected_power_about_as_often_as_they_say():
+    rng = np.random.default_rng(3)
+    effects = 0.5 * rng.normal(size=12)
+
+    def collection(n):
+        return effects + rng.normal(size=(n, 12)) + rng.normal(size=(n, 1))
+
+    power, n = get("power_ratio"), np.array([30.0, 60.0])
+    truth = [
+        np.mean([power.actual_of_scores(X, X) for X in map(collection, [m] * 300)])
+        for m in (30, 60)
+    ]
+    ends = [power.interval_of_matrix(as_score_matrix(collection(30)), n, 0.1) for _ in range(120)]
+    low, high = np.array(ends).swapaxes(0, 1)
+    covered = ((low <= truth) & (truth <= high)).mean(axis=0)
+    assert (covered > 0.83).all()  # 0.9 less 2.5 standard errors
+    assert ((high - low).mean(axis=0) < 0.4).all()
+
+
+def test_accuracy_has_the_intervals_and_none_where_nothing_varies():
+    found = accuracy(SCORES, "power_ratio", [21, 60], trials=5, rng=2, alpha=0.1).table
+    ends = get("power_ratio").interval_of_matrix(
+        as_score_matrix(SCORES), np.array([21.0, 60.0]), 0.1, trials=5, seed=2
+    )
+    np.testing.assert_array_equal(found[["low", "high"]].to_numpy().T, ends)
+    assert (found["low"] < found["estimate"]).all() and (found["estimate"] < found["high"]).all()
+    flat = np.tile(np.arange(12.0)[:, None], (1, 3))
+    assert accuracy(flat, "power_ratio").table[["low", "high"]].isna().all(axis=None)
+    few = accuracy(SCORES[:4], "minor_conflicts", 2, trials=9).table
+    assert few[["low", "high"]].isna().all(axis=None)

@@ -216,7 +216,9 @@ def accuracy(
     * power ratio, average p-value, conflict ratios and swap rate on random subsets of the topics,
       and beyond by the noncentral t with the components: see
       :class:`vcomp.ir.measures.FromSubsets`. The power ratio and the average p-value of as many
-      topics as there are are the observed ones;
+      topics as there are are the observed ones. Intervals are of the expected value for these
+      systems on other topics, by a jackknife that leaves out ten groups of topics in turn; there
+      is none where the measure is the same without each group, or undefined without one;
     * all else by split halves, with the model that Urbano (2016, sec. 7) found to predict larger
       collections best, ``"logit"``; intervals are where single splits lie. They are compared with
       another half, not with the truth: see :func:`vcomp.ir.split_half` for what that means.

@@ -222,12 +222,11 @@ class BySubsets:
     label: ClassVar[str] = "subsets, noncentral t"
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
-        """See :meth:`FromSubsets.estimate`; there is no interval."""
-        unknown = np.full(n_topics.size, np.nan)
-        found = self.measure.estimate_of_matrix(
-            self.matrix, n_topics, trials=self.trials, seed=self.seed
-        )
-        return Estimated(found, unknown, unknown)
+        """See :meth:`FromSubsets.estimate` and :meth:`FromSubsets.interval_of_matrix`."""
+        how = {"trials": self.trials, "seed": self.seed}
+        found = self.measure.estimate_of_matrix(self.matrix, n_topics, **how)
+        ends = self.measure.interval_of_matrix(self.matrix, n_topics, alpha, **how)
+        return Estimated(found, *ends)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -538,8 +537,9 @@ def _notes(accuracy: Accuracy) -> list[str]:
     if BySubsets in by_kind:
         notes.append(
             f"{by_kind[BySubsets]}: measured on random subsets of the {accuracy.facets[1]} as far "
-            "as these go, and carried on by the noncentral t with the components; there is no "
-            "interval."
+            "as these go, and carried on by the noncentral t with the components; the intervals "
+            f"are of the expected value for these {accuracy.facets[0]}, by a jackknife over "
+            f"groups of {accuracy.facets[1]}."
         )
     if ByItself in by_kind:
         notes.append(f"{by_kind[ByItself]}: there is no interval.")
