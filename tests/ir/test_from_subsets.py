@@ -355,7 +355,8 @@ def test_accuracy_has_the_intervals_and_none_where_nothing_varies():
         as_score_matrix(SCORES), np.array([21.0, 60.0]), 0.1, trials=5, seed=2
     )
     np.testing.assert_array_equal(found[["low", "high"]].to_numpy().T, ends)
-    assert (found["low"] < found["estimate"]).all() and (found["estimate"] < found["high"]).all()
+    assert (found["low"] < found["estimate"]).all()
+    assert (found["estimate"] < found["high"]).all()
     flat = np.tile(np.arange(12.0)[:, None], (1, 3))
     assert accuracy(flat, "power_ratio").table[["low", "high"]].isna().all(axis=None)
     few = accuracy(SCORES[:4], "minor_conflicts", 2, trials=9).table

@@ -38,6 +38,10 @@ _COMMANDS = {
         "Plan a D-study from a stored result, or from published components or mean squares.",
     ),
     "fit": ("large", "Estimate the variance components of FORMULA from DATA."),
+    "gauge": (
+        "preset",
+        "Divide the variation of measurements between parts and gauge (gauge R&R).",
+    ),
     "gstudy": (
         "fit",
         "Estimate all components of a design in Brennan's notation from DATA.",
@@ -49,6 +53,10 @@ _COMMANDS = {
     "merge": (
         "large",
         "Add the statistics in FILES, which `vcomp accumulate` wrote for one formula.",
+    ),
+    "precision": (
+        "preset",
+        "Print the precision of a measurement method, from repeatability to reproducibility.",
     ),
     "simulate": ("score", "Simulate collections with the same systems and new topics."),
     "tau": (

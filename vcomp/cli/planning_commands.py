@@ -131,9 +131,7 @@ published_options = with_options(
         metavar="TEXT",
         help="Sizes of the published G-study, 'p=33 i=48 …': intervals follow from them.",
     ),
-    click.option(
-        "--mean", type=float, metavar="X", help="Mean of the published scores, for --cut."
-    ),
+    click.option("--mean", type=float, metavar="X", help="Mean of the published scores."),
 )
 """Options for published components or mean squares instead of a stored result."""
 

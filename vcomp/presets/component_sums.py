@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.design import Structure
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.formula import REPLICATE, RESIDUAL
+from vcomp.formula import REPLICATE, RESIDUAL, closure
+from vcomp.gtheory import PublishedComponents
 from vcomp.inference import Projected, Quantities, VarianceComponents
 from vcomp.inference.intervals import FromComponents, IntervalSource
-from vcomp.model import VarianceComponentsResults
+from vcomp.model import VarianceComponentsResults, record_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +106,8 @@ def check_facet(role: str, name: object, components: VarianceComponents) -> str:
     if name not in known:
         raise PlanError(
             f"{role}={name!r} is not a facet of the random part{did_you_mean(name, known)}; "
-            f"facets are {', '.join(known)}. A facet enters by a term (1|{name})"
+            f"facets are {', '.join(known)}. A facet enters by a term (1|{name}), or by the name "
+            "of a published component"
         )
     return str(name)
 
@@ -126,13 +127,22 @@ def positive_number(name: str, value: Any, what: str) -> float:
     raise PlanError(f"{name}, {what}, must be a number above 0, not {value!r}")
 
 
-def held_in_residual(design: Structure) -> str | None:
+def held_in_residual(res: VarianceComponentsResults | PublishedComponents) -> str | None:
     """Return a sentence on effects in the residual besides error, None if there are none."""
-    effects = design.terms[RESIDUAL][:-1]
+    if isinstance(res, PublishedComponents):
+        facets = res.components.facets[-1]
+        replicated = REPLICATE in facets
+        above = {f: frozenset(x) for f, x in res.components.nested_in.items()}
+        effect = [f for f in res.components.facet_names if f in facets and f != REPLICATE]
+        known = [closure(x, above) for x in res.components.facets[:-1]]
+        effects = [] if replicated or frozenset(effect) in known else [":".join(effect)]
+    else:
+        replicated = res.design.replicated
+        effects = list(res.design.terms[RESIDUAL][:-1])
     if not effects:
         return None
     which = effects[0] if len(effects) == 1 else f"{', '.join(effects[:-1])} and {effects[-1]}"
-    if design.replicated:
+    if replicated:
         return f"Repeatability holds {which}, as the formula has no term (1|{effects[-1]})."
     return (
         f"Repeatability holds {which}, as every cell has a single score: measure more than once "
@@ -140,15 +150,19 @@ def held_in_residual(design: Structure) -> str | None:
     )
 
 
-def check_result(res: object, function: str) -> None:
-    """Refuse an object that is not the result of a fit.
+def components_of(res: object, function: str) -> VarianceComponents:
+    """Return the components of a fit, or published ones.
 
     Raises
     ------
     PlanError
         If it is another object.
     """
-    if not isinstance(res, VarianceComponentsResults):
-        raise PlanError(
-            f"{function}() needs a result, such as vcomp.fit() returns, not a {type(res).__name__}"
-        )
+    if isinstance(res, PublishedComponents):
+        return res.components
+    if isinstance(res, VarianceComponentsResults):
+        return record_of(res).components
+    raise PlanError(
+        f"{function}() needs a result, such as vcomp.fit() returns, or published components of "
+        f"vcomp.from_components() or vcomp.from_mean_squares(), not a {type(res).__name__}"
+    )

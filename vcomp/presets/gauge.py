@@ -10,13 +10,14 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import PlanError, VcompError, check_alpha
-from vcomp.formula import RESIDUAL, closure
+from vcomp.formula import closure
+from vcomp.gtheory import PublishedComponents
 from vcomp.inference import Projected, Quantities, VarianceComponents, check_policy
-from vcomp.model import IntervalMethod, VarianceComponentsResults, record_of
+from vcomp.model import IntervalMethod, VarianceComponentsResults
 from vcomp.presets.component_sums import (
     Known,
     check_facet,
-    check_result,
+    components_of,
     held_in_residual,
     known_of,
     positive_number,
@@ -158,7 +159,7 @@ class GaugeStudy(display.Printed):
 
 
 def gauge_rr(
-    res: VarianceComponentsResults,
+    res: VarianceComponentsResults | PublishedComponents,
     part: str,
     operator: str,
     *,
@@ -178,7 +179,8 @@ def gauge_rr(
 
     Parameters
     ----------
-    res : the fit
+    res : the fit, or published components with the sizes of their study
+        (:func:`vcomp.from_components`, :func:`vcomp.from_mean_squares`)
     part, operator : facets of the random part
     tolerance : width of the specification, its upper minus its lower limit, in units of the
         scores
@@ -228,8 +230,16 @@ def gauge_rr(
     Name: percent_study_variation, dtype: float64
     >>> study.categories, round(study.precision_to_tolerance, 3)
     (7.0, 0.244)
+
+    From published mean squares of 10 parts, 3 operators and 3 trials:
+
+    >>> published = vcomp.from_mean_squares(
+    ...     {"part": 9.8182, "operator": 1.5836, "part:operator": 0.0199, "Residual": 0.0460},
+    ...     sizes={"part": 10, "operator": 3, "replicate": 3})
+    >>> vcomp.presets.gauge_rr(published, "part", "operator").categories
+    4.0
     """
-    check_result(res, "gauge_rr")
+    components = components_of(res, "gauge_rr")
     source = res.interval_source(interval, negative)
     check_alpha(alpha)
     check_policy(negative)
@@ -240,7 +250,6 @@ def gauge_rr(
         tolerance = positive_number("tolerance", tolerance, "the upper minus the lower limit")
     if process_sd is not None:
         process_sd = positive_number("process_sd", process_sd, "a standard deviation")
-    components = record_of(res).components
     sources = _sources(components, part, operator)
     a = np.array([term_mask(components, names) for names in sources.values()])
     total = np.broadcast_to(a[list(sources).index(TOTAL)], a.shape)
@@ -287,8 +296,8 @@ def _sources(
             f"the formula, which has {', '.join(components.names)}"
         )
     sources = {
-        TOTAL_GAUGE: (*others, RESIDUAL),
-        REPEATABILITY: (RESIDUAL,),
+        TOTAL_GAUGE: (*others, components.names[-1]),
+        REPEATABILITY: (components.names[-1],),
         REPRODUCIBILITY: tuple(others),
         **{name: (name,) for name in others},
         PART_TO_PART: tuple(of_parts),
@@ -353,12 +362,14 @@ def _categories(ratio: Known, of_parts: float) -> tuple[float, float, float]:
     return cut(max(value, 0.0)), cut(float(ratio.low[0])), cut(float(ratio.high[0]))
 
 
-def _notes(res: VarianceComponentsResults, part: str, operator: str) -> list[str]:
+def _notes(
+    res: VarianceComponentsResults | PublishedComponents, part: str, operator: str
+) -> list[str]:
     notes = []
-    held = held_in_residual(res.design)
+    held = held_in_residual(res)
     if held is not None:
         notes.append(held)
-    interaction = _interaction(record_of(res).components, part, operator)
+    interaction = _interaction(components_of(res, "gauge_rr"), part, operator)
     if interaction is not None:
         notes += _pooling(res, interaction)
     values = res.vcomp.to_numpy()
@@ -378,20 +389,42 @@ def _interaction(components: VarianceComponents, part: str, operator: str) -> st
     return by_facets.get(whole)
 
 
-def _pooling(res: VarianceComponentsResults, interaction: str) -> Sequence[str]:
+def _pooling(
+    res: VarianceComponentsResults | PublishedComponents, interaction: str
+) -> Sequence[str]:
     """Return a note that AIAG would pool the interaction, if its F-test has a large p-value."""
-    try:
-        test = res.test(interaction, "f")
-    except VcompError:
-        return []  # no F-test for these data, or the result was loaded without its rows
-    if not test.p_value > _POOLED_FROM:
+    found = _published_f(res, interaction) if isinstance(res, PublishedComponents) else None
+    if isinstance(res, VarianceComponentsResults):
+        try:
+            test = res.test(interaction, "f")
+        except VcompError:
+            return []  # no F-test for these data, or the result was loaded without its rows
+        found = test.statistic, test.p_value
+    if found is None or not found[1] > _POOLED_FROM:
         return []
-    outcome = f"F = {display.number(test.statistic, 3)}, {display.p_value(test.p_value)}"
+    outcome = f"F = {display.number(found[0], 3)}, {display.p_value(found[1])}"
     advice = (
         f"{interaction}: {outcome}. AIAG pools an interaction with p > {_POOLED_FROM} into "
         f"repeatability: to do so, fit without (1|{interaction})."
     )
     return [advice]
+
+
+def _published_f(res: PublishedComponents, term: str) -> tuple[float, float] | None:
+    """Return F and its p-value from published mean squares, None if there is no exact test."""
+    from scipy.special import fdtrc
+
+    table = res.anova
+    if table is None:
+        return None
+    k = res.components.names.index(term)
+    without = table.expected[k].copy()
+    without[k] = 0.0
+    same = np.flatnonzero((table.expected == without).all(axis=1))
+    if not same.size or not table.mean_squares[same[0]] > 0.0:
+        return None
+    F = float(table.mean_squares[k] / table.mean_squares[same[0]])
+    return F, float(fdtrc(table.df[k], table.df[same[0]], F))
 
 
 _ACCEPTABLE, _MARGINAL = 10.0, 30.0

@@ -10,13 +10,14 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import PlanError, check_alpha, did_you_mean
-from vcomp.formula import REPLICATE, RESIDUAL, closure
+from vcomp.formula import REPLICATE, closure
+from vcomp.gtheory import PublishedComponents
 from vcomp.inference import Projected, Quantities, VarianceComponents, check_policy
 from vcomp.model import IntervalMethod, VarianceComponentsResults, record_of
 from vcomp.presets.component_sums import (
     Known,
     check_facet,
-    check_result,
+    components_of,
     held_in_residual,
     known_of,
     term_mask,
@@ -114,7 +115,7 @@ class Precision(display.Printed):
 
 
 def precision(
-    res: VarianceComponentsResults,
+    res: VarianceComponentsResults | PublishedComponents,
     *,
     laboratory: str | None = None,
     labels: Mapping[str, str] | None = None,
@@ -131,7 +132,9 @@ def precision(
 
     Parameters
     ----------
-    res : the fit
+    res : the fit, or published components with the sizes of their study
+        (:func:`vcomp.from_components`, :func:`vcomp.from_mean_squares`); with their ``mean`` there
+        are coefficients of variation, without sizes there are no intervals
     laboratory : the facet of laboratories. If None, the facet named ``site``, ``lab`` or
         ``laboratory``; if there is none, all data are from one laboratory
     labels : other names for the conditions, ``{"within-day": "intermediate precision"}``
@@ -179,11 +182,12 @@ def precision(
     within-day         0.146  2.855  6.737  0.408
     within-laboratory  0.223  4.365  5.353  0.624
     """
-    check_result(res, "precision")
+    components = components_of(res, "precision")
+    if isinstance(res, PublishedComponents) and components.cov is None:
+        interval = "auto"  # there are none, and Satterthwaite's would be refused
     source = res.interval_source(interval, negative)
     check_alpha(alpha)
     check_policy(negative)
-    components = record_of(res).components
     laboratory = _laboratory(components, laboratory)
     conditions = _renamed(_conditions(components, laboratory), labels)
     mean, why = _mean(res)
@@ -220,17 +224,19 @@ def _conditions(
     """
     nested = {f: frozenset(above) for f, above in components.nested_in.items()}
     everything = tuple(components.names)
-    found: dict[str, tuple[str, ...]] = {REPEATABILITY: (RESIDUAL,)}
+    found: dict[str, tuple[str, ...]] = {REPEATABILITY: everything[-1:]}
     for facet in components.facet_names:
         if facet == REPLICATE:
             continue
         fixed = closure(frozenset({facet}), nested)
         terms = zip(components.names, components.facets, strict=True)
-        varying = tuple(name for name, facets in terms if name == RESIDUAL or not facets <= fixed)
+        varying = tuple(
+            name for name, facets in terms if name == everything[-1] or not facets <= fixed
+        )
         name = WITHIN_LABORATORY if facet == laboratory else f"within-{facet}"
         if varying != everything and (facet == laboratory or varying not in found.values()):
             found[name] = varying
-    if laboratory is not None and found.get(WITHIN_LABORATORY) == (RESIDUAL,):
+    if laboratory is not None and found.get(WITHIN_LABORATORY) == everything[-1:]:
         del found[WITHIN_LABORATORY]
     last = WITHIN_LABORATORY if laboratory is None else REPRODUCIBILITY
     found[last] = everything
@@ -255,12 +261,21 @@ def _renamed(
     return found
 
 
-def _mean(res: VarianceComponentsResults) -> tuple[float, str | None]:
+def _mean(
+    res: VarianceComponentsResults | PublishedComponents,
+) -> tuple[float, str | None]:
     """Return the mean that coefficients of variation divide by, or why there is none."""
+    if isinstance(res, PublishedComponents):
+        if not res.mean.is_mean:
+            return np.nan, "the mean is not known; give mean= with the published values"
+        return _positive(float(res.mean.beta[0]))
     if record_of(res).exog_names != ("Intercept",):
         return np.nan, "the mean depends on the fixed part; they need a constant mean"
     sums = record_of(res).response_sums  # None of results stored by earlier versions
-    mean = float(res.fe_params.iloc[0]) if sums is None else sums[0]
+    return _positive(float(res.fe_params.iloc[0]) if sums is None else sums[0])
+
+
+def _positive(mean: float) -> tuple[float, str | None]:
     if not mean > 0.0:
         return np.nan, f"the mean, {display.number(mean)}, is not above zero"
     return mean, None
@@ -295,15 +310,20 @@ def _table(rows: list[str], known: Known, mean: float, *, limit: bool) -> pd.Dat
     return pd.DataFrame(columns, index=pd.Index(rows, name="condition" if limit else "source"))
 
 
-def _notes(res: VarianceComponentsResults, sources: pd.DataFrame, why: str | None) -> list[str]:
+def _notes(
+    res: VarianceComponentsResults | PublishedComponents, sources: pd.DataFrame, why: str | None
+) -> list[str]:
     notes = []
-    held = held_in_residual(res.design)
+    held = held_in_residual(res)
     if held is not None:
         notes.append(held)
     if why is not None:
         notes.append(f"No coefficients of variation: {why}.")
     silent = [str(name) for name, low in sources["sd_low"].items() if np.isnan(low)]
-    if silent:
+    if isinstance(res, PublishedComponents) and res.components.cov is None:
+        reason = res.reason or "give sizes= of all facets, replicate included"
+        notes.append(f"No standard errors and intervals: {reason}.")
+    elif silent:
         notes.append(
             f"{', '.join(silent)}: no interval, as the component is held or has no standard error."
         )
