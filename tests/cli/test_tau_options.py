@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 
+import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 import vcomp
 from tests.helpers.command_line import output_of
-from tests.helpers.rank_scores import WIDE
+from tests.helpers.rank_scores import LONG, WIDE
 from vcomp.cli.main import cli
-from vcomp.exceptions import PlanError
+from vcomp.exceptions import PlanError, VcompError
 
 SAID = {
     "test": "Intervals are for the correlations of one such ranking.",
@@ -111,3 +114,36 @@ def test_a_fit_of_several_facets_has_their_sizes():
     done = CliRunner().invoke(cli, [*given, "--within", "sys"])
     assert done.exit_code == 2
     assert "--tau ranks all objects" in done.output
+
+
+def test_one_system_of_each_group_is_ranked(wide, tmp_path):
+    groups = {str(name): "AB"[k % 2] + str(k // 4) for k, name in enumerate(WIDE.columns)}
+    made = vcomp.ir.expected_tau(WIDE, [20, 50], groups=groups)
+    given = ("--topics", "20,50", "--format", "csv")
+    file = tmp_path / "groups.csv"
+    pd.DataFrame({"run": list(groups), "by": list(groups.values())}).to_csv(file, index=False)
+    read = pd.read_csv(io.StringIO(output_of("tau", wide, *given, "--groups", file)))
+    tau = read[read["measure"] == "tau"] if "measure" in read else read.iloc[: len(made)]
+    np.testing.assert_allclose(tau["estimate"], made["estimate"], rtol=1e-12)
+    whole = vcomp.ir.expected_tau(WIDE, [20, 50])
+    assert not np.allclose(whole["estimate"], made["estimate"], atol=1e-6)
+    long = tmp_path / "long.csv"
+    system = next(c for c in LONG.columns if c in ("system", "sys", "run"))
+    LONG.assign(org=LONG[system].astype(str).map(groups)).to_csv(long, index=False)
+    by_column = pd.read_csv(io.StringIO(output_of("tau", long, *given, "--groups", "org")))
+    pd.testing.assert_frame_equal(by_column, read, rtol=1e-12)
+
+
+def test_groups_that_cannot_be(wide, tmp_path):
+    file = tmp_path / "groups.csv"
+    file.write_text("run,by,more\n1,A,x\n")
+    for text, message in (
+        ("org", "for a matrix give a file with a column of systems"),
+        (str(file), "groups need two, of systems and of their groups"),
+    ):
+        done = CliRunner().invoke(cli, ["tau", str(wide), "--groups", text])
+        assert isinstance(done.exception, VcompError)
+        assert message in str(done.exception)
+    file.write_text("run,by\n1,A\n1,B\n")
+    done = CliRunner().invoke(cli, ["tau", str(wide), "--groups", str(file)])
+    assert "'1' has several groups in column 'by'" in str(done.exception)

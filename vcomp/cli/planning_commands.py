@@ -24,7 +24,13 @@ from vcomp.cli.arguments import (
     with_options,
 )
 from vcomp.cli.output import check_picture, save
-from vcomp.cli.score_commands import format_option, formatted, read_scores, score_options
+from vcomp.cli.score_commands import (
+    format_option,
+    formatted,
+    read_scores,
+    score_options,
+    system_groups,
+)
 from vcomp.ir.rank import RankOptions, TauVariant
 
 plan_options = with_options(
@@ -334,6 +340,12 @@ def dstudy(
     help="How intervals are made: draws; or independent, for independent swaps as published. "
     "auto means independent with --estimator urbano and --target test, else draws.",
 )
+@click.option(
+    "--groups",
+    metavar="COLUMN|FILE",
+    help="Rank one system of each group, such as an organisation: a column of long data, or a CSV "
+    "or Parquet file with a column of systems and one of groups.",
+)
 @alpha_option
 @click.option(
     "--seed",
@@ -354,6 +366,7 @@ def tau_command(
     drop_worst: float,
     topics: str | None,
     variant: TauVariant,
+    groups: str | None,
     format_: str,
     **options: Any,
 ) -> None:
@@ -367,6 +380,8 @@ def tau_command(
     n = topic_counts(topics)
     matrix = read_scores(scores, dataset, system=system, topic=topic, score=score)
     options["drop_worst"] = drop_worst
+    if groups is not None:
+        options["groups"] = system_groups(groups, scores, dataset, system)
     tau = ir.expected_tau(matrix, n, variant=variant, **options)
     tau_ap = ir.expected_tau_ap(matrix, n, **options)
     how = RankOptions(**{name: options[name] for name in ("estimator", "target", "interval")})

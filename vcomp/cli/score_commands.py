@@ -125,6 +125,52 @@ def read_scores(scores: Path | None, dataset: str | None, **columns: str | None)
     return as_score_matrix(_all_systems(read_matrix(scores)))
 
 
+def system_groups(
+    text: str, scores: Path | None, dataset: str | None, system: str | None
+) -> dict[str, Any]:
+    """Return the group of each system.
+
+    Parameters
+    ----------
+    text : a column of the scores, or the name of a file with a column of systems and one of groups
+    scores, dataset : see :func:`source_of`
+    system : the column of systems of long data, None where it is not given
+
+    Raises
+    ------
+    DataError
+        If the scores have no such column or are a matrix, the file has not two columns, or a
+        system has several groups.
+    """
+    from vcomp.data import open_source
+
+    if Path(text).suffix.lower() in (".csv", ".parquet"):
+        source = open_source(Path(text))
+        if len(source.columns) != 2:
+            raise DataError(
+                f"{text!r} has the columns {', '.join(map(repr, source.columns))}; groups need "
+                "two, of systems and of their groups"
+            )
+        names = list(source.columns)
+    else:
+        source = open_source(source_of(scores, dataset))
+        known = [system] if system is not None else list(_KNOWN["system"])
+        of_systems = next((name for name in known if name in source.columns), None)
+        if of_systems is None:
+            raise DataError(
+                f"--groups {text!r} is a column of long data, and these have no column of systems; "
+                "for a matrix give a file with a column of systems and one of groups"
+            )
+        if text not in source.columns:
+            raise source.no_column(text)
+        names = [of_systems, text]
+    pairs = source.read(names).drop_duplicates()
+    several = pairs[names[0]][pairs[names[0]].duplicated()]
+    if len(several):
+        raise DataError(f"{str(several.iloc[0])!r} has several groups in column {names[1]!r}")
+    return dict(zip(map(str, pairs[names[0]]), pairs[names[1]], strict=True))
+
+
 def _all_systems(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a wide table; refuse one that looks long, in the words of the command line."""
     from pandas.api.types import is_numeric_dtype

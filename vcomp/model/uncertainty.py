@@ -7,9 +7,10 @@ and :mod:`vcomp.inference.resampling`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from vcomp.design import LevelGroups
 from vcomp.inference import Projected
 from vcomp.inference.hypotheses import (
     CovarianceOfFixed,
@@ -310,6 +311,7 @@ class Uncertainty(Fitted):
         path: str | PathLike[str] | None = None,
         progress: bool | None = None,
         adjust: bool = True,
+        groups: Mapping[str, LevelGroups] | None = None,
     ) -> Replicates:
         """Return estimates of `n` resamples of the levels of facets: Brennan's bootstrap.
 
@@ -336,6 +338,11 @@ class Uncertainty(Fitted):
             computed
         progress : whether to show a bar; None shows one if stderr is a terminal
         adjust : whether the replicates have adjusted components besides the estimated ones
+        groups : for facets whose levels are not independent of each other, the group of each
+            level: ``{"sys": {"run1": "A", "run2": "A", "run3": "B"}}``, or a function of a level
+            instead of the inner mapping. A group is a set of levels with a common origin, such as
+            the systems of one organisation, the topics of one author or the assessors of one
+            site. Whole groups are drawn with replacement, as many as there are
 
         Returns
         -------
@@ -347,16 +354,23 @@ class Uncertainty(Fitted):
         ------
         EstimationError
             If a facet is not one of the random part or has fewer than two levels, an option is
-            invalid, components are held and ``adjust`` is True, or no resample could be fitted.
+            invalid, `groups` are of a facet that is not drawn or is nested, components are held
+            and ``adjust`` is True, or no resample could be fitted.
         DataError
-            If the result was loaded without its rows, or the file does not contain replicates of
-            this fit, seed and facets.
+            If the result was loaded without its rows, a level has no group or all are in one, or
+            the file does not contain replicates of this fit, seed, facets and groups.
 
         Warns
         -----
         VcompWarning
             If some resamples could not be fitted (they have ``converged=False``), or the time
             limit ended the work.
+
+        Notes
+        -----
+        With `groups` the correction of the bias is exact in expectation for independent levels in
+        groups of one size. If levels of a group are alike, replicates vary more, which is what
+        drawing groups is for.
 
         References
         ----------
@@ -373,6 +387,9 @@ class Uncertainty(Fitted):
         >>> replicates = res.resample("topic", 100, rng=1)
         >>> replicates.kind, replicates.adjusted.shape
         ('facet bootstrap', (100, 3))
+        >>> authors = {"query 1": "Ann", "query 2": "Ann", "query 3": "Bob"}
+        >>> res.resample("topic", 100, rng=1, groups={"topic": authors}).notes
+        ('the adjustment uses the mean size of the groups of topic',)
         """
         return facet_bootstrap(
             self._row_access.generating(),
@@ -382,6 +399,7 @@ class Uncertainty(Fitted):
             n,
             rng=rng,
             adjust=adjust,
+            groups=groups,
             workers=workers,
             time_limit=time_limit,
             path=path,

@@ -19,11 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from os import PathLike
+from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray
-from vcomp.design import Design
+from vcomp._typing import FloatArray, LongArray
+from vcomp.design import Design, LevelGroups, group_codes
 from vcomp.exceptions import EstimationError
 from vcomp.formula import closure
 from vcomp.inference.quantities import VarianceComponents
@@ -34,7 +35,9 @@ from vcomp.numerics import check_count, check_rng, check_time_limit, solve, stre
 from vcomp.statistics import Statistics
 
 
-def expectation(components: VarianceComponents, facet: str) -> FloatArray:
+def expectation(
+    components: VarianceComponents, facet: str, n_groups: int | None = None
+) -> FloatArray:
     """Return A with E* σ̂²* = A σ̂² over all resamples of a facet, eq. (10.12), (k + 1, k + 1).
 
     It is exact for the analysis of variance of balanced data with a term for every effect; with
@@ -45,6 +48,8 @@ def expectation(components: VarianceComponents, facet: str) -> FloatArray:
     ----------
     components : their facets, nesting and sizes are used, not their values
     facet : the resampled facet
+    n_groups : groups of its levels, if whole groups are drawn; it then holds in expectation under
+        the model, for groups of one size
 
     Raises
     ------
@@ -80,6 +85,10 @@ def expectation(components: VarianceComponents, facet: str) -> FloatArray:
             added[row] = share * (
                 _coefficients(inside, terms, sizes) - _coefficients(around, terms, sizes)
             )
+    if n_groups is not None:
+        # Two drawn levels are the same one if their groups are, and only then.
+        n = sizes[facet]
+        added *= (n - n / n_groups) / (n - 1.0)
     left, change = expected[:-1] - expected[-1], added[:-1] - added[-1]
     try:
         return np.eye(len(terms)) + solve(left, change)
@@ -92,7 +101,10 @@ def expectation(components: VarianceComponents, facet: str) -> FloatArray:
 
 
 def adjusted(
-    values: FloatArray, components: VarianceComponents, facets: Sequence[str]
+    values: FloatArray,
+    components: VarianceComponents,
+    facets: Sequence[str],
+    n_groups: Mapping[str, int] | None = None,
 ) -> FloatArray:
     """Return replicates A⁻¹σ̂²*, corrected for the bias of resampling, eq. (10.12).
 
@@ -101,6 +113,7 @@ def adjusted(
     values : (B, k + 1) estimates; nan stays nan
     components : their facets, nesting and sizes are used
     facets : in the order in which they were drawn
+    n_groups : numbers of groups of facets whose levels were drawn by group
 
     Raises
     ------
@@ -109,7 +122,7 @@ def adjusted(
     """
     whole = np.eye(len(components.names))
     for facet in facets:
-        whole = expectation(components, facet) @ whole
+        whole = expectation(components, facet, (n_groups or {}).get(facet)) @ whole
     try:
         return solve(whole, values.T).T
     except np.linalg.LinAlgError:
@@ -146,6 +159,7 @@ class FacetSample:
     design : of the data
     stats : of the data, with their rows
     facets : the resampled facets, nested ones after those that they are nested in
+    groups : group of each level of facets whose levels are drawn by whole groups
 
     Raises
     ------
@@ -153,8 +167,18 @@ class FacetSample:
         If one of them has fewer than two levels.
     """
 
-    def __init__(self, design: Design, stats: Statistics, facets: Sequence[str]) -> None:
+    def __init__(
+        self,
+        design: Design,
+        stats: Statistics,
+        facets: Sequence[str],
+        groups: Mapping[str, LongArray],
+    ) -> None:
         self._design, self._facets = design, facets
+        self._members = {
+            facet: [np.flatnonzero(codes == g) for g in range(int(codes.max()) + 1)]
+            for facet, codes in groups.items()
+        }
         self._whole = Sample.whole(stats.rows)
         for facet in facets:
             check_levels(design, self.levels(self._whole, facet))
@@ -171,8 +195,15 @@ class FacetSample:
         for place, facet in enumerate(self._facets):
             if place:
                 levels = self.levels(sample, facet)
-            sample = levels.take(sample, levels.draw(rng))
+            sample = levels.take(sample, self._drawn(facet, levels, rng))
         return sample
+
+    def _drawn(self, facet: str, levels: Levels, rng: np.random.Generator) -> LongArray:
+        members = self._members.get(facet)
+        if members is None:
+            return levels.draw(rng)
+        chosen = rng.integers(len(members), size=len(members))
+        return np.concatenate([members[g] for g in chosen])
 
 
 def check_levels(design: Design, levels: Levels, fewest: int = 2) -> None:
@@ -203,6 +234,7 @@ def facet_bootstrap(
     *,
     rng: int | np.random.Generator | None = None,
     adjust: bool = True,
+    groups: Mapping[str, LevelGroups] | None = None,
     workers: int = 1,
     time_limit: float | None = None,
     path: str | PathLike[str] | None = None,
@@ -220,6 +252,7 @@ def facet_bootstrap(
     rng : seed, or a generator from which one is drawn; 0 if not given. Replicate b has its own
         stream ``SeedSequence(seed, spawn_key=(b,))``
     adjust : whether ``replicates.adjusted`` has components corrected for the bias of resampling
+    groups : of facets whose levels are drawn by whole groups: the group of each level, by facet
     workers : number of threads, which changes the numbers by rounding at most: many
         small data sets, or alike ones, are fitted together
     time_limit : seconds after which no replicate is started; finished ones are kept, with a
@@ -253,7 +286,10 @@ def facet_bootstrap(
             "adjustment needs estimates of all components; use adjust=False"
         )
     check_rng(rng)
-    sample = FacetSample(design, fit.stats, names)
+    codes = _groups_of(design, names, groups)
+    sample = FacetSample(design, fit.stats, names, codes)
+    drawn = {facet: code.tolist() for facet, code in codes.items()}
+    details: dict[str, Any] = {"facets": list(names), "groups": drawn or None}
 
     def begin(seed: int) -> Callable[[], Work]:
         return lambda: fit.refits_of_samples(design, lambda b: sample.draw(stream(seed, b)), n)
@@ -261,7 +297,7 @@ def facet_bootstrap(
     made = collect(
         fit,
         KIND,
-        {"facets": list(names)},
+        details,
         begin,
         n,
         rng=rng,
@@ -272,7 +308,39 @@ def facet_bootstrap(
         label=KIND,
         what="resamples",
     )
-    return _with_adjustment(made, fit, design, components, names) if adjust else made
+    return _with_adjustment(made, fit, design, components, names, codes) if adjust else made
+
+
+def _groups_of(
+    design: Design, names: Sequence[str], groups: Mapping[str, LevelGroups] | None
+) -> dict[str, LongArray]:
+    """Return the group of each level of facets that are drawn by group.
+
+    Raises
+    ------
+    EstimationError
+        If a facet is not drawn or is nested, or `groups` is not a mapping of facets.
+    DataError
+        If a level has no group, or all have the same.
+    """
+    if groups is None:
+        return {}
+    if not isinstance(groups, Mapping) or not groups or not set(groups) <= set(names):
+        raise EstimationError(
+            "groups= are of drawn facets, such as {'sys': {'run1': 'A', 'run2': 'B'}}; the drawn "
+            f"facets are {', '.join(map(repr, names))}"
+        )
+    codes = {}
+    for facet, given in groups.items():
+        above = design.structure.nested_in[facet]
+        if above:
+            raise EstimationError(
+                f"{facet!r} is nested in {' and '.join(sorted(above))}, and levels that are drawn "
+                "by group are not nested"
+            )
+        levels = next(f.levels for f in design.facets if f.name == facet)
+        codes[facet] = group_codes(given, levels, facet)
+    return codes
 
 
 def _with_adjustment(
@@ -281,10 +349,15 @@ def _with_adjustment(
     design: Design,
     components: VarianceComponents,
     facets: Sequence[str],
+    groups: Mapping[str, LongArray],
 ) -> Replicates:
     """Return the replicates with adjusted components and notes on approximations."""
-    values: FloatArray = adjusted(made.values, components, facets)
+    n_groups = {facet: int(codes.max()) + 1 for facet, codes in groups.items()}
+    values: FloatArray = adjusted(made.values, components, facets, n_groups)
     notes = []
+    for facet, codes in groups.items():
+        if np.ptp(np.bincount(codes)) > 0:
+            notes.append(f"the adjustment uses the mean size of the groups of {facet}")
     if not design.structure.balanced:
         notes.append("the adjustment, which is exact for balanced data, uses mean sizes here")
     method = fit.recipe.estimator.name

@@ -300,9 +300,10 @@ def expected_tau(
     alpha : intervals have confidence 1 − alpha
     draws : number of draws behind ``interval="draws"``
     rng : seed, or a ``numpy.random.Generator`` that one is drawn from once; 0 if not given
-    groups : the group of each system, such as its organisation, if one system of each group is
-        ranked: a mapping from systems to groups, a function of a system's name, or a column of the
-        long table. None ranks all systems
+    groups : the group of each system, if one system of each group is ranked. A group is a set of
+        systems with a common origin that err alike, such as the runs of one organisation: a
+        mapping from systems to groups, a function of a system's name, or a column of the long
+        table. None ranks all systems
 
     Returns
     -------
