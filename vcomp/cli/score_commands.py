@@ -158,8 +158,8 @@ def system_groups(
         of_systems = next((name for name in known if name in source.columns), None)
         if of_systems is None:
             raise DataError(
-                f"--groups {text!r} is a column of long data, and these have no column of systems; "
-                "for a matrix give a file with a column of systems and one of groups"
+                f"--groups {text!r} is a column of long data, and these have no column of "
+                "systems; for a matrix give a file with a column of systems and one of groups"
             )
         if text not in source.columns:
             raise source.no_column(text)
