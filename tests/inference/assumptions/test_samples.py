@@ -50,13 +50,35 @@ def test_outliers_are_named_and_the_critical_deviate_has_its_level():
     assert [label for label, _ in found.outliers] == ["t29"]
 
 
-def test_levels_statistic_is_levenes():
+@pytest.mark.parametrize("equal", [True, False])
+def test_levels_statistic_is_brown_and_forsythes(equal):
     rng = np.random.default_rng(4)
-    codes = rng.integers(0, 4, 60)
-    e = rng.normal(size=60)
-    e -= (np.bincount(codes, e) / np.bincount(codes))[codes]
-    expected = stats.levene(*(e[codes == k] for k in range(4)), center="mean").statistic
-    assert LevelStatistic(codes, [])(e[:, None])[0] == pytest.approx(expected, rel=1e-10)
+    codes = np.tile(np.arange(4), 15) if equal else rng.integers(0, 4, 60)
+    e = rng.exponential(size=(60, 2))
+    expected = [
+        stats.levene(*(column[codes == k] for k in range(4)), center="median").statistic
+        for column in e.T
+    ]
+    np.testing.assert_allclose(LevelStatistic(codes, [])(e), expected, rtol=1e-10)
+
+
+def test_skewed_errors_of_one_variance_keep_the_level():
+    """Exponential errors of 12 × 8 cells: with distances from the mean 14 % are rejected."""
+    rng = np.random.default_rng(6)
+    codes, others = np.divmod(np.arange(96), 8)
+    statistic, p = LevelStatistic(codes, [others]), []
+    for _ in range(250):
+        drawn = rng.exponential(size=(12, 8))
+        e = centred(drawn).ravel()
+        orders = permuted(e, others, 39, rng)
+        null = statistic(centred(orders.T.reshape(39, 12, 8)).reshape(39, 96).T)
+        p.append((1 + (null >= statistic(e[:, None])[0]).sum()) / 40)
+    assert np.mean(np.array(p) <= 0.05) < 0.09  # 2.9 standard errors above the level
+
+
+def centred(tables):
+    tables = tables - tables.mean(axis=-1, keepdims=True)
+    return tables - tables.mean(axis=-2, keepdims=True)
 
 
 def test_residuals_are_permuted_within_groups():

@@ -236,7 +236,7 @@ def _spread(
     p = p_of(observed * (1.0 - _CONSTANT), np.concatenate(drawn))
     return spread, AssumptionTest(
         "equal variances", f"residuals by {facet}", observed, p, spread.log_sd,
-        "s.d. of log variance", "Levene's F, permuted residuals",
+        "s.d. of log variance", "Brown-Forsythe F, permuted residuals",
     )  # fmt: skip
 
 
