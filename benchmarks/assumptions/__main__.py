@@ -34,8 +34,8 @@ DESIGNS = {
 POPULATIONS = (
     "normal", "t5", "exponential", "uniform", "0/1", "unequal by s", "unequal by t",
 )  # fmt: skip
-"""Distribution of errors: of one variance (0/1: a fifth of them 1), or of variances that differ by a
-log-normal factor."""
+"""Distribution of errors: of one variance (0/1: a fifth of them 1), or of variances that differ by
+a log-normal factor."""
 
 
 def data_set(name: str, population: str, rng: np.random.Generator) -> tuple[str, pd.DataFrame]:

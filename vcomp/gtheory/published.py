@@ -216,7 +216,9 @@ class PublishedComponents(HasDStudies, display.Printed):
         return pd.DataFrame(columns, index=list(names))
 
     def interval_source(
-        self, interval: IntervalName | IntervalSource = "auto", negative: Projected = "keep"
+        self,
+        interval: IntervalName | IntervalSource | Replicates = "auto",
+        negative: Projected = "keep",
     ) -> IntervalSource:
         """Return the source of the intervals of any quantity, for a function that takes one.
 

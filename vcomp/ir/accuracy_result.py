@@ -223,9 +223,9 @@ class BySubsets:
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
         """See :meth:`FromSubsets.estimate` and :meth:`FromSubsets.interval_of_matrix`."""
-        how = {"trials": self.trials, "seed": self.seed}
-        found = self.measure.estimate_of_matrix(self.matrix, n_topics, **how)
-        ends = self.measure.interval_of_matrix(self.matrix, n_topics, alpha, **how)
+        measure, matrix, trials, seed = self.measure, self.matrix, self.trials, self.seed
+        found = measure.estimate_of_matrix(matrix, n_topics, trials=trials, seed=seed)
+        ends = measure.interval_of_matrix(matrix, n_topics, alpha, trials=trials, seed=seed)
         return Estimated(found, *ends)
 
 
