@@ -277,7 +277,18 @@ def test_quantity_and_dstudy_share_their_signature(cls):
 
 def test_resampling_verbs_share_their_signature():
     results = vcomp.VarianceComponentsResults
-    order = ["self", "facet", "n", "rng", "workers", "time_limit", "path", "progress", "adjust", "groups"]
+    order = [
+        "self",
+        "facet",
+        "n",
+        "rng",
+        "workers",
+        "time_limit",
+        "path",
+        "progress",
+        "adjust",
+        "groups",
+    ]
     whole = {p.name: (p.kind, p.default) for p in parameters(results.bootstrap)}
     for verb in (results.bootstrap, results.resample, results.jackknife):
         names = list(inspect.signature(verb).parameters)

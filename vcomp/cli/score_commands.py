@@ -196,8 +196,8 @@ Examples:
 \b
 Measures:
   by estimators    tau, tau_ap, Erho2, Phi, rmse, F
-  by split halves  sens_abs, sens_rel, power_ratio, minor_conflicts, major_conflicts,
-                   swap_rate, p_value, d_rank
+  by subsets       power_ratio, minor_conflicts, major_conflicts, swap_rate, p_value
+  by split halves  sens_abs, sens_rel, d_rank
 """
 
 
@@ -223,7 +223,7 @@ Measures:
 )
 @click.option("--model", metavar="NAME", help="Split halves: the curve exp1, exp2 or logit.")
 @click.option(
-    "--trials", type=int, metavar="N", help="Split halves: number of pairs of each size."
+    "--trials", type=int, metavar="N", help="Number of subsets or pairs of halves of each size."
 )
 @click.option(
     "--seed", "rng", type=int, metavar="N", help="Seed of the random halves and of intervals."
