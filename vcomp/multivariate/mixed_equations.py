@@ -1,19 +1,19 @@
-"""The likelihood of several variables for any data, by elimination of the largest term.
+"""The likelihood of several variables for any data, by elimination in three stages.
 
 With R the covariance matrix of the residual, which has a small block for each unit, and
-V = R + Σ_t Z_t (I ⊗ Σ_t) Z_t', the term with the most groups is eliminated first, group by group:
+V = R + Σ_t Z_t (I ⊗ Σ_t) Z_t', effects U of one stage after the other are eliminated. With
+A = U'V⁻¹U, which is block diagonal, and Σ = LL' for the stage,
 
-    V₁⁻¹ = R⁻¹ − R⁻¹ Z₁ E Z₁' R⁻¹,   E_g = L (I + L'D_g L)⁻¹ L',   D = Z₁'R⁻¹Z₁,
+    (V + UΣU')⁻¹ = V⁻¹ − V⁻¹U E U'V⁻¹,   E = L (I + L'AL)⁻¹ L',
 
-so that Ω = Z̃'V₁⁻¹Z̃ for Z̃ = [Z₂ X y] (all other terms, means and scores) is a small dense
-matrix, from which the likelihood and its derivatives follow. The Σ_t = LL' may be singular.
+so that what is left, Ω = W'V⁻¹W for the columns W of the last stage, is a dense matrix, from which
+the likelihood and its derivatives follow. The Σ_t may be singular. Groups of the first stage have
+(v, v) blocks; those of one class are products of dense matrices (:mod:`.elimination`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,68 +22,20 @@ from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.display import gib
 from vcomp.estimators.likelihood import Derivatives, InformationKind, LastPoint
 from vcomp.exceptions import EstimationError
+from vcomp.multivariate.cone import pair_traces
 from vcomp.multivariate.covariance_components import elements
+from vcomp.multivariate.elimination import Elimination, GroupClass, plan_elimination
+from vcomp.multivariate.unit_sums import (
+    Counts,
+    StageSums,
+    Units,
+    count_units,
+    of_units,
+    stage_sums,
+    units_of,
+)
 from vcomp.multivariate.variable_layout import Layout
 from vcomp.numerics import Positive, available_bytes, slices
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """Units in which the same variables were observed.
-
-    Attributes
-    ----------
-    variables : (s,) the observed variables
-    rows : (units, s) positions of their scores
-    """
-
-    variables: LongArray
-    rows: LongArray
-
-
-def patterns_of(layout: Layout) -> list[Pattern]:
-    """Return the units of a layout by the variables that were observed in them."""
-    unit, variable = layout.scores.unit, layout.scores.variable.astype(np.int64)
-    order = np.lexsort((variable, unit))
-    sizes = np.bincount(unit)
-    starts = np.cumsum(sizes) - sizes
-    names = np.add.reduceat(np.left_shift(1, variable[order]), starts)
-    found = []
-    for name in np.unique(names):
-        units = np.flatnonzero(names == name)
-        rows = order[starts[units][:, None] + np.arange(sizes[units[0]])]
-        found.append(Pattern(variable[rows[0]], rows))
-    return found
-
-
-class ResidualBlocks:
-    """Sparse matrices with one block for every unit.
-
-    Parameters
-    ----------
-    patterns : of the units
-    n : number of scores
-    """
-
-    def __init__(self, patterns: Sequence[Pattern], n: int) -> None:
-        sides = [
-            np.broadcast_to(p.rows[:, :, None], (*p.rows.shape, p.rows.shape[1])) for p in patterns
-        ]
-        rows = np.concatenate([side.ravel() for side in sides])
-        columns = np.concatenate([side.transpose(0, 2, 1).ravel() for side in sides])
-        self._units = [len(p.rows) for p in patterns]
-        self._order = np.lexsort((columns, rows))
-        self._columns = columns[self._order]
-        self._starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
-        self._n = n
-
-    def matrix(self, blocks: Sequence[FloatArray]) -> Any:
-        """Return the (n, n) matrix with the same block in all units of a pattern."""
-        from scipy.sparse import csr_array
-
-        tiled = [np.tile(b.ravel(), u) for b, u in zip(blocks, self._units, strict=True)]
-        data = np.concatenate(tiled)[self._order]
-        return csr_array((data, self._columns, self._starts), shape=(self._n, self._n))
 
 
 def root(S: FloatArray) -> FloatArray:
@@ -101,77 +53,49 @@ def root(S: FloatArray) -> FloatArray:
     return factor
 
 
-def diagonal_blocks(M: Any, q: int, v: int) -> FloatArray:
-    """Return the (q, v, v) blocks of a sparse block diagonal matrix."""
-    M = M.tocoo()
-    rows, columns = M.coords
-    blocks = np.zeros((q, v, v))
-    blocks[rows // v, rows % v, columns % v] = M.data
-    return blocks
-
-
-def block_diagonal(blocks: FloatArray) -> Any:
-    """Return the sparse matrix of (q, v, v) blocks."""
-    from scipy.sparse import bsr_array
-
-    q, v, _ = blocks.shape
-    return bsr_array((blocks, np.arange(q), np.arange(q + 1)), shape=(q * v, q * v)).tocsr()
-
-
-def block_quadratic(A: Any, psi: FloatArray, v: int) -> FloatArray:
-    """Return Σ_g A_g Ψ A_g', (v, v), for a sparse matrix with v rows for each group."""
-    found = np.zeros((v, v))
-    groups = A.shape[0] // v
-    for part in slices(groups, max(1, _CHUNK // max(1, v * psi.shape[0]))):
-        rows = A[part.start * v : part.stop * v]
-        made = rows @ psi
-        for x in range(v):
-            for z in range(v):
-                found[x, z] += rows[z::v].multiply(made[x::v]).sum()
-    return found
-
-
-def by_block(blocks: FloatArray, x: FloatArray) -> FloatArray:
-    """Return the product of a block diagonal matrix and a vector or columns.
-
-    Parameters
-    ----------
-    blocks : (q, v, v)
-    x : (q v,) or (q v, m)
-    """
-    q, v, _ = blocks.shape
-    made = blocks @ x.reshape(q, v, -1)
-    return np.asarray(made.reshape(x.shape))
-
-
 _DENSE_ROWS = 1000
 """Largest number of scores for the expected information, which needs dense (n, n) matrices."""
 
 _MOST_EFFECTS = 5000
-"""Largest number of effects of all terms except the one that is eliminated."""
+"""Largest number of effects of the last stage."""
 
 _MOST_VARIABLES = 60
 """Largest number of variables: those observed in a unit are the bits of one integer."""
 
 _CHUNK = 4_000_000
+"""Largest number of elements of a temporary array, about."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Point:
-    """The factored equations at given covariance components."""
+    """The factored equations at given covariance components.
+
+    Attributes
+    ----------
+    inverses : (p, v, v) residual matrices of the patterns inverted, 0 where a variable is missing
+    D, E1 : (groups, v, v) U'R⁻¹U and E of the first stage
+    inner : (groups, v, w) U'R⁻¹ times the second stage, w positions times variables of a level
+    outer : for each class (m, v, c v) U'R⁻¹ times its columns of the third stage
+    A, E2 : (levels, w, w) U'V⁻¹U and E of the second stage, V with the first one
+    mixed : (levels, w, columns v) U'V⁻¹ of the second stage times the third
+    omega : Ω of the third stage
+    psi, psi_v : P = V⁻¹ − V⁻¹W Ψ W'V⁻¹ and the same of the V with all terms
+    Py : (units, v)
+    """
 
     loglike: float
     S: FloatArray
-    R_inverse: Any
-    RZ1: Any  # R⁻¹Z₁ and R⁻¹[Z₂ X], sparse
-    RZ2: Any
-    D: FloatArray  # (q, v, v) blocks of Z₁'R⁻¹Z₁, and of E
-    E: FloatArray
-    B: Any  # Z₁'R⁻¹[Z₂ X] and EB, sparse
-    EB: Any
+    inverses: FloatArray
+    D: FloatArray
+    E1: FloatArray
+    inner: FloatArray
+    outer: list[FloatArray]
+    A: FloatArray
+    E2: FloatArray
+    mixed: FloatArray
     omega: FloatArray
-    psi: FloatArray  # of P: V₁⁻¹ − V₁⁻¹[Z₂ X] Ψ [Z₂ X]'V₁⁻¹
-    psi_v: FloatArray  # the same of V⁻¹
+    psi: FloatArray
+    psi_v: FloatArray
     Py: FloatArray
 
 
@@ -191,31 +115,43 @@ class EquationsLikelihood(LastPoint[_Point]):
     """
 
     def __init__(self, layout: Layout, *, reml: bool, y: FloatArray | None = None) -> None:
-        from scipy.sparse import csr_array, hstack
-
         self.layout, self.reml = layout, reml
         self.linked: BoolArray = layout.linked
-        self.n, v = layout.scores.n, layout.n_variables
-        self._k = len(layout.names) - 1
-        order = sorted(range(self._k), key=lambda t: layout.sizes[t])
-        self._first, self._others = order[-1], sorted(order[:-1])
-        self._check_size()
-        w = layout.scores.variable
-        self._Z = [layout.incidence(t) for t in range(self._k)]
-        ones = np.ones(self.n)
-        self._X = csr_array((ones, w, np.arange(self.n + 1)), shape=(self.n, v))
-        self._y = layout.y / layout.scale[w] if y is None else y
-        parts = [self._Z[t] for t in self._others]
-        self._Z2 = hstack([*parts, self._X], format="csr")
-        self._Z1T, self._Z2T = self._Z[self._first].T.tocsr(), self._Z2.T.tocsr()
-        self._patterns = patterns_of(layout)
-        self._blocks = ResidualBlocks(self._patterns, self.n)
+        self.n, self._v, self._k = layout.scores.n, layout.n_variables, len(layout.names) - 1
+        _check_variables(self._v)
+        scaled = layout.y / layout.scale[layout.scores.variable] if y is None else y
+        self._units: Units = units_of(layout, scaled)
+        self._plan = self._planned()
+        _check_size(layout, self._plan)
+        pattern, n = self._units.pattern, len(self._units.parts)
+        plan = self._plan
+        self._counts: Counts = count_units(plan, pattern, n)
+        e = plan.n_levels * plan.n_slots
+        self._stages: tuple[StageSums, StageSums, StageSums] = (
+            stage_sums([plan.group], plan.n_groups, pattern, n),
+            stage_sums(plan.slots, e, pattern, n),
+            stage_sums(plan.columns, plan.n_columns, pattern, n),
+        )
+
+    def _planned(self) -> Elimination:
+        layout, order = self.layout, self._units.order
+        scores = layout.scores
+        return plan_elimination(
+            [of_units(layout, g, order) for g in layout.groups[:-1]],
+            layout.sizes[:-1],
+            [
+                (of_units(layout, codes, order), len(levels))
+                for codes, levels in zip(scores.codes, scores.levels, strict=True)
+            ],
+            self._v,
+        )
 
     @property
     def reason(self) -> str:
         """Which algorithm computes it, and why."""
+        names = ", ".join(self.layout.names[t] for t in self._plan.terms)
         return (
-            f"elimination of {self.layout.names[self._first]}, as the data are not balanced or "
+            f"elimination of {names}, as the data are not balanced or "
             "not all variables were observed together"
         )
 
@@ -234,17 +170,11 @@ class EquationsLikelihood(LastPoint[_Point]):
     def derivatives(self, S: FloatArray) -> Derivatives:
         """Return the log-likelihood with gradient and average information."""
         point = self._at(S)
-        psi = point.psi if self.reml else point.psi_v
-        v = self.layout.n_variables
-        gradient = np.zeros(self.linked.shape)
-        traces = np.array([self._trace_of_term(point, psi, t) for t in range(self._k)])
-        for t in range(self._k):
-            z = (self._Z[t].T @ point.Py).reshape(-1, v)
-            gradient[t] = 0.5 * (z.T @ z - traces[t])
-        rows = self._trace_of_rows(point, psi, traces)
-        gradient[-1] = 0.5 * (self._squares_of_residual(point) - rows)
+        sums = self._sums_of_terms(point)
+        squares = np.array([z.T @ z for z in sums] + [point.Py.T @ point.Py])
+        gradient = 0.5 * (squares - self._traces(point))
         gradient[~self.linked] = 0.0
-        return Derivatives(point.loglike, gradient, self._average(point))
+        return Derivatives(point.loglike, gradient, self._average(point, sums))
 
     def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return an information matrix of the elements.
@@ -255,218 +185,402 @@ class EquationsLikelihood(LastPoint[_Point]):
             If it is not the average information and there are too many scores.
         """
         point = self._at(S)
-        average = self._average(point)
-        if kind == "average":
-            return average
-        if kind not in self.kinds:
+        if kind != "average" and kind not in self.kinds:
             raise EstimationError(
                 f"the {kind} information is not computed for {self.n:,} scores: the limit is "
                 f"{_DENSE_ROWS:,}"
             )
-        expected = self._expected(point)
-        return expected if kind == "expected" else 2.0 * average - expected
+        if kind == "expected":
+            return self._expected(S)
+        average = self._average(point, self._sums_of_terms(point))
+        return average if kind == "average" else 2.0 * average - self._expected(S)
 
     # One point ------------------------------------------------------------------------------
 
     def _evaluated(self, S: FloatArray) -> _Point:
-        layout, v = self.layout, self.layout.n_variables
-        R_inverse, log_r = self._residual(S[-1])
-        Z1 = self._Z[self._first]
-        q = layout.sizes[self._first]
-        RZ1, RZ2, Ry = R_inverse @ Z1, R_inverse @ self._Z2, R_inverse @ self._y
-        D = diagonal_blocks(self._Z1T @ RZ1, q, v)
-        L = root(S[self._first])
-        A = np.eye(v) + L.T @ D @ L
-        C = np.linalg.cholesky(A)
-        log_a = 2.0 * float(np.log(np.diagonal(C, axis1=1, axis2=2)).sum())
-        E = L @ np.linalg.solve(A, np.broadcast_to(L.T, A.shape))
-        B = (self._Z1T @ RZ2).tocsr()
-        EB = (block_diagonal(E) @ B).tocsr()
-        Vy = Ry - RZ1 @ by_block(E, self._Z1T @ Ry)
-        omega = (self._Z2T @ RZ2 - B.T.tocsr() @ EB).toarray()
+        plan, units, v = self._plan, self._units, self._v
+        inverses, deviance = self._residual(S[-1])
+        flat = inverses.reshape(len(inverses), v * v)
+        Ry = units.times(units.Y, inverses)
+        y1, y2, y3 = (stage.places @ Ry for stage in self._stages)
+        # First stage
+        D = (self._counts.own @ flat).reshape(-1, v, v)
+        L = root(S[plan.first])
+        F1, log_1 = _factor(D, L)
+        E1 = F1 @ F1.transpose(0, 2, 1)
+        inner = self._inner(flat)
+        outer = self._outer(flat)
+        A, mixed = self._second(flat)
+        omega = self._third(flat)
+        b1 = _times(E1, y1)
+        y2, y3 = y2.reshape(plan.n_levels, -1), y3.ravel()
+        for group_class, B in zip(plan.classes, outer, strict=True):
+            groups, columns = group_class.groups, self._flat(group_class)
+            y3[columns] -= np.tensordot(b1[groups], B, ((0, 1), (0, 1)))
+            own = _times(inner[groups].transpose(0, 2, 1), b1[groups])
+            _add_by_level(y2, group_class.levels, -own)
+            self._eliminate_groups(group_class, (F1[groups], B, inner[groups]), (A, mixed, omega))
+        # Second stage
+        F2, log_2 = _factor(A, self._root_of_level(S))
+        E2 = F2 @ F2.transpose(0, 2, 1)
+        b2 = _times(E2, y2)
+        if plan.n_slots:
+            y3 -= np.tensordot(b2, mixed, ((0, 1), (0, 1)))
+            for part in slices(plan.n_levels, self._chunk(plan.n_slots * plan.n_columns)):
+                T = (F2[part].transpose(0, 2, 1) @ mixed[part]).reshape(-1, y3.size)
+                omega -= T.T @ T
+        # Third stage
+        psi, psi_v, log_3 = self._solved(0.5 * (omega + omega.T), S)
+        u3 = psi @ y3
+        u2 = b2 - _times(E2, mixed @ u3)
+        u1 = b1 - _times(E1, self._along(inner, outer, u2, u3))
+        fitted = sum(
+            stage.places.T @ u.reshape(-1, v)
+            for stage, u in zip(self._stages, (u1, u2, u3), strict=True)
+        )
+        Py = units.times(units.Y - fitted, inverses)
+        deviance += log_1 + log_2 + log_3 + float((units.Y * Py).sum())
+        free = self.n - (v if self.reml else 0)
+        loglike = -0.5 * (deviance + free * float(np.log(2.0 * np.pi)))
         omega = 0.5 * (omega + omega.T)
+        return _Point(
+            loglike, S.copy(), inverses, D, E1, inner, outer, A, E2, mixed, omega, psi, psi_v, Py
+        )
+
+    def _residual(self, S: FloatArray) -> tuple[FloatArray, float]:
+        """Return the inverse residual matrix of every pattern, and log|R|."""
+        total, inverses = 0.0, np.zeros((len(self._units.parts), *S.shape))
+        for p, (part, there) in enumerate(
+            zip(self._units.parts, self._units.observed, strict=True)
+        ):
+            i = np.flatnonzero(there)
+            inside = S[np.ix_(i, i)]
+            C = np.linalg.cholesky(inside)
+            total += (part.stop - part.start) * 2.0 * float(np.log(np.diagonal(C)).sum())
+            inverses[p][np.ix_(i, i)] = np.linalg.inv(inside)
+        return 0.5 * (inverses + inverses.transpose(0, 2, 1)), total
+
+    def _inner(self, flat: FloatArray) -> FloatArray:
+        """Return U'R⁻¹ of the first stage times the second, (groups, v, w)."""
+        plan, v = self._plan, self._v
+        made = (self._counts.inner @ flat).reshape(plan.n_groups, plan.n_slots, v, v)
+        return np.asarray(made.transpose(0, 2, 1, 3).reshape(plan.n_groups, v, plan.n_slots * v))
+
+    def _outer(self, flat: FloatArray) -> list[FloatArray]:
+        """Return for each class U'R⁻¹ of the first stage times its columns, (m, v, c v)."""
+        v, found, first = self._v, [], 0
+        for c, pairs in zip(self._plan.classes, self._plan.pairs_per_class, strict=True):
+            made = self._counts.outer[first : first + pairs] @ flat
+            m = c.levels.size
+            made = made.reshape(m, -1, v, v).transpose(0, 2, 1, 3)
+            found.append(np.ascontiguousarray(made).reshape(m, v, -1))
+            first += pairs
+        return found
+
+    def _second(self, flat: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return U'R⁻¹U of the second stage, (levels, w, w), and U'R⁻¹ times the third."""
+        plan, v = self._plan, self._v
+        n, e, q = plan.n_levels, plan.n_slots, plan.n_columns
+        own = (self._counts.slots @ flat).reshape(n, e, e, v, v).transpose(0, 1, 3, 2, 4)
+        mixed = (self._counts.mixed @ flat).reshape(n, e, q, v, v).transpose(0, 1, 3, 2, 4)
+        return (
+            np.ascontiguousarray(own).reshape(n, e * v, e * v),
+            np.ascontiguousarray(mixed).reshape(n, e * v, q * v),
+        )
+
+    def _third(self, flat: FloatArray) -> FloatArray:
+        """Return W'R⁻¹W of the third stage."""
+        q, v = self._plan.n_columns, self._v
+        made = (self._counts.columns @ flat).reshape(q, q, v, v).transpose(0, 2, 1, 3)
+        return np.ascontiguousarray(made).reshape(q * v, q * v)
+
+    def _eliminate_groups(
+        self,
+        group_class: GroupClass,
+        own: tuple[FloatArray, FloatArray, FloatArray],
+        rest: tuple[FloatArray, FloatArray, FloatArray],
+    ) -> None:
+        """Subtract what the groups of a class explain, in place.
+
+        Parameters
+        ----------
+        group_class : the class
+        own : F, and U'R⁻¹ times the third and the second stage, of its groups
+        rest : A, `mixed` and Ω, which are changed
+        """
+        (F, B, inner), (A, mixed, omega) = own, rest
+        columns = self._flat(group_class)
+        total = np.zeros((columns.size, columns.size))
+        mine = np.zeros((*mixed.shape[:2], columns.size)) if self._plan.n_slots else mixed
+        for part in slices(len(F), self._chunk(group_class.columns.size + self._plan.n_slots)):
+            Ft = F[part].transpose(0, 2, 1)
+            T = Ft @ B[part]
+            flat = T.reshape(-1, columns.size)
+            total += flat.T @ flat
+            if self._plan.n_slots:
+                T2 = (Ft @ inner[part]).transpose(0, 2, 1)
+                levels = group_class.levels[part]
+                _add_by_level(A, levels, -T2 @ T2.transpose(0, 2, 1))
+                _add_by_level(mine, levels, -T2 @ T)
+        omega[np.ix_(columns, columns)] -= total
+        if self._plan.n_slots:
+            mixed[:, :, columns] += mine
+
+    def _solved(self, omega: FloatArray, S: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        """Return Ψ of P and of V⁻¹, and the logarithms of the determinants."""
+        v = self._v
         x, e = slice(omega.shape[0] - v, None), slice(0, omega.shape[0] - v)
-        H = self._scaled(omega[:, e], S)  # Ω L of the other terms
-        inner = Positive(np.eye(H.shape[1]) + self._scaled(H[e].T, S).T)
-        LS = self._scaled(np.eye(H.shape[1]), S)
+        roots = [root(S[t]) for t in self._plan.outer]
+        across = [L.T for L in roots]
+        H = self._scaled(omega[:, e], roots)  # Ω L of the other terms
+        inner = Positive(np.eye(H.shape[1]) + self._scaled(H[e].T, roots).T)
         psi_v = np.zeros_like(omega)
-        psi_v[e, e] = LS @ inner.solve(LS.T)
-        XVX = Positive((omega - H @ inner.solve(H.T))[x, x])
+        psi_v[e, e] = self._scaled(self._scaled(inner.inverse(), across).T, across)
+        XVX = Positive(omega[x, x] - H[x] @ inner.solve(H[x].T))
         # The means adjusted for the other terms, for P.
         F = np.vstack([-psi_v[e, e] @ omega[e, x], np.eye(v)])
         psi = psi_v + F @ XVX.solve(F.T)
-        along = psi @ (self._Z2T @ Vy)
-        Py = Vy - (RZ2 @ along - RZ1 @ (EB @ along))
-        deviance = log_r + log_a + inner.log_determinant() + float(self._y @ Py)
-        free = self.n
-        if self.reml:
-            deviance += XVX.log_determinant()
-            free -= v
-        loglike = -0.5 * (deviance + free * float(np.log(2.0 * np.pi)))
-        return _Point(loglike, S.copy(), R_inverse, RZ1, RZ2, D, E, B, EB, omega, psi, psi_v, Py)
+        logs = inner.log_determinant() + (XVX.log_determinant() if self.reml else 0.0)
+        return 0.5 * (psi + psi.T), 0.5 * (psi_v + psi_v.T), logs
 
-    def _scaled(self, M: FloatArray, S: FloatArray) -> FloatArray:
-        """Return M (I ⊗ L) for the columns of the effects of all other terms."""
-        v = self.layout.n_variables
+    def _scaled(self, M: FloatArray, blocks: list[FloatArray]) -> FloatArray:
+        """Return M times the matrix with a block for every effect of each outer term."""
+        v = self._v
         made, first = np.empty_like(M), 0
-        for t in self._others:
+        for t, block in zip(self._plan.outer, blocks, strict=True):
             part = slice(first, first + self.layout.sizes[t] * v)
-            blocks = np.ascontiguousarray(M[:, part]).reshape(M.shape[0], -1, v) @ root(S[t])
-            made[:, part] = blocks.reshape(M.shape[0], -1)
+            columns = np.ascontiguousarray(M[:, part]).reshape(-1, v)
+            made[:, part] = (columns @ block).reshape(M.shape[0], -1)
             first = part.stop
         return made
 
-    def _residual(self, S: FloatArray) -> tuple[Any, float]:
-        """Return R⁻¹, sparse, and log|R|."""
-        total = 0.0
-        inverses: list[FloatArray] = []
-        for pattern in self._patterns:
-            inside = S[np.ix_(pattern.variables, pattern.variables)]
-            C = np.linalg.cholesky(inside)
-            total += len(pattern.rows) * 2.0 * float(np.log(np.diagonal(C)).sum())
-            inverses.append(np.asarray(np.linalg.inv(inside), dtype=float))
-        return self._blocks.matrix(inverses), total
+    def _root_of_level(self, S: FloatArray) -> FloatArray:
+        """Return L of the positions of a level in the second stage, block diagonal."""
+        v, plan = self._v, self._plan
+        L = np.zeros((plan.n_slots, v, plan.n_slots, v))
+        for slot, t in enumerate(plan.term_of_slot):
+            L[slot, :, slot] = root(S[t])
+        return L.reshape(plan.n_slots * v, plan.n_slots * v)
+
+    def _along(
+        self, inner: FloatArray, outer: list[FloatArray], u2: FloatArray, u3: FloatArray
+    ) -> FloatArray:
+        """Return U'R⁻¹ of the first stage times effects of the other two, (groups, v)."""
+        found = np.empty(inner.shape[:2])
+        for c, B in zip(self._plan.classes, outer, strict=True):
+            found[c.groups] = B @ u3[self._flat(c)]
+            if self._plan.n_slots:
+                found[c.groups] += _times(inner[c.groups], u2[c.levels])
+        return found
+
+    def _flat(self, group_class: GroupClass) -> LongArray:
+        """Return the rows of Ω that a class touches."""
+        columns = group_class.columns[:, None] * self._v + np.arange(self._v)
+        return np.asarray(columns.ravel())
+
+    def _chunk(self, columns: int) -> int:
+        """Return for how many groups or levels arrays with so many columns are made at once."""
+        return max(1, int(_CHUNK // max(1, columns * self._v**2)))
 
     # Traces ---------------------------------------------------------------------------------
 
-    def _trace_of_term(self, point: _Point, psi: FloatArray, t: int) -> FloatArray:
-        """Return the sum over groups of Z_g'PZ_g, (v, v), with Ψ of P or of V⁻¹."""
-        v = self.layout.n_variables
-        if t == self._first:
-            D = point.D
-            own = (D - D @ point.E @ D).sum(axis=0)
-            left = (point.B - block_diagonal(D) @ point.EB).tocsr()
-            return np.asarray(own - block_quadratic(left, psi, v))
-        first = v * sum(self.layout.sizes[u] for u in self._others if u < t)
-        part = slice(first, first + v * self.layout.sizes[t])
-        rows = point.omega[part]
-        inside = rows[:, part] - (rows @ psi) @ rows.T
-        q = self.layout.sizes[t]
-        return np.asarray(np.einsum("gagb->ab", inside.reshape(q, v, q, v)))
+    def _sums_of_terms(self, point: _Point) -> list[FloatArray]:
+        """Return Z_t'Py of every random term, (effects, v)."""
+        plan = self._plan
+        z1, z2, z3 = (stage.places @ point.Py for stage in self._stages)
+        by_slot = z2.reshape(plan.n_levels, plan.n_slots, self._v)
+        found = {plan.first: z1}
+        for t in plan.inner:
+            found[t] = by_slot[:, plan.term_of_slot == t].reshape(-1, self._v)
+        first = 0
+        for t in plan.outer:
+            found[t] = z3[first : first + self.layout.sizes[t]]
+            first += self.layout.sizes[t]
+        return [found[t] for t in range(self._k)]
 
-    def _trace_of_rows(self, point: _Point, psi: FloatArray, of_terms: FloatArray) -> FloatArray:
+    def _traces(self, point: _Point) -> FloatArray:
+        """Return the sums of the blocks of Z_t'PZ_t over groups, or of V⁻¹ for ML, (k + 1, v, v).
+
+        With C the covariances of the errors of all effects, the blocks of P of the units are
+        R⁻¹ − R⁻¹ (the sum of C over pairs of effects in the unit) R⁻¹.
+        """
+        plan, v = self._plan, self._v
+        psi = point.psi if self.reml else point.psi_v
+        errors = None if self._is_known_sum else _ErrorSums(self._counts, plan, v)
+        found = np.zeros((self._k + 1, v, v))
+        self._traces_of_outer(found, point.omega, psi)
+        if errors is not None:
+            errors.add_columns(psi)
+        C, across = self._traces_of_inner(found, point, psi, errors)
+        for place, group_class in enumerate(plan.classes):
+            self._traces_of_class(found, point, (psi, C, across), place, errors)
+        found[-1] = self._trace_of_units(point, found, errors)
+        return found
+
+    def _traces_of_outer(self, found: FloatArray, omega: FloatArray, psi: FloatArray) -> None:
+        v, first = self._v, 0
+        stop = omega.shape[0] - v
+        products = (omega[:stop] @ psi).reshape(-1, v, omega.shape[0])
+        rows = omega[:stop].reshape(products.shape)
+        for t in self._plan.outer:
+            part = slice(first, first + self.layout.sizes[t])
+            inside = np.arange(part.start, part.stop)[:, None] * v + np.arange(v)
+            own = omega[inside[:, :, None], inside[:, None, :]].sum(axis=0)
+            found[t] = own - np.tensordot(products[part], rows[part], ((0, 2), (0, 2)))
+            first = part.stop
+
+    def _traces_of_inner(
+        self, found: FloatArray, point: _Point, psi: FloatArray, errors: _ErrorSums | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Add the traces of the second stage, and return its errors and those with the third.
+
+        They are E + E B Ψ B' E, and E B Ψ for the negative covariances with the third stage.
+        """
+        plan, v, e = self._plan, self._v, self._plan.n_slots
+        C, across = np.empty_like(point.A), np.empty_like(point.mixed)
+        for part in slices(plan.n_levels if e else 0, self._chunk(e * plan.n_columns)):
+            A, E, B = point.A[part], point.E2[part], point.mixed[part]
+            by_psi = (B.reshape(-1, B.shape[2]) @ psi).reshape(B.shape)
+            X = by_psi @ B.transpose(0, 2, 1)
+            G = np.eye(e * v) - A @ E
+            own = (G @ A - G @ X @ G.transpose(0, 2, 1)).sum(axis=0).reshape(e, v, e, v)
+            for slot, t in enumerate(plan.term_of_slot):
+                found[t] += own[slot, :, slot]
+            C[part], across[part] = E + E @ X @ E, E @ by_psi
+            if errors is not None:
+                errors.add_levels(part, C[part], -across[part])
+        return C, across
+
+    def _traces_of_class(
+        self,
+        found: FloatArray,
+        point: _Point,
+        later: tuple[FloatArray, FloatArray, FloatArray],
+        place: int,
+        errors: _ErrorSums | None,
+    ) -> None:
+        """Add the traces of a class of groups, given Ψ and the results of the second stage."""
+        plan, (psi, C, across) = self._plan, later
+        group_class, blocks = plan.classes[place], point.outer[place]
+        columns = self._flat(group_class)
+        inside = np.ascontiguousarray(psi[np.ix_(columns, columns)])
+        width = group_class.columns.size + plan.n_slots
+        for part in slices(len(blocks), self._chunk(width)):
+            groups = slice(group_class.groups.start + part.start, group_class.groups.start + part.stop)
+            B, D, E = blocks[part], point.D[groups], point.E1[groups]
+            by_columns = (B.reshape(-1, columns.size) @ inside).reshape(B.shape)
+            by_slots = np.zeros((len(B), self._v, 0))
+            if plan.n_slots:
+                I, levels = point.inner[groups], group_class.levels[part]
+                mixed = across[levels][:, :, columns]
+                by_slots = I @ C[levels] - B @ mixed.transpose(0, 2, 1)
+                by_columns -= I @ mixed
+            X = by_columns @ B.transpose(0, 2, 1)
+            if plan.n_slots:
+                X += by_slots @ point.inner[groups].transpose(0, 2, 1)
+            G = np.eye(self._v) - D @ E
+            found[plan.first] += (G @ D - G @ X @ G.transpose(0, 2, 1)).sum(axis=0)
+            if errors is not None:
+                errors.add_groups(groups, E + E @ X @ E, -E @ by_slots)
+                errors.add_outer(place, part, -E @ by_columns)
+
+    @property
+    def _is_known_sum(self) -> bool:
+        """Whether the traces of the terms determine that of the units."""
+        off_diagonal = self.linked[-1] & ~np.eye(self._v, dtype=bool)
+        return self.layout.same_rows or not off_diagonal.any()
+
+    def _trace_of_units(
+        self, point: _Point, traces: FloatArray, errors: _ErrorSums | None
+    ) -> FloatArray:
         """Return the sum over the units of the blocks of P, (v, v).
 
         The blocks of PV = I − V⁻¹X(X'V⁻¹X)⁻¹X' add up to the numbers of scores minus one. With
         the traces of the terms this determines the sum if all units have the same variables, or
-        each unit has one.
+        residuals are not linked.
         """
-        S, v = point.S, self.layout.n_variables
-        counts = np.bincount(self.layout.scores.variable, minlength=v) - float(self.reml)
-        known = np.diag(counts) - np.einsum("tab,tbc->ac", of_terms, S[:-1])
-        if len(self._patterns) == 1 and self.layout.same_rows:
+        if errors is not None:
+            R = point.inverses
+            counts = np.array([part.stop - part.start for part in self._units.parts])
+            return np.asarray((counts[:, None, None] * R - R @ errors.total() @ R).sum(axis=0))
+        S = point.S
+        counts = np.bincount(self.layout.scores.variable, minlength=self._v) - float(self.reml)
+        known = np.diag(counts) - np.einsum("tab,tbc->ac", traces[:-1], S[:-1])
+        if self.layout.same_rows:
             return np.asarray(np.linalg.solve(S[-1], known.T).T)
-        if not (self.linked[-1] & ~np.eye(v, dtype=bool)).any():
-            return np.asarray(np.diag(np.diagonal(known) / np.diagonal(S[-1])))
-        return self._trace_by_units(point, psi)
-
-    def _trace_by_units(self, point: _Point, psi: FloatArray) -> FloatArray:
-        """Return the same for units with different variables.
-
-        The block of P of a unit is R_u⁻¹ − R_u⁻¹ C_u R_u⁻¹, where C_u is the sum of the blocks of
-        the inverse equations for the unit's groups.
-        """
-        v = self.layout.n_variables
-        C = self._covariances_of_units(point, psi)
-        found = np.zeros((v, v))
-        for pattern in self._patterns:
-            i = pattern.variables
-            inverse = np.linalg.inv(point.S[-1][np.ix_(i, i)])
-            units = self.layout.scores.unit[pattern.rows[:, 0]]
-            total = C[units].sum(axis=0)[np.ix_(i, i)]
-            found[np.ix_(i, i)] += len(units) * inverse - inverse @ total @ inverse
-        return found
-
-    def _covariances_of_units(self, point: _Point, psi: FloatArray) -> FloatArray:
-        """Return C_u, the covariance of errors in a unit's effects plus means, (units, v, v)."""
-        v = self.layout.n_variables
-        width = psi.shape[0] // v
-        blocks = psi.reshape(width, v, width, v)
-        places = self._places_of_units
-        C = np.zeros((self.layout.scores.n_units, v, v))
-        for x in places:
-            for z in places:
-                C += blocks[x, :, z, :]
-        own = self._first_of_units
-        q = self.layout.sizes[self._first]
-        for part in slices(q, max(1, _CHUNK // (v * psi.shape[0]))):
-            EB = point.EB[part.start * v : part.stop * v].toarray()
-            W = (EB @ psi).reshape(-1, v, psi.shape[0])
-            K = point.E[part] + W @ EB.reshape(W.shape).transpose(0, 2, 1)
-            units = np.flatnonzero((own >= part.start) & (own < part.stop))
-            here = own[units] - part.start
-            C[units] += K[here]
-            by_block = W.reshape(-1, v, width, v)
-            for x in places:
-                mixed = by_block[here, :, x[units], :]
-                C[units] -= mixed + mixed.transpose(0, 2, 1)
-        return C
-
-    @cached_property
-    def _first_of_units(self) -> LongArray:
-        """The group of each unit in the term that is eliminated."""
-        return self._of_units(self._first)
-
-    @cached_property
-    def _places_of_units(self) -> list[LongArray]:
-        """Positions in Ω of the groups of each unit in the other terms, and of the means."""
-        starts = np.cumsum([0, *(self.layout.sizes[t] for t in self._others)])
-        places = [
-            start + self._of_units(t) for start, t in zip(starts[:-1], self._others, strict=True)
-        ]
-        return [*places, np.full(self.layout.scores.n_units, starts[-1])]
-
-    def _of_units(self, t: int) -> LongArray:
-        groups = np.zeros(self.layout.scores.n_units, dtype=np.int64)
-        groups[self.layout.scores.unit] = self.layout.groups[t]
-        return groups
-
-    def _squares_of_residual(self, point: _Point) -> FloatArray:
-        v = self.layout.n_variables
-        found = np.zeros((v, v))
-        for pattern in self._patterns:
-            e = point.Py[pattern.rows]
-            found[np.ix_(pattern.variables, pattern.variables)] += e.T @ e
-        return found
+        return np.asarray(np.diag(np.diagonal(known) / np.diagonal(S[-1])))
 
     # Informations -----------------------------------------------------------------------------
 
-    def _average(self, point: _Point) -> FloatArray:
-        """Return ½ y'P V_i P V_j P y."""
-        F = np.stack([self._applied(e, point.Py) for e in elements(self.linked)], axis=1)
-        RF = point.R_inverse @ F
-        Z1RF = self._Z1T @ RF
-        UF = self._Z2T @ RF - point.EB.T @ Z1RF
-        between = Z1RF.T @ by_block(point.E, Z1RF)
-        found: FloatArray = F.T @ RF - between - UF.T @ (point.psi @ UF)
-        return 0.25 * (found + found.T)
+    def _average(self, point: _Point, sums: list[FloatArray]) -> FloatArray:
+        """Return ½ y'P V_i P V_j P y.
 
-    def _applied(self, element: tuple[int, int, int], x: FloatArray) -> FloatArray:
-        """Return V_i x for the derivative V_i of V by an element."""
-        t, a, b = element
-        layout = self.layout
-        w, groups = layout.scores.variable, layout.groups[t]
-        of_a, of_b = w == a, w == b
-        made = np.zeros(self.n)
-        sums = np.bincount(groups[of_b], x[of_b], layout.sizes[t])
-        made[of_a] = sums[groups[of_a]]
-        if a != b:
-            sums = np.bincount(groups[of_a], x[of_a], layout.sizes[t])
-            made[of_b] += sums[groups[of_b]]
-        return made
+        V_i P y is Z_t (I ⊗ E_ab) Z_t'Py, so that sums by effects and patterns are enough.
+        """
+        plan = self._plan
+        Z = self._of_units(point, sums)
+        t, a, b = np.array(elements(self.linked)).T
+        gram = self._squares(point, Z)
+        H1, H2, H3 = (_Products(stage, Z, point.inverses, (t, a, b)) for stage in self._stages)
+        h2 = H2(slice(None)).reshape(plan.n_levels, -1, t.size)
+        h3 = H3(slice(None)).reshape(-1, t.size)
+        for group_class, B in zip(plan.classes, point.outer, strict=True):
+            first, columns = group_class.groups.start, self._flat(group_class)
+            for part in slices(len(B), self._chunk(max(1, t.size // self._v))):
+                groups = slice(first + part.start, first + part.stop)
+                h1 = H1(groups)
+                Eh = point.E1[groups] @ h1
+                gram -= np.tensordot(h1, Eh, ((0, 1), (0, 1)))
+                h3[columns] -= np.tensordot(B[part], Eh, ((0, 1), (0, 1)))
+                if plan.n_slots:
+                    own = point.inner[groups].transpose(0, 2, 1) @ Eh
+                    _add_by_level(h2, group_class.levels[part], -own)
+        if plan.n_slots:
+            Eh = point.E2 @ h2
+            gram -= np.tensordot(h2, Eh, ((0, 1), (0, 1)))
+            h3 -= np.tensordot(point.mixed, Eh, ((0, 1), (0, 1)))
+        gram -= h3.T @ (point.psi @ h3)
+        return 0.25 * (gram + gram.T)
 
-    def _expected(self, point: _Point) -> FloatArray:
+    def _of_units(self, point: _Point, sums: list[FloatArray]) -> FloatArray:
+        """Return Z_t'Py of the groups of every unit, and Py, (units, k + 1, v)."""
+        plan, v = self._plan, self._v
+        Z = np.empty((len(point.Py), self._k + 1, v))
+        z2, z3 = (stage.places @ point.Py for stage in self._stages[1:])
+        Z[:, plan.first] = sums[plan.first][plan.group]
+        for t, slots in zip(plan.inner, plan.slots, strict=True):
+            Z[:, t] = z2[slots]
+        for t, columns in zip(plan.outer, plan.columns[:-1], strict=True):
+            Z[:, t] = z3[columns]
+        Z[:, -1] = point.Py
+        return Z
+
+    def _squares(self, point: _Point, Z: FloatArray) -> FloatArray:
+        """Return y'P V_i R⁻¹ V_j P y of all elements."""
+        k, v = self._k + 1, self._v
+        moments = self._units.products(Z.reshape(len(Z), -1)).reshape(-1, k, v, k, v)
+        a, b = np.triu_indices(v)
+        found = np.empty((k, a.size, k, a.size))
+        for t in range(k):
+            for s in range(k):
+                made = pair_traces(point.inverses, moments[:, s, :, t, :], a, b)
+                found[t, :, s, :] = made.sum(axis=0)
+        kept = self.linked[:, a, b].ravel()
+        return np.asarray(found.reshape(kept.size, kept.size)[np.ix_(kept, kept)])
+
+    def _expected(self, S: FloatArray) -> FloatArray:
         """Return ½ tr(P V_i P V_j), for few scores."""
-        RZ1 = point.RZ1.toarray()
-        U = point.RZ2.toarray() - RZ1 @ point.EB.toarray()
-        psi = point.psi if self.reml else point.psi_v
-        P = point.R_inverse.toarray() - RZ1 @ by_block(point.E, RZ1.T) - U @ psi @ U.T
-        w, layout = self.layout.scores.variable, self.layout
+        layout, w = self.layout, self.layout.scores.variable
+        same = [groups[:, None] == groups[None, :] for groups in layout.groups]
+        V = Positive(sum(z * S_t[w[:, None], w[None, :]] for z, S_t in zip(same, S, strict=True)))
+        P = V.inverse()
+        if self.reml:
+            VX = P @ np.eye(self._v)[w]
+            P = P - VX @ np.linalg.solve(np.eye(self._v)[:, w] @ VX, VX.T)
         products = []
         for t, a, b in elements(self.linked):
-            same = layout.groups[t][:, None] == layout.groups[t][None, :]
             pair = (w == a)[:, None] & (w == b)[None, :]
-            products.append(P @ (same & (pair | pair.T)).astype(float))
+            products.append(P @ (same[t] & (pair | pair.T)).astype(float))
         m = len(products)
         found = np.empty((m, m))
         for i in range(m):
@@ -474,20 +588,127 @@ class EquationsLikelihood(LastPoint[_Point]):
                 found[i, j] = found[j, i] = 0.5 * float((products[i] * products[j].T).sum())
         return found
 
-    # Sizes --------------------------------------------------------------------------------------
 
-    def _check_size(self) -> None:
-        layout, v = self.layout, self.layout.n_variables
-        if v > _MOST_VARIABLES:
-            raise EstimationError(
-                f"there are {v} variables, and REML and ML are for up to {_MOST_VARIABLES}; use "
-                "method='anova'"
-            )
-        effects = sum(layout.sizes[t] for t in self._others) * v
-        needed = 6.0 * 8.0 * float(effects) ** 2
-        if effects > _MOST_EFFECTS or needed > 0.8 * available_bytes():
-            raise EstimationError(
-                f"the terms except {layout.names[self._first]} have {effects:,} effects in {v} "
-                f"variables, whose equations need {gib(needed)}; the limit is {_MOST_EFFECTS:,} "
-                "effects. Use method='anova', which has no limit"
-            )
+class _ErrorSums:
+    """Sums of the covariances of errors over the pairs of effects in the units of each pattern."""
+
+    def __init__(self, counts: Counts, plan: Elimination, v: int) -> None:
+        self._counts, self._plan, self._v = counts, plan, v
+        self._starts = np.cumsum([0, *plan.pairs_per_class])
+        self._total = np.zeros((counts.columns.shape[1], v, v))
+
+    def total(self) -> FloatArray:
+        """Return the sums, (patterns, v, v)."""
+        return self._total
+
+    def _add(self, counts: Any, blocks: FloatArray, *, mixed: bool) -> None:
+        """Add blocks (rows, v, columns, v), once or with their transposes."""
+        v = self._v
+        flat = np.ascontiguousarray(blocks.transpose(0, 2, 1, 3)).reshape(-1, v * v)
+        made = (counts.T @ flat).reshape(-1, v, v)
+        self._total += made + made.transpose(0, 2, 1) if mixed else made
+
+    def add_columns(self, psi: FloatArray) -> None:
+        """Add the errors of the third stage."""
+        q = self._plan.n_columns
+        self._add(self._counts.columns, psi.reshape(q, self._v, q, self._v), mixed=False)
+
+    def add_levels(self, part: slice, C: FloatArray, mixed: FloatArray) -> None:
+        """Add the errors of the second stage, and its covariances with the third."""
+        v, e, q = self._v, self._plan.n_slots, self._plan.n_columns
+        rows = slice(part.start * e * e, part.stop * e * e)
+        self._add(self._counts.slots[rows], C.reshape(-1, v, e, v), mixed=False)
+        rows = slice(part.start * e * q, part.stop * e * q)
+        self._add(self._counts.mixed[rows], mixed.reshape(-1, v, q, v), mixed=True)
+
+    def add_groups(self, groups: slice, C: FloatArray, inner: FloatArray) -> None:
+        """Add the errors of groups of the first stage, and their covariances with the second."""
+        v, e = self._v, self._plan.n_slots
+        self._add(self._counts.own[groups], C[:, :, None, :], mixed=False)
+        if e:
+            rows = slice(groups.start * e, groups.stop * e)
+            self._add(self._counts.inner[rows], inner.reshape(-1, v, e, v), mixed=True)
+
+    def add_outer(self, place: int, part: slice, outer: FloatArray) -> None:
+        """Add the covariances of the errors of groups of a class with its columns."""
+        c = self._plan.classes[place].columns.size
+        first = int(self._starts[place])
+        rows = slice(first + part.start * c, first + part.stop * c)
+        self._add(self._counts.outer[rows], outer.reshape(-1, self._v, c, self._v), mixed=True)
+
+
+class _Products:
+    """U'R⁻¹ V_i P y of one stage, for all elements.
+
+    Parameters
+    ----------
+    stage : sums over its units
+    Z : (units, k + 1, v) Z_t'Py of every unit
+    inverses : (p, v, v) R⁻¹ of the patterns
+    places : term, row and column of the elements
+    """
+
+    def __init__(
+        self,
+        stage: StageSums,
+        Z: FloatArray,
+        inverses: FloatArray,
+        places: tuple[LongArray, LongArray, LongArray],
+    ) -> None:
+        self._sums = stage.by_pattern @ Z.reshape(len(Z), -1)
+        self._patterns, self._places = stage.patterns, places
+        self._inverses = np.concatenate([inverses, np.zeros((1, *inverses.shape[1:]))])
+        self._shape = Z.shape[1:]
+
+    def __call__(self, effects: slice) -> FloatArray:
+        """Return the products of some effects, (effects, v, elements)."""
+        (k, v), (t, a, b) = self._shape, self._places
+        patterns = self._patterns[effects]
+        q, width = patterns.shape
+        first = effects.start or 0
+        sums = self._sums[first * width : (first + q) * width].reshape(q, width, k * v)
+        R = self._inverses[patterns].reshape(q, width, v * v)
+        K = (R.transpose(0, 2, 1) @ sums).reshape(q, v, v, k, v)
+        made = K[:, :, a, t, b]
+        made[:, :, a != b] += K[:, :, b, t, a][:, :, a != b]
+        return np.asarray(made)
+
+
+def _factor(A: FloatArray, L: FloatArray) -> tuple[FloatArray, float]:
+    """Return F with FF' = L (I + L'AL)⁻¹ L' for every A, and the sum of log|I + L'AL|."""
+    C = np.linalg.cholesky(np.eye(A.shape[1]) + L.T @ A @ L)
+    logs = 2.0 * float(np.log(np.diagonal(C, axis1=1, axis2=2)).sum())
+    return (np.linalg.inv(C) @ L.T).transpose(0, 2, 1), logs
+
+
+def _times(blocks: FloatArray, x: FloatArray) -> FloatArray:
+    """Return the products of matrices and vectors, one for each row."""
+    return np.asarray((blocks @ x[:, :, None])[:, :, 0])
+
+
+def _add_by_level(totals: FloatArray, levels: LongArray, values: FloatArray) -> None:
+    """Add values to the totals of their levels, which ascend."""
+    starts = np.flatnonzero(np.diff(levels, prepend=-1))
+    sums = values if starts.size == levels.size else np.add.reduceat(values, starts, axis=0)
+    totals[levels[starts]] += sums
+
+
+def _check_variables(v: int) -> None:
+    if v > _MOST_VARIABLES:
+        raise EstimationError(
+            f"there are {v} variables, and REML and ML are for up to {_MOST_VARIABLES}; use "
+            "method='anova'"
+        )
+
+
+def _check_size(layout: Layout, plan: Elimination) -> None:
+    v = layout.n_variables
+    effects = (plan.n_columns - 1) * v
+    needed = 8.0 * (plan.numbers(v) + 4.0 * layout.scores.n * len(layout.names))
+    if effects > _MOST_EFFECTS or needed > 0.8 * available_bytes():
+        names = ", ".join(layout.names[t] for t in plan.terms)
+        raise EstimationError(
+            f"the terms except {names} have {effects:,} effects in {v} variables, and the "
+            f"equations need {gib(needed)}; the limit is {_MOST_EFFECTS:,} effects, and 80 % of "
+            "the free memory. Use method='anova', which has no limit, or fewer variables at once"
+        )
