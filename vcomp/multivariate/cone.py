@@ -242,7 +242,7 @@ class _Search:
             S = self.matrices(factors)
             found = self.likelihood.derivatives(S)
             self.evaluations += 1
-        H, g = self._system(factors, S, found, newton=newton)
+        H, g = _without_rotations(factors, *self._system(factors, S, found, newton=newton))
         return _Place(
             factors=factors,
             S=S,
@@ -354,6 +354,36 @@ class _Search:
         return tuple(ranks)
 
 
+def _without_rotations(
+    factors: Parts, H: FloatArray, g: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return equations whose solution does not rotate the factors, which changes no matrix.
+
+    Neither curvature nor slope along a rotation is more than rounding error. Columns of a factor
+    are orthogonal, and so are the directions of rotations in the planes of two columns.
+
+    Parameters
+    ----------
+    factors : with orthogonal columns
+    H, g : equations of the stacked columns
+    """
+    found, first = [], 0
+    for L in factors:
+        size, rank = L.shape
+        for c in range(rank):
+            for d in range(c):
+                rotation = np.zeros(g.size)
+                rotation[first + c * size : first + (c + 1) * size] = L[:, d]
+                rotation[first + d * size : first + (d + 1) * size] = -L[:, c]
+                found.append(rotation / max(float(np.linalg.norm(rotation)), 1e-300))
+        first += L.size
+    if not found:
+        return H, g
+    W = np.array(found)
+    unit = float(np.trace(H)) / g.size
+    return H + max(unit, 0.0) * W.T @ W, g - W.T @ (W @ g)
+
+
 def _bends(factors: Parts, falls: list[FloatArray]) -> FloatArray:
     """Return 2 (I ⊗ F) of all blocks, F once for each column of the factor."""
     bends = [2.0 * F for L, F in zip(factors, falls, strict=True) for _ in range(L.shape[1])]
@@ -408,5 +438,7 @@ def _null_space(L: FloatArray) -> FloatArray:
 def _decrement(H: FloatArray, g: FloatArray) -> float:
     if not g.size:
         return 0.0
-    step = np.linalg.lstsq(H, g, rcond=1e-12)[0]
-    return float(np.sqrt(max(float(g @ step), 0.0)))
+    unit = np.sqrt(np.maximum(np.diagonal(H), 1e-300))
+    scaled = g / unit
+    step = np.linalg.lstsq(H / np.outer(unit, unit), scaled, rcond=1e-12)[0]
+    return float(np.sqrt(max(float(scaled @ step), 0.0)))

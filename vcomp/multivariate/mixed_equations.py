@@ -206,7 +206,7 @@ class EquationsLikelihood(LastPoint[_Point]):
         # First stage
         D = (self._counts.own @ flat).reshape(-1, v, v)
         L = root(S[plan.first])
-        F1, log_1 = _factor(D, L)
+        F1, W1, log_1 = _factor(D, L)
         E1 = F1 @ F1.transpose(0, 2, 1)
         inner = self._inner(flat)
         outer = self._outer(flat)
@@ -221,7 +221,8 @@ class EquationsLikelihood(LastPoint[_Point]):
             _add_by_level(y2, group_class.levels, -own)
             self._eliminate_groups(group_class, (F1[groups], B, inner[groups]), (A, mixed, omega))
         # Second stage
-        F2, log_2 = _factor(A, self._root_of_level(S))
+        L2 = self._root_of_level(S)
+        F2, W2, log_2 = _factor(A, L2)
         E2 = F2 @ F2.transpose(0, 2, 1)
         b2 = _times(E2, y2)
         if plan.n_slots:
@@ -230,19 +231,21 @@ class EquationsLikelihood(LastPoint[_Point]):
                 T = (F2[part].transpose(0, 2, 1) @ mixed[part]).reshape(-1, y3.size)
                 omega -= T.T @ T
         # Third stage
-        psi, psi_v, log_3 = self._solved(0.5 * (omega + omega.T), S)
-        u3 = psi @ y3
-        u2 = b2 - _times(E2, mixed @ u3)
-        u1 = b1 - _times(E1, self._along(inner, outer, u2, u3))
+        omega = 0.5 * (omega + omega.T)
+        psi, psi_v, log_3, (a3, u3) = self._solved(omega, S, y3)
+        # Effects are La. Errors of a and of the means, where y'Py is at its minimum, hardly matter.
+        a2 = _times(W2, _times(F2.transpose(0, 2, 1), y2 - mixed @ u3))
+        u2 = a2 @ L2.T
+        a1 = _times(W1, _times(F1.transpose(0, 2, 1), y1 - self._along(inner, outer, u2, u3)))
         fitted = sum(
             stage.places.T @ u.reshape(-1, v)
-            for stage, u in zip(self._stages, (u1, u2, u3), strict=True)
+            for stage, u in zip(self._stages, (a1 @ L.T, u2, u3), strict=True)
         )
         Py = units.times(units.Y - fitted, inverses)
-        deviance += log_1 + log_2 + log_3 + float((units.Y * Py).sum())
+        deviance += log_1 + log_2 + log_3 + float(((units.Y - fitted) * Py).sum())
+        deviance += float(np.square(a1).sum() + np.square(a2).sum() + np.square(a3).sum())
         free = self.n - (v if self.reml else 0)
         loglike = -0.5 * (deviance + free * float(np.log(2.0 * np.pi)))
-        omega = 0.5 * (omega + omega.T)
         return _Point(
             loglike, S.copy(), inverses, D, E1, inner, outer, A, E2, mixed, omega, psi, psi_v, Py
         )
@@ -326,8 +329,10 @@ class EquationsLikelihood(LastPoint[_Point]):
         if self._plan.n_slots:
             mixed[:, :, columns] += mine
 
-    def _solved(self, omega: FloatArray, S: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        """Return Ψ of P and of V⁻¹, and the logarithms of the determinants."""
+    def _solved(
+        self, omega: FloatArray, S: FloatArray, y: FloatArray
+    ) -> tuple[FloatArray, FloatArray, float, tuple[FloatArray, FloatArray]]:
+        """Return Ψ of P and of V⁻¹, the logarithms of determinants, and a and the effects La."""
         v = self._v
         x, e = slice(omega.shape[0] - v, None), slice(0, omega.shape[0] - v)
         roots = [root(S[t]) for t in self._plan.outer]
@@ -341,7 +346,10 @@ class EquationsLikelihood(LastPoint[_Point]):
         F = np.vstack([-psi_v[e, e] @ omega[e, x], np.eye(v)])
         psi = psi_v + F @ XVX.solve(F.T)
         logs = inner.log_determinant() + (XVX.log_determinant() if self.reml else 0.0)
-        return 0.5 * (psi + psi.T), 0.5 * (psi_v + psi_v.T), logs
+        beta = XVX.solve(F.T @ y)
+        a = inner.solve(self._scaled((y[e] - omega[e, x] @ beta)[None], roots)[0])
+        u = np.append(self._scaled(a[None], across)[0], beta)
+        return 0.5 * (psi + psi.T), 0.5 * (psi_v + psi_v.T), logs, (a, u)
 
     def _scaled(self, M: FloatArray, blocks: list[FloatArray]) -> FloatArray:
         """Return M times the matrix with a block for every effect of each outer term."""
@@ -674,11 +682,12 @@ class _Products:
         return np.asarray(made)
 
 
-def _factor(A: FloatArray, L: FloatArray) -> tuple[FloatArray, float]:
-    """Return F with FF' = L (I + L'AL)⁻¹ L' for every A, and the sum of log|I + L'AL|."""
+def _factor(A: FloatArray, L: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Return F = LW and W with WW' = (I + L'AL)⁻¹ for every A, and the sum of log|I + L'AL|."""
     C = np.linalg.cholesky(np.eye(A.shape[1]) + L.T @ A @ L)
     logs = 2.0 * float(np.log(np.diagonal(C, axis1=1, axis2=2)).sum())
-    return (np.linalg.inv(C) @ L.T).transpose(0, 2, 1), logs
+    W = np.linalg.inv(C).transpose(0, 2, 1)
+    return L @ W, W, logs
 
 
 def _times(blocks: FloatArray, x: FloatArray) -> FloatArray:
