@@ -215,6 +215,31 @@ def _fit_by(method: MethodName, frame: pd.DataFrame) -> vcomp.VarianceComponents
     return vcomp.fit(MAIN, frame, method=method)
 
 
+def _persons(rate: float, holes: int = 0) -> Rows:
+    """Return four correlated variables of persons and 20 items."""
+
+    def made(n: int) -> pd.DataFrame:
+        frame = _grid((max(int(n / rate / 20), 10), 20), rate, holes=holes)
+        noise = np.random.default_rng(8).normal(size=(4, len(frame)))
+        return frame.assign(
+            **{name: frame["score"] + e for name, e in zip("wxyz", noise, strict=True)}
+        )
+
+    return made
+
+
+_SEVERAL: dict[str, Rows] = {
+    "complete": _persons(1.0),
+    "one hole": _persons(1.0, 1),
+    "5 % missing": _persons(0.95),
+    "half missing": _persons(0.5),
+}
+
+
+def _several(frame: pd.DataFrame) -> Any:
+    return vcomp.fit_multivariate("w + x + y + z ~ (1|a) + (1|b)", frame)
+
+
 def _tasks() -> list[Task]:
     fit = vcomp.fit
     return [
@@ -248,5 +273,6 @@ def _tasks() -> list[Task]:
         Task("expected_tau", lambda d: fit(MAIN, d).expected_tau(b=50), _FEW),
         Task("to_json", lambda d: fit(MAIN, d).to_json(), _TWO),
         Task("accumulate", lambda d: vcomp.accumulate(MAIN, d).fit(), _TWO),
+        Task("fit_multivariate", _several, _SEVERAL),
         Task("factor of many levels", lambda d: fit("score ~ C(b) + (1|a)", d), _NESTED, 1_000),
     ]

@@ -438,7 +438,8 @@ def _null_space(L: FloatArray) -> FloatArray:
 def _decrement(H: FloatArray, g: FloatArray) -> float:
     if not g.size:
         return 0.0
-    unit = np.sqrt(np.maximum(np.diagonal(H), 1e-300))
+    diagonal = np.diagonal(H)
+    unit = np.sqrt(np.where(diagonal > 1e-30 * diagonal.max(), diagonal, 1.0))
     scaled = g / unit
     step = np.linalg.lstsq(H / np.outer(unit, unit), scaled, rcond=1e-12)[0]
     return float(np.sqrt(max(float(scaled @ step), 0.0)))

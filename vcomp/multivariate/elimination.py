@@ -88,17 +88,20 @@ class Elimination:
         first = sum(c.levels.size * float(c.columns.size * v) ** 2 * v for c in self.classes)
         width, columns = float(self.n_slots * v), float(self.n_columns * v)
         second = self.n_levels * width * (width**2 + columns**2)
-        return 3.0 * (first + second) + 4.0 * columns**3
+        return 3.0 * (first + second) + 8.0 * columns**3
 
     def numbers(self, v: int) -> float:
         """Return how many numbers an evaluation keeps, about, for v variables."""
         first = sum(self.pairs_per_class) + self.n_groups * (self.n_slots + 2)
         second = self.n_levels * self.n_slots * (3 * self.n_slots + 3 * self.n_columns)
-        return float(v) ** 2 * (first + second + 6.0 * float(self.n_columns) ** 2)
+        return float(v) ** 2 * (first + second + 9.0 * float(self.n_columns) ** 2)
 
 
 def plan_elimination(
-    groups: Sequence[IntArray], sizes: Sequence[int], facets: Sequence[tuple[IntArray, int]], v: int
+    groups: Sequence[IntArray],
+    sizes: Sequence[int],
+    facets: Sequence[tuple[IntArray, int]],
+    v: int,
 ) -> Elimination:
     """Return the elimination with the fewest multiplications.
 
@@ -120,7 +123,7 @@ def plan_elimination(
         if not inside or inside in tried:
             continue
         tried.add(inside)
-        if best is not None and 4.0 * float(outside * v) ** 3 > best.multiplications(v):
+        if best is not None and 8.0 * float(outside * v) ** 3 > best.multiplications(v):
             continue
         plan = _planned(groups, sizes, level, n_levels, inside)
         if best is None or plan.multiplications(v) < best.multiplications(v):
@@ -223,7 +226,9 @@ def _classes(
     touched = []
     for column in columns:
         code = column.astype(np.int32)
-        touched.append(number_combinations(key_of_unit.astype(np.int32), n_keys, code, n_columns)[0])
+        touched.append(
+            number_combinations(key_of_unit.astype(np.int32), n_keys, code, n_columns)[0]
+        )
     pairs = np.unique(np.concatenate(touched))
     of_key = pairs // n_columns
     group_ends = np.searchsorted(key, np.arange(n_keys + 1))

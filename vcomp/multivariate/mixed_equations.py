@@ -80,6 +80,7 @@ class _Point:
     mixed : (levels, w, columns v) U'V⁻¹ of the second stage times the third
     omega : Ω of the third stage
     psi, psi_v : P = V⁻¹ − V⁻¹W Ψ W'V⁻¹ and the same of the V with all terms
+    half : the rows of that Ψ which the criterion needs are L times these
     Py : (units, v)
     """
 
@@ -96,6 +97,7 @@ class _Point:
     omega: FloatArray
     psi: FloatArray
     psi_v: FloatArray
+    half: FloatArray
     Py: FloatArray
 
 
@@ -232,8 +234,8 @@ class EquationsLikelihood(LastPoint[_Point]):
                 omega -= T.T @ T
         # Third stage
         omega = 0.5 * (omega + omega.T)
-        psi, psi_v, log_3, (a3, u3) = self._solved(omega, S, y3)
-        # Effects are La. Errors of a and of the means, where y'Py is at its minimum, hardly matter.
+        psi, psi_v, half, log_3, (a3, u3) = self._solved(omega, S, y3)
+        # Effects are La. At its minimum y'Py hardly changes with errors of a and of the means.
         a2 = _times(W2, _times(F2.transpose(0, 2, 1), y2 - mixed @ u3))
         u2 = a2 @ L2.T
         a1 = _times(W1, _times(F1.transpose(0, 2, 1), y1 - self._along(inner, outer, u2, u3)))
@@ -247,7 +249,21 @@ class EquationsLikelihood(LastPoint[_Point]):
         free = self.n - (v if self.reml else 0)
         loglike = -0.5 * (deviance + free * float(np.log(2.0 * np.pi)))
         return _Point(
-            loglike, S.copy(), inverses, D, E1, inner, outer, A, E2, mixed, omega, psi, psi_v, Py
+            loglike,
+            S.copy(),
+            inverses,
+            D,
+            E1,
+            inner,
+            outer,
+            A,
+            E2,
+            mixed,
+            omega,
+            psi,
+            psi_v,
+            half,
+            Py,
         )
 
     def _residual(self, S: FloatArray) -> tuple[FloatArray, float]:
@@ -331,8 +347,8 @@ class EquationsLikelihood(LastPoint[_Point]):
 
     def _solved(
         self, omega: FloatArray, S: FloatArray, y: FloatArray
-    ) -> tuple[FloatArray, FloatArray, float, tuple[FloatArray, FloatArray]]:
-        """Return Ψ of P and of V⁻¹, the logarithms of determinants, and a and the effects La."""
+    ) -> tuple[FloatArray, FloatArray, FloatArray, float, tuple[FloatArray, FloatArray]]:
+        """Return both Ψ, `half`, the logarithms of determinants, and a and the effects La."""
         v = self._v
         x, e = slice(omega.shape[0] - v, None), slice(0, omega.shape[0] - v)
         roots = [root(S[t]) for t in self._plan.outer]
@@ -340,7 +356,9 @@ class EquationsLikelihood(LastPoint[_Point]):
         H = self._scaled(omega[:, e], roots)  # Ω L of the other terms
         inner = Positive(np.eye(H.shape[1]) + self._scaled(H[e].T, roots).T)
         psi_v = np.zeros_like(omega)
-        psi_v[e, e] = self._scaled(self._scaled(inner.inverse(), across).T, across)
+        half = np.zeros((H.shape[1], omega.shape[0]))
+        half[:, e] = self._scaled(inner.inverse(), across)
+        psi_v[e, e] = self._scaled(half[:, e].T, across)
         XVX = Positive(omega[x, x] - H[x] @ inner.solve(H[x].T))
         # The means adjusted for the other terms, for P.
         F = np.vstack([-psi_v[e, e] @ omega[e, x], np.eye(v)])
@@ -349,7 +367,9 @@ class EquationsLikelihood(LastPoint[_Point]):
         beta = XVX.solve(F.T @ y)
         a = inner.solve(self._scaled((y[e] - omega[e, x] @ beta)[None], roots)[0])
         u = np.append(self._scaled(a[None], across)[0], beta)
-        return 0.5 * (psi + psi.T), 0.5 * (psi_v + psi_v.T), logs, (a, u)
+        if self.reml:
+            half -= (half[:, e] @ omega[e, x]) @ XVX.solve(F.T)
+        return 0.5 * (psi + psi.T), 0.5 * (psi_v + psi_v.T), half, logs, (a, u)
 
     def _scaled(self, M: FloatArray, blocks: list[FloatArray]) -> FloatArray:
         """Return M times the matrix with a block for every effect of each outer term."""
@@ -416,25 +436,33 @@ class EquationsLikelihood(LastPoint[_Point]):
         psi = point.psi if self.reml else point.psi_v
         errors = None if self._is_known_sum else _ErrorSums(self._counts, plan, v)
         found = np.zeros((self._k + 1, v, v))
-        self._traces_of_outer(found, point.omega, psi)
+        self._traces_of_outer(found, point, psi)
         if errors is not None:
             errors.add_columns(psi)
         C, across = self._traces_of_inner(found, point, psi, errors)
-        for place, group_class in enumerate(plan.classes):
+        for place in range(len(plan.classes)):
             self._traces_of_class(found, point, (psi, C, across), place, errors)
         found[-1] = self._trace_of_units(point, found, errors)
         return found
 
-    def _traces_of_outer(self, found: FloatArray, omega: FloatArray, psi: FloatArray) -> None:
-        v, first = self._v, 0
+    def _traces_of_outer(self, found: FloatArray, point: _Point, psi: FloatArray) -> None:
+        """Add the traces of the third stage, the blocks of Ω − ΩΨΩ.
+
+        With Ψ = L·half and N = I − ΩΨ this is NΩN' + (Ω half')(Ω half')', which loses no digits
+        where groups are large and Ω − ΩΨΩ is small.
+        """
+        v, first, omega = self._v, 0, point.omega
         stop = omega.shape[0] - v
-        products = (omega[:stop] @ psi).reshape(-1, v, omega.shape[0])
-        rows = omega[:stop].reshape(products.shape)
+        if stop == 0:
+            return
+        N = np.eye(stop, omega.shape[0]) - omega[:stop] @ psi
+        shape = (-1, v, omega.shape[0])
+        products, N = (N @ omega).reshape(shape), N.reshape(shape)
+        halves = (omega[:stop] @ point.half.T).reshape(-1, v, stop)
         for t in self._plan.outer:
             part = slice(first, first + self.layout.sizes[t])
-            inside = np.arange(part.start, part.stop)[:, None] * v + np.arange(v)
-            own = omega[inside[:, :, None], inside[:, None, :]].sum(axis=0)
-            found[t] = own - np.tensordot(products[part], rows[part], ((0, 2), (0, 2)))
+            found[t] = np.tensordot(products[part], N[part], ((0, 2), (0, 2)))
+            found[t] += np.tensordot(halves[part], halves[part], ((0, 2), (0, 2)))
             first = part.stop
 
     def _traces_of_inner(
@@ -474,15 +502,17 @@ class EquationsLikelihood(LastPoint[_Point]):
         inside = np.ascontiguousarray(psi[np.ix_(columns, columns)])
         width = group_class.columns.size + plan.n_slots
         for part in slices(len(blocks), self._chunk(width)):
-            groups = slice(group_class.groups.start + part.start, group_class.groups.start + part.stop)
+            groups = slice(
+                group_class.groups.start + part.start, group_class.groups.start + part.stop
+            )
             B, D, E = blocks[part], point.D[groups], point.E1[groups]
             by_columns = (B.reshape(-1, columns.size) @ inside).reshape(B.shape)
             by_slots = np.zeros((len(B), self._v, 0))
             if plan.n_slots:
-                I, levels = point.inner[groups], group_class.levels[part]
+                to_slots, levels = point.inner[groups], group_class.levels[part]
                 mixed = across[levels][:, :, columns]
-                by_slots = I @ C[levels] - B @ mixed.transpose(0, 2, 1)
-                by_columns -= I @ mixed
+                by_slots = to_slots @ C[levels] - B @ mixed.transpose(0, 2, 1)
+                by_columns -= to_slots @ mixed
             X = by_columns @ B.transpose(0, 2, 1)
             if plan.n_slots:
                 X += by_slots @ point.inner[groups].transpose(0, 2, 1)
