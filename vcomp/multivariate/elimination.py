@@ -199,7 +199,8 @@ def _slots(
     inner: tuple[int, ...],
 ) -> tuple[tuple[LongArray, ...], IntArray]:
     """Return the positions of the inner terms in the second stage, and the terms of a level's."""
-    ranks, terms = [], []
+    ranks: list[LongArray] = []
+    terms: list[int] = []
     for t in inner:
         level_of = np.zeros(sizes[t], dtype=np.int64)
         level_of[groups[t]] = level
