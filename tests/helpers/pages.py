@@ -43,6 +43,8 @@ CLASSES = {
 
 OTHERS = {
     "--env",  # of docker
+    "--again",  # of tests.tools.mutate
+    "--tests",
     "vcomp.json",  # a file in stored statistics
     'method="map"',  # of an estimator that a page adds
     "vcomp.split_half",  # an old name, in the page of the decision to replace it

@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,6 @@ from vcomp.estimators.likelihood.blocked_covariance import (
 )
 from vcomp.estimators.likelihood.engine import Columns
 from vcomp.estimators.likelihood.equations import SquareLimits
-from vcomp.numerics import parallel
 
 ZEROS = [(), (0,), (1,), (0, 1), "all"]
 
@@ -95,15 +95,32 @@ def test_forms(name, zeros, widths, seed):
     np.testing.assert_array_equal(gram, found.gram)
 
 
-@pytest.mark.parametrize("name", sorted(DESIGNS))
-def test_threads_change_no_digit(name, monkeypatch):
-    stats, columns, _, _ = problem(name, seed=3)
+def test_forms_of_many_vectors_are_sums():
+    """All vectors are solved for in two threads, each of them in one."""
+    rng = np.random.default_rng(3)
+    data = pd.DataFrame({"a": rng.integers(0, 700, 4000), "b": rng.integers(0, 600, 4000)})
+    model = vcomp.VarianceComponentsModel(
+        "y ~ (1|a) + (1|b)", data.assign(y=rng.normal(size=4000))
+    )
+    stats, r = model.stats, 80
+    B = rng.normal(size=(4000, 1, r))
+    sums = []
+    for code, size in zip(model.chunk.codes, model.chunk.sizes, strict=True):
+        of_groups = np.zeros((size, 1, r))
+        np.add.at(of_groups, code, B)
+        sums.append(of_groups)
     c = components(stats.n_terms, (), seed=3)
-    alone = BlockedCovariance(stats, columns).forms(c)
-    monkeypatch.setattr(parallel, "_WORTH_THREADS", 0.0)
-    found = BlockedCovariance(stats, columns).forms(c)
-    np.testing.assert_array_equal(found.second, alone.second)
-    np.testing.assert_array_equal(found.first, alone.first)
+
+    def forms(some):
+        columns = Columns(
+            tuple(s[:, :, some] for s in sums), np.atleast_2d((B[:, 0, some] ** 2).sum())
+        )
+        return BlockedCovariance(stats, columns).forms(c)
+
+    whole = forms(slice(None))
+    parts = [forms(slice(j, j + 1)) for j in range(r)]
+    close(whole.first, sum(p.first for p in parts), "first")
+    close(whole.second, sum(p.second for p in parts), "second")
 
 
 @pytest.mark.parametrize("zeros", ZEROS, ids=str)

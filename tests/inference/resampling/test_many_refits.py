@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -76,10 +78,10 @@ ALWAYS = SurfaceLimits(slow=0.0, evaluations=100)
 
 
 @pytest.mark.parametrize("most_effects", [3000, 0])
-def test_drawn_responses_by_a_surface(sparse, most_effects, monkeypatch):
-    monkeypatch.setattr("vcomp.inference.resampling.surfaces._MOST_EFFECTS", most_effects)
+def test_drawn_responses_by_a_surface(sparse, most_effects):
     _, (fit, _, _, _) = sparse
-    surface = DrawnSurface.of(fit.stats, fit.recipe, fit.values, 8, ALWAYS)
+    limits = replace(ALWAYS, effects=most_effects)
+    surface = DrawnSurface.of(fit.stats, fit.recipe, fit.values, 8, limits)
     assert surface is not None
     draws = RowDraws(fit.stats)
     drawn = [draws.draw(fit.values, stream(1, b)) for b in range(4)]

@@ -38,9 +38,6 @@ _SPREAD_OF_DELETED = 7.0
 """The same in those of a level's influence, which has heavier tails; its box is small anyway."""
 
 _WIDEST_BOX = 1.5
-_MOST_EFFECTS = 3000
-"""Effects up to which their dense equations are factored at every point."""
-
 _MOST_ROWS = 400
 """Rows of a level that is deleted."""
 
@@ -65,10 +62,12 @@ class SurfaceLimits:
     ----------
     slow : time of an evaluation in seconds from which they are
     evaluations : of a refit; fewer than it has
+    effects : up to which an inverse or factor is dense
     """
 
     slow: float = 4e-3
     evaluations: int = 3
+    effects: int = 3000
 
 
 _LIMITS = SurfaceLimits()
@@ -233,10 +232,11 @@ class DrawnSurface:
     Parameters
     ----------
     surface : around the components at which they are drawn
+    limits : where surfaces are faster
     """
 
-    def __init__(self, surface: Surface) -> None:
-        self._surface = surface
+    def __init__(self, surface: Surface, limits: SurfaceLimits = _LIMITS) -> None:
+        self._surface, self._limits = surface, limits
         self._width = np.minimum(_SPREAD * surface.errors, _WIDEST_BOX)
 
     @classmethod
@@ -254,7 +254,7 @@ class DrawnSurface:
         surface = Surface.of(stats, recipe, v, limits)
         if surface is None:
             return None
-        found = cls(surface)
+        found = cls(surface, limits)
         points = surface.n_nodes(found._width) ** (len(v) - 1)
         return found if points < limits.evaluations * min(n, found.most(stats)) else None
 
@@ -269,7 +269,7 @@ class DrawnSurface:
         engine, sums = self._surface.engine, [stats.cross_products for stats in drawn]
         degrees = engine.n - engine.n_fixed * engine.reml
         sizes = sums[0].sizes
-        few = sum(sizes) - max(sizes) <= _MOST_EFFECTS
+        few = sum(sizes) - max(sizes) <= self._limits.effects
         values = self._by_dense_factor(sums) if few else self._by_sparse_factor(sums)
         whole = np.full(len(sums), float(degrees))
         try:
@@ -375,7 +375,7 @@ class DeletedSurface:
     ) -> DeletedSurface | None:
         """Return the refits, None where one by one is as fast."""
         most = max(rows.size for rows in deleted)
-        if most > _MOST_ROWS or sum(stats.sizes) > _MOST_EFFECTS or len(v) > 4:
+        if most > _MOST_ROWS or sum(stats.sizes) > limits.effects or len(v) > 4:
             return None
         surface = Surface.of(stats, recipe, v, limits)
         if surface is None or stats.cells.counts is not None:
