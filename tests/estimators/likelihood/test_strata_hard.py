@@ -13,8 +13,8 @@ from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import gridded
 from vcomp.estimators.likelihood import strata_likelihood as strata
 from vcomp.estimators.likelihood.choose import choose_engine
-from vcomp.estimators.likelihood.engine import Totals
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
+from vcomp.estimators.likelihood.totals import Totals
 from vcomp.estimators.quadratic.anova import henderson1
 from vcomp.estimators.quadratic.quadratic_forms import ChainLimits
 from vcomp.estimators.quadratic.sampling import exact_sampling

@@ -8,24 +8,15 @@ known in closed form, and those of the shorter one add a matrix of the order of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
-from vcomp.estimators.likelihood.engine import (
-    Derivatives,
-    ExactEngine,
-    FixedForms,
-    InformationKind,
-    LastPoint,
-    Solution,
-    SummedEngine,
-    Totals,
-)
-from vcomp.numerics import Positive, limited_blas, solve, solve_positive
+from vcomp.estimators.likelihood.engine import Solution
+from vcomp.estimators.likelihood.totals import Totals, TotalsEngine
+from vcomp.numerics import Positive, limited_blas, solve
 from vcomp.statistics import CrossedTable
 
 _SMALL = 1e-3
@@ -60,7 +51,7 @@ class _Point:
     total: Totals
 
 
-class CrossedLikelihood(LastPoint[_Point], SummedEngine, ExactEngine):
+class CrossedLikelihood(TotalsEngine[_Point]):
     """Restricted or full log-likelihood of two crossed facets.
 
     Parameters
@@ -70,7 +61,6 @@ class CrossedLikelihood(LastPoint[_Point], SummedEngine, ExactEngine):
     """
 
     name: ClassVar[str] = "levels"
-    kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "expected", "average")
 
     def __init__(self, table: CrossedTable, *, reml: bool) -> None:
         self.stats = self.table = table
@@ -95,15 +85,6 @@ class CrossedLikelihood(LastPoint[_Point], SummedEngine, ExactEngine):
         """Expected memory of one evaluation."""
         return 48.0 * float(self.table.sizes[self._b]) ** 2
 
-    @cached_property
-    def rss(self) -> float:
-        """Residual sum of squares of ordinary least squares on X."""
-        return float(self.yy - self.least_squares() @ self.table.Xy)
-
-    def least_squares(self) -> FloatArray:
-        """Return the ordinary least squares estimate of the fixed effects."""
-        return solve_positive(self.table.XX, self.table.Xy)
-
     def mivque0(self) -> FloatArray:
         """Return the MIVQUE(0) estimates, which may be negative."""
         total = self._squares(self._at(np.array([0.0, 0.0, 1.0])))
@@ -112,44 +93,6 @@ class CrossedLikelihood(LastPoint[_Point], SummedEngine, ExactEngine):
     def quadratic_forms(self) -> FloatArray:
         """Return tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X', the residual last."""
         return self._squares(self._at(np.array([0.0, 0.0, 1.0]))).expected(reml=True)
-
-    # Value, score, information ------------------------------------------------------------------
-
-    def loglike(self, v: FloatArray) -> float:
-        """Return the log-likelihood at components `v`, equal to lme4's."""
-        return float(-0.5 * self._at(v).total.deviance(self.n, reml=self.reml))
-
-    def derivatives(self, v: FloatArray) -> Derivatives:
-        """Return log-likelihood, score and average information at `v`; components may be 0."""
-        total = self._at(v).total
-        traces = total.traces - total.fixed_traces() if self.reml else total.traces
-        score = 0.5 * (total.quadratics - traces)
-        return Derivatives(self.loglike(v), score, 0.5 * total.average())
-
-    def information(
-        self, v: FloatArray, kind: InformationKind = "observed", *, positive_only: bool = False
-    ) -> FloatArray:
-        """Return an information matrix of the components at `v`.
-
-        Parameters
-        ----------
-        positive_only : accepted as by other engines; components at zero cost no more here
-        """
-        point = self._at(v)
-        average = 0.5 * point.total.average()
-        if kind == "average":
-            return average
-        expected = 0.5 * self._squares(point).expected(reml=self.reml)
-        return expected if kind == "expected" else 2.0 * average - expected
-
-    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return β̂ and its covariance matrix at `v`."""
-        total = self._at(v).total
-        return total.beta.copy(), total.XVX.inverse()
-
-    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
-        """Return forms of X in V⁻¹ at `v`, the second ones if requested."""
-        return self._at(v).total.fixed_forms(second=second)
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""
@@ -185,6 +128,9 @@ class CrossedLikelihood(LastPoint[_Point], SummedEngine, ExactEngine):
         return diagonal
 
     # At one point -------------------------------------------------------------------------------
+
+    def _total(self, point: _Point) -> Totals:
+        return point.total
 
     def _evaluated(self, v: FloatArray) -> _Point:
         table, a, b = self.table, self._a, self._b

@@ -2,8 +2,7 @@
 
 An engine is made from sufficient statistics and computes value, score, information and predicted
 effects at any non-negative components. ``maximisation`` maximises it, and ``likelihood`` makes an
-estimate of the maximum. :class:`Totals` adds up the forms of strata
-(docs/explanation/mathematics.md, eqs. (3.3), (3.4), (5.7) and (5.8)).
+estimate of the maximum.
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import FixedErrors
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import Positive
 from vcomp.statistics import CrossedTable, CrossProducts, LevelGrid, StratumStatistics
 
 InformationKind = Literal["observed", "expected", "average"]
@@ -328,145 +326,6 @@ class Covariance(Protocol):
         own, others : parts of c_l due to one component of the model, and to the others with the
             same grouping
         """
-
-
-_MANY_COLUMNS = 32
-"""Number of columns from which on the products of their forms are added pair by pair."""
-
-
-class Totals:
-    """Forms of V⁻¹ of all rows, with the columns B = [y X], summed over strata.
-
-    Parameters
-    ----------
-    n_components : k + 1, the residual included
-    n_columns : b = 1 + p
-    """
-
-    def __init__(self, n_components: int, n_columns: int) -> None:
-        k, b = n_components, n_columns
-        self.log_det = 0.0
-        self.traces = np.zeros(k)
-        self.squares = np.zeros((k, k))
-        self.gram = np.zeros((b, b))
-        self.first = np.zeros((k, b, b))
-        self.second = np.zeros((k, k, b, b))
-
-    def add(
-        self, forms: Forms, coefficients: FloatArray, multiplicity: int, columns: list[int]
-    ) -> None:
-        """Add the forms of one stratum, eqs. (3.3) and (3.4).
-
-        Parameters
-        ----------
-        forms : forms of the stratum
-        coefficients : (L + 1, k + 1) M, eq. (3.2)
-        multiplicity : number of independent vectors of the stratum
-        columns : positions of the stratum's columns in B
-        """
-        M, here = coefficients, np.ix_(columns, columns)
-        self.log_det += multiplicity * forms.log_det
-        self.traces += multiplicity * (M.T @ forms.traces)
-        self.squares += multiplicity * (M.T @ forms.squares @ M)
-        self.gram[here] += forms.gram
-        used, places = np.flatnonzero(M.any(axis=0)), np.array(columns)
-        first = np.tensordot(M[:, used], forms.first, (0, 0))
-        self.first[np.ix_(used, places, places)] += first
-        if places.size >= _MANY_COLUMNS:
-            self._add_second(M, forms.second, np.ix_(places, places))
-            return
-        half = np.tensordot(M[:, used], forms.second, (0, 0))
-        second = np.tensordot(M[:, used], half, (0, 1)).swapaxes(0, 1)
-        self.second[np.ix_(used, used, places, places)] += second
-
-    def _add_second(self, M: FloatArray, second: FloatArray, here: Any) -> None:
-        """Add the second forms of many columns pair by pair, without those of coefficient 0."""
-        every = here[0].size == self.gram.shape[0]
-        pairs = list(zip(*np.nonzero(M), strict=True))
-        for a, t in pairs:
-            for b, u in pairs:
-                added = (M[a, t] * M[b, u]) * second[a, b]
-                if every:
-                    self.second[t, u] += added
-                else:
-                    self.second[t, u][here] += added
-
-    # The fixed part ---------------------------------------------------------------------------
-
-    @cached_property
-    def XVX(self) -> Positive:
-        """X'V⁻¹X, factored."""
-        return Positive(self.gram[1:, 1:])
-
-    @cached_property
-    def inverse(self) -> FloatArray:
-        """(X'V⁻¹X)⁻¹."""
-        return self.XVX.inverse()
-
-    @cached_property
-    def beta(self) -> FloatArray:
-        """Generalised least squares estimates."""
-        return self.XVX.solve(self.gram[1:, 0])
-
-    @cached_property
-    def contrast(self) -> FloatArray:
-        """The weights of the columns [y X] in y − Xβ̂."""
-        return np.concatenate([[1.0], -self.beta])
-
-    def fixed_forms(self, *, second: bool) -> FixedForms:
-        """Return the forms of X in V⁻¹, the second ones if requested."""
-        return FixedForms(
-            cov_beta=self.inverse.copy(),
-            first=self.first[:, 1:, 1:].copy(),
-            second=self.second[:, :, 1:, 1:].copy() if second else None,
-        )
-
-    # Value, score, information ------------------------------------------------------------------
-
-    def deviance(self, n: int, *, reml: bool) -> float:
-        """Return −2ℓ by eq. (5.1) for REML and eq. (5.2) for ML."""
-        total = self.log_det + self.rss
-        if reml:
-            total += self.XVX.log_determinant()
-            n -= self.beta.size
-        return float(total + n * np.log(2.0 * np.pi))
-
-    @property
-    def rss(self) -> float:
-        """The quadratic form y'P y."""
-        return float(self.contrast @ self.gram @ self.contrast)
-
-    @property
-    def quadratics(self) -> FloatArray:
-        """The quadratic forms y'P V_t P y."""
-        forms: FloatArray = self.first @ self.contrast @ self.contrast
-        return forms
-
-    def fixed_traces(self) -> FloatArray:
-        """Return tr(V⁻¹V_t) − tr(P V_t) = tr((X'V⁻¹X)⁻¹ X'V⁻¹V_t V⁻¹X), eq. (5.7)."""
-        if not self.beta.size:
-            return np.zeros_like(self.traces)
-        traces: FloatArray = np.tensordot(self.first[:, 1:, 1:], self.inverse, 2)
-        return traces
-
-    def average(self) -> FloatArray:
-        """Return y'P V_t P V_u P y, twice the average information."""
-        plain: FloatArray = self.second @ self.contrast @ self.contrast
-        if not self.beta.size:
-            return plain
-        mixed = self.first[:, 1:] @ self.contrast
-        return plain - mixed @ self.XVX.solve(mixed.T)
-
-    def expected(self, *, reml: bool) -> FloatArray:
-        """Return tr(P V_t P V_u), eq. (5.8), twice the expected information; V⁻¹ for P in ML."""
-        if not reml or not self.beta.size:
-            return self.squares
-        inverse = self.inverse
-        relative = inverse @ self.first[:, 1:, 1:]
-        both = np.tensordot(relative, relative.swapaxes(1, 2), ((1, 2), (1, 2)))
-        twice = np.tensordot(self.second[:, :, 1:, 1:], inverse, 2)
-        expected: FloatArray = self.squares - 2.0 * twice + both
-        return expected
 
 
 _MOST_SLOPES = 10_000_000

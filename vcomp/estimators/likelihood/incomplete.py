@@ -25,10 +25,10 @@ from vcomp.estimators.likelihood.engine import (
     InformationKind,
     LastPoint,
     Solution,
-    Totals,
 )
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.strata_likelihood import over_axes, single_cells
+from vcomp.estimators.likelihood.totals import Totals
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import Positive, solve_positive
 from vcomp.numerics.kernels import group_sums

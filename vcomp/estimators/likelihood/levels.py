@@ -8,25 +8,16 @@ absorbed one by one, and all else takes place in the space of the cells of one l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.engine import (
-    Derivatives,
-    ExactEngine,
-    FixedForms,
-    InformationKind,
-    LastPoint,
-    Solution,
-    SummedEngine,
-    Totals,
-)
+from vcomp.estimators.likelihood.engine import Solution
 from vcomp.estimators.likelihood.level_covariance import LevelCovariance, find_alike
 from vcomp.estimators.likelihood.level_squares import squares_of
-from vcomp.numerics import solve, solve_positive
+from vcomp.estimators.likelihood.totals import Totals, TotalsEngine
+from vcomp.numerics import solve
 from vcomp.statistics import LevelGrid
 
 _QUICK = 0.01
@@ -44,7 +35,7 @@ class _Point:
     average: FloatArray | None = None
 
 
-class LevelsLikelihood(LastPoint[_Point], SummedEngine, ExactEngine):
+class LevelsLikelihood(TotalsEngine[_Point]):
     """Restricted or full log-likelihood of the levels of one facet.
 
     Parameters
@@ -54,7 +45,6 @@ class LevelsLikelihood(LastPoint[_Point], SummedEngine, ExactEngine):
     """
 
     name: ClassVar[str] = "levels"
-    kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "expected", "average")
 
     def __init__(self, grid: LevelGrid, *, reml: bool) -> None:
         self.grid = self.stats = grid
@@ -104,15 +94,6 @@ class LevelsLikelihood(LastPoint[_Point], SummedEngine, ExactEngine):
         nodes = 6.0 * sum(grid.n_nodes[1:]) * grid.n_cells**2
         return float(8.0 * (vectors + inverses + nodes))
 
-    @cached_property
-    def rss(self) -> float:
-        """Residual sum of squares of ordinary least squares on X."""
-        return float(self.yy - self.least_squares() @ self.grid.Xy)
-
-    def least_squares(self) -> FloatArray:
-        """Return the ordinary least squares estimate of the fixed effects."""
-        return solve_positive(self.grid.XX, self.grid.Xy)
-
     def mivque0(self) -> FloatArray:
         """Return the MIVQUE(0) estimates, which may be negative."""
         grid = self.grid
@@ -147,47 +128,6 @@ class LevelsLikelihood(LastPoint[_Point], SummedEngine, ExactEngine):
         forms[k, k] = grid.n - grid.n_fixed
         return forms
 
-    # Value, score, information ------------------------------------------------------------------
-
-    def loglike(self, v: FloatArray) -> float:
-        """Return the log-likelihood at components `v`, equal to lme4's."""
-        return float(-0.5 * self._at(v).total.deviance(self.n, reml=self.reml))
-
-    def derivatives(self, v: FloatArray) -> Derivatives:
-        """Return log-likelihood, score and average information at `v`; components may be 0."""
-        point = self._at(v)
-        traces = point.covariance.traces
-        if self.reml:
-            traces = traces - point.total.fixed_traces()
-        score = 0.5 * (point.total.quadratics - traces)
-        return Derivatives(self.loglike(v), score, self._average(point))
-
-    def information(
-        self, v: FloatArray, kind: InformationKind = "observed", *, positive_only: bool = False
-    ) -> FloatArray:
-        """Return an information matrix of the components at `v`.
-
-        Parameters
-        ----------
-        positive_only : accepted as by other engines; components at zero cost no more here
-        """
-        point = self._at(v)
-        average = self._average(point)
-        if kind == "average":
-            return average
-        expected = 0.5 * self._squares(point).expected(reml=self.reml)
-        return expected if kind == "expected" else 2.0 * average - expected
-
-    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return β̂ and its covariance matrix at `v`."""
-        total = self._at(v).total
-        return total.beta.copy(), total.XVX.inverse()
-
-    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
-        """Return forms of X in V⁻¹ at `v`, the second ones if requested."""
-        point = self._at(v)
-        return (self._squares(point) if second else point.total).fixed_forms(second=second)
-
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""
         point, grid = self._at(v), self.grid
@@ -215,6 +155,14 @@ class LevelsLikelihood(LastPoint[_Point], SummedEngine, ExactEngine):
             conditional.append(grid.of_groups(own, t))
             prediction.append(grid.of_groups(own + v * v * fixed, t))
         return prediction, conditional
+
+    # At one point -------------------------------------------------------------------------------
+
+    def _total(self, point: _Point) -> Totals:
+        return point.total
+
+    def _traces(self, point: _Point) -> FloatArray:
+        return point.covariance.traces
 
     def _evaluated(self, v: FloatArray) -> _Point:
         grid, k = self.grid, self.grid.n_terms

@@ -22,16 +22,10 @@ from vcomp.estimators.likelihood.blocked_covariance import BlockedCovariance
 from vcomp.estimators.likelihood.engine import (
     Columns,
     Covariance,
-    Derivatives,
-    ExactEngine,
-    FixedForms,
-    InformationKind,
-    LastPoint,
     Solution,
-    SummedEngine,
-    Totals,
 )
 from vcomp.estimators.likelihood.nested import NestedCovariance
+from vcomp.estimators.likelihood.totals import Totals, TotalsEngine
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import solve
 from vcomp.statistics import Cells, Stratum, StratumStatistics, split_axes
@@ -248,7 +242,7 @@ def _group_forms(
     return left, used
 
 
-class StrataLikelihood(LastPoint[Totals], SummedEngine, ExactEngine):
+class StrataLikelihood(TotalsEngine[Totals]):
     """Restricted or full log-likelihood from the statistics of orthogonal strata.
 
     Parameters
@@ -259,7 +253,6 @@ class StrataLikelihood(LastPoint[Totals], SummedEngine, ExactEngine):
 
     stats: StratumStatistics
     name: ClassVar[str] = "strata"
-    kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "expected", "average")
 
     def __init__(self, stats: StratumStatistics, *, reml: bool) -> None:
         self.stats = stats
@@ -294,60 +287,18 @@ class StrataLikelihood(LastPoint[Totals], SummedEngine, ExactEngine):
         """Return tr(Q V_t Q V_u), singular if the data cannot distinguish the components."""
         return self._ordinary.expected(reml=True)
 
-    def least_squares(self) -> FloatArray:
-        """Return the ordinary least squares estimate of the fixed effects."""
-        return self._ordinary.beta.copy()
-
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""
         v = np.asarray(v, dtype=float)
         if self._last is not None and self._last[0] == v.tobytes():
-            return self._loglike(self._last[1])
+            return self._value(self._last[1])
         totals = Totals(v.size, 1 + self.n_fixed)
         for stratum, covariance in zip(self.stats.strata, self.covariances, strict=True):
             log_det, gram = covariance.log_det_and_gram(stratum.coefficients @ v)
             columns = _places(stratum)
             totals.log_det += stratum.multiplicity * log_det
             totals.gram[np.ix_(columns, columns)] += gram
-        return self._loglike(totals)
-
-    def derivatives(self, v: FloatArray) -> Derivatives:
-        """Return log-likelihood, score and average information at `v`; components may be 0."""
-        totals = self._at(v)
-        traces = totals.traces - totals.fixed_traces() if self.reml else totals.traces
-        score = 0.5 * (totals.quadratics - traces)
-        return Derivatives(self._loglike(totals), score, 0.5 * totals.average())
-
-    def information(
-        self,
-        v: FloatArray,
-        kind: InformationKind = "observed",
-        *,
-        positive_only: bool = False,
-    ) -> FloatArray:
-        """Return an information matrix of the components at `v`.
-
-        ``"expected"`` is ½ tr(P V_t P V_u) (for ML with V⁻¹ in place of P), ``"average"`` is
-        ½ y'P V_t P V_u P y, and the observed one, −∂²ℓ, is twice the average less the expected.
-
-        Parameters
-        ----------
-        positive_only : has no effect, as components at zero cost nothing extra
-        """
-        totals = self._at(v)
-        if kind == "average":
-            return 0.5 * totals.average()
-        expected = 0.5 * totals.expected(reml=self.reml)
-        return expected if kind == "expected" else totals.average() - expected
-
-    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return β̂ and its covariance matrix at `v`."""
-        totals = self._at(v)
-        return totals.beta.copy(), totals.inverse.copy()
-
-    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
-        """Return forms of X in V⁻¹ at `v`, the second ones if requested."""
-        return self._at(v).fixed_forms(second=second)
+        return self._value(totals)
 
     @property
     def gives_effects(self) -> bool:
@@ -378,6 +329,9 @@ class StrataLikelihood(LastPoint[Totals], SummedEngine, ExactEngine):
         """The forms at V = I."""
         return self._evaluated(np.eye(self.stats.n_terms + 1)[-1])
 
+    def _total(self, point: Totals) -> Totals:
+        return point
+
     def _evaluated(self, v: FloatArray) -> Totals:
         """Return the forms of all strata at components `v`."""
         totals = Totals(v.size, 1 + self.n_fixed)
@@ -385,9 +339,6 @@ class StrataLikelihood(LastPoint[Totals], SummedEngine, ExactEngine):
             M = stratum.coefficients
             totals.add(covariance.forms(M @ v), M, stratum.multiplicity, _places(stratum))
         return totals
-
-    def _loglike(self, totals: Totals) -> float:
-        return -0.5 * totals.deviance(self.n, reml=self.reml)
 
 
 def _places(stratum: Stratum) -> list[int]:

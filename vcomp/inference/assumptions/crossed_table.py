@@ -171,7 +171,7 @@ def findings_of(table: CrossedTable, n: int, rng: np.random.Generator) -> TableF
 
     Parameters
     ----------
-    table : at least three rows and three columns
+    table : at least three rows and three columns, and two degrees of freedom
     n : number of draws
     rng : random numbers
 
@@ -231,7 +231,7 @@ def tukey(table: CrossedTable) -> tuple[float, AssumptionTest]:
 
     Parameters
     ----------
-    table : at least three rows and columns
+    table : at least three rows and columns, and two degrees of freedom
     """
     from scipy.stats import f as f_distribution
 
@@ -243,8 +243,8 @@ def tukey(table: CrossedTable) -> tuple[float, AssumptionTest]:
     explained = slope**2 * size
     df = table.df - 1.0
     rest = max(total - explained, _TINY)
-    ratio = explained / (rest / df) if df > 0.0 else float("nan")
-    p = float(f_distribution.sf(ratio, 1.0, df)) if df > 0.0 else float("nan")
+    ratio = explained / (rest / df)
+    p = float(f_distribution.sf(ratio, 1.0, df))
     test = AssumptionTest(
         "additivity", f"{table.column} and {table.row}", ratio, p, explained / max(total, _TINY),
         "share of the residual sum of squares", "Tukey's one degree of freedom, F",

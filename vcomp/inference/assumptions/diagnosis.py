@@ -15,6 +15,7 @@ from vcomp.inference.assumptions.crossed_table import TableFindings
 from vcomp.inference.assumptions.levels import LevelSpread
 from vcomp.inference.assumptions.samples import AssumptionTest, Sample, skewness
 from vcomp.inference.assumptions.verdicts import Deviation, Verdict, verdicts_of
+from vcomp.inference.pairwise import adjusted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -243,12 +244,7 @@ class Diagnosis(display.Printed):
 
     @property
     def _adjusted(self) -> FloatArray:
-        p = np.array([t.p_value for t in self.tests])
-        order = np.argsort(p, kind="stable")
-        steps = np.maximum.accumulate((p.size - np.arange(p.size)) * p[order])
-        adjusted = np.empty(p.size)
-        adjusted[order] = np.minimum(steps, 1.0)
-        return adjusted
+        return adjusted(np.array([t.p_value for t in self.tests]), "holm")
 
     def _verdicts(self) -> list[Verdict]:
         deviations = [

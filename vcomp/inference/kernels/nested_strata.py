@@ -333,7 +333,7 @@ def _form(left: FloatArray, matrix: FloatArray, right: FloatArray) -> float:
 
 @njit(cache=True, nogil=True)
 def _combined(log_det: float, rows: float, sums: Sums, reml: bool) -> Derived:
-    """Return value, score and informations of REML or ML from the forms, as ``engine.Totals``."""
+    """Return value, score and informations of REML or ML from the forms, as ``totals.Totals``."""
     traces, squares, gram, first, second = sums
     k1, B = traces.size, gram.shape[0]
     p = B - 1

@@ -1,0 +1,245 @@
+"""Forms of V⁻¹ of all rows, and the engines that compute value, score and information from them.
+
+:class:`Totals` adds up the forms of strata (docs/explanation/mathematics.md, eqs. (3.3), (3.4),
+(5.7) and (5.8)).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood.engine import (
+    AnyPoint,
+    Derivatives,
+    ExactEngine,
+    FixedForms,
+    Forms,
+    InformationKind,
+    LastPoint,
+    SummedEngine,
+)
+from vcomp.numerics import Positive, solve_positive
+from vcomp.statistics import CrossedTable, LevelGrid, StratumStatistics
+
+_MANY_COLUMNS = 32
+"""Number of columns from which on the products of their forms are added pair by pair."""
+
+
+class Totals:
+    """Forms of V⁻¹ of all rows, with the columns B = [y X], summed over strata.
+
+    Parameters
+    ----------
+    n_components : k + 1, the residual included
+    n_columns : b = 1 + p
+    """
+
+    def __init__(self, n_components: int, n_columns: int) -> None:
+        k, b = n_components, n_columns
+        self.log_det = 0.0
+        self.traces = np.zeros(k)
+        self.squares = np.zeros((k, k))
+        self.gram = np.zeros((b, b))
+        self.first = np.zeros((k, b, b))
+        self.second = np.zeros((k, k, b, b))
+
+    def add(
+        self, forms: Forms, coefficients: FloatArray, multiplicity: int, columns: list[int]
+    ) -> None:
+        """Add the forms of one stratum, eqs. (3.3) and (3.4).
+
+        Parameters
+        ----------
+        forms : forms of the stratum
+        coefficients : (L + 1, k + 1) M, eq. (3.2)
+        multiplicity : number of independent vectors of the stratum
+        columns : positions of the stratum's columns in B
+        """
+        M, here = coefficients, np.ix_(columns, columns)
+        self.log_det += multiplicity * forms.log_det
+        self.traces += multiplicity * (M.T @ forms.traces)
+        self.squares += multiplicity * (M.T @ forms.squares @ M)
+        self.gram[here] += forms.gram
+        used, places = np.flatnonzero(M.any(axis=0)), np.array(columns)
+        first = np.tensordot(M[:, used], forms.first, (0, 0))
+        self.first[np.ix_(used, places, places)] += first
+        if places.size >= _MANY_COLUMNS:
+            self._add_second(M, forms.second, np.ix_(places, places))
+            return
+        half = np.tensordot(M[:, used], forms.second, (0, 0))
+        second = np.tensordot(M[:, used], half, (0, 1)).swapaxes(0, 1)
+        self.second[np.ix_(used, used, places, places)] += second
+
+    def _add_second(self, M: FloatArray, second: FloatArray, here: Any) -> None:
+        """Add the second forms of many columns pair by pair, without those of coefficient 0."""
+        every = here[0].size == self.gram.shape[0]
+        pairs = list(zip(*np.nonzero(M), strict=True))
+        for a, t in pairs:
+            for b, u in pairs:
+                added = (M[a, t] * M[b, u]) * second[a, b]
+                if every:
+                    self.second[t, u] += added
+                else:
+                    self.second[t, u][here] += added
+
+    # The fixed part ---------------------------------------------------------------------------
+
+    @cached_property
+    def XVX(self) -> Positive:
+        """X'V⁻¹X, factored."""
+        return Positive(self.gram[1:, 1:])
+
+    @cached_property
+    def inverse(self) -> FloatArray:
+        """(X'V⁻¹X)⁻¹."""
+        return self.XVX.inverse()
+
+    @cached_property
+    def beta(self) -> FloatArray:
+        """Generalised least squares estimates."""
+        return self.XVX.solve(self.gram[1:, 0])
+
+    @cached_property
+    def contrast(self) -> FloatArray:
+        """The weights of the columns [y X] in y − Xβ̂."""
+        return np.concatenate([[1.0], -self.beta])
+
+    def fixed_forms(self, *, second: bool) -> FixedForms:
+        """Return the forms of X in V⁻¹, the second ones if requested."""
+        return FixedForms(
+            cov_beta=self.inverse.copy(),
+            first=self.first[:, 1:, 1:].copy(),
+            second=self.second[:, :, 1:, 1:].copy() if second else None,
+        )
+
+    # Value, score, information ------------------------------------------------------------------
+
+    def deviance(self, n: int, *, reml: bool) -> float:
+        """Return −2ℓ by eq. (5.1) for REML and eq. (5.2) for ML."""
+        total = self.log_det + self.rss
+        if reml:
+            total += self.XVX.log_determinant()
+            n -= self.beta.size
+        return float(total + n * np.log(2.0 * np.pi))
+
+    @property
+    def rss(self) -> float:
+        """The quadratic form y'P y."""
+        return float(self.contrast @ self.gram @ self.contrast)
+
+    @property
+    def quadratics(self) -> FloatArray:
+        """The quadratic forms y'P V_t P y."""
+        forms: FloatArray = self.first @ self.contrast @ self.contrast
+        return forms
+
+    def fixed_traces(self) -> FloatArray:
+        """Return tr(V⁻¹V_t) − tr(P V_t) = tr((X'V⁻¹X)⁻¹ X'V⁻¹V_t V⁻¹X), eq. (5.7)."""
+        if not self.beta.size:
+            return np.zeros_like(self.traces)
+        traces: FloatArray = np.tensordot(self.first[:, 1:, 1:], self.inverse, 2)
+        return traces
+
+    def average(self) -> FloatArray:
+        """Return y'P V_t P V_u P y, twice the average information."""
+        plain: FloatArray = self.second @ self.contrast @ self.contrast
+        if not self.beta.size:
+            return plain
+        mixed = self.first[:, 1:] @ self.contrast
+        return plain - mixed @ self.XVX.solve(mixed.T)
+
+    def expected(self, *, reml: bool) -> FloatArray:
+        """Return tr(P V_t P V_u), eq. (5.8), twice the expected information; V⁻¹ for P in ML."""
+        if not reml or not self.beta.size:
+            return self.squares
+        inverse = self.inverse
+        relative = inverse @ self.first[:, 1:, 1:]
+        both = np.tensordot(relative, relative.swapaxes(1, 2), ((1, 2), (1, 2)))
+        twice = np.tensordot(self.second[:, :, 1:, 1:], inverse, 2)
+        expected: FloatArray = self.squares - 2.0 * twice + both
+        return expected
+
+
+class TotalsEngine(LastPoint[AnyPoint], SummedEngine, ExactEngine):
+    """Base of engines whose points have :class:`Totals`, and exact informations of all kinds."""
+
+    stats: StratumStatistics | LevelGrid | CrossedTable
+    reml: bool
+    kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "expected", "average")
+
+    @cached_property
+    def rss(self) -> float:
+        """Residual sum of squares of ordinary least squares on X."""
+        return float(self.yy - self.least_squares() @ self.stats.Xy)
+
+    def least_squares(self) -> FloatArray:
+        """Return the ordinary least squares estimate of the fixed effects."""
+        return solve_positive(self.stats.XX, self.stats.Xy)
+
+    def loglike(self, v: FloatArray) -> float:
+        """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""
+        return self._value(self._total(self._at(v)))
+
+    def derivatives(self, v: FloatArray) -> Derivatives:
+        """Return log-likelihood, score and average information at `v`; components may be 0."""
+        point = self._at(v)
+        total, traces = self._total(point), self._traces(point)
+        if self.reml:
+            traces = traces - total.fixed_traces()
+        score = 0.5 * (total.quadratics - traces)
+        return Derivatives(self._value(total), score, self._average(point))
+
+    def information(
+        self, v: FloatArray, kind: InformationKind = "observed", *, positive_only: bool = False
+    ) -> FloatArray:
+        """Return an information matrix of the components at `v`.
+
+        ``"expected"`` is ½ tr(P V_t P V_u) (for ML with V⁻¹ in place of P), ``"average"`` is
+        ½ y'P V_t P V_u P y, and the observed one, −∂²ℓ, is twice the average less the expected.
+
+        Parameters
+        ----------
+        positive_only : has no effect, as components at zero cost nothing extra
+        """
+        point = self._at(v)
+        average = self._average(point)
+        if kind == "average":
+            return average
+        expected = 0.5 * self._squares(point).expected(reml=self.reml)
+        return expected if kind == "expected" else 2.0 * average - expected
+
+    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return β̂ and its covariance matrix at `v`, on the centred scale."""
+        total = self._total(self._at(v))
+        return total.beta.copy(), total.inverse.copy()
+
+    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
+        """Return forms of X in V⁻¹ at `v`, the second ones if requested."""
+        point = self._at(v)
+        total = self._squares(point) if second else self._total(point)
+        return total.fixed_forms(second=second)
+
+    # What engines differ in ---------------------------------------------------------------------
+
+    def _total(self, point: AnyPoint) -> Totals:
+        """Return the forms, of which the squares and second forms may be missing."""
+        raise NotImplementedError
+
+    def _squares(self, point: AnyPoint) -> Totals:
+        """Return the forms with those of which the expected information is made."""
+        return self._total(point)
+
+    def _traces(self, point: AnyPoint) -> FloatArray:
+        """Return tr(V⁻¹V_t)."""
+        return self._total(point).traces
+
+    def _average(self, point: AnyPoint) -> FloatArray:
+        """Return the average information."""
+        return 0.5 * self._total(point).average()
+
+    def _value(self, total: Totals) -> float:
+        return float(-0.5 * total.deviance(self.n, reml=self.reml))
