@@ -126,7 +126,7 @@ def test_mistakes(frame, given, error, message):
 
 def test_nested_facets_have_no_groups(frame):
     data = frame.assign(org=frame["sys"].map(org))
-    with pytest.raises(vcomp.PlanError, match="'sys' is nested in org"):
+    with pytest.raises(vcomp.DataError, match="'sys' is nested in org"):
         vcomp.subsample_study(
             "score ~ (1|org/sys) + (1|topic)", data, sizes={"sys": 1}, groups={"sys": org}
         )

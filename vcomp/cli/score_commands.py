@@ -143,6 +143,7 @@ def system_groups(
         system has several groups.
     """
     from vcomp.data import open_source
+    from vcomp.design import read_groups
 
     if Path(text).suffix.lower() in (".csv", ".parquet"):
         source = open_source(Path(text))
@@ -164,11 +165,7 @@ def system_groups(
         if text not in source.columns:
             raise source.no_column(text)
         names = [of_systems, text]
-    pairs = source.read(names).drop_duplicates()
-    several = pairs[names[0]][pairs[names[0]].duplicated()]
-    if len(several):
-        raise DataError(f"{str(several.iloc[0])!r} has several groups in column {names[1]!r}")
-    return dict(zip(map(str, pairs[names[0]]), pairs[names[1]], strict=True))
+    return read_groups(source, *names)
 
 
 def _all_systems(frame: pd.DataFrame) -> pd.DataFrame:

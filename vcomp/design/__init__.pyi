@@ -16,5 +16,7 @@ from .learning import find_terms as find_terms
 from .learning import learn as learn
 from .learning import make_design as make_design
 from .level_groups import LevelGroups as LevelGroups
+from .level_groups import codes_of_facet as codes_of_facet
 from .level_groups import group_codes as group_codes
+from .level_groups import read_groups as read_groups
 from .structure import Structure as Structure

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vcomp._typing import LongArray
+from vcomp.data import Source
+from vcomp.design.design import Design
 from vcomp.exceptions import DataError, did_you_mean
 
 LevelGroups: TypeAlias = Mapping[Any, Any] | Callable[[Any], Any]
@@ -48,6 +50,50 @@ def group_codes(groups: Any, levels: Iterable[Any], facet: str) -> LongArray:
             f"all {len(names)} levels of {facet!r} are in one group; two groups or more are needed"
         )
     return np.array(codes, dtype=np.int64)
+
+
+def codes_of_facet(groups: Any, design: Design, facet: str) -> LongArray:
+    """Return the group of each level of a facet that is drawn by group.
+
+    Parameters
+    ----------
+    groups : see :func:`group_codes`
+    design : with the facet
+    facet : its name
+
+    Raises
+    ------
+    DataError
+        If the facet is nested in another, a level has no group, or all levels are of one group.
+    """
+    above = design.structure.nested_in[facet]
+    if above:
+        raise DataError(
+            f"{facet!r} is nested in {' and '.join(sorted(above))}, and levels that are drawn by "
+            "group are not nested"
+        )
+    levels = next(f.levels for f in design.facets if f.name == facet)
+    return group_codes(groups, levels, facet)
+
+
+def read_groups(source: Source, level: str, group: str) -> dict[str, Any]:
+    """Return the group of each level, read from two columns of a table.
+
+    Parameters
+    ----------
+    source : the table
+    level, group : its columns of levels and of their groups
+
+    Raises
+    ------
+    DataError
+        If a level has several groups.
+    """
+    pairs = source.read([level, group]).drop_duplicates()
+    several = pairs[level][pairs[level].duplicated()]
+    if len(several):
+        raise DataError(f"{str(several.iloc[0])!r} has several groups in column {group!r}")
+    return dict(zip(map(str, pairs[level]), pairs[group], strict=True))
 
 
 def _group_of(groups: Any, level: Any, facet: str) -> Any:

@@ -354,11 +354,12 @@ class Uncertainty(Fitted):
         ------
         EstimationError
             If a facet is not one of the random part or has fewer than two levels, an option is
-            invalid, `groups` are of a facet that is not drawn or is nested, components are held
-            and ``adjust`` is True, or no resample could be fitted.
+            invalid, `groups` are of a facet that is not drawn, components are held and ``adjust``
+            is True, or no resample could be fitted.
         DataError
-            If the result was loaded without its rows, a level has no group or all are in one, or
-            the file does not contain replicates of this fit, seed, facets and groups.
+            If the result was loaded without its rows, `groups` are of a nested facet, a level has
+            no group or all are in one, or the file does not contain replicates of this fit, seed,
+            facets and groups.
 
         Warns
         -----

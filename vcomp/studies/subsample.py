@@ -14,7 +14,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.data import Missing
-from vcomp.design import Design, LevelGroups, group_codes
+from vcomp.design import Design, LevelGroups, codes_of_facet
 from vcomp.estimators import MethodName
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
 from vcomp.formula import caller_environment
@@ -357,14 +357,13 @@ def subsample_study(
     Raises
     ------
     FormulaError, DataError, DesignError
-        As :func:`vcomp.fit`; DataError also if the file contains another study, or a level has no
-        group.
+        As :func:`vcomp.fit`; DataError also if the file contains another study, a level has no
+        group, or groups are of a nested facet.
     EstimationError
         If a facet cannot be drawn, a size is not a whole number from 2 to the number of levels
         (with groups from 1 to that of the largest group), or no subset could be fitted.
     PlanError
-        If the D-study is invalid, or has several plans; or if groups are not of one drawn facet
-        that is not nested.
+        If the D-study is invalid, or has several plans; or if groups are not of one drawn facet.
 
     Warns
     -----
@@ -430,14 +429,7 @@ def _grouped(
             f"drawn facets are {', '.join(map(repr, sizes))}"
         )
     (facet,) = groups
-    above = design.structure.nested_in[facet]
-    if above:
-        raise PlanError(
-            f"{facet!r} is nested in {' and '.join(sorted(above))}, and levels that are drawn by "
-            "group are not nested"
-        )
-    levels = next(f.levels for f in design.facets if f.name == facet)
-    return GroupedLevels(facet, group_codes(groups[facet], levels, facet))
+    return GroupedLevels(facet, codes_of_facet(groups[facet], design, facet))
 
 
 def _fitted(

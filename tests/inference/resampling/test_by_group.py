@@ -112,5 +112,5 @@ def test_nested_levels_have_no_groups():
         {"c": np.repeat([0, 1, 2], 6), "d": np.tile([0, 1, 2], 6), "y": Y.ravel()[:18]}
     )
     res = vcomp.fit("y ~ (1|c/d)", rows, method="anova")
-    with pytest.raises(EstimationError, match="nested in c, and levels that are drawn by group"):
+    with pytest.raises(DataError, match="nested in c, and levels that are drawn by group"):
         res.resample("d", 5, groups={"d": lambda name: name})

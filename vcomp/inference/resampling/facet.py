@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.design import Design, LevelGroups, group_codes
+from vcomp.design import Design, LevelGroups, codes_of_facet
 from vcomp.exceptions import EstimationError
 from vcomp.formula import closure
 from vcomp.inference.quantities import VarianceComponents
@@ -319,9 +319,9 @@ def _groups_of(
     Raises
     ------
     EstimationError
-        If a facet is not drawn or is nested, or `groups` is not a mapping of facets.
+        If a facet is not drawn, or `groups` is not a mapping of facets.
     DataError
-        If a level has no group, or all have the same.
+        If a facet is nested, a level has no group, or all have the same.
     """
     if groups is None:
         return {}
@@ -330,17 +330,7 @@ def _groups_of(
             "groups= are of drawn facets, such as {'sys': {'run1': 'A', 'run2': 'B'}}; the drawn "
             f"facets are {', '.join(map(repr, names))}"
         )
-    codes = {}
-    for facet, given in groups.items():
-        above = design.structure.nested_in[facet]
-        if above:
-            raise EstimationError(
-                f"{facet!r} is nested in {' and '.join(sorted(above))}, and levels that are drawn "
-                "by group are not nested"
-            )
-        levels = next(f.levels for f in design.facets if f.name == facet)
-        codes[facet] = group_codes(given, levels, facet)
-    return codes
+    return {facet: codes_of_facet(given, design, facet) for facet, given in groups.items()}
 
 
 def _with_adjustment(

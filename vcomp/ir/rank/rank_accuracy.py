@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp.data import open_source
-from vcomp.design import LevelGroups
+from vcomp.design import LevelGroups, read_groups
 from vcomp.exceptions import DataError, did_you_mean
 from vcomp.ir.rank.correlation import (
     RankOptions,
@@ -248,11 +248,7 @@ def _by_column(
                 f"the scores have no column {column!r}{did_you_mean(column, source.columns)}, so "
                 "that systems have no groups; pass a mapping from systems to groups"
             )
-    pairs = source.read([system, groups]).drop_duplicates()
-    several = pairs[system][pairs[system].duplicated()]
-    if len(several):
-        raise DataError(f"{str(several.iloc[0])!r} has several groups in column {groups!r}")
-    return dict(zip(map(str, pairs[system]), pairs[groups], strict=True))
+    return read_groups(source, system, groups)
 
 
 def expected_tau(
