@@ -238,6 +238,12 @@ def test_damaged_results(two_way):
         change(damaged)
         with pytest.raises(vcomp.DataError, match="contradict each other"):
             vcomp.VarianceComponentsResults.from_json(json.dumps(damaged))
+    formula, data = unbalanced("crossed")
+    data["x"] = np.arange(len(data)) % 3
+    twice = json.loads(vcomp.fit(formula.replace("~", "~ x +"), data).to_json())
+    twice["exog_names"] = ["x", "x"]
+    with pytest.raises(vcomp.DataError, match="contradict each other"):
+        vcomp.VarianceComponentsResults.from_json(json.dumps(twice))
     for source, message in ((5, "not int"), ("", "is empty")):
         with pytest.raises(vcomp.DataError, match=message):
             vcomp.VarianceComponentsResults.from_json(source)

@@ -305,7 +305,6 @@ def parquet_file(path: Path, name: str) -> Part:
     try:
         with pq.ParquetFile(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
-            empty = _empty_columns(metadata)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _not_parquet(path, name, error) from None
 
@@ -330,36 +329,16 @@ def parquet_file(path: Path, name: str) -> Part:
         except (pa.ArrowException, OSError) as error:
             raise refuse(error) from None
 
-    filled = pa.schema([field for field in schema if field.name not in empty])
     return arrow_part(
         name,
         schema.names,
         read,
         batches,
         n_rows=metadata.num_rows,
-        schema=filled,
+        schema=schema,
         rows_to_come=lambda: float(metadata.num_rows),
         files=(path,),
     )
-
-
-def _empty_columns(metadata: Any) -> set[str]:
-    """Return the columns without values, whose declared type means nothing.
-
-    Columns without values are often written as floats, whatever they hold in other files.
-    """
-    columns = range(metadata.num_columns)
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    return {
-        metadata.schema.column(j).path
-        for j in columns
-        if all(_is_empty(group.column(j).statistics, group.num_rows) for group in groups)
-    }
-
-
-def _is_empty(statistics: Any, n_rows: int) -> bool:
-    known = statistics is not None and statistics.has_null_count
-    return n_rows == 0 or (known and statistics.null_count == n_rows)
 
 
 def _opened(

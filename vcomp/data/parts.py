@@ -309,6 +309,10 @@ ReadSlices: TypeAlias = "Callable[[list[str], int], Iterator[tuple[pd.DataFrame,
 """Columns and a number of rows → pandas frames, each with the name of its file if it has one."""
 
 
+_SLICE = 65_536
+"""Rows that are read at a time to look for a value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A part of the data that is read by itself: a file, a frame, or all of them.
@@ -337,6 +341,16 @@ class Part:
     rows_to_come: Callable[[], float] | None = None
     files: tuple[Path, ...] = ()
     column: Callable[[str], pd.Series] | None = None
+
+    def is_empty(self, name: str) -> bool:
+        """Return whether a column of a file has no values: its declared type means nothing then.
+
+        Such columns are often written as floats, whatever they hold in other files. They are read
+        until there is a value: statistics in the footer of a damaged file can end the process.
+        """
+        if not self.files:
+            return False
+        return all(frame[name].isna().all() for frame, _ in self.slices([name], _SLICE))
 
     def read_columns(self, names: Sequence[str]) -> dict[str, pd.Series]:
         """Return some of the columns, of a frame without making another one."""

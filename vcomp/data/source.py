@@ -255,7 +255,7 @@ class Agreement:
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
         self._first: Part | None = None
-        self._seen: dict[str, tuple[str, str | None]] = {}
+        self._seen: dict[str, tuple[str, Part]] = {}
 
     def check_part(self, part: Part) -> None:
         """Refuse a part whose columns are not those of the first.
@@ -268,7 +268,7 @@ class Agreement:
         for name in self._names:
             if _counted(part, name) == 0:
                 raise self._lacks(part, name)
-            self._check_kind(name, part.kinds.get(name, ""), part.name)
+            self._check_kind(name, part.kinds.get(name, ""), part)
         self._first = self._first or part
 
     def check_rows(
@@ -287,17 +287,21 @@ class Agreement:
             return
         for name in self._names:
             if name not in part.kinds:  # which were compared before the first row
-                self._check_kind(name, kind_of(columns[name]), part.name)
+                self._check_kind(name, kind_of(columns[name]), part)
 
-    def _check_kind(self, name: str, kind: str, part: str | None) -> None:
+    def _check_kind(self, name: str, kind: str, part: Part) -> None:
         if not kind:
             return
         before, where = self._seen.setdefault(name, (kind, part))
-        if kind != before:
-            raise DataError(
-                f"column {name!r} holds {kind} in {part!r} and {before} in {where!r}; "
-                "a column is of one kind in all parts of the data"
-            )
+        if kind == before or part.is_empty(name):
+            return
+        if where.is_empty(name):
+            self._seen[name] = kind, part
+            return
+        raise DataError(
+            f"column {name!r} holds {kind} in {part.name!r} and {before} in {where.name!r}; "
+            "a column is of one kind in all parts of the data"
+        )
 
     def _lacks(self, part: Part, name: str) -> DataError:
         other = self._first if self._first is not None and name in self._first.columns else None

@@ -402,6 +402,7 @@ class FitRecord:
                 shapes += [(levels.sizes, (m,))]
         agree = [
             found.method in METHODS,
+            len(set(self.exog_names)) == p,
             *(np.shape(array) == shape for array, shape in shapes),
             found.names == made.names and len(made.facets) == k == len(set(found.names)),
             len(facets) == len(structure.facets) == len(structure.n_levels),

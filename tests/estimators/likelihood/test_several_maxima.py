@@ -12,7 +12,7 @@ from tests.fuzz.oracle import Dense
 from tests.fuzz.small_tables import case
 from tests.helpers.altered_engines import Probing
 from tests.helpers.designs import unbalanced
-from vcomp.estimators.likelihood import BlockedLikelihood, maximise
+from vcomp.estimators.likelihood import BlockedLikelihood, Place, maximise
 from vcomp.estimators.registry import get_estimator
 from vcomp.inference.profile import LinearConstraint, profile_quantity
 from vcomp.inference.resampling.refits import Compiled, Packed, Recipe, refit_of
@@ -278,3 +278,18 @@ def test_a_table_of_few_rows_is_climbed_from_elsewhere():
     assert res.llf == pytest.approx(-18.698404369773456, abs=1e-9)
     dense = Dense(made.data["y"], made.X, made.labels, reml=False)
     assert dense.highest().loglike == pytest.approx(res.llf, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("steps", "reached", "is_known"), [(1, True, True), (1, False, True), (200, False, False)]
+)
+def test_climbs_end_near_what_is_known_but_not_at_a_limit_of_steps(steps, reached, is_known):
+    ends = [object() for _ in range(steps)]
+    given = []
+
+    def climb(start, known):
+        given.append(known)
+        return [], True
+
+    Place.highest((ends, reached), [object()], climb)
+    assert given == [ends[-1:] if is_known else []]

@@ -146,11 +146,13 @@ class Place:
         ----------
         first : path of the climb that left a doubt, and whether it reached a maximum
         starts : where to climb again
-        climb : climbs from a start, given the maxima that are known
+        climb : climbs from a start, given the ends that are known
         """
         found, ended = first, [first]
         for start in starts:
-            path, done = climb(start, [path[-1] for path, reached in ended if reached])
+            # Where rounding ended a climb, another one would end; not so at the limit of steps.
+            known = [p[-1] for p, reached in ended if reached or len(p) <= _OTHER_STEPS]
+            path, done = climb(start, known)
             if not path:
                 continue
             ended.append((path, done))
