@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import vcomp
 from vcomp._typing import FloatArray, IntArray
-from vcomp.display import gib
+from vcomp.display import memory
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
 from vcomp.estimators.likelihood.likelihood import certify
 from vcomp.estimators.likelihood.maximisation import maximise
@@ -165,7 +165,7 @@ class _Stages:
     def __call__(self, name: str, *, counted: bool = True) -> None:
         seconds = time.perf_counter() - self.begun
         self.total += seconds if counted else 0.0
-        peak = gib(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0)
+        peak = memory(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0)
         print(f"{name:32} {seconds:8.2f} s {self.n / seconds / 1e6:8.2f} Mrows/s, peak {peak}")
         self.begun = time.perf_counter()
 
@@ -211,7 +211,7 @@ def main() -> None:
         print(f"{name:10} {value:.6f}  SE {error:.6f}  Monte Carlo error {monte_carlo:.7f}")
     print(f"llf {llf:.3f}, Monte Carlo error {engine.loglike_error(found.v):.3f}")
     print(f"products by solve {engine.products}")
-    print(f"engine's own memory, estimated {gib(iterative_memory(stats, arguments.probes))}")
+    print(f"engine's own memory, estimated {memory(iterative_memory(stats, arguments.probes))}")
     print(certified.certificate)
 
 

@@ -249,15 +249,17 @@ def percent(share: float, decimals: int = 1) -> str:
     return f"{100 * share:.{decimals}f} %" if math.isfinite(share) else MISSING
 
 
-def gib(n_bytes: float) -> str:
-    """Return a number of bytes in GiB, as text.
+def memory(n_bytes: float) -> str:
+    """Return a number of bytes as text, in MiB if it is small.
 
     Examples
     --------
-    >>> gib(3 * 2**30)
-    '3.0 GiB'
+    >>> memory(3 * 2**30), memory(24_000)
+    ('3.0 GiB', '0.1 MiB')
     """
-    return f"{n_bytes / 2**30:,.1f} GiB"
+    if n_bytes > 0.1 * 2**30:
+        return f"{n_bytes / 2**30:,.1f} GiB"
+    return f"{max(n_bytes / 2**20, 0.1):.1f} MiB"
 
 
 def level(alpha: float) -> str:

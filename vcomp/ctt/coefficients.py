@@ -129,7 +129,7 @@ def pair_counts(X: FloatArray) -> FloatArray:
     k = X.shape[1]
     if 8.0 * 4.0 * k * k > available_bytes() / 2.0:
         raise DataError(
-            f"the covariances of {k:,} items need {display.gib(32.0 * k * k)} of memory, more "
+            f"the covariances of {k:,} items need {display.memory(32.0 * k * k)} of memory, more "
             "than is free"
         )
     # whole numbers of this size are exact in single precision, which is twice as fast

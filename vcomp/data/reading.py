@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from vcomp.data.source import Source, open_source
-from vcomp.display import gib
+from vcomp.display import memory
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula, names_in
 from vcomp.numerics import THREADS, available_bytes
@@ -154,15 +154,14 @@ class Reading:
 
     @staticmethod
     def memory_of_rows(n_rows: float, n_columns: int) -> str:
-        """Return the approximate memory of rows as text, in MiB if it is small.
+        """Return the approximate memory of rows as text.
 
         Examples
         --------
         >>> Reading.memory_of_rows(1e9, 5), Reading.memory_of_rows(1000, 5)
         ('111.8 GiB', '0.1 MiB')
         """
-        n_bytes = _bytes_of_rows(n_rows, n_columns)
-        return gib(n_bytes) if n_bytes > 0.1 * 2**30 else f"{max(n_bytes / 2**20, 0.1):.1f} MiB"
+        return memory(_bytes_of_rows(n_rows, n_columns))
 
 
 _BYTES_OF_A_VALUE = 24.0

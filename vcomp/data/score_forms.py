@@ -21,7 +21,7 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.data.levels import as_levels
 from vcomp.data.source import open_source, refuse_dask
-from vcomp.display import gib
+from vcomp.display import memory
 from vcomp.exceptions import DataError
 
 if TYPE_CHECKING:
@@ -484,5 +484,6 @@ def _check_memory(n: int, k: int, orientation: Orientation) -> None:
     if 8.0 * n * k > available_bytes() / 4.0:
         raise DataError(
             f"the matrix of {n:,} {orientation.row}s by {k:,} {orientation.column}s would need "
-            f"{gib(8.0 * n * k)}, more than is free; vcomp.fit estimates components from long data"
+            f"{memory(8.0 * n * k)}, more than is free; vcomp.fit estimates components from long "
+            "data"
         )

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.display import gib
+from vcomp.display import memory
 from vcomp.estimators.likelihood import Derivatives, InformationKind, LastPoint
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.cone import pair_traces
@@ -748,6 +748,7 @@ def _check_size(layout: Layout, plan: Elimination) -> None:
         names = ", ".join(layout.names[t] for t in plan.terms)
         raise EstimationError(
             f"the terms except {names} have {effects:,} effects in {v} variables, and the "
-            f"equations need {gib(needed)}; the limit is {_MOST_EFFECTS:,} effects, and 80 % of "
-            "the free memory. Use method='anova', which has no limit, or fewer variables at once"
+            f"equations need {memory(needed)}; the limit is {_MOST_EFFECTS:,} effects, and 80 % "
+            "of the free memory. Use method='anova', which has no limit, or fewer variables at "
+            "once"
         )

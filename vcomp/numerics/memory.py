@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, TypeAlias
 
-from vcomp.display import gib
+from vcomp.display import memory
 from vcomp.exceptions import EstimationError, VcompError
 
 try:
@@ -134,7 +134,7 @@ def check_memory(
     """
     free = free_bytes()
     if needed > 0.8 * free:
-        raise error(f"{what} {gib(needed)}, and {gib(free)} are free; {advice}")
+        raise error(f"{what} {memory(needed)}, and {memory(free)} are free; {advice}")
 
 
 def slices(count: int, width: int) -> Iterator[slice]:

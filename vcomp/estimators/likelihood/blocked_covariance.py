@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.display import gib
+from vcomp.display import memory
 from vcomp.estimators.likelihood.engine import Columns, Forms
 from vcomp.estimators.likelihood.equations import (
     Equations,
@@ -140,8 +140,8 @@ class Eliminations:
         """
         if not self._norms_fit:
             raise EstimationError(
-                f"the {kind} information needs {gib(self._whole_plan.bytes_for_norms)}, and "
-                f"{gib(self._free_bytes())} are free; information='average' needs no more "
+                f"the {kind} information needs {memory(self._whole_plan.bytes_for_norms)}, and "
+                f"{memory(self._free_bytes())} are free; information='average' needs no more "
                 "than the value"
             )
 
@@ -190,11 +190,11 @@ class Eliminations:
         random, plan = random_part(self._tables, active, self._planner)
         free = self._free_bytes()
         if plan is None or plan.bytes_for_traces > _SHARE * free:
-            needed = "tens of GiB" if plan is None else gib(plan.bytes_for_traces)
+            needed = "tens of GiB" if plan is None else memory(plan.bytes_for_traces)
             order = sum(self._tables.stats.sizes[t] for t in active)
             raise EstimationError(
                 f"exact elimination of these {order:,} random effects needs {needed}, and "
-                f"{gib(free)} are free; {self._advice}"
+                f"{memory(free)} are free; {self._advice}"
             )
         self._plans[active] = random, plan
         return random, plan

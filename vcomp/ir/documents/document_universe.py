@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
-from vcomp.display import gib
+from vcomp.display import memory
 from vcomp.exceptions import DataError, did_you_mean, warn
 from vcomp.ir.documents.assessors import shown
 from vcomp.numerics import available_bytes
@@ -329,7 +329,7 @@ def document_scores(
     needed = _BYTES_A_ROW * n_rows
     if needed > free_bytes() / 2.0:
         raise DataError(
-            f"the scores have {n_rows:,} rows, which need {gib(needed)} with temporaries; "
+            f"the scores have {n_rows:,} rows, which need {memory(needed)} with temporaries; "
             "vcomp.ir.write_per_document(universe, path) writes them topic by topic"
         )
     values = np.empty(n_rows)

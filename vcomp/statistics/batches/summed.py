@@ -22,7 +22,7 @@ from vcomp.design import (
     find_terms,
     make_design,
 )
-from vcomp.display import gib
+from vcomp.display import memory
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.numerics import slices
 from vcomp.statistics.batches.cell_sums import CellSums, table_bytes
@@ -276,8 +276,8 @@ def _cells_again(
     if needed > 0.8 * free:
         raise EstimationError(
             f"effects of {plan.grid.n_cells:,} single cells, each with "
-            f"{plan.n_axes:,} combinations of other levels, need {gib(needed)}, and "
-            f"{gib(free)} are free; use a part of the rows, such as some of the files"
+            f"{plan.n_axes:,} combinations of other levels, need {memory(needed)}, and "
+            f"{memory(free)} are free; use a part of the rows, such as some of the files"
         )
     return _cells(coding, again(), plan.grid, plan.groupings)
 
