@@ -46,6 +46,31 @@ def test_ctrl_c_at_any_moment_prints_no_traceback(table, seconds):
     assert code in (0, 130, -signal.SIGINT)
 
 
+_MAKES_A_CLASS = """
+from vcomp.cli import main
+from vcomp.cli.main import cli
+
+class Named:
+    def __set_name__(self, owner, name):
+        raise KeyboardInterrupt
+
+def run(**options):
+    class Made:
+        name = Named()
+
+cli.main = run
+main()
+"""
+
+
+def test_an_interruption_while_a_class_is_made_prints_no_traceback():
+    """As at an import, where Python 3.11 wraps it in a RuntimeError."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MAKES_A_CLASS], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "vcomp: interrupted\n")
+
+
 _WRITES = """
 import os, sys, time
 from vcomp.statistics.batches import replacing

@@ -6,7 +6,7 @@ import codecs
 import sys
 import warnings
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -130,11 +130,20 @@ def main() -> None:
         click.echo(f"vcomp: error: {error.format_message()} (see --help)", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("vcomp: interrupted", err=True)
-        sys.exit(130)
+        _end_interrupted()
+    except RuntimeError as error:
+        # Python 3.11 wraps an interruption while a class is made (while a module is imported).
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        _end_interrupted()
     except VcompError as error:
         click.echo(f"vcomp: error: {error}", err=True)
         sys.exit(2)
+
+
+def _end_interrupted() -> NoReturn:
+    click.echo("vcomp: interrupted", err=True)
+    sys.exit(130)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
