@@ -13,6 +13,7 @@ import pytest
 import vcomp
 
 MAIN = "from vcomp.cli import main; print('begun', flush=True); main()"
+pytestmark = pytest.mark.clock
 unix = pytest.mark.skipif(os.name != "posix", reason="signals and limits of Unix")
 
 

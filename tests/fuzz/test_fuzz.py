@@ -51,6 +51,19 @@ PLACES = {
 }
 
 
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("parquet", 12948),  # pyarrow ended the process
+        ("parquet", 16647),
+        ("json", 48357),  # two fixed effects of one name
+    ],
+)
+def test_cases_that_failed(name, case, tmp_path):
+    (fuzzer,) = (f for f in fuzzers.ALL if f.name == name)
+    assert run_case(fuzzer, case, tmp_path) in (None, "refused")
+
+
 @pytest.mark.parametrize("fuzzer", fuzzers.ALL, ids=lambda f: f.name)
 def test_each_fuzzer_finds_a_planted_bug(fuzzer, tmp_path):
     fuzzers._stored()

@@ -144,6 +144,7 @@ def test_each_facet_by_itself(frame):
     assert found.cells.tolist() == [[3, 9], [5, 9], [7, 4], [7, 9]]
 
 
+@pytest.mark.clock
 def test_it_is_continued_from_a_file(frame, tmp_path):
     path = tmp_path / "subsets.npz"
     whole = vcomp.subsample_study(FORMULA, frame, sizes=SIZES, trials=5, rng=1)

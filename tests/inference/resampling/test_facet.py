@@ -288,6 +288,7 @@ def test_a_constant_response_has_no_resamples():
         facet_bootstrap(fit, design, components, "p", 20, rng=0, adjust=False)
 
 
+@pytest.mark.clock
 def test_a_time_limit_says_how_far_it_came(crossed):
     fit, design, components, _ = crossed
     with pytest.warns(vcomp.VcompWarning, match=r"time limit of .* ended .* of 100,000 resamples"):

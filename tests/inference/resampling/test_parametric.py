@@ -258,6 +258,7 @@ def test_continued_is_as_if_never_ended(crossed, tmp_path):
     np.testing.assert_array_equal(more.values[:40], whole.values)
 
 
+@pytest.mark.clock
 def test_what_was_done_is_kept_when_time_is_up(crossed, tmp_path):
     path = tmp_path / "replicates"
     with pytest.warns(VcompWarning, match=r"time limit of 1e-09 s.*0 of 50 replicates"):
