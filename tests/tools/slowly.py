@@ -18,9 +18,6 @@ from pathlib import Path
 PERIOD = 0.1
 """Seconds between two starts of the processes."""
 
-LISTED = 0.5
-"""Seconds between two looks for new processes."""
-
 
 def run_slowly(command: list[str], share: float) -> int:
     """Return the exit code of a command, whose processes run a share of the time.
@@ -31,14 +28,13 @@ def run_slowly(command: list[str], share: float) -> int:
     share : of the time, above 0 and at most 1
     """
     process = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL)
-    listed, members = -LISTED, [process.pid]
+    members = [process.pid]
     try:
         while process.poll() is None:
-            if time.monotonic() - listed > LISTED:
-                listed, members = time.monotonic(), session_members(process.pid)
             _send(signal.SIGCONT, members)
             time.sleep(PERIOD * share)
             if process.poll() is None:
+                members = session_members(process.pid)
                 _send(signal.SIGSTOP, members)
                 time.sleep(PERIOD * (1.0 - share))
     finally:
