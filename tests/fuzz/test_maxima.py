@@ -16,7 +16,7 @@ LOST_BEFORE = [4, 5, 33, 125, 134, 156, 179, 255, 386, 603, 688, 697, 887, 1018,
 
 LOST_BEFORE += [5780, 8222]  # one component has nearly all of the variance
 
-UNBOUNDED = [124, 382, 432]
+UNBOUNDED = [(124, 0), (382, 0), (432, 0), (8756, 2)]
 
 
 @pytest.mark.parametrize("number", LOST_BEFORE)
@@ -37,9 +37,9 @@ def test_the_highest_maximum_of_the_second_seed_is_found(number):
     assert found.verdict == "same", found
 
 
-@pytest.mark.parametrize("number", UNBOUNDED)
-def test_an_unbounded_likelihood_is_called_saturated(number):
-    found = outcome(number)
+@pytest.mark.parametrize(("number", "seed"), UNBOUNDED)
+def test_an_unbounded_likelihood_is_called_saturated(number, seed):
+    found = outcome(number, seed)
     assert found.verdict == "said", found
 
 

@@ -331,12 +331,10 @@ def assessor_study(
     check_alpha(alpha)
     names = {"system": system, "topic": topic, "role": role, "assessor": assessor}
     frame = _read(scores, response, names)
-    effects = [e for e, c in (("roles", "role"), ("individuals", "assessor")) if c in frame]
-    fits, impossible = _fitted(frame, effects)
+    fits, impossible = _fitted(frame)
     n_roles = frame["role"].nunique() if "role" in frame else 0
-    largest = max(fits, key=lambda name: len(_PARTS[name]))
-    tests = _tests(fits, frame, largest)
-    estimates = _fit(_formula(_PARTS[largest]), frame, "reml")
+    tests = _tests(fits, frame)
+    estimates = _fit(_formula(_PARTS[_largest(fits)]), frame, "reml")
     sources = _sources(estimates, alpha, interval)
     return AssessorStudy(
         fits=fits,
@@ -398,9 +396,10 @@ def _fit(formula: str, frame: pd.DataFrame, method: Literal["ml", "reml"]) -> An
 
 
 def _fitted(
-    frame: pd.DataFrame, effects: list[str]
+    frame: pd.DataFrame,
 ) -> tuple[dict[AssessorModel, VarianceComponentsResults], dict[str, str]]:
     """Return the fits of the models that the data distinguish, and why others are not possible."""
+    effects = [e for e, c in (("roles", "role"), ("individuals", "assessor")) if c in frame]
     fits: dict[AssessorModel, VarianceComponentsResults] = {}
     impossible: dict[str, str] = {}
     for name, parts in _PARTS.items():
@@ -436,14 +435,34 @@ def _confounded(frame: pd.DataFrame, parts: tuple[str, ...]) -> str | None:
     return None
 
 
+def _largest(fits: Mapping[AssessorModel, VarianceComponentsResults]) -> AssessorModel:
+    return max(fits, key=lambda name: len(_PARTS[name]))
+
+
+def tests_of(scores: pd.DataFrame) -> pd.DataFrame:
+    """Return the tests alone, of a table with the usual columns.
+
+    Parameters
+    ----------
+    scores : columns system, topic, role, assessor and score
+
+    Raises
+    ------
+    DataError, EstimationError, DesignError
+        As :func:`assessor_study`.
+    """
+    names = ("system", "topic", "role", "assessor")
+    frame = _read(scores, "score", dict(zip(names, names, strict=True)))
+    return _tests(_fitted(frame)[0], frame)
+
+
 def _tests(
-    fits: Mapping[AssessorModel, VarianceComponentsResults],
-    frame: pd.DataFrame,
-    largest: AssessorModel,
+    fits: Mapping[AssessorModel, VarianceComponentsResults], frame: pd.DataFrame
 ) -> pd.DataFrame:
     """Return the likelihood ratio tests of the effects that can be estimated."""
     import pandas as pd
 
+    largest = _largest(fits)
     pairs: dict[str, tuple[AssessorModel, AssessorModel]] = {}
     for effect, other in _SINGLES:
         if "both" in fits and other in fits:

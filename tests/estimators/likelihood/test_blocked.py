@@ -157,7 +157,7 @@ def test_unknown_information():
 def test_a_factor_that_does_not_fit_is_refused():
     formula, data = unbalanced("three facets")
     message = (
-        r"elimination of these \d+ random effects needs .*GiB, and .* are free; "
+        r"elimination of these \d+ random effects needs .*[GM]iB, and .* are free; "
         r"use engine='iterative', or method='anova'"
     )
     stats = vcomp.VarianceComponentsModel(formula, data).stats

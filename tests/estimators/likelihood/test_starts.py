@@ -49,7 +49,8 @@ def test_a_term_with_most_of_the_total_keeps_it_at_some_starts():
 
 def test_crowded_tables_have_about_as_many_effects_as_rows():
     for rows, crowded in ((8.0, True), (9.0, True), (10.0, False)):
-        starts = OtherStarts(FREE, np.array([5.0, 4.0, rows]), n_fixed=1)
-        assert starts.is_crowded is crowded
-        least = starts.elsewhere(np.ones(3), starts.free)[:, -1].min()
-        assert bool(least < 1e-6) is crowded
+        for n_fixed in (0, 1):  # the effects have a mean, if the fixed part has none
+            starts = OtherStarts(FREE, np.array([5.0, 4.0, rows]), n_fixed=n_fixed)
+            assert starts.is_crowded is crowded
+            least = starts.elsewhere(np.ones(3), starts.free)[:, -1].min()
+            assert bool(least < 1e-6) is crowded

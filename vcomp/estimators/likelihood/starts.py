@@ -45,7 +45,9 @@ class OtherStarts:
     def is_crowded(self) -> bool:
         """Whether the effects of a small table are about as many as its rows, and may fit them."""
         effects = self.sizes[:-1][~self.held[:-1]] - 1.0
-        return bool(self._is_small and effects.sum() + self.n_fixed >= self.sizes[-1] - 1.0)
+        # Without a mean among the fixed effects, that of all effects is one more.
+        rank = effects.sum() + max(self.n_fixed, 1)
+        return bool(self._is_small and rank >= self.sizes[-1] - 1.0)
 
     @property
     def _is_small(self) -> bool:
