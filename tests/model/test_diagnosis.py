@@ -191,3 +191,27 @@ def test_figure_1_of_urbano_2016(shared_data):
     assert of_two["p_value"] <= 0.05
     assert p_values(diagnosis)["uncorrelated effects", "system with topic effects"] <= 0.05
     assert p_values(diagnosis)["uncorrelated", "residuals of every two system over topic"] <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("columns", "values", "is_tested"),
+    [(4, "exponential", False), (4, "0/1", False), (4, "normal", True), (8, "0/1", True)],
+)
+def test_variances_of_few_scores_are_compared_for_normal_residuals_only(
+    columns, values, is_tested
+):
+    """With exponential errors, 10 % of 30 × 4 data sets were rejected at 5 %."""
+    rng = np.random.default_rng(5)
+    s, t = (a.ravel() for a in np.indices((30, columns)))
+    y = {
+        "exponential": rng.standard_exponential,
+        "normal": rng.standard_normal,
+        "0/1": lambda size: rng.integers(0, 2, size),
+    }[values](s.size)
+    res = vcomp.fit("y ~ (1|s) + (1|t)", pd.DataFrame({"s": s, "t": t, "y": y}), method="anova")
+    found = res.diagnose(n=19, rng=1)
+    tested = {t.of for t in found.tests if t.assumption == "equal variances"}
+    assert ("residuals by s" in tested) is is_tested
+    assert "residuals by t" in tested
+    said = any("levels of s are not tested: with fewer than 8" in x for x in found.not_tested)
+    assert said is not is_tested

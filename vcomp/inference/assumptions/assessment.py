@@ -39,6 +39,17 @@ _FEWEST_EFFECTS = 8
 """Fewer effects show nothing of their distribution."""
 
 _FEWEST_LEVELS = 2
+
+_FEWEST_SCORES = 8
+"""With fewer scores of a level, the test of equal variances keeps its level for normal errors.
+
+Residuals that are exchanged have their effects removed twice, which makes few of them more alike
+than errors are.
+"""
+
+_FEW_VALUES = 10
+"""A response of so few values is not normal, whether its residuals show it or not."""
+
 _CONSTANT = 1e-10
 _COLUMNS = 16
 """Correlations of more columns than this take longer than drawing the residuals."""
@@ -139,13 +150,16 @@ def assess(
         residuals, more = _of_residuals(rows, n, stream(seed, 1000))
         samples.append(residuals)
         tests += more
+        normal = all(t.p_value > ALPHA for t in more if t.assumption == "normality")
+        normal = normal and np.unique(rows.y).size > _FEW_VALUES
         for k, facet in enumerate(rows.codes):
-            spread, test = _spread(facet, rows, n, stream(seed, 2000 + k))
-            spreads.append(spread)
-            if test is None:
+            spreads.append(_spread(facet, rows))
+            if not _exchange(rows.peers(facet), rows.codes[facet]):
                 left.append(_few_rows(facet))
+            elif not normal and np.median(np.bincount(rows.codes[facet])) < _FEWEST_SCORES:
+                left.append(_few_scores(facet))
             else:
-                tests.append(test)
+                tests.append(_equal_variances(spreads[-1], rows, n, stream(seed, 2000 + k)))
     found: list[TableFindings] = []
     for k, table in enumerate(tables):
         cost = table.values.size * max(1, table.values.shape[1] // _COLUMNS)
@@ -200,6 +214,13 @@ def _few_rows(facet: str) -> str:
     )
 
 
+def _few_scores(facet: str) -> str:
+    return (
+        f"Equal residual variances of the levels of {facet} are not tested: with fewer than "
+        f"{_FEWEST_SCORES} scores of a level, the test needs residuals that are normal."
+    )
+
+
 def _residual_null(
     projection: Projection, size: int, n: int, rng: np.random.Generator
 ) -> ShapeNull:
@@ -211,37 +232,43 @@ def _residual_null(
     return ShapeNull(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _spread(
-    facet: str, rows: DiagnosedRows, n: int | None, rng: np.random.Generator
-) -> tuple[LevelSpread, AssumptionTest | None]:
-    """Return the variances of a facet's levels, and the test that they are equal.
+def _spread(facet: str, rows: DiagnosedRows) -> LevelSpread:
+    """Return the residual variances of a facet's levels."""
+    e = rows.residuals
+    return level_spread(
+        facet, rows.labels[facet], rows.codes[facet], e, rows.projection.df, excess_kurtosis(e)
+    )
+
+
+def _equal_variances(
+    spread: LevelSpread, rows: DiagnosedRows, n: int | None, rng: np.random.Generator
+) -> AssumptionTest:
+    """Return the test that the variances of a facet's levels are equal.
 
     Under the hypothesis rows that agree in all facets that this one is crossed with can exchange
     their residuals, whatever their distribution and however variances differ between the levels
     of those facets. Effects are removed again afterwards.
     """
-    codes, e = rows.codes[facet], rows.residuals
-    spread = level_spread(
-        facet, rows.labels[facet], codes, e, rows.projection.df, excess_kurtosis(e)
-    )
-    groups = rows.peers(facet)
-    if len(rows.labels[facet]) < _FEWEST_LEVELS or not _exchange(groups, codes):
-        return spread, None
-    statistic = LevelStatistic(codes, [rows.codes[other] for other in rows.crossed[facet]])
+    facet, e = spread.facet, rows.residuals
+    others = [rows.codes[other] for other in rows.crossed[facet]]
+    statistic = LevelStatistic(rows.codes[facet], others)
     observed = float(statistic(e[:, None])[0])
+    groups = rows.peers(facet)
     drawn = [
         statistic(rows.projection.residuals(permuted(e, groups, m, rng)))
         for m in blocks(e.size, n_draws(4 * e.size, n))
     ]
     p = p_of(observed * (1.0 - _CONSTANT), np.concatenate(drawn))
-    return spread, AssumptionTest(
+    return AssumptionTest(
         "equal variances", f"residuals by {facet}", observed, p, spread.log_sd,
         "s.d. of log variance", "Brown-Forsythe F, permuted residuals",
     )  # fmt: skip
 
 
 def _exchange(groups: LongArray, codes: LongArray) -> bool:
-    """Whether some group has rows of several levels, and a level has several rows."""
+    """Whether some group has rows of several levels, and a level has more than two rows."""
+    if codes.max() + 1 < _FEWEST_LEVELS:
+        return False
     first = np.zeros(int(groups.max()) + 1, dtype=codes.dtype)
     first[groups] = codes
     return bool((first[groups] != codes).any()) and bool(np.bincount(codes).max() > 2)
