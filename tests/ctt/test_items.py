@@ -238,6 +238,22 @@ def test_difficult_items_do_not_matter_for_who_has_them():
     pd.testing.assert_frame_equal(one[columns], other[columns], rtol=1e-9)
 
 
+@pytest.mark.parametrize("unit", [1e-30, 1e20])
+def test_the_unit_does_not_matter(unit):
+    """Also where there are too few scores for a variance, which is not to have none."""
+    X = holed(QUESTIONS, 0.3)
+    X[:, 1] = 4.0
+    X[:, 2] = np.where(np.arange(15) == 3, 4.0, np.nan)  # one score
+    X = np.vstack([X, np.full(10, np.nan), np.full(10, np.nan)])
+    X[:-2, 5] = np.nan
+    X[-2:, 5] = [2.0, 5.0]  # of objects that have no other
+    same = ["item_total", "item_rest", "alpha_if_dropped", "flagged", "reason"]
+    one, other = given_order(X), given_order(unit * X)
+    pd.testing.assert_frame_equal(other[same], one[same], rtol=1e-12)
+    assert one["reason"][[1, 2, 5]].nunique() == 3
+    np.testing.assert_allclose(other["variance"], unit**2 * one["variance"], rtol=1e-12)
+
+
 def test_pairs_that_never_meet_leave_alpha_out():
     X = QUESTIONS.copy()
     X[:8, 0] = np.nan

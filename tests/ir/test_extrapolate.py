@@ -15,7 +15,6 @@ from scipy.special import expit
 from tests.helpers.reference_frames import COLLECTIONS
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir.curve import MODELS, fit_curve, fit_curves
-from vcomp.ir.kernels.binomial import fit_binomial_line
 
 SCALES = {
     "tau": "correlation",
@@ -324,18 +323,6 @@ def test_curves_fitted_together_are_those_fitted_alone(seed, g, t, kind):
 def test_only_the_models_that_are_wanted():
     curves, problems = fit_curves([2, 4, 8], [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]], ["logit"])
     assert (list(curves), problems) == (["logit"], {})
-
-
-def test_a_line_of_logits_at_its_maximum():
-    """No step in any direction raises the likelihood of unequal numbers of observations."""
-    rng = np.random.default_rng(8)
-    x, counts = rng.normal(size=12), rng.integers(1, 400, 12).astype(float)
-    means = rng.uniform(0.01, 0.99, 12)
-    a, b, found = fit_binomial_line(x, means, counts)
-    assert found
-    left = counts * (means - expit(a + b * x))
-    assert abs(left.sum()) < 1e-11 * counts.sum()
-    assert abs(left @ x) < 1e-11 * counts.sum()
 
 
 @pytest.mark.parametrize(

@@ -106,12 +106,19 @@ def test_one_collection(collections):
     assert "they are too small" in " ".join(str(study).split())
 
 
-def test_each_collection_by_itself(study):
-    curve, points = study.maps["tau"], study.points
+@pytest.mark.parametrize("measure", ["tau", "rmse"])
+def test_each_collection_by_itself(study, measure):
+    """A measure falls with 1 − x where smaller is better."""
+    curve, points = study.maps[measure], study.points
+    x = {"tau": "Erho2", "rmse": "Phi"}[measure]
+    assert len(curve.by_collection) >= 2
     for name, exponent in curve.by_collection.items():
-        used = points[(points["Erho2"] >= 0.8) & (points["collection"] == name)]
-        assert exponent == pytest.approx(
-            fit_exponent(used["Erho2"].to_numpy(), used["tau"].to_numpy())
+        used = points[points["collection"] == name]
+        used = used[used[x] >= {"tau": 0.8, "rmse": 0.5}[measure]]
+        base = used[x] if measure == "tau" else 1.0 - used[x]
+        b, y = base.to_numpy(), used[measure].to_numpy()
+        assert brentq(lambda a, b=b, y=y: np.sum((b**a - y) * b**a * np.log(b)), 0.05, 50.0) == (
+            pytest.approx(exponent, rel=1e-6)
         )
     assert min(curve.by_collection.values()) <= curve.exponent <= max(curve.by_collection.values())
 

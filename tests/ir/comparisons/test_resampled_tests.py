@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from vcomp.ir.comparisons import PairOptions, outcome_of
-from vcomp.ir.kernels import shuffled_ranges
 
 ALTERNATIVES = ("two-sided", "greater", "less")
 RNG = np.random.default_rng(4)
@@ -28,6 +27,13 @@ def test_all_signs_as_scipys_permutation_test(alternative):
         )
         assert made.p_values[place] == peer.pvalue
         assert made.statistic[place] == pytest.approx(peer.statistic, rel=1e-12)
+
+
+def test_all_signs_are_used_where_there_are_no_more_than_replicates():
+    for n, exact in ((511, False), (512, True), (513, True)):
+        made = outcome_of(SCORES, "permutation", PairOptions(n=n))
+        assert made.is_exact.all() == exact
+        assert (made.smallest == (2 / 512 if exact else 1 / (n + 1))).all()
 
 
 def test_all_signs_enumerated():
@@ -87,22 +93,6 @@ def test_randomised_tukey_against_all_shuffles():
         expected = (np.array(ranges) >= abs(means[i] - means[j]) - 1e-9).mean()
         error = np.sqrt(expected * (1 - expected) / 20_000)
         assert abs(made.p_values[place] - expected) <= 4.5 * error + 1 / 20_001
-
-
-def test_shuffles_are_uniform():
-    """With weights 0, 1, 3 the range of one topic is that of the scores, whatever the order."""
-    X = np.array([[0.0, 1.0, 3.0]])
-    assert (shuffled_ranges(X, RNG.random((50, 1, 2))) == 3.0).all()
-    two = np.array([[0.0, 1.0, 3.0], [0.0, 10.0, 30.0]])
-    ranges = shuffled_ranges(two, RNG.random((6000, 2, 2)))
-    values, counts = np.unique(ranges.round(9), return_counts=True)
-    expected = {}
-    for a in permutations(two[0]):
-        for b in permutations(two[1]):
-            size = round(np.ptp(np.add(a, b)) / 2, 9)
-            expected[size] = expected.get(size, 0) + 1 / 36
-    assert values.tolist() == sorted(expected)
-    assert stats.chisquare(counts, [6000 * expected[v] for v in values]).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("test", ["permutation", "bootstrap", "randomised_tukey"])

@@ -106,6 +106,21 @@ def test_individuals_in_roles_and_everyone():
     assert len(layouts["roles x individuals"].assignments) == 8
 
 
+def test_individuals_in_roles_need_two_topics_with_two_roles():
+    def why(cells):
+        frame = pd.DataFrame(cells, columns=["topic", "role", "assessor"])
+        return assessor_layouts(frame).impossible.get("individuals in roles")
+
+    def pairs(*cells):
+        return [(t, r, f"{r}{t}{k}") for t, r in cells for k in (0, 1)]
+
+    assert why(pairs((1, "x"), (1, "y"), (2, "x"), (2, "y"))) is None
+    assert why(pairs((1, "x"), (1, "y"), (2, "x"))) == "no two topics have all roles"
+    assert why(pairs((1, "x"), (2, "x"), (3, "x"))) == "no two topics have all roles"
+    one = why([*pairs((1, "x"), (1, "y"), (2, "x")), (2, "y", "z")])
+    assert one == "role 'y' has only one individual in a topic: their effects are confounded"
+
+
 def test_one_judge_a_topic_allows_nothing():
     layouts = assessor_layouts({"topic": [1, 2], "role": ["x", "x"], "assessor": ["A", "B"]})
     assert len(layouts) == 0

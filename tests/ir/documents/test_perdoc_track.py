@@ -118,3 +118,16 @@ def test_numpy_numbers_are_numbers():
         effects={"retrieval": np.float64(-0.5)},
     )  # fmt: skip
     assert track.judgements["topic"].nunique() == 2
+
+
+def test_grades_count_the_cuts():
+    """Each grade is that of a track with this cut alone; what is retrieved stays."""
+    cuts = (-0.8, 0.1, 0.9)
+    options = {"n_systems": 3, "n_topics": 4, "n_documents": 60, "rng": 11}
+    graded = novelty_like_track(cuts=cuts, **options)
+    single = [novelty_like_track(cuts=[cut], **options) for cut in cuts]
+    for track in single:
+        pd.testing.assert_frame_equal(track.retrieved, graded.retrieved)
+    count = sum(track.judgements["relevant"].astype(int) for track in single)
+    np.testing.assert_array_equal(graded.judgements["relevant"], count)
+    assert set(count) == {0, 1, 2, 3}

@@ -102,6 +102,7 @@ def test_discrete_kernels():
     margin = discrete_kernel_margin(PLACES, SUPPORT)
     h = margin.parameters["bandwidth"]
     assert loss(h) <= min(loss(w) for w in np.linspace(0.0, 0.95, 39)) + 1e-12
+    assert loss(h) < min(loss(h - 1e-4), loss(h + 1e-4))  # the bottom of its valley
     p = np.array([np.mean([kernel(i, j, h) for j in PLACES]) for i in range(11)])
     p /= p.sum()
     np.testing.assert_allclose(np.diff(margin.cumulative, prepend=0.0), p, rtol=1e-10)
