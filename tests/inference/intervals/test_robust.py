@@ -297,6 +297,32 @@ def test_influences_by_matrices(name, method):
     np.testing.assert_allclose(found.shared, expected, atol=1e-7 * scale)
 
 
+@pytest.mark.filterwarnings("ignore:.*not fully crossed")
+@pytest.mark.parametrize("name", DESIGNS)
+def test_influences_are_continuous_at_the_bound(name):
+    """Of every term: with a component of zero, and with one of nearly zero, which is divided by.
+
+    Only the expectation (the second factor) has another rule at a bound.
+    """
+    res, _ = fitted(name, seed=2)
+    access = res._row_access
+    model, chunk = access.model, access.model.chunk
+
+    def total(of, *known):
+        return of(*known, chunk)
+
+    layout = Layout.of(model.design, _sets(model.design), total, Room())
+    for term in range(access.components.size - 1):
+        made = []
+        for share in (1.0, 1e-7, 0.0):
+            v = access.components.copy()
+            v[term] *= share
+            made.append(_Point.of(layout, _engine(model.statistics), total, v).pulls[:, [0, 2, 3]])
+        _, near, bound = made
+        scale = np.abs(made).max(axis=(0, 1))
+        np.testing.assert_allclose(bound / scale, near / scale, atol=1e-3)
+
+
 def by_the_page(x, n, nu, own, coarser, apart, upper):
     """Return V of one mean square by eqs. (10.19) and (10.20), number by number."""
     fx = [
