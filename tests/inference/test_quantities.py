@@ -47,7 +47,7 @@ def test_slopes_where_there_are_none():
 
 
 def test_components_as_they_are_used():
-    """Held and zeroed components, and those at a bound, are known; only the last are said to be."""
+    """Held and zeroed components, and those at a bound, are known; the last are named."""
     cov = np.diag([0.1, 0.2, np.nan, np.nan, 0.3])
     cov[0, 1] = cov[1, 0] = 0.05
     names = ("p", "i", "h", "b", "Residual")

@@ -110,3 +110,12 @@ def test_large_samples_agree_with_normal_theory(test):
     made = outcome_of(X, test, PairOptions(n=4000))
     t = outcome_of(X, "t", PairOptions())
     assert abs(made.p_values[0] - t.p_values[0]) < 0.03
+
+
+@pytest.mark.parametrize("test", ["permutation", "bootstrap", "randomised_tukey"])
+def test_the_smallest_p_value_is_that_of_no_replicate(test):
+    far = SCORES + np.array([0.0, 100.0, 200.0, 300.0])
+    made = outcome_of(far, test, PairOptions(n=99))
+    assert made.smallest.tolist() == [0.01] * 6
+    if test != "permutation":  # of nine topics one in 256 signs reaches as far
+        assert made.p_values.min() == 0.01
