@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.ctt_scores import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
+from tests.helpers.printed_tables import printed_columns
 from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.ctt.items import item_analysis
 from vcomp.exceptions import DataError
@@ -230,6 +231,14 @@ def test_available_scores_by_definition(seed, share):
     pd.testing.assert_frame_equal(found, brute_force_available(X), rtol=1e-9, atol=1e-10)
 
 
+def test_objects_that_have_one_score_only_by_definition():
+    """They have a total, and no rest."""
+    X = np.random.default_rng(2).normal(size=(30, 4)) + np.arange(30)[:, None] / 10
+    X[20:] = np.where(np.arange(4) == np.arange(10)[:, None] % 4, 3.0 + X[20:], np.nan)
+    found = given_order(X)[NUMBERS].reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, brute_force_available(X), rtol=1e-9, atol=1e-10)
+
+
 def test_difficult_items_do_not_matter_for_who_has_them():
     X = holed(QUESTIONS)
     moved = X + np.arange(10) * 100.0
@@ -340,6 +349,13 @@ def test_summary():
     assert "10 items, 15 objects; α = 0.592; " in text
     assert "Flagged: item-rest below 0.2, no variance, or a higher α without the item." in text
     assert "nan" not in text
+    printed = printed_columns(found.summary())
+    for header, name in (
+        ("item-total", "item_total"), ("item-rest", "item_rest"),
+        ("α if dropped", "alpha_if_dropped"),
+    ):  # fmt: skip
+        assert printed[header] == [f"{x:.3f}" for x in found.table[name]]
+    assert printed["look at"] == list(found.table["reason"])
     short = str(found.summary(max_items=3))
     assert "7 more items are in .table" in short
     assert found._repr_html_().startswith("<table")

@@ -380,7 +380,13 @@ def test_memory_of_the_matrices_of_items():
         pair_counts(X, free_bytes=lambda: four / 0.8001)
     X = np.random.default_rng(1).normal(size=(20, 18))
     whole = from_complete(X, free_bytes=lambda: four + 1.0)
-    np.testing.assert_allclose(whole.matrix, np.cov(X, rowvar=False), rtol=1e-12, atol=1e-15)
+    S, R = np.cov(X, rowvar=False), np.corrcoef(X, rowvar=False)
+    np.testing.assert_allclose(whole.matrix, S, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(whole.with_total, S.sum(axis=0), rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(whole.variances, np.diagonal(S), rtol=1e-12)
+    sums = (S.sum(), R.sum())
+    np.testing.assert_allclose([whole.total, whole.correlations], sums, rtol=1e-11)
+    assert reliability(X[:10, :16]).coefficients["lambda4"] < 1.0  # few items: always a matrix
     assert from_complete(X, free_bytes=lambda: four).squares is None
     narrow = X[:17]  # more items than objects: their products are the smaller matrix
     assert from_complete(narrow, free_bytes=lambda: 4 * 8 * 17 * 17 + 1.0).matrix is None

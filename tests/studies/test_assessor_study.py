@@ -83,6 +83,10 @@ def test_every_effect_is_found_where_its_p_value_is_below_alpha(neither, of_both
             for alpha, found in ((1.001 * p, said), (p, not_said), (0.999 * p, not_said)):
                 text = " ".join(replace(study, alpha=alpha).answer())
                 assert f"{words[effect]} {found} (" in text, (effect, alpha)
+                needed = f"one of both effects is needed; {effect} alone fit better"
+                assert (needed in text) == (effect in study.kept and found == not_said)
+        share = study.idiosyncratic_share[0]
+        assert f"systems {100 * share:.1f} % is idiosyncratic" in " ".join(study.answer())
 
 
 def test_tests_are_those_of_the_likelihoods(of_both):

@@ -13,6 +13,7 @@ from vcomp.gtheory.allocation.search import (
     _centre,
     _furthest,
     _furthest_whole,
+    _is_undominated,
     _log_slopes,
     _newton_step,
     _pair_bound,
@@ -297,3 +298,19 @@ def test_the_furthest_whole_size_is_the_last_that_keeps_the_limit(a, b, n, off, 
         assert used == pytest.approx(limit, rel=1e-12) or real == (hi if budget else lo)
     else:
         assert np.isnan(found)
+
+
+@pytest.mark.parametrize("budget", [True, False])
+def test_no_facet_alone_could_be_one_better(budget):
+    """Against the limit itself, for all sizes of a small box."""
+    c = a_problem(budget, 3)[1]
+    lo, hi, step = np.ones(3), np.array([4.0, 3.0, 5.0]), 1 if budget else -1
+    boxes = [range(int(a), int(b) + 1) for a, b in zip(lo, hi, strict=True)]
+    used = {n: value(c, n, not budget) for n in itertools.product(*boxes)}
+    limit = float(np.median(list(used.values())))
+    for n in used:
+        ahead = ((*n[:j], n[j] + step, *n[j + 1 :]) for j in range(3))
+        expected = not any(used.get(m, np.inf) <= limit for m in ahead)
+        sizes = np.array(n, dtype=float)
+        assert _is_undominated(c, limit, hi, lo, sizes, budget) == expected
+        np.testing.assert_array_equal(sizes, n)
