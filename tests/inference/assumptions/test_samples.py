@@ -48,6 +48,11 @@ def test_outliers_are_named_and_the_critical_deviate_has_its_level():
     values = np.append(np.linspace(-1.0, 1.0, 29), 9.0)
     found = Sample("topic", values).with_outliers(null.critical(0.05), lambda k: f"t{k}")
     assert [label for label, _ in found.outliers] == ["t29"]
+    z = np.sort(np.abs(found.deviates))[::-1]
+    for critical, n in ((z[0], 0), (z[1], 1), (np.nextafter(z[2], 0.0), 3 + (z[3] == z[2]))):
+        beyond = found.with_outliers(float(critical), str).outliers
+        assert len(beyond) == n
+        np.testing.assert_allclose([abs(d) for _, d in beyond], z[:n], rtol=1e-14)
 
 
 @pytest.mark.parametrize("equal", [True, False])
