@@ -55,6 +55,26 @@ def test_outliers_are_named_and_the_critical_deviate_has_its_level():
         np.testing.assert_allclose([abs(d) for _, d in beyond], z[:n], rtol=1e-14)
 
 
+def test_draws_of_normal_samples_have_the_statistics_of_sorted_samples():
+    """The correlation with normal scores, of which scipy's probability plot is another form."""
+    null = independent_null(30, 300, np.random.default_rng(1))
+    rng = np.random.default_rng(2)
+    samples = np.sort(rng.normal(size=(30, 300)), axis=0)
+    wanted = straightness(samples)
+    assert stats.ks_2samp(null.straightness, wanted).pvalue > 1e-4
+    furthest = np.abs(stats.zscore(samples, axis=0, ddof=1)).max(axis=0)
+    assert stats.ks_2samp(null.deviates, furthest).pvalue > 1e-4
+
+
+def test_levels_need_three_degrees_of_freedom_for_their_spread():
+    e = np.array([1.0, -2.0, 3.0, 8.0, -7.0, 9.0])
+    for n, known in ((3, True), (2, False)):
+        codes, labels = np.repeat(np.arange(2), 3)[3 - n : 3 + n], ["a", "b"]
+        found = level_spread("t", labels, codes, e[3 - n : 3 + n], 2.0 * n, 0.0)
+        assert found.df.tolist() == [n, n]
+        assert np.isfinite(found.log_sd) == known
+
+
 @pytest.mark.parametrize("equal", [True, False])
 def test_levels_statistic_is_brown_and_forsythes(equal):
     rng = np.random.default_rng(4)

@@ -12,7 +12,7 @@ import vcomp
 from tests.helpers.designs import GRIDS, gridded
 from vcomp.estimators.likelihood.likelihood import ML, REML
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
-from vcomp.inference.kernels.nested_strata import _bounded, nested_derivatives
+from vcomp.inference.kernels.nested_strata import _bounded, _inverse, nested_derivatives
 from vcomp.inference.resampling.draws import StrataDraws
 from vcomp.inference.resampling.refits import ByLikelihood, Compiled, Packed
 from vcomp.numerics.parallel import stream
@@ -178,3 +178,21 @@ def test_bounded_steps_are_the_best_in_their_box(k):
         rel = 1e-9 if trial % 2 or k == 1 else 1e-3
         assert gain == pytest.approx(best, rel=rel, abs=1e-12)
         assert length == pytest.approx(np.sqrt(2.0 * max(gain, 0.0)), rel=rel, abs=1e-6)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_inverses_and_determinants(k):
+    """Scaled by the diagonal; what is not positive definite, or nearly so, is refused."""
+    rng = np.random.default_rng(k)
+    A = rng.normal(size=(k, k))
+    matrix = (A @ A.T + 0.1 * np.eye(k)) * np.outer(10.0 ** np.arange(k), 10.0 ** np.arange(k))
+    ok, log_det, inverse = _inverse(matrix, 0.0)
+    assert ok
+    np.testing.assert_allclose(inverse @ matrix, np.eye(k), atol=1e-8)
+    np.testing.assert_allclose(inverse, np.linalg.inv(matrix), rtol=1e-8)
+    assert log_det == pytest.approx(np.linalg.slogdet(matrix)[1], rel=1e-12)
+    assert not _inverse(-matrix, 0.0)[0]
+    assert not _inverse(np.full((k, k), np.nan), 0.0)[0]
+    smallest = np.linalg.eigvalsh(matrix / np.sqrt(np.outer(*[np.diagonal(matrix)] * 2)))[0]
+    assert _inverse(matrix, -0.999 * smallest)[0]
+    assert not _inverse(matrix, -1.001 * smallest)[0]
