@@ -1,11 +1,15 @@
 """Shape statistics against scipy, numbers of draws, and tests against draws."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
+import vcomp
 from vcomp.exceptions import PlanError
 from vcomp.inference.assumptions import excess_kurtosis, skewness
+from vcomp.inference.assumptions.diagnosis import _LISTED as LISTED
 from vcomp.inference.assumptions.levels import LevelStatistic, level_spread, permuted
 from vcomp.inference.assumptions.samples import (
     Sample,
@@ -129,3 +133,22 @@ def test_spread_of_variances_is_without_sampling_error():
             found.append(spread.log_sd**2)
         assert np.mean(found) == pytest.approx(wanted, abs=0.02)
     np.testing.assert_allclose(spread.variances, np.bincount(codes, e**2) / 20)
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 6, 8])
+def test_outliers_beyond_those_that_are_listed_are_counted(n):
+    scores = np.random.default_rng(1).normal(size=(8, 5))
+    found = vcomp.diagnose(scores, n=19)
+    listed = tuple((f"t{k}", 9.0 - k) for k in range(n))
+    little = Sample("system", np.arange(5.0), known=0.4999)
+    made = replace(found, samples=(Sample("topic", np.arange(8.0), outliers=listed), little))
+    lines = made._named()
+    outlying = [line for line in lines if line.startswith("Outlying in topic: ")]
+    assert len(outlying) == (n > 0)
+    if n:
+        more = f" and {n - LISTED} more." if n > LISTED else f"{listed[-1][0]} ({9 - n + 1} s.d.)."
+        assert outlying[0].endswith(more)
+        assert outlying[0].count(" s.d.)") == min(n, LISTED)
+    assert sum("Predicted effects of system have 50 %" in line for line in lines) == 1
+    half = replace(made, samples=(replace(little, known=0.5),))._named()
+    assert not any("Predicted effects" in line for line in half)
