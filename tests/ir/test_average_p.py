@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vcomp.ir.average_p import _sums
+from vcomp.exceptions import PlanError
+from vcomp.ir.average_p import _sizes, _sums
 
 
 @pytest.mark.parametrize("sides", [1, 2])
@@ -25,3 +26,14 @@ def test_sums_by_bins_pair_by_pair(sides):
     assert counts[2:].tolist() == [0.0, 0.0]
     assert counts.sum() == 10
     np.testing.assert_allclose(_sums(X, bounds, "t", sides), [counts, p], rtol=1e-10)
+
+
+@pytest.mark.parametrize(("given", "sizes"), [(2, [2]), ([10, 2, 10], [2, 10]), (12.5, [12.5])])
+def test_sizes_are_two_topics_or_more(given, sizes):
+    assert _sizes(given, 10).tolist() == sizes
+
+
+@pytest.mark.parametrize("given", [1, 1.999, 2.5, 9.5])
+def test_sizes_that_cannot_be(given):
+    with pytest.raises(PlanError, match="tests need two topics or more"):
+        _sizes(given, 10)
