@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -440,3 +441,24 @@ def test_information_that_is_singular_to_rounding():
     flat = replace(levels, information=np.ones_like(levels.information))
     with pytest.raises(vcomp.EstimationError, match="singular to rounding"):
         robust_mean_squares(replace(components, levels=flat))
+
+
+def test_how_sets_of_facets_lie_to_terms():
+    """Of p × (i:h) with the residual: each set beside each term, by inclusion."""
+    terms = [frozenset(x) for x in ("p", "h", "hi", "phi")]
+    sets = [frozenset(x) for x in ("p", "h", "hi", "ph", "phi")]
+    found = _Relation.of(
+        SimpleNamespace(facets=terms),
+        SimpleNamespace(places=range(4)),
+        SimpleNamespace(sets=(*sets, frozenset({"p", "h", "i", "row"})), few={"h": 3, "i": 9}),
+    )
+    expected = {
+        #            p h hi phi   of each set, and of single rows
+        "own": "1000 0100 0010 0000 0001 0001",
+        "coarser": "0001 0011 0001 0001 0000 0000",
+        "apart": "0110 1000 1000 0010 0000 0000",
+        "few": "0000 0111 0011 0000 0000 0000",
+    }
+    for name, rows in expected.items():
+        wanted = [[bit == "1" for bit in row] for row in rows.split()]
+        assert getattr(found, name).tolist() == wanted, name
