@@ -201,6 +201,13 @@ def test_draws_that_are_the_estimates_agree_with_the_recommendation(aim):
                       np.zeros(4), np.ones(4, dtype=bool), 1, 4)  # fmt: skip
     told = found.stability(same)
     assert (told.same, told.unreachable) == (1.0, 0.0)
+    for n_usable in (2, 1):
+        usable = replace(same, converged=np.arange(4) < n_usable)
+        if n_usable == 2:
+            assert len(found.stability(usable).frame) == 2
+        else:
+            with pytest.raises(PlanError, match="fewer than two replicates that are finite"):
+                found.stability(usable)
     assert told.wins.to_dict() == {
         shown(a.problem.plan.design): float(k == 0) for k, a in enumerate(found.alternatives)
     } | {shown(a.problem.plan.design): 0.0 for a in found.left_out}
