@@ -320,3 +320,19 @@ def test_scores_far_from_zero(offset):
     np.testing.assert_allclose(far.table[columns], near.table[columns], rtol=1e-9)
     for name, square in near.mean_squares.items():
         assert far.mean_squares[name] == pytest.approx(square, rel=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1e8])
+@pytest.mark.parametrize(
+    "X", [TARGETS, -(TARGETS[:, ::-1] ** 2), np.array([[1, 2], [2, 1], [3, 3]])]
+)
+def test_the_unit_does_not_matter(X, unit):
+    """Neither for the coefficients nor for what is said of those that there are none of."""
+    negative = np.array([[1.0, 9.0, 2.0], [8.0, 2.0, 1.0], [3.0, 1.0, 8.0], [2.0, 7.0, 4.0]])
+    for ratings in (X, negative, np.array([[1.0, 2.0], [2.0, 1.0]])):
+        one, other = icc(ratings), icc(unit * ratings)
+        pd.testing.assert_frame_equal(other.table, one.table, rtol=1e-9)
+        assert other.notes == one.notes
+        for name, square in one.mean_squares.items():
+            assert other.mean_squares[name] == pytest.approx(unit**2 * square, rel=1e-9)
+    assert icc(negative).notes

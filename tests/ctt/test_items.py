@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.ctt_scores import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
+from tests.helpers.printed_tables import printed_columns
 from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.ctt.items import item_analysis
 from vcomp.exceptions import DataError
@@ -230,12 +231,36 @@ def test_available_scores_by_definition(seed, share):
     pd.testing.assert_frame_equal(found, brute_force_available(X), rtol=1e-9, atol=1e-10)
 
 
+def test_objects_that_have_one_score_only_by_definition():
+    """They have a total, and no rest."""
+    X = np.random.default_rng(2).normal(size=(30, 4)) + np.arange(30)[:, None] / 10
+    X[20:] = np.where(np.arange(4) == np.arange(10)[:, None] % 4, 3.0 + X[20:], np.nan)
+    found = given_order(X)[NUMBERS].reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, brute_force_available(X), rtol=1e-9, atol=1e-10)
+
+
 def test_difficult_items_do_not_matter_for_who_has_them():
     X = holed(QUESTIONS)
     moved = X + np.arange(10) * 100.0
     one, other = given_order(X), given_order(moved)
     columns = ["variance", "item_total", "item_rest", "alpha_if_dropped"]
     pd.testing.assert_frame_equal(one[columns], other[columns], rtol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e20])
+def test_the_unit_does_not_matter(unit):
+    """Also where there are too few scores for a variance, which is not to have none."""
+    X = holed(QUESTIONS, 0.3)
+    X[:, 1] = 4.0
+    X[:, 2] = np.where(np.arange(15) == 3, 4.0, np.nan)  # one score
+    X = np.vstack([X, np.full(10, np.nan), np.full(10, np.nan)])
+    X[:-2, 5] = np.nan
+    X[-2:, 5] = [2.0, 5.0]  # of objects that have no other
+    same = ["item_total", "item_rest", "alpha_if_dropped", "flagged", "reason"]
+    one, other = given_order(X), given_order(unit * X)
+    pd.testing.assert_frame_equal(other[same], one[same], rtol=1e-12)
+    assert one["reason"][[1, 2, 5]].nunique() == 3
+    np.testing.assert_allclose(other["variance"], unit**2 * one["variance"], rtol=1e-12)
 
 
 def test_pairs_that_never_meet_leave_alpha_out():
@@ -324,6 +349,13 @@ def test_summary():
     assert "10 items, 15 objects; α = 0.592; " in text
     assert "Flagged: item-rest below 0.2, no variance, or a higher α without the item." in text
     assert "nan" not in text
+    printed = printed_columns(found.summary())
+    for header, name in (
+        ("item-total", "item_total"), ("item-rest", "item_rest"),
+        ("α if dropped", "alpha_if_dropped"),
+    ):  # fmt: skip
+        assert printed[header] == [f"{x:.3f}" for x in found.table[name]]
+    assert printed["look at"] == list(found.table["reason"])
     short = str(found.summary(max_items=3))
     assert "7 more items are in .table" in short
     assert found._repr_html_().startswith("<table")

@@ -14,7 +14,7 @@ from scipy import stats
 
 import vcomp
 from tests.helpers.ctt_scores import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
-from vcomp.ctt.coefficients import best_split, cronbach_alpha
+from vcomp.ctt.coefficients import best_split, cronbach_alpha, from_complete, pair_counts
 from vcomp.ctt.internal_consistency import reliability
 from vcomp.exceptions import DataError, PlanError
 
@@ -361,3 +361,35 @@ def test_incomplete_scores_say_the_reliability_of_what_each_object_has():
     assert found.alpha == pytest.approx(own / (own + rest / 6), rel=1e-6)
     assert found.sem_total == pytest.approx(np.sqrt(6 * rest), rel=1e-6)
     assert found.sem_mean == pytest.approx(np.sqrt(rest / 6), rel=1e-6)
+
+
+def test_pairwise_alpha_of_exactly_one_is_not_above_one():
+    # Both items have variance 3 (the second also without its last score), and covariance 3.
+    found = reliability([[1, 1], [-2, -2], [1, 1], [np.nan, 2]], missing="pairwise")
+    assert found.alpha == 1.0
+    assert found.notes == ()
+
+
+def test_memory_of_the_matrices_of_items():
+    """Pairs need four matrices, which are refused beyond 80 %; others do without theirs."""
+    X = np.zeros((20, 18))
+    X[0] = np.nan
+    four = 4 * 8 * 18 * 18
+    assert (pair_counts(X, free_bytes=lambda: four / 0.7999) == 19).all()
+    with pytest.raises(DataError, match=r"of 18 items need .* use fewer items"):
+        pair_counts(X, free_bytes=lambda: four / 0.8001)
+    X = np.random.default_rng(1).normal(size=(20, 18))
+    whole = from_complete(X, free_bytes=lambda: four + 1.0)
+    S, R = np.cov(X, rowvar=False), np.corrcoef(X, rowvar=False)
+    np.testing.assert_allclose(whole.matrix, S, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(whole.with_total, S.sum(axis=0), rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(whole.variances, np.diagonal(S), rtol=1e-12)
+    sums = (S.sum(), R.sum())
+    np.testing.assert_allclose([whole.total, whole.correlations], sums, rtol=1e-11)
+    assert reliability(X[:10, :16]).coefficients["lambda4"] < 1.0  # few items: always a matrix
+    assert from_complete(X, free_bytes=lambda: four).squares is None
+    narrow = X[:17]  # more items than objects: their products are the smaller matrix
+    assert from_complete(narrow, free_bytes=lambda: 4 * 8 * 17 * 17 + 1.0).matrix is None
+    np.testing.assert_allclose(
+        from_complete(narrow).squares, np.square(np.cov(narrow, rowvar=False)).sum(0), rtol=1e-11
+    )

@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, gstudy
 from vcomp.exceptions import PlanError
-from vcomp.gtheory.plan import make_plans
+from vcomp.gtheory.plan import PlanOptions, make_plans
 from vcomp.gtheory.published import from_components
 
 CROSSED = from_components(BODOFF_LI, sizes={"p": 14, "i": 49, "a": 2}).components
@@ -178,3 +178,15 @@ def test_own_design_of_the_gstudy():
 def test_a_term_named_first_makes_the_object():
     g = gstudy({"topic": 1.0, "sys": 1.0, "Residual": 1.0}, sizes={"topic": 3, "sys": 4})
     assert make_plans(g).object == "topic"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"design": "p x i"}, {"object": "p"}, {"sizes": {"i": 3}}, {"fixed": "i"},
+        {"universe": {"i": 9}}, {"within": "h"}, {"layout": "i in h"},
+    ],
+)  # fmt: skip
+def test_any_option_of_a_plan_is_given(option):
+    assert PlanOptions(**option).is_given
+    assert not PlanOptions().is_given

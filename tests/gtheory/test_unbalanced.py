@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import pytest
 import vcomp
 from vcomp.exceptions import PlanError
 from vcomp.formula.brennan import parse_design
+from vcomp.gtheory.projection import weights
 from vcomp.gtheory.published import from_components
 from vcomp.gtheory.universe import Counts
 
@@ -264,3 +266,30 @@ def test_a_fixed_facet_within_a_finite_one(fixed):
         assert row["universe_var"] == pytest.approx(expected, rel=1e-12)
         of_i = values["p:i"] + (values["p:a"] + values["Residual"]) / 2
         assert row["rel_err_var"] == pytest.approx(of_i * (1 / 3 - 1 / 5), rel=1e-12)
+
+
+def test_nominal_sizes_of_a_finite_universe_have_no_memory_of_the_rows():
+    """Without the exact sizes of the rows, those of their universe are not used either."""
+    res = vcomp.fit("y ~ (1|p) + (1|i)", two_way())
+    own = res.dstudy(object="p", universe={"i": 9}).plan
+    assert own.inverse_n is not None
+    assert own.inverse_universe is not None
+    g, nominal = res._record.components, replace(own, inverse_n=None)
+    fresh = replace(nominal, inverse_universe=None)
+    for name in ("universe", "relative", "absolute"):
+        found, wanted = (getattr(weights(g, plan), name) for plan in (nominal, fresh))
+        np.testing.assert_array_equal(found, wanted, err_msg=name)
+    # By hand: n' of 9 levels leave 1/n' − 1/9 of σ²(i) as error of absolute scores.
+    n = own.sizes[0, 0]
+    absolute = weights(g, fresh).absolute[0]
+    np.testing.assert_allclose(absolute, [0.0, 1 / n - 1 / 9, 1 / n - 1 / 9], rtol=1e-12)
+
+
+def test_replicates_may_hide_an_interaction():
+    data = two_way()
+    twice = pd.concat([data, data.assign(y=data["y"] + 1.0)])
+    for terms, hidden in (("", True), (" + (1|p:i)", False)):
+        notes = vcomp.fit(f"y ~ (1|p) + (1|i){terms}", twice).dstudy(object="p").notes
+        assert any("the model has no term p:i" in note for note in notes) == hidden
+    once = vcomp.fit("y ~ (1|p) + (1|i)", data).dstudy(object="p").notes
+    assert not any("no term" in note for note in once)

@@ -31,6 +31,11 @@ V = np.array([2.0, 3.0, 5.0, 7.0, 11.0])
         ("10 * share(sys)", "ratio", 20 / 28),
         ("share(sys) / 2", "ratio", 1 / 28),
         ("2*sys / sys", "ratio", 2.0),
+        ("+sys", "linear", 2.0),
+        ("-topic + +2*a.b".replace("a.b", "`a.b`"), "linear", 11.0),
+        ("--sys - -topic", "linear", 5.0),
+        ("sys / 4 / 2", "linear", 0.25),
+        ("(sys - topic) * -2", "linear", 2.0),
     ],
 )
 def test_what_is_read(text, form, value):

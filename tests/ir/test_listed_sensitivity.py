@@ -13,45 +13,6 @@ from vcomp.ir.measures import get
 NAMES = ("sens_abs", "sens_rel")
 
 
-def by_a_list(x, y, relative, rate=0.05):
-    """Go down the list of pairs, as Urbano's article has it in words and his code in R."""
-    i, j = np.triu_indices(x.size, 1)
-    d = x[i] - x[j]
-    if relative:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            d = d / np.maximum(x[i], x[j])
-    agrees = np.sign(d) * np.sign(y[i] - y[j])
-    order = np.argsort(-np.abs(d), kind="stable")  # not a number comes last
-    right = wrong = 0
-    last = np.nan
-    for size, sign in zip(np.abs(d)[order], agrees[order], strict=True):
-        if np.isnan(size):
-            break
-        right, wrong = right + (sign > 0), wrong + (sign < 0)
-        if right + wrong > 0 and wrong / (right + wrong) <= rate:
-            last = min(1.0, size)
-    return last
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("kind", ["continuous", "quarters", "counts", "positive"])
-def test_a_list_of_pairs(name, kind):
-    rng = np.random.default_rng(len(kind))
-    for _ in range(60):
-        k = int(rng.integers(2, 25))
-        x = rng.normal(size=(4, k))
-        y = x + rng.normal(size=(4, k)) * rng.choice([0.1, 0.5, 2.0])
-        if kind == "quarters":
-            x, y = np.round(4 * x) / 4 + 0.0, np.round(4 * y) / 4 + 0.0  # no -0
-        elif kind == "counts":
-            x, y = np.abs(np.round(2 * x)), np.abs(np.round(2 * y))
-        elif kind == "positive":
-            x, y = np.abs(x), np.abs(y)
-        expected = [by_a_list(*row, name == "sens_rel") for row in zip(x, y, strict=True)]
-        found = get(name, ties="listed").actual_of_means(x, y)
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_without_ties_and_above_zero_both_rules_agree(name):
     rng = np.random.default_rng(3)

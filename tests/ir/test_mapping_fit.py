@@ -14,7 +14,8 @@ import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir import measures
 from vcomp.ir.mapping import PUBLISHED, map_reliability
-from vcomp.ir.mapping_fit import _coefficients, fit_exponent, fit_mapping
+from vcomp.ir.mapping_fit import _FEWEST_POINTS as FEWEST
+from vcomp.ir.mapping_fit import _by_collection, _coefficients, fit_exponent, fit_mapping
 from vcomp.ir.measures import RMSE
 
 
@@ -106,12 +107,19 @@ def test_one_collection(collections):
     assert "they are too small" in " ".join(str(study).split())
 
 
-def test_each_collection_by_itself(study):
-    curve, points = study.maps["tau"], study.points
+@pytest.mark.parametrize("measure", ["tau", "rmse"])
+def test_each_collection_by_itself(study, measure):
+    """A measure falls with 1 − x where smaller is better."""
+    curve, points = study.maps[measure], study.points
+    x = {"tau": "Erho2", "rmse": "Phi"}[measure]
+    assert len(curve.by_collection) >= 2
     for name, exponent in curve.by_collection.items():
-        used = points[(points["Erho2"] >= 0.8) & (points["collection"] == name)]
-        assert exponent == pytest.approx(
-            fit_exponent(used["Erho2"].to_numpy(), used["tau"].to_numpy())
+        used = points[points["collection"] == name]
+        used = used[used[x] >= {"tau": 0.8, "rmse": 0.5}[measure]]
+        base = used[x] if measure == "tau" else 1.0 - used[x]
+        b, y = base.to_numpy(), used[measure].to_numpy()
+        assert brentq(lambda a, b=b, y=y: np.sum((b**a - y) * b**a * np.log(b)), 0.05, 50.0) == (
+            pytest.approx(exponent, rel=1e-6)
         )
     assert min(curve.by_collection.values()) <= curve.exponent <= max(curve.by_collection.values())
 
@@ -278,3 +286,16 @@ def test_bad_collections(collections):
         fit_mapping({"b": named}, drop_worst=0.25)
     with pytest.raises(DataError, match=r"'a' has 10 topics.* need 20; sizes= allows smaller"):
         fit_mapping({"a": collections["first"][:10]})
+
+
+def test_points_at_the_ends_do_not_count():
+    """A curve is 0 at 0 and 1 at 1 whatever its exponent."""
+    x = np.linspace(0.3, 0.9, FEWEST)
+    few = np.concatenate([[0.0, 0.0, 1.0], x[1:]])
+    points = pd.DataFrame({
+        "collection": ["many"] * x.size + ["few"] * few.size,
+        "Erho2": np.concatenate([x, few]), "tau": np.concatenate([x, few]) ** 2.0,
+    })  # fmt: skip
+    found = _by_collection(measures.get("tau"), points, {"Erho2": 0.0, "Phi": 0.0})
+    assert list(found) == ["many"]
+    assert found["many"] == pytest.approx(2.0, rel=1e-9)

@@ -44,3 +44,16 @@ def test_pairs_of_equal_differences_by_the_size_of_the_difference(alpha):
     # A quarter of the differences lies beyond the bounds.
     np.testing.assert_allclose(found[0], 0.5 * varying[0] + [0.1, 0.05, 0.0], rtol=1e-12)
     np.testing.assert_allclose(found[1:], 0.5 * varying[1:], rtol=1e-12)
+
+
+def test_many_pairs_are_represented_by_their_quantiles():
+    """Of 202 systems there are 20,301 pairs; 20,000 places are evenly spread over their order."""
+    X = np.random.default_rng(2).normal(size=(5, 202)) + np.linspace(0.0, 1.0, 202)
+    found = PairForecast.from_scores(X)
+    i, j = np.triu_indices(202, 1)
+    D = X[:, i] - X[:, j]
+    t = np.sort(np.abs(D.mean(axis=0)) / D.std(axis=0, ddof=1) * np.sqrt(5))
+    places = [(2 * k + 1) * t.size // 40_000 for k in range(20_000)]
+    np.testing.assert_allclose(found.t, t[places], rtol=1e-10)
+    order = np.argsort(np.abs(D.mean(axis=0)) / D.std(axis=0, ddof=1))
+    np.testing.assert_allclose(found.deviations, D.std(axis=0, ddof=1)[order][places], rtol=1e-9)

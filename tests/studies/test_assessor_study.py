@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -63,6 +65,28 @@ def test_both_and_neither(neither, of_both):
     assert "pass fixed='role': the 2 roles are all that there are" in " ".join(text.split())
     assert "is not found" in str(neither)
     assert "averages out over topics as well as over assessors" in " ".join(str(neither).split())
+
+
+def test_every_effect_is_found_where_its_p_value_is_below_alpha(neither, of_both):
+    words = {
+        "roles": "Systematic error of roles (who serves as what)",
+        "individuals": "Systematic error of individuals (who judges)",
+        "idiosyncratic": "beyond systematic effects,",
+    }
+    for study in (neither, of_both):
+        for effect, p in study.tests["p_value"].items():
+            if effect == "either":
+                continue
+            said, not_said = ("is found", "is not found")
+            if effect == "idiosyncratic":
+                said = "remains"
+            for alpha, found in ((1.001 * p, said), (p, not_said), (0.999 * p, not_said)):
+                text = " ".join(replace(study, alpha=alpha).answer())
+                assert f"{words[effect]} {found} (" in text, (effect, alpha)
+                needed = f"one of both effects is needed; {effect} alone fit better"
+                assert (needed in text) == (effect in study.kept and found == not_said)
+        share = study.idiosyncratic_share[0]
+        assert f"systems {100 * share:.1f} % is idiosyncratic" in " ".join(study.answer())
 
 
 def test_tests_are_those_of_the_likelihoods(of_both):

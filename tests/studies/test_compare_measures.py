@@ -11,6 +11,7 @@ import pytest
 import vcomp
 from tests.helpers.designs import balanced
 from tests.helpers.measure_scores import BOTH, scores
+from tests.helpers.printed_tables import printed_columns, printed_words
 
 MEASURES = ["ap", "p20", "rr"]
 
@@ -334,6 +335,28 @@ def test_the_summary(compared):
     assert max(map(len, text.splitlines())) <= 95
     assert "<table" in compared._repr_html_()
     assert repr(compared) == "<MeasureComparison: ap, p20, rr>"
+
+
+def test_what_is_printed_is_the_table(compared):
+    summary, table = compared.summary(), compared.table
+    shares, worth, needed = (printed_columns(summary, k) for k in range(3))
+    once = table[table["topic"] == 20]
+    assert shares.pop("scores") == ["72"] * 3
+    assert list(shares)[1:] == ["sys", "topic", "Residual"]
+    assert worth["topic"] == ["20", "50"] * 3
+    for symbol, name, again in (("Eρ²", "Erho2", ""), ("Φ", "Phi", " #2")):
+        assert worth[symbol] == [f"{x:.3f}" for x in table[name]]
+        ends = zip(table[f"{name}_low"], table[f"{name}_high"], strict=True)
+        assert worth["95 % interval" + again] == [f"[{a:.3f}, {b:.3f}]" for a, b in ends]
+        assert needed[f"{symbol} = 0.95"] == [f"{n:.0f}" for n in once[f"n_{name}"]]
+        ends = zip(once[f"n_{name}_low"], once[f"n_{name}_high"], strict=True)
+        sizes = [f"{a:.0f} to {'∞' if np.isinf(b) else f'{b:,.0f}'}" for a, b in ends]
+        assert needed["95 % interval" + again] == sizes
+        fewest = ", ".join(f"{m} ({n})" for m, n in zip(MEASURES, once[f"n_{name}"], strict=True))
+        assert f"Fewest for {symbol}: {fewest}." in printed_words(summary)
+    for component in ("sys", "topic", "Residual"):
+        expected = [f"{100 * share:.1f} %" for share in once[f"share({component})"]]
+        assert shares[component] == expected
 
 
 def test_designs_of_other_facets_side_by_side():

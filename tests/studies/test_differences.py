@@ -14,7 +14,8 @@ from scipy.stats import f
 import vcomp
 from tests.helpers.designs import balanced
 from tests.helpers.measure_scores import BOTH, scores
-from vcomp.studies.differences import Influences, correlations, left_out
+from vcomp.inference.intervals import F_INTERVALS
+from vcomp.studies.differences import Influences, _f_ends, _table, correlations, left_out
 from vcomp.studies.planned import Known, mover
 
 MEASURES = ["ap", "p20"]
@@ -439,3 +440,32 @@ def test_collections_that_share_running_numbers_only():
     vcomp.compare_measures(same, formula).differences()
     named = {"one": collection(8, 12, 0, 401), "other": collection(8, 9, 1, 401)}
     vcomp.compare_measures(named, formula).differences()
+
+
+def test_replicates_that_one_of_both_measures_lacks_are_left_out():
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=(2, 50, 2))
+    a[3, 0], b[7, 1], usable = np.nan, np.nan, np.arange(50) != 20
+    kept = [k for k in range(50) if k not in (3, 7, 20)]
+    estimates = {"a": np.array([1.0, 2.0]), "b": np.array([0.5, 3.0])}
+    found = _table(["a", "b"], estimates, {"a": a, "b": b}, usable, {"topic": np.ones(2)}, 0.2)
+    assert found["difference"].tolist() == [0.5, -1.0]
+    low, high = np.quantile((a - b)[kept], [0.1, 0.9], axis=0)
+    np.testing.assert_allclose(found[["low", "high"]], np.transpose([low, high]), rtol=1e-12)
+    r = [np.corrcoef(a[kept, j], b[kept, j])[0, 1] for j in range(2)]
+    np.testing.assert_allclose(found["correlation"], r, rtol=1e-12)
+
+
+def test_sizes_from_f_quantiles_are_unlimited_where_the_coefficient_is_not_above_zero():
+    """n = goal/(1 − goal) · (1 − Φ)/Φ of single scores, or over their signal to noise (eq. 12)."""
+    table = np.random.default_rng(4).normal(size=(6, 5)) + 0.4 * np.arange(6.0)[:, None]
+    res = vcomp.fit(f"y {BOTH}", {
+        "y": table.ravel(), "sys": np.repeat(range(6), 5), "topic": np.tile(range(5), 6),
+    }, method="anova")  # fmt: skip
+    squares = res.dstudy(object="sys").two_way
+    for name in ("Erho2", "Phi"):
+        v = np.array(F_INTERVALS[name].limits(squares, 0.05))
+        low, high = _f_ends(squares, 0.9, name, 0.05)
+        noise = np.ones(2) if name == "Erho2" else 1.0 - v
+        expected = [9.0 * e / x if x > 0.0 else np.inf for e, x in zip(noise, v, strict=True)]
+        assert [high[0], low[0]] == pytest.approx(expected, rel=1e-12)

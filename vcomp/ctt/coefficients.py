@@ -13,6 +13,7 @@ where e_i² is the variance of item i that the others do not predict.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.ctt.matrix import ItemScores, ScoresOfItems, read_scores
 from vcomp.exceptions import DataError
-from vcomp.numerics import available_bytes, slices
+from vcomp.numerics import available_bytes, check_memory, slices
 
 _FEW = 16
 """The covariance matrix of up to this many items is always made."""
@@ -68,12 +69,15 @@ class ItemCovariances:
         return (self.correlations - self.k) / (self.k * (self.k - 1))
 
 
-def from_complete(X: FloatArray) -> ItemCovariances:
+def from_complete(
+    X: FloatArray, *, free_bytes: Callable[[], float] = available_bytes
+) -> ItemCovariances:
     """Return the sums of a matrix without missing cells.
 
     Parameters
     ----------
     X : (n, k) scores
+    free_bytes : returns the free memory, of which a matrix may take a quarter
     """
     n, k = X.shape
     D = X - X.mean(axis=0)
@@ -87,7 +91,7 @@ def from_complete(X: FloatArray) -> ItemCovariances:
         standard = D @ (1.0 / np.sqrt(variances))
         correlations = float(standard @ standard) / (n - 1)
     matrix, squares = None, None
-    if min(n, k) ** 2 * 8.0 < available_bytes() / 4.0:
+    if min(n, k) ** 2 * 8.0 < free_bytes() / 4.0:
         if k <= max(n, _FEW):
             matrix = D.T @ D / (n - 1)
             squares = np.square(matrix).sum(axis=0)
@@ -114,12 +118,13 @@ def is_constant(variances: FloatArray, largest: FloatArray) -> BoolArray:
     return np.asarray(variances <= np.square(_CONSTANT * largest))
 
 
-def pair_counts(X: FloatArray) -> FloatArray:
+def pair_counts(X: FloatArray, *, free_bytes: Callable[[], float] = available_bytes) -> FloatArray:
     """Return how many objects have a score on both of two items, (k, k).
 
     Parameters
     ----------
     X : (n, k) scores, nan where there is none
+    free_bytes : returns the free memory
 
     Raises
     ------
@@ -127,11 +132,9 @@ def pair_counts(X: FloatArray) -> FloatArray:
         If the matrices of pairs would not fit into memory.
     """
     k = X.shape[1]
-    if 8.0 * 4.0 * k * k > available_bytes() / 2.0:
-        raise DataError(
-            f"the covariances of {k:,} items need {display.memory(32.0 * k * k)} of memory, more "
-            "than is free"
-        )
+    matrices = 4.0 * 8.0 * k * k
+    what = f"the covariances of {k:,} items need"
+    check_memory(matrices, what, "use fewer items", DataError, free_bytes=free_bytes)
     # whole numbers of this size are exact in single precision, which is twice as fast
     single = len(X) < _EXACT
     there: Any = (~np.isnan(X)).astype(np.float32 if single else np.float64)

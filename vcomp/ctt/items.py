@@ -117,14 +117,14 @@ def of_available(X: FloatArray, covariances: ItemCovariances | None) -> ItemStat
     largest = np.fmax.reduce(np.abs(X), axis=0, initial=0.0)
     df = np.where(n > 1.0, n - 1.0, np.nan)
     variance = np.einsum("ij,ij->j", D, D) / df
-    constant = is_constant(np.where(n > 1.0, variance, 1.0), largest)
+    constant = is_constant(np.where(n > 1.0, variance, np.inf), largest)
     variance[constant] = 0.0
     item_total, of_total = _with_totals(D, there, totals / np.maximum(counts, 1.0), variance)
     every = np.full(k, largest.max())
-    item_total[constant | is_constant(np.where(n > 1.0, of_total, 1.0), every)] = np.nan
+    item_total[constant | is_constant(np.where(n > 1.0, of_total, np.inf), every)] = np.nan
     item_rest, of_rest = _with_rests(D, there, totals, counts)
     rest_constant = is_constant(
-        np.where(np.isnan(of_rest), 1.0, of_rest), _of_others(largest, np.fmax)
+        np.where(np.isnan(of_rest), np.inf, of_rest), _of_others(largest, np.fmax)
     )
     item_rest[constant | rest_constant] = np.nan
     without, alpha = np.full(k, np.nan), np.nan

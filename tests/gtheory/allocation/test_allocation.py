@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import vcomp
 from tests.helpers.examples import examples
 from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3
+from tests.helpers.printed_tables import printed_columns
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.cost import Cost
 from vcomp.gtheory.published import from_components
@@ -362,3 +363,31 @@ def test_other_mistakes():
     assert [str(a.problem.plan.design) for a in found.alternatives] == [KINDS[0]]
     assert found.notes[0].startswith("p × (a:i) is left out: the budget of 9 is too small")
     assert found.notes[0] in " ".join(str(found).split())
+
+
+def test_a_budget_or_goal_that_the_least_sizes_just_meet():
+    for designs in (None, KINDS):
+        found = study().optimize("4*i + i*a", budget=5, designs=designs)
+        assert (found.best.sizes, found.best.cost) == ({"i": 1, "a": 1}, 5)
+        with pytest.raises(PlanError):
+            study().optimize("4*i + i*a", budget=4.999, designs=designs)
+    by_function = study().optimize(lambda i, a: 4 * i + i * a, budget=5)
+    assert by_function.best.sizes == {"i": 1, "a": 1}
+    least = float(study().table["Erho2"][0])
+    assert study().optimize("4*i + i*a", goal=least).best.sizes == {"i": 1, "a": 1}
+
+
+def test_what_is_printed_is_the_table():
+    """The design is a column only where there are several."""
+    several = study().optimize("4*i + i*a", budget=77, designs=KINDS)
+    one = study().optimize("4*i + i*a", budget=77)
+    for found in (several, one):
+        printed = printed_columns(found.summary())
+        frame = found.table.head(len(next(iter(printed.values()))))
+        assert ("design" in printed) == (found is several)
+        if found is several:
+            assert printed["design"] == [d.replace(" x ", " × ") for d in frame["design"]]
+        for facet in ("i", "a"):
+            assert printed[facet] == [f"{n:.0f}" for n in frame[facet]]
+        assert [float(x) for x in printed["cost"]] == frame["cost"].tolist()
+        np.testing.assert_allclose([float(x) for x in printed["Eρ²"]], frame["Erho2"], atol=5e-4)

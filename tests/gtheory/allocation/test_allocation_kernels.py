@@ -7,7 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.gtheory.allocation.search import relaxed, search, value_at
+from vcomp.gtheory.allocation.search import (
+    _barrier,
+    _bound_from,
+    _centre,
+    _furthest,
+    _furthest_whole,
+    _is_undominated,
+    _log_slopes,
+    _newton_step,
+    _pair_bound,
+    _pair_relaxed,
+    _step_inside,
+    relaxed,
+    search,
+    value_at,
+)
 
 # Plain Python warns of what compiled code passes over.
 pytestmark = pytest.mark.filterwarnings(
@@ -45,6 +60,16 @@ def value(coefficients, sizes, inverse):
         n = [sizes[j] for j in range(len(sizes)) if mask >> (len(sizes) - 1 - j) & 1]
         total += c / np.prod(n) if inverse else c * np.prod(n)
     return total
+
+
+def values(coefficients, sizes, inverse):
+    """Return the same for columns of sizes."""
+    n = 1.0 / sizes if inverse else sizes
+    places = range(len(n))
+    return sum(
+        c * np.prod([n[j] for j in places if mask >> (len(n) - 1 - j) & 1], axis=0)
+        for mask, c in enumerate(coefficients)
+    )
 
 
 def brute_force(o, c, limit, lo, hi, budget):
@@ -143,3 +168,149 @@ def test_equal_designs_are_compared_by_their_first_size():
         found, others, _ = search(o, c, 6.5, lo, hi, True, np.array(order), 1, 0.0, np.inf, 1000)
         np.testing.assert_array_equal(found[0, 1:], first)
         assert others[0] == 6.0
+
+
+# The relaxed problem, where sizes need not be whole -------------------------------------------
+
+
+def a_problem(budget, n_facets=3):
+    """Return objective, constraint, limit, lo, hi and kind of a problem far from size 1."""
+    rng = np.random.default_rng(5)
+    o, c = rng.uniform(0.1, 2.0, (2, 1 << n_facets))
+    lo, hi = (
+        np.array([2.0, 3.0, 5.0, 2.0])[:n_facets],
+        np.array([30.0, 40.0, 60.0, 20.0])[:n_facets],
+    )
+    limit = np.sqrt(value(c, lo, not budget) * value(c, hi, not budget))
+    return o, c, float(limit), lo, hi, budget
+
+
+@pytest.mark.parametrize("budget", [True, False])
+def test_the_centre_is_the_minimum_of_the_barrier(budget):
+    """t f(x) − log(room) − Σ log of the distances from the box, by the sums of its definition."""
+    o, c, limit, lo, hi, _ = a_problem(budget)
+    sign, t = (1.0 if budget else -1.0), 40.0
+    low, high = np.log(lo), np.log(hi)
+
+    def barrier(x):
+        n = np.exp(x)
+        room = np.log(limit) - np.log(value(c, n, not budget))
+        inside = np.log(x - low).sum() + np.log(high - x).sum()
+        return t * np.log(value(o, n, budget)) - np.log(room) - inside
+
+    x = np.empty(3)
+    share = _step_inside(c, 3, sign, np.log(limit), low, high, x)
+    corner = low if budget else high
+    np.testing.assert_allclose(abs(x - corner), share * (high - low), rtol=1e-13)
+    assert value(c, np.exp(x), not budget) < limit
+    rest = (o, c, 3, sign, np.log(limit), low, high, t)
+    assert _barrier(*rest, x) == pytest.approx(barrier(x), rel=1e-13)
+    _centre(*rest, x)
+    assert _barrier(*rest, x) == pytest.approx(barrier(x), rel=1e-13)
+    for step in 1e-3 * np.vstack([np.eye(3), -np.eye(3)]):
+        assert barrier(x + step) > barrier(x)
+    beyond = high.copy() if budget else low.copy()
+    assert np.isinf(_barrier(*rest, beyond))
+    assert np.isinf(_barrier(*rest, 0.999 * beyond + 0.001 * low.mean()))  # beyond the limit
+
+
+@pytest.mark.parametrize("budget", [True, False])
+def test_slopes_are_those_of_the_logarithm_of_the_sum(budget):
+    o, _, _, lo, hi, _ = a_problem(budget)
+    sign, x, h = (1.0 if budget else -1.0), 0.5 * np.log(lo * hi), 1e-4
+    slope, bend = np.empty(3), np.empty((3, 3))
+    at = _log_slopes(o, 3, sign, x, slope, bend)
+
+    def f(*moves):
+        return np.log(value(o, np.exp(x + np.sum(moves, axis=0)), not budget))
+
+    assert at == pytest.approx(f(np.zeros(3)), rel=1e-14)
+    steps = h * np.eye(3)
+    np.testing.assert_allclose(slope, [(f(s) - f(-s)) / (2 * h) for s in steps], atol=1e-7)
+    second = [[f(a, b) - f(a, -b) - f(-a, b) + f(-a, -b) for a in steps] for b in steps]
+    np.testing.assert_allclose(bend, np.array(second) / (4 * h * h), atol=1e-6)
+
+
+@pytest.mark.parametrize("budget", [True, False])
+@pytest.mark.parametrize("t", [3.0, 1e4])
+def test_the_bound_holds_from_any_point_and_touches_from_the_centre(budget, t):
+    o, c, limit, lo, hi, _ = a_problem(budget)
+    sign, low, high = (1.0 if budget else -1.0), np.log(lo), np.log(hi)
+    grid = np.exp(np.meshgrid(*np.linspace(low, high, 25).T)).reshape(3, -1)
+    least = np.log(values(o, grid, budget)[values(c, grid, not budget) <= limit].min())
+    x = np.empty(3)
+    rest = (o, c, 3, sign, np.log(limit), low, high, t)
+    _step_inside(c, 3, sign, np.log(limit), low, high, x)
+    assert _bound_from(*rest, x) <= least
+    _centre(*rest, x)
+    bound = _bound_from(*rest, x)
+    # Of 7 limits and t the duality gap is at most 7/t.
+    assert np.log(value(o, np.exp(x), budget)) - 7.0 / t - 1e-6 <= bound <= least
+
+
+@pytest.mark.parametrize("budget", [True, False])
+def test_the_bound_of_two_facets_is_the_best_real_size_of_the_second(budget):
+    o, c, limit, lo, hi, _ = a_problem(budget, 2)
+    sizes = np.linspace(lo[1], hi[1], 20_001)
+    least = []
+    for n in np.arange(lo[0], hi[0] + 1.0):
+        pairs = np.array([np.full_like(sizes, n), sizes])
+        kept = values(c, pairs, not budget) <= limit
+        expected = values(o, pairs, budget)[kept].min(initial=np.inf)
+        found = _pair_bound(o, c, limit, lo, hi, budget, n)
+        assert found == pytest.approx(expected, rel=2e-3)
+        assert found <= expected
+        least.append(found)
+    assert np.isinf(least).any() or min(least) < least[0]
+    bound, at = _pair_relaxed(o, c, limit, lo, hi, budget)
+    assert bound <= min(least) * (1 + 1e-12)
+    assert bound == pytest.approx(_pair_bound(o, c, limit, lo, hi, budget, at), rel=1e-12)
+    near = int(np.argmin(least)) + lo[0]
+    assert abs(at - near) <= 1.0
+
+
+def test_steps_of_newton_solve_the_equations():
+    rng = np.random.default_rng(2)
+    A, g, step = rng.normal(size=(4, 4)), rng.normal(size=4), np.empty(4)
+    H = A @ A.T + np.eye(4)
+    expected = np.linalg.solve(H, -g)
+    decrease = _newton_step(H.copy(), g, 4, step)
+    np.testing.assert_allclose(step, expected, rtol=1e-12)
+    assert decrease == pytest.approx(-g @ expected, rel=1e-12)
+
+
+@given(
+    st.floats(0, 3), st.floats(0.01, 3), st.integers(1, 12), st.sampled_from([0, 1e-15, 1e-8]),
+    st.booleans(), st.sampled_from([-1, 1]),
+)  # fmt: skip
+def test_the_furthest_whole_size_is_the_last_that_keeps_the_limit(a, b, n, off, budget, side):
+    """Also where the limit is that of a whole size, but for rounding or a little more."""
+    lo, hi = 2.0, 9.0
+    limit = (a + b * (n if budget else 1.0 / n)) * (1.0 + side * off)
+    kept = [m for m in range(2, 10) if a + b * (m if budget else 1.0 / m) <= limit]
+    found = _furthest_whole(a, b, limit, lo, hi, budget)
+    if kept:
+        assert found == (max(kept) if budget else min(kept))
+        real = _furthest(a, b, limit, lo, hi, budget)
+        assert lo <= real <= hi
+        # It uses the limit up, or is at its end.
+        used = a + b * (real if budget else 1.0 / real)
+        assert used == pytest.approx(limit, rel=1e-12) or real == (hi if budget else lo)
+    else:
+        assert np.isnan(found)
+
+
+@pytest.mark.parametrize("budget", [True, False])
+def test_no_facet_alone_could_be_one_better(budget):
+    """Against the limit itself, for all sizes of a small box."""
+    c = a_problem(budget, 3)[1]
+    lo, hi, step = np.ones(3), np.array([4.0, 3.0, 5.0]), 1 if budget else -1
+    boxes = [range(int(a), int(b) + 1) for a, b in zip(lo, hi, strict=True)]
+    used = {n: value(c, n, not budget) for n in itertools.product(*boxes)}
+    limit = float(np.median(list(used.values())))
+    for n in used:
+        ahead = ((*n[:j], n[j] + step, *n[j + 1 :]) for j in range(3))
+        expected = not any(used.get(m, np.inf) <= limit for m in ahead)
+        sizes = np.array(n, dtype=float)
+        assert _is_undominated(c, limit, hi, lo, sizes, budget) == expected
+        np.testing.assert_array_equal(sizes, n)

@@ -12,6 +12,7 @@ from vcomp.gtheory.allocation.alternative import shown
 from vcomp.gtheory.allocation.stability import draw_components
 from vcomp.gtheory.published import from_components
 from vcomp.gtheory.study import dstudy
+from vcomp.inference.resampling import Replicates
 
 KINDS = ["p x i x a", "p x (a:i)"]
 VALUES = {**BODOFF_LI, "a": 0.0006, "pa": 0.0004}
@@ -178,6 +179,43 @@ def test_of_any_cost():
     by_function = STUDY.optimize(lambda i, a: 10 * i + i * a, budget=120).stability(20, rng=1)
     by_prices = STUDY.optimize("10*i + i*a", budget=120).stability(20, rng=1)
     np.testing.assert_array_equal(by_function.frame[["i", "a"]], by_prices.frame[["i", "a"]])
+
+
+@pytest.mark.parametrize(
+    "aim",
+    [
+        {"budget": 300}, {"budget": 300, "coefficient": "abs_err_var"},
+        {"goal": 0.93, "coefficient": "Phi"}, {"goal": 0.01, "coefficient": "abs_err_var"},
+    ],
+)  # fmt: skip
+def test_draws_that_are_the_estimates_agree_with_the_recommendation(aim):
+    """Exactly: a goal that the recommended design just reaches is reached in every draw."""
+    cost, coefficient = "10*i + i*a", aim.get("coefficient", "Erho2")
+    found = STUDY.optimize(cost, designs=KINDS, **aim)
+    if "goal" in aim:
+        exact = float(found.best.study.table[coefficient][0])
+        found = STUDY.optimize(cost, designs=KINDS, coefficient=coefficient, goal=exact)
+    values = np.tile(STUDY.components.values, (4, 1))
+    empty = np.zeros((4, 0))
+    same = Replicates("parametric", STUDY.components.names, (), np.arange(4), values, empty,
+                      np.zeros(4), np.ones(4, dtype=bool), 1, 4)  # fmt: skip
+    told = found.stability(same)
+    assert (told.same, told.unreachable) == (1.0, 0.0)
+    for n_usable in (2, 1):
+        usable = replace(same, converged=np.arange(4) < n_usable)
+        if n_usable == 2:
+            assert len(found.stability(usable).frame) == 2
+        else:
+            with pytest.raises(PlanError, match="fewer than two replicates that are finite"):
+                found.stability(usable)
+    assert told.wins.to_dict() == {
+        shown(a.problem.plan.design): float(k == 0) for k, a in enumerate(found.alternatives)
+    } | {shown(a.problem.plan.design): 0.0 for a in found.left_out}
+    assert told.frame["reaches"].all()
+    assert told.reached == 1.0 if "goal" in aim else np.isnan(told.reached)
+    np.testing.assert_allclose(told.frame["loss"], 0.0, atol=1e-12)
+    for facet, n in found.best.sizes.items():
+        assert told.sizes.loc[facet].tolist() == [n, n, n]
 
 
 def test_what_cannot_be(docsearch):

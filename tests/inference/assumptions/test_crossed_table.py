@@ -82,6 +82,13 @@ def test_pairs_and_effects_that_correlate_are_found():
     assert {first, second} == {"2", "3"}
     assert r > 0.8
     assert p == 1 / 200
+    # One more than the draws whose largest correlation is as large; all of them reach r = 0.
+    p_values, r = found.p_pairs, np.abs(found.table.correlations)
+    np.testing.assert_allclose(200 * p_values, np.round(200 * p_values), rtol=1e-12)
+    assert (p_values[r == r.min()] > 0.9).all()
+    assert p_values.max() <= 1.0
+    falling = p_values.ravel()[np.argsort(r.ravel())]
+    assert (np.diff(falling) <= 0.0).all()
     effects = next(t for t in found.tests if t.assumption == "uncorrelated effects")
     assert effects.p_value < 0.01
     assert effects.effect == pytest.approx(

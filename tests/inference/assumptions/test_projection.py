@@ -43,3 +43,7 @@ def test_sweeps_give_the_same_residuals():
     projection = Projection.of(groups, X)
     y = rng.normal(size=300)
     np.testing.assert_allclose(projection._by_sweeps(y), projection.residuals(y), atol=1e-7)
+    assert projection.df == 300 - 30 - 19 - 1
+    vast = Projection.of(groups, X)
+    vast.__dict__["_inverse"] = None  # too large for a dense matrix
+    assert vast.df == projection.df

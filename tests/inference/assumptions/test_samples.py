@@ -1,11 +1,15 @@
 """Shape statistics against scipy, numbers of draws, and tests against draws."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
+import vcomp
 from vcomp.exceptions import PlanError
 from vcomp.inference.assumptions import excess_kurtosis, skewness
+from vcomp.inference.assumptions.diagnosis import _LISTED as LISTED
 from vcomp.inference.assumptions.levels import LevelStatistic, level_spread, permuted
 from vcomp.inference.assumptions.samples import (
     Sample,
@@ -48,6 +52,31 @@ def test_outliers_are_named_and_the_critical_deviate_has_its_level():
     values = np.append(np.linspace(-1.0, 1.0, 29), 9.0)
     found = Sample("topic", values).with_outliers(null.critical(0.05), lambda k: f"t{k}")
     assert [label for label, _ in found.outliers] == ["t29"]
+    z = np.sort(np.abs(found.deviates))[::-1]
+    for critical, n in ((z[0], 0), (z[1], 1), (np.nextafter(z[2], 0.0), 3 + (z[3] == z[2]))):
+        beyond = found.with_outliers(float(critical), str).outliers
+        assert len(beyond) == n
+        np.testing.assert_allclose([abs(d) for _, d in beyond], z[:n], rtol=1e-14)
+
+
+def test_draws_of_normal_samples_have_the_statistics_of_sorted_samples():
+    """The correlation with normal scores, of which scipy's probability plot is another form."""
+    null = independent_null(30, 300, np.random.default_rng(1))
+    rng = np.random.default_rng(2)
+    samples = np.sort(rng.normal(size=(30, 300)), axis=0)
+    wanted = straightness(samples)
+    assert stats.ks_2samp(null.straightness, wanted).pvalue > 1e-4
+    furthest = np.abs(stats.zscore(samples, axis=0, ddof=1)).max(axis=0)
+    assert stats.ks_2samp(null.deviates, furthest).pvalue > 1e-4
+
+
+def test_levels_need_three_degrees_of_freedom_for_their_spread():
+    e = np.array([1.0, -2.0, 3.0, 8.0, -7.0, 9.0])
+    for n, known in ((3, True), (2, False)):
+        codes, labels = np.repeat(np.arange(2), 3)[3 - n : 3 + n], ["a", "b"]
+        found = level_spread("t", labels, codes, e[3 - n : 3 + n], 2.0 * n, 0.0)
+        assert found.df.tolist() == [n, n]
+        assert np.isfinite(found.log_sd) == known
 
 
 @pytest.mark.parametrize("equal", [True, False])
@@ -104,3 +133,22 @@ def test_spread_of_variances_is_without_sampling_error():
             found.append(spread.log_sd**2)
         assert np.mean(found) == pytest.approx(wanted, abs=0.02)
     np.testing.assert_allclose(spread.variances, np.bincount(codes, e**2) / 20)
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 6, 8])
+def test_outliers_beyond_those_that_are_listed_are_counted(n):
+    scores = np.random.default_rng(1).normal(size=(8, 5))
+    found = vcomp.diagnose(scores, n=19)
+    listed = tuple((f"t{k}", 9.0 - k) for k in range(n))
+    little = Sample("system", np.arange(5.0), known=0.4999)
+    made = replace(found, samples=(Sample("topic", np.arange(8.0), outliers=listed), little))
+    lines = made._named()
+    outlying = [line for line in lines if line.startswith("Outlying in topic: ")]
+    assert len(outlying) == (n > 0)
+    if n:
+        more = f" and {n - LISTED} more." if n > LISTED else f"{listed[-1][0]} ({9 - n + 1} s.d.)."
+        assert outlying[0].endswith(more)
+        assert outlying[0].count(" s.d.)") == min(n, LISTED)
+    assert sum("Predicted effects of system have 50 %" in line for line in lines) == 1
+    half = replace(made, samples=(replace(little, known=0.5),))._named()
+    assert not any("Predicted effects" in line for line in half)

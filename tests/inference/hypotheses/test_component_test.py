@@ -65,6 +65,12 @@ def test_else_the_limiting_mixture():
     found = chosen(res, "a", cheap_rows=10)
     assert found.test == "restricted likelihood ratio test"
     assert "simulation would take long here" in found.notes[-1]
+    effects = sum(res._row_access.model.statistics.sizes)
+    for limits, cheap in (
+        ({"cheap_rows": int(res.nobs)}, True), ({"cheap_rows": int(res.nobs) - 1}, False),
+        ({"cheap_effects": effects}, True), ({"cheap_effects": effects - 1}, False),
+    ):  # fmt: skip
+        assert ("is cheap here" in chosen(res, "a", n=20, **limits).notes[-1]) == cheap
     expected = 0.5 * stats.chi2.sf(found.statistic, 1) if found.statistic else 1.0
     assert found.p_value == pytest.approx(expected)
 

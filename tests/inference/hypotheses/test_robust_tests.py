@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats as distributions
 
 import vcomp
+from tests.inference.intervals.test_robust import levels_of
+from vcomp.inference.intervals.robust import robust_mean_squares
 
 DESIGNS = {
     "s x t": ("y ~ x + (1|s) + (1|t)", {"s": 8, "t": 9}, 0.0),
@@ -180,6 +184,22 @@ def test_the_robust_ratio_is_that_of_the_analysis_of_variance(formula):
     assert robust.statistic == pytest.approx(exact.statistic, rel=1e-6)
     assert not robust.exact
     assert robust.df[0] < 40.0
+
+
+def test_degrees_of_freedom_of_the_robust_ratio():
+    """2/ν of both, with the upper ν below, times 1 − 2 Cov/(Var + Var), for correlation (11.9)."""
+    rng = np.random.default_rng(3)
+    a, b = (codes.ravel() for codes in np.indices((12, 5, 3))[:2])
+    y = rng.exponential(size=12)[a] + rng.exponential(size=(12, 5))[a, b] + rng.normal(size=180)
+    res = vcomp.fit("y ~ (1|a/b)", {"y": y, "a": a, "b": b})
+    found = res.test("a", "robust")
+    squares = robust_mean_squares(replace(res._record.components, levels=levels_of(res)))
+    own, rest = list(squares.places).index(0), list(squares.places).index(1)
+    r = squares.correlation[own, rest]
+    top, bottom = 2.0 / squares.df[own], 2.0 / squares.df_upper[rest]
+    factor = max(1.0 - 2.0 * r * np.sqrt(top * bottom) / (top + bottom), 0.1)
+    assert found.df == pytest.approx((2.0 / (factor * top), 2.0 / (factor * bottom)), rel=1e-9)
+    assert squares.df_upper[rest] != pytest.approx(squares.df[rest], rel=1e-3)
 
 
 def test_its_p_value_is_where_the_robust_interval_reaches_zero():

@@ -113,6 +113,19 @@ def test_ratios_are_the_roots_that_brent_finds(K, correlated):
             assert low == 0.0
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1e12])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_ratios_have_the_unit_of_what_is_above_and_below(unit, sign):
+    rng = np.random.default_rng(8)
+    parts, zero = Reach(*reach(rng, 4, correlated=True)), np.zeros(3)
+    top, bottom = rng.uniform(1.0, 2.0, (2, 3, 4))
+    one = ratios_at_zero(top, bottom, zero, zero + 0.3, sign, parts)
+    above = ratios_at_zero(unit * top, bottom, zero, zero + 0.3, sign, parts)
+    below = ratios_at_zero(top, unit * bottom, zero, unit * (zero + 0.3), sign, parts)
+    np.testing.assert_allclose(above, unit * one, rtol=1e-10)
+    np.testing.assert_allclose(below, one / unit, rtol=1e-10)
+
+
 def test_ends_where_there_is_no_root():
     parts = (np.array([0.5]), np.array([2.0]), *np.zeros((2, 1, 1)), np.zeros((0, 0)))
     one, nothing = np.ones((1, 1)), np.zeros((1, 1))

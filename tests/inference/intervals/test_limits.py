@@ -59,6 +59,10 @@ def test_f_is_strict():
     exact, mls = limits(two, "f", g), limits(two, "mls", g)
     assert exact.interval_method == EXACT_F != mls.interval_method
     np.testing.assert_array_equal([exact.low, exact.high], [mls.low, mls.high])
+    for form in ("linear", "root"):  # one mean square, or a sum of them, needs no ratio
+        own = Quantities(form, np.eye(3))
+        by_f, by_mls = limits(own, "f", g), limits(own, "mls", g)
+        np.testing.assert_array_equal([by_f.low, by_f.high], [by_mls.low, by_mls.high])
     with pytest.raises(EstimationError, match="two independent mean squares of a balanced"):
         limits(three, "f", g)
     unbalanced = vcomp.fit("score ~ (1|sys) + (1|topic)", data.iloc[:-1]).components

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -297,6 +298,32 @@ def test_influences_by_matrices(name, method):
     np.testing.assert_allclose(found.shared, expected, atol=1e-7 * scale)
 
 
+@pytest.mark.filterwarnings("ignore:.*not fully crossed")
+@pytest.mark.parametrize("name", DESIGNS)
+def test_influences_are_continuous_at_the_bound(name):
+    """Of every term: with a component of zero, and with one of nearly zero, which is divided by.
+
+    Only the expectation (the second factor) has another rule at a bound.
+    """
+    res, _ = fitted(name, seed=2)
+    access = res._row_access
+    model, chunk = access.model, access.model.chunk
+
+    def total(of, *known):
+        return of(*known, chunk)
+
+    layout = Layout.of(model.design, _sets(model.design), total, Room())
+    for term in range(access.components.size - 1):
+        made = []
+        for share in (1.0, 1e-7, 0.0):
+            v = access.components.copy()
+            v[term] *= share
+            made.append(_Point.of(layout, _engine(model.statistics), total, v).pulls[:, [0, 2, 3]])
+        _, near, bound = made
+        scale = np.abs(made).max(axis=(0, 1))
+        np.testing.assert_allclose(bound / scale, near / scale, atol=1e-3)
+
+
 def by_the_page(x, n, nu, own, coarser, apart, upper):
     """Return V of one mean square by eqs. (10.19) and (10.20), number by number."""
     fx = [
@@ -414,3 +441,24 @@ def test_information_that_is_singular_to_rounding():
     flat = replace(levels, information=np.ones_like(levels.information))
     with pytest.raises(vcomp.EstimationError, match="singular to rounding"):
         robust_mean_squares(replace(components, levels=flat))
+
+
+def test_how_sets_of_facets_lie_to_terms():
+    """Of p × (i:h) with the residual: each set beside each term, by inclusion."""
+    terms = [frozenset(x) for x in ("p", "h", "hi", "phi")]
+    sets = [frozenset(x) for x in ("p", "h", "hi", "ph", "phi")]
+    found = _Relation.of(
+        SimpleNamespace(facets=terms),
+        SimpleNamespace(places=range(4)),
+        SimpleNamespace(sets=(*sets, frozenset({"p", "h", "i", "row"})), few={"h": 3, "i": 9}),
+    )
+    expected = {
+        #            p h hi phi   of each set, and of single rows
+        "own": "1000 0100 0010 0000 0001 0001",
+        "coarser": "0001 0011 0001 0001 0000 0000",
+        "apart": "0110 1000 1000 0010 0000 0000",
+        "few": "0000 0111 0011 0000 0000 0000",
+    }
+    for name, rows in expected.items():
+        wanted = [[bit == "1" for bit in row] for row in rows.split()]
+        assert getattr(found, name).tolist() == wanted, name

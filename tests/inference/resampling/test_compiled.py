@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 
 import numpy as np
@@ -11,7 +12,7 @@ import vcomp
 from tests.helpers.designs import GRIDS, gridded
 from vcomp.estimators.likelihood.likelihood import ML, REML
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
-from vcomp.inference.kernels.nested_strata import nested_derivatives
+from vcomp.inference.kernels.nested_strata import _bounded, _inverse, nested_derivatives
 from vcomp.inference.resampling.draws import StrataDraws
 from vcomp.inference.resampling.refits import ByLikelihood, Compiled, Packed
 from vcomp.numerics.parallel import stream
@@ -126,3 +127,72 @@ def test_a_limit_of_steps_is_kept(limit):
         whole.statistics
     )
     assert not found.converged
+
+
+# Steps and starts of the climb ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("terms", "fixed", "shape", "certain"),
+    [
+        ("ab", "", (5, 4), True),
+        ("ab", "x + ", (5, 4), False),
+        ("a", "", (5, 4), False),  # b gives replicates
+        (("a", "b", "c", "a:b", "a:c"), "", (4, 3, 5), False),  # a is made of four mean squares
+        (("a", "b", "c", "a:b", "a:c", "b:c"), "", (3, 3, 3), False),
+        (("a", "a:b", "c"), "", (3, 3, 3), True),
+    ],
+)
+def test_where_there_is_one_maximum(terms, fixed, shape, certain):
+    """Of complete tables whose components are single mean squares, or differences of two."""
+    cells = np.indices(shape).reshape(len(shape), -1)
+    data = dict(zip("abc", cells, strict=False))
+    rng = np.random.default_rng(5)
+    data |= {"y": rng.normal(size=cells.shape[1]), "x": rng.normal(size=cells.shape[1])}
+    made = vcomp.VarianceComponentsModel(
+        f"y ~ {fixed}" + " + ".join(f"(1|{t})" for t in terms), data
+    )
+    assert Packed(made.statistics.strata).has_one_maximum() == certain
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_bounded_steps_are_the_best_in_their_box(k):
+    """Against all ways to be at some bounds, also where the information is singular."""
+    rng = np.random.default_rng(k)
+    for trial in range(30):
+        A = rng.normal(size=(k, k if trial % 2 else max(k - 1, 1)))
+        information, lower = A @ A.T, -rng.uniform(0.0, 1.0, k) * rng.integers(0, 2, k)
+        score = information @ rng.normal(size=k)  # within its range
+        best = 0.0
+        for at in itertools.product((False, True), repeat=k):
+            free = ~np.array(at)
+            d = np.where(free, 0.0, lower)
+            left = score[free] - information[np.ix_(free, ~free)] @ lower[~free]
+            d[free] = np.linalg.lstsq(information[np.ix_(free, free)], left, rcond=1e-10)[0]
+            if (d >= lower - 1e-9).all():
+                best = max(best, score @ d - 0.5 * d @ information @ d)
+        step, length = _bounded(information, score, lower, np.ones(k, dtype=bool))
+        assert (step >= lower - 1e-12).all()
+        gain = score @ step - 0.5 * step @ information @ step
+        # A ridge of 1e-14 leaves few digits of a singular step.
+        rel = 1e-9 if trial % 2 or k == 1 else 1e-3
+        assert gain == pytest.approx(best, rel=rel, abs=1e-12)
+        assert length == pytest.approx(np.sqrt(2.0 * max(gain, 0.0)), rel=rel, abs=1e-6)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_inverses_and_determinants(k):
+    """Scaled by the diagonal; what is not positive definite, or nearly so, is refused."""
+    rng = np.random.default_rng(k)
+    A = rng.normal(size=(k, k))
+    matrix = (A @ A.T + 0.1 * np.eye(k)) * np.outer(10.0 ** np.arange(k), 10.0 ** np.arange(k))
+    ok, log_det, inverse = _inverse(matrix, 0.0)
+    assert ok
+    np.testing.assert_allclose(inverse @ matrix, np.eye(k), atol=1e-8)
+    np.testing.assert_allclose(inverse, np.linalg.inv(matrix), rtol=1e-8)
+    assert log_det == pytest.approx(np.linalg.slogdet(matrix)[1], rel=1e-12)
+    assert not _inverse(-matrix, 0.0)[0]
+    assert not _inverse(np.full((k, k), np.nan), 0.0)[0]
+    smallest = np.linalg.eigvalsh(matrix / np.sqrt(np.outer(*[np.diagonal(matrix)] * 2)))[0]
+    assert _inverse(matrix, -0.999 * smallest)[0]
+    assert not _inverse(matrix, -1.001 * smallest)[0]

@@ -71,6 +71,21 @@ def test_bias_correction():
         np.testing.assert_allclose([found.low[j], found.high[j]], expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("estimate", [-1.0, 0.0, 1.0, 4.0, 9.0])
+def test_bias_correction_with_ties_and_on_one_side(estimate):
+    """Ties count half; where all lie on one side, half a replicate is on the other."""
+    values = np.repeat(np.arange(5.0), 8)[:, None] * np.ones(2)
+    below = np.mean(values[:, 0] < estimate) + 0.5 * np.mean(values[:, 0] == estimate)
+    z0 = stats.norm.ppf(min(max(below, 1 / 80), 79 / 80))
+    tails = stats.norm.cdf(2 * z0 + stats.norm.ppf([0.1, 0.9]))
+    made = FromReplicates(
+        replicates(values), np.array([estimate, 1.0]), np.zeros(1), "bias-corrected"
+    )
+    found = made.limits(COMPONENTS, 0.2)
+    expected = np.quantile(values[:, 0], tails)
+    np.testing.assert_allclose([found.low[0], found.high[0]], expected, rtol=1e-12)
+
+
 def test_an_estimate_of_zero_is_not_reflected():
     values = np.column_stack([np.maximum(VALUES[:, 0] - 2.0, 0.0), VALUES[:, 1]])
     made = FromReplicates(replicates(values), np.array([0.0, 1.0]), np.zeros(1), "basic")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from itertools import product
-
 import numpy as np
 import pytest
 from scipy import stats
 from statsmodels.stats.multicomp import pairwise_tukeyhsd
 
 from vcomp.ir.comparisons import PairOptions, outcome_of
-from vcomp.ir.kernels import DROPPED, PRATT, SPLIT, signed_ranks
 
 ALTERNATIVES = ("two-sided", "greater", "less")
 RNG = np.random.default_rng(2)
@@ -69,35 +65,6 @@ def test_wilcoxon_as_scipys_approximation_with_ties_and_zeros(alternative, zeros
 def _mean(d, zeros):
     ranks = stats.rankdata(np.abs(d if zeros != "wilcox" else d[d != 0]))
     return ranks[d != 0].sum() / 2 if zeros == "pratt" else ranks.sum() / 2
-
-
-def enumerated(d, zeros):
-    """Return T+ and its tails over all signs, as fractions."""
-    ranks = stats.rankdata(np.abs(d[d != 0] if zeros == "wilcox" else d))
-    signs = np.sign(d[d != 0] if zeros == "wilcox" else d)
-    ranks = np.array([Fraction(r) for r in ranks])
-    observed = sum(r * Fraction(1 + int(s)) / 2 for r, s in zip(ranks, signs, strict=True)
-                   if s or zeros == "zsplit")  # fmt: skip
-    flipped = ranks if zeros == "zsplit" else ranks[signs != 0]
-    sums = [sum(r for r, up in zip(flipped, ups, strict=True) if up)
-            for ups in product((False, True), repeat=len(flipped))]  # fmt: skip
-    low, high = (sum(s <= observed for s in sums), sum(s >= observed for s in sums))
-    return observed, Fraction(low, len(sums)), Fraction(high, len(sums))
-
-
-@pytest.mark.parametrize(
-    ("zeros", "code"), [("pratt", PRATT), ("wilcox", DROPPED), ("zsplit", SPLIT)]
-)
-def test_signed_ranks_enumerated_with_ties_and_zeros(zeros, code):
-    X = TIED[:9]
-    i, j = np.triu_indices(6, 1)
-    D = np.ascontiguousarray((X[:, i] - X[:, j]).T)
-    ranks = signed_ranks(D, np.argsort(np.abs(D), axis=1), code, 1e-14, 50)
-    for place in range(i.size):
-        observed, low, high = enumerated(X[:, i[place]] - X[:, j[place]], zeros)
-        assert ranks[place, 0] == observed
-        assert ranks[place, 4] == low
-        assert ranks[place, 5] == high
 
 
 def test_differences_within_rounding_are_tied_or_zero():

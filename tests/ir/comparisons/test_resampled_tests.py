@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from vcomp.ir.comparisons import PairOptions, outcome_of
-from vcomp.ir.kernels import shuffled_ranges
 
 ALTERNATIVES = ("two-sided", "greater", "less")
 RNG = np.random.default_rng(4)
@@ -28,6 +27,13 @@ def test_all_signs_as_scipys_permutation_test(alternative):
         )
         assert made.p_values[place] == peer.pvalue
         assert made.statistic[place] == pytest.approx(peer.statistic, rel=1e-12)
+
+
+def test_all_signs_are_used_where_there_are_no_more_than_replicates():
+    for n, exact in ((511, False), (512, True), (513, True)):
+        made = outcome_of(SCORES, "permutation", PairOptions(n=n))
+        assert made.is_exact.all() == exact
+        assert (made.smallest == (2 / 512 if exact else 1 / (n + 1))).all()
 
 
 def test_all_signs_enumerated():
@@ -89,22 +95,6 @@ def test_randomised_tukey_against_all_shuffles():
         assert abs(made.p_values[place] - expected) <= 4.5 * error + 1 / 20_001
 
 
-def test_shuffles_are_uniform():
-    """With weights 0, 1, 3 the range of one topic is that of the scores, whatever the order."""
-    X = np.array([[0.0, 1.0, 3.0]])
-    assert (shuffled_ranges(X, RNG.random((50, 1, 2))) == 3.0).all()
-    two = np.array([[0.0, 1.0, 3.0], [0.0, 10.0, 30.0]])
-    ranges = shuffled_ranges(two, RNG.random((6000, 2, 2)))
-    values, counts = np.unique(ranges.round(9), return_counts=True)
-    expected = {}
-    for a in permutations(two[0]):
-        for b in permutations(two[1]):
-            size = round(np.ptp(np.add(a, b)) / 2, 9)
-            expected[size] = expected.get(size, 0) + 1 / 36
-    assert values.tolist() == sorted(expected)
-    assert stats.chisquare(counts, [6000 * expected[v] for v in values]).pvalue > 1e-4
-
-
 @pytest.mark.parametrize("test", ["permutation", "bootstrap", "randomised_tukey"])
 def test_replicates_do_not_depend_on_workers_and_follow_the_seed(test):
     X = RNG.normal(size=(20, 5))
@@ -120,3 +110,12 @@ def test_large_samples_agree_with_normal_theory(test):
     made = outcome_of(X, test, PairOptions(n=4000))
     t = outcome_of(X, "t", PairOptions())
     assert abs(made.p_values[0] - t.p_values[0]) < 0.03
+
+
+@pytest.mark.parametrize("test", ["permutation", "bootstrap", "randomised_tukey"])
+def test_the_smallest_p_value_is_that_of_no_replicate(test):
+    far = SCORES + np.array([0.0, 100.0, 200.0, 300.0])
+    made = outcome_of(far, test, PairOptions(n=99))
+    assert made.smallest.tolist() == [0.01] * 6
+    if test != "permutation":  # of nine topics one in 256 signs reaches as far
+        assert made.p_values.min() == 0.01

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 
 import vcomp
 from vcomp.exceptions import DataError, PlanError
-from vcomp.ir.documents.layouts import assessor_layouts, largest_crossed
+from vcomp.ir.documents.layouts import _greedy, assessor_layouts, largest_crossed
 
 # One author and two second assessors a topic, as in Voorhees' data (Bodoff, 2008, table 4).
 JUDGES = {202: "AMC", 206: "CAM", 209: "AMD", 214: "MAC", 222: "DAM", 226: "AMC"}
@@ -104,6 +104,33 @@ def test_individuals_in_roles_and_everyone():
     every = [(t, r, a) for t in (1, 2) for r in "xy" for a in "AB"]
     layouts = assessor_layouts(pd.DataFrame(every, columns=["topic", "role", "assessor"]))
     assert len(layouts["roles x individuals"].assignments) == 8
+
+
+def test_individuals_in_roles_need_two_topics_with_two_roles():
+    def why(cells):
+        frame = pd.DataFrame(cells, columns=["topic", "role", "assessor"])
+        return assessor_layouts(frame).impossible.get("individuals in roles")
+
+    def pairs(*cells):
+        return [(t, r, f"{r}{t}{k}") for t, r in cells for k in (0, 1)]
+
+    assert why(pairs((1, "x"), (1, "y"), (2, "x"), (2, "y"))) is None
+    assert why(pairs((1, "x"), (1, "y"), (2, "x"))) == "no two topics have all roles"
+    assert why(pairs((1, "x"), (2, "x"), (3, "x"))) == "no two topics have all roles"
+    one = why([*pairs((1, "x"), (1, "y"), (2, "x")), (2, "y", "z")])
+    assert one == "role 'y' has only one individual in a topic: their effects are confounded"
+
+
+def test_greedy_subsets_are_at_least_as_large_as_wanted():
+    """The row or column with the largest share of empty cells goes first."""
+    table = [frozenset(x) for x in ("abc", "abc", "ab", "d")]
+    block = ((0, 1), ("a", "b", "c"))
+    for rows, columns, found in (
+        (1, 1, block), (2, 3, block), (3, 1, None), (1, 4, None), (2, 4, None),
+    ):  # fmt: skip
+        subset = _greedy(table, rows, columns)
+        assert (subset and (subset.rows, subset.columns)) == found
+        assert subset is None or not subset.exact
 
 
 def test_one_judge_a_topic_allows_nothing():

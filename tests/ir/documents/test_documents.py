@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import vcomp
 from vcomp.exceptions import DataError, VcompWarning
 from vcomp.ir.documents.document_files import document_universe
+from vcomp.ir.documents.document_universe import _small
 
 RETRIEVED = pd.DataFrame(
     [("a", 1, "x"), ("a", 1, "y"), ("b", 1, "y"), ("b", 2, "u")],
@@ -246,3 +247,8 @@ def test_rows_by_brute_force(tables, kind):
     keys = zip(rows["system"], rows["assessor"], rows["topic"], label, strict=True)
     assert universe.n_rows == len(rows) == len(expected)
     assert dict(zip(keys, rows["score"], strict=True)) == expected
+
+
+@pytest.mark.parametrize("n", [1, 126, 127, 128, 32_766, 32_767])
+def test_codes_have_the_type_of_pandas(n):
+    assert _small(n) == pd.Categorical(np.arange(n)).codes.dtype

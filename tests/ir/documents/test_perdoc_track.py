@@ -118,3 +118,40 @@ def test_numpy_numbers_are_numbers():
         effects={"retrieval": np.float64(-0.5)},
     )  # fmt: skip
     assert track.judgements["topic"].nunique() == 2
+
+
+def test_grades_count_the_cuts():
+    """Each grade is that of a track with this cut alone; what is retrieved stays."""
+    cuts = (-0.8, 0.1, 0.9)
+    options = {"n_systems": 3, "n_topics": 4, "n_documents": 60, "rng": 11}
+    graded = novelty_like_track(cuts=cuts, **options)
+    single = [novelty_like_track(cuts=[cut], **options) for cut in cuts]
+    for track in single:
+        pd.testing.assert_frame_equal(track.retrieved, graded.retrieved)
+    count = sum(track.judgements["relevant"].astype(int) for track in single)
+    np.testing.assert_array_equal(graded.judgements["relevant"], count)
+    assert set(count) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("effect", ["p", "p:i", "look", "p:d", "d", "a", "i", "a:i", "a:d"])
+def test_effects_have_the_sign_and_the_distribution_of_their_margin(effect):
+    """An effect alone, exponential less 1, exceeds 1 with the probability exp(−2)."""
+    p = (np.arange(500) + 0.5) / 500
+    of_systems = effect in ("p", "p:i", "look", "p:d", "d")
+    mean = {"retrieval": -1.0} if of_systems else {"relevance": -1.0}
+    track = novelty_like_track(
+        n_systems=20, n_assessors=20, n_topics=30, n_documents=10, rng=4,
+        effects={**NONE, **mean, effect: 1.0}, margins={effect: -np.log1p(-p) - 1.0},
+    )  # fmt: skip
+    judged = track.judgements
+    if of_systems:
+        n = judged["document"].nunique()
+        found = len(track.retrieved) / (20 * n)
+        drawn = {"p": 20, "p:i": 600, "look": n, "p:d": 20 * n, "d": n}[effect]
+    else:
+        found = judged["relevant"].mean()
+        drawn = {"a": 20, "i": 30, "a:i": 600, "a:d": len(judged)}[effect]
+    expected = np.exp(-2.0)
+    # A kernel estimate blurs the edge; the opposite sign would never exceed 1.
+    assert abs(found - expected) < 4.5 * np.sqrt(expected * (1 - expected) / drawn) + 0.02
+    assert found > 0.0

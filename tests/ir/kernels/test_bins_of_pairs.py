@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import stdtr
 
-from vcomp.ir.kernels.bins_of_pairs import _tail, tail_table
+from vcomp.ir.kernels.bins_of_pairs import _tail, _variance, binned_differences, tail_table
 from vcomp.ir.rank.kernels.drawn_ranks import student_cdf
-from vcomp.ir.significance import _counts, paired_tests, signs
+from vcomp.ir.significance import PairedTests, _counts, critical_t, paired_tests, signs
 
 
 @pytest.mark.parametrize("df", [1, 2, 3, 24, 49, 250, 2001])
@@ -41,3 +41,32 @@ def test_bins_of_all_pairs_are_those_of_the_tests_pair_by_pair(alpha):
         assert found[0, b] == inside.sum() > 0
         assert found[1, b] == (inside & swapped).sum()
         assert found[2, b] == pytest.approx(tests.p_values[inside].sum(), rel=1e-11)
+
+
+def test_variances_of_differences():
+    X = np.random.default_rng(1).normal(size=(3, 7)) + 100.0
+    for i, j in ((0, 1), (2, 0), (1, 1)):
+        assert _variance(X, i, j) == pytest.approx((X[i] - X[j]).var(ddof=1), rel=1e-12)
+
+
+@pytest.mark.parametrize("origin", [0.0, 2.0**20])
+@pytest.mark.parametrize(
+    ("off", "expected"), [(0.0, [0, 2, 1]), (1e-13, [0, 2, 1]), (1e-9, [1, 1, 1])]
+)
+def test_a_difference_is_below_a_bound_by_more_than_rounding(origin, off, expected):
+    """Rounding is relative to the range of the means, wherever they are."""
+    X = np.array([[-0.5, 0.5], [1.0, 0.0], [2.5, 0.5]]) + origin
+    means = X.mean(axis=1)  # exact: the differences are 0.5, 1 and 1.5
+    bounds, zero = np.array([0.25, 0.5 + off, 1.25, 4.0]), (1e-12, 1e-12, 0.0)
+    S, table = np.cov(X), tail_table(1)
+    counts = binned_differences(X, means, means, S, bounds, zero, 0.0, -1.0, table)
+    assert counts[0].tolist() == expected
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.3])
+def test_what_is_just_critical_is_not_significant(alpha):
+    limit = critical_t(alpha, 7)
+    t = np.array([-np.nextafter(limit, 9.0), -limit, limit, np.nextafter(limit, 9.0)])
+    found = PairedTests(t, t, 7, np.ones(4)).significant(alpha)
+    assert found.tolist() == [True, False, False, True]
+    assert 2.0 * stdtr(7, -limit) == pytest.approx(alpha, rel=1e-12)

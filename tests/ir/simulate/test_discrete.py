@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import optimize, stats
@@ -102,6 +104,7 @@ def test_discrete_kernels():
     margin = discrete_kernel_margin(PLACES, SUPPORT)
     h = margin.parameters["bandwidth"]
     assert loss(h) <= min(loss(w) for w in np.linspace(0.0, 0.95, 39)) + 1e-12
+    assert loss(h) < min(loss(h - 1e-4), loss(h + 1e-4))  # the bottom of its valley
     p = np.array([np.mean([kernel(i, j, h) for j in PLACES]) for i in range(11)])
     p /= p.sum()
     np.testing.assert_allclose(np.diff(margin.cumulative, prepend=0.0), p, rtol=1e-10)
@@ -148,6 +151,37 @@ def test_the_best_discrete_margin():
     tried = [beta_binomial_margin(PLACES, SUPPORT), discrete_kernel_margin(PLACES, SUPPORT)]
     assert best.aic <= min(margin.aic for margin in tried)
     assert best.is_discrete
+
+
+def test_scores_at_both_ends_and_in_the_middle_are_of_kernels():
+    """No beta-binomial has three modes, and wider kernels fill the gaps between them."""
+    places = np.repeat([0, 5, 10], 20)
+    best = score_margin(SUPPORT[places], "auto", SUPPORT, "bm25")
+    assert best.name == "discrete_kernel"
+    assert best.parameters == discrete_kernel_margin(places, SUPPORT).parameters
+
+
+def test_scores_that_spread_less_than_binomial_ones_have_a_binomial_margin():
+    """The likelihood rises for ever with a + b; where it is flat a limit is used."""
+    places = np.repeat([4, 5, 6, 7], [8, 22, 20, 6])
+    for seen in (places, np.repeat(places, 3), 10 - places):
+        found, p = beta_binomial_margin(seen, SUPPORT), seen.mean() / 10
+        a, b = found.parameters["a"], found.parameters["b"]
+        assert a + b == pytest.approx(2.0 * np.exp(12.0), rel=1e-12)
+        assert a / (a + b) == pytest.approx(p, rel=1e-12)
+        exact = stats.binom(10, p)
+        assert found.log_likelihood == pytest.approx(exact.logpmf(seen).sum(), rel=1e-5)
+        pmf = np.diff(found.cumulative, prepend=0.0)
+        np.testing.assert_allclose(pmf, exact.pmf(np.arange(11)), atol=1e-4)
+
+
+def test_limits_beyond_the_last_score_that_occurs():
+    """Rounded sums of probabilities may exceed 1, of which there is no normal quantile."""
+    p = np.array([0.1, 0.7, 0.1, 0.1, 0.0])
+    sums = np.array([0.1, 0.8, 0.9, np.nextafter(1.0, 2.0), 1.0])
+    margin = replace(beta_binomial_margin(PLACES, SUPPORT), cumulative=sums)
+    expected = [*stats.norm.ppf(np.cumsum(p)[:3]), np.inf]
+    np.testing.assert_allclose(margin.limits, expected, rtol=1e-12)
 
 
 def test_a_score_that_is_not_in_the_support():

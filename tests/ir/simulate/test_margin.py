@@ -157,3 +157,4 @@ def test_a_margin_is_refused_in_words():
 
 def test_margins_print():
     assert repr(normal_margin(np.array([-1.0, 0.0, 1.0]))) == "Margin('normal', mean=0, sd=1)"
+    assert repr(normal_margin(np.array([-4.0, 0.0, 4.0]))) == "Margin('normal', mean=0, sd=4)"

@@ -274,8 +274,7 @@ def _prices(
     prices[0] = cost.setup
     for price, over in cost.terms(plan.design):
         held = math.prod(sizes[f] for f in over if f in sizes and f not in facets)
-        if over & plan.objects:
-            held *= _objects(over & plan.objects, plan, n_objects, components)
+        held *= _objects(over & plan.objects, plan, n_objects, components)
         prices[_mask(over, facets)] += price * held
     return prices
 

@@ -164,7 +164,7 @@ def find_stability(
     designs = [shown(a.problem.plan.design) for a in _compared(allocation)]
     counted = np.array([(won == k).mean() for k in range(len(designs))])
     missing = float((won < 0).mean())
-    same = np.isclose(sizes, first.solution.sizes[0], rtol=0, atol=0).all(axis=1) & (won == 0)
+    same = (sizes == first.solution.sizes[0]).all(axis=1) & (won == 0)
     reached = frame["reaches"].mean() if allocation.aim.goal is not None else math.nan
     return Stability(
         aim=allocation.aim,

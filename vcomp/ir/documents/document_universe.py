@@ -377,7 +377,7 @@ def label_columns(universe: DocumentUniverse) -> dict[str, pd.Index]:
 
 def _small(n_labels: int) -> type[np.signedinteger[Any]]:
     """Return the integer type that pandas uses for codes, to avoid a copy."""
-    return np.int8 if n_labels < 128 else np.int16 if n_labels < 32_768 else np.int32
+    return np.int8 if n_labels < 127 else np.int16 if n_labels < 32_767 else np.int32
 
 
 SET_MEASURES = (

@@ -182,9 +182,8 @@ def _topic(
     here = skill + draw("skill:i", n_systems, 1)
     retrieval = sd["retrieval"] + bias + draw("p:i", n_systems, 1) + here * document
     retrieval = retrieval + draw("look", n) + draw("p:d", n_systems, n)
-    if cuts.size == 1:
-        return retrieval > 0.0, relevance > cuts[0]
-    return retrieval > 0.0, np.searchsorted(cuts, relevance, side="left")
+    grades = np.searchsorted(cuts, relevance, side="left")
+    return retrieval > 0.0, grades > 0 if cuts.size == 1 else grades
 
 
 def _tables(

@@ -11,6 +11,7 @@ from scipy.stats import t as student
 from vcomp.ir.kernels.rank_agreement import pair_agreement
 from vcomp.ir.rank.kernels.drawn_ranks import (
     _counted_agreement,
+    _drawn_agreement,
     drawn_agreement,
     drawn_expectation,
     student_cdf,
@@ -43,6 +44,8 @@ def test_agreement_equals_a_loop(threshold):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
     counts = pair_agreement(x, y, np.full(20, threshold), np.full(20, threshold))
     np.testing.assert_array_equal(found[:, [0, 3, 2]], counts)
+    # The loop of larger tables, which starts from scratch at each of them.
+    np.testing.assert_allclose(_drawn_agreement(x, y, threshold), expected, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("digits", [1, 8])
