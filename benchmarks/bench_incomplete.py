@@ -47,7 +47,7 @@ def run(report: Report, settings: Settings) -> None:
         report,
         settings,
         f"x + (1|school/class), {n:,} rows",
-        "y ~ x + (1|school/room)",
+        "y ~ x + (1|school) + (1|school:room)",
         pupils(n),
     )
     _ratings(report, settings)
