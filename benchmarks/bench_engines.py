@@ -43,8 +43,8 @@ SMALL_CHANGE = 0.03
 """Differences of fewer seconds are not counted: they are the fixed cost of a call."""
 
 _MEMORY = 5 * 2**29
-_REPEATED = 1.0
-"""A fit that takes fewer seconds is timed three times."""
+_CALLS, _REPEATED = 3, 1.0
+"""How often a fit is timed that takes up to so many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,8 @@ def measured(shape: Shape, frame: pd.DataFrame, limit: float) -> Iterator[Point]
             continue
         seconds, used = answer
         if engine == "auto":
-            limit = min(limit, 1.5 * seconds + 1.0)
+            calls = _CALLS if seconds <= _REPEATED else 1
+            limit = min(limit, 1.5 * seconds * calls + 1.0)
         yield Point(shape.name, len(frame), engine, seconds, used, "")
 
 
@@ -185,7 +186,7 @@ def _fit(formula: str, frame: pd.DataFrame, engine: str) -> tuple[float, str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         least = np.inf
-        for _ in range(3):
+        for _ in range(_CALLS):
             start = time.process_time()
             res = vcomp.fit(formula, frame, engine=engine)
             seconds = time.process_time() - start
