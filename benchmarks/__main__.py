@@ -13,11 +13,20 @@ from benchmarks.common import Report, Settings, crossed
 
 NAMES = (
     *("parse", "read", "learn", "encode", "accumulate", "estimate", "label", "project", "rank"),
-    *("reliability", "allocation", "bootstrap", "refits", "studies", "import", "startup"),
+    *(
+        "reliability",
+        "allocation",
+        "bootstrap",
+        "refits",
+        "incomplete",
+        "studies",
+        "import",
+        "startup",
+    ),
 )
 """In the order of the pipeline."""
 
-ON_REQUEST = ("cliffs",)
+ON_REQUEST = ("cliffs", "engines")
 """What takes very long, and is run by name only."""
 
 
@@ -43,7 +52,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small data, below a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="store the comparisons")
     parser.add_argument(
-        "--limit", type=float, metavar="SECONDS", help="of one long fit (default 60; quick 10)"
+        "--limit",
+        type=float,
+        metavar="SECONDS",
+        help="processor time of one long fit (default 60; quick 10)",
     )
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in (*NAMES, *ON_REQUEST)]

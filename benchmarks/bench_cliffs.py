@@ -5,6 +5,7 @@ doubled sizes, the exponent of time in rows, and the ratio to the complete table
 rows. A point is a process of its own, with kernels compiled. It names what grows faster than
 rows to the power of 1.7, what is slower on fewer rows than on more, and what takes ten times
 as long as the complete table. Where R has lme4, its fit of the smallest size is timed as well.
+Times are seconds of processor time, also those of ``--limit``.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _grown(task: Task, rows: Rows, doublings: int, limit: float) -> list[tuple[i
             break
         print(f"  {len(frame):>10,} rows: {answer.cpu:8.3f} s, {answer.peak / 2**20:7.0f} MiB")
         found.append((len(frame), answer.cpu))
-        if answer.seconds > limit / 3.0:
+        if answer.cpu > limit / 3.0:
             break
     return found
 
@@ -116,21 +117,21 @@ def _printed(name: str, found: list[tuple[int, float]], complete: dict[int, floa
 def _beside_lme4(report: Report, settings: Settings) -> None:
     report.section("cliffs, beside lme4")
     for name, formula, frame in (
-        ("a × b, one cell in ten missing", MAIN, _grid((60, 100), 0.9)),
-        ("a × b × c, half of the cells", _PAIRS, _grid((12, 60, 5), 0.5)),
+        ("a × b, one cell in ten missing", MAIN, grid((60, 100), 0.9)),
+        ("a × b × c, half of the cells", _PAIRS, grid((12, 60, 5), 0.5)),
     ):
         peer = fit_lme4(formula, frame, reml=True, limit=settings.limit)
         if isinstance(peer, str):
             report.omit(name, peer)
         else:
-            seconds = used_by(partial(vcomp.fit, formula, frame), 3).seconds
-            report(name, seconds, "lme4::lmer", peer.seconds)
+            seconds = used_by(partial(vcomp.fit, formula, frame), 3).cpu
+            report(name, seconds, "lme4::lmer", peer.cpu)
 
 
 # Tables ------------------------------------------------------------------------------------------
 
 
-def _grid(sizes: tuple[int, ...], rate: float, *, holes: int = 0) -> pd.DataFrame:
+def grid(sizes: tuple[int, ...], rate: float, *, holes: int = 0) -> pd.DataFrame:
     """Return scores of a share of the cells of a grid, with all effects but the last."""
     rng, size = np.random.default_rng(5), int(np.prod(sizes))
     kept = np.ones(size, dtype=bool) if rate >= 1.0 else rng.random(size) < rate
@@ -149,13 +150,13 @@ def _grid(sizes: tuple[int, ...], rate: float, *, holes: int = 0) -> pd.DataFram
 def _two(rate: float, holes: int = 0) -> Rows:
     def made(n: int) -> pd.DataFrame:
         side = max(int((n / rate) ** 0.5), 10)
-        return _grid((side, side), rate, holes=holes)
+        return grid((side, side), rate, holes=holes)
 
     return made
 
 
 def _three(rate: float, holes: int = 0) -> Rows:
-    return lambda n: _grid((20, max(int(n / rate / 60), 10), 3), rate, holes=holes)
+    return lambda n: grid((20, max(int(n / rate / 60), 10), 3), rate, holes=holes)
 
 
 def _sparse(n: int) -> pd.DataFrame:
@@ -165,7 +166,7 @@ def _sparse(n: int) -> pd.DataFrame:
     return pd.DataFrame({"a": a, "b": b, "score": score})
 
 
-def _nested(n: int) -> pd.DataFrame:
+def unequal(n: int) -> pd.DataFrame:
     """Return scores of pupils of several classes a school; classes differ in size."""
     rng = np.random.default_rng(7)
     b = np.sort(rng.integers(n // 10, size=n))
@@ -190,16 +191,16 @@ _THREE: dict[str, Rows] = {
 }
 _FEW = {name: _TWO[name] for name in ("complete", "5 % missing", "half missing")}
 _SYSTEMS: dict[str, Rows] = {
-    "50 topics": lambda n: _grid((50, n // 50), 1.0),
-    "50 topics, 5 % missing": lambda n: _grid((50, n // 50), 0.95),
+    "50 topics": lambda n: grid((50, n // 50), 1.0),
+    "50 topics, 5 % missing": lambda n: grid((50, n // 50), 0.95),
 }
 _ALL_SCORES = {"50 topics": _SYSTEMS["50 topics"]}
 _PERSONS: dict[str, Rows] = {
-    "complete": lambda n: _grid((n // 100, 100), 1.0),
-    "5 % missing": lambda n: _grid((n // 100, 100), 0.95),
-    "half missing": lambda n: _grid((n // 50, 100), 0.5),
+    "complete": lambda n: grid((n // 100, 100), 1.0),
+    "5 % missing": lambda n: grid((n // 100, 100), 0.95),
+    "half missing": lambda n: grid((n // 50, 100), 0.5),
 }
-_NESTED: dict[str, Rows] = {"nested, unequal sizes": _nested}
+_NESTED: dict[str, Rows] = {"nested, unequal sizes": unequal}
 
 
 def _matrix(frame: pd.DataFrame) -> pd.DataFrame:
@@ -219,7 +220,7 @@ def _persons(rate: float, holes: int = 0) -> Rows:
     """Return four correlated variables of persons and 20 items."""
 
     def made(n: int) -> pd.DataFrame:
-        frame = _grid((max(int(n / rate / 20), 10), 20), rate, holes=holes)
+        frame = grid((max(int(n / rate / 20), 10), 20), rate, holes=holes)
         noise = np.random.default_rng(8).normal(size=(4, len(frame)))
         return frame.assign(
             **{name: frame["score"] + e for name, e in zip("wxyz", noise, strict=True)}

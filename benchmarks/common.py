@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import resource
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -30,6 +32,8 @@ Answer = TypeVar("Answer")
 
 _LONG = 2.0
 _MEMORY = 8 * 2**30
+_PATIENCE = 20.0
+"""A process that waits for others, or for ever, is ended after so many times its limit."""
 _FORK = multiprocessing.get_context("fork")
 
 FULL_MODEL = "score ~ " + " + ".join(
@@ -119,14 +123,18 @@ def best_of(function: Callable[[], Any], repeat: int) -> float:
     return first if first > _LONG else min(_seconds(function) for _ in range(repeat))
 
 
-def attempt(work: Callable[[], Answer], limit: float) -> Answer | str:
-    """Do `work` in a child process that is ended after `limit` seconds or 8 GiB.
+def attempt(work: Callable[[], Answer], limit: float, memory: int = _MEMORY) -> Answer | str:
+    """Do `work` in a child process that is ended after `limit` seconds of processor time.
+
+    Parameters
+    ----------
+    memory : bytes of address space that the process may have
 
     Returns
     -------
     its answer, or why there is none, in a few words
     """
-    answer: Answer | str = answer_of(_FORK, _answer, (work,), limit)
+    answer: Answer | str = answer_of(_FORK, _answer, (memory, work), limit)
     return answer
 
 
@@ -139,22 +147,46 @@ def answer_of(
     ----------
     context : of multiprocessing
     target : called with a connection to send to, and the arguments
-    limit : seconds after which the process is ended
+    limit : seconds of processor time after which the process is ended: those of the clock depend
+        on what else the machine does
     """
     receive, send = context.Pipe(duplex=False)
-    child = context.Process(target=target, args=(send, *arguments))
+    child = context.Process(target=_within, args=(limit, target, send, *arguments))
     child.start()
     send.close()
     try:
-        if not receive.poll(limit):
-            return f"not done in {limit:.0f} s (--limit)"
+        if not receive.poll(wall_limit(limit)):
+            return f"not done in {wall_limit(limit):.0f} s of the clock"
         return receive.recv()
     except EOFError:
         child.join()
+        if child.exitcode == -signal.SIGXCPU:
+            return not_done(limit)
         return f"ended with exit code {child.exitcode}"
     finally:
         child.kill()
         child.join()
+
+
+def wall_limit(limit: float) -> float:
+    """Return the seconds of the clock after which a process is ended in any case."""
+    return _PATIENCE * limit + 60.0
+
+
+def not_done(limit: float) -> str:
+    """Return the reason why a process with a limit of processor time has no answer."""
+    return f"not done in {limit:.3g} s of processor time (--limit)"
+
+
+def limit_processor_time(limit: float, pid: int = 0) -> None:
+    """End a process, by default this one, by SIGXCPU after so many seconds of processor time."""
+    seconds = math.ceil(limit)
+    resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, seconds + 5))
+
+
+def _within(limit: float, target: Callable[..., None], *arguments: Any) -> None:
+    limit_processor_time(limit)
+    target(*arguments)
 
 
 def memory_pass(arrays: Iterable[NDArray[Any]], repeat: int) -> float:
@@ -284,12 +316,12 @@ def _seconds(function: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def _answer(send: Any, work: Callable[[], Any]) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+def _answer(send: Any, memory: int, work: Callable[[], Any]) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     try:
         send.send(work())
     except MemoryError:
-        send.send(f"needs more than {_MEMORY >> 30} GiB")
+        send.send(f"needs more than {memory / 2**30:.3g} GiB")
     except VcompError as error:
         send.send(f"{type(error).__name__}: {error}"[:110])
 

@@ -15,12 +15,14 @@ from benchmarks.common import agree
 class PeerFit:
     """Components by name, the residual under ``"Residual"``, and the time of the fit alone.
 
-    The log-likelihood is nan where the method has none.
+    The log-likelihood is nan where the method has none, and the seconds of processor time (`cpu`)
+    where the program does not report them.
     """
 
     components: dict[str, float]
     llf: float = np.nan
     seconds: float = np.nan
+    cpu: float = np.nan
 
 
 def agree_fits(components: Mapping[Any, float], llf: float, peer: PeerFit) -> None:

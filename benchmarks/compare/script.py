@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.common import limit_processor_time, not_done, wall_limit
 from benchmarks.compare.fit import PeerFit
 
 
@@ -30,6 +32,7 @@ def fit_by_script(
     program : such as ``"Rscript"``
     script : a file in this folder
     name : of what is run, for the reason
+    limit : seconds of processor time
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.csv"
@@ -45,14 +48,20 @@ def run_script(
     if shutil.which(program) is None:
         return f"{name}: {program} is not installed"
     command = [program, str(Path(__file__).with_name(script)), *arguments]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    limit_processor_time(limit, run.pid)
     try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+        printed, fault = run.communicate(timeout=wall_limit(limit))
     except subprocess.TimeoutExpired:
-        return f"{name} not done in {limit:.0f} s (--limit)"
+        run.kill()
+        run.communicate()
+        return f"{name} {not_done(limit)}"
+    if run.returncode == -signal.SIGXCPU:
+        return f"{name} {not_done(limit)}"
     if run.returncode != 0:
-        return f"{name}: {_fault(run.stderr)}"[:110]
-    printed: dict[str, Any] = json.loads(run.stdout)
-    return printed
+        return f"{name}: {_fault(fault)}"[:110]
+    answer: dict[str, Any] = json.loads(printed)
+    return answer
 
 
 def _fault(printed: str) -> str:

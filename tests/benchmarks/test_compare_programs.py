@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import time
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from benchmarks import bench_reliability
-from benchmarks.common import Report, Settings, score_matrix
+from benchmarks.common import Report, Settings, attempt, score_matrix
 from benchmarks.compare import fit_lme4, reliability
 from benchmarks.compare.script import run_script
 from vcomp.ir.splits import Halves
@@ -51,8 +52,21 @@ def test_the_error_of_r_is_the_reason(monkeypatch, tmp_path):
 
 
 def test_scripts_that_take_too_long_are_given_up(monkeypatch, tmp_path):
-    pretend(monkeypatch, tmp_path, "exec sleep 9")
-    assert run_script("Rscript", "reliability.R", "R", limit=0.2) == "R not done in 0 s (--limit)"
+    pretend(monkeypatch, tmp_path, "while :; do :; done")
+    found = run_script("Rscript", "reliability.R", "R", limit=0.5)
+    assert found == "R not done in 0.5 s of processor time (--limit)"
+
+
+def test_work_is_given_up_by_its_processor_time_and_memory():
+    def turn():
+        while True:
+            pass
+
+    assert attempt(turn, 0.5) == "not done in 0.5 s of processor time (--limit)"
+    # A process that waits uses none.
+    assert attempt(lambda: time.sleep(1.2) or "waited", 0.5) == "waited"
+    few = 2**30
+    assert attempt(lambda: np.ones(few), 5.0, memory=few) == "needs more than 1 GiB"
 
 
 def test_what_r_does_not_know_is_nan(monkeypatch, tmp_path):
