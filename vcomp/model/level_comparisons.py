@@ -164,19 +164,23 @@ def _chosen(facet: str, names: Sequence[Any], levels: Iterable[object] | None) -
 
 def _place(facet: str, names: Sequence[Any], level: object) -> int:
     """Return the place of a level, which is given as it is or as text."""
-    for place, name in enumerate(names):
+    plain, wanted = [_label(name) for name in names], str(_label(level))
+    for place, name in enumerate(plain):
         if type(name) is type(level) and name == level:
             return place
-    labels = [str(_label(name)) for name in names]
-    wanted = str(_label(level))
+    labels = list(map(str, plain))
     if wanted not in labels:
         raise DataError(f"{facet} has no level {wanted!r}{did_you_mean(wanted, labels)}")
     return labels.index(wanted)
 
 
 def _label(level: Any) -> Any:
-    """Return a level, combinations of levels as text."""
-    return ":".join(map(str, level)) if isinstance(level, tuple) else level
+    """Return a level as Python's text, truth value or number; combinations of levels as text."""
+    if isinstance(level, tuple):
+        return ":".join(str(_label(part)) for part in level)
+    plain = level.item() if isinstance(level, np.generic) else level
+    # patsy makes floats of whole numbers.
+    return int(plain) if isinstance(plain, float) and plain.is_integer() else plain
 
 
 def _pairs(facet: str, names: Sequence[Any], baseline: object | None) -> Pairs:
@@ -271,9 +275,10 @@ def _of_factor(
             "Means: other factors have equal weights, covariates their means over the rows."
         )
     if rows.interacting:
+        others = _and(rows.interacting)
         notes.append(
-            f"{facet} interacts with {_and(rows.interacting)}: each difference is an average "
-            "over it, and may be another at one level or value."
+            f"{facet} interacts with {others}: differences depend on {others}, and these are "
+            "averages."
         )
     symbol = "z" if ddf == "normal" else "t"
     means = rows.X @ record.estimate.beta
