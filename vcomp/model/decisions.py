@@ -186,7 +186,14 @@ class Decisions(HasDStudies, Fitted):
         >>> data = vcomp.datasets.load("bodoff2007_alpha")
         >>> res = vcomp.fit("score ~ C(sys) + (1|topic)", data)
         >>> compared = res.compare_levels("sys", "tukey")
-        >>> compared.table[["first", "second", "difference", "df", "p_value"]].head(2).round(3)
+        >>> compared.groups.round(3)
+                      mean group
+        sys
+        algorithm 3  0.883     a
+        algorithm 5  0.767    ab
+        algorithm 2  0.720    ab
+        algorithm 4  0.650    ab
+        algorithm 1  0.600     b
         """
         return compare_levels(
             self._record,

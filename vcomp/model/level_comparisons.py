@@ -41,7 +41,7 @@ from vcomp.inference.pairwise import (
 )
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import RowAccess, fixed_fit
-from vcomp.numerics import check_memory
+from vcomp.numerics import available_bytes, check_memory
 
 LevelTest: TypeAlias = Literal["t", "tukey", "dunnett"]
 _TESTS: tuple[LevelTest, ...] = ("t", "tukey", "dunnett")
@@ -183,7 +183,19 @@ def _label(level: Any) -> Any:
     return int(plain) if isinstance(plain, float) and plain.is_integer() else plain
 
 
-def _pairs(facet: str, names: Sequence[Any], baseline: object | None) -> Pairs:
+def _pairs(
+    facet: str,
+    names: Sequence[Any],
+    baseline: object | None,
+    free_bytes: Callable[[], float] = available_bytes,
+) -> Pairs:
+    """Return the pairs that are compared.
+
+    Raises
+    ------
+    EstimationError
+        If they do not fit into memory.
+    """
     k = len(names)
     if baseline is not None:
         return pairs_with_baseline(k, _place(facet, names, baseline))
@@ -191,6 +203,7 @@ def _pairs(facet: str, names: Sequence[Any], baseline: object | None) -> Pairs:
         0.5 * _BYTES * k * (k - 1.0),
         f"the pairs of {k:,} levels of {facet} need",
         "name some of them by levels=[…], or one by baseline=",
+        free_bytes=free_bytes,
     )
     i, j = np.triu_indices(k, 1)
     return i, j

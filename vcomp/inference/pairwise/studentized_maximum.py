@@ -65,7 +65,7 @@ def maximum_of_normals(loadings: FloatArray) -> Tail:
 
     S(w) = ∫ φ(z) {1 − Π [Φ((w − l_i z)/c_i) − Φ((−w − l_i z)/c_i)]} dz,  c_i² = 1 − l_i²,
 
-    by the trapezoidal rule (Dunnett, 1955; Dunnett and Sobel, 1955).
+    by the trapezoidal rule (Dunnett, 1955; docs/explanation/mathematics.md, eq. (11.13)).
 
     References
     ----------
