@@ -30,6 +30,7 @@ Examples:
   vcomp tau matrix.csv --topics 25,50,100
   vcomp accuracy matrix.csv --topics 25,50,100 --plot accuracy.png
   vcomp compare-systems matrix.csv --test tukey --plot groups.png
+  vcomp compare-levels diet "weight ~ diet * time + (1|animal)" weights.csv --test tukey
   vcomp simulate matrix.csv --topics 50 --collections 100 --out new.parquet
   vcomp items answers.csv
   vcomp datasets

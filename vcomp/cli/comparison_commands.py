@@ -1,4 +1,4 @@
-"""``vcomp compare-systems`` and ``average-p-values``: tests between systems."""
+"""``vcomp compare-systems``, ``compare-levels`` and ``average-p-values``: tests in pairs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,48 @@ from typing import Any
 
 import click
 
-from vcomp.cli.arguments import command, facets_argument, topic_counts, workers_option
+from vcomp.cli.arguments import (
+    command,
+    dataset_option,
+    facets_argument,
+    missing_option,
+    topic_counts,
+    with_options,
+    workers_option,
+)
+from vcomp.cli.fit_commands import data_of_paths
 from vcomp.cli.output import check_picture, save
 from vcomp.cli.score_commands import format_option, formatted, read_scores, score_options
 from vcomp.exceptions import PlanError
+
+_alpha_option = click.option(
+    "--alpha",
+    default=0.05,
+    show_default=True,
+    help="Level of significance; intervals have level 1 − alpha.",
+)
+
+_shown_options = with_options(
+    click.option(
+        "--show",
+        type=click.IntRange(min=0),
+        default=20,
+        show_default=True,
+        help="Largest number of pairs to show.",
+    ),
+    click.option(
+        "--plot", "picture", metavar="FILE", help="Draw a picture: FILE.png, .svg or .pdf."
+    ),
+    click.option(
+        "--kind",
+        type=click.Choice(["groups", "p_values"]),
+        default="groups",
+        show_default=True,
+        help="Of the picture: groups that are alike, or the p-values of all pairs.",
+    ),
+    format_option,
+)
+"""What is printed and drawn of pairs."""
 
 _EXAMPLES = """
 \b
@@ -53,12 +91,7 @@ Tests:
     metavar="NAME",
     help="Wilcoxon: treatment of differences of zero: pratt, wilcox, zsplit.  [default: pratt]",
 )
-@click.option(
-    "--alpha",
-    default=0.05,
-    show_default=True,
-    help="Level of significance; intervals have level 1 − alpha.",
-)
+@_alpha_option
 @click.option(
     "--replicates",
     "n",
@@ -68,22 +101,7 @@ Tests:
 )
 @click.option("--seed", "rng", type=int, metavar="N", help="Seed of the replicates.")
 @workers_option
-@click.option(
-    "--show",
-    type=click.IntRange(min=0),
-    default=20,
-    show_default=True,
-    help="Largest number of pairs to show.",
-)
-@click.option("--plot", "picture", metavar="FILE", help="Draw a picture: FILE.png, .svg or .pdf.")
-@click.option(
-    "--kind",
-    type=click.Choice(["groups", "p_values"]),
-    default="groups",
-    show_default=True,
-    help="Of the picture: groups of systems, or the p-values of all pairs.",
-)
-@format_option
+@_shown_options
 def compare_systems_command(
     scores: Path | None,
     dataset: str | None,
@@ -110,6 +128,82 @@ def compare_systems_command(
     matrix = read_scores(scores, dataset, system=system, topic=topic, score=score)
     named = facets_argument(systems) or None
     made = compare_systems(matrix.drop_worst(drop_worst), systems=named, **how)
+    click.echo(formatted(made.table, format_, str(made.summary(show))))
+    if picture is not None:
+        save(made.plot(kind), picture)
+
+
+_EXAMPLES_OF_LEVELS = """
+\b
+Examples:
+  vcomp compare-levels sys "score ~ C(sys) + query + (1|topic)" --dataset docsearch --test tukey
+  vcomp compare-levels diet "weight ~ diet * time + (1|animal)" weights.csv --baseline A
+  vcomp compare-levels lab "y ~ (1|lab/day)" assay.parquet --format csv
+"""
+
+
+@command("compare-levels", epilog=_EXAMPLES_OF_LEVELS)
+@click.argument("facet")
+@click.argument("formula")
+@click.argument("data", nargs=-1, metavar="[DATA]...")
+@dataset_option
+@click.option(
+    "--method", default="reml", show_default=True, metavar="NAME", help="How the model is fitted."
+)
+@missing_option
+@click.option(
+    "--test", default="t", show_default=True, metavar="NAME", help="t, tukey or dunnett."
+)
+@click.option(
+    "--levels", multiple=True, metavar="NAME,NAME…", help="Levels to compare.  [default: all]"
+)
+@click.option("--baseline", metavar="NAME", help="Compare each other level with this one.")
+@click.option(
+    "--correction",
+    metavar="NAME",
+    help="For the number of pairs: holm, bonferroni, fdr_bh (Benjamini-Hochberg), fdr_by, none.  "
+    "[default: holm; tukey and dunnett need none]",
+)
+@click.option(
+    "--ddf",
+    metavar="NAME",
+    help="Degrees of freedom: satterthwaite, kenward-roger, normal.  [default: satterthwaite]",
+)
+@click.option(
+    "--cov-type", metavar="NAME", help="Variances: model, or robust from rows.  [default: model]"
+)
+@_alpha_option
+@_shown_options
+def compare_levels_command(
+    facet: str,
+    formula: str,
+    data: tuple[str, ...],
+    dataset: str | None,
+    method: Any,
+    missing: Any,
+    levels: Sequence[str],
+    show: int,
+    picture: str | None,
+    kind: Any,
+    format_: str,
+    **how: Any,
+) -> None:
+    """Test the differences between levels of FACET in the model FORMULA, in pairs.
+
+    FACET is a factor of the fixed part, whose least-squares means are compared, or a random term,
+    whose predicted effects are. DATA are CSV or Parquet files, folders or patterns. CSV and JSON
+    have a row for each pair.
+    """
+    import vcomp
+
+    if picture is not None:
+        check_picture(picture)
+    paths = data_of_paths(data)
+    if (paths is None) == (dataset is None):
+        raise click.UsageError("give one of DATA and --dataset")
+    source = paths if dataset is None else vcomp.datasets.load(dataset)
+    res = vcomp.fit(formula, source, method=method, missing=missing)
+    made = res.compare_levels(facet, levels=facets_argument(levels) or None, **how)
     click.echo(formatted(made.table, format_, str(made.summary(show))))
     if picture is not None:
         save(made.plot(kind), picture)

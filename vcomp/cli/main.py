@@ -24,6 +24,10 @@ _COMMANDS = {
         "comparison",
         "Average the p-values of differences between systems, by their size and the topics.",
     ),
+    "compare-levels": (
+        "comparison",
+        "Test the differences between levels of FACET in the model FORMULA, in pairs.",
+    ),
     "compare-systems": (
         "comparison",
         "Test the differences between systems on the same topics, in pairs.",

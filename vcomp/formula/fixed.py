@@ -325,7 +325,7 @@ class FixedPart:
             If a column of the fixed part is missing, has a new level, or is not one finite number
             for each row.
         """
-        self._check_known()
+        self.check_known()
         if self.design_info is None:
             return np.ones((n_rows, len(self.names))) - (0.0 if origin is None else origin)
         size = float(n_rows) * len(self.names)
@@ -381,7 +381,7 @@ class FixedPart:
         DataError
             As :meth:`matrix`.
         """
-        self._check_known()
+        self.check_known()
         if self.design_info is None:
             ones = np.ones(len(self.names))
             return ColumnEnds(ones, ones, ones, np.zeros(ones.size, dtype=bool))
@@ -400,7 +400,13 @@ class FixedPart:
         X = self._by_patsy(columns, n_rows)
         return ColumnEnds(X.min(axis=0), X.max(axis=0), X.mean(axis=0), is_sparse)
 
-    def _check_known(self) -> None:
+    def check_known(self) -> None:
+        """Refuse a fixed part whose coding was not stored.
+
+        Raises
+        ------
+        DataError
+        """
         if not self.is_known:
             raise DataError(
                 "the coding of the fixed part is not stored with statistics; fit the rows again"

@@ -1,11 +1,11 @@
-"""The methods of a result on decisions: D-studies, universe scores and the accuracy of rankings.
+"""The methods of a result on decisions: comparisons, D-studies, the accuracy of rankings.
 
 They pass components and cell means of a fit to :mod:`vcomp.gtheory` and :mod:`vcomp.ir`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,10 +15,13 @@ from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
 from vcomp.gtheory import HasDStudies, MeanOfScores, PlanOptions, all_sizes
 from vcomp.inference import Projected, VarianceComponents
+from vcomp.inference.hypotheses import CovarianceOfFixed, DegreesOfFreedom
 from vcomp.inference.intervals import IntervalSource
+from vcomp.inference.pairwise import CorrectionName, PairwiseComparisons
 from vcomp.ir import ScoreMatrix
 from vcomp.ir.rank import RankOptions, TauEstimator, TauInterval, TauTarget, TauVariant
 from vcomp.model.interval_sources import IntervalMethod, source_of
+from vcomp.model.level_comparisons import LevelTest, compare_levels
 from vcomp.model.ranked import RankedFit
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import Fitted
@@ -73,7 +76,7 @@ def sampled_facet(facets: Sequence[str], n: Mapping[str, Any]) -> tuple[str, str
 
 
 class Decisions(HasDStudies, Fitted):
-    """D-studies, universe scores and rank accuracy of a fit."""
+    """Comparisons of levels, D-studies, universe scores and rank accuracy of a fit."""
 
     @property
     def components(self) -> VarianceComponents:
@@ -99,6 +102,111 @@ class Decisions(HasDStudies, Fitted):
     def _mean_of_scores(self) -> MeanOfScores:
         estimate, columns = self._record.estimate, self._record.exog_names
         return MeanOfScores(estimate.beta, estimate.cov_beta, columns == ("Intercept",))
+
+    def compare_levels(
+        self,
+        facet: str,
+        test: LevelTest = "t",
+        *,
+        levels: Iterable[object] | None = None,
+        baseline: object | None = None,
+        correction: CorrectionName | None = None,
+        alpha: float = 0.05,
+        ddf: DegreesOfFreedom | None = None,
+        cov_type: CovarianceOfFixed | None = None,
+    ) -> PairwiseComparisons:
+        """Test the differences between levels of a factor of the fixed part, in pairs.
+
+        Compared are least-squares means (estimated marginal means): levels of other factors have
+        equal weights, and covariates their means over the rows. Interactions are averaged in the
+        same way, and the result says so.
+
+        Levels of a random term can be compared, too. Their differences are those of predicted
+        effects, which are shrunken towards zero: they are predictions with their errors, and no
+        tests of levels that somebody chose.
+
+        Parameters
+        ----------
+        facet : column of a factor of the fixed part, whether it is written as ``sys`` or as
+            ``C(sys)``; else the name of a random term
+        test : ``"t"``, of each pair; ``"tukey"``, of all pairs at once (Tukey-Kramer if standard
+            errors differ); ``"dunnett"``, of all other levels with `baseline` at once
+        levels : those to compare, all if None; their order is that of the pairs
+        baseline : a level with which each other is compared, in place of all pairs
+        correction : of the p-values of ``"t"`` for the number of pairs: ``"holm"`` (the default),
+            ``"bonferroni"``, ``"fdr_bh"`` (Benjamini and Hochberg), ``"fdr_by"`` (Benjamini and
+            Yekutieli) or ``"none"``; not given for the other tests
+        alpha : level of significance; intervals have confidence 1 − alpha
+        ddf : degrees of freedom, as for :meth:`t_test`, each pair its own; ``"satterthwaite"`` if
+            None. Not given for a random term, whose errors are normal, with the components as if
+            known
+        cov_type : which covariance matrix, as for :meth:`t_test`; ``"model"`` if None. Not given
+            for a random term
+
+        Returns
+        -------
+        PairwiseComparisons
+            The same value as that of :func:`vcomp.ir.compare_systems`: `table` with a row for each
+            pair, `groups` of levels that are not distinguished, `summary()` and `plot()`.
+
+        Raises
+        ------
+        PlanError
+            If `facet` is neither a factor of the fixed part nor a random term, or an option is not
+            one of the above, or is given to a test that has no use for it.
+        DataError
+            If a level is not there, or the result was loaded without its rows.
+        FormulaError
+            If `facet` is a numerical covariate, its column is also in another expression of the
+            fixed part, or the mean of a covariate is not known because there is no intercept.
+        EstimationError
+            If the correlations of differences to the baseline are not products, which Dunnett's
+            distribution needs (in balanced layouts they are); degrees of freedom or covariance
+            matrix are not available, as for :meth:`t_test`; or the component of a random term is
+            estimated at zero.
+
+        References
+        ----------
+        Searle, S. R., Speed, F. M. and Milliken, G. A. (1980). Population marginal means in the
+        linear model: an alternative to least squares means. *The American Statistician*, 34,
+        216-221.
+
+        Kramer, C. Y. (1956). Extension of multiple range tests to group means with unequal numbers
+        of replications. *Biometrics*, 12, 307-310.
+
+        Dunnett, C. W. (1955). A multiple comparison procedure for comparing several treatments
+        with a control. *Journal of the American Statistical Association*, 50, 1096-1121.
+
+        Gelman, A., Hill, J. and Yajima, M. (2012). Why we (usually) don't have to worry about
+        multiple comparisons. *Journal of Research on Educational Effectiveness*, 5, 189-211.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ C(sys) + (1|topic)", data)
+        >>> compared = res.compare_levels("sys", "tukey")
+        >>> compared.groups.round(3)
+                      mean group
+        sys
+        algorithm 3  0.883     a
+        algorithm 5  0.767    ab
+        algorithm 2  0.720    ab
+        algorithm 4  0.650    ab
+        algorithm 1  0.600     b
+        """
+        return compare_levels(
+            self._record,
+            self._row_access,
+            facet,
+            test,
+            levels,
+            baseline,
+            correction,
+            alpha,
+            ddf,
+            cov_type,
+        )
 
     def universe_scores(
         self,

@@ -17,6 +17,7 @@ from .likelihood import REML as REML
 from .likelihood import LikelihoodMethod as LikelihoodMethod
 from .maximisation import Place as Place
 from .maximisation import maximise as maximise
+from .prediction_errors import difference_variances as difference_variances
 from .prediction_errors import predicted_columns as predicted_columns
 from .prediction_errors import prediction_variances as prediction_variances
 from .sparse_equations import PairProducts as PairProducts

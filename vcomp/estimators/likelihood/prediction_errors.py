@@ -95,6 +95,42 @@ def prediction_variances(
     return found
 
 
+def difference_variances(
+    stats: Statistics,
+    v: FloatArray,
+    term: int,
+    pairs: tuple[LongArray, LongArray],
+    limits: EngineLimits = ENGINE_LIMITS,
+) -> FloatArray:
+    """Return the prediction error variances of differences of effects of a term, (m,).
+
+    Components are treated as known, fixed effects as estimated.
+
+    Parameters
+    ----------
+    stats : sums of the data
+    v : (k + 1,) components, none negative, that of the term and the residual positive
+    term : place of the term
+    pairs : (m,) groups whose effects are the first and the second of each difference
+    limits : up to where the blocked engine is used
+
+    Raises
+    ------
+    EstimationError
+        If there are too many effects to factor and too many differences for iterative solves.
+    """
+    sums = stats.cross_products
+    m = pairs[0].size
+    none = np.zeros((m, sums.n_fixed))
+    groups = np.full((2, m, v.size - 1), -1, dtype=np.int64)
+    groups[0, :, term], groups[1, :, term] = pairs
+    most = float(m) * _SECONDS_PER_ENTRY * sums.n_entries
+    blocked = blocked_for_variances(stats, limits, most=most)
+    if blocked is None:
+        return _by_iteration(sums, v, groups[0], none, other=groups[1])
+    return _by_elimination(blocked, v, groups[0], none, other=groups[1])
+
+
 def predicted_columns(stats: Statistics, v: FloatArray) -> tuple[FloatArray, ...]:
     """Return the predicted effects C_t of the columns of X: V⁻¹X = (X − Σ Z_t C_t)/σ²_e.
 
@@ -239,11 +275,18 @@ def _by_equations(
 
 
 def _by_elimination(
-    blocked: BlockedLikelihood, v: FloatArray, groups: LongArray, X: FloatArray
+    blocked: BlockedLikelihood,
+    v: FloatArray,
+    groups: LongArray,
+    X: FloatArray,
+    other: LongArray | None = None,
 ) -> FloatArray:
+    """Return the variances of combinations; less the effects of `other` groups if given."""
     point, found = blocked.point(v), np.empty(X.shape[0])
     for part in slices(found.size, _AT_ONCE):
         rows = _indicators(groups[part], point.active, blocked.sizes)
+        if other is not None:
+            rows = rows - _indicators(other[part], point.active, blocked.sizes)
         found[part] = point.prediction_variances(rows, X[part])
     return found
 
@@ -268,7 +311,9 @@ def _by_iteration(
     groups: LongArray,
     X: FloatArray,
     most_entries: float = _ENTRIES,
+    other: LongArray | None = None,
 ) -> FloatArray:
+    """Return the variances of combinations; less the effects of `other` groups if given."""
     entries = float(stats.n_entries)
     if entries * X.shape[0] > most_entries:
         most = max(int(most_entries / entries), 1)
@@ -286,6 +331,8 @@ def _by_iteration(
     border = _solved(system, ZX)[0]
     inner = Positive(stats.XX - ZX.T @ border)
     rows, found = _indicators(groups, active, stats.sizes), np.empty(X.shape[0])
+    if other is not None:
+        rows = rows - _indicators(other, active, stats.sizes)
     for part in slices(found.size, _COLUMNS):
         some = rows[part]
         d = X[part] - some @ border

@@ -7,9 +7,12 @@ from .contrasts import CovarianceOfFixed as CovarianceOfFixed
 from .contrasts import DegreesOfFreedom as DegreesOfFreedom
 from .contrasts import FixedFit as FixedFit
 from .contrasts import fixed_intervals as fixed_intervals
+from .fixed_effects import ContrastTest as ContrastTest
 from .fixed_effects import degrees_of_freedom as degrees_of_freedom
 from .fixed_effects import fixed_errors_of as fixed_errors_of
 from .fixed_effects import fixed_level_variances as fixed_level_variances
+from .fixed_effects import t_interval as t_interval
+from .fixed_effects import t_tests as t_tests
 from .model_comparison import ComparedFit as ComparedFit
 from .model_comparison import Comparison as Comparison
 from .model_comparison import ModelComparison as ModelComparison

@@ -7,13 +7,13 @@ Section 11 of docs/explanation/mathematics.md; the tests are in
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import FloatArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators import Estimate
 from vcomp.estimators.likelihood import choose_engine
 from vcomp.exceptions import DataError, EstimationError, check_alpha
@@ -30,6 +30,7 @@ from vcomp.inference.hypotheses.fixed_effects import (
     t_tests,
 )
 from vcomp.inference.quantities import LevelVariances
+from vcomp.numerics import slices
 from vcomp.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ _WORDS = {
 }
 
 _ROBUST = "F-test with variances from the rows"
+
+_ELEMENTS = 2**20
+"""Elements of the contrasts that are tested at once."""
 
 _FEW = "Facets with few levels, in which rows are correlated as in the model: {}."
 
@@ -147,6 +151,46 @@ class FixedFit:
             estimate=np.nan,
             notes=self._notes(found.df[1], cov_type),
         )
+
+    def differences(
+        self,
+        X: FloatArray,
+        pairs: tuple[LongArray, LongArray],
+        ddf: str,
+        cov_type: str = "model",
+    ) -> tuple[ContrastTest, Callable[[], FloatArray]]:
+        """Return t-tests of differences between combinations of the fixed effects.
+
+        Parameters
+        ----------
+        X : (k, p) combinations, such as those of the levels of a factor
+        pairs : (m,) first and (m,) second combination of each difference
+        ddf, cov_type : as for :meth:`table`, with the same errors
+
+        Returns
+        -------
+        tests : of the m differences
+        covariance : returns their covariance matrix, (m, m)
+        """
+        tests, L = self._tests(X, ddf, cov_type)
+        i, j = pairs
+        estimate = np.empty(i.size)
+        tested = []
+        for part in slices(i.size, max(1, _ELEMENTS // max(X.shape[1], 1))):
+            first, second = i[part], j[part]
+            estimate[part] = (X[first] - X[second]) @ self.estimate.beta
+            tested.append(tests.test(L[first] - L[second], estimate[part]))
+
+        def covariance() -> FloatArray:
+            rows = L[i] - L[j]
+            found: FloatArray = rows @ tests.cov_beta @ rows.T
+            return found
+
+        joined = {
+            field.name: np.concatenate([getattr(test, field.name) for test in tested])
+            for field in fields(ContrastTest)
+        }
+        return ContrastTest(**joined), covariance
 
     def _notes(self, df: float, cov_type: str) -> tuple[str, ...]:
         notes = [_NO_DEGREES] if np.isnan(df) else []

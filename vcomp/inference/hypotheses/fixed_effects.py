@@ -315,9 +315,11 @@ class KenwardRoger:
 
     def test(self, L: FloatArray, estimate: FloatArray) -> ContrastTest:
         """Return t-tests of the rows of `L`; for one row the scale of F is 1."""
-        se = _standard_errors(L, self.cov_beta)
-        df = np.array([self._approximation(row[None, :])[0] for row in L])
-        return t_tests(estimate, se, df)
+        # One row has A1 = A2 = g'Wg/q², with q and g as Satterthwaite's, and df = 2/A2.
+        phi = self.forms.cov_beta
+        slopes = phi @ self.forms.first @ phi
+        df = Satterthwaite(phi, slopes, self.covariance, self.known).degrees(L)
+        return t_tests(estimate, _standard_errors(L, self.cov_beta), df)
 
     def joint(self, L: FloatArray, estimate: FloatArray) -> JointTest:
         """Return the scaled F-test of all rows at once, which must be linearly independent."""

@@ -1,7 +1,14 @@
 from .adjustments import CORRECTIONS as CORRECTIONS
 from .adjustments import CorrectionName as CorrectionName
 from .adjustments import adjusted as adjusted
+from .pairs import Pairs as Pairs
+from .pairs import pairs_table as pairs_table
+from .pairs import pairs_with_baseline as pairs_with_baseline
+from .pairs import simultaneous as simultaneous
 from .pairwise_result import PairwiseComparisons as PairwiseComparisons
+from .studentized_maximum import maximum_of_normals as maximum_of_normals
+from .studentized_maximum import product_loadings as product_loadings
+from .studentized_range import range_of_normals as range_of_normals
 from .studentized_range import studentized_range_isf as studentized_range_isf
 from .studentized_range import studentized_range_sf as studentized_range_sf
 from .undistinguished import groups_of as groups_of

@@ -34,9 +34,10 @@ class PairwiseComparisons(display.Printed):
     Attributes
     ----------
     table : a row for each pair: ``first`` and ``second``, the number of observations (such as
-        ``n_topics``), ``difference`` (first − second), ``statistic``, ``p_value``, ``p_adjusted``
-        for the number of pairs, ``significant`` (whether this is at most alpha), and ``low`` and
-        ``high``, the interval of the difference; nan where the test has no interval
+        ``n_topics``), ``difference`` (first − second), ``std_error`` and ``df`` if it is from a
+        fit, ``statistic``, ``p_value``, ``p_adjusted`` for the number of pairs, ``significant``
+        (whether this is at most alpha), and ``low`` and ``high``, the interval of the difference;
+        nan where the test has no interval
     means : mean of each level, by its name
     facet : whose levels are compared
     test : the test in words
@@ -44,6 +45,7 @@ class PairwiseComparisons(display.Printed):
     correction : how p-values were adjusted; None if the test itself is one of all pairs at once
     alpha : level of significance; intervals have confidence 1 − alpha
     notes : sentences on the test and its limits
+    plural : word for several levels; ``"systems"`` if the facet is ``"system"``, unless given
     """
 
     table: pd.DataFrame
@@ -54,6 +56,7 @@ class PairwiseComparisons(display.Printed):
     correction: CorrectionName | None
     alpha: float
     notes: tuple[str, ...] = ()
+    plural: str = ""
 
     def __repr__(self) -> str:
         pairs = len(self.table)
@@ -147,7 +150,7 @@ class PairwiseComparisons(display.Printed):
         if self.is_of_all_pairs and 2 < k <= _MOST_LEVELS:
             tables.append(self._means_table())
             notes.append(
-                f"Two {self.facet}s share a letter if their difference is not significant."
+                f"Two {self._levels} share a letter if their difference is not significant."
             )
         if show or not tables:
             title = "Pairs with the smallest p-values" if tables else self._title()
@@ -189,11 +192,15 @@ class PairwiseComparisons(display.Printed):
         p, difference = self.matrix("p_adjusted"), self.matrix("difference")
         return plots.pair_p_values(p, difference, alpha=self.alpha, facet=self.facet, ax=ax)
 
+    @property
+    def _levels(self) -> str:
+        return self.plural or f"{self.facet}s"
+
     def _order(self) -> LongArray:
         if not self.is_of_all_pairs:
             raise PlanError(
                 f"groups and squares need all pairs; these are {display.count(len(self.table))} "
-                f"pairs of {display.count(len(self.means))} {self.facet}s, with one baseline"
+                f"pairs of {display.count(len(self.means))} {self._levels}, with one baseline"
             )
         return np.argsort(-self.means.to_numpy(dtype=float), kind="stable")
 
@@ -233,7 +240,7 @@ class PairwiseComparisons(display.Printed):
         )
 
     def _title(self) -> str:
-        return f"Differences between {self.facet}s: {self.test}"
+        return f"Differences between {self._levels}: {self.test}"
 
     def _pairs_table(self, show: int, title: str) -> Any:
         size = -np.abs(self.table["difference"].to_numpy(dtype=float))
@@ -245,6 +252,11 @@ class PairwiseComparisons(display.Printed):
         if rows[["low", "high"]].notna().to_numpy().any():
             ends = display.short_intervals(rows["low"], rows["high"])
             cells[f"{display.level(self.alpha)} interval"] = ends
+        if "std_error" in rows:
+            cells["std err"] = display.fixed(rows["std_error"])
+            df = rows["df"].to_numpy(dtype=float)
+            if np.isfinite(df).all() and np.ptp(df) > _SAME * df.max():
+                cells["df"] = [display.number(x) for x in df]
         if self.symbol != "difference":
             cells[self.symbol] = [display.number(x) for x in rows["statistic"]]
         if self.correction is not None:
@@ -255,5 +267,8 @@ class PairwiseComparisons(display.Printed):
         stubs = [f"{a} − {b}" for a, b in zip(rows["first"], rows["second"], strict=True)]
         return display.column_table(cells, title=title, stubs=stubs)
 
+
+_SAME = 1e-8
+"""Relative difference up to which degrees of freedom are printed once, in a note."""
 
 _COLUMNS = ("p_adjusted", "p_value", "difference", "significant")

@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.inference.pairwise import studentized_range_isf, studentized_range_sf
+from vcomp._typing import BoolArray, FloatArray
+from vcomp.inference.pairwise import Pairs, studentized_range_isf, studentized_range_sf
 from vcomp.ir.agreement import rounding
 from vcomp.ir.kernels import DROPPED, PRATT, SPLIT, signed_ranks
 from vcomp.ir.significance import paired_tests
@@ -21,7 +21,6 @@ from vcomp.numerics.kernels import at_once
 
 Alternative: TypeAlias = Literal["two-sided", "greater", "less"]
 Zeros: TypeAlias = Literal["pratt", "wilcox", "zsplit"]
-Pairs: TypeAlias = tuple[LongArray, LongArray]
 
 ZEROS = {"pratt": PRATT, "wilcox": DROPPED, "zsplit": SPLIT}
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
+from vcomp.inference.pairwise import Pairs
 from vcomp.ir.agreement import rounding
 from vcomp.ir.comparisons.pair_tests import (
     Alternative,
     Outcome,
     PairOptions,
-    Pairs,
     ends_of,
     mean_differences,
     parts_of_pairs,

@@ -11,14 +11,20 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, did_you_mean
-from vcomp.inference.pairwise import CORRECTIONS, CorrectionName, PairwiseComparisons, adjusted
+from vcomp.inference.pairwise import (
+    CORRECTIONS,
+    CorrectionName,
+    Pairs,
+    PairwiseComparisons,
+    pairs_table,
+    pairs_with_baseline,
+)
 from vcomp.ir.agreement import complete
 from vcomp.ir.comparisons.pair_tests import (
     ZEROS,
     Alternative,
     Outcome,
     PairOptions,
-    Pairs,
     Zeros,
     mean_differences,
     sign_tests,
@@ -203,7 +209,14 @@ def compare_systems(
     if kind.is_of_all:
         complete(matrix, f"test={test!r} needs every system on every topic")
     outcome, differences, n_topics = _on_common_topics(matrix, pairs, kind, how)
-    table = _table(matrix, pairs, outcome, differences, n_topics, family, alpha)
+    found = {
+        "difference": differences,
+        "statistic": outcome.statistic,
+        "p_value": outcome.p_values,
+        "low": outcome.low,
+        "high": outcome.high,
+    }
+    table = pairs_table(matrix.systems, pairs, {"n_topics": n_topics}, found, family, alpha)
     return PairwiseComparisons(
         table=table,
         means=_means(matrix),
@@ -283,9 +296,7 @@ def _with_baseline(matrix: ScoreMatrix, baseline: object) -> Pairs:
     name = str(baseline)
     if name not in matrix.systems:
         raise DataError(f"there is no system {name!r}{did_you_mean(name, matrix.systems)}")
-    place = matrix.systems.index(name)
-    others = np.delete(np.arange(matrix.n_systems), place)
-    return others, np.full(others.size, place)
+    return pairs_with_baseline(matrix.n_systems, matrix.systems.index(name))
 
 
 def _on_common_topics(
@@ -338,36 +349,6 @@ def _means(matrix: ScoreMatrix) -> Any:
 
     index = pd.Index(matrix.systems, name="system", dtype=object)
     return pd.Series(np.nanmean(matrix.scores, axis=0), index=index, name="mean")
-
-
-def _table(
-    matrix: ScoreMatrix,
-    pairs: Pairs,
-    outcome: Outcome,
-    differences: FloatArray,
-    n_topics: LongArray,
-    correction: CorrectionName | None,
-    alpha: float,
-) -> Any:
-    import pandas as pd
-
-    names = np.array(matrix.systems, dtype=object)
-    p = outcome.p_values
-    p_adjusted = p if correction is None else adjusted(p, correction)
-    return pd.DataFrame(
-        {
-            "first": names[pairs[0]],
-            "second": names[pairs[1]],
-            "n_topics": n_topics,
-            "difference": differences,
-            "statistic": outcome.statistic,
-            "p_value": p,
-            "p_adjusted": p_adjusted,
-            "significant": p_adjusted <= alpha,
-            "low": outcome.low,
-            "high": outcome.high,
-        }
-    )
 
 
 # Notes -------------------------------------------------------------------------------------------

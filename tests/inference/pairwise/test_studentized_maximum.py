@@ -1,0 +1,95 @@
+"""The largest of correlated |t| against published tables, quadrature and the t-distribution."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import stdtr
+from scipy.stats import norm
+
+from vcomp.inference.pairwise import maximum_of_normals, product_loadings, simultaneous
+
+HALF = np.sqrt(0.5)
+
+
+def critical(loadings, df, alpha=0.05):
+    tail = maximum_of_normals(np.asarray(loadings))
+    return simultaneous(np.array([1.0]), np.array([df]), tail, alpha)[1][0]
+
+
+# Dunnett (1964), New tables for multiple comparisons with a control, Biometrics 20, 482-491,
+# Table II (two-sided, 5 %, ρ = 0.5): the printed numbers of treatments 1, 2, 3, 4 and 5.
+DUNNETT = {
+    5: (2.57, 3.03, 3.29, 3.48, 3.62),
+    10: (2.23, 2.57, 2.76, 2.89, 2.99),
+    20: (2.09, 2.38, 2.54, 2.65, 2.73),
+    np.inf: (1.96, 2.21, 2.35, 2.44, 2.51),
+}
+
+
+@pytest.mark.parametrize("df", DUNNETT)
+def test_dunnetts_table(df):
+    for m, printed in enumerate(DUNNETT[df], start=1):
+        # Printed to two decimals.
+        assert critical(np.full(m, HALF), df) == pytest.approx(printed, abs=0.0051)
+
+
+@pytest.mark.parametrize("loadings", [(HALF,) * 3, (0.2, 0.5, 0.9, 0.99), (0.0, 0.0)])
+def test_normal_tail_is_the_integral(loadings):
+    loadings = np.array(loadings)
+    spread = np.sqrt(1.0 - loadings**2)
+
+    def within(z, w):
+        ends = [norm.cdf((side * w - loadings * z) / spread) for side in (1.0, -1.0)]
+        return norm.pdf(z) * np.prod(ends[0] - ends[1])
+
+    values = np.array([0.3, 1.0, 2.3, 4.0])
+    found = simultaneous(values, np.full(4, np.inf), maximum_of_normals(loadings), 0.05)[0]
+    whole = [1.0 - quad(within, -9, 9, (w,), 0, 1e-14, 1e-13, limit=400)[0] for w in values]
+    # The spline is through every 32nd of a unit; its error is largest for small values.
+    assert found == pytest.approx(whole, abs=2e-11)
+
+
+@pytest.mark.parametrize("df", [1.5, 4.0, 30.0])
+def test_one_difference_has_the_t_distribution(df):
+    t = np.array([0.5, 2.0, 5.0, 30.0, 1000.0])
+    p, limit = simultaneous(t, np.full(5, df), maximum_of_normals(np.zeros(1)), 0.01)
+    assert p == pytest.approx(2.0 * stdtr(df, -t), rel=1e-13)
+    assert 2.0 * stdtr(df, -limit) == pytest.approx(0.01, rel=1e-11)
+
+
+def test_equal_loadings_are_those_of_a_study_with_t():
+    """With df degrees of freedom: the mean of the normal tail over the error of the variance."""
+    from scipy.stats import chi
+
+    tail, df, q = maximum_of_normals(np.full(4, 0.6)), 7.0, 2.4
+
+    def part(s):
+        normal = simultaneous(np.array([q * s]), np.array([np.inf]), tail, 0.05)[0][0]
+        return normal * chi.pdf(s * np.sqrt(df), df) * np.sqrt(df)
+
+    found = simultaneous(np.array([q]), np.array([df]), tail, 0.05)[0][0]
+    assert found == pytest.approx(quad(part, 1e-9, 6.0, epsabs=1e-12)[0], rel=1e-9)
+
+
+def test_every_pair_has_its_own_degrees_of_freedom():
+    tail = maximum_of_normals(np.full(3, HALF))
+    df = np.array([20.0, 5.0, np.nan, 20.0 * (1.0 + 1e-12)])
+    p, limits = simultaneous(np.full(4, 2.54), df, tail, 0.05)
+    for place, own in enumerate([20.0, 5.0, np.inf, 20.0]):
+        alone = simultaneous(np.array([2.54]), np.array([own]), tail, 0.05)
+        assert (p[place], limits[place]) == pytest.approx((alone[0][0], alone[1][0]), rel=1e-10)
+
+
+def test_loadings_of_products():
+    rng = np.random.default_rng(2)
+    for m in (3, 4, 9):
+        loadings = rng.uniform(0.1, 0.99, m)
+        R = np.outer(loadings, loadings)
+        np.fill_diagonal(R, 1.0)
+        assert product_loadings(R) == pytest.approx(loadings, rel=1e-9)
+        R[0, 1] = R[1, 0] = R[0, 1] * 0.9
+        assert product_loadings(R) is None or m == 3  # three correlations are always products
+    assert product_loadings(np.array([[1.0, -0.25], [-0.25, 1.0]])).tolist() == [0.5, 0.5]
+    assert product_loadings(np.eye(3)) is None

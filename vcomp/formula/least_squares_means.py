@@ -1,0 +1,235 @@
+"""Rows of X that stand for the levels of a factor, all else averaged (least-squares means)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.exceptions import FormulaError
+from vcomp.formula.fixed import FixedPart
+from vcomp.formula.parser import names_in
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRows:
+    """Rows of X that stand for the levels of a factor.
+
+    Attributes
+    ----------
+    levels : of the factor, in the order of its coding
+    X : (levels, p) on the scale of the data
+    interacting : other factors of the terms that the factor is part of
+    """
+
+    levels: tuple[Any, ...]
+    X: FloatArray
+    interacting: tuple[str, ...]
+
+
+def level_rows(fixed: FixedPart, facet: str, means: FloatArray | None) -> LevelRows | None:
+    """Return rows of X for the levels of a factor of the fixed part (Searle et al., 1980).
+
+    Levels of other factors have equal weights, and covariates are averaged over the rows of the
+    data, as products of several if they interact.
+
+    Parameters
+    ----------
+    fixed : the coded fixed part
+    facet : a column that is a factor, alone or as ``C(column)``; or the whole expression
+    means : (p,) means of the columns of X over the rows; None if they are not known
+
+    Returns
+    -------
+    None if the fixed part has no such factor.
+
+    Raises
+    ------
+    FormulaError
+        If it is a numerical covariate, its column is also in another expression, or covariates
+        cannot be averaged.
+    DataError
+        If the coding of the fixed part is not known.
+
+    References
+    ----------
+    Searle, S. R., Speed, F. M. and Milliken, G. A. (1980). Population marginal means in the linear
+    model: an alternative to least squares means. *The American Statistician*, 34, 216-221.
+    """
+    fixed.check_known()
+    if fixed.design_info is None:
+        return None
+    infos = list(fixed.design_info.factor_infos.values())
+    own = [info for info in infos if _is_of(info.factor.code, facet)]
+    if not own:
+        return None
+    if len(own) > 1:
+        raise _twice(facet, own[0].factor.code, own[1].factor.code)
+    (info,) = own
+    if info.type == "numerical":
+        raise FormulaError(
+            f"{facet!r} is a numerical covariate of the fixed part, which has a slope and no "
+            f"levels; write C({facet}) in the formula to compare its values as levels"
+        )
+    from patsy import builtins
+
+    columns = set(names_in(info.factor.code)) - set(fixed.scope) - set(builtins.__all__)
+    for other in infos:
+        if other is not info and columns.intersection(names_in(other.factor.code)):
+            raise _twice(facet, info.factor.code, other.factor.code)
+    X = average_rows(fixed, means, info.factor)
+    return LevelRows(tuple(info.categories), X, tuple(_interacting(fixed, info.factor)))
+
+
+def average_rows(fixed: FixedPart, means: FloatArray | None, own: Any = None) -> FloatArray:
+    """Return rows of X for the levels of a factor, or one for all of the data, (levels, p).
+
+    Parameters
+    ----------
+    fixed : the coded fixed part
+    means : (p,) means of the columns of X over the rows; None if they are not known
+    own : patsy's factor whose levels have a row each; None for one row
+
+    Raises
+    ------
+    FormulaError
+        If covariates cannot be averaged.
+    DataError
+        If the coding of the fixed part is not known.
+    """
+    fixed.check_known()
+    info = fixed.design_info
+    if info is None:
+        return np.ones((1, len(fixed.names)))
+    covariates = _covariates(info, means)
+    levels = 1 if own is None else len(info.factor_infos[own].categories)
+    parts = [np.zeros((levels, 0))]
+    for subterm, _ in _subterms(info):
+        row = np.ones((levels, 1))
+        for factor in subterm.factors:
+            if factor not in subterm.contrast_matrices:
+                continue  # covariates follow as one product
+            contrast = np.asarray(subterm.contrast_matrices[factor].matrix, dtype=float)
+            values = contrast if factor == own else contrast.mean(axis=0, keepdims=True)
+            row = _products(row, np.broadcast_to(values, (levels, contrast.shape[1])))
+        numbers = _numbers(subterm)
+        if numbers:
+            row = _merged(info, subterm, row, covariates[numbers])
+        parts.append(row)
+    return np.concatenate(parts, axis=1)
+
+
+def _products(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Return the products of columns, those of the left fastest, as patsy orders them."""
+    found: FloatArray = (right[:, :, None] * left[:, None, :]).reshape(len(left), -1)
+    return found
+
+
+def _merged(info: Any, subterm: Any, row: FloatArray, means: FloatArray) -> FloatArray:
+    """Return categorical columns times means of covariates, in the order of the factors."""
+    wide = [
+        info.factor_infos[f].num_columns
+        if f not in subterm.contrast_matrices
+        else subterm.contrast_matrices[f].matrix.shape[1]
+        for f in subterm.factors
+    ]
+    is_number = [f not in subterm.contrast_matrices for f in subterm.factors]
+    places = np.indices(wide[::-1]).reshape(len(wide), -1)[::-1]  # the first factor's fastest
+    found = np.ones((len(row), places.shape[1]))
+    for numeric, values in ((True, np.broadcast_to(means, (len(row), means.size))), (False, row)):
+        at, step = np.zeros(places.shape[1], dtype=np.int64), 1
+        for k, n in enumerate(wide):
+            if is_number[k] == numeric:
+                at += step * places[k]
+                step *= n
+        found *= values[:, at]
+    return found
+
+
+def _numbers(subterm: Any) -> tuple[str, ...]:
+    return tuple(f.code for f in subterm.factors if f not in subterm.contrast_matrices)
+
+
+def _subterms(info: Any) -> Iterator[tuple[Any, slice]]:
+    """Yield the parts of terms with the places of their columns."""
+    at = 0
+    for subterms in info.term_codings.values():
+        for subterm in subterms:
+            yield subterm, slice(at, at + subterm.num_columns)
+            at += subterm.num_columns
+
+
+def _covariates(info: Any, means: FloatArray | None) -> dict[tuple[str, ...], FloatArray]:
+    """Return the means of the products of covariates in each part of a term.
+
+    They are combinations of the means of columns: where covariates occur with factors, these are
+    coded in full in some part, so that their columns can be added up to those of the covariates.
+    """
+    found: dict[tuple[str, ...], FloatArray] = {}
+    wanted = dict.fromkeys(_numbers(subterm) for subterm, _ in _subterms(info))
+    for subterm, place in _subterms(info):
+        numbers = _numbers(subterm)
+        if not numbers or numbers in found:
+            continue
+        if means is None:
+            break
+        whole: FloatArray = np.ones((1, 1))
+        for f in subterm.factors:  # the first factor's columns are the fastest
+            contrasts = subterm.contrast_matrices
+            own = (
+                _adding_up(np.asarray(contrasts[f].matrix, dtype=float))
+                if f in contrasts
+                else np.eye(info.factor_infos[f].num_columns)
+            )
+            whole = np.kron(own, whole).astype(float)
+        if np.isfinite(whole).all():
+            found[numbers] = whole @ means[place]
+    for numbers in wanted:
+        if numbers and numbers not in found:
+            raise FormulaError(
+                f"the mean of {':'.join(numbers)} cannot be found from the columns of the fixed "
+                "part; add an intercept and the covariates themselves to the formula, or test "
+                "contrasts with t_test()"
+            )
+    return found
+
+
+def _adding_up(contrast: FloatArray) -> FloatArray:
+    """Return the weights (1, columns) with which contrasts add up to 1 in every level, or nan."""
+    weights = np.linalg.lstsq(contrast, np.ones(len(contrast)), rcond=None)[0].astype(float)
+    adds_up = np.allclose(contrast @ weights, 1.0, 0.0, 1e-9)
+    return np.where(adds_up, weights, np.nan)[None, :]
+
+
+def _is_of(code: str, facet: str) -> bool:
+    return code == facet or facet in _first_names(code)
+
+
+def _first_names(code: str) -> set[str]:
+    """Return the column of ``C(column, …)``, ``Q("column")`` or ``column``; nothing of others."""
+    node: ast.expr = ast.parse(code.strip(), mode="eval").body
+    match node:
+        case ast.Call(func=ast.Name(id="C"), args=[first, *_]):
+            return _first_names(ast.unparse(first))
+        case ast.Call(func=ast.Name(id="Q"), args=[ast.Constant(value=str(name))]):
+            return {name}
+        case ast.Name(id=name):
+            return {name}
+    return set()
+
+
+def _interacting(fixed: FixedPart, own: Any) -> Iterator[str]:
+    """Yield the other factors of the terms that a factor is part of."""
+    terms = [term.factors for term in fixed.design_info.term_codings if own in term.factors]
+    yield from dict.fromkeys(f.code for factors in terms for f in factors if f != own)
+
+
+def _twice(facet: str, first: str, second: str) -> FormulaError:
+    return FormulaError(
+        f"the fixed part has {first} and {second}, both of column {facet!r}: levels cannot be "
+        "compared while the other stays as it is; test contrasts with t_test()"
+    )

@@ -1,0 +1,421 @@
+"""Comparisons of the levels of a factor of the fixed part, or of a random term, in pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from vcomp import display
+from vcomp._typing import FloatArray, LongArray
+from vcomp.estimators.likelihood import difference_variances
+from vcomp.exceptions import (
+    DataError,
+    EstimationError,
+    PlanError,
+    check_alpha,
+    check_one_of,
+    did_you_mean,
+)
+from vcomp.formula import LevelRows, average_rows, level_rows
+from vcomp.inference.hypotheses import (
+    ContrastTest,
+    CovarianceOfFixed,
+    DegreesOfFreedom,
+    t_interval,
+    t_tests,
+)
+from vcomp.inference.pairwise import (
+    CORRECTIONS,
+    CorrectionName,
+    Pairs,
+    PairwiseComparisons,
+    maximum_of_normals,
+    pairs_table,
+    pairs_with_baseline,
+    product_loadings,
+    range_of_normals,
+    simultaneous,
+)
+from vcomp.model.record import FitRecord
+from vcomp.model.row_access import RowAccess, fixed_fit
+from vcomp.numerics import available_bytes, check_memory
+
+LevelTest: TypeAlias = Literal["t", "tukey", "dunnett"]
+_TESTS: tuple[LevelTest, ...] = ("t", "tukey", "dunnett")
+
+_ALIKE = 1e-8
+"""Relative difference up to which standard errors are equal: the rounding of covariances."""
+
+_DEGREES = {
+    "satterthwaite": "Satterthwaite's degrees of freedom",
+    "kenward-roger": "Kenward and Roger's degrees of freedom",
+    "normal": "components as if known",
+}
+_ROBUST = "variances from the rows"
+_SHRUNKEN = "shrunken, of predicted effects"
+
+_BYTES = 400.0
+"""Of a pair in the table and on the way to it."""
+
+Differences: TypeAlias = tuple[ContrastTest, Callable[[], FloatArray]]
+"""Tests of differences, and what returns their covariance matrix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The levels of a factor or term, with what tests their differences.
+
+    Attributes
+    ----------
+    names : of the levels
+    means : (k,) of each level, on the scale of the data
+    tested : returns the tests of pairs, and their covariance matrix
+    words : how their errors were found
+    symbol : of its statistic
+    notes : sentences on the means and the errors
+    """
+
+    names: tuple[Any, ...]
+    means: FloatArray
+    tested: Callable[[Pairs], Differences]
+    words: str
+    symbol: str
+    notes: tuple[str, ...]
+
+
+def compare_levels(
+    record: FitRecord,
+    access: RowAccess,
+    facet: str,
+    test: LevelTest,
+    levels: Iterable[object] | None,
+    baseline: object | None,
+    correction: CorrectionName | None,
+    alpha: float,
+    ddf: DegreesOfFreedom | None,
+    cov_type: CovarianceOfFixed | None,
+) -> PairwiseComparisons:
+    """Return the differences between levels with their tests.
+
+    Parameters
+    ----------
+    record, access : of the fit
+    facet, test, levels, baseline, correction, alpha, ddf, cov_type : as of
+        ``VarianceComponentsResults.compare_levels``
+    """
+    import pandas as pd
+
+    _check_options(test, baseline, correction)
+    check_alpha(alpha)
+    found = _levels_of(record, access, facet, test, ddf, cov_type)
+    kept = _chosen(facet, found.names, levels)
+    names = [_label(found.names[place]) for place in kept]
+    pairs = _pairs(facet, names, baseline)
+    tests, covariance = found.tested((kept[pairs[0]], kept[pairs[1]]))
+    family = (correction or "holm") if test == "t" else None
+    values, notes = _values(test, tests, covariance, len(names), alpha)
+    index = pd.Index(pd.Series(names, dtype=object), name=facet, tupleize_cols=False)
+    return PairwiseComparisons(
+        table=pairs_table(names, pairs, {}, values, family, alpha),
+        means=pd.Series(found.means[kept], index=index, name="mean"),
+        facet=facet,
+        test=_words(test, found, tests),
+        symbol=found.symbol if test != "tukey" else "q",
+        correction=family,
+        alpha=alpha,
+        notes=(*found.notes, *notes),
+        plural=f"levels of {facet}",
+    )
+
+
+def _check_options(test: object, baseline: object, correction: object) -> None:
+    """Refuse options that are unknown, or that the test has no use for."""
+    check_one_of("test", test, _TESTS)
+    if correction is not None:
+        check_one_of("correction", correction, CORRECTIONS)
+        if test != "t":
+            raise PlanError(
+                f"test={test!r} is of all pairs at once: its p-values need no correction="
+            )
+    if test == "tukey" and baseline is not None:
+        raise PlanError("test='tukey' is of all pairs; with a baseline use 'dunnett' or 't'")
+    if test == "dunnett" and baseline is None:
+        raise PlanError("test='dunnett' compares levels with one of them; name it by baseline=")
+
+
+def _chosen(facet: str, names: Sequence[Any], levels: Iterable[object] | None) -> LongArray:
+    """Return the places of the levels that are compared, in the order given."""
+    if isinstance(levels, str):
+        raise PlanError(f"levels must be a list of levels of {facet}, not the text {levels!r}")
+    if levels is None:
+        kept = list(range(len(names)))
+    else:
+        kept = [_place(facet, names, level) for level in levels]
+    if len(set(kept)) < len(kept):
+        twice = next(place for place in kept if kept.count(place) > 1)
+        raise PlanError(f"level {_label(names[twice])!r} of {facet} is given twice")
+    if len(kept) < 2:
+        raise PlanError(f"a comparison needs at least two levels of {facet}, not {len(kept)}")
+    return np.array(kept, dtype=np.int64)
+
+
+def _place(facet: str, names: Sequence[Any], level: object) -> int:
+    """Return the place of a level, which is given as it is or as text."""
+    plain, wanted = [_label(name) for name in names], str(_label(level))
+    for place, name in enumerate(plain):
+        if type(name) is type(level) and name == level:
+            return place
+    labels = list(map(str, plain))
+    if wanted not in labels:
+        raise DataError(f"{facet} has no level {wanted!r}{did_you_mean(wanted, labels)}")
+    return labels.index(wanted)
+
+
+def _label(level: Any) -> Any:
+    """Return a level as Python's text, truth value or number; combinations of levels as text."""
+    if isinstance(level, tuple):
+        return ":".join(str(_label(part)) for part in level)
+    plain = level.item() if isinstance(level, np.generic) else level
+    # patsy makes floats of whole numbers.
+    return int(plain) if isinstance(plain, float) and plain.is_integer() else plain
+
+
+def _pairs(
+    facet: str,
+    names: Sequence[Any],
+    baseline: object | None,
+    free_bytes: Callable[[], float] = available_bytes,
+) -> Pairs:
+    """Return the pairs that are compared.
+
+    Raises
+    ------
+    EstimationError
+        If they do not fit into memory.
+    """
+    k = len(names)
+    if baseline is not None:
+        return pairs_with_baseline(k, _place(facet, names, baseline))
+    check_memory(
+        0.5 * _BYTES * k * (k - 1.0),
+        f"the pairs of {k:,} levels of {facet} need",
+        "name some of them by levels=[…], or one by baseline=",
+        free_bytes=free_bytes,
+    )
+    i, j = np.triu_indices(k, 1)
+    return i, j
+
+
+# The levels ------------------------------------------------------------------------------------
+
+
+def _levels_of(
+    record: FitRecord,
+    access: RowAccess,
+    facet: str,
+    test: LevelTest,
+    ddf: DegreesOfFreedom | None,
+    cov_type: CovarianceOfFixed | None,
+) -> Levels:
+    """Return the levels of a factor of the fixed part, else those of a random term.
+
+    Raises
+    ------
+    PlanError
+        If there is neither, or options of fixed effects are given for a random term.
+    """
+    design = access.model.design
+    rows = level_rows(design.fixed, facet, _column_means(access))
+    if rows is not None:
+        return _of_factor(record, access, facet, rows, ddf or "satterthwaite", cov_type or "model")
+    terms = [term.name for term in design.terms]
+    if facet not in terms:
+        known = [*terms, *_factors(access)]
+        raise PlanError(
+            f"{facet!r} is neither a factor of the fixed part nor a random term"
+            f"{did_you_mean(facet, known)}; there are {', '.join(map(repr, known))}"
+        )
+    if ddf is not None or cov_type is not None:
+        raise PlanError(
+            f"{facet} is random: errors of its predicted effects are normal, with the components "
+            "as if known; ddf= and cov_type= are for factors of the fixed part"
+        )
+    if test != "t":
+        raise PlanError(
+            f"test={test!r} is for levels that are fixed, and {facet} is random: its predicted "
+            f"effects are shrunken. Use test='t', or fit C({facet}) in place of (1|{facet})"
+        )
+    return _of_term(access, terms.index(facet))
+
+
+def _factors(access: RowAccess) -> list[str]:
+    info = access.model.design.fixed.design_info
+    if info is None:
+        return []
+    return [f.factor.code for f in info.factor_infos.values() if f.type == "categorical"]
+
+
+def _column_means(access: RowAccess) -> FloatArray | None:
+    """Return the means of the columns of X over the rows; None if they do not add up to 1."""
+    design, stats = access.model.design, access.model.statistics
+    if not design.constant.any():
+        return None
+    means: FloatArray = design.x_origin + stats.XX @ design.constant / stats.n
+    return means
+
+
+def _of_factor(
+    record: FitRecord,
+    access: RowAccess,
+    facet: str,
+    rows: LevelRows,
+    ddf: DegreesOfFreedom,
+    cov_type: CovarianceOfFixed,
+) -> Levels:
+    """Return the levels of a factor of the fixed part, with their least-squares means."""
+    fit = fixed_fit(record, access)
+
+    def tested(pairs: Pairs) -> Differences:
+        return fit.differences(rows.X, pairs, ddf, cov_type)
+
+    words = _DEGREES.get(ddf, "") if cov_type == "model" else f"{_DEGREES.get(ddf, '')}, {_ROBUST}"
+    notes = []
+    if len(_factors(access)) > 1 or rows.X.shape[1] > len(rows.levels):
+        notes.append(
+            "Means: other factors have equal weights, covariates their means over the rows."
+        )
+    if rows.interacting:
+        others = _and(rows.interacting)
+        notes.append(
+            f"{facet} interacts with {others}: differences depend on {others}, and these are "
+            "averages."
+        )
+    symbol = "z" if ddf == "normal" else "t"
+    means = rows.X @ record.estimate.beta
+    return Levels(rows.levels, means, tested, words, symbol, tuple(notes))
+
+
+def _of_term(access: RowAccess, term: int) -> Levels:
+    """Return the levels of a random term, with their predicted effects added to the mean.
+
+    Raises
+    ------
+    EstimationError
+        If the component is not estimated above zero.
+    """
+    design, stats, v = access.model.design, access.model.statistics, access.components
+    name = design.terms[term].name
+    if not v[term] > 0.0:
+        raise EstimationError(
+            f"the component of {name} is estimated at zero, so that all of its predicted effects "
+            f"are zero; to compare the levels as fixed, fit C({name}) in place of (1|{name})"
+        )
+    solution = access.solution
+    effects = solution.effects[term]
+    row = average_rows(design.fixed, _column_means(access)) - design.x_origin
+    means = design.origin + float((row @ solution.beta).sum()) + effects
+
+    def tested(pairs: Pairs) -> Differences:
+        se = np.sqrt(difference_variances(stats, v, term, pairs))
+        found = t_tests(effects[pairs[0]] - effects[pairs[1]], se, np.full(se.size, np.inf))
+        return found, lambda: np.diag(np.square(se))
+
+    notes = (
+        f"{name} is random: differences are those of predicted effects, shrunken towards zero.",
+        "Errors are of prediction, with the components as if known.",
+        "p is twice the probability, given the scores, that a true difference has the other sign.",
+    )
+    names = tuple(design.group_index(term))
+    return Levels(names, means, tested, _SHRUNKEN, "z", notes)
+
+
+# The tests -------------------------------------------------------------------------------------
+
+
+def _values(
+    test: LevelTest,
+    tests: ContrastTest,
+    covariance: Callable[[], FloatArray],
+    k: int,
+    alpha: float,
+) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
+    """Return the columns of the table, and notes on intervals and p-values."""
+    d, se = tests.estimate, tests.std_error
+    limit = np.where(d == 0.0, 0.0, np.copysign(np.inf, d))
+    ratio = np.divide(d, se, out=limit, where=se > 0.0)
+    values = {"difference": d, "std_error": se, "df": tests.df, "statistic": ratio}
+    if test == "t":
+        low, high = t_interval(d, se, tests.df, alpha)
+        values["p_value"] = np.where(se > 0.0, tests.p_value, np.where(d == 0.0, 1.0, 0.0))
+        notes = ["Intervals: each pair separately."] if d.size > 1 else []
+    else:
+        if test == "tukey":
+            statistic, tail, scale = np.sqrt(2.0) * np.abs(ratio), range_of_normals(k), 0.5**0.5
+            values["statistic"] = statistic
+        else:
+            tail = maximum_of_normals(_loadings(covariance()))
+            statistic, scale = np.abs(ratio), 1.0
+        values["p_value"], critical = simultaneous(statistic, tests.df, tail, alpha)
+        low, high = d - scale * critical * se, d + scale * critical * se
+        notes = list(_on_approximation(test, tests))
+    return values | {"low": low, "high": high}, (*_on_degrees(tests), *notes)
+
+
+def _loadings(covariance: FloatArray) -> FloatArray:
+    """Return the loadings of the correlations of the differences to a baseline.
+
+    Raises
+    ------
+    EstimationError
+        If the correlations are not products of loadings.
+    """
+    se = np.sqrt(np.diagonal(covariance))
+    loadings = product_loadings(covariance / np.outer(se, se)) if (se > 0.0).all() else None
+    if loadings is None:
+        raise EstimationError(
+            "test='dunnett' needs differences to the baseline whose correlations are products, as "
+            "in balanced layouts; these are not, so use test='t' with correction='holm'"
+        )
+    return loadings
+
+
+def _are_alike(values: FloatArray) -> bool:
+    """Whether numbers differ by rounding only; unknown ones do not differ."""
+    known = values[np.isfinite(values)]
+    return bool(np.ptp(known) <= _ALIKE * known.max()) if known.size else True
+
+
+def _on_degrees(tests: ContrastTest) -> Iterator[str]:
+    known = tests.df[np.isfinite(tests.df)]
+    if np.isnan(tests.df).any():
+        yield (
+            "The components have no covariance matrix, so that errors have no degrees of freedom: "
+            "p is that of the normal distribution."
+        )
+    elif known.size and _are_alike(tests.df):
+        yield f"Degrees of freedom: {display.number(known[0])}."
+    elif known.size:
+        low, high = display.number(known.min()), display.number(known.max())
+        yield f"Degrees of freedom: {low} to {high}, of each pair its own."
+
+
+def _on_approximation(test: LevelTest, tests: ContrastTest) -> Iterator[str]:
+    """Yield in what the p-values and intervals of all pairs at once are approximate."""
+    yield "Intervals: of all pairs at once."
+    if test == "tukey" and not _are_alike(tests.std_error):
+        yield "Standard errors differ between pairs: Kramer's approximation."
+
+
+def _words(test: LevelTest, found: Levels, tests: ContrastTest) -> str:
+    if found.words == _SHRUNKEN:
+        return found.words
+    tukey = "Tukey's HSD" if _are_alike(tests.std_error) else "Tukey-Kramer test"
+    kinds = {"t": f"{found.symbol}-test", "tukey": tukey, "dunnett": "Dunnett's test"}
+    return f"{kinds[test]}, {found.words}"
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
