@@ -1,5 +1,7 @@
 """Which rows are used, and what is said of those that are not."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,8 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.learned_designs import design_of, rows_of
+from vcomp.data.rows import CompleteRows
+from vcomp.formula import parse
 
 N = 20
 rng = np.random.default_rng(9)
@@ -185,3 +189,25 @@ def test_a_covariate_whose_squares_leave_the_range_of_floats(factor):
         vcomp.DataError, match=r"column 'x' of the fixed part varies by .* rescale"
     ):
         design_of(FORMULA, FRAME.assign(x=FRAME["x"] * factor))
+
+
+def test_a_change_of_the_frame_does_not_change_the_columns_of_a_model(monkeypatch):
+    monkeypatch.setattr("vcomp.data.source.MANY_ROWS", 10)
+    rng = np.random.default_rng(3)
+    data = pd.DataFrame(rng.normal(size=(40, 3)), columns=["b", "a", "y"])
+    data["g"] = rng.integers(0, 4, 40)
+    model = vcomp.VarianceComponentsModel("y ~ a + b + (1|g)", data)
+    before = data.copy(deep=True)
+    data.loc[0, "a"], data.iloc[1, 0] = 99.0, 77.0
+    np.testing.assert_array_equal(model.exog[:, 1:], before[["a", "b"]])
+    again = pickle.loads(pickle.dumps(model.rows))
+    np.testing.assert_array_equal(again.fixed["a"], before["a"])
+
+
+def test_a_column_of_infinite_sum_has_no_missing_value():
+    data = pd.DataFrame({"x": [np.inf, -np.inf, 1.0, 2.0], "y": [1.0, 2.0, 3.0, 5.0]})
+    formula = parse("y ~ x + (1|g)")
+    part = CompleteRows.of(formula, data.assign(g=[0, 0, 1, 1]), None)
+    assert part.tally.incomplete == 0
+    part = CompleteRows.of(formula, data.assign(g=[0, 0, 1, 1], x=[np.nan, 1, 2, 3]), None)
+    assert part.tally.missing["x"] == 1

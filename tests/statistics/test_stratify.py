@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import vcomp
@@ -14,7 +16,13 @@ from vcomp.statistics import stratification as module
 from vcomp.statistics.completed_grid import complete
 from vcomp.statistics.cross_products import accumulate
 from vcomp.statistics.groupings import find_groupings
-from vcomp.statistics.stratification import Blocks, split_columns, stratify
+from vcomp.statistics.stratification import (
+    Blocks,
+    split_columns,
+    split_combinations,
+    split_means,
+    stratify,
+)
 
 
 def model_of(name, fixed="1", seed=0):
@@ -259,3 +267,30 @@ def test_groups_are_found_where_their_rows_are(name, shuffled):
         if axes == list(term.facets):
             shape = [model.design.n_levels[axis] for axis in axes]
             np.testing.assert_array_equal(places, np.arange(np.prod(shape)))
+
+
+@pytest.mark.parametrize("shape", [(3,), (4, 5), (2, 3, 4)])
+def test_combinations_are_split_in_place_as_tables_of_cells_are(shape):
+    rng = np.random.default_rng(8)
+    n, vary, first = math.prod(shape), [False, True, False, True], np.array([1.0, 0.3, 2.0, 0.1])
+    y, x, z = rng.normal(size=(3, n))
+    columns = [y, np.ones(n), x, np.full(n, 2.0), z]
+    usual = split_means([column[:, None] for column in columns], shape)
+    found = split_combinations(np.array([y, x, z]), shape, first, vary)
+    assert found.keys() == usual.keys()
+    for contrasts, means in usual.items():
+        kept = [0, 2, 4] if contrasts else [0, 1, 2, 3, 4]
+        np.testing.assert_allclose(found[contrasts], means[:, kept], rtol=1e-13, atol=1e-14)
+        np.testing.assert_allclose(np.delete(means, kept, axis=1), 0.0, atol=1e-14)
+
+
+def test_a_complete_table_with_constant_columns_has_the_products_of_its_rows():
+    rng = np.random.default_rng(9)
+    a, b = (codes.ravel() for codes in np.indices((7, 6)))
+    data = pd.DataFrame({"a": a, "b": b, "x": rng.normal(size=42), "y": rng.normal(size=42)})
+    model = vcomp.VarianceComponentsModel("y ~ x + I(a - a + 3) - 1 + (1|a) + (1|b)", data)
+    B = np.column_stack([model.chunk.y, model.chunk.X])
+    strata = model.statistics.strata
+    np.testing.assert_allclose(strata.XX, (B.T @ B)[1:, 1:], rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(strata.Xy, (B.T @ B)[1:, 0], rtol=1e-13, atol=1e-13)
+    assert strata.yy == pytest.approx(B[:, 0] @ B[:, 0], rel=1e-13)

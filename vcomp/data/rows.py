@@ -156,6 +156,8 @@ class Rows:
     fixed : the columns of the fixed part, in a form that patsy reads
     labels : (n,) index of the rows, of a pandas frame its own
     files : that they were read from
+    frame : of which the columns of the fixed part are views: while it exists, pandas copies them
+        before it changes the user's frame
     """
 
     y: FloatArray
@@ -163,6 +165,7 @@ class Rows:
     fixed: Mapping[str, Any]
     labels: pd.Index
     files: tuple[Path, ...] = ()
+    frame: pd.DataFrame | None = None
 
     @classmethod
     def select(
@@ -204,7 +207,12 @@ class Rows:
             fixed={} if formula.intercept_only else part.fixed_columns(formula),
             labels=labels if part.keep.all() else labels[part.keep],
             files=source.files,
+            frame=None if formula.intercept_only or source.files else part.frame,
         )
+
+    def __reduce__(self) -> Any:
+        # Pickled columns are copies, which need no frame.
+        return Rows, (self.y, self.facets, self.fixed, self.labels, self.files)
 
     def __len__(self) -> int:
         return int(self.y.size)
@@ -250,8 +258,7 @@ class CompleteRows:
         missing_in: dict[str | None, BoolArray] = {
             str(name): column.isna().to_numpy()
             for name, column in frame.items()
-            if name != looked_at
-            and not (isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub")
+            if name != looked_at and not _is_complete(column)
         }
         if not is_finite:
             missing_in[None] = np.isnan(y)
@@ -309,6 +316,16 @@ class CompleteRows:
         if fitted is None:
             return plain_columns(self.frame, formula.fixed_names)
         return _fixed_columns(formula, self.frame, fitted)
+
+
+def _is_complete(column: pd.Series) -> bool:
+    """Whether a column surely has no missing value: whole numbers, or numbers of a finite sum."""
+    if not isinstance(column.dtype, np.dtype):
+        return False
+    if column.dtype.kind == "f":
+        with np.errstate(over="ignore", invalid="ignore"):
+            return bool(np.isfinite(column.to_numpy().sum()))  # a sum keeps nan
+    return column.dtype.kind in "iub"
 
 
 def _all_levels(columns: dict[str, pd.Series]) -> dict[str, pd.Series]:

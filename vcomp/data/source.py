@@ -24,6 +24,7 @@ from vcomp.data.files import CONTAINERS, open_paths
 from vcomp.data.parts import Part, kind_of
 from vcomp.data.paths import refuse_to_replace
 from vcomp.exceptions import DataError, did_you_mean
+from vcomp.numerics import MANY_ROWS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -375,7 +376,7 @@ def _of_frame(data: pd.DataFrame) -> Source:
     columns = {str(column): column for column in data.columns}
 
     def select(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-        selected = frame[[columns[name] for name in names]]
+        selected = _uncopied(frame, [columns[name] for name in names])
         return selected.set_axis(names, axis=1).reset_index(drop=True)
 
     def slices(names: list[str], rows: int) -> Iterator[tuple[pd.DataFrame, None]]:
@@ -397,6 +398,23 @@ def _of_frame(data: pd.DataFrame) -> Source:
         n_rows=len(data),
         row_labels=data.index,
     )
+
+
+def _uncopied(frame: pd.DataFrame, columns: list[Any]) -> pd.DataFrame:
+    """Return columns of a frame, of many rows without a copy.
+
+    pandas copies them when the frame is changed, as long as what is returned exists. Versions
+    before 3 do not, and columns that are strided in memory are slow to read: those are copied.
+    """
+    import pandas as pd
+
+    if len(frame) < MANY_ROWS or int(pd.__version__.partition(".")[0]) < 3:
+        return frame[columns]
+    shared = {column: frame[column] for column in columns}
+    types = [s for s in shared.values() if isinstance(s.dtype, np.dtype)]
+    if any(s.to_numpy().strides != (s.dtype.itemsize,) for s in types):
+        return frame[columns]
+    return pd.DataFrame(shared, copy=False)
 
 
 def _of_parts(parts: tuple[Part, ...]) -> Source:

@@ -18,6 +18,9 @@ from vcomp.numerics import MixedColumns, slices
 _BLOCK = 4096
 """Rows that are coded at once."""
 
+_BLOCK_OF_NUMBERS = 16_384
+"""The same of a column of numbers alone."""
+
 _DENSITY = 0.1
 """Share of entries that are not zero up to which columns are kept sparse."""
 
@@ -145,14 +148,13 @@ class CodedRows:
         for part, at in self._places():
             own = slice(at, at + part.n_columns)
             values = part.alone()
-            if values is not None:
-                low[own], high[own] = values.min(axis=0), values.max(axis=0)
-                mean[own] = values.mean(axis=0)
-                continue
-            blocks = [part.block(rows) for rows in slices(self.n_rows, _BLOCK)]
-            low[own] = np.min([block.min(axis=0) for block in blocks], axis=0)
-            high[own] = np.max([block.max(axis=0) for block in blocks], axis=0)
-            mean[own] = np.sum([block.sum(axis=0) for block in blocks], axis=0) / self.n_rows
+            if values is None:
+                blocks = (part.block(rows) for rows in slices(self.n_rows, _BLOCK))
+            else:  # the cache holds a block for the three of them
+                blocks = (values[rows] for rows in slices(self.n_rows, _BLOCK_OF_NUMBERS))
+            found = np.array([(b.min(axis=0), b.max(axis=0), b.sum(axis=0)) for b in blocks])
+            low[own], high[own] = found[:, 0].min(axis=0), found[:, 1].max(axis=0)
+            mean[own] = found[:, 2].sum(axis=0) / self.n_rows
         return low, high, mean
 
     def split(self, limits: WideLimits) -> MixedColumns | None:
@@ -184,17 +186,20 @@ class CodedRows:
 
     def matrix(self, origin: FloatArray | None = None) -> FloatArray:
         """Return the columns less their origins (p,), each column contiguous in memory."""
-        X = np.empty((self.n_rows, self.n_columns), order="F")
+        return self.checked_matrix(origin)[0]
+
+    def checked_matrix(self, origin: FloatArray | None = None) -> tuple[FloatArray, bool]:
+        """Return the same, and whether all sums of blocks, and so all values, are finite."""
+        X, total = np.empty((self.n_rows, self.n_columns), order="F"), 0.0
         for part, at in self._places():
             own = slice(at, at + part.n_columns)
             x0 = 0.0 if origin is None else origin[own]
             values = part.alone()
-            if values is not None:
-                np.subtract(values, x0, out=X[:, own])
-                continue
-            for rows in slices(self.n_rows, _BLOCK):
-                np.subtract(part.block(rows), x0, out=X[rows, own])
-        return X
+            width = _BLOCK if values is None else _BLOCK_OF_NUMBERS
+            for rows in slices(self.n_rows, width):
+                block = part.block(rows) if values is None else values[rows]
+                total += float(np.subtract(block, x0, out=X[rows, own]).sum())
+        return X, bool(np.isfinite(total))  # a sum keeps nan and infinity
 
 
 def _numbers(value: Any, described: Any) -> FloatArray | None:

@@ -338,8 +338,7 @@ class FixedPart:
         coded = self._coded(columns, n_rows)
         if coded is not None:
             with np.errstate(all="ignore"):
-                X = coded.matrix(origin)
-                is_finite = np.isfinite(X.sum())  # one pass: a sum keeps nan and infinity
+                X, is_finite = coded.checked_matrix(origin)
             if is_finite:
                 return X
         X = self._by_patsy(columns, n_rows)  # refuses missing values

@@ -9,7 +9,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.numerics import MixedColumns, slices
-from vcomp.numerics.kernels import FEW_ROWS, add_group_sums, group_sums
+from vcomp.numerics.kernels import FEW_ROWS, add_group_sums, centre_groups, group_sums
 
 _VALUES = 32_768
 """Numbers of a block of rows, which the cache of a core holds."""
@@ -35,7 +35,8 @@ def cell_moments(
     if isinstance(X, MixedColumns):
         return X.within(y, places, counts)
     n, p = X.shape
-    if n * (1 + p) <= FEW_ROWS:
+    is_small = n * (1 + p) <= FEW_ROWS
+    if is_small:
         sums = group_sums(places, np.column_stack([y, X]), counts.size)
     else:
         sums = np.zeros((counts.size, 1 + p))
@@ -44,7 +45,10 @@ def cell_moments(
     means = sums / counts[:, None]
     within = np.zeros((1 + p, 1 + p))
     for rows, block in row_blocks(y, X):
-        block -= means[places[rows]]
+        if is_small:
+            block -= means[places[rows]]
+        else:
+            centre_groups(places[rows], means, block)
         within += block.T @ block
     return np.ascontiguousarray(means.T), within
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -48,7 +49,7 @@ class Remainder:
         return len(self.tables.group_n)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GroupedColumns:
     """Columns B of a stratum, b of them with r replicates, by groups of cells.
 
@@ -64,6 +65,24 @@ class GroupedColumns:
 
     means: tuple[FloatArray, ...]
     within: FloatArray
+
+    def of_columns(self, kept: Sequence[int]) -> GroupedColumns:
+        """Return some of the columns, given by ascending positions."""
+        if len(kept) == len(self.within):
+            return self  # with the products that are known already
+        means = tuple(np.ascontiguousarray(table[:, kept]) for table in self.means)
+        return GroupedColumns(means, self.within[np.ix_(kept, kept)])
+
+    @cached_property
+    def products_of_means(self) -> FloatArray:
+        """Products (q b, q b) of the means in the innermost groups, summed over replicates.
+
+        They are computed once for all engines, since replicates may be millions.
+        """
+        means = self.means[-1]
+        flat = means.reshape(means.shape[0] * means.shape[1], means.shape[2])
+        products: FloatArray = flat @ flat.T
+        return products
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,35 @@ def split_means(
     return found
 
 
+def split_combinations(
+    tables: FloatArray, shape: tuple[int, ...], first: FloatArray, vary: Sequence[bool]
+) -> dict[tuple[int, ...], FloatArray]:
+    """Return for every stratum the (1, b, r) parts of y and X where all facets are axes.
+
+    Constant columns have a part in the mean only, and are left out of the other strata.
+
+    Parameters
+    ----------
+    tables : (v, R) means of y and of the columns that vary; overwritten by their contrasts
+    shape : numbers of levels of the axes
+    first : (p,) a row of X
+    vary : (p,) which columns of X vary
+    """
+    found: dict[tuple[int, ...], FloatArray] = {}
+    axes = tuple(range(len(shape)))
+    for k, table in enumerate(tables):
+        for contrasts, part in split_axes(table[:, None], shape).items():
+            if contrasts not in found:
+                n_values = 0 if contrasts == axes else part.shape[0]
+                found[contrasts] = np.empty((1, len(tables), n_values))
+            if contrasts != axes:
+                found[contrasts][0, k] = part[:, 0]
+    found[axes] = tables[None]  # split in place
+    means = np.concatenate([[0.0], first])[None, :, None] * np.sqrt(prod(shape))
+    means[:, [True, *vary]] = found[()]
+    return found | {(): means}
+
+
 def group_means(table: FloatArray, n: FloatArray, groups: IntArray) -> FloatArray:
     """Return the (R, q) means of a table of cells (R, M) in groups of cells."""
     q = int(groups.max()) + 1
@@ -297,9 +326,36 @@ def stratify(
     vary = _vary(chunk)
     tabulate = partial(_tabulate, chunk, grid, groupings, vary, free_bytes)
     layout = layout_of(chunk.terms, chunk.facet_sizes, grid, groupings)
-    split = split_columns(tabulate(), groupings)
-    strata = strata_of(split, layout, groupings, intercept=not all(vary))
+    if grid.n_cells == 1 and grid.axes:
+        split, constant = _split_axes_alone(chunk, grid, groupings, vary, free_bytes)
+    else:
+        split, constant = split_columns(tabulate(), groupings), []
+    strata = strata_of(split, layout, groupings, intercept=not all(vary), constant=constant)
     return replace(strata, cells=tabulate if single in groupings.of_term else None)
+
+
+def _split_axes_alone(
+    chunk: Chunk,
+    grid: Grid,
+    groupings: Groupings,
+    vary: Sequence[bool],
+    free_bytes: Callable[[], float],
+) -> tuple[dict[tuple[int, ...], GroupedColumns], list[int]]:
+    """Return the columns of every stratum where all facets are axes; and the constant ones.
+
+    The table of a cell is one number: the table of all combinations is split in place.
+    """
+    tables, products = _means_of_cells(chunk, grid, groupings, vary, free_bytes)
+    first = dense_columns(chunk.columns[:1])[0]
+    varying = np.flatnonzero([True, *vary])
+    within = np.zeros((1 + len(vary), 1 + len(vary)))
+    within[np.ix_(varying, varying)] = products
+    nothing = np.zeros_like(products)
+    split = {
+        contrasts: GroupedColumns((means,), nothing if contrasts else within)
+        for contrasts, means in split_combinations(tables, grid.shape, first, vary).items()
+    }
+    return split, np.flatnonzero([False, *(not v for v in vary)]).tolist()
 
 
 _MOST_WIDE = 2e7
@@ -318,26 +374,35 @@ def strata_of(
     groupings: Groupings,
     *,
     intercept: bool,
+    constant: Sequence[int] = (),
 ) -> StratumStatistics:
     """Return the strata with their columns.
 
     Parameters
     ----------
     split : y and X in each stratum
+    constant : columns of [y X] that strata other than the mean lack
     layout : where the groups of the terms are
     groupings : of the cells by the terms
     intercept : whether a column of X is constant, so that the others and y are centred
     """
     grid, nested = layout.grid, groupings.are_nested
     n = groupings.remainder.tables.group_n[-1]
-    inside = _columns_inside(split, groupings, intercept=intercept)
+    b = len(split[()].within)
+    present = {s: [j for j in range(b) if not s or j not in constant] for s in split}
+    of_strata = {}
+    for subset, columns in split.items():
+        own = columns.within
+        if nested:
+            own = own + _weighted_products(columns, n)
+        of_strata[subset] = np.zeros((b, b))
+        of_strata[subset][np.ix_(present[subset], present[subset])] = own
+    inside = _columns_inside(split, of_strata, groupings, intercept=intercept)
     single = groupings.remainder.n_groupings
-    products: Any = 0.0
+    products = np.sum(list(of_strata.values()), axis=0)
     strata = []
     for (subset, columns), fixed in zip(split.items(), inside, strict=True):
-        products = products + columns.within
-        kept = [0, *(j + 1 for j in fixed)]
-        means = tuple(np.ascontiguousarray(table[:, kept]) for table in columns.means)
+        kept = [present[subset].index(j) for j in (0, *(j + 1 for j in fixed))]
         strata.append(
             Stratum(
                 contrasts=subset,
@@ -346,11 +411,9 @@ def strata_of(
                     grid.shape, groupings.term_axes, groupings.of_term, single, frozenset(subset)
                 ),
                 fixed=fixed,
-                columns=GroupedColumns(means, columns.within[np.ix_(kept, kept)]),
+                columns=columns.of_columns(kept),
             )
         )
-    for columns in split.values() if nested else ():
-        products = products + _weighted_products(columns.means[0], n)
     return StratumStatistics(
         n=grid.n_combinations * round(float(grid.cell_n.sum())),
         sizes=tuple(term.size for term in layout.terms),
@@ -367,12 +430,13 @@ def strata_of(
     )
 
 
-def _weighted_products(means: FloatArray, n: FloatArray) -> FloatArray:
-    """Return Σ n m m' of the (q, b, r) means of the groups of n rows."""
-    flat = means.transpose(1, 0, 2).reshape(means.shape[1], -1)
+def _weighted_products(columns: GroupedColumns, n: FloatArray) -> FloatArray:
+    """Return Σ n m m' of the means (q, b, r) of the innermost groups, of n rows each."""
     if n.size == 1:  # many columns need no copy
-        of_group: FloatArray = n[0] * (flat @ flat.T)
+        of_group: FloatArray = n[0] * columns.products_of_means
         return of_group
+    means = columns.means[0]
+    flat = means.transpose(1, 0, 2).reshape(means.shape[1], -1)
     products: FloatArray = (flat * np.repeat(n, means.shape[2])) @ flat.T
     return products
 
@@ -387,6 +451,25 @@ def _tabulate(
     vary: Sequence[bool],
     free_bytes: Callable[[], float] = available_bytes,
 ) -> Cells:
+    means, within = _means_of_cells(chunk, grid, groupings, vary, free_bytes)
+    tables = list(means.reshape((len(means), grid.n_combinations, grid.n_cells)))
+    first, n = dense_columns(chunk.columns[:1])[0], grid.cell_n[groupings.order]
+    return _with_constants(first, vary, grid.shape, n, tables, within)
+
+
+def _means_of_cells(
+    chunk: Chunk,
+    grid: Grid,
+    groupings: Groupings,
+    vary: Sequence[bool],
+    free_bytes: Callable[[], float],
+) -> tuple[FloatArray, FloatArray]:
+    """Return the means of y and of the columns that vary in cells, and their squares within these.
+
+    Returns
+    -------
+    (1 + v, cells) and (1 + v, 1 + v)
+    """
     size = grid.n_combinations * grid.n_cells
     # A table for each column, the places of the rows, and two blocks of work.
     check_memory(
@@ -397,43 +480,41 @@ def _tabulate(
     )
     places = place_in_grid(chunk, grid, groupings)
     n = grid.cell_n[groupings.order]
-    within = np.zeros((1 + sum(vary), 1 + sum(vary)))
+    kept = [0, *(1 + np.flatnonzero(vary))]
     if (n == 1.0).all() or chunk.counts is not None:
-        columns = [np.ascontiguousarray(x) for x in chunk.X.T[vary]]
-        means = [_filled(places, chunk.response, chunk.origin, size)]
-        means += [_filled(places, column, 0.0, size) for column in columns]
+        within = np.zeros((len(kept), len(kept)))
         if chunk.within is not None:
-            rows = [0, *(1 + np.flatnonzero(vary))]
-            within = chunk.within[np.ix_(rows, rows)]
-    else:
-        counts = np.broadcast_to(n, (grid.n_combinations, grid.n_cells)).ravel()
-        if sum(vary):
-            kept = [0, *(1 + np.flatnonzero(vary))]
-            tabulated, products = cell_moments(places, chunk.y, chunk.columns, counts)
-            means, within = list(tabulated[kept]), products[np.ix_(kept, kept)]
-        else:
-            means = [cell_sums(places, chunk.y, size) / counts]
-            within[0, 0] = squares_within_cells(places, chunk.y, means[0])
-    shape = (grid.n_combinations, grid.n_cells)
-    tables = [m.reshape(shape) for m in means]
-    first = chunk.columns[:1]
-    return _with_constants(dense_columns(first)[0], vary, grid.shape, n, tables, within)
+            within = chunk.within[np.ix_(kept, kept)]
+        X = chunk.X
+        columns = [chunk.response, *(np.ascontiguousarray(X[:, j - 1]) for j in kept[1:])]
+        return _filled(places, columns, [chunk.origin] + [0.0] * (len(kept) - 1), size), within
+    counts = np.broadcast_to(n, (grid.n_combinations, grid.n_cells)).ravel()
+    if len(kept) > 1:
+        means, products = cell_moments(places, chunk.y, chunk.columns, counts)
+        return means[kept], products[np.ix_(kept, kept)]
+    mean = cell_sums(places, chunk.y, size) / counts
+    return mean[None], np.array([[squares_within_cells(places, chunk.y, mean)]])
 
 
-def _filled(places: Any, values: FloatArray, origin: float, size: int) -> FloatArray:
-    """Return the table of cells that have one row each, less the origin."""
-    table, n = np.empty(size), places.size
+def _filled(
+    places: Any, columns: Sequence[FloatArray], origins: Sequence[float], size: int
+) -> FloatArray:
+    """Return the (b, size) tables of columns in cells of one row each, less their origins."""
+    tables, n = np.empty((len(columns), size)), places.size
     if n < MANY_ROWS:
-        table[places] = values - origin
-        return table
+        for table, values, origin in zip(tables, columns, origins, strict=True):
+            table[places] = values - origin
+        return tables
     with ThreadPoolExecutor(THREADS) as pool:
         ends = [n * k // THREADS for k in range(THREADS + 1)]
         parts = [
-            pool.submit(fill_cells, places, values, origin, a, b, table) for a, b in pairwise(ends)
+            pool.submit(fill_cells, places, values, origin, a, b, table)
+            for table, values, origin in zip(tables, columns, origins, strict=True)
+            for a, b in pairwise(ends)
         ]
         for part in parts:
             part.result()
-    return table
+    return tables
 
 
 def place_in_grid(chunk: Chunk, grid: Grid, groupings: Groupings) -> Any:
@@ -520,17 +601,19 @@ def _cell_of_rows(chunk: Chunk, grid: Grid) -> IntArray:
 
 
 def _columns_inside(
-    split: dict[tuple[int, ...], GroupedColumns], groupings: Groupings, *, intercept: bool
+    split: dict[tuple[int, ...], GroupedColumns],
+    of_strata: dict[tuple[int, ...], FloatArray],
+    groupings: Groupings,
+    *,
+    intercept: bool,
 ) -> list[tuple[int, ...]]:
-    """Return the columns of X that have a part in each stratum."""
-    rows = []
-    for columns in split.values():
-        row = np.diagonal(columns.within).copy()
-        if groupings.are_nested:
-            n = groupings.remainder.tables.group_n[-1]
-            row += np.einsum("q,qbr,qbr->b", n, columns.means[0], columns.means[0])
-        rows.append(row)
-    squares = np.array(rows)[:, 1:]
+    """Return the columns of X that have a part in each stratum.
+
+    Parameters
+    ----------
+    of_strata : squares and products (1 + p, 1 + p) of y and X in each stratum
+    """
+    squares = np.array([np.diagonal(products)[1:] for products in of_strata.values()])
     total = squares.sum(axis=0)
     if intercept:
         # Columns are centred then: the rest of a mean is rounding, absorbed by the intercept.

@@ -61,7 +61,7 @@ class NestedCovariance:
         self._starts = [np.flatnonzero(np.diff(p, prepend=-1)) for p in self._parents]
         self._n = remainder.tables.group_n[-1]
         (self._means,) = columns.means
-        fewer = _fewer_vectors(self._means)
+        fewer = _fewer_vectors(columns)
         groups, b, vectors = fewer.shape
         step = max(1, _BATCH_VALUES // max(1, groups * b))
         self._batches = [fewer[:, :, i : i + step] for i in range(0, vectors, step)]
@@ -338,17 +338,17 @@ class NestedCovariance:
         return self._deviations(tree, self._means_above(tree, depth, values))
 
 
-def _fewer_vectors(means: FloatArray) -> FloatArray:
+def _fewer_vectors(columns: GroupedColumns) -> FloatArray:
     """Return means (q, b, s) of fewer vectors with the same forms, if they are many.
 
     Forms are sums over vectors of products of two means of one vector, so that any means with the
     same products serve: those of a Cholesky factor.
     """
+    (means,) = columns.means
     q, b, vectors = means.shape
-    flat = means.reshape(q * b, vectors)
     if means.size <= _BATCH_VALUES or vectors <= _TIMES_AS_MANY * q * b:
         return means
-    products = flat @ flat.T
+    products = columns.products_of_means
     scale = np.sqrt(np.diagonal(products))
     scale = np.where(scale > 0.0, scale, 1.0)
     try:

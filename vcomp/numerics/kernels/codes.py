@@ -202,6 +202,16 @@ def add_group_sums(codes: Any, values: FloatArray, sums: FloatArray) -> None:
             sums[g, j] += values[i, j]
 
 
+@njit(cache=True, nogil=True)
+def centre_groups(codes: Any, means: FloatArray, values: FloatArray) -> None:
+    """Subtract the means of their levels (levels, m) from a block of rows (n, m), in place."""
+    n, m = values.shape
+    for i in range(n):
+        g = codes[i]
+        for j in range(m):
+            values[i, j] -= means[g, j]
+
+
 def group_counts(codes: IntArray, n_levels: int) -> FloatArray:
     """Return the number of rows of each level, as floats."""
     if codes.size <= FEW_ROWS:
