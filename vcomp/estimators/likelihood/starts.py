@@ -22,6 +22,9 @@ _TINY, _SMALL, _ALL_SETS = 20, 50, 3
 _MOST = 0.8
 """Share of the total above which a term stays there at other starts of a small table."""
 
+_NEARLY_ALL = 0.95
+"""Share of the total of a term that may have the mean, which another term could have."""
+
 _UNLIKE = 0.02
 """Relative difference of informations below which there is one maximum inside, as if balanced."""
 
@@ -71,7 +74,9 @@ class OtherStarts:
         # Where the data say next to nothing about a term, rounding may make it less than nothing.
         unit = np.sqrt(np.maximum(np.diagonal(average), 0.0))
         few: BoolArray = terms & ~zero & (2.0 * np.square(v * unit) < _FEW)
-        if not few.any() or self.sizes[-1] <= _TINY:
+        # Without fixed effects any of the terms can have the mean.
+        has_mean = v[:-1].max() > _NEARLY_ALL * v.sum()
+        if not few.any() or self.sizes[-1] <= _TINY or has_mean:
             return few
         inside = (v > 0.0) & ~self.held
         chosen = np.ix_(inside, inside)
