@@ -12,6 +12,7 @@ import vcomp
 from tests.helpers.learned_designs import design_of, rows_of
 from vcomp.data.rows import CompleteRows
 from vcomp.formula import parse
+from vcomp.numerics import MANY_ROWS
 
 N = 20
 rng = np.random.default_rng(9)
@@ -191,11 +192,11 @@ def test_a_covariate_whose_squares_leave_the_range_of_floats(factor):
         design_of(FORMULA, FRAME.assign(x=FRAME["x"] * factor))
 
 
-def test_a_change_of_the_frame_does_not_change_the_columns_of_a_model(monkeypatch):
-    monkeypatch.setattr("vcomp.data.source.MANY_ROWS", 10)
+def test_a_change_of_the_frame_does_not_change_the_columns_of_a_model():
+    """Of many rows, which are not copied."""
     rng = np.random.default_rng(3)
-    data = pd.DataFrame(rng.normal(size=(40, 3)), columns=["b", "a", "y"])
-    data["g"] = rng.integers(0, 4, 40)
+    data = pd.DataFrame(rng.normal(size=(MANY_ROWS, 3)), columns=["b", "a", "y"])
+    data["g"] = rng.integers(0, 4, MANY_ROWS)
     model = vcomp.VarianceComponentsModel("y ~ a + b + (1|g)", data)
     before = data.copy(deep=True)
     data.loc[0, "a"], data.iloc[1, 0] = 99.0, 77.0
