@@ -25,6 +25,18 @@ def test_the_highest_maximum_is_found(number):
     assert found.verdict == "same", found
 
 
+@pytest.mark.parametrize(
+    "number",
+    [
+        19734,  # no term at the maximum, though a start from each set of terms ends at another one
+        12044,  # maxima with other terms at zero are a tenth of a standard error apart
+    ],
+)
+def test_the_highest_maximum_of_the_second_seed_is_found(number):
+    found = outcome(number, 1)
+    assert found.verdict == "same", found
+
+
 @pytest.mark.parametrize("number", UNBOUNDED)
 def test_an_unbounded_likelihood_is_called_saturated(number):
     found = outcome(number)

@@ -202,9 +202,14 @@ class _Iterate(Place):
         return self.derivatives.loglike
 
     def leads_to(self, end: _Iterate) -> bool:
-        """Whether the step from here ends near a known maximum."""
+        """Whether the step from here ends near a known maximum, with the same terms at zero.
+
+        Where errors are large, maxima with other terms at zero are less than one apart.
+        """
+        there = self.v + self.step
         unit = np.sqrt(np.maximum(np.diagonal(end.derivatives.average), 0.0))
-        return bool((np.abs(self.v + self.step - end.v) * unit).max() <= _SAME)
+        near = bool((np.abs(there - end.v) * unit).max() <= _SAME)
+        return near and bool(((there > 0.0) == (end.v > 0.0)).all())
 
     @property
     def is_unbounded(self) -> bool:

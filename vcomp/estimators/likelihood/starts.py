@@ -85,8 +85,8 @@ class OtherStarts:
         """Return shares of the components at other starts, a row each.
 
         For small tables these are all sets of terms, equal, with a large and with a small
-        residual, also beside a term that has most of the total; next to a residual of zero, too,
-        if effects may fit the rows. For others they are equal components, and each doubtful term
+        residual, also beside a term or a residual that has most of the total, and the residual
+        alone; next to a residual of zero, too, if effects may fit the rows. For others they are equal components, and each doubtful term
         above the others.
 
         Parameters
@@ -101,7 +101,12 @@ class OtherStarts:
             starts[1:] = 0.1 * equal + free.size * starts[1:]
             starts /= starts.sum(axis=1, keepdims=True)
             return starts
-        rows = _sets(free, size, (0.5, 0.01, 1e-7) if self.is_crowded else (0.5, 0.01))
+        shares = (0.5, 0.01, 1e-7) if self.is_crowded else (0.5, 0.01)
+        of_residual = v[-1] / v.sum()
+        if of_residual > _MOST:
+            shares = of_residual, *shares
+        alone = np.eye(size)[-1:]
+        rows = np.vstack([_sets(free, size, shares), alone])
         top = np.argmax(np.where(self.held, 0.0, v)[:-1])
         share = v[top] / v.sum()
         if _MOST < share < 1.0:
