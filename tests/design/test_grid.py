@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
 from tests.helpers.learned_designs import design_of, rows_of, tables
-from vcomp.design.grid import find_combinations, find_grid
+from vcomp.design.grid import find_combinations, find_grid, finest_facets
 from vcomp.design.nesting import describe_structure
 from vcomp.formula import parse
 
@@ -238,3 +238,20 @@ def test_structure_of_drawn_grids(table, formula):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             check_structures(formula, data)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_the_finest_facets_have_none_nested_in_them(seed):
+    """Of facets with equal levels the first is kept; the definition goes through all rows."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(3, size=(4, int(rng.integers(3, 7))))
+    codes[2] = rng.permutation(3)[codes[0]]  # equal levels by other codes
+    facets = rng.permutation(4).tolist()
+
+    def nested(inner, outer):
+        return len(set(zip(codes[inner], codes[outer], strict=True))) == len(set(codes[inner]))
+
+    pairs = [(a, b) for a in facets for b in facets if a != b and nested(a, b)]
+    finer = {b for a, b in pairs if (b, a) not in pairs or a < b}
+    found = finest_facets(facets, dict.fromkeys(pairs, np.zeros(0, dtype=np.int32)))
+    assert found == [f for f in facets if f not in finer]

@@ -55,7 +55,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "design": ("design", "model/test_results.py"),
     "multivariate": ("multivariate",),
     "model": ("model",),
-    "presets": ("model/test_gauge.py", "model/test_precision.py", "printed"),
+    "presets": (
+        "model/test_gauge.py",
+        "model/test_precision.py",
+        "model/test_published_presets.py",
+        "printed",
+    ),
     "studies": ("studies", "plots"),
 }
 """The rooms that compute, and the tests of each (files and folders in ``tests``)."""
