@@ -108,3 +108,16 @@ def test_commands_print_what_python_prints(fitted, tmp_path):
         sizes={"day": 20, "run": 2, "replicate": 2}, mean=50,
     )  # fmt: skip
     assert output_of("precision", *of_days) == f"{precision(published)}\n"
+
+
+@pytest.mark.parametrize("interval", ["mls", "f", "satterthwaite", "wald", "log"])
+def test_an_interval_without_standard_errors_is_refused(interval):
+    """The default intervals are left out, with the reason."""
+    published = vcomp.from_components({"part": 2.0, "operator": 1.0, "Residual": 3.0})
+    message = f"interval='{interval}' needs standard errors, .* pass sizes="
+    with pytest.raises(vcomp.EstimationError, match=message):
+        precision(published, interval=interval)
+    with pytest.raises(vcomp.EstimationError, match=message):
+        gauge_rr(published, "part", "operator", interval=interval)
+    assert "No standard errors and intervals: give sizes=" in str(precision(published))
+    assert np.isnan(gauge_rr(published, "part", "operator").table["low"]).all()

@@ -72,7 +72,7 @@ def test_tables_that_do_not_fit_are_refused_before_they_are_made():
     chunk = chunk_of(FORMULAS[0], table(1))
     rolled = RollUp(chunk)
     with pytest.raises(
-        vcomp.EstimationError, match=r"pairs of groups .* 400 rows may need .* GiB"
+        vcomp.EstimationError, match=r"pairs of groups .* 400 rows may need .* [GM]iB"
     ):
         rolled.pairs(free_bytes=lambda: 1e4)
     assert not rolled._maps  # no codes were computed yet

@@ -107,10 +107,9 @@ def gauge_command(
 @alpha_option
 @click.option(
     "--interval",
-    default="satterthwaite",
-    show_default=True,
     metavar="NAME",
-    help="How intervals are made: satterthwaite, auto, mls, robust, log, wald.",
+    help="How intervals are made: satterthwaite, auto, mls, robust, log, wald.  "
+    "[default: satterthwaite]",
 )
 @format_option
 def precision_command(

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from vcomp.inference.resampling import Replicates
 
 
+_WITH_ERRORS = ("mls", "f", "satterthwaite", "wald", "log")
+"""Intervals that need standard errors; the default ones are left out without them."""
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PublishedComponents(HasDStudies, display.Printed):
     """Variance components from a table; they have the D-studies of a fitted model.
@@ -77,9 +80,10 @@ class PublishedComponents(HasDStudies, display.Printed):
                 f"interval={interval!r} needs the rows of a fit; published components with "
                 "sizes= or cov= have interval='mls'"
             )
-        if self.reason and interval not in ("auto", "robust"):
+        if self.components.cov is None and interval in _WITH_ERRORS:
+            why = self.reason or "pass sizes= of all facets of the G-study, or cov="
             raise EstimationError(
-                f"interval={interval!r} needs standard errors, and there are none: {self.reason}"
+                f"interval={interval!r} needs standard errors, and there are none: {why}"
             )
         why = "" if self.anova is None else "mean squares do not show how scores are distributed"
         mean = self.mean

@@ -121,7 +121,7 @@ def precision(
     labels: Mapping[str, str] | None = None,
     alpha: float = 0.05,
     negative: Projected = "zero",
-    interval: IntervalMethod = "satterthwaite",
+    interval: IntervalMethod | None = None,
 ) -> Precision:
     """Return the precision of a measurement method in the terms of CLSI EP05 and ISO 5725.
 
@@ -141,9 +141,10 @@ def precision(
     alpha : intervals have confidence 1 − alpha
     negative : ``"zero"`` sets negative components to zero, ``"keep"`` uses them as estimated
     interval : how the intervals of standard deviations are made, as in
-        :meth:`vcomp.VarianceComponentsResults.conf_int`; Satterthwaite's
-        is that of CLSI EP05 and of R's VCA. Where it has no degrees of freedom, that of modified
-        large samples replaces it, with a note. ``"robust"`` is for effects that are not normal
+        :meth:`vcomp.VarianceComponentsResults.conf_int`; None is Satterthwaite's, that of CLSI
+        EP05 and of R's VCA, or no interval for published components without a covariance matrix.
+        Where Satterthwaite's has no degrees of freedom, that of modified large samples replaces
+        it, with a note. ``"robust"`` is for effects that are not normal
 
     Returns
     -------
@@ -183,8 +184,9 @@ def precision(
     within-laboratory  0.223  4.365  5.353  0.624
     """
     components = components_of(res, "precision")
-    if isinstance(res, PublishedComponents) and components.cov is None:
-        interval = "auto"  # there are none, and Satterthwaite's would be refused
+    if interval is None:
+        unknown = isinstance(res, PublishedComponents) and components.cov is None
+        interval = "auto" if unknown else "satterthwaite"
     source = res.interval_source(interval, negative)
     check_alpha(alpha)
     check_policy(negative)
