@@ -13,16 +13,11 @@ import pytest
 import vcomp
 from tests.helpers.designs import GRIDS, gridded
 from vcomp.statistics import stratification as module
+from vcomp.statistics.axis_splits import Blocks, split_columns, split_combinations, split_means
 from vcomp.statistics.completed_grid import complete
 from vcomp.statistics.cross_products import accumulate
 from vcomp.statistics.groupings import find_groupings
-from vcomp.statistics.stratification import (
-    Blocks,
-    split_columns,
-    split_combinations,
-    split_means,
-    stratify,
-)
+from vcomp.statistics.stratification import stratify
 
 
 def model_of(name, fixed="1", seed=0):

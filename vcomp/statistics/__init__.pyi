@@ -1,3 +1,5 @@
+from .axis_splits import split_axes as split_axes
+from .axis_splits import split_columns as split_columns
 from .completed_grid import CompletedGrid as CompletedGrid
 from .cross_products import CrossProducts as CrossProducts
 from .cross_products import ScoreTable as ScoreTable
@@ -21,5 +23,3 @@ from .strata import GroupedColumns as GroupedColumns
 from .strata import Remainder as Remainder
 from .strata import Stratum as Stratum
 from .strata import StratumStatistics as StratumStatistics
-from .stratification import split_axes as split_axes
-from .stratification import split_columns as split_columns

@@ -17,18 +17,13 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Grid, TermDesign, find_terms
 from vcomp.exceptions import DesignError
+from vcomp.statistics.axis_splits import group_means, split_axes, split_means, squares_within
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, united
 from vcomp.statistics.batches.first_pass import RowCoding
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.kernels import cells_that_occur, renumber_cells
 from vcomp.statistics.strata import Cells, GroupedColumns
-from vcomp.statistics.stratification import (
-    MOST_AXES,
-    group_means,
-    split_axes,
-    split_means,
-    squares_within,
-)
+from vcomp.statistics.stratification import MOST_AXES
 
 _SPREAD = 2
 """Use a dense table up to this many places per row."""

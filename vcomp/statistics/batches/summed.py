@@ -25,6 +25,7 @@ from vcomp.design import (
 from vcomp.display import memory
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.numerics import slices
+from vcomp.statistics.axis_splits import split_columns
 from vcomp.statistics.batches.cell_sums import CellSums, table_bytes
 from vcomp.statistics.batches.cell_table import Addable, CellTable
 from vcomp.statistics.batches.collapsed import CollapsePlan, PartSums
@@ -33,7 +34,7 @@ from vcomp.statistics.batches.passes import Batches
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.statistics import Statistics
 from vcomp.statistics.strata import Cells, StratumStatistics
-from vcomp.statistics.stratification import MOST_AXES, layout_of, split_columns, strata_of
+from vcomp.statistics.stratification import MOST_AXES, layout_of, strata_of
 
 _BLOCK = 2**17
 """Cells that are summed at a time."""
