@@ -1,7 +1,7 @@
 """Comparisons of the levels of a fit: against R, two-way tables, reference grids and dense forms.
 
 Numbers of R are those of ``ls_means(…, pairwise=TRUE)`` of lmerTest 3, with the optimiser's
-``rhoend=1e-12``, and of ``ptukey`` and ``p.adjust``; R 4 has no emmeans here.
+``rhoend=1e-12``, and of ``ptukey`` and ``p.adjust``.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def _check_options(test: object, baseline: object, correction: object) -> None:
         check_one_of("correction", correction, CORRECTIONS)
         if test != "t":
             raise PlanError(
-                f"test={test!r} is of all pairs at once: its p-values need no correction="
+                f"test={test!r} is of all differences at once: its p-values need no correction="
             )
     if test == "tukey" and baseline is not None:
         raise PlanError("test='tukey' is of all pairs; with a baseline use 'dunnett' or 't'")
