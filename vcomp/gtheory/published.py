@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _WITH_ERRORS = ("mls", "f", "satterthwaite", "wald", "log")
 """Intervals that need standard errors; the default ones are left out without them."""
 
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PublishedComponents(HasDStudies, display.Printed):
     """Variance components from a table; they have the D-studies of a fitted model.
