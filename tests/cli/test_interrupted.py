@@ -12,7 +12,9 @@ import pytest
 
 import vcomp
 
-MAIN = "from vcomp.cli import main; print('begun', flush=True); main()"
+# A shell starts what runs in its background with SIGINT ignored, and so are these tests then.
+_HEEDS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+MAIN = _HEEDS + "from vcomp.cli import main; print('begun', flush=True); main()"
 pytestmark = pytest.mark.clock
 unix = pytest.mark.skipif(os.name != "posix", reason="signals and limits of Unix")
 
@@ -72,7 +74,7 @@ def test_an_interruption_while_a_class_is_made_prints_no_traceback():
     assert (done.returncode, done.stderr) == (130, "vcomp: interrupted\n")
 
 
-_WRITES = """
+_WRITES = f"""{_HEEDS}
 import os, sys, time
 from vcomp.statistics.batches import replacing
 with replacing(sys.argv[1]) as unfinished:
