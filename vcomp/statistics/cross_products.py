@@ -25,6 +25,17 @@ from vcomp.numerics.kernels import (
 from vcomp.statistics.moments import row_blocks
 
 
+def joined_gram(XX: FloatArray, Xy: FloatArray, yy: float) -> FloatArray:
+    """Return the cross-products of [y X].
+
+    Parameters
+    ----------
+    XX, Xy, yy : their parts
+    """
+    top = np.concatenate([[yy], Xy])
+    return np.vstack([top, np.column_stack([Xy, XX])])
+
+
 @dataclass(frozen=True, slots=True)
 class PairTable:
     """``Z_a'Z_b`` in compressed sparse rows: how often two levels occur together."""
@@ -111,6 +122,25 @@ class CrossProducts:
             pairs={(of[t], of[u]): p for (t, u), p in self.pairs.items() if t in of and u in of},
             Zy=tuple(self.Zy[t] for t in terms),
             ZX=tuple(self.ZX[t] for t in terms),
+        )
+
+    def recombined(self, columns: FloatArray) -> CrossProducts:
+        """Return the statistics of other columns in place of y and X.
+
+        Parameters
+        ----------
+        columns : (1 + p, 1 + q) matrix that maps [y X] to them
+        """
+        pairs = zip(self.Zy, self.ZX, strict=True)
+        sums = [np.column_stack([Zy, ZX]) @ columns for Zy, ZX in pairs]
+        gram = columns.T @ joined_gram(self.XX, self.Xy, self.yy) @ columns
+        return replace(
+            self,
+            Zy=tuple(np.ascontiguousarray(s[:, 0]) for s in sums),
+            ZX=tuple(np.ascontiguousarray(s[:, 1:]) for s in sums),
+            XX=gram[1:, 1:],
+            Xy=gram[1:, 0],
+            yy=float(gram[0, 0]),
         )
 
     @property

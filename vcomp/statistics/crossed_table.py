@@ -78,6 +78,17 @@ class CrossedTable:
         sums, gram = _sums(chunk, self.counts)
         return replace(self, sums=sums, gram=gram)
 
+    def recombined(self, columns: FloatArray) -> CrossedTable:
+        """Return the statistics of other columns in place of y and X.
+
+        Parameters
+        ----------
+        columns : (1 + p, 1 + q) matrix that maps [y X] to them
+        """
+        first, second = self.sums
+        gram = columns.T @ self.gram @ columns
+        return replace(self, sums=(first @ columns, second @ columns), gram=gram)
+
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Numbers of levels of the terms."""

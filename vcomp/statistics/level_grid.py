@@ -83,6 +83,18 @@ class LevelGrid:
         """Return the same cells with another response of the same rows."""
         return replace(self, make_means=partial(_means, chunk, self.place, self.counts))
 
+    def recombined(self, columns: FloatArray) -> LevelGrid:
+        """Return the statistics of other columns in place of y and X.
+
+        Parameters
+        ----------
+        columns : (1 + p, 1 + q) matrix that maps [y X] to them
+        """
+        tables = np.einsum("bic,bd->dic", self.tables, columns)
+        within = columns.T @ self.within @ columns
+        n_fixed = columns.shape[1] - 1
+        return replace(self, n_fixed=n_fixed, make_means=lambda: (tables, within))
+
     @cached_property
     def _means(self) -> tuple[FloatArray, FloatArray]:
         return self.make_means()

@@ -21,7 +21,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Grid, TermDesign, find_combinations, number_combinations
-from vcomp.statistics.cross_products import CrossProducts
+from vcomp.statistics.cross_products import CrossProducts, joined_gram
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,23 @@ class Stratum:
     coefficients: FloatArray
     fixed: tuple[int, ...]
     columns: GroupedColumns
+
+    def recombined(self, columns: FloatArray) -> Stratum:
+        """Return the stratum of other columns, without those that are zero in it.
+
+        Parameters
+        ----------
+        columns : (1 + p, 1 + q) matrix that maps [y X] to them
+        """
+        here = columns[[0, *(1 + j for j in self.fixed)]]
+        fixed = tuple(int(j) for j in np.flatnonzero(here[:, 1:].any(axis=0)))
+        used = here[:, [0, *(1 + j for j in fixed)]]
+        means = tuple(
+            np.ascontiguousarray(np.einsum("qbr,bc->qcr", table, used))
+            for table in self.columns.means
+        )
+        within = used.T @ self.columns.within @ used
+        return replace(self, fixed=fixed, columns=GroupedColumns(means, within))
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +273,24 @@ class StratumStatistics:
     def n_fixed(self) -> int:
         """Number of columns of X."""
         return int(self.XX.shape[0])
+
+    def recombined(self, columns: FloatArray) -> StratumStatistics:
+        """Return the statistics of other columns in place of y and X.
+
+        Parameters
+        ----------
+        columns : (1 + p, 1 + q) matrix that maps [y X] to them
+        """
+        gram = columns.T @ joined_gram(self.XX, self.Xy, self.yy) @ columns
+        return replace(
+            self,
+            strata=tuple(s.recombined(columns) for s in self.strata),
+            XX=gram[1:, 1:],
+            Xy=gram[1:, 0],
+            yy=float(gram[0, 0]),
+            # Cells, of which predicted effects are made, are those of the own columns.
+            cells=None,
+        )
 
     def response_sums(self) -> tuple[float, float] | None:
         """Return the mean of y, and the sum of squares about it; None if that would cancel."""

@@ -173,6 +173,32 @@ def test_a_model_with_a_given_effect_is_one_of_a_shifted_response(engine):
     np.testing.assert_allclose(less.derivatives(v).score, expected.derivatives(v).score, rtol=1e-9)
 
 
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("n_fixed", [1, 2])
+def test_levels_have_the_profile_of_elimination(twice, n_fixed):
+    """By the holes of two facets, and by levels where cells have several scores."""
+    formula, data = balanced("crossed")
+    rng = np.random.default_rng(7)
+    data = pd.concat([data] * (2 if twice else 1), ignore_index=True)
+    data["y"] += rng.normal(size=len(data)) + 50.0
+    data["x"] = rng.normal(size=len(data))
+    data = data[rng.random(len(data)) < 0.85]
+    model = vcomp.VarianceComponentsModel(
+        formula.replace("~", "~ x +") if n_fixed == 2 else formula, data
+    )
+    v, sides = np.array([0.5, 1.5, 2.0]), []
+    combination = np.array([0.5, -1.0])[-n_fixed:]
+    for engine in ("levels", "blocked"):
+        less = engine_without(
+            choose_engine(model.statistics, engine, reml=False), combination, 0.7
+        )
+        assert less.name == engine
+        assert less.n_fixed == n_fixed - 1
+        sides.append((less.loglike(v), less.derivatives(v).score))
+    assert sides[0][0] == pytest.approx(sides[1][0], rel=1e-11)
+    np.testing.assert_allclose(sides[0][1], sides[1][1], rtol=1e-8)
+
+
 # What is asked of a result ----------------------------------------------------------------------
 
 

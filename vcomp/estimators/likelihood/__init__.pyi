@@ -5,6 +5,7 @@ from .choose import choose_engine as choose_engine
 from .choose import predicted as predicted
 from .choose import prediction_engine as prediction_engine
 from .choose import residual_forms as residual_forms
+from .crossed import CrossedLikelihood as CrossedLikelihood
 from .engine import Derivatives as Derivatives
 from .engine import FixedForms as FixedForms
 from .engine import InformationKind as InformationKind
@@ -12,6 +13,7 @@ from .engine import LastPoint as LastPoint
 from .engine import LikelihoodEngine as LikelihoodEngine
 from .engine import Solution as Solution
 from .engine import errors_of_fixed as errors_of_fixed
+from .levels import LevelsLikelihood as LevelsLikelihood
 from .likelihood import ML as ML
 from .likelihood import REML as REML
 from .likelihood import LikelihoodMethod as LikelihoodMethod

@@ -9,13 +9,15 @@ the quantity, and needs no standard error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.likelihood import (
     BlockedLikelihood,
+    CrossedLikelihood,
+    LevelsLikelihood,
     LikelihoodEngine,
     StrataLikelihood,
     maximise,
@@ -37,7 +39,7 @@ from vcomp.inference.profile.trace import (
     signed_root,
     trace_curve,
 )
-from vcomp.statistics import CrossProducts, GroupedColumns, Stratum, StratumStatistics
+from vcomp.statistics import CrossProducts
 
 _SOFT = 0.1
 """κ of an end of the range that is attained, in odds relative to those of the estimate."""
@@ -379,7 +381,7 @@ class _Effect:
         """Return the engine of the model with given l'β; its equations are analysed once."""
         if self.blocked is not None:
             columns = _columns(self.combination, value)
-            return self.blocked.with_response(_of_products(self._products, columns))
+            return self.blocked.with_response(self._products.recombined(columns))
         engine = engine_without(self.engine, self.combination, value)
         if isinstance(engine, BlockedLikelihood):
             self.blocked = engine
@@ -394,13 +396,17 @@ def engine_without(
     Raises
     ------
     EstimationError
-        If the engine is not made from strata or cross-products.
+        If the engine is none of those with statistics of their own.
     """
     columns = _columns(combination, value)
     if isinstance(engine, StrataLikelihood):
-        return StrataLikelihood(_of_strata(engine.stats, columns), reml=False)
+        return StrataLikelihood(engine.stats.recombined(columns), reml=False)
     if isinstance(engine, BlockedLikelihood):
-        return BlockedLikelihood(_of_products(engine.stats, columns), reml=False)
+        return BlockedLikelihood(engine.stats.recombined(columns), reml=False)
+    if isinstance(engine, CrossedLikelihood):
+        return CrossedLikelihood(engine.table.recombined(columns), reml=False)
+    if isinstance(engine, LevelsLikelihood):
+        return LevelsLikelihood(engine.grid.recombined(columns), reml=False)
     raise EstimationError(
         f"the {engine.name} engine has no profile of fixed effects; use engine='blocked' or a "
         "Wald interval"
@@ -418,49 +424,3 @@ def _columns(combination: FloatArray, value: float) -> FloatArray:
     matrix[1 + j, 0] = -value / combination[j]
     matrix[1 + j, 1:] -= combination / combination[j]
     return np.delete(matrix, 1 + j, axis=1)
-
-
-def _of_products(stats: CrossProducts, columns: FloatArray) -> CrossProducts:
-    """Return the cross-products of other columns, linear in [y X]."""
-    sums = [np.column_stack([Zy, ZX]) @ columns for Zy, ZX in zip(stats.Zy, stats.ZX, strict=True)]
-    gram = columns.T @ _gram(stats) @ columns
-    return replace(
-        stats,
-        Zy=tuple(np.ascontiguousarray(s[:, 0]) for s in sums),
-        ZX=tuple(np.ascontiguousarray(s[:, 1:]) for s in sums),
-        XX=gram[1:, 1:],
-        Xy=gram[1:, 0],
-        yy=float(gram[0, 0]),
-    )
-
-
-def _of_strata(stats: StratumStatistics, columns: FloatArray) -> StratumStatistics:
-    """Return the strata of other columns, linear in [y X]."""
-    gram = columns.T @ _gram(stats) @ columns
-    return replace(
-        stats,
-        strata=tuple(_of_stratum(s, columns) for s in stats.strata),
-        XX=gram[1:, 1:],
-        Xy=gram[1:, 0],
-        yy=float(gram[0, 0]),
-        # Cells are needed for predicted effects only, which a profile does not have.
-        cells=None,
-    )
-
-
-def _of_stratum(stratum: Stratum, columns: FloatArray) -> Stratum:
-    """Return a stratum with other columns, without those that are zero in it."""
-    here = columns[[0, *(1 + j for j in stratum.fixed)]]
-    fixed = tuple(int(j) for j in np.flatnonzero(here[:, 1:].any(axis=0)))
-    used = here[:, [0, *(1 + j for j in fixed)]]
-    means = tuple(
-        np.ascontiguousarray(np.einsum("qbr,bc->qcr", table, used))
-        for table in stratum.columns.means
-    )
-    within = used.T @ stratum.columns.within @ used
-    return replace(stratum, fixed=fixed, columns=GroupedColumns(means, within))
-
-
-def _gram(stats: CrossProducts | StratumStatistics) -> FloatArray:
-    top = np.concatenate([[stats.yy], stats.Xy])
-    return np.vstack([top, np.column_stack([stats.Xy, stats.XX])])
