@@ -29,7 +29,10 @@ def statistics(data, formula="y ~ (1|a) + (1|b)"):
 
 def test_complete_designs_have_strata_and_others_are_eliminated():
     assert choose_engine(statistics(crossed(6, 7, 1.1)), reml=True).name == "strata"
-    assert choose_engine(statistics(crossed(6, 7, 0.8)), reml=True).name == "blocked"
+    assert choose_engine(statistics(crossed(6, 7, 0.8)), reml=True).name == "levels"
+    sparse = statistics(crossed(20, 30, 0.05))
+    assert sparse.crossed is None
+    assert choose_engine(sparse, reml=True).name == "blocked"
     nested = crossed(6, 7, 0.8)
     assert choose_engine(statistics(nested, "y ~ (1|a)"), reml=True).name == "strata"
 
@@ -45,7 +48,7 @@ def test_what_takes_too_long_is_solved_for_iteratively():
     assert sparse.completed is None
     assert isinstance(choose_engine(sparse, reml=True, limits=limits), IterativeLikelihood)
     # Variances of predicted effects are worth waiting for.
-    assert prediction_engine(sparse).name == "blocked"
+    assert prediction_engine(sparse).name in ("blocked", "levels")
 
 
 def test_an_exact_engine_may_take_a_second_or_three_times_as_long():
@@ -78,7 +81,9 @@ def test_predictions_are_by_the_engine_of_the_fit():
 
 
 def test_what_fills_up_gets_no_plan():
-    stats, limits = statistics(crossed(40, 12, 0.3)), EngineLimits(seconds_per_cube=1e6)
+    twice = pd.concat([crossed(40, 12, 0.3)] * 2)
+    stats, limits = statistics(twice), EngineLimits(seconds_per_cube=1e6)
+    assert stats.crossed is None
     assert choose_engine(stats, reml=True).name == "blocked"
     # A plan would show that it takes no time.
     assert choose_engine(stats, reml=True, limits=limits).name == "levels"
@@ -116,4 +121,6 @@ def test_the_result_says_which_engine_and_why():
     res = vcomp.fit("y ~ (1|a) + (1|b)", crossed(6, 7, 1.1))
     assert res.engine == "strata: 2 fully crossed facets give 4 orthogonal strata"
     res = vcomp.fit("y ~ (1|a) + (1|b)", crossed(6, 7, 0.8))
+    assert res.engine == "levels: 7 levels of 6 cells, 19.0% of them empty, by their holes"
+    res = vcomp.fit("y ~ (1|a) + (1|b)", crossed(6, 7, 0.8), engine="blocked")
     assert res.engine.startswith("blocked: all 13 columns dense")

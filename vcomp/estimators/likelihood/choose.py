@@ -33,7 +33,8 @@ class EngineLimits:
     ----------
     grid_seconds : nearly complete grids: time of a blocked evaluation above which the holes engine
         is used
-    quick : time of an evaluation below which no other engine is considered than the blocked one
+    quick, quick_per_row : time of an evaluation, and more of it for each row, below which no other
+        engine is considered than the blocked one: to find the levels takes as long as a fit
     planned : nearly complete grids, and levels: number of random effects above which no order of
         elimination is computed, as the ordering alone would take longer than that
     exact : time of an evaluation up to which an exact engine is used in any case: a fit then takes
@@ -46,11 +47,14 @@ class EngineLimits:
         one
     seconds_per_cube : seconds of a dense factorisation and inverse of order m, divided by m³; one
         thread
+    seconds_per_entry : seconds that an elimination takes at least for each pair of levels with
+        scores in common
     free_bytes : returns the free memory
     """
 
     grid_seconds: float = 0.1
-    quick: float = 4e-3
+    quick: float = 2e-3
+    quick_per_row: float = 1e-7
     planned: int = 30_000
     exact: float = 0.125
     patience: float = 3.0
@@ -58,6 +62,7 @@ class EngineLimits:
     for_variances: float = 60.0
     few_holes: float = 0.2
     seconds_per_cube: float = 3.5e-11
+    seconds_per_entry: float = 6e-8
     free_bytes: Callable[[], float] = available_bytes
 
 
@@ -255,6 +260,9 @@ def _blocked_within(
 ) -> BlockedLikelihood | None:
     """Return the blocked engine if it fits and evaluates in at most `seconds`, else None."""
     sums = stats.cross_products
+    # Before any matrix is formed: an entry that a factor has in any order, or a full matrix.
+    if limits.seconds_per_entry * sums.n_entries > seconds:
+        return None
     if _fills_up(sums, seconds, limits.seconds_per_cube):
         return None
     try:
@@ -291,10 +299,8 @@ def _without_strata(
 ) -> LikelihoodEngine:
     """Return the best engine but for strata: an exact one, or the iterative one."""
     few = sum(stats.sizes) <= limits.planned
-    quick = min(_as_fast(limits.quick, stats.n_terms), limits.seconds)
-    crossed = _crossed(stats, limits, reml=reml)
-    # Without rows there are no tables of pairs to eliminate.
-    if crossed is not None and (crossed.seconds > quick or stats.make_cells is None):
+    quick = min(limits.quick + limits.quick_per_row * stats.n, limits.seconds)
+    if crossed := _crossed(stats, limits, reml=reml):
         return crossed
     if (
         few
@@ -302,15 +308,14 @@ def _without_strata(
         and (blocked := _blocked_within(stats, quick, limits, reml=reml, names=names))
     ):
         return blocked
-    if crossed is not None:
-        return crossed
     levels = _levels(stats, limits, reml=reml)
     # Ordering more effects takes longer than a fit by levels.
     if levels is not None and not few:
         return levels
     seconds = limits.seconds
     if levels is not None:
-        seconds = _as_fast(levels.seconds, stats.n_terms)
+        # Informations of a blocked fit cost as much as all evaluations.
+        seconds = 0.5 * levels.seconds
     elif _grid(stats, limits) is not None:
         seconds = limits.grid_seconds if few else 0.0
     else:
@@ -326,14 +331,6 @@ def _without_strata(
     if levels is not None:
         return levels
     return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
-
-
-def _as_fast(seconds: float, n_terms: int) -> float:
-    """Return the time of a blocked evaluation with which a fit takes as long as by levels.
-
-    Its informations cost as much as all evaluations, and each term some operations on arrays.
-    """
-    return 0.5 * (seconds - 1e-3 * n_terms)
 
 
 def _crossed(stats: Statistics, limits: EngineLimits, *, reml: bool) -> CrossedLikelihood | None:

@@ -39,6 +39,7 @@ class _Point:
     share : (n_a,) w = 1/(σ²_e + σ²_a n_i), so that A'U⁻¹y = w ∘ A'y with U = V − σ²_b BB'
     shrink : S = (I + σ²_b M)⁻¹ with M = B'U⁻¹B; None stands for I
     own : B'V⁻¹B = SM
+    squared : F' diag(w²) F, if S is not I
     projected : for each term Z_t'V⁻¹[y X], in the order of the model
     total : the forms
     """
@@ -47,6 +48,7 @@ class _Point:
     share: FloatArray
     shrink: FloatArray | None
     own: FloatArray
+    squared: FloatArray | None
     projected: tuple[FloatArray, FloatArray]
     total: Totals
 
@@ -83,7 +85,7 @@ class CrossedLikelihood(TotalsEngine[_Point]):
     @property
     def bytes(self) -> float:
         """Expected memory of one evaluation."""
-        return 48.0 * float(self.table.sizes[self._b]) ** 2
+        return 56.0 * float(self.table.sizes[self._b]) ** 2
 
     def mivque0(self) -> FloatArray:
         """Return the MIVQUE(0) estimates, which may be negative."""
@@ -141,17 +143,18 @@ class CrossedLikelihood(TotalsEngine[_Point]):
             M -= table.weighted(v[a] / e * w)
         log_det = (table.n - n.size) * np.log(e) - float(np.log(w).sum())
         shrink, own, of_b = self._absorbed(v, M)
+        squared = None if shrink is None else table.weighted(w * w)
         log_det += of_b
         projected = self._projected(v, w, shrink, table.sums)
         gram = table.gram.copy()
         for u, sums, rows in zip(v[:-1], table.sums, projected, strict=True):
             gram -= u * (sums.T @ rows)
-        total = self._totals(v, w, shrink, own, projected, gram)
+        total = self._totals(v, w, shrink, own, squared, projected, gram)
         if total.rss * e < _LITTLE * table.yy:
             projected, gram = self._refined(v, w, shrink, projected)
-            total = self._totals(v, w, shrink, own, projected, gram)
+            total = self._totals(v, w, shrink, own, squared, projected, gram)
         total.log_det = log_det
-        return _Point(v, w, shrink, own, projected, total)
+        return _Point(v, w, shrink, own, squared, projected, total)
 
     def _absorbed(
         self, v: FloatArray, M: FloatArray
@@ -220,6 +223,7 @@ class CrossedLikelihood(TotalsEngine[_Point]):
         w: FloatArray,
         shrink: FloatArray | None,
         own: FloatArray,
+        squared: FloatArray | None,
         projected: tuple[FloatArray, FloatArray],
         gram: FloatArray,
     ) -> Totals:
@@ -245,8 +249,8 @@ class CrossedLikelihood(TotalsEngine[_Point]):
         traces = np.empty(2)
         traces[a] = float(w @ n)
         traces[b] = float(np.trace(own))
-        if shrink is not None:
-            traces[a] -= v[b] * float(np.vdot(shrink, table.weighted(w * w)))
+        if shrink is not None and squared is not None:
+            traces[a] -= v[b] * float(np.vdot(shrink, squared))
         total.traces[:] = np.append(traces, last_form(float(table.n), traces, v))
         return total
 
@@ -260,12 +264,12 @@ class CrossedLikelihood(TotalsEngine[_Point]):
         squares[b, b] = float(np.vdot(point.own, point.own))
         squares[a, a] = float(np.square(w * n).sum())
         S = point.shrink
-        if S is None:
+        if S is None or point.squared is None:
             squares[a, b] = squares[b, a] = float((w * w) @ n)
         else:
             u = float(v[b])
             with limited_blas(len(S)):
-                product = table.weighted(w * w) @ S
+                product = point.squared @ S
             squares[a, b] = squares[b, a] = float(np.vdot(product, S))
             third = float(np.vdot(S, table.weighted(w**3 * n)))
             squares[a, a] += u * (u * float(np.vdot(product, product.T)) - 2.0 * third)

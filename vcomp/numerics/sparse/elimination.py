@@ -20,11 +20,15 @@ from vcomp.numerics.kernels import ldl, selected_inverse
 from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
 from vcomp.numerics.memory import limited_blas
 
-_SPARSE_SECONDS = 2e-9
-"""Seconds of factor and inverse for each product of two entries of a sparse column."""
+_PAIR_SECONDS, _ENTRY_SECONDS, _COLUMN_SECONDS = 2e-9, 8.6e-8, 4.7e-7
+"""Seconds of factor, inverse and their forms for each product of two entries of a sparse column,
+for each entry and for each column."""
 
-_DENSE_SECONDS = 3.5e-11
-"""Seconds of a dense Cholesky factor and inverse of order m, divided by m³; one thread."""
+_CUBE_SECONDS, _SQUARE_SECONDS, _CALL_SECONDS = 1.6e-11, 3.0e-8, 4.4e-4
+"""Those of a dense matrix of order m divided by m³ and by m², one thread, and of any matrix.
+
+Fitted to 47 shapes of benchmarks/bench_engines.py, which these hit within 0.6 to 1.8 but for the
+two smallest."""
 
 _GOOD_ENOUGH = 0.5
 """Estimated seconds up to which no other order is tried."""
@@ -37,6 +41,10 @@ _DENSE_SHARE = 0.6
 
 _MOST_ENTRIES = 450_000_000
 """Entries of L above which counting stops: 5 GiB, or a dense matrix of order 30,000."""
+
+
+_LEAST_COUNTED = 1_000_000
+"""Entries of L that are counted in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ def plan_elimination(
     sizes: list[int],
     *,
     good_enough: float = _GOOD_ENOUGH,
-    most_seconds: float = _MOST_SECONDS,
+    most_seconds: float = np.inf,
     most_entries: int = _MOST_ENTRIES,
 ) -> EliminationOrder | None:
     """Return the cheaper of the original and a minimum degree order; None if L is too large.
@@ -90,11 +98,14 @@ def plan_elimination(
     matrix : (n, n) symmetric, sparse rows, without its diagonal
     sizes : sizes of the diagonal blocks, the first of which has no entries
     good_enough : seconds below which no other order is tried
-    most_seconds : which the search for another order may take
+    most_seconds : which a factorisation, and the search for another order, may take
     most_entries : entries of L above which counting stops
     """
     from scipy.sparse import tril
 
+    # A triangle of m²/2 entries, and columns: with more of them no cut is fast enough.
+    most = most_seconds * (1.0 / _ENTRY_SECONDS + 0.5 / _SQUARE_SECONDS)
+    most_entries = int(min(most_entries, max(most, _LEAST_COUNTED)))
     lower = tril(matrix, -1, format="csr")
     lower.sort_indices()
     ends = [0, *np.cumsum(sizes).tolist()]
@@ -158,9 +169,12 @@ def _cheapest(
 
 def _seconds(counts: LongArray, n: int) -> FloatArray:
     """Return the estimated time with a cut before each column, and after the last."""
-    sparse = np.concatenate([[0.0], np.cumsum(_SPARSE_SECONDS * counts.astype(float) ** 2)])
+    entries = counts.astype(float)
+    columns = _PAIR_SECONDS * entries**2 + _ENTRY_SECONDS * entries + _COLUMN_SECONDS
+    sparse = np.concatenate([[0.0], np.cumsum(columns)])
     dense = n - np.arange(counts.size + 1.0)
-    seconds: FloatArray = sparse + _DENSE_SECONDS * dense**3
+    of_dense = _CUBE_SECONDS * dense**3 + _SQUARE_SECONDS * dense**2
+    seconds: FloatArray = _CALL_SECONDS + sparse + of_dense
     return seconds
 
 
