@@ -17,6 +17,8 @@ from .documents.document_universe import DocumentUniverse as DocumentUniverse
 from .documents.document_universe import score_table as score_table
 from .documents.document_universe import set_measures as set_measures
 from .documents.layouts import assessor_layouts as assessor_layouts
+from .documents.relevance import RelevanceModel as RelevanceModel
+from .documents.relevance import fit_relevance as fit_relevance
 from .documents.track import Track as Track
 from .documents.track import novelty_like_track as novelty_like_track
 from .mapping import MappingStudy as MappingStudy

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vcomp.exceptions import DataError, EstimationError
+from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir.documents.track import TRACK_EFFECTS, novelty_like_track
 
 NONE = dict.fromkeys(TRACK_EFFECTS, 0.0)
@@ -155,3 +155,43 @@ def test_effects_have_the_sign_and_the_distribution_of_their_margin(effect):
     # A kernel estimate blurs the edge; the opposite sign would never exceed 1.
     assert abs(found - expected) < 4.5 * np.sqrt(expected * (1 - expected) / drawn) + 0.02
     assert found > 0.0
+
+
+def test_correlated_assessors_agree_and_correlated_systems_retrieve_alike():
+    """Effects with the correlation 1 are the same; those with .5 share half of their variance."""
+    options = {"n_systems": 4, "n_topics": 30, "n_assessors": 2, "n_documents": 40, "rng": 2}
+    same = novelty_like_track(**options, correlations={"assessor": 1.0})
+    table = same.judgements.pivot(index="document", columns="assessor", values="relevant")
+    assert (table["A1"] == table["A2"]).all()
+
+    groups = np.kron(np.eye(2), np.ones((2, 2)))
+    alike = novelty_like_track(**options, correlations={"system": groups})
+    sets = {
+        name: set(part["document"])
+        for name, part in alike.retrieved.groupby("system", observed=True)
+    }
+    assert sets["S1"] == sets["S2"]
+    assert sets["S3"] == sets["S4"]
+    assert sets["S1"] != sets["S3"]
+
+
+def test_the_correlation_of_effects_is_the_given_one():
+    """Only assessors in documents differ: two judgements have the given correlation."""
+    effects = {**NONE, "relevance": 0.0, "a:d": 1.0}
+    track = novelty_like_track(
+        n_systems=1, n_topics=50, n_documents=100, rng=3,
+        effects=effects, correlations={"assessor": 0.5},
+    )  # fmt: skip
+    table = track.judgements.pivot(index="document", columns="assessor", values="relevant")
+    both = (table["A1"] & table["A2"]).mean()
+    # Both above 0: 1/4 + asin(.5) / 2π = 1/3.
+    assert abs(both - 1 / 3) < 4.5 * np.sqrt(2 / 9 / len(table))
+
+
+@pytest.mark.parametrize(
+    ("correlations", "message"),
+    [({"topic": 0.5}, "system, assessor"), ({"assessor": 1.5}, "positive semidefinite 2 × 2")],
+)
+def test_bad_correlations(correlations, message):
+    with pytest.raises(PlanError, match=message):
+        novelty_like_track(n_systems=2, n_topics=2, n_documents=8, correlations=correlations)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -12,9 +11,10 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
-from vcomp.data import as_levels, open_source, parquet_path
+from vcomp.data import parquet_path
 from vcomp.exceptions import DataError, did_you_mean, warn
 from vcomp.ir.documents.assessors import shown
+from vcomp.ir.documents.document_tables import check_once, listed, read_documents
 from vcomp.ir.documents.document_universe import (
     DocumentUniverse,
     UniverseOf,
@@ -26,9 +26,6 @@ from vcomp.ir.documents.document_universe import (
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_SHOWN = 5
-"""Largest number of names in a message."""
 
 
 def document_universe(
@@ -106,8 +103,8 @@ def document_universe(
             f"universe={universe!r} is not known{did_you_mean(universe, get_args(UniverseOf))}; "
             "it is 'topic', 'assessor' or 'all'"
         )
-    runs = _read("retrieved", retrieved, (system, topic, document))
-    qrels = _read("judgements", judgements, (assessor, topic, document), relevant)
+    runs = read_documents("retrieved", retrieved, (system, topic, document))
+    qrels = read_documents("judgements", judgements, (assessor, topic, document), relevant)
     grade = _relevant(qrels.grades, relevant, relevant_from)
     topics, (run_topic, qrel_topic) = _common(topic, runs.columns[topic], qrels.columns[topic])
     names, (run_doc, qrel_doc) = _common(document, runs.columns[document], qrels.columns[document])
@@ -120,8 +117,8 @@ def document_universe(
     qrel_key = qrel_topic * n_names + qrel_doc
     added = qrel_key if universe == "all" else qrel_key[grade]
     keys = np.unique(np.concatenate([run_key, added]))
-    _check_once("retrieved", "system", system_names, run_key, run_system, topics, names)
-    _check_once("judged", "assessor", judge.cat.categories, qrel_key, judge_code, topics, names)
+    check_once("retrieved", "system", system_names, run_key, run_system, topics, names)
+    check_once("judged", "assessor", judge.cat.categories, qrel_key, judge_code, topics, names)
     retrieved_pairs = _lists(keys, run_key, run_system)
     relevant_pairs = _lists(keys, qrel_key[grade], judge_code[grade])
     judged = np.unique(qrel_topic * n_judges + judge_code)
@@ -142,58 +139,12 @@ def document_universe(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Table:
-    """Columns of one table as categories, and the column of grades as it is."""
-
-    columns: dict[str, pd.Series]
-    grades: Any
-
-
-def _read(what: str, data: Any, names: Sequence[str], grade: str | None = None) -> _Table:
-    every = [*names, *([grade] if grade is not None else [])]
-    for name in every:
-        if not isinstance(name, str):
-            raise DataError(f"names of columns are text, not {name!r}")
-    twice = next((name for name in every if every.count(name) > 1), None)
-    if twice is not None:
-        raise DataError(f"the columns of {what} are different ones; {twice!r} is named twice")
-    try:
-        frame = open_source(data).read(every)
-    except DataError as error:
-        raise DataError(f"{what}: {error}") from None
-    if len(frame) == 0:
-        raise DataError(f"{what}: the table has no rows")
-    for name in every:
-        missing = frame[name].isna().to_numpy()
-        if missing.any():
-            raise DataError(
-                f"{what}: {int(missing.sum()):,} rows have no value in column {name!r}, the first "
-                f"of them row {int(missing.argmax())}"
-            )
-    return _Table(
-        {name: as_levels(name, frame[name]) for name in names},
-        None if grade is None else frame[grade],
-    )
-
-
-def _relevant(grades: pd.Series, name: str, lowest: float) -> BoolArray:
-    from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
-
+def _relevant(grades: FloatArray, name: str, lowest: float) -> BoolArray:
     if isinstance(lowest, bool) or not isinstance(lowest, int | float | np.number):
         raise DataError(f"relevant_from is a grade, such as 1, not {lowest!r}")
-    numeric = is_numeric_dtype(grades.dtype) and not is_complex_dtype(grades.dtype)
-    if not numeric and not is_bool_dtype(grades.dtype):
-        raise DataError(
-            f"judgements: column {name!r} holds {grades.dtype}; it must hold grades, such as 0 "
-            "and 1, or True and False"
-        )
-    values = grades.to_numpy(dtype=float)
-    if not np.isfinite(values).all():
-        raise DataError(f"judgements: column {name!r} holds grades that are not finite")
-    found: BoolArray = values >= float(lowest)
+    found: BoolArray = grades >= float(lowest)
     if not found.any():
-        low, high = display.number(values.min()), display.number(values.max())
+        low, high = display.number(grades.min()), display.number(grades.max())
         raise DataError(
             f"no document is relevant: the grades in column {name!r} are {low} to {high}, and "
             f"those from {display.number(lowest)} on count as relevant (relevant_from=)"
@@ -259,40 +210,13 @@ def _check_topics(topics: pd.Index, run_topic: LongArray, qrel_topic: LongArray)
         without = topics[retrieved & ~judged]
         raise DataError(
             f"topics of the retrieved documents were not judged ({len(without):,} of {n:,}): "
-            f"{_listed(without)}. Leave their rows out, or add a judgement"
+            f"{listed(without)}. Leave their rows out, or add a judgement"
         )
     if not retrieved.all():
         without = topics[~retrieved]
         warn(
             f"no system retrieved a document for topics that were judged ({len(without):,} of "
-            f"{n:,}): {_listed(without)}; no system retrieved their relevant documents"
-        )
-
-
-def _listed(labels: pd.Index) -> str:
-    shown = ", ".join(repr(label) for label in labels[:_SHOWN].tolist())
-    return shown + (", …" if len(labels) > _SHOWN else "")
-
-
-def _check_once(
-    verb: str,
-    who: str,
-    members: pd.Index,
-    key: LongArray,
-    member: LongArray,
-    topics: pd.Index,
-    names: pd.Index,
-) -> None:
-    """Refuse duplicate rows of a document for one system or assessor."""
-    pairs = np.sort(key * len(members) + member)
-    twice = np.flatnonzero(pairs[1:] == pairs[:-1])
-    if twice.size:
-        of, by = divmod(int(pairs[twice[0]]), len(members))
-        topic, name = divmod(of, len(names))
-        raise DataError(
-            f"document {_listed(names[[name]])} of topic {_listed(topics[[topic]])} was {verb} "
-            f"twice by {who} {_listed(members[[by]])} ({twice.size:,} such rows in all); a "
-            f"document is {verb} once or not at all"
+            f"{n:,}): {listed(without)}; no system retrieved their relevant documents"
         )
 
 

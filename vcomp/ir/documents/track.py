@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import DataError, did_you_mean
-from vcomp.ir.simulate import EffectMargin, Margin, effect_margins
+from vcomp.ir.simulate import EffectMargin, Margin, effect_margins, level_factors
 from vcomp.numerics import seed_from
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ times the document's effect ``d`` is above 0; skill has the mean 1 and the stand
 
 _MEANS = ("relevance", "retrieval")
 
+_FACETS = {
+    **dict.fromkeys(("a", "a:i", "a:d"), "assessor"),
+    **dict.fromkeys(("p", "p:i", "p:d", "skill", "skill:i"), "system"),
+}
+"""The facet whose levels may be correlated, the first axis of the effects."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Track:
@@ -73,6 +80,7 @@ def novelty_like_track(
     n_documents: int = 1000,
     effects: Mapping[str, float] | None = None,
     margins: Mapping[str, Margin | ArrayLike] | None = None,
+    correlations: Mapping[str, ArrayLike] | None = None,
     cuts: Sequence[float] = (0.0,),
     rng: int | np.random.Generator | None = None,
 ) -> Track:
@@ -87,10 +95,14 @@ def novelty_like_track(
     ----------
     n_systems, n_topics, n_assessors : numbers of each; every assessor judges every topic
     n_documents : mean number per topic; numbers are uniform from half to one and a half times it
-    effects : values that replace some of :data:`TRACK_EFFECTS`
+    effects : values that replace some of :data:`TRACK_EFFECTS`; :func:`vcomp.ir.fit_relevance`
+        finds those of relevance, and `cuts`, in judgements
     margins : effect → its distribution: observed effects, of which a kernel estimate is made, or
         a :class:`vcomp.simulate.Margin`; its mean is set to 0 and its standard deviation to that
         of the effect. Others are normal
+    correlations : ``"system"``, ``"assessor"`` → correlations of systems or assessors, a matrix or
+        one number for all pairs, such as systems of one group or assessors who agree. They join
+        all effects of this facet by a Gaussian copula
     cuts : a document has the grade of relevance that counts how many of these the sum of its
         effects exceeds, in ascending order; with one cut it is relevant or not
     rng : seed or generator; seed 0 if None. The same seed gives the same track
@@ -105,7 +117,8 @@ def novelty_like_track(
         If a number is not a whole number from 1 on (of documents, from 2 on), an effect is
         unknown, not finite, or negative (except the two means), or cuts do not ascend.
     PlanError
-        If a margin is not of an effect, or not a distribution.
+        If a margin is not of an effect, or not a distribution, or correlations are not of systems
+        or assessors, or no correlation matrix.
     EstimationError
         If `rng` is neither a seed nor a generator.
 
@@ -122,8 +135,12 @@ def novelty_like_track(
         least = 2 if name == "n_documents" else 1
         if isinstance(n, bool) or not isinstance(n, Integral) or n < least:
             raise DataError(f"{name} is a whole number from {least} on, not {n!r}")
-    sd = _effects(effects)
-    of_effects = effect_margins(margins, tuple(f for f in TRACK_EFFECTS if f not in _MEANS))
+    of_levels = {"system": n_systems, "assessor": n_assessors}
+    distributions = _Distributions(
+        _effects(effects),
+        effect_margins(margins, tuple(f for f in TRACK_EFFECTS if f not in _MEANS)),
+        level_factors(correlations, of_levels),
+    )
     limits = np.asarray(cuts, dtype=float)
     if limits.ndim != 1 or limits.size < 1 or not np.isfinite(limits).all():
         raise DataError(f"cuts= are one or more finite numbers, not {cuts!r}")
@@ -133,17 +150,30 @@ def novelty_like_track(
         rng if isinstance(rng, np.random.Generator) else np.random.default_rng(seed_from(rng))
     )
     counts = generator.integers(-(-n_documents // 2), 3 * n_documents // 2 + 1, n_topics)
-
-    def drawn(effect: str, *shape: int) -> FloatArray:
-        return sd[effect] * of_effects[effect].at(generator.standard_normal(shape))
-
-    assessor, bias = drawn("a", n_assessors, 1), drawn("p", n_systems, 1)
-    skill = 1.0 + drawn("skill", n_systems, 1)
+    assessor = distributions.draw(generator, "a", n_assessors, 1)
+    bias = distributions.draw(generator, "p", n_systems, 1)
+    skill = 1.0 + distributions.draw(generator, "skill", n_systems, 1)
     topics = [
-        _topic(child, int(n), (assessor, bias, skill), sd, of_effects, limits)
+        _topic(child, int(n), (assessor, bias, skill), distributions, limits)
         for child, n in zip(generator.spawn(n_topics), counts, strict=True)
     ]
     return _tables(topics, counts, n_systems, n_assessors)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Distributions:
+    """Standard deviations and distributions of effects, and factors of correlations by facet."""
+
+    sd: Mapping[str, float]
+    margins: Mapping[str, EffectMargin]
+    factors: Mapping[str, FloatArray]
+
+    def draw(self, rng: np.random.Generator, effect: str, *shape: int) -> FloatArray:
+        """Return effects, whose first axis has the systems or assessors."""
+        z = rng.standard_normal(shape)
+        factor = self.factors.get(_FACETS.get(effect, ""))
+        drawn = z if factor is None else factor @ z
+        return self.sd[effect] * self.margins[effect].at(drawn)
 
 
 def _effects(given: Mapping[str, float] | None) -> dict[str, float]:
@@ -164,17 +194,12 @@ def _topic(
     rng: np.random.Generator,
     n: int,
     of_track: tuple[FloatArray, FloatArray, FloatArray],
-    sd: Mapping[str, float],
-    margins: Mapping[str, EffectMargin],
+    effects: _Distributions,
     cuts: FloatArray,
 ) -> tuple[BoolArray, Any]:
     """Return what is retrieved, systems × documents, and relevant, assessors × documents."""
-
-    def draw(effect: str, *shape: int) -> FloatArray:
-        return sd[effect] * margins[effect].at(rng.standard_normal(shape))
-
+    draw, sd = partial(effects.draw, rng), effects.sd
     assessor, bias, skill = of_track
-
     n_assessors, n_systems = assessor.size, bias.size
     document = draw("d", n)
     relevance = sd["relevance"] + draw("i", 1) + document + assessor + draw("a:i", n_assessors, 1)

@@ -120,8 +120,8 @@ def level_factors(
     for facet, given in (correlations or {}).items():
         if facet not in sizes:
             raise PlanError(
-                f"correlations= names {facet!r}, which is no facet that is not nested; there are "
-                f"{', '.join(sizes)}"
+                f"correlations= names {facet!r}{did_you_mean(facet, sizes)}; the facets whose "
+                f"levels may be correlated are {', '.join(sizes)}"
             )
         k = sizes[facet]
         R = np.asarray(given, dtype=float)
