@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.ctt_scores import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
-from tests.helpers.printed_tables import printed_columns
+from tests.helpers.printed_tables import printed_columns, printed_words
 from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.ctt.items import item_analysis
 from vcomp.exceptions import DataError
@@ -364,8 +364,40 @@ def test_summary():
     assert repr(found).startswith("ItemAnalysis(items=10, objects=15, flagged=")
 
 
-def test_small_changes_of_alpha_are_seen():
-    rng = np.random.default_rng(5)
-    X = rng.normal(size=(40, 1)) + rng.normal(size=(40, 400))
-    shown = str(item_analysis(X).summary(5)).splitlines()[4]
-    assert len(shown.split()[6].split(".")[1]) >= 5
+@pytest.mark.parametrize("k", [3, 12, 60, 200, 900, 6000])
+def test_small_changes_of_alpha_are_seen(k):
+    """Two digits of the largest change, with three decimals at least and six at most."""
+    rng = np.random.default_rng(k)
+    found = item_analysis(rng.normal(size=(30, 1)) + rng.normal(size=(30, k)))
+    shown = printed_columns(found.summary(5))["α if dropped"]
+    largest = found.table["alpha_change"].abs().max()
+    decimals = next(d for d in (3, 4, 5, 6) if largest * 10**d >= 10 or d == 6)
+    expected = found.table["alpha_if_dropped"].iloc[:5]
+    assert shown == [f"{x:.{decimals}f}" for x in expected]
+
+
+def test_what_is_shown_of_an_item():
+    """Also the share of the range, an item without variance, and one without scores."""
+    X = np.column_stack([QUESTIONS.astype(float), np.ones(15), np.full(15, np.nan)])
+    X[3, 0] = np.nan
+    found = item_analysis(X, score_range=(0, 8), low=0.3)
+    printed, table = printed_columns(found.summary()), found.table
+    assert printed[""] == [str(label) for label in table.index]
+    assert printed["n"] == [str(n) for n in table["n"]]
+    shares = table["share_of_range"]
+    assert printed["of range"] == ["–" if np.isnan(x) else f"{100 * x:.1f} %" for x in shares]
+    for name in ("difficulty", "variance"):
+        values = table[name]
+        decimals = 2 - int(np.floor(np.log10(values[values > 0].min())))
+        expected = ["–" if np.isnan(x) else f"{x:.{decimals}f}" for x in values]
+        assert printed[name] == expected
+    words = printed_words(found.summary())
+    n = int(table["flagged"].sum())
+    assert f"{n} flagged" in words
+    assert "item-rest below 0.3, no variance" in words
+    few = printed_words(found.summary(2))
+    assert f"10 more items are in .table, {n - 2} of them flagged." in few
+    assert "12 more items are in .table" in printed_words(found.summary(0))
+    assert "12 more items" in printed_words(found.summary(-1))
+    assert "more items" not in printed_words(found.summary(12))
+    assert "0 of them flagged" in printed_words(found.summary(n))

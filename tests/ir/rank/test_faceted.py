@@ -227,3 +227,18 @@ def test_limits_of_size():
         FacetedDifferences.of(np.ones(1), one, one, "a", [], 3.0)
     with pytest.raises(DataError, match="2 systems in 50,000,001 cells"):
         FacetedDifferences.of(np.ones(2), np.arange(2), np.array([0, 5 * 10**7]), "ab", [], 3.0)
+
+
+@pytest.mark.parametrize("unit", [1e-7, 1.0, 1e7])
+def test_equal_means_are_equal_in_any_unit(unit):
+    """But for rounding: those of the same scores in another order; a real difference stays."""
+    rng = np.random.default_rng(8)
+    scores = rng.uniform(size=50)
+    columns = [scores, scores * (1.0 + 1e-11), *(rng.permutation(scores) for _ in range(6))]
+    s, t = np.indices((8, 50)).reshape(2, -1)
+    made = FacetedDifferences.of(
+        unit * np.concatenate(columns), s, t, "abcdefgh", [ErrorEffect(t, 1.0)], 3.0
+    )
+    assert made.systems == tuple("bacdefgh")
+    assert len(set(made.effects)) == 2
+    assert made.effects[0] > made.effects[1]
