@@ -89,7 +89,7 @@ def test_features_move_the_exponent_and_its_error():
     assert alone["high"].item() == pytest.approx(
         x**2.3 + student.isf(0.1, 5) * abs(slope) * 0.2, rel=1e-12
     )
-    with pytest.raises(PlanError, match="no feature 'n_topic' .*did you mean 'n_topics'"):
+    with pytest.raises(PlanError, match=r"no feature 'n_topic' .*did you mean 'n_topics'"):
         FEATURED.at(x, {"n_topic": 3})
     with pytest.raises(PlanError, match="no feature 'n_topics'; its features: none"):
         PLAIN.at(x, {"n_topics": 3})

@@ -140,7 +140,7 @@ def test_ends_are_where_the_root_has_its_level(name, shape, level):
             t_by_definition(scale, scale.low + 1e-13) if scale.soft_low and level < 0 else -INF,
             t_by_definition(scale, scale.high - 1e-13) if scale.soft_high and level > 0 else INF,
         )
-        wanted = brentq(lambda t: of_shape[0](t) - level, -8.0, 8.0) + known.origin
+        wanted = brentq(lambda t, z=of_shape[0]: z(t) - level, -8.0, 8.0) + known.origin
         if not reachable[0] < wanted < reachable[1]:
             continue
         end = trace.crossing(level, guess)
@@ -395,8 +395,10 @@ def test_what_is_said_of_ends(end):
     curve = trace_curve(known.trace(), span, lambda z: z, "q", 0.05, 0)
     assert (curve.low if end == "low" else curve.high) == at
     assert curve.notes == (
-        "q is estimated at its bound 1: the interval is one-sided, and its "
-        "other end is where the likelihood ratio reaches the same χ² quantile",
+        (
+            "q is estimated at its bound 1: the interval is one-sided, and its "
+            "other end is where the likelihood ratio reaches the same χ² quantile"
+        ),
     )
     assert len(known.calls) > 0
     assert (curve.high if end == "low" else curve.low) == pytest.approx(
