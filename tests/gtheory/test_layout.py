@@ -95,6 +95,21 @@ def test_effective_sizes_multiply_to_the_divisor():
     assert layout_sizes(balanced, ["a", "b"], parse_design("p x (b:a)")) == [3.0, 7.0]
 
 
+def test_sizes_that_are_whole_but_for_rounding_are_whole():
+    design, off = parse_design("p x (b:a)"), []
+    for k in range(2, 60):
+        codes = {"a": np.repeat(np.arange(k), 3), "b": np.arange(3 * k)}
+        made = Layout(codes, np.zeros(3 * k, dtype=int))
+        off.append(1.0 / made.inverse_n(["a"]) - k)
+        assert layout_sizes(made, ["a", "b"], design) == [k, 3]
+    assert any(off)
+    # One of 10,001 observations more of one level is no rounding.
+    a = np.append(np.repeat([0, 1], 5_000), 0)
+    (size,) = layout_sizes(Layout({"a": a}, np.zeros(a.size, dtype=int)), ["a"], parse_design("p x a"))
+    assert size == pytest.approx(2.0 - 2e-8, abs=1e-9)
+    assert size != 2.0
+
+
 def test_cells_that_repeat_need_replicates():
     once = Layout({"a": np.array([0, 1, 2])}, np.zeros(3, dtype=int))
     effects = [frozenset("p"), frozenset("a"), frozenset("pa")]
