@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -139,6 +141,25 @@ def test_an_item_far_larger_than_the_rest(share):
     columns = ["item_rest", "alpha_if_dropped"]
     one, other = given_order(X)[columns].loc[3], given_order(far)[columns].loc[3]
     np.testing.assert_allclose(other, one, rtol=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_few_scores_of_objects_and_items_by_definition(seed):
+    """Most objects have one to three scores, and items two or more."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(9, 4)) + rng.normal(size=(9, 1))
+    X[rng.random(X.shape) < 0.55] = np.nan
+    X[:2] = np.where(np.isnan(X[:2]), 0.3, X[:2])
+    X[2, 1:] = np.nan
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = brute_force_available(X)
+    kept = X[~np.isnan(X).all(axis=1)]
+    found = given_order(kept).reset_index(drop=True)
+    columns = ["n", "difficulty", "variance", "item_total", "item_rest"]
+    pd.testing.assert_frame_equal(
+        found[columns], expected[columns], rtol=1e-9, atol=1e-12, check_exact=False
+    )
 
 
 # Flags ----------------------------------------------------------------------------------------
@@ -338,6 +359,34 @@ def test_options_that_cannot_be(options, message):
 def test_unfit_scores(scores, message):
     with pytest.raises(DataError, match=message):
         item_analysis(scores)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_an_item_of_few_equal_scores(n):
+    """Of two on it has no variance; that of the rest is not in the way of its correlations."""
+    X = np.column_stack([QUESTIONS.astype(float), np.full(15, np.nan)])
+    X[:n, 10] = 0.1
+    row = given_order(X).loc[10]
+    assert row["n"] == n
+    assert np.isnan(row["item_total"])
+    if n == 1:
+        assert row["reason"] == "one score"
+        assert np.isnan(row["variance"])
+    else:
+        assert row["reason"] == "no variance"
+        assert row["variance"] == 0.0
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_rests_of_few_objects_that_are_equal(n):
+    X = np.full((6, 3), np.nan)
+    X[:, 0], X[:, 1] = [1.0, 2.0, 4.0, 3.0, 7.0, 2.5], [2.0, 2.5, 1.0, 0.3, 4.0, 5.0]
+    X[:n, 2] = [0.3, 0.7, 0.4][:n]
+    X[:n, :2] = [5.1, 2.3]
+    row = given_order(X).loc[2]
+    assert row["reason"].startswith("the rest has no variance")
+    assert np.isnan(row["item_rest"])
+    assert row["item_total"] == pytest.approx(1.0)
 
 
 # What a person sees ---------------------------------------------------------------------------

@@ -105,7 +105,9 @@ def test_sizes_that_are_whole_but_for_rounding_are_whole():
     assert any(off)
     # One of 10,001 observations more of one level is no rounding.
     a = np.append(np.repeat([0, 1], 5_000), 0)
-    (size,) = layout_sizes(Layout({"a": a}, np.zeros(a.size, dtype=int)), ["a"], parse_design("p x a"))
+    (size,) = layout_sizes(
+        Layout({"a": a}, np.zeros(a.size, dtype=int)), ["a"], parse_design("p x a")
+    )
     assert size == pytest.approx(2.0 - 2e-8, abs=1e-9)
     assert size != 2.0
 

@@ -65,10 +65,15 @@ def test_the_scale_is_the_logarithm_of_odds(name):
 
 
 def test_places_next_to_an_end_keep_their_digits():
-    at = Coordinate(-1.0, 3.0, 1.0, 1.0, 0.0, 0.0)
-    assert at.theta_of(-40.0)[0] + 1.0 == pytest.approx(4.0 * np.exp(-40.0), abs=2.5e-16)
-    assert 3.0 - at.theta_of(40.0)[0] == pytest.approx(4.0 * np.exp(-40.0), abs=5e-16)
-    assert at.t_of(5.0) == INF  # beyond the end
+    low, high = (
+        Coordinate(0.0, 4.0, 2.0, 1.0, 0.0, 0.0),
+        Coordinate(-4.0, 0.0, -2.0, 1.0, 0.0, 0.0),
+    )
+    for t in (-40.0, -1.0, 0.0, 1.0):
+        theta = low.theta_of(t)[0]
+        assert theta == pytest.approx(4.0 / (1.0 + np.exp(-t)), rel=1e-14)
+        assert high.theta_of(-t)[0] == pytest.approx(-theta, rel=1e-14)
+    assert low.t_of(5.0) == INF  # beyond the end
     assert Coordinate(0.0, INF, 1.0, 1.0, 0.1, 0.0).theta_of(np.log(0.05))[0] == 0.0
 
 
