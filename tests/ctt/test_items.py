@@ -389,6 +389,16 @@ def test_rests_of_few_objects_that_are_equal(n):
     assert row["item_total"] == pytest.approx(1.0)
 
 
+def test_totals_that_are_equal_but_for_rounding():
+    """The second item undoes the first: of the objects that have it, all have one total."""
+    one = np.array([0.1, 0.2, 0.3, 0.7, 1.1, 0.4])
+    X = np.column_stack([one, np.append(0.3 - one[:5], np.nan)])
+    table = given_order(X)
+    assert np.isnan(table["item_total"][1])
+    assert not np.isnan(table["item_total"][0])
+    assert table["item_rest"].round(12).tolist() == [-1.0, -1.0]
+
+
 # What a person sees ---------------------------------------------------------------------------
 
 

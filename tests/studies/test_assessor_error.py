@@ -118,10 +118,14 @@ def study(kept=(), p=None, share=(0.4, 0.2, 0.7), names=ALL, alpha=0.05, impossi
 def test_what_is_said_of_effects():
     said = study(("roles",), {"roles": 0.049, "individuals": 0.05}).answer()
     assert said[:2] == [
-        "Systematic error of roles (who serves as what) is found (p = 0.049, given the other "
-        "effect).",
-        "Systematic error of individuals (who judges) is not found (p = 0.05, given the other "
-        "effect).",
+        (
+            "Systematic error of roles (who serves as what) is found (p = 0.049, given the other "
+            "effect)."
+        ),
+        (
+            "Systematic error of individuals (who judges) is not found (p = 0.05, given the other "
+            "effect)."
+        ),
     ]
     said = study(("roles",), {"roles": 0.05, "individuals": 0.3}).answer()
     assert said[1] == "But one of both effects is needed; roles alone fit better, by AIC."
