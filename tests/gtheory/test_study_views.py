@@ -26,7 +26,7 @@ def study():
 
 
 def test_every_effect_has_its_variance_and_divisor(study):
-    """p x (i:h), Brennan's Tables 4.1 to 4.3: n is the product of the sizes of the other facets."""
+    """p x (i:h), Brennan's Tables 4.1 to 4.3: n is the product of the other facets' sizes."""
     for row in range(6):
         h, i = study.plan.sizes[row, [study.plan.facets.index(f) for f in "hi"]]
         found = study.effects(row)
