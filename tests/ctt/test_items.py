@@ -389,6 +389,16 @@ def test_rests_of_few_objects_that_are_equal(n):
     assert row["item_total"] == pytest.approx(1.0)
 
 
+def test_two_objects_with_scores_are_enough():
+    X = np.full((4, 3), np.nan)
+    X[0], X[2] = [1.0, np.nan, 2.0], [2.0, 3.0, 5.0]
+    table = given_order(X)
+    assert table["n"].tolist() == [2, 1, 2]
+    assert table["variance"].round(12).tolist()[::2] == [0.5, 4.5]
+    with pytest.raises(DataError, match="1 objects have a score, and two are needed"):
+        item_analysis(np.where(np.arange(4)[:, None] == 2, np.nan, X))
+
+
 def test_totals_that_are_equal_but_for_rounding():
     """The second item undoes the first: of the objects that have it, all have one total."""
     one = np.array([0.1, 0.2, 0.3, 0.7, 1.1, 0.4])
