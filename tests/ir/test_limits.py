@@ -11,8 +11,8 @@ from vcomp.exceptions import DataError, PlanError
 from vcomp.ir.documents.document_tables import listed
 from vcomp.ir.measures import get
 from vcomp.ir.rank.paired import check_systems
-from vcomp.ir.simulate.effect_draws import check_scale, level_factors, effect_margins
-from vcomp.ir.simulate.simulated_effects import _check_memory
+from vcomp.ir.simulate import simulated_effects
+from vcomp.ir.simulate.effect_draws import check_scale, effect_margins, level_factors
 
 
 def judgements(grades, topics=4, documents=12):
@@ -94,9 +94,8 @@ def test_listed_sensitivity_has_a_largest_number_of_systems():
 
 @pytest.mark.parametrize("excess", [0.5, 2.0])
 def test_correlation_matrices_may_be_off_by_rounding(excess):
-    """By 1e-9 or so: asymmetric, off one in the diagonal, or not positive semidefinite."""
-    from vcomp.ir.simulate.effect_draws import _SYMMETRIC as off
-
+    """By 1e-8: asymmetric, off one in the diagonal, or not positive semidefinite."""
+    off = 1e-8
     R = np.array([[1.0, 0.3, 0.1], [0.3, 1.0, -0.2], [0.1, -0.2, 1.0]])
     wrong = []
     for place in ((0, 1), (2, 2)):
@@ -151,10 +150,9 @@ def test_observed_effects_that_make_a_margin(n, enough):
 
 
 def test_scores_that_are_too_many():
-    from vcomp.ir.simulate.simulated_effects import _MOST_ROWS as most
-
+    most = simulated_effects._MOST_ROWS
     with pytest.raises(PlanError, match="are more than"):
-        _check_memory(most * 1.001, 2)
+        simulated_effects._check_memory(most * 1.001, 2)
     with pytest.raises(PlanError) as refused:
-        _check_memory(float(most), 10**6)  # allowed, but not in this memory
+        simulated_effects._check_memory(float(most), 10**6)  # allowed, but not in this memory
     assert "are more than" not in str(refused.value)
