@@ -56,6 +56,8 @@ class FacetedDifferences:
     pattern_df : degrees of freedom of the variance of a pair about their mean
     error_variance : σ²(δ) of the mean scores
     variance_df : degrees of freedom of its estimate, for each degree between systems
+    loadings : (m, 2) standard deviations of the logarithm of the estimate of σ²(δ) of each new test
+        for one degree between systems: with that of σ²(δ) of the scores, and apart from it
     """
 
     systems: tuple[str, ...]
@@ -65,6 +67,7 @@ class FacetedDifferences:
     pattern_df: float
     error_variance: float
     variance_df: float
+    loadings: FloatArray
 
     @classmethod
     def of(
@@ -76,6 +79,7 @@ class FacetedDifferences:
         errors: Sequence[ErrorEffect],
         variance_df: float,
         counts: FloatArray | None = None,
+        loadings: FloatArray | None = None,
     ) -> FacetedDifferences:
         """Return the differences between systems from single scores.
 
@@ -89,6 +93,8 @@ class FacetedDifferences:
         variance_df : degrees of freedom of the estimate of their sum, for each degree between
             systems
         counts : (n,) number of scores that each of them stands for; one if None
+        loadings : (m, 2) of the estimates of the error variances of new tests; if None they are as
+            those of these scores
 
         Returns
         -------
@@ -153,6 +159,7 @@ class FacetedDifferences:
             pattern_df=df,
             error_variance=float(sum(effect.variance for effect in errors)),
             variance_df=variance_df,
+            loadings=np.array([[np.sqrt(2.0 / variance_df), 0.0]]) if loadings is None else loadings,
         )
 
     @property
@@ -221,7 +228,8 @@ class FacetedDifferences:
         Returns
         -------
         own, new : (draws, k)
-        scales : (draws,) what estimated standard deviations are multiplied by, as in both
+        scales : (m, draws) what estimated standard deviations of errors of new tests are
+            multiplied by
         """
         own, new = (
             corrected_lengths(
@@ -231,10 +239,11 @@ class FacetedDifferences:
             )
             for _ in range(2)
         )
-        spread = rng.standard_normal(draws) / np.sqrt(2.0 * self.error_df)
-        scales = mean_error_ratio(float(self.swap_df[0])) * np.exp(spread)
-        own *= scales[:, np.newaxis] * np.sqrt(self.error_variance)
-        new *= scales[:, np.newaxis]
+        g = rng.standard_normal((2, draws))
+        ratio = mean_error_ratio(float(self.swap_df[0]))
+        scales = ratio * np.exp(self.loadings @ g / (2.0 * np.sqrt(max(self.df, 1.0))))
+        spread = ratio * np.exp(g[0] / np.sqrt(2.0 * self.error_df))
+        own *= spread[:, np.newaxis] * np.sqrt(self.error_variance)
         return own, new, scales
 
 

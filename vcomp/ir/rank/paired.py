@@ -253,8 +253,8 @@ class PairedDifferences:
         Returns
         -------
         own : (draws, k) errors of the means of the test at hand
-        new : (draws, k) errors of a test of one topic
-        scales : (draws,) what estimated standard deviations are multiplied by, as in both
+        new : (draws, k) errors of a test of one topic, before they are multiplied by `scales`
+        scales : (1, draws) what estimated standard deviations are multiplied by, as in `own`
 
         Notes
         -----
@@ -267,8 +267,7 @@ class PairedDifferences:
         scales = self._drawn_scales(g)[:, np.newaxis]
         df = self._effective_df()
         own = self._errors_of_one(g, *df) * (scales / np.sqrt(self.n_scores))
-        new = self._errors_of_one(rng.standard_normal((draws, n)), *df) * scales
-        return own, new, scales[:, 0]
+        return own, self._errors_of_one(rng.standard_normal((draws, n)), *df), scales.T
 
     def _errors_of_one(self, g: FloatArray, sample_df: float, df: float) -> FloatArray:
         """Return errors of a test of one topic with the covariances of systems (eq. 15.9a)."""

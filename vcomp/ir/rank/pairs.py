@@ -61,4 +61,7 @@ class Pairs(Protocol):
     def drawn_errors(
         self, draws: int, rng: np.random.Generator
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Draw errors of the test at hand and of a test of size one, and what scales them."""
+        """Draw errors of the test at hand and of a test of size one, and what scales the latter.
+
+        Scales are of all new tests, (1, draws), or of each, (m, draws).
+        """
