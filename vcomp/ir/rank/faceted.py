@@ -159,7 +159,9 @@ class FacetedDifferences:
             pattern_df=df,
             error_variance=float(sum(effect.variance for effect in errors)),
             variance_df=variance_df,
-            loadings=np.array([[np.sqrt(2.0 / variance_df), 0.0]]) if loadings is None else loadings,
+            loadings=np.array([[np.sqrt(2.0 / variance_df), 0.0]])
+            if loadings is None
+            else loadings,
         )
 
     @property
