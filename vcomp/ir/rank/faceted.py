@@ -56,7 +56,7 @@ class FacetedDifferences:
     pattern_df : degrees of freedom of the variance of a pair about their mean
     error_variance : σ²(δ) of the mean scores
     variance_df : degrees of freedom of its estimate, for each degree between systems
-    loadings : (m, 2) standard deviations of the logarithm of the estimate of σ²(δ) of each new test
+    loadings : (m, 2) standard deviations of the logarithm of the estimated σ²(δ) of each new test
         for one degree between systems: with that of σ²(δ) of the scores, and apart from it
     """
 
