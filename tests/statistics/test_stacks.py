@@ -92,6 +92,19 @@ def test_few_changed_groups_are_changed_one_by_one():
         np.testing.assert_allclose(grams, by_subtraction, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("out", [[0], [0, 1], [4], [0, 1, 2], [4, 5, 6, 0], [119]])
+def test_groups_that_lose_rows_have_other_numbers_of_them(out):
+    """Groups of 4, 3 and 2 rows get 3 and 2, which others have, or 1, which is new."""
+    sizes = [4, 3, *[4, 3, 2] * 12, 2]
+    codes = [np.repeat(np.arange(39, dtype=np.int32), sizes), np.arange(117, dtype=np.int32) % 3]
+    columns = np.random.default_rng(3).normal(size=(3, 117))
+    layout = StackLayout.of([39, 3], 2)
+    part = np.isin(np.arange(117), np.minimum(out, 116))
+    tables = StackTables.of(layout, codes, columns)
+    left = tables.without(StackTables.of(layout, [c[part] for c in codes], columns[:, part]))
+    check_tables(left, layout, [c[~part] for c in codes], columns[:, ~part])
+
+
 def check_stack(stack, b, scale, layout, codes, columns):
     """Compare a data set of a stack with its rows; columns without rows are left out."""
     B, Z = dense(layout, codes, columns)
