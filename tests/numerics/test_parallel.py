@@ -114,7 +114,6 @@ def test_portions_are_an_equal_share_of_what_is_left():
     assert not few.next()
 
 
-@pytest.mark.clock
 @pytest.mark.parametrize("together", [False, True])
 def test_nothing_begins_after_the_time_limit(together):
     def slow(number):
