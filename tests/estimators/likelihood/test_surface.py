@@ -274,3 +274,35 @@ def test_the_error_is_that_of_coefficients_that_fall_as_the_last_ones(ends):
     # Each direction sees all coefficients of the other: those of degree 0 do not count.
     found = surface._errors(two, np.array([np.diag([8.0, 32.0])]), np.zeros((1, 2)))
     assert found[0] == pytest.approx(2.0 * n * left / 4.0, rel=1e-12, abs=1e-300)
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.parametrize("end", [1e-9, -1e-9])
+def test_the_lower_end_of_a_bounded_direction_is_zero(bounded, end):
+    """Up to the rounding of its logarithm, which is neither a ratio nor less than nothing."""
+    centre, width, shift = 0.3, 1.1, np.exp(0.3 - 1.1) - end
+    asked = []
+
+    def values(ratios):
+        asked.append(ratios[0])
+        x = (np.log(ratios[0] + shift) - centre) / width
+        return NodeValues(np.ones(1), np.array([3.0 + x + 0.25 * x**2]), np.zeros((1, 0)))
+
+    found = surface_maxima(
+        values,
+        np.array([centre]),
+        np.array([width]),
+        np.ones(1),
+        n_nodes=5,
+        tolerance=1e-6,
+        shift=np.array([shift]),
+        bounded=np.array([bounded]),
+    )
+    assert found.found[0] == bounded
+    assert min(asked) > 0.0
+    if bounded:
+        assert found.ratios[0, 0] == 0.0
+    else:
+        assert found.ratios[0, 0] == pytest.approx(end, rel=1e-5)
+    # −½ (D + 1 + log 2π) at x = −1, where D is 2.25.
+    assert found.loglike[0] == pytest.approx(-0.5 * (3.25 + np.log(2.0 * np.pi)), rel=1e-12)
