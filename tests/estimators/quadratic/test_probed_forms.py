@@ -241,8 +241,8 @@ def test_probes_are_drawn_until_they_are_enough(batch, limit, enough_at, n_probe
 SAID = " Standard errors by Monte Carlo (32 probes)"
 NONE = " Estimates whose estimated sampling variance is negative have none."
 CLIPPED = (
-    " Their covariance matrix had negative eigenvalues, as it can at negative estimates: they were "
-    "set to zero and the diagonal was kept."
+    " Their covariance matrix had negative eigenvalues, as it can at negative estimates: they "
+    "were set to zero and the diagonal was kept."
 )
 
 
