@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.estimators import identify
 from vcomp.estimators.identify import _check_fixed, _check_slopes, _covariate, check_digits
+from vcomp.estimators.likelihood import residual_forms
 from vcomp.exceptions import DataError, DesignError
 
 
@@ -192,3 +194,20 @@ def test_components_whose_matrices_are_dependent_are_named(monkeypatch, least, i
             check_terms(*arguments)
     else:
         check_terms(*arguments)
+
+
+@pytest.mark.parametrize("fixed", ["1", "0", "x"])
+@pytest.mark.parametrize("name", sorted(DESIGNS))
+@pytest.mark.parametrize("make", [balanced, unbalanced])
+def test_forms_of_residuals_are_those_of_dense_matrices(name, make, fixed):
+    """tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X': of strata, of crossed facets and of blocks."""
+    formula, data = make(name)
+    data = data.assign(x=np.random.default_rng(1).normal(size=len(data)))
+    model = vcomp.VarianceComponentsModel(formula.replace("~", f"~ {fixed} +"), data)
+    chunk, n = model.chunk, model.nobs
+    X = chunk.X
+    Q = np.eye(n) - X @ np.linalg.pinv(X)
+    V = [np.equal.outer(codes, codes).astype(float) for codes in chunk.codes] + [np.eye(n)]
+    expected = [[np.sum((Q @ a @ Q) * b) for b in V] for a in V]
+    found = residual_forms(model.statistics)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
