@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from scipy.sparse import block_array, csr_array, tril
 
 from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
-from vcomp.numerics.sparse.elimination import EliminationOrder, Factor, Pattern, plan_elimination
+from vcomp.numerics.sparse.elimination import (
+    EliminationOrder,
+    Factor,
+    Pattern,
+    _span,
+    plan_elimination,
+)
 
 
 def equations(sizes, n_rows, seed, nested=False):
@@ -271,3 +277,13 @@ def test_entries_are_counted_up_to_a_limit(n):
         below = np.flatnonzero(pattern[k + 1 :, k]) + k + 1
         assert parent[k] == (below[0] if below.size else -1)
         pattern[np.ix_(below, below)] = True
+
+
+@pytest.mark.parametrize("places", [[], [3], [3, 4, 5], [3, 5, 7], [5, 4, 3], [2, 3, 5]])
+def test_places_side_by_side_need_no_copy(places):
+    places = np.array(places, dtype=np.int64)
+    rows = np.arange(9.0)
+    found = rows[_span(places)]
+    np.testing.assert_array_equal(found, rows[places])
+    side_by_side = places.size > 0 and places.tolist() == list(range(places[0], places[-1] + 1))
+    assert np.shares_memory(found, rows) == side_by_side

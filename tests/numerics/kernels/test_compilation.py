@@ -194,6 +194,14 @@ def test_a_long_wait_says_once_what_it_is():
     assert not said.is_set()
 
 
+def test_a_wait_for_one_function_says_it_as_well():
+    said = Event()
+    waits = Compilations(said.set, patience=0.01)
+    waits.on_start(None)
+    assert said.wait(60.0)
+    waits.on_end(None)
+
+
 def test_a_short_wait_says_nothing():
     said = Event()
     waits = Compilations(said.set, patience=0.2)
