@@ -196,3 +196,23 @@ def test_the_time_of_squares_at_zero_is_that_of_a_solve_for_each_group():
         limits = SquareLimits(many_elements=0.0, times_as_many=0)
         expected = 1e-9 * len(zeros) * float(rank) ** 3
         assert point.seconds_at_zero(limits) == pytest.approx(expected, rel=1e-12)
+
+
+def test_without_memory_for_norms_the_average_information_is_left():
+    model = vcomp.VarianceComponentsModel(*unbalanced("crossed"))
+    whole = BlockedLikelihood(model.stats, reml=True)
+    plan, v = whole._eliminations._whole_plan, np.ones(3)
+    for factor, is_tight in ((0.999, True), (1.001, False)):
+        free = factor * plan.bytes_for_norms / 0.8
+        eliminations = Eliminations(model.stats, None, free_bytes=lambda free=free: free)
+        engine = BlockedLikelihood(model.stats, reml=True, eliminations=eliminations)
+        average = engine.information(v, "average")
+        np.testing.assert_array_equal(average, whole.information(v, "average"))
+        for kind in ("observed", "expected"):
+            if is_tight:
+                with pytest.raises(vcomp.EstimationError, match=f"the {kind} information needs"):
+                    engine.information(v, kind)
+            else:
+                np.testing.assert_array_equal(
+                    engine.information(v, kind), whole.information(v, kind)
+                )
