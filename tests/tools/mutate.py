@@ -70,7 +70,7 @@ _FITS = ("design", "statistics", "estimators", "model", "invariants", "reference
 
 BEYOND: dict[str, tuple[str, ...]] = {
     "numerics": (*_FITS, "inference/pairwise", "inference/profile"),
-    "design": (*_FITS, "data", "gtheory"),
+    "design": (*_FITS, "data", "gtheory", "plots"),
     "statistics": (*_FITS, "data"),
     "estimators": (*_FITS, "inference/profile", "inference/resampling"),
 }
