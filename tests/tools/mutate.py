@@ -435,6 +435,8 @@ def _run(args: argparse.Namespace) -> None:
             return
         outcome = room.outcome(mutant, stages, args.store / "last.log")
         print(f"{outcome:>12}  {mutant.name}", flush=True)
+        if outcome.startswith("error"):  # as of tests that were renamed meanwhile
+            continue
         with args.results.open("a", encoding="utf-8") as out:
             out.write(json.dumps({"outcome": outcome, "mutant": asdict(mutant)}) + "\n")
 
