@@ -76,6 +76,12 @@ BEYOND: dict[str, tuple[str, ...]] = {
 }
 """Tests of other rooms that enter much of a room, for what its own tests do not catch."""
 
+OF_LOOPS: dict[str, tuple[str, ...]] = {
+    "numerics": ("numerics",),
+    "statistics": ("statistics/kernels", "numerics/kernels"),
+}
+"""Tests of the loops of a room, if these are not in its own files and folders of kernels alone."""
+
 SECONDS = 20.0
 """Processor time for the tests of a mutant: five times what they take, and this."""
 
@@ -223,8 +229,9 @@ class Room:
     @cached_property
     def tests(self) -> list[str]:
         """Files and folders with the tests of the room."""
-        # Whole fits by loops in plain Python would take too long, except in the lowest rooms.
-        if not self.compiled and self.name not in ("numerics", "statistics"):
+        if not self.compiled and self.name in OF_LOOPS:
+            return [f"tests/{part}" for part in OF_LOOPS[self.name]]
+        if not self.compiled:  # whole fits by loops in plain Python would take too long
             found = (ROOT / "tests" / self.name).rglob("*kernels*")
             kernels = [p for p in found if p.is_dir() or p.suffix == ".py"]
             return [str(path.relative_to(ROOT)) for path in kernels] or [f"tests/{self.name}"]
