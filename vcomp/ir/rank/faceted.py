@@ -56,7 +56,7 @@ class FacetedDifferences:
     pattern_df : degrees of freedom of the variance of a pair about their mean
     error_variance : σ²(δ) of the mean scores
     variance_df : degrees of freedom of its estimate, for each degree between systems
-    loadings : (m, 2) standard deviations of the logarithm of the estimate of σ²(δ) of each new test
+    loadings : (m, 2) standard deviations of the logarithms of the estimates of σ²(δ) of new tests,
         for one degree between systems: with that of σ²(δ) of the scores, and apart from it
     """
 
@@ -159,7 +159,9 @@ class FacetedDifferences:
             pattern_df=df,
             error_variance=float(sum(effect.variance for effect in errors)),
             variance_df=variance_df,
-            loadings=np.array([[np.sqrt(2.0 / variance_df), 0.0]]) if loadings is None else loadings,
+            loadings=np.array([[np.sqrt(2.0 / variance_df), 0.0]])
+            if loadings is None
+            else loadings,
         )
 
     @property
