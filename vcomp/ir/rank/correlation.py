@@ -225,7 +225,8 @@ class RankDraws:
         return counts
 
     def _scales(self, row: int) -> FloatArray:
-        return self.scales[row if len(self.scales) > 1 else 0]
+        scales: FloatArray = self.scales[row if len(self.scales) > 1 else 0]
+        return scales
 
 
 def _precision(pairs: Pairs) -> FloatArray:
