@@ -154,3 +154,120 @@ def test_nested_blocks_are_eliminated_as_sparse():
     gram = block_array([[a.T @ b if a is not b else None for b in Z] for a in Z]).tocsr()
     plan = plan_elimination(gram, sizes)
     assert (plan.order, plan.cut, plan.n_dense) == (None, students + schools, items)
+
+
+# The choice of an order and a cut ---------------------------------------------------------------
+
+
+def couplings(n, density, seed):
+    """Return a random symmetric matrix without its diagonal."""
+    rng = np.random.default_rng(seed)
+    A = np.triu(rng.random((n, n)) < density, 1)
+    return csr_array((A + A.T).astype(float))
+
+
+def filled(A, order, cut):
+    """Return the numbers of entries of L below the diagonal, by elimination of a graph."""
+    own = np.arange(A.shape[0]) if order is None else order
+    pattern = A.toarray()[np.ix_(own, own)] != 0.0
+    counts = []
+    for k in range(cut):
+        below = np.flatnonzero(pattern[k + 1 :, k]) + k + 1
+        counts.append(below.size)
+        pattern[np.ix_(below, below)] = True
+    return np.array(counts, dtype=float)
+
+
+def seconds_of(counts, n, cut):
+    """Return the estimated time, with the figures that 47 shapes gave."""
+    sparse = counts[:cut]
+    dense = n - cut
+    columns = 2e-9 * sparse**2 + 8.6e-8 * sparse + 4.7e-7
+    return 4.4e-4 + columns.sum() + 1.6e-11 * dense**3 + 3.0e-8 * dense**2
+
+
+@pytest.mark.parametrize("density", [0.001, 0.01, 0.05])
+def test_the_cut_is_the_cheapest_or_the_end_of_a_block_that_is_nearly_as_cheap(density):
+    n, sizes = 500, [150, 100, 250]
+    A = couplings(n, density, 3)
+    for first in (A, None):
+        if first is None:  # as the first block is without entries
+            A = A.tolil()
+            A[:150, :150] = 0.0
+            A = csr_array(A)
+        plan = plan_elimination(A, sizes, good_enough=np.inf)
+        assert plan.order is None
+        counts = filled(A, None, n)
+        seconds = [seconds_of(counts, n, cut) for cut in range(n + 1)]
+        assert plan.seconds == pytest.approx(seconds[plan.cut], rel=1e-12)
+        end = min([0, 150, 250, 500], key=lambda e: seconds[e])
+        near = seconds[end] <= 1.2 * min(seconds) + 1e-3
+        assert plan.cut == (end if near else int(np.argmin(seconds)))
+        np.testing.assert_array_equal(plan.counts, counts[: plan.cut])
+        assert plan.n_dense == n - plan.cut
+        entries, m = counts[: plan.cut].sum(), n - plan.cut
+        assert plan.bytes_for_traces == 36.0 * entries + 24.0 * m**2
+        assert plan.bytes_for_norms == 56.0 * entries + 40.0 * m**2
+        assert set(plan.parent[plan.parent < n]) <= set(range(n))
+
+
+def test_another_order_is_used_if_it_is_a_fifth_faster():
+    """The hubs of stars come first, so that the original order fills up."""
+    rng = np.random.default_rng(0)
+    n, hubs = 1500, 30
+    rows = np.arange(hubs, n)
+    cols = rng.integers(0, hubs, rows.size)
+    A = csr_array((np.ones(rows.size), (rows, cols)), shape=(n, n))
+    A = csr_array(A + A.T)
+    plan = plan_elimination(A, [hubs, n - hubs], good_enough=0.0)
+    original = plan_elimination(A, [hubs, n - hubs], good_enough=np.inf)
+    counts = filled(A, plan.order, plan.cut)
+    np.testing.assert_array_equal(plan.counts, counts)
+    assert plan.seconds == pytest.approx(seconds_of(counts, n, plan.cut), rel=1e-12)
+    assert plan.order is not None
+    assert plan.seconds < 0.8 * original.seconds
+    # A tree: no order has fewer entries than it has edges.
+    assert counts.sum() <= rows.size
+    solved = Factor(Pattern.of(plan), np.full(n, 40.0))
+    b = rng.normal(size=(n, 2))
+    np.testing.assert_allclose((A @ solved.solve(b)) + 40.0 * solved.solve(b), b, atol=1e-10)
+
+
+def test_too_many_entries_have_no_plan_or_that_of_the_leading_block():
+    A = csr_array(np.ones((60, 60)) - np.eye(60))
+    assert plan_elimination(A, [60], most_entries=60 * 59 // 2) is not None
+    # Rungs of a ladder: 20 entries of the leading block, and more of all columns.
+    rungs = np.arange(20)
+    one, other = (
+        np.concatenate([rungs, rungs[1:] + 20]),
+        np.concatenate([rungs + 20, rungs[:-1] + 20]),
+    )
+    ladder = csr_array((np.ones(39), (one, other)), shape=(40, 40))
+    ladder = csr_array(ladder + ladder.T)
+    whole = plan_elimination(ladder, [20, 20], most_entries=39)
+    assert whole.counts.sum() == 39
+    leading = plan_elimination(ladder, [20, 20], most_entries=20, good_enough=np.inf)
+    assert leading.cut in (0, 20)
+    assert plan_elimination(ladder, [20, 20], most_entries=19) is None
+    # What a factor may take limits what is counted, but a million entries are.
+    assert plan_elimination(A, [60], most_seconds=1e-9) is not None
+
+
+@pytest.mark.parametrize("n", [0, 1, 40])
+def test_entries_are_counted_up_to_a_limit(n):
+    A = couplings(n, 0.2, 1)
+    lower = tril(A, -1, format="csr")
+    lower.sort_indices()
+    ptr, indices = lower.indptr.astype(np.int64), lower.indices.astype(np.int32)
+    counts = filled(A, None, n)
+    total = int(counts.sum())
+    parent, found = elimination_tree(ptr, indices, n, total)
+    np.testing.assert_array_equal(found, counts)
+    if total:
+        assert elimination_tree(ptr, indices, n, total - 1)[1].size == 0
+    # The parent is the first row below the diagonal.
+    pattern = A.toarray() != 0.0
+    for k in range(n):
+        below = np.flatnonzero(pattern[k + 1 :, k]) + k + 1
+        assert parent[k] == (below[0] if below.size else -1)
+        pattern[np.ix_(below, below)] = True

@@ -12,10 +12,13 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import vcomp
+from vcomp.numerics.kernels import at_once, compilation, seconds_as_python
 from vcomp.numerics.kernels.compilation import Compilations, say_what_it_is
 
 PACKAGE = Path(vcomp.__file__).parent
@@ -309,3 +312,73 @@ assert above.tolist() == [0, 1, 0]
 
 def test_kernels_that_threads_call_first(tmp_path):
     run(PACKAGE.parent, _TOGETHER + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+
+
+class Stand:
+    """A kernel of which nobody has compiled anything, or that is compiled."""
+
+    def __init__(self, signatures=()):
+        self.py_func, self.signatures = self, list(signatures)
+
+    def __call__(self, x):
+        return "compiled"
+
+
+def by_arrays(x):
+    return x + 1
+
+
+@pytest.fixture
+def anew(monkeypatch):
+    """As in a process that has run no kernel, and does not compile all of them."""
+    used = {}
+    monkeypatch.setattr(compilation, "_COMPILE_ALL", [])
+    monkeypatch.setattr(compilation, "_RUN_AS_PYTHON", used)
+    return used
+
+
+def test_a_kernel_is_run_as_python_for_three_seconds_in_all(anew):
+    kernel, other = Stand(), Stand()
+    assert at_once(kernel, 3.0, by_arrays) is kernel
+    chosen = at_once(kernel, 2.99, by_arrays)
+    assert chosen(41) == 42
+    assert 0.0 < anew[kernel] < 1.0
+    anew[kernel] = 2.0
+    assert seconds_as_python(kernel) == 1.0
+    assert at_once(kernel, 1.0, by_arrays) is kernel
+    assert at_once(kernel, 0.9, by_arrays)(1) == 2
+    assert anew[kernel] > 2.0
+    anew[kernel] = 4.0
+    assert seconds_as_python(kernel) == 0.0
+    assert at_once(kernel, 0.0, by_arrays) is kernel
+    assert seconds_as_python(other) == 3.0
+    compiled = Stand(["(float64,)"])
+    assert seconds_as_python(compiled) == 0.0
+    assert at_once(compiled, 0.0, by_arrays) is compiled
+    # A function that is left as it is, where nothing is compiled.
+    assert at_once(by_arrays, 0.0) is by_arrays
+
+
+@pytest.mark.parametrize("is_imported", [True, False])
+def test_for_a_quarter_of_a_second_numba_is_not_imported(anew, monkeypatch, is_imported):
+    """Not even for a kernel that is compiled: importing numba takes as long."""
+
+    def stands_for_numba():
+        raise AssertionError
+
+    stands_for_numba.cache_info = lambda: SimpleNamespace(currsize=int(is_imported))
+    monkeypatch.setattr(compilation, "_numba", stands_for_numba)
+    compiled = Stand(["(float64,)"])
+    anew[Stand()] = 0.2
+    expected = compiled if is_imported else by_arrays
+    assert at_once(compiled, 0.04, by_arrays)(1) == expected(1)
+    assert at_once(compiled, 0.06, by_arrays) is compiled
+    monkeypatch.setattr(compilation, "_COMPILE_ALL", [True])
+    assert at_once(compiled, 0.0, by_arrays) is compiled
+
+
+def test_integers_of_a_kernel_in_python_wrap_around_in_silence(anew):
+    def overflows(x):
+        return np.int64(x) * np.int64(2)
+
+    assert at_once(Stand(), 0.0, overflows)(2**62) == -(2**63)

@@ -349,5 +349,5 @@ def _pattern(
     df = 1.0 / sum((weight / total) ** 2 / df for _, df, weight in known)
     if len(rows) <= k:
         return rows, df
-    values, vectors = np.linalg.eigh(rows.T @ rows)
-    return np.sqrt(np.maximum(values, 0.0))[:, np.newaxis] * vectors.T, df
+    # Not from their products, in which equal systems would differ by the root of a rounding error.
+    return np.asarray(np.linalg.qr(rows, mode="r")), df
