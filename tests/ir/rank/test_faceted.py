@@ -186,7 +186,8 @@ def test_errors_have_the_size_of_the_plan_and_their_own_size():
     """The lengths of (15.9a) have the mean tr S and the relative variance 2/ν to first order."""
     made = made_of(*rows(4, n=9), PARTS[1], variance_df=6.5)
     draws = 200_000
-    own, new, scales = made.drawn_errors(draws, np.random.default_rng(1))
+    rng = np.random.default_rng(1)
+    own, new, scales = made.drawn_errors(draws, rng, rng.standard_normal(draws))
     f, nu = made.swap_df[0], made.df
     h = np.sqrt(f / 2) * gamma((f - 1) / 2) / gamma(f / 2)
     (own_scales,) = scales
