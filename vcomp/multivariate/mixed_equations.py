@@ -73,7 +73,7 @@ class _Point:
     Attributes
     ----------
     inverses : (p, v, v) residual matrices of the patterns inverted, 0 where a variable is missing
-    D, E1 : (groups, v, v) U'R⁻¹U and E of the first stage
+    D, E1, F1 : (groups, v, v) U'R⁻¹U, E of the first stage, and F with FF' = E
     inner : (groups, v, w) U'R⁻¹ times the second stage, w positions times variables of a level
     outer : for each class (m, v, c v) U'R⁻¹ times its columns of the third stage
     A, E2 : (levels, w, w) U'V⁻¹U and E of the second stage, V with the first one
@@ -89,6 +89,7 @@ class _Point:
     inverses: FloatArray
     D: FloatArray
     E1: FloatArray
+    F1: FloatArray
     inner: FloatArray
     outer: list[FloatArray]
     A: FloatArray
@@ -254,6 +255,7 @@ class EquationsLikelihood(LastPoint[_Point]):
             inverses,
             D,
             E1,
+            F1,
             inner,
             outer,
             A,
@@ -566,12 +568,13 @@ class EquationsLikelihood(LastPoint[_Point]):
             first, columns = group_class.groups.start, self._flat(group_class)
             for part in slices(len(B), self._chunk(max(1, t.size // self._v))):
                 groups = slice(first + part.start, first + part.stop)
-                h1 = H1(groups)
-                Eh = point.E1[groups] @ h1
-                gram -= np.tensordot(h1, Eh, ((0, 1), (0, 1)))
-                h3[columns] -= np.tensordot(B[part], Eh, ((0, 1), (0, 1)))
+                Ft = point.F1[groups].transpose(0, 2, 1)
+                Fh = Ft @ H1(groups)
+                flat = Fh.reshape(-1, t.size)
+                gram -= flat.T @ flat
+                h3[columns] -= (Ft @ B[part]).reshape(-1, columns.size).T @ flat
                 if plan.n_slots:
-                    own = point.inner[groups].transpose(0, 2, 1) @ Eh
+                    own = (Ft @ point.inner[groups]).transpose(0, 2, 1) @ Fh
                     _add_by_level(h2, group_class.levels[part], -own)
         if plan.n_slots:
             Eh = point.E2 @ h2
@@ -706,9 +709,11 @@ class _Products:
         first = effects.start or 0
         sums = self._sums[first * width : (first + q) * width].reshape(q, width, k * v)
         R = self._inverses[patterns].reshape(q, width, v * v)
-        K = (R.transpose(0, 2, 1) @ sums).reshape(q, v, v, k, v)
-        made = K[:, :, a, t, b]
-        made[:, :, a != b] += K[:, :, b, t, a][:, :, a != b]
+        K = (R.transpose(0, 2, 1) @ sums).reshape(q, v, v * k * v)
+        made = K.take((a * k + t) * v + b, axis=2)
+        other = K.take((b * k + t) * v + a, axis=2)
+        other *= a != b
+        made += other
         return np.asarray(made)
 
 
@@ -727,9 +732,14 @@ def _times(blocks: FloatArray, x: FloatArray) -> FloatArray:
 
 def _add_by_level(totals: FloatArray, levels: LongArray, values: FloatArray) -> None:
     """Add values to the totals of their levels, which ascend."""
+    from scipy.sparse import csr_array
+
     starts = np.flatnonzero(np.diff(levels, prepend=-1))
-    sums = values if starts.size == levels.size else np.add.reduceat(values, starts, axis=0)
-    totals[levels[starts]] += sums
+    if starts.size < levels.size:
+        ends, rows = np.append(starts, levels.size), np.arange(levels.size)
+        sums = csr_array((np.ones(levels.size), rows, ends), shape=(starts.size, levels.size))
+        values = (sums @ values.reshape(levels.size, -1)).reshape(-1, *values.shape[1:])
+    totals[levels[starts]] += values
 
 
 def _check_variables(v: int) -> None:
