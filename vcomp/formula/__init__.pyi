@@ -3,6 +3,7 @@ from .brennan import RESIDUAL as RESIDUAL
 from .brennan import Design as Design
 from .brennan import closure as closure
 from .brennan import parse_design as parse_design
+from .coding import WIDE as WIDE
 from .effects import Effect as Effect
 from .effects import as_written as as_written
 from .effects import design_effects as design_effects
@@ -19,3 +20,4 @@ from .least_squares_means import level_rows as level_rows
 from .parser import Formula as Formula
 from .parser import names_in as names_in
 from .parser import parse as parse
+from .wide_factor import WideFactor as WideFactor

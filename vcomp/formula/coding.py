@@ -33,10 +33,13 @@ class WideLimits:
     ----------
     columns : smallest number of columns of a part of a term
     elements : smallest number of elements that they would have as a dense matrix
+    factor : smallest number of columns of a single factor from which on no matrix of its columns
+        by columns is formed: sparse elimination is faster
     """
 
     columns: int = 32
     elements: int = 2_000_000
+    factor: int = 2_000
 
 
 WIDE = WideLimits()

@@ -10,7 +10,8 @@ import re
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import GUARDS, DataError, FormulaError, VcompError
 from vcomp.formula.coding import WIDE, CodedRows, WideLimits
 from vcomp.formula.parser import Formula, names_in, patsy_description
+from vcomp.formula.wide_factor import WideFactor
 from vcomp.numerics import MixedColumns, check_memory
 
 
@@ -175,7 +177,7 @@ class ColumnEnds:
     is_sparse: BoolArray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FixedPart:
     """The coding of rows as columns of X, with patsy's state of codings and transforms."""
 
@@ -188,6 +190,8 @@ class FixedPart:
     """Whether columns depend on all rows, by center(), bs() and the like."""
     scope: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Names from the caller's scope that it uses; they are sent to other processes."""
+    factor: WideFactor | None = None
+    """A factor of very many levels, whose columns are the last ones; patsy codes the others."""
 
     @classmethod
     def of_rows(
@@ -196,6 +200,7 @@ class FixedPart:
         batches: Callable[[], Iterable[Mapping[str, Any]]],
         environment: Any,
         n_rows: int,
+        least: int | None = None,
     ) -> FixedPart:
         """Return the coding of the fixed part, determined from all rows.
 
@@ -204,6 +209,8 @@ class FixedPart:
         batches : yields the columns of all rows, in one batch or several, at each call
         environment : patsy's ``EvalEnvironment`` of the caller
         n_rows : largest number of rows that are coded at once
+        least : number of columns from which on a factor is coded apart, for rows in one batch;
+            None if there may be several
 
         Raises
         ------
@@ -219,14 +226,20 @@ class FixedPart:
         from patsy import PatsyError, incr_dbuilder
 
         columns_read: set[str] = set()
+        description, factor = patsy_description(formula), None
+        if least is not None:
+            (whole,) = batches()
+            factor = WideFactor.find(description, whole, least)
+        apart = () if factor is None else (factor.column,)
 
         def noted() -> Iterator[Mapping[str, Any]]:
             for columns in batches():
-                _check_memory(columns, n_rows)
+                _check_memory({n: c for n, c in columns.items() if n not in apart}, n_rows)
                 columns_read.update(columns)
                 yield columns
 
-        description = patsy_description(formula)
+        if factor is not None:
+            description = factor.others(description)
         try:
             with np.errstate(all="ignore"):
                 info = incr_dbuilder(description, noted, environment, NA_action="raise")
@@ -237,13 +250,14 @@ class FixedPart:
         except ValueError as error:  # of a transform, such as a spline with too few rows
             raise FormulaError(f"the fixed part of the formula: {error}") from None
         stateful = any(f.state.get("transforms") for f in info.factor_infos.values())
-        names = tuple(map(_plain_name, info.column_names))
+        of_factor = () if factor is None else factor.names()
+        names = tuple(map(_plain_name, (*info.column_names, *of_factor)))
         scope = {
             name: environment.namespace[name]
             for name in formula.fixed_names - columns_read
             if name in environment.namespace
         }
-        return cls(names, info, is_stateful=stateful, scope=scope)
+        return cls(names, info, is_stateful=stateful, scope=scope, factor=factor)
 
     @classmethod
     def of_few_rows(
@@ -274,7 +288,13 @@ class FixedPart:
         if self.design_info is None:
             return FixedPart, (self.names, None, self.is_known, self.is_stateful)
         sent = PlainCoding.of(self.design_info)
-        return _restored, (self.names, sent, self.is_stateful, self.scope)
+        return _restored, (self.names, sent, self.is_stateful, self.scope, self.factor)
+
+    @cached_property
+    def _others(self) -> FixedPart:
+        """The columns but for those of the wide factor."""
+        names = self.names if self.factor is None else self.names[: -self.factor.n_columns]
+        return replace(self, names=names, factor=None)
 
     def depends_on_rows(self, numbers: Collection[str]) -> bool:
         """Whether the coding might differ for other rows.
@@ -335,6 +355,12 @@ class FixedPart:
                 f"{len(self.names):,} columns of the fixed part in {n_rows:,} rows need",
                 "factors with many levels need no columns as random terms",
             )
+        if self.factor is not None:
+            d = len(self._others.names)
+            own = None if origin is None else origin[:d]
+            dense = self._others.matrix(columns, n_rows, own)
+            found: FloatArray = np.hstack([dense, self.factor.sparse(columns).toarray()])
+            return found if origin is None else found - np.append(np.zeros(d), origin[d:])
         coded = self._coded(columns, n_rows)
         if coded is not None:
             with np.errstate(all="ignore"):
@@ -361,6 +387,10 @@ class FixedPart:
         """
         if self.design_info is None or not self.is_known:
             return None
+        if self.factor is not None:
+            at, d = np.arange(len(self.names)), len(self._others.names)
+            dense = self._others.matrix(columns, n_rows)
+            return MixedColumns(dense, self.factor.sparse(columns), at[:d], at[d:])
         coded = self._coded(columns, n_rows)
         mixed = None if coded is None else coded.split(wide)
         if mixed is not None:
@@ -384,6 +414,11 @@ class FixedPart:
         if self.design_info is None:
             ones = np.ones(len(self.names))
             return ColumnEnds(ones, ones, ones, np.zeros(ones.size, dtype=bool))
+        if self.factor is not None:
+            of_factor = np.zeros(self.factor.n_columns)
+            one = self._others.ends(columns, n_rows, wide)
+            low, high, mean = (np.append(x, of_factor) for x in (one.low, one.high, one.mean))
+            return ColumnEnds(low, high, mean, np.append(one.is_sparse, of_factor == 0.0))
         mixed = self.mixed(columns, n_rows, wide)
         if mixed is not None:
             is_sparse = np.zeros(len(self.names), dtype=bool)
@@ -528,9 +563,14 @@ def _check_memory(columns: Mapping[str, Any], n_rows: int) -> None:
 
 
 def _restored(
-    names: tuple[str, ...], sent: PlainCoding, is_stateful: bool, scope: Mapping[str, Any]
+    names: tuple[str, ...],
+    sent: PlainCoding,
+    is_stateful: bool,
+    scope: Mapping[str, Any],
+    factor: WideFactor | None,
 ) -> FixedPart:
-    return FixedPart(names, sent.restored(scope), is_stateful=is_stateful, scope=scope)
+    info = sent.restored(scope)
+    return FixedPart(names, info, is_stateful=is_stateful, scope=scope, factor=factor)
 
 
 def _from_patsy(error: Any) -> str:

@@ -18,6 +18,7 @@ from vcomp.estimators.estimate import Certificate, Estimate, Maximum, OtherMaxim
 from vcomp.estimators.likelihood.choose import choose_engine, engine_without_cancellation
 from vcomp.estimators.likelihood.engine import InformationKind, LikelihoodEngine, errors_of_fixed
 from vcomp.estimators.likelihood.maximisation import VANISHED, maximise
+from vcomp.estimators.likelihood.wide_covariance import SparseCovariance
 from vcomp.estimators.options import (
     Hold,
     Known,
@@ -375,7 +376,11 @@ def estimate_by_likelihood(
         log=found.log,
         monte_carlo={} if noise is None else _monte_carlo(noise, certified, names, known),
         llf_error=llf_error,
-        fixed_errors=errors_of_fixed(likelihood, found.v),
+        fixed_errors=(
+            None
+            if isinstance(cov_beta, SparseCovariance)
+            else errors_of_fixed(likelihood, found.v)
+        ),
         without_bounds=certified.without_bounds,
     )
     return estimate.with_seconds(seconds)
