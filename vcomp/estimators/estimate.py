@@ -30,9 +30,9 @@ def _formed(cov_beta: Any) -> FloatArray:
     """Return the covariance matrix that a file stores."""
     if not isinstance(cov_beta, np.ndarray):
         raise EstimationError(
-            f"the covariance matrix of {len(cov_beta):,} fixed effects is not formed, and a result "
-            "is not stored without it; store its tables, such as res.tidy(), or fit the factor as "
-            "a random term"
+            f"the covariance matrix of {len(cov_beta):,} fixed effects is not formed, and results "
+            "are not stored without it; store tables, such as res.tidy(), or fit the factor as a "
+            "random term"
         )
     return cov_beta
 

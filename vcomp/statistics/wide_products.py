@@ -1,4 +1,4 @@
-"""Cross-products of a fixed part with one factor of very many levels, whose columns stay sparse."""
+"""Cross-products of a fixed part with a factor of very many levels, whose columns are sparse."""
 
 from __future__ import annotations
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+
 import vcomp
-from vcomp.estimators.likelihood import BlockedLikelihood, WideLikelihood, WideProjector
-from vcomp.exceptions import DesignError, EstimationError
+from vcomp.estimators.likelihood import (
+    BlockedLikelihood,
+    EngineLimits,
+    WideLikelihood,
+    WideProjector,
+    choose_engine,
+)
+from vcomp.exceptions import DesignError, EstimationError, VcompError
 from vcomp.model import VarianceComponentsModel
 from vcomp.statistics import CrossProducts, WideProducts, find_wide_products
 from vcomp.statistics.cross_products import RollUp, accumulate
@@ -56,7 +64,11 @@ def sums(request: Any) -> tuple[WideProducts, CrossProducts]:
 
 
 def _points(k: int) -> list[list[float]]:
-    return [[0.7, 0.3, 0.2, 0.1][:k] + [1.1], [0.7, 0.0, 0.2, 0.0][:k] + [1.1], [0.0] * k + [2.0]]
+    return [
+        [*([0.7, 0.3, 0.2, 0.1][:k]), 1.1],
+        [*([0.7, 0.0, 0.2, 0.0][:k]), 1.1],
+        [*([0.0] * k), 2.0],
+    ]
 
 
 class TestLikelihood:
@@ -129,7 +141,6 @@ class TestLikelihood:
     def test_textbook_formulas(self):
         data = _data(n=7_000).iloc[:400]
         data["item"] = data["item"].cat.remove_unused_categories()
-        whole = VarianceComponentsModel(LEAVES, _data())
         fixed = VarianceComponentsModel(LEAVES, data)
         X = fixed.exog
         dense = np.column_stack([np.ones(400), data["x"]])
@@ -142,7 +153,7 @@ class TestLikelihood:
         columns = MixedColumns(dense, csr_array(X[:, sparse]), others, np.array(sparse))
         chunk = replace(fixed.chunk, columns=columns, origin=0.0)
         wide = find_wide_products(chunk, RollUp(chunk), 2)
-        assert wide is not None and whole.exog_names[0] == fixed.exog_names[0]
+        assert wide is not None
         v = np.array([0.7, 0.3, 1.1])
         Z = [np.equal.outer(data[f].to_numpy(), np.unique(data[f])).astype(float) for f in "ab"]
         parts = [*(z @ z.T for z in Z), np.eye(400)]
@@ -219,16 +230,104 @@ class TestFit:
             np.testing.assert_allclose(ours, theirs, rtol=1e-7)
         np.testing.assert_allclose(found.fittedvalues, wanted.fittedvalues, rtol=1e-7)
 
-    def test_nested_factor_is_refused(self):
-        data = _data()
-        data["kind"] = np.where(data["item"].cat.codes % 2 == 0, "even", "odd")
-        with pytest.raises(DesignError, match=r"column 'kind\[T.odd\]' is a linear combination"):
-            model = VarianceComponentsModel("y ~ x + item + (1|a) + (1|b)", data)
-            fixed = VarianceComponentsModel("y ~ kind + (1|a) + (1|b)", data)
-            del model, fixed
-            _model("y ~ kind + item + (1|a) + (1|b)", data)
 
-    def test_matrices_of_columns_are_refused(self):
-        found = _model(LEAVES, _data()).fit()
-        with pytest.raises(EstimationError, match="302 columns|301 columns"):
+@pytest.fixture(scope="module")
+def data() -> pd.DataFrame:
+    data = _data(n=6_600, n_items=2_100, seed=4)
+    # Every level occurs.
+    data["item"] = pd.Categorical.from_codes(
+        np.concatenate([np.arange(2_100), data["item"].cat.codes[2_100:]]),
+        data["item"].cat.categories,
+    )
+    data["number"] = data["item"].cat.codes.astype(int)
+    data["kind"] = np.where(np.random.default_rng(5).random(len(data)) < 0.5, "u", "v")
+    data["even"] = np.where(data["number"] % 2 == 0, "even", "odd")
+    return data
+
+
+@pytest.fixture(scope="module")
+def found(data) -> vcomp.VarianceComponentsResults:
+    return vcomp.fit("y ~ x + kind + item + (1|a) + (1|b)", data)
+
+
+class TestManyLevels:
+    """Fits of data whose factor has enough levels to be coded apart from patsy."""
+
+    def test_result_has_the_maximum_of_a_random_term_with_an_infinite_component(self, data, found):
+        """The limit of (1|item) is the fixed factor, with sums instead of a reference level."""
+        held = {"item": 1e7}
+        wanted = vcomp.fit("y ~ x + kind + (1|item) + (1|a) + (1|b)", data, hold=held)
+        names = ["a", "b", "Residual"]
+        # Terms of the order of the residual over the held variance are left out.
+        np.testing.assert_allclose(found.vcomp[names], wanted.vcomp[names], rtol=1e-5)
+        both = ["kind[T.v]", "x"]
+        np.testing.assert_allclose(found.fe_params[both], wanted.fe_params[both], rtol=1e-5)
+        np.testing.assert_allclose(found.bse_fe[both], wanted.bse_fe[both], rtol=1e-5)
+        effects = wanted.random_effects["item"]["estimate"].to_numpy()
+        ours = found.fe_params.filter(like="item").to_numpy()
+        np.testing.assert_allclose(ours, effects[1:] - effects[0], rtol=1e-4, atol=1e-4)
+
+    def test_names_are_those_of_patsy(self, data, found):
+        few = data[data["number"] < 300]
+        few = few.assign(item=few["item"].cat.remove_unused_categories())
+        for name in ("item", "C(item)", "C(number)"):
+            made = vcomp.fit(f"y ~ x + kind + {name} + (1|a)", few).fe_params.index
+            many = vcomp.fit(f"y ~ x + kind + {name} + (1|a)", data).fe_params.index
+            assert set(made) <= set(many)
+            assert len(many) == 2_102
+        assert list(found.fe_params.index[:3]) == ["Intercept", "kind[T.v]", "x"]
+
+    def test_rows_of_X(self, data, found):
+        model = VarianceComponentsModel("y ~ x + kind + item + (1|a) + (1|b)", data)
+        few = model.exog[:50]
+        levels = data["number"].to_numpy()[:50]
+        np.testing.assert_array_equal(few[:, 3:].sum(axis=1), levels > 0)
+        np.testing.assert_array_equal(
+            few[:, 3:].argmax(axis=1)[levels > 0], levels[levels > 0] - 1
+        )
+        np.testing.assert_array_equal(few[:, 2], data["x"].iloc[:50])
+        fixed = pickle.loads(pickle.dumps(model.design.fixed))
+        np.testing.assert_array_equal(fixed.matrix(model.rows.fixed, 6_600)[:50], few)
+
+    def test_levels_are_compared_by_solves(self, found):
+        pairs = found.compare_levels("item", levels=["i00003", "i00000", "i00007"])
+        contrast = found.t_test("item[T.i00003] - item[T.i00007] = 0").iloc[0]
+        row = pairs.table.set_index(["first", "second"]).loc[("i00003", "i00007")]
+        for one, other in (("difference", "coef"), ("std_error", "std_error"), ("df", "df")):
+            assert row[one] == pytest.approx(contrast[other], rel=1e-9)
+        kinds = found.compare_levels("kind").table.iloc[0]
+        assert kinds["difference"] == pytest.approx(-found.fe_params["kind[T.v]"], rel=1e-9)
+
+    def test_predictions_are_of_known_levels(self, data, found):
+        few = data.iloc[:3]
+        assert np.isfinite(found.get_prediction(few).se_mean).all()
+        with pytest.raises(VcompError, match="item"):
+            found.predict(few.assign(item="new"))
+
+    def test_refits_start_from_the_statistics(self, found):
+        drawn = found.bootstrap(3, rng=1, progress=False)
+        assert drawn.values.shape == (3, 3)
+        assert np.isfinite(drawn.values).all()
+
+    @pytest.mark.parametrize("other", ["even", "even:kind"])
+    def test_dependent_columns_are_refused(self, data, other):
+        with pytest.raises(DesignError, match=r"linear combination of .*item\[T.i00001\] to item"):
+            vcomp.fit(f"y ~ {other} + item + (1|a)", data)
+
+    def test_confounded_term_is_refused(self, data):
+        with pytest.raises(DesignError, match="confounded with the fixed part"):
+            vcomp.fit("y ~ item + (1|even) + (1|a)", data)
+
+    def test_matrices_of_columns_are_refused(self, found):
+        with pytest.raises(EstimationError, match=r"2,102 columns.*not formed"):
             found.t_test("x = 0", ddf="kenward-roger")
+        with pytest.raises(EstimationError, match="use cov_type='model'"):
+            found.t_test("x = 0", cov_type="robust")
+        with pytest.raises(EstimationError, match="covariance matrix of 2,102 fixed effects"):
+            found.to_json()
+
+    def test_too_slow_elimination_is_refused(self, data):
+        model = VarianceComponentsModel("y ~ x + item + (1|a) + (1|b)", data)
+        limits = EngineLimits(seconds=1e-9)
+        with pytest.raises(EstimationError, match=r"hold="):
+            choose_engine(model.statistics, reml=True, limits=limits)

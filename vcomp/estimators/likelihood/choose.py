@@ -258,8 +258,8 @@ def _blocked(
 
 _MANY_COLUMNS = (
     "with a factor of {:,} columns in the fixed part, a random term with its variance held at a "
-    "million times that of the scores has the same results, and more engines: put (1|...) in place "
-    "of the factor, with hold={{...}}"
+    "million times that of the scores has the same results, and more engines: put (1|...) in "
+    "place of the factor, with hold={{...}}"
 )
 
 

@@ -437,7 +437,7 @@ class Point:
         """
         k, v, s2 = self.stats.n_terms, self.v, self.residual
         squares = np.full((k, k), np.nan)
-        active = list(self.active)
+        active = self._random
         if active:
             c = v[active]
             if with_fixed not in self._norms:
@@ -471,6 +471,11 @@ class Point:
         rank = float(self.equations.group_n.size + self.stats.n_fixed)
         return _PRODUCT_SECONDS * (solved * each + len(large) * rank**3)
 
+    @property
+    def _random(self) -> list[int]:
+        """The positive terms but for those with fixed effects, whose squares are not computed."""
+        return [t for t in self.active if np.isfinite(self.v[t])]
+
     @cached_property
     def _small(self) -> list[int]:
         """Positive terms whose components are so small that eq. (7.3) cancels."""
@@ -484,7 +489,8 @@ class Point:
 
     def _squared_norms(self, *, with_fixed: bool) -> FloatArray:
         """Return ‖C^tu‖² of the positive terms, from C^zz = (C_zz)⁻¹ + W (S_X)⁻¹ W' with X."""
-        places = list(self.equations.slices)
+        pairs = zip(self.active, self.equations.slices, strict=True)
+        places = [place for t, place in pairs if t in self._random]
         norms = self.factor.inverse.squared_norms(places)
         p = self.stats.n_fixed
         if not with_fixed or p == 0:

@@ -309,7 +309,8 @@ def _beside_factor(
 
     wide = stats.wide
     engine = choose_engine(stats, "blocked", reml=True, limits=limits)
-    assert wide is not None and isinstance(engine, BlockedLikelihood)
+    assert wide is not None
+    assert isinstance(engine, BlockedLikelihood)
     point, found, k = engine.point(v), np.empty(X.shape[0]), wide.n_terms
     at = point.active.index(k)
     before, after = point.active[:at], point.active[at + 1 :]

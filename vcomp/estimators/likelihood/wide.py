@@ -29,6 +29,19 @@ _SLAB = 2e7
 """Products of a slab of the pair tables that is formed at once."""
 
 
+_DENSE_ELEMENTS, _LEAST_SHARE = 2.0**24, 0.02
+"""Elements up to which a table is made dense, and the share that is not zero from which on dense
+products take less time."""
+
+
+def _dense_if_small(table: Any) -> Any:
+    """Return a sparse table, as an array where that is faster."""
+    size = float(table.shape[0]) * table.shape[1]
+    return (
+        table.toarray() if size <= _DENSE_ELEMENTS and table.nnz > _LEAST_SHARE * size else table
+    )
+
+
 class WideProjector:
     """Forms of Q = I − X(X'X)⁻¹X': the factor's columns first, then what others add.
 
@@ -67,26 +80,30 @@ class WideProjector:
 
     def forms(self) -> FloatArray:
         """Return tr(Q V_t Q V_u), (k + 1, k + 1), the residual last."""
+        from scipy.sparse import issparse
+
         wide, sums = self._wide, self._wide.products
         k, scale = wide.n_terms, 1.0 / np.sqrt(self._n)
-        A = [sums.gram(t, k).multiply(scale[None, :]).tocsr() for t in range(k)]
+        A = [_dense_if_small(sums.gram(t, k).multiply(scale[None, :]).tocsr()) for t in range(k)]
         means = self._B * scale[:, None]
         G = [self._rest.whitened(sums.ZX[t] - A[t] @ means) for t in range(k)]
         forms = np.empty((k + 1, k + 1))
         for t in range(k):
             for u in range(t + 1):
                 total = float(np.vdot(G[t].T @ G[t], G[u].T @ G[u]))
-                whole, across = sums.gram(t, u), A[u].T.tocsr()
-                work = np.diff(across.indptr).astype(float)
-                per_row = np.cumsum(A[t].astype(bool).astype(float) @ work)
-                width = int(max(1.0, wide.sizes[t] * _SLAB / max(float(per_row[-1]), _SLAB)))
-                for rows in slices(wide.sizes[t], width):
+                whole, across = sums.gram(t, u), A[u].T
+                # Products of the columns of both: what a sparse product computes and may keep.
+                per_level = [np.diff(sums.gram(i, k).tocsc().indptr).astype(float) for i in (t, u)]
+                products = max(float(per_level[0] @ per_level[1]), _SLAB)
+                for rows in slices(wide.sizes[t], int(max(1.0, wide.sizes[t] * _SLAB / products))):
                     M = whole[rows] - A[t][rows] @ across
-                    total += float(np.square(M.data).sum())
+                    values = M.data if issparse(M) else np.asarray(M)
+                    total += float(np.square(values).sum())
                     total -= 2.0 * float(np.vdot(G[t][rows], M @ G[u]))
                 forms[t, u] = forms[u, t] = total
-            own = sums.group_n[t].sum() - np.square(A[t].data).sum() - np.square(G[t]).sum()
-            forms[t, k] = forms[k, t] = own
+            own = A[t].data if issparse(A[t]) else A[t]
+            left = sums.group_n[t].sum() - np.square(own).sum() - np.square(G[t]).sum()
+            forms[t, k] = forms[k, t] = left
         forms[k, k] = wide.n - wide.n_fixed
         return forms
 
