@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood import WideProjector, residual_forms
+from vcomp.estimators.likelihood import residual_forms
 from vcomp.exceptions import DataError, DesignError
 from vcomp.formula import RESIDUAL
 from vcomp.numerics import solve_positive
@@ -187,6 +187,8 @@ def _check_beside_factor(wide: WideProducts, names: Sequence[str], x_origin: Flo
 
     The columns of the factor are independent; of the others their parts within its levels are.
     """
+    from vcomp.estimators.likelihood import WideProjector  # deferred as other engines
+
     rest, XX = WideProjector(wide).rest, wide.products.XX
     origin = wide.n * x_origin[wide.dense_at] ** 2
     first, last = (names[wide.sparse_at[j]] for j in (0, -1))

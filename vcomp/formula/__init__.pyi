@@ -10,6 +10,7 @@ from .effects import design_effects as design_effects
 from .effects import design_formula as design_formula
 from .effects import expected_mean_squares as expected_mean_squares
 from .effects import formula_text as formula_text
+from .fixed import SQUARES as SQUARES
 from .fixed import FixedPart as FixedPart
 from .fixed import caller_environment as caller_environment
 from .fixed import check_by_row as check_by_row

@@ -161,6 +161,10 @@ _LARGE = 1e7
 """Elements of X above which the free memory is looked at."""
 
 
+SQUARES = 12.0
+"""Matrices of columns by columns that a fit has at once at most; measured, rounded up."""
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnEnds:
     """The range of the columns of X.
@@ -388,15 +392,36 @@ class FixedPart:
         if self.design_info is None or not self.is_known:
             return None
         if self.factor is not None:
-            at, d = np.arange(len(self.names)), len(self._others.names)
-            dense = self._others.matrix(columns, n_rows)
-            return MixedColumns(dense, self.factor.sparse(columns), at[:d], at[d:])
+            return self._beside_factor(self.factor, columns, n_rows, wide)
         coded = self._coded(columns, n_rows)
         mixed = None if coded is None else coded.split(wide)
         if mixed is not None:
             # Sparse columns consist of contrasts, which are finite.
             self._check_finite(mixed.dense, n_rows, mixed.dense_at)
         return mixed
+
+    def _beside_factor(
+        self, factor: WideFactor, columns: Mapping[str, Any], n_rows: int, wide: WideLimits
+    ) -> MixedColumns:
+        """Return the columns of a wide factor sparse, and the others dense if they are few."""
+        from scipy.sparse import csr_array, hstack
+
+        d, p = len(self._others.names), len(self.names)
+        own, at = factor.sparse(columns), np.arange(p)
+        several = None
+        if float(n_rows) * d > wide.beside:
+            several = self._others.mixed(columns, n_rows, wide)
+        if several is None:
+            return MixedColumns(self._others.matrix(columns, n_rows), own, at[:d], at[d:])
+        check_memory(
+            8.0 * SQUARES * float(p) ** 2,
+            f"several factors of many levels, with {p:,} columns, need",
+            "as random terms they need no columns, and with a variance held at a million times "
+            "that of the scores, hold={...}, the other components are those of fixed factors",
+        )
+        sparse = csr_array(hstack([several.sparse, own], format="csr"))
+        sparse_at = np.concatenate([several.sparse_at, at[d:]])
+        return MixedColumns(several.dense, sparse, several.dense_at, sparse_at)
 
     def ends(self, columns: Mapping[str, Any], n_rows: int, wide: WideLimits = WIDE) -> ColumnEnds:
         """Return the smallest value, the largest and the mean of every column of X.
@@ -539,10 +564,6 @@ def _between(column: Any) -> Any:
     return pd.Categorical.from_codes(codes, dtype=column.dtype)
 
 
-_SQUARES = 12.0
-"""Matrices of columns by columns that a fit has at once at most; measured, rounded up."""
-
-
 def _check_memory(columns: Mapping[str, Any], n_rows: int) -> None:
     """Refuse a factor whose coding (levels × levels) and columns exceed the memory."""
     import pandas as pd
@@ -554,7 +575,7 @@ def _check_memory(columns: Mapping[str, Any], n_rows: int) -> None:
         # The columns of many levels are kept sparse.
         n_dense = n_rows if n_levels <= WIDE.columns else 0
         check_memory(
-            8.0 * n_levels * (_SQUARES * n_levels + 3.0 * n_dense),
+            8.0 * n_levels * (SQUARES * n_levels + 3.0 * n_dense),
             f"column {name!r} of the fixed part has {n_levels:,} levels, whose columns need",
             f"as a random term, (1|{name}), it needs no columns, and with its variance held at a "
             f"million times that of the scores, hold={{{name!r}: ...}}, the other components are "

@@ -173,6 +173,7 @@ class Statistics:
         return Statistics(
             None if self.strata is None else self.strata.of_terms(terms),
             make_products=lambda: self.cross_products.of_terms(terms),
+            make_wide=lambda: None if self.wide is None else self.wide.of_terms(terms),
         )
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -109,6 +110,10 @@ class WideProducts:
     def is_finer(self, t: int, u: int) -> bool:
         """Whether every group of random term t lies within one group of random term u."""
         return self.products.is_finer(t, u)
+
+    def of_terms(self, terms: Sequence[int]) -> WideProducts:
+        """Return the sums of some of the random terms, given by ascending positions."""
+        return replace(self, products=self.products.of_terms([*terms, self.n_terms]))
 
     def with_response(self, chunk: Chunk, rolled: RollUp) -> WideProducts:
         """Return the cross-products of the same rows with the response of `chunk`."""

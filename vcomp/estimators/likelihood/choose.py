@@ -159,14 +159,14 @@ def residual_forms(stats: Statistics) -> FloatArray:
     """
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=True).quadratic_forms()
-    if stats.crossed is not None:
-        from vcomp.estimators.likelihood.crossed import CrossedLikelihood
-
-        return CrossedLikelihood(stats.crossed, reml=True).quadratic_forms()
     if stats.wide is not None:
         from vcomp.estimators.likelihood.wide import WideProjector
 
         return WideProjector(stats.wide).forms()
+    if stats.crossed is not None:
+        from vcomp.estimators.likelihood.crossed import CrossedLikelihood
+
+        return CrossedLikelihood(stats.crossed, reml=True).quadratic_forms()
     from vcomp.estimators.likelihood.blocked import projector_forms
 
     return projector_forms(stats.cross_products)

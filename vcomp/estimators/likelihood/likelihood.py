@@ -18,7 +18,6 @@ from vcomp.estimators.estimate import Certificate, Estimate, Maximum, OtherMaxim
 from vcomp.estimators.likelihood.choose import choose_engine, engine_without_cancellation
 from vcomp.estimators.likelihood.engine import InformationKind, LikelihoodEngine, errors_of_fixed
 from vcomp.estimators.likelihood.maximisation import VANISHED, maximise
-from vcomp.estimators.likelihood.wide_covariance import SparseCovariance
 from vcomp.estimators.options import (
     Hold,
     Known,
@@ -376,10 +375,9 @@ def estimate_by_likelihood(
         log=found.log,
         monte_carlo={} if noise is None else _monte_carlo(noise, certified, names, known),
         llf_error=llf_error,
+        # A covariance matrix that is not formed computes its own derivatives.
         fixed_errors=(
-            None
-            if isinstance(cov_beta, SparseCovariance)
-            else errors_of_fixed(likelihood, found.v)
+            errors_of_fixed(likelihood, found.v) if isinstance(cov_beta, np.ndarray) else None
         ),
         without_bounds=certified.without_bounds,
     )

@@ -2,7 +2,7 @@
 
 The columns of the factor are orthogonal, as those of a random term are. They are eliminated with
 the random effects, sparsely, with nothing added to their diagonal: a random term whose component
-is infinite (docs/explanation/mathematics.md, section 7.1). No matrix of columns by columns is
+is infinite (docs/explanation/mathematics.md, section 7.2a). No matrix of columns by columns is
 formed; covariances of combinations of the fixed effects follow from solves.
 """
 

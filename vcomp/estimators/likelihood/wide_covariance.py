@@ -75,7 +75,7 @@ class SparseCovariance:
         return found
 
     def slopes(self, L: FloatArray) -> FloatArray:
-        """Return l' ∂Φ/∂σ²_t l of rows l of L (m, p), (k + 1, m), the residual last.
+        """Return l' ∂Φ/∂σ²_t l of rows l of L (m, p), (k + 1, m), the residual last, eq. (7.10c).
 
         It is ‖Z_t'V⁻¹XΦl‖², and σ² times it adds up to l'Φl over all components; 0 for terms at
         zero, which have no degrees of freedom.

@@ -20,7 +20,6 @@ from vcomp.design import Chunk, Design
 from vcomp.estimators import Estimate, FixedErrors
 from vcomp.estimators.likelihood import (
     FixedForms,
-    SparseCovariance,
     choose_engine,
     errors_of_fixed,
     predicted_columns,
@@ -460,7 +459,7 @@ def degrees_of_freedom(estimate: Estimate) -> FloatArray:
 def satterthwaite_of(estimate: Estimate) -> Satterthwaite | None:
     """Return Satterthwaite's tests of a fit, None if the slopes are not known."""
     errors = estimate.fixed_errors
-    by_solves = isinstance(estimate.cov_beta, SparseCovariance)
+    by_solves = not isinstance(estimate.cov_beta, np.ndarray)
     if errors is None or (errors.slopes is None and not by_solves):
         return None
     covariance = next(iter(estimate.covariances.values()))
@@ -486,7 +485,7 @@ def fixed_errors_of(
     """
     covariance = next(iter(estimate.covariances.values()))
     known = known_components(estimate)
-    if isinstance(cov_beta, SparseCovariance):
+    if not isinstance(cov_beta, np.ndarray):
         return FixedErrors(
             None, Satterthwaite(cov_beta, None, covariance, known).degrees_of_each()
         )
