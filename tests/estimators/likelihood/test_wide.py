@@ -19,6 +19,7 @@ from vcomp.estimators.likelihood import (
     choose_engine,
 )
 from vcomp.exceptions import DesignError, EstimationError, VcompError
+from vcomp.formula.coding import WideLimits
 from vcomp.model import VarianceComponentsModel
 from vcomp.statistics import CrossProducts, WideProducts, find_wide_products
 from vcomp.statistics.cross_products import RollUp, accumulate
@@ -288,6 +289,42 @@ class TestManyLevels:
         np.testing.assert_array_equal(few[:, 2], data["x"].iloc[:50])
         fixed = pickle.loads(pickle.dumps(model.design.fixed))
         np.testing.assert_array_equal(fixed.matrix(model.rows.fixed, 6_600)[:50], few)
+
+    def test_columns_beside_the_factor_may_be_sparse(self, data):
+        data = data.assign(other=pd.Categorical((data["number"] * 7 % 41).astype(str)))
+        model = VarianceComponentsModel("y ~ x + item + (1|a)", data)
+        fixed = VarianceComponentsModel("y ~ x + other + kind + (1|a)", data).design.fixed
+        whole = replace(
+            fixed,
+            names=(*fixed.names, *model.design.fixed.names[2:]),
+            factor=model.design.fixed.factor,
+        )
+        columns = {name: pd.Categorical(data[name]) for name in ("item", "other", "kind")}
+        columns["x"] = data["x"].to_numpy()
+        mixed = whole.mixed(columns, len(data), WideLimits(columns=32, elements=0, beside=0.0))
+        assert mixed is not None
+        assert mixed.sparse_at.size == 40 + 2_099
+        assert mixed.sparse_levels() is None
+        np.testing.assert_array_equal(mixed.toarray(), whole.matrix(columns, len(data)))
+
+    def test_sums_of_another_response_and_of_some_terms(self, data):
+        model = VarianceComponentsModel("y ~ x + item + (1|a) + (1|b)", data)
+        stats, y = model.statistics, np.random.default_rng(6).normal(size=len(data))
+        found, one = stats.with_response(y).wide, stats.of_terms([1]).wide
+        chunk = model.chunk.with_response(y)
+        wanted = find_wide_products(chunk, RollUp(chunk))
+        assert found is not None
+        assert one is not None
+        assert wanted is not None
+        for t in range(3):
+            np.testing.assert_allclose(found.products.Zy[t], wanted.products.Zy[t], atol=1e-10)
+        np.testing.assert_allclose(found.Xy, wanted.Xy, atol=1e-9)
+        alone = VarianceComponentsModel("y ~ x + item + (1|b)", data).statistics.wide
+        assert alone is not None
+        v = np.array([0.3, 1.2])
+        assert WideLikelihood(one, reml=True).loglike(v) == pytest.approx(
+            WideLikelihood(alone, reml=True).loglike(v), rel=1e-12
+        )
 
     def test_levels_are_compared_by_solves(self, found):
         pairs = found.compare_levels("item", levels=["i00003", "i00000", "i00007"])
