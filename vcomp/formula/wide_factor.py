@@ -130,9 +130,9 @@ def _levels(column: Any, *, is_called: bool) -> pd.Index | None:
 
     if isinstance(column, pd.Categorical):
         used = np.bincount(column.codes[column.codes >= 0], minlength=len(column.categories))
-        levels: pd.Index = column.categories
-        return levels if used.all() else None
+        return column.categories if used.all() else None
     values = np.asarray(column)
     if is_called and values.ndim == 1 and values.dtype.kind in "fiu":
-        return pd.Index(np.unique(values))
+        levels: pd.Index = pd.Index(np.unique(values))
+        return levels
     return None

@@ -105,7 +105,7 @@ class StageProducts:
     @property
     def is_single(self) -> bool:
         """Whether the units of each effect have one pattern."""
-        return self._patterns.shape[1] == 1
+        return bool(self._patterns.shape[1] == 1)
 
     def factors(self, effects: slice) -> tuple[FloatArray, FloatArray]:
         """Return R⁻¹ (q, w, v, v) and s (q, w, k v) of some effects, by their patterns."""

@@ -561,7 +561,8 @@ class EquationsLikelihood(LastPoint[_Point]):
         """
         plan, v = self._plan, self._v
         Z = self._of_units(point, sums)
-        places = ElementPlaces(*np.array(elements(self.linked)).T, self._k + 1, v)
+        t, a, b = np.array(elements(self.linked)).T
+        places = ElementPlaces(t, a, b, self._k + 1, v)
         gram = self._squares(point, Z)
         H1, H2, H3 = (StageProducts(stage, Z, point.inverses, places) for stage in self._stages)
         h2 = H2(slice(None)).reshape(plan.n_levels, -1, places.size)

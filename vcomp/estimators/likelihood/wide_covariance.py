@@ -156,7 +156,7 @@ class SparseCovariance:
         n_effects = equations.group_n.size
         for part in slices(len(L), max(1, int(_ELEMENTS // n_effects))):
             rows = L[part]
-            if self.constant is not None:
+            if self.constant is not None and self.x_origin is not None:
                 rows = rows - np.outer(rows @ self.constant, self.x_origin)
             Zb = np.zeros((n_effects, len(rows)))
             Zb[place[k]] = rows[:, self.sparse_at].T
@@ -169,6 +169,6 @@ class SparseCovariance:
                 if t < k:
                     slopes[t] = np.square(effects[at] * (s2 / point.v[t])).sum(axis=0)
             slopes[k] = (variance - point.v[:k] @ slopes[:k]) / s2
-            if self.x_origin is not None:
+            if self.constant is not None and self.x_origin is not None:
                 made -= np.outer(made @ self.x_origin, self.constant)
             yield made, slopes
