@@ -10,6 +10,7 @@ import pytest
 
 import vcomp
 from tests.helpers.refits import fit_again
+from vcomp.estimators.likelihood import choose_engine
 from vcomp.inference.resampling.draws import RowDraws
 from vcomp.inference.resampling.refits import Recipe
 from vcomp.inference.resampling.resampled_levels import Levels, Sample
@@ -93,6 +94,25 @@ def test_drawn_responses_by_a_surface(sparse, most_effects):
         np.testing.assert_allclose(made.values, one.values, rtol=1e-7)
         np.testing.assert_allclose(made.beta, one.beta, rtol=1e-6, atol=1e-9)
         assert made.llf == pytest.approx(one.llf, abs=1e-6)
+
+
+def test_drawn_responses_of_an_iterative_fit_have_exact_maxima(sparse):
+    _, (fit, _, _, _) = sparse
+    exact = DrawnSurface.of(fit.stats, fit.recipe, fit.values, 8, ALWAYS)
+    iterative = choose_engine(fit.stats, "iterative", reml=True)
+    draws = RowDraws(fit.stats)
+    drawn = [draws.draw(fit.values, stream(1, b)) for b in range(4)]
+    found = DrawnSurface(replace(exact._surface, engine=iterative)).with_responses(drawn)
+    for made, other in zip(found, exact.with_responses(drawn), strict=True):
+        np.testing.assert_allclose(made.values, other.values, rtol=1e-12)
+        assert made.llf == pytest.approx(other.llf, rel=1e-12)
+
+
+@pytest.mark.parametrize(("n", "is_faster"), [(20, False), (1000, True)])
+def test_many_refits_of_an_iterative_fit_are_by_dense_factors(n, is_faster):
+    fit, _, _, _ = fit_again("y ~ (1|a) + (1|b)", crossed(20_000, 2_000, 2_000), "reml")
+    surface = DrawnSurface.of(fit.stats, fit.recipe, fit.values, n)
+    assert (surface is not None) is is_faster
 
 
 @pytest.mark.parametrize("method", ["reml", "ml"])

@@ -19,6 +19,7 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood import (
     BlockedLikelihood,
+    LikelihoodEngine,
     LikelihoodMethod,
     NodeValues,
     choose_engine,
@@ -43,6 +44,12 @@ _MOST_ROWS = 400
 
 _BATCH_BYTES, _PADDING = 3e7, 8
 """Memory of blocks that are computed at once, and the steps of their sizes."""
+
+_PRODUCT_SECONDS = 1e-10
+"""Time of a multiplication in products and factors of dense matrices."""
+
+_ITERATIVE_EVALUATIONS = 8
+"""Of a refit by the iterative engine."""
 
 _FEWEST_NODES = 5
 """In each direction, however small the box: an error is estimated from the last of them."""
@@ -83,7 +90,7 @@ class Surface:
     centre, errors : (k,) logarithms of the ratios of components, and their standard errors
     """
 
-    engine: BlockedLikelihood
+    engine: LikelihoodEngine
     centre: FloatArray
     errors: FloatArray
 
@@ -115,7 +122,9 @@ class Surface:
             engine = choose_engine(stats, options.engine, reml=options.is_restricted)
         except EstimationError:
             return None
-        if not isinstance(engine, BlockedLikelihood) or engine.seconds < limits.slow:
+        if engine.exact_value and not isinstance(engine, BlockedLikelihood):
+            return None
+        if isinstance(engine, BlockedLikelihood) and engine.seconds < limits.slow:
             return None
         information = engine.information(v, "average")
         try:
@@ -256,7 +265,19 @@ class DrawnSurface:
             return None
         found = cls(surface, limits)
         points = surface.n_nodes(found._width) ** (len(v) - 1)
-        return found if points < limits.evaluations * min(n, found.most(stats)) else None
+        n = min(n, found.most(stats))
+        if not surface.engine.exact_value and not found._is_faster(stats, points, n):
+            return None
+        return found if points < limits.evaluations * n else None
+
+    def _is_faster(self, stats: Statistics, points: int, n: int) -> bool:
+        """Whether dense factors at all points take less time than `n` iterative refits."""
+        from vcomp.estimators.likelihood import IterativeLikelihood
+
+        rest = float(sum(stats.sizes) - max(stats.sizes))
+        alone = IterativeLikelihood.expected_seconds(stats.cross_products)
+        seconds = _PRODUCT_SECONDS * points * rest**2 * (rest / 3.0 + n)
+        return rest <= self._limits.effects and seconds < _ITERATIVE_EVALUATIONS * n * alone
 
     @staticmethod
     def most(stats: Statistics) -> int:
@@ -282,6 +303,7 @@ class DrawnSurface:
     ) -> Callable[[FloatArray], NodeValues]:
         """Return the function of ratios that solves by the factor of the engine."""
         engine = self._surface.engine
+        assert isinstance(engine, BlockedLikelihood)
         Zy = [np.column_stack(columns) for columns in zip(*(s.Zy for s in sums), strict=True)]
         Xy, yy = np.column_stack([s.Xy for s in sums]), np.array([s.yy for s in sums])
 
@@ -378,7 +400,7 @@ class DeletedSurface:
         if most > _MOST_ROWS or sum(stats.sizes) > limits.effects or len(v) > 4:
             return None
         surface = Surface.of(stats, recipe, v, limits)
-        if surface is None or stats.cells.counts is not None:
+        if surface is None or stats.cells.counts is not None or not surface.engine.exact_value:
             return None
         found = cls(surface, stats, deleted, limits)
         points = surface.n_nodes(found._width(_SPREAD_OF_DELETED)) ** (len(v) - 1)
