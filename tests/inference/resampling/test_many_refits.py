@@ -60,6 +60,21 @@ def test_small_data_are_refitted_together(monkeypatch):
         np.testing.assert_allclose(found.llf, other.llf, atol=1e-7)
 
 
+def test_responses_of_a_wide_table_are_refitted_by_a_surface(monkeypatch):
+    fit, _, _, _ = fit_again("y ~ (1|a) + (1|b)", crossed(2000, 120, 110), "reml")
+    stacked = StackedRefits.of(fit.stats, fit.recipe, fit.values)
+    surface = DrawnSurface.of(fit.stats, fit.recipe, fit.values, 100, alone=stacked.seconds)
+    assert surface is not None
+    draws = RowDraws(fit.stats)
+    drawn = [draws.draw(fit.values, stream(1, b)) for b in range(20)]
+    for one, other in zip(
+        stacked.with_responses(drawn), surface.with_responses(drawn), strict=True
+    ):
+        # A surface is exact to 1e-6 standard errors, a stack to its Newton decrement of 1e-8.
+        np.testing.assert_allclose(one.values, other.values, rtol=1e-6)
+        np.testing.assert_allclose(one.llf, other.llf, rtol=1e-10)
+
+
 def test_simulated_test_is_that_of_refits_one_by_one(monkeypatch):
     data = crossed(60, 8, 5, seed=2)
     data["c"] = np.random.default_rng(3).integers(3, size=60)

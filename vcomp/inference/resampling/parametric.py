@@ -188,9 +188,11 @@ def _of_draws(
     elif isinstance(draws, RowDraws):
         several = stacked = StackedRefits.of(stats, recipe, v)
         most = 1 if stacked is None else stacked.most_responses
-        if several is None and not limited:
-            several = surface = DrawnSurface.of(stats, recipe, v, n)
-            most = 1 if surface is None else surface.most(stats)
+        if not limited:
+            seconds = None if stacked is None else stacked.seconds
+            surface = DrawnSurface.of(stats, recipe, v, n, alone=seconds)
+            if surface is not None:
+                several, most = surface, surface.most(stats)
     elif not limited:
         several = nested = NestedSurface.of(stats, recipe, v, n)
         most = 1 if nested is None else nested.most

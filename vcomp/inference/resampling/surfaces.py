@@ -45,8 +45,8 @@ _MOST_ROWS = 400
 _BATCH_BYTES, _PADDING = 3e7, 8
 """Memory of blocks that are computed at once, and the steps of their sizes."""
 
-_PRODUCT_SECONDS = 1e-10
-"""Time of a multiplication in products and factors of dense matrices."""
+_PRODUCT_SECONDS, _POINT_SECONDS = 1e-10, 5e-4
+"""Time of a multiplication in products and factors of dense matrices, and of a point at least."""
 
 _ITERATIVE_EVALUATIONS = 8
 """Of a refit by the iterative engine."""
@@ -100,16 +100,14 @@ class Surface:
         stats: Statistics,
         recipe: Recipe,
         v: FloatArray,
-        limits: SurfaceLimits = _LIMITS,
     ) -> Surface | None:
-        """Return the box around components; None where refits one by one are as fast, or needed.
+        """Return the box around components; None where it may not contain all maxima.
 
         Parameters
         ----------
         stats : of the data
         recipe : its estimator and options
         v : (k + 1,) components, from which maxima are not far
-        limits : where surfaces are faster
         """
         options = recipe.estimator
         if not isinstance(options, LikelihoodMethod) or stats.strata is not None:
@@ -121,10 +119,6 @@ class Surface:
         try:
             engine = choose_engine(stats, options.engine, reml=options.is_restricted)
         except EstimationError:
-            return None
-        if engine.exact_value and not isinstance(engine, BlockedLikelihood):
-            return None
-        if isinstance(engine, BlockedLikelihood) and engine.seconds < limits.slow:
             return None
         information = engine.information(v, "average")
         try:
@@ -256,28 +250,45 @@ class DrawnSurface:
         v: FloatArray,
         n: int,
         limits: SurfaceLimits = _LIMITS,
+        *,
+        alone: float | None = None,
     ) -> DrawnSurface | None:
-        """Return the refits, None if `n` of them are as fast one by one."""
+        """Return the refits, None if `n` of them are as fast otherwise.
+
+        Parameters
+        ----------
+        stats : of the data
+        recipe : its estimator and options
+        v : (k + 1,) components at which responses are drawn
+        n : number of responses
+        limits : where surfaces are faster
+        alone : seconds that a refit takes otherwise; None for one by the engine of the fit
+        """
         if (len(v) - 1) ** 2 > n:
             return None
-        surface = Surface.of(stats, recipe, v, limits)
+        surface = Surface.of(stats, recipe, v)
         if surface is None:
             return None
         found = cls(surface, limits)
         points = surface.n_nodes(found._width) ** (len(v) - 1)
-        n = min(n, found.most(stats))
-        if not surface.engine.exact_value and not found._is_faster(stats, points, n):
-            return None
-        return found if points < limits.evaluations * n else None
+        n, engine = min(n, found.most(stats)), surface.engine
+        rest = float(sum(stats.sizes) - max(stats.sizes))
+        if rest <= limits.effects:
+            seconds = points * (_POINT_SECONDS + _PRODUCT_SECONDS * rest**2 * (rest / 3.0 + n))
+            alone = found._seconds_alone(stats) if alone is None else alone
+            return found if seconds < n * alone else None
+        slow = isinstance(engine, BlockedLikelihood) and engine.seconds >= limits.slow
+        return found if slow and points < limits.evaluations * n else None
 
-    def _is_faster(self, stats: Statistics, points: int, n: int) -> bool:
-        """Whether dense factors at all points take less time than `n` iterative refits."""
+    def _seconds_alone(self, stats: Statistics) -> float:
+        """Return the expected time of a refit by the engine of the fit."""
         from vcomp.estimators.likelihood import IterativeLikelihood
 
-        rest = float(sum(stats.sizes) - max(stats.sizes))
-        alone = IterativeLikelihood.expected_seconds(stats.cross_products)
-        seconds = _PRODUCT_SECONDS * points * rest**2 * (rest / 3.0 + n)
-        return rest <= self._limits.effects and seconds < _ITERATIVE_EVALUATIONS * n * alone
+        engine = self._surface.engine
+        if not engine.exact_value:
+            alone = IterativeLikelihood.expected_seconds(stats.cross_products)
+            return _ITERATIVE_EVALUATIONS * alone
+        return self._limits.evaluations * float(getattr(engine, "seconds", 0.0))
 
     @staticmethod
     def most(stats: Statistics) -> int:
@@ -399,8 +410,11 @@ class DeletedSurface:
         most = max(rows.size for rows in deleted)
         if most > _MOST_ROWS or sum(stats.sizes) > limits.effects or len(v) > 4:
             return None
-        surface = Surface.of(stats, recipe, v, limits)
-        if surface is None or stats.cells.counts is not None or not surface.engine.exact_value:
+        surface = Surface.of(stats, recipe, v)
+        if surface is None or stats.cells.counts is not None:
+            return None
+        engine = surface.engine
+        if not isinstance(engine, BlockedLikelihood) or engine.seconds < limits.slow:
             return None
         found = cls(surface, stats, deleted, limits)
         points = surface.n_nodes(found._width(_SPREAD_OF_DELETED)) ** (len(v) - 1)
