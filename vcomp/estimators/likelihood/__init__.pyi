@@ -13,6 +13,7 @@ from .engine import LastPoint as LastPoint
 from .engine import LikelihoodEngine as LikelihoodEngine
 from .engine import Solution as Solution
 from .engine import errors_of_fixed as errors_of_fixed
+from .iterative import IterativeLikelihood as IterativeLikelihood
 from .levels import LevelsLikelihood as LevelsLikelihood
 from .likelihood import ML as ML
 from .likelihood import REML as REML
