@@ -214,7 +214,8 @@ def test_sizes_of_errors_of_new_tests_go_with_that_of_the_scores():
     made = FacetedDifferences.of(
         y, s, t * 3 + j, SYSTEMS, [ErrorEffect(t, 0.3), ErrorEffect(j, 0.2)], 8.0, None, loadings
     )
-    own, _, scales = made.drawn_errors(100_000, np.random.default_rng(3))
+    rng = np.random.default_rng(3)
+    own, _, scales = made.drawn_errors(100_000, rng, rng.standard_normal(100_000))
     assert scales.shape == (3, 100_000)
     f = made.swap_df[0]
     h = np.sqrt(f / 2) * gamma((f - 1) / 2) / gamma(f / 2)
