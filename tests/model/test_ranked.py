@@ -206,7 +206,7 @@ def test_errors_drawn_have_the_variance_of_the_plan(res, frame):
         ErrorEffect(cell, 0.02),
     ]
     made = FacetedDifferences.of(frame["score"].to_numpy(), system, cell, names, effects, 1e9)
-    own, new, scales = made.drawn_errors(40_000, rng)
+    own, new, scales = made.drawn_errors(40_000, rng, rng.standard_normal(40_000))
     i, j = np.triu_indices(6, 1)
     # Lengths of errors are stretched by up to mean_error_ratio, whose square is taken out.
     ratio = np.mean(scales**2)
@@ -244,9 +244,18 @@ def test_scales_of_plans_vary_together(frame):
     pairs = FacetedDifferences.of(
         y, system, t, names, [ErrorEffect(t, 0.1)], 15.0, loadings=loadings
     )
-    scales = pairs.drawn_errors(200_000, np.random.default_rng(0))[2]
+    rng = np.random.default_rng(0)
+    share = rng.standard_normal(200_000)
+    scales = pairs.drawn_errors(200_000, rng, share)[2]
     expected = pairs.loadings @ pairs.loadings.T / pairs.df
     np.testing.assert_allclose(np.cov(2 * np.log(scales)), expected, rtol=0.02)
+    # The share of error is c²/F times a mean square: log c² is a part of its logarithm.
+    rng = np.random.default_rng(1)
+    squares = rng.standard_normal((2, 200_000)) * np.sqrt(
+        2 / np.array([[15 * pairs.df], [pairs.df]])
+    )
+    together = np.corrcoef(squares[0], squares.sum(axis=0))[0, 1]
+    assert np.corrcoef(share, np.log(scales[0]))[0, 1] == pytest.approx(together, abs=0.01)
 
 
 def test_simulated_tests_have_that_correlation():

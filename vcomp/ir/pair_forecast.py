@@ -36,7 +36,7 @@ _TINY = 1e-300
 _NEVER, _FAR = -7.5, 30.0
 
 _STEP, _ALL_FOUND = 1.0 / 32.0, 12.0
-"""Steps of √n' δ at which swaps are computed, by cubic splines to 1e-8, and the last step."""
+"""Steps of √n' δ at which swaps are computed, by cubic splines to 1e-8; there are none beyond."""
 
 _GRID = 161
 """Values of |t| at which functions of it are computed; others are interpolated."""

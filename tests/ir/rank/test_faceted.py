@@ -186,7 +186,8 @@ def test_errors_have_the_size_of_the_plan_and_their_own_size():
     """The lengths of (15.9a) have the mean tr S and the relative variance 2/ν to first order."""
     made = made_of(*rows(4, n=9), PARTS[1], variance_df=6.5)
     draws = 200_000
-    own, new, scales = made.drawn_errors(draws, np.random.default_rng(1))
+    rng = np.random.default_rng(1)
+    own, new, scales = made.drawn_errors(draws, rng, rng.standard_normal(draws))
     f, nu = made.swap_df[0], made.df
     h = np.sqrt(f / 2) * gamma((f - 1) / 2) / gamma(f / 2)
     (own_scales,) = scales
@@ -213,7 +214,8 @@ def test_sizes_of_errors_of_new_tests_go_with_that_of_the_scores():
     made = FacetedDifferences.of(
         y, s, t * 3 + j, SYSTEMS, [ErrorEffect(t, 0.3), ErrorEffect(j, 0.2)], 8.0, None, loadings
     )
-    own, _, scales = made.drawn_errors(100_000, np.random.default_rng(3))
+    rng = np.random.default_rng(3)
+    own, _, scales = made.drawn_errors(100_000, rng, rng.standard_normal(100_000))
     assert scales.shape == (3, 100_000)
     f = made.swap_df[0]
     h = np.sqrt(f / 2) * gamma((f - 1) / 2) / gamma(f / 2)

@@ -149,13 +149,16 @@ class RankDraws:
         draws : number of draws
         seed : of random numbers
         """
+        from scipy.special import ndtri
+
         from vcomp.numerics import limited_blas
 
         rng = np.random.default_rng(seed)
-        B = error_share(pairs).quantile(rng.random(draws))[:, np.newaxis]
+        shares = rng.random(draws)
+        B = error_share(pairs).quantile(shares)[:, np.newaxis]
         # One thread: sums in another order differ in the last bit.
         with limited_blas(0):
-            own, new, scales = pairs.drawn_errors(draws, rng)
+            own, new, scales = pairs.drawn_errors(draws, rng, ndtri(shares))
         truth = (1.0 - B) * pairs.centres + np.sqrt(1.0 - B) * own
         order = np.argsort(-truth, axis=1, kind="stable")
         return cls(
@@ -225,7 +228,8 @@ class RankDraws:
         return counts
 
     def _scales(self, row: int) -> FloatArray:
-        return self.scales[row if len(self.scales) > 1 else 0]
+        scales: FloatArray = self.scales[row if len(self.scales) > 1 else 0]
+        return scales
 
 
 def _precision(pairs: Pairs) -> FloatArray:

@@ -56,7 +56,7 @@ class FacetedDifferences:
     pattern_df : degrees of freedom of the variance of a pair about their mean
     error_variance : σ²(δ) of the mean scores
     variance_df : degrees of freedom of its estimate, for each degree between systems
-    loadings : (m, 2) standard deviations of the logarithm of the estimated σ²(δ) of each new test
+    loadings : (m, 2) standard deviations of the logarithms of the estimates of σ²(δ) of new tests,
         for one degree between systems: with that of σ²(δ) of the scores, and apart from it
     """
 
@@ -218,7 +218,7 @@ class FacetedDifferences:
         return np.array([1.0 / (share + 1.0 / self.error_df)])
 
     def drawn_errors(
-        self, draws: int, rng: np.random.Generator
+        self, draws: int, rng: np.random.Generator, share: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Draw errors of the means of the test at hand and of a test of size one, and their size.
 
@@ -226,6 +226,7 @@ class FacetedDifferences:
         ----------
         draws : number of draws
         rng : random numbers
+        share : (draws,) normal scores of the shares of error, which is large if errors are
 
         Returns
         -------
@@ -242,6 +243,9 @@ class FacetedDifferences:
             for _ in range(2)
         )
         g = rng.standard_normal((2, draws))
+        # B is c²/F times a mean square with ν degrees of freedom, and c² has ν'.
+        part = self.df / (self.df + self.error_df) if self.df > 0.0 else 0.0
+        g[0] = np.sqrt(part) * share + np.sqrt(1.0 - part) * g[0]
         ratio = mean_error_ratio(float(self.swap_df[0]))
         scales = ratio * np.exp(self.loadings @ g / (2.0 * np.sqrt(max(self.df, 1.0))))
         spread = ratio * np.exp(g[0] / np.sqrt(2.0 * self.error_df))

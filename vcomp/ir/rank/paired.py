@@ -241,7 +241,7 @@ class PairedDifferences:
         return self.df * (float(self.n_common.mean()) - 1.0)
 
     def drawn_errors(
-        self, draws: int, rng: np.random.Generator
+        self, draws: int, rng: np.random.Generator, share: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Draw errors of the means of the test at hand and of new tests, and their size.
 
@@ -249,6 +249,7 @@ class PairedDifferences:
         ----------
         draws : number of draws
         rng : random numbers
+        share : not used: with ν' = ν(n - 1) the share of error says little of the size of errors
 
         Returns
         -------
