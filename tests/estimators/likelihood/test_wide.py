@@ -335,6 +335,13 @@ class TestManyLevels:
         kinds = found.compare_levels("kind").table.iloc[0]
         assert kinds["difference"] == pytest.approx(-found.fe_params["kind[T.v]"], rel=1e-9)
 
+    def test_pickled_result_tests_contrasts(self, found):
+        loaded = pickle.loads(pickle.dumps(found))
+        text = "item[T.i00003] - item[T.i00007] = 0"
+        np.testing.assert_array_equal(
+            loaded.t_test(text).astype(float), found.t_test(text).astype(float)
+        )
+
     def test_predictions_are_of_known_levels(self, data, found):
         few = data.iloc[:3]
         assert np.isfinite(found.get_prediction(few).se_mean).all()

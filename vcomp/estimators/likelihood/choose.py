@@ -259,7 +259,8 @@ def _blocked(
 _MANY_COLUMNS = (
     "with a factor of {:,} columns in the fixed part, a random term with its variance held at a "
     "million times that of the scores has the same results, and more engines: put (1|...) in "
-    "place of the factor, with hold={{...}}"
+    "place of the factor, with hold={{...}}; or request engine='iterative', which solves for "
+    "every column"
 )
 
 
@@ -287,8 +288,8 @@ def _wide(
     )
     if engine.seconds > most_seconds:
         raise EstimationError(
-            f"elimination takes about {engine.seconds:.0f} seconds at every step; {advice}, or "
-            "request it by engine='blocked'"
+            f"elimination takes about {engine.seconds:.0f} seconds at every step, and is used if "
+            f"engine='blocked' requests it; {advice}"
         )
     return engine
 
