@@ -137,3 +137,15 @@ def test_levels_that_look_alike_are_shown():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         design_of("y ~ (1|a)", data_of(["p", "q", "r"]))
+
+
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e8])
+def test_columns_far_from_zero_are_not_constant(far):
+    """They vary little beside their mean, but not beside their spread."""
+    cov = np.array([[1.0, 0.3], [0.3, 1.0]])
+    assert not Centre.constant_of(("x", "z"), np.array([far, -far]), cov).any()
+    assert not Centre.constant_of(("x",), np.array([far]), cov[:1, :1]).any()
+    with_constant = np.zeros((3, 3))
+    with_constant[:2, :2] = cov
+    found = Centre.constant_of(("x", "z", "five"), np.array([far, -far, 5.0]), with_constant)
+    np.testing.assert_allclose(found, [0.0, 0.0, 0.2], rtol=1e-12, atol=1e-16)
