@@ -389,6 +389,29 @@ def test_rests_of_few_objects_that_are_equal(n):
     assert row["item_total"] == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("n", [2, 3])
+def test_totals_of_few_objects_that_are_equal(n):
+    """The last item has two or three scores, which the first one undoes."""
+    own = np.array([0.3, 0.7, 0.4])[:n]
+    X = np.full((7, 3), np.nan)
+    X[:, 0], X[:, 1] = [1.0, 2.0, 4.0, 3.0, 7.0, 2.5, 0.1], [2.0, 2.5, 1.0, 0.3, 4.0, 5.0, 0.2]
+    X[:n, 0], X[:n, 1], X[:n, 2] = 5.1 - own, 2.3, own
+    row = given_order(X).loc[2]
+    assert np.isnan(row["item_total"])
+    assert row["item_rest"] == pytest.approx(-1.0)
+
+
+def test_items_that_undo_each_other_have_no_alpha():
+    """Without the last item, 20 items and their mirror images: totals of rounding errors."""
+    rng = np.random.default_rng(3)
+    half = rng.normal(size=(30, 20)) * 10.0 ** rng.uniform(-1, 1, 20)
+    last = rng.normal(size=30)
+    last[4] = np.nan
+    found = given_order(np.column_stack([half, 0.7 - half, last]))
+    assert np.isnan(found["alpha_if_dropped"].iloc[-1])
+    assert np.isfinite(found["alpha_if_dropped"].iloc[:-1]).all()
+
+
 def test_two_objects_with_scores_are_enough():
     X = np.full((4, 3), np.nan)
     X[0], X[2] = [1.0, np.nan, 2.0], [2.0, 3.0, 5.0]

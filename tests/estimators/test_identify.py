@@ -9,7 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.designs import DESIGNS, balanced, unbalanced
+from vcomp.estimators import identify
 from vcomp.estimators.identify import _check_fixed, _check_slopes, _covariate, check_digits
+from vcomp.estimators.likelihood import residual_forms
 from vcomp.exceptions import DataError, DesignError
 
 
@@ -131,3 +134,80 @@ def test_a_dependent_column_is_named_with_the_columns_that_make_it(p, seed, kind
         reason = "a linear combination of Intercept"
     with pytest.raises(DesignError, match=f"column 'more' is {reason}; leave it out"):
         _check_fixed(stats_of(X), names, origin)
+
+
+class Sums:
+    """What is read of terms: group sizes, and which are finer than which."""
+
+    def __init__(self, *group_n, same=()):
+        self.group_n, self.n = group_n, int(sum(group_n[0]))
+        self.sizes, self._same = tuple(map(len, group_n)), same
+
+    def group_squares(self, term):
+        return float(np.square(self.group_n[term]).sum())
+
+    def is_finer(self, t, u):
+        return (t, u) in self._same
+
+
+def check_terms(monkeypatch, forms, sums, names):
+    monkeypatch.setattr(identify, "residual_forms", lambda _: np.array(forms))
+    identify._check_terms(SimpleNamespace(sums=sums), names)
+
+
+def test_terms_whose_differences_the_fixed_part_explains(monkeypatch):
+    """What is left is rounding: a share of 1e-11 of Σ n² or less."""
+    sums = Sums([30.0, 50.0, 20.0], [60.0, 40.0])
+    squares = 30.0**2 + 50.0**2 + 20.0**2
+    for share, is_refused in ((0.9e-11, True), (1.1e-11, False), (0.0, True)):
+        forms = np.diag([share * squares, 7.0, 3.0])
+        if is_refused:
+            with pytest.raises(DesignError, match=r"term 'a' is confounded .* out \(1\|a\) or"):
+                check_terms(monkeypatch, forms, sums, ["a", "b"])
+        else:
+            check_terms(monkeypatch, forms, sums, ["a", "b"])
+
+
+def test_terms_with_the_same_groups_are_confounded(monkeypatch):
+    groups = [30.0, 50.0, 20.0]
+    for same, other, is_refused in (
+        ({(0, 1), (1, 0)}, groups, True),
+        ({(0, 1)}, groups, False),
+        ({(1, 0)}, groups, False),
+        ({(0, 1), (1, 0)}, [50.0, 50.0], False),
+    ):
+        sums = Sums(groups, other, same=same)
+        if is_refused:
+            with pytest.raises(DesignError, match="terms 'a' and 'b' are confounded: they group"):
+                check_terms(monkeypatch, np.eye(3), sums, ["a", "b"])
+        else:
+            check_terms(monkeypatch, np.eye(3), sums, ["a", "b"])
+
+
+@pytest.mark.parametrize(("least", "is_refused"), [(0.9e-11, True), (1.2e-11, False)])
+def test_components_whose_matrices_are_dependent_are_named(monkeypatch, least, is_refused):
+    r, units = 1.0 - least, np.array([50.0, 0.1, 3.0])
+    forms = np.array([[1.0, 0.0, r], [0.0, 1.0, 0.0], [r, 0.0, 1.0]]) * np.outer(units, units)
+    arguments = monkeypatch, forms, Sums([1.0, 2.0], [2.0, 1.0]), ["a", "b"]
+    if is_refused:
+        with pytest.raises(DesignError, match="the variances of a, Residual: their covariance"):
+            check_terms(*arguments)
+    else:
+        check_terms(*arguments)
+
+
+@pytest.mark.parametrize("fixed", ["1", "0", "x"])
+@pytest.mark.parametrize("name", sorted(DESIGNS))
+@pytest.mark.parametrize("make", [balanced, unbalanced])
+def test_forms_of_residuals_are_those_of_dense_matrices(name, make, fixed):
+    """tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X': of strata, of crossed facets and of blocks."""
+    formula, data = make(name)
+    data = data.assign(x=np.random.default_rng(1).normal(size=len(data)))
+    model = vcomp.VarianceComponentsModel(formula.replace("~", f"~ {fixed} +"), data)
+    chunk, n = model.chunk, model.nobs
+    X = chunk.X
+    Q = np.eye(n) - X @ np.linalg.pinv(X)
+    V = [np.equal.outer(codes, codes).astype(float) for codes in chunk.codes] + [np.eye(n)]
+    expected = [[np.sum((Q @ a @ Q) * b) for b in V] for a in V]
+    found = residual_forms(model.statistics)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from scipy.sparse import block_array, csr_array, tril
 
 from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
-from vcomp.numerics.sparse.elimination import EliminationOrder, Factor, Pattern, plan_elimination
+from vcomp.numerics.sparse.elimination import (
+    EliminationOrder,
+    Factor,
+    Pattern,
+    _minimum_degree,
+    _span,
+    plan_elimination,
+)
 
 
 def equations(sizes, n_rows, seed, nested=False):
@@ -271,3 +278,43 @@ def test_entries_are_counted_up_to_a_limit(n):
         below = np.flatnonzero(pattern[k + 1 :, k]) + k + 1
         assert parent[k] == (below[0] if below.size else -1)
         pattern[np.ix_(below, below)] = True
+
+
+@pytest.mark.parametrize("places", [[], [3], [3, 4, 5], [3, 5, 7], [5, 4, 3], [2, 3, 5]])
+def test_places_side_by_side_need_no_copy(places):
+    places = np.array(places, dtype=np.int64)
+    rows = np.arange(9.0)
+    found = rows[_span(places)]
+    np.testing.assert_array_equal(found, rows[places])
+    side_by_side = places.size > 0 and places.tolist() == list(range(places[0], places[-1] + 1))
+    assert np.shares_memory(found, rows) == side_by_side
+
+
+@pytest.mark.parametrize(
+    ("n", "neighbours", "is_crowded"),
+    [(36, 32, False), (36, 33, True), (100, 40, False), (100, 41, True), (144, 48, False)],
+)
+def test_unknowns_with_very_many_neighbours_come_last(n, neighbours, is_crowded):
+    """More than 32, and than four times the root of their number."""
+    hub = 5
+    others = [k for k in range(n) if k != hub][:neighbours]
+    A = np.zeros((n, n))
+    A[hub, others] = A[others, hub] = 1.0
+    # A path through all others: the ends of a star would make the hub the last in any case.
+    path = [k for k in range(n) if k != hub]
+    A[path[:-1], path[1:]] = A[path[1:], path[:-1]] = 1.0
+    order, last = _minimum_degree(csr_array(A), 3.0)
+    np.testing.assert_array_equal(np.sort(order), np.arange(n))
+    assert last == (n - 1 if is_crowded else n)
+    if is_crowded:
+        assert order[-1] == hub
+
+
+def test_the_search_for_an_order_ends_in_time():
+    """A visit of an entry takes 1e-8 seconds."""
+    A = couplings(60, 0.08, 2)
+    whole = _minimum_degree(A, 3.0)[1]
+    after = [_minimum_degree(A, 1e-8 * visits)[1] for visits in (0, 20, 100, 300)]
+    assert after[0] <= 2
+    assert sorted(set(after)) == after
+    assert after[-1] < whole

@@ -237,7 +237,11 @@ class Branches:
     """Two maxima at each θ: z = θ, and z = side + 0.4 θ, the higher one from 5/3 on."""
 
     def __init__(self, side):
-        self.side = side
+        self.side, self.calls = side, []
+
+    def visit(self, theta, near):
+        self.calls.append((theta, near.theta))
+        return self.point(theta, near.point)
 
     def point(self, theta, branch):
         z = theta if branch == "own" else self.side + 0.4 * theta
@@ -247,7 +251,7 @@ class Branches:
     def trace(self):
         scale = Coordinate(-INF, INF, 0.0, 1.0, 0.0, 0.0)
         return Trace(
-            lambda theta, near: self.point(theta, near.point),
+            self.visit,
             lambda side: None,
             lambda theta, near: self.point(theta, "other" if self.side * theta > 0 else "own"),
             scale,
@@ -266,7 +270,12 @@ def test_of_two_maxima_the_higher_one_counts(side):
     assert all(v.point == "other" for v in trace.visits if side * v.theta > 5 / 3)
     for theta in (0.5, 1.0, 1.5, 1.6, 1.7, 1.8, 2.0, 2.2, 3.0):
         z = min(theta, 1.0 + 0.4 * theta)
+        known = sorted(side * v.theta for v in trace.visits if side * v.theta >= 0.0)
+        of.calls.clear()
         assert trace.at(side * theta).z == pytest.approx(side * z, rel=1e-12)
+        # Both maxima are traced: from the next point inside, and from the next one farther out.
+        starts = [max(x for x in known if x <= theta), *[x for x in known if x > theta][:1]]
+        assert of.calls == [(side * theta, side * start) for start in starts]
     assert trace.crossing(-side * 1.96, -side * 1.9).theta == pytest.approx(-side * 1.96)
     assert trace.branched == {side}
     z = [v.z for v in trace.visits]

@@ -190,13 +190,14 @@ def test_errors_have_the_size_of_the_plan_and_their_own_size():
     own, new, scales = made.drawn_errors(draws, rng, rng.standard_normal(draws))
     f, nu = made.swap_df[0], made.df
     h = np.sqrt(f / 2) * gamma((f - 1) / 2) / gamma(f / 2)
-    logs = np.log(scales / h)
+    (own_scales,) = scales
+    logs = np.log(own_scales / h)
     spread = np.sqrt(1.0 / (2.0 * made.error_df))
     # Five standard errors of a mean and of a standard deviation.
     assert logs.mean() == pytest.approx(0.0, abs=5 * spread / np.sqrt(draws))
     assert logs.std() == pytest.approx(spread, rel=5 / np.sqrt(2 * draws))
     S = made.pattern.T @ made.pattern
-    for drawn in (own / (scales.T * np.sqrt(0.6)), new):
+    for drawn in (own / (own_scales[:, np.newaxis] * np.sqrt(0.6)), new):
         lengths = (drawn**2).sum(axis=1)
         error = np.sqrt(2.0 / nu / draws)
         assert lengths.mean() == pytest.approx(np.trace(S), rel=5 * error)
@@ -204,6 +205,31 @@ def test_errors_have_the_size_of_the_plan_and_their_own_size():
         products = drawn.T @ drawn / draws
         np.testing.assert_allclose(products, S, atol=0.06)
     assert abs(np.corrcoef(own[:, 0], new[:, 0])[0, 1]) < 5 / np.sqrt(draws)
+
+
+def test_sizes_of_errors_of_new_tests_go_with_that_of_the_scores():
+    """log c = log h + (l₁g₁ + l₂g₂)/2√ν, with the g₁ of the test at hand and another g₂."""
+    loadings = np.array([[0.5, 0.0], [0.2, 0.6], [0.0, 0.0]])
+    y, s, t, j = rows(4, n=9)
+    made = FacetedDifferences.of(
+        y, s, t * 3 + j, SYSTEMS, [ErrorEffect(t, 0.3), ErrorEffect(j, 0.2)], 8.0, None, loadings
+    )
+    rng = np.random.default_rng(3)
+    own, _, scales = made.drawn_errors(100_000, rng, rng.standard_normal(100_000))
+    assert scales.shape == (3, 100_000)
+    f = made.swap_df[0]
+    h = np.sqrt(f / 2) * gamma((f - 1) / 2) / gamma(f / 2)
+    np.testing.assert_allclose(scales[2], h, rtol=1e-12)
+    logs = np.log(scales / h)
+    for m in range(2):
+        expected = np.hypot(*loadings[m]) / (2.0 * np.sqrt(made.df))
+        assert logs[m].std() == pytest.approx(expected, rel=0.02)
+    assert np.corrcoef(logs[:2])[0, 1] == pytest.approx(0.2 / np.hypot(0.2, 0.6), abs=0.02)
+    # The errors of the scores are larger where those of new tests are.
+    lengths = np.log((own**2).sum(axis=1))
+    assert np.cov(lengths, logs[0])[0, 1] == pytest.approx(
+        2.0 * logs[0].std() / np.sqrt(2.0 * made.error_df), rel=0.2
+    )
 
 
 def test_systems_that_no_chain_of_cells_connects():

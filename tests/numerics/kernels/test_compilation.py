@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 import vcomp
-from vcomp.numerics.kernels import at_once, compilation, seconds_as_python
+from vcomp.numerics.kernels import at_once, codes, compilation, ordering, seconds_as_python
 from vcomp.numerics.kernels.compilation import Compilations, say_what_it_is
 
 PACKAGE = Path(vcomp.__file__).parent
@@ -192,6 +193,14 @@ def test_a_long_wait_says_once_what_it_is():
     waits.on_start(None)
     waits.on_end(None)
     assert not said.is_set()
+
+
+def test_a_wait_for_one_function_says_it_as_well():
+    said = Event()
+    waits = Compilations(said.set, patience=0.01)
+    waits.on_start(None)
+    assert said.wait(60.0)
+    waits.on_end(None)
 
 
 def test_a_short_wait_says_nothing():
@@ -382,3 +391,50 @@ def test_integers_of_a_kernel_in_python_wrap_around_in_silence(anew):
         return np.int64(x) * np.int64(2)
 
     assert at_once(Stand(), 0.0, overflows)(2**62) == -(2**63)
+
+
+def test_kernels_in_python_call_others_in_python(anew):
+    """Also those of other modules; the arrays are those of the compiled ones."""
+    ptr, indices = np.array([0, 2, 4, 6, 8]), np.array([1, 3, 0, 2, 1, 3, 0, 2], np.int32)
+    for kernel, arguments in (
+        (ordering.minimum_degree, (ptr, indices, 0.9, np.inf)),
+        (codes._count_levels, (indices, 4)),
+    ):
+        in_python = compilation._as_python(kernel, None)
+        assert not hasattr(in_python, "py_func")
+        found, expected = in_python(*arguments), kernel(*arguments)
+        assert str(found) == str(expected)
+        assert anew[kernel] > 0.0
+    assert compilation._as_python(by_arrays, None) is by_arrays
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of folders")
+def test_a_private_folder_is_made_and_used_if_it_is_this_user_s_alone(tmp_path, monkeypatch):
+    compilation._private_folder.cache_clear()
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    folder = tmp_path / f"vcomp-kernels-{os.geteuid()}"
+    try:
+        for _ in range(2):  # made, and found again
+            compilation._private_folder.cache_clear()
+            assert compilation._private_folder() == str(folder)
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        for mode in (0o701, 0o710, 0o707, 0o720):
+            folder.chmod(mode)
+            compilation._private_folder.cache_clear()
+            assert compilation._private_folder() is None
+        folder.chmod(0o700)
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        compilation._private_folder.cache_clear()
+        (tmp_path / "vcomp-kernels-12345").mkdir(mode=0o700)  # of another user
+        assert compilation._private_folder() is None
+        monkeypatch.undo()
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "nowhere"))
+        compilation._private_folder.cache_clear()
+        assert compilation._private_folder() is None
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+        folder.rmdir()
+        folder.symlink_to(tmp_path)
+        compilation._private_folder.cache_clear()
+        assert compilation._private_folder() is None
+    finally:
+        compilation._private_folder.cache_clear()
