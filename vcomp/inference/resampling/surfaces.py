@@ -51,6 +51,9 @@ _PRODUCT_SECONDS, _POINT_SECONDS = 1e-10, 5e-4
 _ITERATIVE_EVALUATIONS = 8
 """Of a refit by the iterative engine."""
 
+_BLOCK_SECONDS = 4e-5
+"""Time of a point for one of many deleted levels, beside products."""
+
 _FEWEST_NODES = 5
 """In each direction, however small the box: an error is estimated from the last of them."""
 
@@ -386,7 +389,8 @@ class DeletedSurface:
         rows = stats.cells
         self._X, self._y = rows.X, rows.y
         sizes, k = stats.sizes, len(stats.sizes)
-        self._lead = min(range(k), key=lambda t: _inversions(sizes, rows.codes, deleted, t))
+        products = [_inversions(sizes, rows.codes, deleted, t) for t in range(k)]
+        self._lead, self._products = int(np.argmin(products)), min(products) / len(deleted)
         self._absorbing = Absorbing(stats.cross_products, self._lead)
         self._rest = self._absorbing.rest
         begin = np.cumsum([0, *(sizes[t] for t in self._rest)])
@@ -405,20 +409,34 @@ class DeletedSurface:
         v: FloatArray,
         deleted: Sequence[LongArray],
         limits: SurfaceLimits = _LIMITS,
+        *,
+        alone: float | None = None,
     ) -> DeletedSurface | None:
-        """Return the refits, None where one by one is as fast."""
+        """Return the refits, None where they are as fast otherwise.
+
+        Parameters
+        ----------
+        stats : of all rows
+        recipe : its estimator and options
+        v : (k + 1,) the estimate from all rows
+        deleted : the rows of each data set that it is without
+        limits : where surfaces are faster
+        alone : seconds that a refit takes otherwise; None for one by the engine of the fit
+        """
         most = max(rows.size for rows in deleted)
         if most > _MOST_ROWS or sum(stats.sizes) > limits.effects or len(v) > 4:
             return None
         surface = Surface.of(stats, recipe, v)
         if surface is None or stats.cells.counts is not None:
             return None
-        engine = surface.engine
-        if not isinstance(engine, BlockedLikelihood) or engine.seconds < limits.slow:
-            return None
         found = cls(surface, stats, deleted, limits)
         points = surface.n_nodes(found._width(_SPREAD_OF_DELETED)) ** (len(v) - 1)
-        return found if 3 * points < limits.evaluations * len(deleted) else None
+        if alone is not None:
+            seconds = points * len(deleted) * (_BLOCK_SECONDS + _PRODUCT_SECONDS * found._products)
+            return found if seconds < len(deleted) * alone else None
+        engine = surface.engine
+        slow = isinstance(engine, BlockedLikelihood) and engine.seconds >= limits.slow
+        return found if slow and 3 * points < limits.evaluations * len(deleted) else None
 
     def _width(self, spread: float) -> FloatArray:
         """Return half the widths of the box: one level changes an estimate by SE/√levels."""
