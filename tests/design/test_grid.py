@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from tests.helpers.designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
 from tests.helpers.learned_designs import design_of, rows_of, tables
-from vcomp.design.grid import find_combinations, find_grid, finest_facets
+from vcomp.design.grid import (
+    are_nested,
+    find_combinations,
+    find_grid,
+    find_partial_grid,
+    finest_facets,
+    number_combinations,
+)
 from vcomp.design.nesting import describe_structure
 from vcomp.formula import parse
 
@@ -255,3 +262,108 @@ def test_the_finest_facets_have_none_nested_in_them(seed):
     finer = {b for a, b in pairs if (b, a) not in pairs or a < b}
     found = finest_facets(facets, dict.fromkeys(pairs, np.zeros(0, dtype=np.int32)))
     assert found == [f for f in facets if f not in finer]
+
+
+# Partial grids ----------------------------------------------------------------------------------
+
+
+def check_partial(codes, n_levels):
+    """Compare with a count of the rows in every cell of the grid."""
+    facets = range(len(codes))
+
+    def nested(inner, outer):
+        pairs = set(zip(codes[inner].tolist(), codes[outer].tolist(), strict=True))
+        return len(pairs) == n_levels[inner] >= n_levels[outer]
+
+    bound = {f for a in facets for b in facets if a != b and nested(a, b) for f in (a, b)}
+    axes = tuple(f for f in facets if f not in bound)
+    rest = tuple(f for f in facets if f in bound)
+    cells = sorted(set(groups_of(rest, codes))) if rest else [()]
+    of_rest = groups_of(rest, codes) if rest else [()] * codes[0].size
+    counts = Counter(zip(groups_of(axes, codes), of_rest, strict=False))
+    places = list(product(product(*(range(n_levels[f]) for f in axes)), cells))
+    found = find_partial_grid(codes, n_levels)
+    if not axes or codes[0].size < 0.5 * len(places) or max(counts.values()) > 1:
+        assert found is None
+        return found
+    assert (found.grid.axes, found.grid.rest) == (axes, rest)
+    assert found.grid.shape == tuple(n_levels[f] for f in axes)
+    assert (found.grid.cell_n == 1.0).all()
+    own = list(zip(*(levels.tolist() for levels in found.grid.levels), strict=True)) or [()]
+    assert sorted(own) == cells
+    combination, cell = np.divmod(found.holes, found.grid.n_cells)
+    assert (np.diff(found.holes) > 0).all()
+    levels = np.unravel_index(combination, found.grid.shape)
+    holes = {
+        (tuple(int(level[h]) for level in levels), own[cell[h]]) for h in range(found.holes.size)
+    }
+    assert holes == {place for place in places if place not in counts}
+    return found
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([(2, 3), (4, 3), (3, 2, 2), (2, 5, 2), (2, 2, 2, 2)]),
+    st.sampled_from([0.4, 0.6, 0.8, 1.0]),
+    st.booleans(),
+)
+def test_partial_grids(seed, shape, kept, nested):
+    rng = np.random.default_rng(seed)
+    cells = np.stack([g.ravel() for g in np.indices(shape)], axis=1)
+    if nested:  # another facet, whose levels contain those of the first one
+        cells = np.column_stack([cells, cells[:, 0] // 2])
+    cells = cells[rng.random(len(cells)) < kept]
+    if rng.random() < 0.2:
+        cells = np.concatenate([cells, cells[:1]])
+    table = pd.DataFrame(rng.permutation(cells)).add_prefix("f")
+    if len(table) and all(len(set(table[f])) > 1 for f in table):
+        check_partial(*coded(table))
+
+
+@pytest.mark.parametrize(("n", "is_found"), [(25, True), (24, False)])
+def test_half_of_a_partial_grid_is_filled(n, is_found):
+    """25 of 5 × 10 cells."""
+    rows = [(i % 5, (i // 5 + 3 * i) % 10) for i in range(50)]
+    table = pd.DataFrame(list(dict.fromkeys(rows)), columns=["a", "b"]).iloc[:n]
+    assert table.nunique().tolist() == [5, 10]
+    assert (check_partial(*coded(table)) is not None) == is_found
+
+
+# Combinations -----------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), max_size=12),
+    st.sampled_from([(5, 7), (5, 199_999), (5, 200_000), (5, 200_001), (2**20, 2**20)]),
+)
+def test_combinations_of_few_and_of_many_levels(rows, sizes):
+    """Up to a million combinations have a table; of more the rows are sorted."""
+    groups, codes = np.array(rows, dtype=np.int32).reshape(-1, 2).T
+    codes = np.where(codes == 6, sizes[1] - 1, codes).astype(np.int32)
+    keys, numbers = number_combinations(groups, sizes[0], codes, sizes[1])
+    joined = [int(g) * sizes[1] + int(c) for g, c in zip(groups, codes, strict=True)]
+    assert keys.tolist() == sorted(set(joined))
+    assert keys[numbers].tolist() == joined
+    assert numbers.dtype == np.int32
+
+
+@settings(deadline=None)
+@given(
+    st.sets(st.sampled_from([0, 1, 5, 8, 999_998, 999_999, 1_000_000, 2**40]), min_size=1),
+    st.lists(st.sampled_from([-1, 0, 1, 2, 5, 6, 8, 9, 999_999, 1_000_000, 2**40, 2**41])),
+)
+def test_combinations_are_found_among_few_and_many(keys, wanted):
+    keys = sorted(keys)
+    found = find_combinations(np.array(keys), np.array(wanted, dtype=np.int64))
+    assert found.tolist() == [keys.index(key) if key in keys else -1 for key in wanted]
+    assert found.dtype == np.int32
+
+
+@given(st.lists(st.sets(st.integers(0, 3), min_size=1), min_size=1, max_size=4), st.booleans())
+def test_terms_are_nested_if_each_holds_the_next(terms, is_nested):
+    determined = {(3, 0): np.zeros(0, dtype=np.int32)} if is_nested else {}
+    whole = [t | ({0} if is_nested and 3 in t else set()) for t in terms]
+    expected = all(a <= b or b <= a for a, b in product(whole, whole))
+    assert are_nested([tuple(sorted(t)) for t in terms], determined) == expected

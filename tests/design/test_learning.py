@@ -1,11 +1,16 @@
 """Origins and spreads of the response and of the columns of the fixed part."""
 
+import warnings
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.helpers.learned_designs import design_of
 from vcomp.design.learning import Centre
-from vcomp.exceptions import DataError
-from vcomp.formula import parse
+from vcomp.exceptions import DataError, DesignError
+from vcomp.formula import RESIDUAL, parse
 
 FORMULA = parse("y ~ x + (1|g)")
 CONSTANT = np.array([1.0, 0.0])
@@ -31,3 +36,104 @@ def test_without_a_constant_spreads_are_measured_from_zero():
     mean = 1e36
     with pytest.raises(DataError, match="column 'x' of the fixed part"):
         centre(mean - 1e25, mean + 1e25, mean, constant=np.zeros(2))
+
+
+@pytest.mark.parametrize(
+    ("spread", "is_valid"),
+    [(0.0, True), (9e-36, False), (1.1e-35, True), (9e34, True), (1.1e35, False)],
+)
+def test_powers_of_a_spread_neither_vanish_nor_overflow(spread, is_valid):
+    def made():
+        return Centre.of(FORMULA, ("Intercept", "x"), CONSTANT, (-spread, spread, 0.0))
+
+    if is_valid:
+        assert made().origin == 0.0
+        return
+    with pytest.raises(DataError, match=r"the response 'y' varies by .*; rescale it"):
+        made()
+    with pytest.raises(DataError, match="column 'x'"):
+        centre(-spread, spread, 0.0)
+
+
+def test_without_a_constant_the_response_keeps_its_origin():
+    columns = tuple(np.array([[2.0, 3.0], [4.0, 9.0], [3.0, 5.0]]))
+    names, y = ("a", "b"), (6.0, 8.0, 7.5)
+    found = Centre.of(FORMULA, names, np.zeros(2), y, columns)
+    assert (found.origin, found.x_origin.tolist()) == (0.0, [0.0, 0.0])
+    found = Centre.of(FORMULA, names, np.array([0.0, 1.0]), y, columns)
+    assert (found.origin, found.x_origin.tolist()) == (7.5, [3.0, 0.0])
+
+
+@settings(deadline=None)
+@given(
+    st.integers(2, 12),
+    st.integers(1, 4),
+    st.integers(0, 2),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+def test_the_constant_is_found_in_any_units(n, groups, covariates, has_all, seed):
+    """Dummies of all groups make up the constant; without one of them nothing does."""
+    rng = np.random.default_rng(seed)
+    codes = rng.permutation(np.arange(n) % groups)
+    dummies = np.eye(groups)[codes]
+    if not has_all:
+        dummies = dummies[:, 1:]
+    units = 10.0 ** rng.uniform(-3.0, 3.0, dummies.shape[1] + covariates)
+    X = np.column_stack([dummies, rng.normal(2.0, 1.0, (n, covariates))]) * units
+    names = tuple(f"c{j}" for j in range(X.shape[1]))
+    mean = X.mean(axis=0)
+    away = np.where(np.ptp(X, axis=0) == 0.0, 0.0, X - mean)
+    a = Centre.constant_of(names, mean, away.T @ away / n)
+    rank = np.linalg.matrix_rank(X / units)
+    spans = np.linalg.matrix_rank(np.column_stack([X / units, np.ones(n)])) == rank
+    if spans and rank < X.shape[1]:
+        return  # several combinations
+    assert a.any() == spans
+    if spans:
+        assert Centre.is_one(float(np.abs(X @ a - 1.0).max()))
+    assert not Centre.is_one(1e-11)
+    assert Centre.is_one(0.99e-11)
+
+
+def test_the_intercept_is_the_constant_whatever_else_there_is():
+    found = Centre.constant_of(("C(b)[1]", "Intercept", "x"), np.ones(3), np.eye(3))
+    assert found.tolist() == [0.0, 1.0, 0.0]
+    assert Centre.constant_of((), np.zeros(0), np.zeros((0, 0))).size == 0
+
+
+def data_of(levels):
+    rng = np.random.default_rng(0)
+    n = 4 * len(levels)
+    return {"y": rng.normal(size=n), "a": np.resize(levels, n), "b": np.repeat(levels, 4)}
+
+
+def test_facets_and_terms_that_no_model_can_have():
+    data = data_of(["p", "q", "r"])
+    with pytest.raises(DesignError, match=r"facet 'c' has one level only \('x'\)"):
+        design_of("y ~ (1|a) + (1|c)", {**data, "c": np.resize(["x"], 12)})
+    with pytest.raises(DesignError, match=f"'{RESIDUAL}' is the name of the last component"):
+        design_of(f"y ~ (1|{RESIDUAL})", {**data, RESIDUAL: data["a"]})
+    rows = {**data, "c": np.arange(12)}
+    with pytest.raises(
+        DesignError, match=r"term 'c' has one row in each of its 12 groups: .*c\) out"
+    ):
+        design_of("y ~ (1|c)", rows)
+    hint = r"\(a\*b is a \+ b \+ a:b, and a/b is a \+ a:b\)"
+    with pytest.raises(DesignError, match="term 'a:c' has one row in each .*" + hint):
+        design_of("y ~ (1|a) + (1|a:c)", rows)
+    for formula in ("y ~ (1|a:c)", "y ~ (1|a) + (1|c)"):
+        with pytest.raises(DesignError, match=r"out of the formula$"):
+            design_of(formula, rows)
+
+
+def test_levels_that_look_alike_are_shown():
+    for levels, shown in (
+        (["p", "P", "q"], r"facet 'a' has levels that look alike: 'P' and 'p' differ only in"),
+        (["p", "P", "q", "Q "], r"and 1 more such groups, differ only"),
+    ):
+        with pytest.warns(UserWarning, match=shown):
+            design_of("y ~ (1|a)", data_of(levels))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        design_of("y ~ (1|a)", data_of(["p", "q", "r"]))

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from scipy.sparse import block_array, csr_array, tril
 
 from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
-from vcomp.numerics.sparse.elimination import EliminationOrder, Factor, Pattern, plan_elimination
+from vcomp.numerics.sparse.elimination import (
+    EliminationOrder,
+    Factor,
+    Pattern,
+    _minimum_degree,
+    _span,
+    plan_elimination,
+)
 
 
 def equations(sizes, n_rows, seed, nested=False):
@@ -154,3 +161,160 @@ def test_nested_blocks_are_eliminated_as_sparse():
     gram = block_array([[a.T @ b if a is not b else None for b in Z] for a in Z]).tocsr()
     plan = plan_elimination(gram, sizes)
     assert (plan.order, plan.cut, plan.n_dense) == (None, students + schools, items)
+
+
+# The choice of an order and a cut ---------------------------------------------------------------
+
+
+def couplings(n, density, seed):
+    """Return a random symmetric matrix without its diagonal."""
+    rng = np.random.default_rng(seed)
+    A = np.triu(rng.random((n, n)) < density, 1)
+    return csr_array((A + A.T).astype(float))
+
+
+def filled(A, order, cut):
+    """Return the numbers of entries of L below the diagonal, by elimination of a graph."""
+    own = np.arange(A.shape[0]) if order is None else order
+    pattern = A.toarray()[np.ix_(own, own)] != 0.0
+    counts = []
+    for k in range(cut):
+        below = np.flatnonzero(pattern[k + 1 :, k]) + k + 1
+        counts.append(below.size)
+        pattern[np.ix_(below, below)] = True
+    return np.array(counts, dtype=float)
+
+
+def seconds_of(counts, n, cut):
+    """Return the estimated time, with the figures that 47 shapes gave."""
+    sparse = counts[:cut]
+    dense = n - cut
+    columns = 2e-9 * sparse**2 + 8.6e-8 * sparse + 4.7e-7
+    return 4.4e-4 + columns.sum() + 1.6e-11 * dense**3 + 3.0e-8 * dense**2
+
+
+@pytest.mark.parametrize("density", [0.001, 0.01, 0.05])
+def test_the_cut_is_the_cheapest_or_the_end_of_a_block_that_is_nearly_as_cheap(density):
+    n, sizes = 500, [150, 100, 250]
+    A = couplings(n, density, 3)
+    for first in (A, None):
+        if first is None:  # as the first block is without entries
+            A = A.tolil()
+            A[:150, :150] = 0.0
+            A = csr_array(A)
+        plan = plan_elimination(A, sizes, good_enough=np.inf)
+        assert plan.order is None
+        counts = filled(A, None, n)
+        seconds = [seconds_of(counts, n, cut) for cut in range(n + 1)]
+        assert plan.seconds == pytest.approx(seconds[plan.cut], rel=1e-12)
+        end = min([0, 150, 250, 500], key=lambda e: seconds[e])
+        near = seconds[end] <= 1.2 * min(seconds) + 1e-3
+        assert plan.cut == (end if near else int(np.argmin(seconds)))
+        np.testing.assert_array_equal(plan.counts, counts[: plan.cut])
+        assert plan.n_dense == n - plan.cut
+        entries, m = counts[: plan.cut].sum(), n - plan.cut
+        assert plan.bytes_for_traces == 36.0 * entries + 24.0 * m**2
+        assert plan.bytes_for_norms == 56.0 * entries + 40.0 * m**2
+        assert set(plan.parent[plan.parent < n]) <= set(range(n))
+
+
+def test_another_order_is_used_if_it_is_a_fifth_faster():
+    """The hubs of stars come first, so that the original order fills up."""
+    rng = np.random.default_rng(0)
+    n, hubs = 1500, 30
+    rows = np.arange(hubs, n)
+    cols = rng.integers(0, hubs, rows.size)
+    A = csr_array((np.ones(rows.size), (rows, cols)), shape=(n, n))
+    A = csr_array(A + A.T)
+    plan = plan_elimination(A, [hubs, n - hubs], good_enough=0.0)
+    original = plan_elimination(A, [hubs, n - hubs], good_enough=np.inf)
+    counts = filled(A, plan.order, plan.cut)
+    np.testing.assert_array_equal(plan.counts, counts)
+    assert plan.seconds == pytest.approx(seconds_of(counts, n, plan.cut), rel=1e-12)
+    assert plan.order is not None
+    assert plan.seconds < 0.8 * original.seconds
+    # A tree: no order has fewer entries than it has edges.
+    assert counts.sum() <= rows.size
+    solved = Factor(Pattern.of(plan), np.full(n, 40.0))
+    b = rng.normal(size=(n, 2))
+    np.testing.assert_allclose((A @ solved.solve(b)) + 40.0 * solved.solve(b), b, atol=1e-10)
+
+
+def test_too_many_entries_have_no_plan_or_that_of_the_leading_block():
+    A = csr_array(np.ones((60, 60)) - np.eye(60))
+    assert plan_elimination(A, [60], most_entries=60 * 59 // 2) is not None
+    # Rungs of a ladder: 20 entries of the leading block, and more of all columns.
+    rungs = np.arange(20)
+    one, other = (
+        np.concatenate([rungs, rungs[1:] + 20]),
+        np.concatenate([rungs + 20, rungs[:-1] + 20]),
+    )
+    ladder = csr_array((np.ones(39), (one, other)), shape=(40, 40))
+    ladder = csr_array(ladder + ladder.T)
+    whole = plan_elimination(ladder, [20, 20], most_entries=39)
+    assert whole.counts.sum() == 39
+    leading = plan_elimination(ladder, [20, 20], most_entries=20, good_enough=np.inf)
+    assert leading.cut in (0, 20)
+    assert plan_elimination(ladder, [20, 20], most_entries=19) is None
+    # What a factor may take limits what is counted, but a million entries are.
+    assert plan_elimination(A, [60], most_seconds=1e-9) is not None
+
+
+@pytest.mark.parametrize("n", [0, 1, 40])
+def test_entries_are_counted_up_to_a_limit(n):
+    A = couplings(n, 0.2, 1)
+    lower = tril(A, -1, format="csr")
+    lower.sort_indices()
+    ptr, indices = lower.indptr.astype(np.int64), lower.indices.astype(np.int32)
+    counts = filled(A, None, n)
+    total = int(counts.sum())
+    parent, found = elimination_tree(ptr, indices, n, total)
+    np.testing.assert_array_equal(found, counts)
+    if total:
+        assert elimination_tree(ptr, indices, n, total - 1)[1].size == 0
+    # The parent is the first row below the diagonal.
+    pattern = A.toarray() != 0.0
+    for k in range(n):
+        below = np.flatnonzero(pattern[k + 1 :, k]) + k + 1
+        assert parent[k] == (below[0] if below.size else -1)
+        pattern[np.ix_(below, below)] = True
+
+
+@pytest.mark.parametrize("places", [[], [3], [3, 4, 5], [3, 5, 7], [5, 4, 3], [2, 3, 5]])
+def test_places_side_by_side_need_no_copy(places):
+    places = np.array(places, dtype=np.int64)
+    rows = np.arange(9.0)
+    found = rows[_span(places)]
+    np.testing.assert_array_equal(found, rows[places])
+    side_by_side = places.size > 0 and places.tolist() == list(range(places[0], places[-1] + 1))
+    assert np.shares_memory(found, rows) == side_by_side
+
+
+@pytest.mark.parametrize(
+    ("n", "neighbours", "is_crowded"),
+    [(36, 32, False), (36, 33, True), (100, 40, False), (100, 41, True), (144, 48, False)],
+)
+def test_unknowns_with_very_many_neighbours_come_last(n, neighbours, is_crowded):
+    """More than 32, and than four times the root of their number."""
+    hub = 5
+    others = [k for k in range(n) if k != hub][:neighbours]
+    A = np.zeros((n, n))
+    A[hub, others] = A[others, hub] = 1.0
+    # A path through all others: the ends of a star would make the hub the last in any case.
+    path = [k for k in range(n) if k != hub]
+    A[path[:-1], path[1:]] = A[path[1:], path[:-1]] = 1.0
+    order, last = _minimum_degree(csr_array(A), 3.0)
+    np.testing.assert_array_equal(np.sort(order), np.arange(n))
+    assert last == (n - 1 if is_crowded else n)
+    if is_crowded:
+        assert order[-1] == hub
+
+
+def test_the_search_for_an_order_ends_in_time():
+    """A visit of an entry takes 1e-8 seconds."""
+    A = couplings(60, 0.08, 2)
+    whole = _minimum_degree(A, 3.0)[1]
+    after = [_minimum_degree(A, 1e-8 * visits)[1] for visits in (0, 20, 100, 300)]
+    assert after[0] <= 2
+    assert sorted(set(after)) == after
+    assert after[-1] < whole

@@ -3,10 +3,11 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import available_bytes, check_memory
+from vcomp.numerics import available_bytes, check_memory, limited_blas, slices
 
 GIB = 2.0**30
 
@@ -88,3 +89,43 @@ def test_a_limit_of_address_space_counts():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 0.1 * GIB < float(done.stdout) < 1.9 * GIB
+
+
+def test_four_fifths_of_the_free_memory_may_be_used():
+    check_memory(800.0, "a table needs", "go on", free_bytes=lambda: 1000.0)
+    with pytest.raises(EstimationError, match="a table needs"):
+        check_memory(801.0, "a table needs", "go on", free_bytes=lambda: 1000.0)
+
+
+def test_a_limit_of_version_1_from_2_to_the_60_on_is_none(tmp_path):
+    for limit, expected in ((2**33 - 1, 2**33 - 1), (2**60, 8 * 2**30)):
+        files = {
+            "proc/self/cgroup": "8:memory:/\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{limit}\n",
+            "sys/fs/cgroup/memory/memory.usage_in_bytes": "0\n",
+            "sys/fs/cgroup/memory/memory.stat": "total_inactive_file 0\n",
+        }
+        assert available_bytes(system(tmp_path / str(limit), files)) == expected
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 6, 7])
+def test_slices_cover_a_range_once(count):
+    found = list(slices(count, 3))
+    assert [k for part in found for k in range(part.start, part.stop)] == list(range(count))
+    assert all(part.stop - part.start == 3 for part in found[:-1])
+
+
+def test_small_matrices_have_one_thread_of_blas():
+    from threadpoolctl import threadpool_info
+
+    np.ones((64, 64)) @ np.ones((64, 64))
+
+    def threads():
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    before = threads()
+    with limited_blas(9999):
+        assert threads() == {1}
+    with limited_blas(10_000):
+        assert threads() == before
+    assert threads() == before

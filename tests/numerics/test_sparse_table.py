@@ -80,3 +80,20 @@ def test_side_by_side_of_nothing():
     assert empty.shape == (4, 0)
     np.testing.assert_array_equal(empty.times(np.zeros((0, 2))), np.zeros((4, 2)))
     assert empty.squares(np.ones((4, 1))).shape == (0, 1)
+
+
+@pytest.mark.parametrize(("fewest", "n_blocks"), [(1, 4), (80, 4), (81, 3), (100, 3), (320, 1)])
+def test_blocks_have_about_as_many_entries(fewest, n_blocks):
+    """Up to four, of 8 entries a column at least: 320 entries in 4 columns."""
+    rng = np.random.default_rng(1)
+    lengths = rng.permutation(np.repeat([0, 1, 2, 4], [20, 40, 60, 40]))
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    table = SparseTable(indptr, np.zeros(320, np.int32), np.zeros(0), 4, fewest)
+    bounds = table._bounds
+    assert len(bounds) == n_blocks
+    assert [a for a, _ in bounds] == [0, *(b for _, b in bounds[:-1])]
+    assert bounds[-1][1] == 160
+    entries = [indptr[b] - indptr[a] for a, b in bounds]
+    assert max(entries) - min(entries) <= 8
+    wide = replace(table, n_cols=20)  # 160 entries are the fewest of a block
+    assert len(wide._bounds) == min(n_blocks, 2)

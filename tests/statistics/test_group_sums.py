@@ -37,6 +37,9 @@ def check(sums, chunk):
     assert sums.n == rows
     assert sums.sizes == chunk.sizes
     assert sums.n_terms == len(chunk.sizes)
+    # Then those of all rows, and of their mean.
+    T = [*expected["T"], expected["yy"], expected["total"] ** 2 / rows]
+    np.testing.assert_allclose(sums.holds @ sums.parts, T, rtol=1e-12, atol=1e-11)
     for name, values in expected.items():
         # The response is centred: its total is rounding.
         np.testing.assert_allclose(
@@ -53,8 +56,10 @@ def test_sums_of_strata(name, fixed):
     check(group_sums(model.statistics.cross_products), model.chunk)
 
 
+@pytest.mark.parametrize("fixed", ["1", "0"])
 @pytest.mark.parametrize("name", DESIGNS)
-def test_sums_of_other_designs(name):
-    model = vcomp.VarianceComponentsModel(*unbalanced(name))
+def test_sums_of_other_designs(name, fixed):
+    formula, data = unbalanced(name)
+    model = vcomp.VarianceComponentsModel(formula.replace("~", f"~ {fixed} +"), data)
     check(group_sums(model.statistics.cross_products), model.chunk)
     check(model.statistics.group_sums, model.chunk)

@@ -2,7 +2,8 @@
 
 ``python -m tests.tools.mutate --sample 300`` draws mutants by a seed, and runs for each the tests
 of its room that enter the changed function, until one fails: first those of the module's own file
-of tests, then the fastest, up to ``--tests`` seconds of processor time in all. A mutant lives in a
+of tests, then the fastest, up to ``--tests`` seconds of processor time in all. What survives them
+meets the tests of other rooms (``BEYOND``), up to ``--beyond`` seconds. A mutant lives in a
 process of its own, which gets the changed code of the function; no file is changed. Loops that
 numba compiles are run as plain Python (``NUMBA_DISABLE_JIT=1``). What was found is appended to the
 file of ``--results``, from which an interrupted run continues. ``--again`` runs the survivors of
@@ -65,6 +66,22 @@ ROOMS: dict[str, tuple[str, ...]] = {
 }
 """The rooms that compute, and the tests of each (files and folders in ``tests``)."""
 
+_FITS = ("design", "statistics", "estimators", "model", "invariants", "reference", "multivariate")
+
+BEYOND: dict[str, tuple[str, ...]] = {
+    "numerics": (*_FITS, "inference/pairwise", "inference/profile"),
+    "design": (*_FITS, "data", "gtheory", "plots"),
+    "statistics": (*_FITS, "data"),
+    "estimators": (*_FITS, "inference/profile", "inference/resampling"),
+}
+"""Tests of other rooms that enter much of a room, for what its own tests do not catch."""
+
+OF_LOOPS: dict[str, tuple[str, ...]] = {
+    "numerics": ("numerics",),
+    "statistics": ("statistics/kernels", "numerics/kernels"),
+}
+"""Tests of the loops of a room, if these are not in its own files and folders of kernels alone."""
+
 SECONDS = 20.0
 """Processor time for the tests of a mutant: five times what they take, and this."""
 
@@ -83,7 +100,7 @@ class Known:
     ----------
     test : node id
     seconds : of processor time that it took
-    functions : of the room's modules that it enters, as ``module:function``
+    functions : of the rooms' modules that it enters, as ``module:function``
     """
 
     test: str
@@ -191,6 +208,12 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def _made_here(paths: dict[str, Path], *, compiled: bool) -> list[Mutant]:
+    """Return the mutants of modules that a process with or without numba can make."""
+    every = [m for module, path in paths.items() for m in mutants_of(module, path)]
+    return [m for m in every if m.compiled != compiled and function_of(m.module, m.function)]
+
+
 class Room:
     """A room with its modules in memory, from which a process for each mutant is forked."""
 
@@ -201,31 +224,34 @@ class Room:
     @cached_property
     def mutants(self) -> list[Mutant]:
         """The mutants that can be made in this process."""
-        every = [m for module, path in self.paths.items() for m in mutants_of(module, path)]
-        return [
-            m for m in every if m.compiled != self.compiled and function_of(m.module, m.function)
-        ]
+        return _made_here(self.paths, compiled=self.compiled)
 
     @cached_property
     def tests(self) -> list[str]:
         """Files and folders with the tests of the room."""
-        # Whole fits by loops in plain Python would take too long, except in the lowest rooms.
-        if not self.compiled and self.name not in ("numerics", "statistics"):
+        if not self.compiled and self.name in OF_LOOPS:
+            return [f"tests/{part}" for part in OF_LOOPS[self.name]]
+        if not self.compiled:  # whole fits by loops in plain Python would take too long
             found = (ROOT / "tests" / self.name).rglob("*kernels*")
             kernels = [p for p in found if p.is_dir() or p.suffix == ".py"]
             return [str(path.relative_to(ROOT)) for path in kernels] or [f"tests/{self.name}"]
         return [f"tests/{part}" for part in ROOMS[self.name]]
 
-    def known(self, store: Path) -> list[Known]:
-        """Return the tests of the room with the functions that they enter.
+    @cached_property
+    def tests_beyond(self) -> list[str]:
+        """Files and folders with tests of other rooms."""
+        parts = BEYOND.get(self.name, ()) if self.compiled else ()
+        return [f"tests/{part}" for part in parts if part != self.name]
+
+    def known(self, store: Path, tests: Sequence[str]) -> list[Known]:
+        """Return tests with the functions of all rooms that they enter.
 
         They are read from a file; those of files of tests that changed since are recorded anew.
         """
-        path = store / f"{self.name}{'' if self.compiled else '-kernels'}.json"
+        path = store / f"entered{'' if self.compiled else '-kernels'}.json"
         kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        now = {str(f.relative_to(ROOT)): digest(f) for part in self.tests for f in files_of(part)}
-        kept = {name: of for name, of in kept.items() if now.get(name) == of["digest"]}
-        changed = sorted(set(now) - set(kept))
+        now = {str(f.relative_to(ROOT)): digest(f) for part in tests for f in files_of(part)}
+        changed = sorted(n for n in now if n not in kept or kept[n]["digest"] != now[n])
         if changed:
             fresh = path.with_suffix(".part")
             code = self._apart(
@@ -239,9 +265,9 @@ class Room:
                 kept[name] = {"digest": now[name], "known": own}
             path.write_text(json.dumps(kept), encoding="utf-8")
         return [
-            Known(test, seconds, frozenset(f))
-            for name in sorted(kept)
-            for test, seconds, f in kept[name]["known"]
+            Known(test, seconds, frozenset(map(sys.intern, functions)))
+            for name in sorted(now)
+            for test, seconds, functions in kept[name]["known"]
         ]
 
     def _record(self, store: Path, files: Sequence[str]) -> int:
@@ -251,8 +277,9 @@ class Room:
             pytest.hookimpl(wrapper=True)(hook)
         recorder = Recorder()
         vars(builtins)["__entered__"] = recorder.entered.add
-        changed = {(m.module, m.function) for m in self.mutants}
-        for module, path in self.paths.items():
+        paths = dict(found for room in ROOMS for found in modules_of(room))
+        changed = {(m.module, m.function) for m in _made_here(paths, compiled=self.compiled)}
+        for module, path in paths.items():
             for name, code in announcing(module, path).items():
                 function = function_of(module, name)
                 if function is not None and (module, name) in changed:
@@ -262,20 +289,31 @@ class Room:
         store.write_text(json.dumps(plain), encoding="utf-8")
         return 0
 
-    def outcome(self, mutant: Mutant, known: Sequence[Known], log: Path, most: float) -> str:
-        """Return ``"caught"``, ``"survived"``, ``"timed out"`` or ``"not reached"``."""
+    def outcome(
+        self, mutant: Mutant, stages: Sequence[tuple[Sequence[Known], float]], log: Path
+    ) -> str:
+        """Return ``"caught"``, ``"survived"``, ``"timed out"`` or ``"not reached"``.
+
+        Each stage has tests, and the seconds that they may take in all.
+        """
         key = f"{mutant.module}:{mutant.function}"
         own = f"/test_{mutant.module.rpartition('.')[2]}.py"
-        reaching = [k for k in known if key in k.functions]
-        reaching.sort(key=lambda k: (own not in k.test, k.seconds))
-        if not reaching:
-            return "not reached"
-        until = list(accumulate(k.seconds for k in reaching))
-        reaching = [k for k, end in zip(reaching, until, strict=True) if end <= most] or reaching[
-            :1
-        ]
-        limit = SECONDS + 5.0 * sum(k.seconds for k in reaching)
-        code = self._apart(lambda: self._test(mutant, reaching), log, limit)
+        outcome = "not reached"
+        for known, most in stages:
+            reaching = [k for k in known if key in k.functions]
+            if not reaching:
+                continue
+            reaching.sort(key=lambda k: (own not in k.test, k.seconds))
+            until = accumulate(k.seconds for k in reaching)
+            within = [k for k, end in zip(reaching, until, strict=True) if end <= most]
+            outcome = self._outcome(mutant, within or reaching[:1], log)
+            if outcome not in LIVED:
+                break
+        return outcome
+
+    def _outcome(self, mutant: Mutant, tests: Sequence[Known], log: Path) -> str:
+        limit = SECONDS + 5.0 * sum(k.seconds for k in tests)
+        code = self._apart(lambda: self._test(mutant, tests), log, limit)
         # 2 is an error where a module of tests is imported, which fits at once.
         known_codes = {0: "survived", 1: "caught", 2: "caught", None: "timed out"}
         return known_codes.get(code, f"error {code}")
@@ -395,12 +433,17 @@ def _run(args: argparse.Namespace) -> None:
     chosen = [made[name] for name in wanted if name in made]
     if not chosen:
         return
-    known, ends = room.known(args.store), time.monotonic() + args.seconds
+    stages = [(room.known(args.store, room.tests), args.tests)]
+    if args.beyond > 0:
+        stages.append((room.known(args.store, room.tests_beyond), args.beyond))
+    ends = time.monotonic() + args.seconds
     for mutant in chosen:
         if time.monotonic() > ends:
             return
-        outcome = room.outcome(mutant, known, args.store / "last.log", args.tests)
+        outcome = room.outcome(mutant, stages, args.store / "last.log")
         print(f"{outcome:>12}  {mutant.name}", flush=True)
+        if outcome.startswith("error"):  # as of tests that were renamed meanwhile
+            continue
         with args.results.open("a", encoding="utf-8") as out:
             out.write(json.dumps({"outcome": outcome, "mutant": asdict(mutant)}) + "\n")
 
@@ -424,6 +467,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=1e9, help="for each room")
     parser.add_argument(
         "--tests", type=float, default=1e9, help="seconds of tests for each mutant"
+    )
+    parser.add_argument(
+        "--beyond", type=float, default=60.0, help="seconds of tests of other rooms"
     )
     parser.add_argument("--again", action="store_true", help="run survivors once more")
     parser.add_argument("--store", type=Path, default=Path("build/mutants"))

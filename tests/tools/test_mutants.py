@@ -84,3 +84,51 @@ def test_every_reason_belongs_to_a_mutant():
     every = {m.name for module, path in paths.items() for m in mutants_of(module, path)}
     assert set(mutate.equivalent()) <= every
     assert all(mutate.equivalent().values())
+
+
+@pytest.mark.parametrize(
+    ("own", "beyond", "outcomes", "expected"),
+    [
+        ([("a", 1.0), ("b", 2.0)], [("c", 1.0)], ["caught"], [["a", "b"]]),
+        ([("a", 1.0), ("b", 2.0)], [("c", 1.0)], ["survived", "timed out"], [["a", "b"], ["c"]]),
+        # The fastest come first, up to three seconds; the first one in any case.
+        ([("b", 2.0), ("a", 1.5)], [("c", 9.0)], ["survived", "survived"], [["a"], ["c"]]),
+        ([], [("c", 1.0)], ["survived"], [["c"]]),
+        ([("a", 1.0)], [], ["survived"], [["a"]]),
+        ([], [], [], []),
+    ],
+)
+def test_what_survives_the_tests_of_its_room_meets_those_of_others(
+    own, beyond, outcomes, expected, path, tmp_path, monkeypatch
+):
+    mutant = mutants_of("vcomp.small", path)[0]
+    here, elsewhere = frozenset({"vcomp.small:area"}), frozenset({"vcomp.small:other"})
+    stages = [
+        ([mutate.Known(t, s, here) for t, s in tests] + [mutate.Known("z", 0.1, elsewhere)], 3.0)
+        for tests in (own, beyond)
+    ]
+    left, asked = iter(outcomes), []
+
+    def outcome(self, mutant, tests, log):
+        asked.append([known.test for known in tests])
+        return next(left)
+
+    monkeypatch.setattr(mutate.Room, "_outcome", outcome)
+    found = mutate.Room("numerics").outcome(mutant, stages, tmp_path / "log")
+    assert found == (outcomes[-1] if outcomes else "not reached")
+    assert asked == expected
+
+
+def test_tests_of_the_own_module_come_first(path, tmp_path, monkeypatch):
+    mutant = mutants_of("vcomp.small", path)[0]
+    functions = frozenset({"vcomp.small:area"})
+    tests = ["tests/test_large.py::a", "tests/test_small.py::b", "tests/test_small.py::c"]
+    known = [mutate.Known(t, s, functions) for t, s in zip(tests, (1.0, 5.0, 3.0), strict=True)]
+    asked = []
+    monkeypatch.setattr(
+        mutate.Room,
+        "_outcome",
+        lambda self, mutant, tests, log: asked.extend(k.test for k in tests) or "survived",
+    )
+    mutate.Room("numerics").outcome(mutant, [(known, 100.0)], tmp_path / "log")
+    assert asked == [tests[2], tests[1], tests[0]]

@@ -23,3 +23,5 @@ from .strata import GroupedColumns as GroupedColumns
 from .strata import Remainder as Remainder
 from .strata import Stratum as Stratum
 from .strata import StratumStatistics as StratumStatistics
+from .wide_products import WideProducts as WideProducts
+from .wide_products import find_wide_products as find_wide_products

@@ -12,6 +12,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk
+from vcomp.formula import SQUARES
 from vcomp.numerics import MixedColumns, available_bytes, check_memory
 from vcomp.numerics.kernels import (
     FEW_ROWS,
@@ -425,8 +426,21 @@ def accumulate(chunk: Chunk) -> CrossProducts:
 
 
 def _accumulate_mixed(chunk: Chunk, X: MixedColumns, rolled: RollUp) -> CrossProducts:
-    """Sum rows whose fixed part has sparse columns."""
-    y = chunk.y
+    """Sum rows whose fixed part has sparse columns.
+
+    Raises
+    ------
+    EstimationError
+        If matrices of columns by columns do not fit into memory.
+    """
+    y, p = chunk.y, X.shape[1]
+    check_memory(
+        8.0 * SQUARES * float(p) ** 2,
+        f"matrices of the {p:,} columns of the fixed part need",
+        "method='reml' and 'ml' form none for one factor of many levels beside an intercept; or "
+        "make a factor a random term (1|…) whose variance is held at a million times that of the "
+        "scores, hold={…}",
+    )
     return CrossProducts(
         n=chunk.n,
         group_n=rolled.group_n,

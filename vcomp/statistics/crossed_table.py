@@ -190,12 +190,12 @@ class CrossedTable:
         """Expected time of :meth:`weighted` in seconds."""
         return min(self._seconds_by_holes, self._seconds_of_cells)
 
-    def weighted(self, weights: FloatArray) -> FloatArray:
+    def weighted(self, weights: FloatArray, slab: int = _SLAB) -> FloatArray:
         """Return F' diag(w) F for weights of the levels of the longer facet, not negative."""
         size = self.sizes[1 - self.longer]
         if not self._by_holes:
             found = np.zeros((size, size))
-            for part in slices(weights.size, max(_SLAB // size, 1)):
+            for part in slices(weights.size, max(slab // size, 1)):
                 rows = self._dense(part)
                 rows *= np.sqrt(weights[part])[:, None]
                 found += rows.T @ rows
@@ -206,10 +206,10 @@ class CrossedTable:
         both += weights.sum() - missed - missed.T
         return both
 
-    def forms(self, T: FloatArray) -> FloatArray:
+    def forms(self, T: FloatArray, slab: int = _SLAB) -> FloatArray:
         """Return f'T f for every row f of F; T is symmetric."""
         size, found = len(T), np.empty(self.ends.size - 1)
-        for part in slices(found.size, max(_SLAB // size, 1)):
+        for part in slices(found.size, max(slab // size, 1)):
             rows = self._dense(part)
             found[part] = np.einsum("ij,ij->i", rows @ T, rows)
         return found
@@ -231,20 +231,24 @@ def _compressed(empty: BoolArray) -> tuple[LongArray, IntArray]:
 
 
 def find_crossed_table(
-    chunk: Chunk, *, free_bytes: Callable[[], float] = available_bytes
+    chunk: Chunk,
+    *,
+    most_levels: int = MOST_LEVELS,
+    free_bytes: Callable[[], float] = available_bytes,
 ) -> CrossedTable | None:
     """Return the table of two crossed facets with holes; None if rows are no such table.
 
     Parameters
     ----------
     chunk : the rows
+    most_levels : largest number of levels of the smaller facet
     free_bytes : returns the free memory
     """
     sizes, facets = chunk.sizes, [term.facets for term in chunk.terms]
     if len(sizes) != 2 or any(len(own) > 1 for own in facets) or facets[0] == facets[1]:
         return None
     n, n_cells = chunk.response.size, float(sizes[0]) * sizes[1]
-    if not LEAST_FILLED * n_cells <= n <= n_cells or min(sizes) > MOST_LEVELS:
+    if not LEAST_FILLED * n_cells <= n <= n_cells or min(sizes) > most_levels:
         return None
     if n_cells + 16.0 * n * (1 + chunk.n_fixed) > 0.5 * free_bytes():
         return None

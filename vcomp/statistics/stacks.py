@@ -131,12 +131,10 @@ class StackTables:
     @property
     def n_groups(self) -> tuple[int, ...]:
         """Numbers of groups of the terms that have rows."""
-        found = [0] * len(self.layout.sizes)
         there = np.diagonal(self.products) > 0.0
-        for t, at in self.layout.places.items():
-            found[t] = int(there[at].sum())
-        found[self.layout.lead] = int((self.lead_n > 0.0).sum())
-        return tuple(found)
+        found = {t: there[at] for t, at in self.layout.places.items()}
+        found[self.layout.lead] = self.lead_n > 0.0
+        return tuple(int(found[t].sum()) for t in range(len(found)))
 
     @cached_property
     def by_count(self) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -124,3 +124,112 @@ def test_the_result_says_which_engine_and_why():
     assert res.engine == "levels: 7 levels of 6 cells, 19.0% of them empty, by their holes"
     res = vcomp.fit("y ~ (1|a) + (1|b)", crossed(6, 7, 0.8), engine="blocked")
     assert res.engine.startswith("blocked: all 13 columns dense")
+
+
+# Limits, at their values ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_holes", "kind"), [(4, CompletedLikelihood), (5, IterativeLikelihood)])
+def test_a_grid_with_up_to_a_fifth_of_holes_is_completed(n_holes, kind):
+    table = crossed(5, 4, 1.1)
+    data = table.drop(index=[0, 5, 10, 15, 17][:n_holes])
+    stats = statistics(data)
+    assert stats.completed.holes.n == n_holes
+    limits = EngineLimits(grid_seconds=0.0, seconds=0.0)
+    assert isinstance(choose_engine(stats, reml=True, limits=limits), kind)
+
+
+@pytest.mark.parametrize("n_terms", [3, 4])
+def test_a_grid_with_more_holes_is_completed_for_more_than_three_terms(n_terms):
+    rng = np.random.default_rng(0)
+    a, b, c = (axis.ravel() for axis in np.indices((5, 4, 6)))
+    data = pd.DataFrame({"y": rng.normal(size=120), "a": a, "b": b, "c": c})
+    terms = ["(1|a)", "(1|b)", "(1|c)", "(1|a:b)"][:n_terms]
+    stats = statistics(data[rng.random(120) < 0.7], "y ~ " + " + ".join(terms))
+    assert 0.2 < stats.completed.holes.n / 120 < 0.5
+    engine = choose_engine(stats, reml=True, limits=EngineLimits(grid_seconds=0.0, seconds=0.0))
+    kind = CompletedLikelihood if n_terms == 4 else IterativeLikelihood
+    assert type(engine) is kind
+
+
+def by_levels(m, i, seed=0):
+    """Return statistics with levels that are not those of two crossed facets."""
+    rng = np.random.default_rng(seed)
+    codes = np.stack([axis.ravel() for axis in np.indices((m, i))])
+    twice = np.concatenate([codes, codes], axis=1)[:, rng.random(2 * m * i) < 0.6]
+    data = pd.DataFrame({"a": twice[0], "i": twice[1], "y": rng.normal(size=twice.shape[1])})
+    stats = statistics(data, "y ~ (1|a) + (1|i) + (1|a:i)")
+    assert stats.crossed is None
+    assert stats.levels is not None
+    return stats
+
+
+def test_of_levels_and_blocks_the_faster_one_serves():
+    """A fit by blocks costs as much as two evaluations more: it has to be twice as fast."""
+    found = set()
+    for m, i in ((2, 6), (3, 60), (12, 200), (30, 40)):
+        stats = by_levels(m, i)
+        levels, blocked = (choose_engine(stats, e, reml=True) for e in ("levels", "blocked"))
+        limits = EngineLimits(quick=0.0, quick_per_row=0.0, seconds_per_entry=0.0)
+        expected = "blocked" if blocked.seconds <= 0.5 * levels.seconds else "levels"
+        assert choose_engine(stats, reml=True, limits=limits).name == expected
+        found.add(expected)
+        # Where there are many effects no order of elimination is looked for.
+        total = sum(stats.sizes)
+        for planned, name in ((total, expected), (total - 1, "levels")):
+            few = EngineLimits(
+                quick=0.0, quick_per_row=0.0, seconds_per_entry=0.0, planned=planned
+            )
+            assert choose_engine(stats, reml=True, limits=few).name == name
+    assert found == {"blocked", "levels"}
+
+
+def test_what_is_quick_by_blocks_is_not_laid_out_by_levels():
+    stats = by_levels(12, 200)
+    seconds = choose_engine(stats, "blocked", reml=True).seconds
+    for quick, per_row, name in (
+        (1.01 * seconds, 0.0, "blocked"),
+        (0.0, 1.01 * seconds / stats.n, "blocked"),
+        (0.6 * seconds, 0.6 * seconds / stats.n, "blocked"),
+        (0.99 * seconds, 0.0, "levels"),
+        (0.0, 0.99 * seconds / stats.n, "levels"),
+    ):
+        limits = EngineLimits(quick=quick, quick_per_row=per_row, seconds_per_entry=0.0)
+        assert choose_engine(stats, reml=True, limits=limits).name == name
+
+
+def test_levels_have_to_evaluate_in_time_and_to_fit_into_memory():
+    for stats in (by_levels(12, 200), statistics(crossed(60, 70, 0.4))):
+        engine = choose_engine(stats, "levels", reml=True)
+        assert engine.seconds > 0.0
+        assert engine.bytes > 0.0
+        for limits, is_used in (
+            (EngineLimits(quick=0.0, planned=0, seconds=1.01 * engine.seconds), True),
+            (EngineLimits(quick=0.0, planned=0, seconds=0.99 * engine.seconds), False),
+            (EngineLimits(planned=0, free_bytes=lambda e=engine: 1.01 * e.bytes / 0.8), True),
+            (EngineLimits(planned=0, free_bytes=lambda e=engine: 0.99 * e.bytes / 0.8), False),
+        ):
+            found = choose._crossed(stats, limits, reml=True) or choose._levels(
+                stats, limits, reml=True
+            )
+            if stats.crossed is not None:  # which is asked first
+                found = choose._crossed(stats, limits, reml=True)
+            assert (found is not None) == is_used
+
+
+@pytest.mark.parametrize("n", [36, 40, 44, 48, 200])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_fills_up_is_counted_by_pairs_of_neighbours(seed, n):
+    rng = np.random.default_rng(seed)
+    sizes = rng.permutation([40, 14, 9])
+    data = pd.DataFrame({f: rng.integers(0, q, n) for f, q in zip("abc", sizes, strict=True)})
+    sums = statistics(
+        data.assign(y=rng.normal(size=n)), "y ~ (1|a) + (1|b) + (1|c)"
+    ).cross_products
+    lead = "abc"[int(np.argmax(sums.sizes))]
+    degrees = data.groupby(lead).nunique().sum(axis=1)
+    rest = sum(sums.sizes) - max(sums.sizes)
+    assert choose._fills_up(sums, 0.99 * rest**3, 1.0) == bool(
+        np.square(degrees).sum() > 0.5 * rest**2
+    )
+    assert not choose._fills_up(sums, 1.0 * rest**3, 1.0)

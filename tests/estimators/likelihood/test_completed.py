@@ -239,3 +239,56 @@ def test_the_limit_of_steps_is_not_a_loss_of_digits():
     with pytest.warns(vcomp.VcompWarning, match="limit of 0 steps"):
         res = vcomp.fit(FULL, data, max_iter=0)
     assert not res.engine.startswith("iterative")
+
+
+# Monte Carlo errors, at small sizes -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reml", [True, False])
+@pytest.mark.parametrize("zero", [None, 0])
+def test_errors_are_those_of_means_of_probes(reml, zero):
+    rng = np.random.default_rng(3)
+    a, b = (axis.ravel() for axis in np.indices((7, 9)))
+    data = pd.DataFrame({"a": a, "b": b, "y": rng.normal(size=63)})[rng.random(63) < 0.8]
+    stats = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", data).statistics
+    engine = CompletedLikelihood(
+        stats.cross_products, stats.completed, reml=reml, n_probes=6, exact_holes=0
+    )
+    v = np.array([0.7, 0.4, 1.1])
+    if zero is not None:
+        v[zero] = 0.0
+    point = engine._at(v)
+    traces, values = engine._traces(point), engine._loglikes(v)
+    assert traces.shape == (3, 6)
+    assert engine.loglike(v) == pytest.approx(np.mean(values))
+    assert engine.loglike_error(v) == pytest.approx(np.std(values, ddof=1) / np.sqrt(6.0))
+    free = np.ix_(v > 0.0, v > 0.0)
+    # Scores are half the traces: their covariance, between two inverse informations.
+    inverse = np.linalg.inv(engine.information(v)[free])
+    noise = np.cov(0.5 * traces)[free] / 6.0
+    expected = np.zeros((3, 3))
+    expected[free] = inverse @ noise @ inverse
+    np.testing.assert_allclose(engine.monte_carlo(v), expected, rtol=1e-8, atol=1e-15)
+    exact = CompletedLikelihood(stats.cross_products, stats.completed, reml=reml)
+    assert exact.exact_value
+    assert exact.monte_carlo(v) is None
+    assert exact.loglike_error(v) == 0.0
+    # Four errors of six probes, whose distribution is that of a t with five degrees of freedom.
+    off = np.abs(engine.derivatives(v).score - exact.derivatives(v).score)
+    assert (off <= 8.0 * np.sqrt(np.diagonal(np.cov(0.5 * traces)) / 6.0) + 1e-9).all()
+
+
+@pytest.mark.parametrize("exact_holes", [11, 12])
+def test_few_holes_have_exact_traces(exact_holes):
+    table = pd.DataFrame({"a": np.repeat(np.arange(6), 6), "b": np.tile(np.arange(6), 6)})
+    table["y"] = np.random.default_rng(2).normal(size=36)
+    data = table.drop(index=[0, 1, 7, 8, 14, 15, 21, 22, 28, 29, 35, 30])
+    stats = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", data).statistics
+    engine = CompletedLikelihood(
+        stats.cross_products, stats.completed, reml=True, exact_holes=exact_holes
+    )
+    assert engine.exact_value == (exact_holes == 12)
+    traces = "exact" if exact_holes == 12 else "by random probes"
+    assert engine.reason == (
+        "orthogonal strata of a grid with 33.3% of its cells empty, traces over these " + traces
+    )

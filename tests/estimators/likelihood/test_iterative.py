@@ -8,6 +8,7 @@ import pytest
 
 import vcomp
 from tests.helpers.designs import DESIGNS, unbalanced
+from vcomp.estimators.likelihood import iterative
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
 from vcomp.estimators.likelihood.maximisation import maximise
@@ -264,3 +265,57 @@ def test_probes():
     assert (both[:30] != probes.columns((2,), (30,), 0, 5)).any()
     units = np.hstack([AllUnits().columns((0, 2), (3, 2), a, b) for a, b in ((0, 2), (2, 5))])
     np.testing.assert_allclose(units @ units.T / AllUnits().count((3, 2)), np.eye(5), atol=1e-15)
+
+
+# Parts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(5, 9, 3), (4, 4), (7,), (2, 30, 2, 8), (40_000, 3)])
+@pytest.mark.parametrize("n_levels", [0, 2, 3, 4, 8, 12, 100])
+def test_small_terms_are_the_smallest_that_have_few_groups_together(sizes, n_levels):
+    """Never the largest: and of equal ones the last comes first."""
+    order = sorted(range(len(sizes)), key=lambda t: (sizes[t], -t))[:-1]
+    most = min(n_levels, iterative._LEVEL_EFFECTS / sum(sizes))
+    expected, total = [], 0
+    for t in order:
+        total += sizes[t]
+        if total > most:
+            break
+        expected.append(t)
+    assert iterative._small_terms(sizes, n_levels) == expected
+
+
+@pytest.mark.parametrize("n", [1, 2, 9])
+def test_covariances_of_means_and_of_estimates(n):
+    rng = np.random.default_rng(n)
+    samples = rng.normal(size=(3, n)) + 5.0
+    found = iterative._covariance_of_mean(samples)
+    expected = np.cov(samples) / n if n > 1 else np.zeros((3, 3))
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-14)
+    half, units = rng.normal(size=(3, 5)), np.array([1e-4, 1.0, 1e3])
+    information, noise = (half @ half.T) * np.outer(units, units), half @ half.T
+    free = np.array([True, n != 2, True])
+    block = np.ix_(free, free)
+    inverse = np.linalg.inv(information[block])
+    sandwich = iterative._sandwich(information, noise, free)
+    np.testing.assert_allclose(sandwich, inverse @ noise[block] @ inverse, rtol=1e-8)
+
+
+def test_four_fifths_of_the_memory_may_be_used():
+    stats = vcomp.VarianceComponentsModel(*unbalanced("three facets")).stats
+    for n_probes in (2, 50):
+        needed = iterative_memory(stats, n_probes)
+        more = iterative_memory(stats, n_probes + 1) - needed
+        tail = sum(stats.sizes) - max(stats.sizes)
+        small = iterative._small_terms(stats.sizes, iterative._LEVELS)
+        assert more == 8.0 * (tail - sum(stats.sizes[t] for t in small))
+        for factor, is_refused in ((1.001, False), (0.999, True)):
+
+            def made(free=factor * needed / 0.8, n=n_probes):
+                return IterativeLikelihood(stats, reml=True, n_probes=n, free_bytes=lambda: free)
+
+            if is_refused:
+                with pytest.raises(vcomp.EstimationError, match="the iterative engine needs"):
+                    made()
+            else:
+                assert made().n_fixed == stats.n_fixed

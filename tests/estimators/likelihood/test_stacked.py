@@ -9,6 +9,7 @@ import pytest
 import vcomp
 from vcomp.estimators.likelihood import maximise_stack
 from vcomp.estimators.likelihood.stacked import StackedLikelihood
+from vcomp.estimators.likelihood.stacked_climb import _bounded_steps
 from vcomp.statistics import Stack, StackLayout, StackTables
 
 FORMULA = "y ~ x + (1|a) + (1|b) + (1|a:b)"
@@ -136,3 +137,53 @@ def test_sums_without_rows_are_those_of_the_others():
             np.einsum("bd,bdij->bij", weights(np.maximum(s.group_n, 1.0)), s.grams) for s in stacks
         ]
         np.testing.assert_allclose(*sums, atol=1e-10)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e-3, 1e5, 1e9])
+def test_starts_of_any_unit_lead_to_the_same_maxima(unit):
+    frames = [frame(seed) for seed in range(6)]
+    stack, _ = stack_of(*frames)
+    start, held = np.array([1.0, 1.0, 0.1, 1.0]), np.zeros(4, dtype=bool)
+    expected, found = (maximise_stack(stack, s * start, held, reml=True) for s in (1.0, unit))
+    np.testing.assert_array_equal(found.found, expected.found)
+    both = expected.found
+    assert both.sum() >= 4
+    np.testing.assert_allclose(found.v[both], expected.v[both], rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(found.loglike[both], expected.loglike[both], rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_steps_of_data_sets_end_within_their_bounds(seed):
+    """Where none reaches a bound they are Newton's; at a bound the others move accordingly."""
+    rng = np.random.default_rng(seed)
+    B, m = 6, int(rng.integers(1, 5))
+    units = 10.0 ** rng.uniform(-3.0, 3.0, m)
+    half = rng.normal(size=(B, m, m + 2))
+    information = (half @ half.swapaxes(1, 2)) / np.outer(units, units)
+    information[0] = 0.0  # not positive definite
+    score = rng.normal(size=(B, m)) * rng.choice([1.0, 10.0], (B, 1)) / units
+    v = rng.choice([0.0, 0.2, 5.0], (B, m)) * units
+    v[:, -1] = units[-1]
+    moves = rng.random((B, m)) < 0.8
+    if m > 1:
+        information[1, 0, 1] = information[1, 1, 0] = np.nan
+        moves[1] = True
+    lower = -v
+    lower[:, -1] *= 0.9
+    step, decrement, inside, well = _bounded_steps(information.copy(), score, v, moves)
+    for b in range(B):
+        own = np.flatnonzero(moves[b])
+        part = information[np.ix_([b], own, own)][0]
+        if own.size and (b == 0 or not np.isfinite(part).all()):
+            assert not well[b]
+            continue
+        assert well[b]
+        np.testing.assert_array_equal(step[b, ~moves[b]], 0.0)
+        d = step[b, own]
+        at_bound = d <= lower[b, own]
+        np.testing.assert_array_equal(d[at_bound], lower[b, own][at_bound])
+        slope = (score[b, own] - part @ d) * units[own]
+        np.testing.assert_allclose(slope[~at_bound], 0.0, atol=1e-8)
+        gain = score[b, own] @ d - 0.5 * d @ part @ d
+        assert decrement[b] == pytest.approx(np.sqrt(max(2.0 * gain, 0.0)), rel=1e-9, abs=1e-9)
+        assert inside[b] == (not at_bound.any())

@@ -1,10 +1,13 @@
 """Interpolated likelihoods of many data sets against closed forms of balanced designs."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from numpy.polynomial import chebyshev
 from scipy.stats import multivariate_normal
 
+from vcomp.estimators.likelihood import surface
 from vcomp.estimators.likelihood.surface import NodeValues, surface_maxima
 
 A, B = 6, 9
@@ -185,3 +188,121 @@ def test_a_saddle_is_no_minimum():
     )
     assert not found.found.any()
     assert found.ratios[0, 0] == pytest.approx(np.exp(-1.0), rel=1e-9)
+
+
+# Chebyshev series -------------------------------------------------------------------------------
+
+
+def random_series(n, k, B, seed):
+    """Return coefficients of B polynomials, and the values of each at the points."""
+    c = np.random.default_rng(seed).normal(size=(*(n,) * k, B))
+    points = np.cos(np.pi * (np.arange(n) + 0.5) / n)
+    grid = np.meshgrid(*[points] * k, indexing="ij")
+    values = np.array([evaluated(c[..., b], [g.ravel() for g in grid]) for b in range(B)]).T
+    return c, values
+
+
+def evaluated(c, x, orders=None):
+    """Return a series, or a derivative of it, at points (k, m), by numpy."""
+    for axis, order in enumerate(orders or ()):
+        c = chebyshev.chebder(c, order, axis=axis)
+    return (chebyshev.chebval, chebyshev.chebval2d, chebyshev.chebval3d)[len(x) - 1](*x, c)
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (2, 1), (7, 1), (4, 2), (3, 3)])
+def test_series_and_their_derivatives_are_those_of_numpy(n, k):
+    c, values = random_series(n, k, 5, n + k)
+    found = surface._coefficients(values, (n,) * k)
+    np.testing.assert_allclose(found, c, rtol=1e-11, atol=1e-11)
+    x = np.random.default_rng(2).uniform(-1.0, 1.0, (5, k))
+    basis = surface._basis(x, n, k)
+    for orders in product(range(3), repeat=k):
+        at = surface._contracted(c, basis, orders)
+        expected = [evaluated(c[..., b], list(x[b][:, None]), orders)[0] for b in range(5)]
+        np.testing.assert_allclose(at, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_minima_of_parabolas_are_inside_or_at_the_bound():
+    """a(x − m)² + b(y − l)² + c(x − m)(y − l): the bound at −1 is one of y alone."""
+    n = 5
+    points = np.cos(np.pi * (np.arange(n) + 0.5) / n)
+    X, Y = (g.ravel() for g in np.meshgrid(points, points, indexing="ij"))
+    cases = [  # a, b, c, m, l, and where the minimum is
+        (2.0, 3.0, 1.0, 0.3, -0.4, (0.3, -0.4)),
+        (2.0, 3.0, 0.0, -0.9, 0.8, (-0.9, 0.8)),
+        # At y = −1 the slope in x is 2a(x − m) + c(y − l) = 0.
+        (2.0, 3.0, 1.0, 0.3, -1.4, (0.3 - 0.4 / 4.0, -1.0)),
+        (2.0, 3.0, -2.0, 0.0, -1.2, (0.2 * 2.0 / 4.0, -1.0)),
+    ]
+    values = np.array(
+        [
+            a * (X - m) ** 2 + b * (Y - ell) ** 2 + c * (X - m) * (Y - ell)
+            for a, b, c, m, ell, _ in cases
+        ]
+    ).T
+    coefficients = surface._coefficients(values, (n, n))
+    x, hessian, settled = surface._minima(coefficients, np.array([False, True]))
+    assert settled.all()
+    np.testing.assert_allclose(x, [at for *_, at in cases], rtol=0, atol=1e-12)
+    for (a, b, c, *_, at), found in zip(cases, hessian, strict=True):
+        if at[1] > -1.0:
+            np.testing.assert_allclose(found, [[2 * a, c], [c, 2 * b]], atol=1e-12)
+        else:
+            np.testing.assert_allclose(found, [[2 * a, 0.0], [0.0, max(2 * a, 2 * b)]], atol=1e-12)
+    # Where y may not stay at its end, the same minimum is beyond the box.
+    x, _, _ = surface._minima(coefficients, np.zeros(2, dtype=bool))
+    np.testing.assert_allclose(x[2:, 1], -1.0)
+    # A saddle and a maximum are no minima.
+    wrong = np.array([X**2 - Y**2, -(X**2) - Y**2]).T
+    _, _, settled = surface._minima(surface._coefficients(wrong, (n, n)), np.zeros(2, dtype=bool))
+    assert not settled.any()
+
+
+@pytest.mark.parametrize("ends", [(1e-6, 4e-6), (3e-6, 1e-6), (0.0, 1e-6), (1e-6, 0.0)])
+def test_the_error_is_that_of_coefficients_that_fall_as_the_last_ones(ends):
+    n = 6
+    last, before = ends
+    c = np.zeros((n, 1))
+    c[:, 0] = [1.0, 0.0, 2.0, 0.5, -before, last]
+    rate = min(last / before, 0.5) if before else 0.5
+    left = last * rate / (1.0 - rate)
+    for x, steepest in ((0.0, n), (0.6, n / 0.8), (1.0, n**2), (-1.0, n**2)):
+        found = surface._errors(c, np.array([[[8.0]]]), np.array([[x]]))
+        assert found[0] == pytest.approx(steepest * left / 4.0, rel=1e-12, abs=1e-300)
+    two = np.zeros((n, n, 1))
+    two[-1, 0], two[-2, 0], two[0, -1], two[0, -2] = last, before, last, before
+    # Each direction sees all coefficients of the other: those of degree 0 do not count.
+    found = surface._errors(two, np.array([np.diag([8.0, 32.0])]), np.zeros((1, 2)))
+    assert found[0] == pytest.approx(2.0 * n * left / 4.0, rel=1e-12, abs=1e-300)
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.parametrize("end", [1e-9, -1e-9])
+def test_the_lower_end_of_a_bounded_direction_is_zero(bounded, end):
+    """Up to the rounding of its logarithm, which is neither a ratio nor less than nothing."""
+    centre, width, shift = 0.3, 1.1, np.exp(0.3 - 1.1) - end
+    asked = []
+
+    def values(ratios):
+        asked.append(ratios[0])
+        x = (np.log(ratios[0] + shift) - centre) / width
+        return NodeValues(np.ones(1), np.array([3.0 + x + 0.25 * x**2]), np.zeros((1, 0)))
+
+    found = surface_maxima(
+        values,
+        np.array([centre]),
+        np.array([width]),
+        np.ones(1),
+        n_nodes=5,
+        tolerance=1e-6,
+        shift=np.array([shift]),
+        bounded=np.array([bounded]),
+    )
+    assert found.found[0] == bounded
+    assert min(asked) > 0.0
+    if bounded:
+        assert found.ratios[0, 0] == 0.0
+    else:
+        assert found.ratios[0, 0] == pytest.approx(end, rel=1e-5)
+    # −½ (D + 1 + log 2π) at x = −1, where D is 2.25.
+    assert found.loglike[0] == pytest.approx(-0.5 * (3.25 + np.log(2.0 * np.pi)), rel=1e-12)

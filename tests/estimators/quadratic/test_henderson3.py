@@ -12,6 +12,7 @@ from tests.helpers.dense_quadratic import (
     NAMES,
     DenseReductions,
     assert_covariance,
+    covariance_matrix,
     incidences,
     model_of,
     two_parts,
@@ -118,3 +119,30 @@ def test_too_large():
     every = frozenset(range(stats.n_terms))
     with pytest.raises(vcomp.EstimationError, match=r"dense matrix of order 8, .*method='anova'"):
         Space(stats, every, free_bytes=lambda: 100.0)
+
+
+@pytest.mark.parametrize("fixed", ["1", "x", "0"])
+@pytest.mark.parametrize("sizes", [(3, 4, 14), (14, 3, 4), (4, 14, 3)])
+@pytest.mark.parametrize(
+    "terms",
+    [
+        "(1|a) + (1|b) + (1|c) + (1|a:b)",
+        "(1|a) + (1|b) + (1|c) + (1|a:b) + (1|a:c)",
+        "(1|a) + (1|b) + (1|a:b)",
+    ],
+)
+def test_terms_whose_spaces_share_the_largest_one_or_do_not(terms, sizes, fixed):
+    """Spaces of others that do not contain each other, with terms that are in neither."""
+    rng = np.random.default_rng(sum(sizes) + len(terms))
+    n = 90
+    data = pd.DataFrame({f: rng.integers(0, q, n) for f, q in zip("abc", sizes, strict=True)})
+    data["x"], data["y"] = rng.normal(size=(2, n))
+    model = vcomp.VarianceComponentsModel(f"y ~ {fixed} + {terms}", data)
+    dense, v = adjusted(model), rng.uniform(0.2, 2.0, len(model.component_names))
+    for limits in (ReductionLimits(), ReductionLimits(dense_below=0)):
+        found = Henderson3().reductions(model.statistics.cross_products, limits)
+        np.testing.assert_array_equal(found.df, dense.df)
+        V = covariance_matrix(model, v)
+        AV = [A @ V for A in dense.A]
+        expected = [[2.0 * np.sum(one * other.T) for other in AV] for one in AV]
+        np.testing.assert_allclose(found.covariance(v), expected, rtol=1e-9, atol=1e-7)

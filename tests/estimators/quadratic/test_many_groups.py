@@ -48,6 +48,27 @@ def test_reductions_by_sparse_solves(method, in_blocks, fixed):
     np.testing.assert_allclose(sparse.covariance(v), dense.covariance(v), rtol=1e-11)
 
 
+@pytest.mark.parametrize("rows", [[103] * 7, [98] * 5, [49], [1], [20, 30, 40]])
+def test_a_group_that_is_alone_in_its_groups_of_the_other_term(rows):
+    """What is left of its rows is nothing, or rounding: 103² · (1/103) is not 103."""
+    rng = np.random.default_rng(4)
+    own = np.repeat(np.arange(len(rows)) + 100, rows)
+    a = np.append(rng.permutation(np.arange(2000) % 100), own)
+    b = np.append(rng.permutation(np.arange(2000) % 30), np.full(own.size, 30))
+    y = rng.normal(size=200)[a] + rng.normal(size=31)[b] + rng.normal(size=a.size)
+    data = pd.DataFrame({"a": a, "b": b, "x": rng.normal(size=a.size), "y": y})
+    stats = products("y ~ x + (1|a) + (1|b)", data)
+    dense, sparse = (
+        Reductions(stats, ADJUSTMENTS["henderson3"], ReductionLimits(sparse_from=n))
+        for n in (10**9, 1)
+    )
+    assert type(sparse._spaces[A | B]).__name__ == "SparseSpace"
+    # The groups are in two connected parts, and there is a covariate.
+    assert sparse.df[-1] == len(data) - (100 + len(rows) + 31 - 2 + 1)
+    np.testing.assert_array_equal(sparse.df, dense.df)
+    np.testing.assert_allclose(sparse.sum_sq, dense.sum_sq, rtol=1e-11)
+
+
 def test_sums_of_squares_are_those_of_least_squares():
     data = frame(3, in_blocks=True)
     stats = products("y ~ x + (1|a) + (1|b)", data)

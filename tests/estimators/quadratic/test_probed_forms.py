@@ -203,3 +203,96 @@ def test_a_variance_that_is_not_positive_is_not_known():
     assert clipped
     assert nearest[0, 0] == 1.0
     assert np.isnan(nearest[1]).all()
+
+
+# Averages and their errors ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("batch", "limit", "enough_at", "n_probes"),
+    [(32, 1024, 64, 64), (32, 1024, 65, 96), (32, 80, 1000, 80), (1, 10, 1, 2), (5, 5, 1, 5)],
+)
+def test_probes_are_drawn_until_they_are_enough(batch, limit, enough_at, n_probes):
+    rng = np.random.default_rng(0)
+    every = rng.normal(size=(2000, 3, 3))
+    asked = []
+
+    def sample(first, last):
+        asked.append((first, last))
+        return every[first:last]
+
+    exact = np.diag([1.0, 2.0, 3.0])
+    found = average_until(sample, exact, lambda p: p.n_probes >= enough_at, batch, limit)
+    assert found.n_probes == n_probes
+    assert [a for a, _ in asked] == [0, *(b for _, b in asked[:-1])]
+    used = every[:n_probes]
+    np.testing.assert_allclose(found.forms, exact + used.mean(axis=0), rtol=1e-12)
+    rows = rng.normal(size=(2, 3))
+    # The variance of a mean of independent draws.
+    draws = np.array([np.diagonal(rows @ form @ rows.T) for form in used])
+    variances = draws.var(axis=0, ddof=1) / n_probes
+    np.testing.assert_allclose(found.variance_of_diagonal(rows), variances, rtol=1e-10)
+    errors = sampling._relative_errors(found, rows)
+    of_rows = np.diagonal(rows @ found.forms @ rows.T)
+    expected = np.where(of_rows > 0.0, 0.5 * np.sqrt(variances) / of_rows, np.nan)
+    np.testing.assert_allclose(errors, expected, rtol=1e-10)
+
+
+SAID = " Standard errors by Monte Carlo (32 probes)"
+NONE = " Estimates whose estimated sampling variance is negative have none."
+CLIPPED = (
+    " Their covariance matrix had negative eigenvalues, as it can at negative estimates: they "
+    "were set to zero and the diagonal was kept."
+)
+
+
+@pytest.mark.parametrize(
+    ("errors", "changes", "sentence"),
+    [
+        ([0.0, 0.0], {"n_probes": 0}, ""),
+        ([0.004, 0.0123], {}, f"{SAID}, with a Monte Carlo error of 1.2 % or less."),
+        (
+            [np.nan, 0.004],
+            {"clipped": True},
+            f"{SAID}, with a Monte Carlo error of 0.4 % or less.{NONE}{CLIPPED}",
+        ),
+        ([np.nan, np.nan], {"clipped": True}, f"{SAID}.{NONE}"),
+    ],
+)
+def test_what_is_said_of_probes(errors, changes, sentence):
+    named = {"n_probes": 32} | changes
+    found = sampling.Sampling(np.eye(2), np.array(errors), **named)
+    assert found.sentence == sentence
+    known = {"a": errors[0], "Residual": errors[1]} if named["n_probes"] else {}
+    assert str(found.errors_of(("a", "Residual"))) == str(known)
+
+
+def test_components_of_zero_have_no_sampling_variance():
+    model = vcomp.VarianceComponentsModel(*unbalanced("crossed"))
+    found = sampling.sampling_covariance(model.statistics, np.eye(3), np.zeros(3))
+    assert not found.covariance.any()
+    assert (found.n_probes, found.errors.tolist()) == (0, [0.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("least", "is_changed"), [(-2e-12, True), (-0.5e-12, False), (0.1, False)]
+)
+def test_negative_eigenvalues_within_rounding_are_left(least, is_changed):
+    """Of a correlation matrix, whatever the units: 1 − r of two variables."""
+    r, units = 1.0 - least, np.array([1e-3, 50.0])
+    matrix = np.array([[1.0, r], [r, 1.0]]) * np.outer(units, units)
+    nearest, clipped = sampling.nearest_covariance(matrix)
+    assert clipped == is_changed
+    np.testing.assert_allclose(nearest, matrix, rtol=1e-11)
+
+
+@pytest.mark.parametrize(("elements", "step"), [(1, 1), (500, None), (900, None), (10**6, 8)])
+def test_columns_that_are_multiplied_at_once(elements, step):
+    stats = tables("three facets")
+    arguments = stats, range(stats.n_terms + 2), np.ones(stats.n_terms + 1), 3, 0
+    assert ProbedForms(*arguments)._step() == 8
+    forms = ProbedForms(*arguments, elements_at_once=elements)
+    expected = min(max(elements // (2 * sum(stats.sizes)), 1), 8)
+    assert forms._step() == expected
+    if step is not None:
+        assert expected == step

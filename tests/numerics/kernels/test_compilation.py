@@ -9,13 +9,17 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import vcomp
+from vcomp.numerics.kernels import at_once, codes, compilation, ordering, seconds_as_python
 from vcomp.numerics.kernels.compilation import Compilations, say_what_it_is
 
 PACKAGE = Path(vcomp.__file__).parent
@@ -191,6 +195,14 @@ def test_a_long_wait_says_once_what_it_is():
     assert not said.is_set()
 
 
+def test_a_wait_for_one_function_says_it_as_well():
+    said = Event()
+    waits = Compilations(said.set, patience=0.01)
+    waits.on_start(None)
+    assert said.wait(60.0)
+    waits.on_end(None)
+
+
 def test_a_short_wait_says_nothing():
     said = Event()
     waits = Compilations(said.set, patience=0.2)
@@ -309,3 +321,120 @@ assert above.tolist() == [0, 1, 0]
 
 def test_kernels_that_threads_call_first(tmp_path):
     run(PACKAGE.parent, _TOGETHER + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+
+
+class Stand:
+    """A kernel of which nobody has compiled anything, or that is compiled."""
+
+    def __init__(self, signatures=()):
+        self.py_func, self.signatures = self, list(signatures)
+
+    def __call__(self, x):
+        return "compiled"
+
+
+def by_arrays(x):
+    return x + 1
+
+
+@pytest.fixture
+def anew(monkeypatch):
+    """As in a process that has run no kernel, and does not compile all of them."""
+    used = {}
+    monkeypatch.setattr(compilation, "_COMPILE_ALL", [])
+    monkeypatch.setattr(compilation, "_RUN_AS_PYTHON", used)
+    return used
+
+
+def test_a_kernel_is_run_as_python_for_three_seconds_in_all(anew):
+    kernel, other = Stand(), Stand()
+    assert at_once(kernel, 3.0, by_arrays) is kernel
+    chosen = at_once(kernel, 2.99, by_arrays)
+    assert chosen(41) == 42
+    assert 0.0 < anew[kernel] < 1.0
+    anew[kernel] = 2.0
+    assert seconds_as_python(kernel) == 1.0
+    assert at_once(kernel, 1.0, by_arrays) is kernel
+    assert at_once(kernel, 0.9, by_arrays)(1) == 2
+    assert anew[kernel] > 2.0
+    anew[kernel] = 4.0
+    assert seconds_as_python(kernel) == 0.0
+    assert at_once(kernel, 0.0, by_arrays) is kernel
+    assert seconds_as_python(other) == 3.0
+    compiled = Stand(["(float64,)"])
+    assert seconds_as_python(compiled) == 0.0
+    assert at_once(compiled, 0.0, by_arrays) is compiled
+    # A function that is left as it is, where nothing is compiled.
+    assert at_once(by_arrays, 0.0) is by_arrays
+
+
+@pytest.mark.parametrize("is_imported", [True, False])
+def test_for_a_quarter_of_a_second_numba_is_not_imported(anew, monkeypatch, is_imported):
+    """Not even for a kernel that is compiled: importing numba takes as long."""
+
+    def stands_for_numba():
+        raise AssertionError
+
+    stands_for_numba.cache_info = lambda: SimpleNamespace(currsize=int(is_imported))
+    monkeypatch.setattr(compilation, "_numba", stands_for_numba)
+    compiled = Stand(["(float64,)"])
+    anew[Stand()] = 0.2
+    expected = compiled if is_imported else by_arrays
+    assert at_once(compiled, 0.04, by_arrays)(1) == expected(1)
+    assert at_once(compiled, 0.06, by_arrays) is compiled
+    monkeypatch.setattr(compilation, "_COMPILE_ALL", [True])
+    assert at_once(compiled, 0.0, by_arrays) is compiled
+
+
+def test_integers_of_a_kernel_in_python_wrap_around_in_silence(anew):
+    def overflows(x):
+        return np.int64(x) * np.int64(2)
+
+    assert at_once(Stand(), 0.0, overflows)(2**62) == -(2**63)
+
+
+def test_kernels_in_python_call_others_in_python(anew):
+    """Also those of other modules; the arrays are those of the compiled ones."""
+    ptr, indices = np.array([0, 2, 4, 6, 8]), np.array([1, 3, 0, 2, 1, 3, 0, 2], np.int32)
+    for kernel, arguments in (
+        (ordering.minimum_degree, (ptr, indices, 0.9, np.inf)),
+        (codes._count_levels, (indices, 4)),
+    ):
+        in_python = compilation._as_python(kernel, None)
+        assert not hasattr(in_python, "py_func")
+        found, expected = in_python(*arguments), kernel(*arguments)
+        assert str(found) == str(expected)
+        assert anew[kernel] > 0.0
+    assert compilation._as_python(by_arrays, None) is by_arrays
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of folders")
+def test_a_private_folder_is_made_and_used_if_it_is_this_user_s_alone(tmp_path, monkeypatch):
+    compilation._private_folder.cache_clear()
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    folder = tmp_path / f"vcomp-kernels-{os.geteuid()}"
+    try:
+        for _ in range(2):  # made, and found again
+            compilation._private_folder.cache_clear()
+            assert compilation._private_folder() == str(folder)
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        for mode in (0o701, 0o710, 0o707, 0o720):
+            folder.chmod(mode)
+            compilation._private_folder.cache_clear()
+            assert compilation._private_folder() is None
+        folder.chmod(0o700)
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        compilation._private_folder.cache_clear()
+        (tmp_path / "vcomp-kernels-12345").mkdir(mode=0o700)  # of another user
+        assert compilation._private_folder() is None
+        monkeypatch.undo()
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "nowhere"))
+        compilation._private_folder.cache_clear()
+        assert compilation._private_folder() is None
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+        folder.rmdir()
+        folder.symlink_to(tmp_path)
+        compilation._private_folder.cache_clear()
+        assert compilation._private_folder() is None
+    finally:
+        compilation._private_folder.cache_clear()

@@ -1,13 +1,20 @@
 """Each kernel against its twin in numpy: any sizes, empty rows, levels and columns included."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tests.helpers import kernel_twins as reference
 from vcomp.numerics.kernels import weighted_gram
-from vcomp.numerics.kernels.codes import group_counts, group_sums
+from vcomp.numerics.kernels.codes import (
+    add_group_sums,
+    centre_groups,
+    group_counts,
+    group_sums,
+)
+from vcomp.numerics.kernels.ldl import mirror_lower
 from vcomp.numerics.kernels.pairs import ONCE, join_pairs, number_parts, pair_counts
 
 numbers = st.floats(-1e3, 1e3).map(lambda v: round(v, 3))
@@ -42,6 +49,20 @@ def test_group_sums(coded, n_columns, data):
     sums = group_sums(groups, values, n_levels)
     assert sums.shape == (n_levels, n_columns)
     np.testing.assert_allclose(sums, reference.group_sums(groups, values, n_levels), atol=1e-9)
+
+
+@settings(deadline=None)
+@given(codes(), st.integers(0, 3), st.data())
+def test_sums_of_blocks_of_rows_and_rows_less_their_means(coded, n_columns, data):
+    groups, n_levels = coded
+    values = data.draw(matrices(groups.size, n_columns))
+    sums = np.full((n_levels, n_columns), 3.0)
+    add_group_sums(groups, values, sums)
+    expected = reference.group_sums(groups, values, n_levels)
+    np.testing.assert_allclose(sums, 3.0 + expected, atol=1e-9)
+    centred = values.copy()
+    centre_groups(groups, sums, centred)
+    np.testing.assert_array_equal(centred, values - sums[groups])
 
 
 @settings(deadline=None)
@@ -93,3 +114,11 @@ def test_parts_of_tables_are_those_of_their_graph():
         graph = coo_array((np.ones(n_pairs), (rows, cols + n_rows)), shape=shape)
         expected = connected_components(graph, directed=False)[1]
         np.testing.assert_array_equal(number_parts(above), expected)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 127, 128, 129, 300])
+def test_the_lower_triangle_is_mirrored_by_tiles(n):
+    matrix = np.random.default_rng(n).normal(size=(n, n))
+    lower = np.tril(matrix)
+    mirror_lower(matrix)
+    np.testing.assert_array_equal(matrix, lower + np.tril(lower, -1).T)

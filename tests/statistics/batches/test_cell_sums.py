@@ -168,3 +168,48 @@ def test_five_levels_of_a_factor_are_named():
         other = data().assign(g=pd.Categorical(g, levels[::-1]))
         with pytest.raises(vcomp.DataError, match=shown):
             accumulate(formula, one) + accumulate(formula, other)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "constant"),
+    [
+        ("1", [1.0]),
+        ("x", [1.0, 0.0]),
+        ("0 + C(f)", [1.0, 1.0, 1.0]),
+        ("0 + C(f) + x", [1.0, 1.0, 1.0, 0.0]),
+        ("0 + x", [0.0]),
+        ("0 + two", [0.5]),
+        ("0 + two + x", [0.5, 0.0]),
+        ("0 + u + w", [1.0, 1.0]),
+        ("0 + of_part", [0.0]),
+        ("0 + of_part + other", [0.2, 0.2]),
+        ("0 + x + x2", [0.0, 0.0]),
+        ("0", []),
+    ],
+)
+def test_the_constant_of_all_rows_is_found_from_their_cells(fixed, constant):
+    """Of columns that are constant in each part, or whose sum is constant in all rows."""
+    rng = np.random.default_rng(5)
+    n = 36
+    frame = pd.DataFrame({"g": np.arange(n) % 4, "h": np.arange(n) // 12, "f": np.arange(n) % 3})
+    frame["x"] = 30.0 + rng.normal(size=n)
+    frame = frame.assign(two=2.0, u=rng.integers(0, 2, n), x2=frame["x"] + 1e-3 * frame["g"])
+    part = rng.permutation(np.arange(n) % 2)
+    frame = frame.assign(w=1 - frame["u"], of_part=2.0 + part, other=3.0 - part)
+    frame["y"] = 1000.0 + rng.normal(size=n)
+    formula = f"y ~ {fixed} + (1|g) + (1|h)"
+    parts = [accumulate(formula, frame[part == k]) for k in (0, 1)]
+    for found in (parts[0] + parts[1], parts[1] + parts[0]):
+        coding, table = found._sums.coding, found._sums.table.filled()[1]
+        centre = coding.centre
+        np.testing.assert_allclose(centre.constant, constant, rtol=1e-9, atol=1e-9)
+        assert centre.origin == pytest.approx(frame["y"].mean() if any(constant) else 0.0)
+        X = vcomp.VarianceComponentsModel(formula, frame).exog
+        own = np.array(constant) == 0.0
+        means = X.mean(axis=0) if any(constant) else np.zeros(X.shape[1])
+        np.testing.assert_allclose(centre.x_origin, np.where(own, means, 0.0), rtol=1e-12)
+        # Cells about these origins have the total of y and of the columns that vary.
+        total = table.means @ table.counts
+        assert total[0] == pytest.approx((frame["y"] - centre.origin).sum(), abs=1e-8)
+        varying = (X - centre.x_origin)[:, coding.varying]
+        np.testing.assert_allclose(total[1:], varying.sum(axis=0), rtol=1e-9, atol=1e-8)

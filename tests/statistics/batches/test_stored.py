@@ -7,6 +7,7 @@ import json
 import os
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,8 @@ import pytest
 
 import vcomp
 from vcomp import AccumulatedStatistics, accumulate
+from vcomp.statistics.batches.cell_table import CellTable
+from vcomp.statistics.batches.stored import _check_table, _checked
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
 
@@ -178,3 +181,159 @@ def test_threads_may_write_the_same_file(tmp_path):
         list(pool.map(lambda _: made.save(tmp_path / "a.vcomp"), range(40)))
     assert repr(AccumulatedStatistics.load(tmp_path / "a.vcomp")) == repr(made)
     assert os.listdir(tmp_path) == ["a.vcomp"]
+
+
+# Numbers that contradict each other -------------------------------------------------------------
+
+
+def table_of(**changes):
+    """Return the cells of five rows: of 2, none and 3."""
+    whole = {
+        "places": None,
+        "counts": np.array([2, 0, 3]),
+        "means": np.array([[1.0, 0.0, 2.0], [5.0, 0.0, 6.0]]),
+        "within": np.array([[4.0, 3.0], [3.0, 9.0]]),
+        "powers": np.array([[1.0, 0.0, 3.0], [0.0, 0.0, -1.0], [0.5, 0.0, 2.0]]),
+    }
+    return CellTable(**(whole | changes))
+
+
+def test_tables_that_agree_are_accepted():
+    _check_table(table_of(), 3, 2, 5)
+    _check_table(table_of(powers=None), 3, 2, 5)
+    _check_table(table_of(places=np.array([0, 4, 6])), 7, 2, 5)
+    singles = table_of(counts=np.array([1, 0, 1]), powers=np.zeros((3, 0)))
+    _check_table(replace(singles, within=np.zeros((2, 2))), 3, 2, 2)
+    # Products may exceed the largest by rounding.
+    _check_table(table_of(within=np.array([[4.0, 6.000005], [6.000005, 9.0]])), 3, 2, 5)
+    _check_table(table_of(within=np.array([[4.0, -6.0], [-6.0, 9.0]])), 3, 2, 5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"counts": np.array([2, 0, 4])},  # six rows
+        {"counts": np.array([2, -1, 4])},
+        {"counts": np.array([2.0, 0.0, 3.0])},
+        {"counts": np.array([2, 3])},
+        {"means": np.array([[1.0, 0.0, 2.0]])},
+        {"means": np.array([[1.0, 0.0, np.nan], [5.0, 0.0, 6.0]])},
+        {"means": np.array([[1, 0, 2], [5, 0, 6]])},
+        {"within": np.array([[4.0, 3.0], [3.5, 9.0]])},
+        {"within": np.array([[-4.0, 0.0], [0.0, 9.0]])},
+        {"within": np.array([[4.0, 6.1], [6.1, 9.0]])},
+        {"within": np.array([[4.0, 6.00001], [6.00001, 9.0]])},
+        {"within": np.array([[np.inf, 3.0], [3.0, 9.0]])},
+        {"within": np.eye(3)},
+        {"places": np.array([0, 4, 7])},
+        {"places": np.array([-1, 4, 6])},
+        {"places": np.array([0, 4, 4])},
+        {"places": np.array([0, 6, 4])},
+        {"places": np.array([0.0, 4.0, 6.0])},
+        {"powers": np.zeros((3, 0))},
+        {"powers": np.zeros((2, 3))},
+        {"powers": np.array([[1.0, 0.0, 3.0], [0.0, 0.1, 0.0], [0.5, 0.0, 2.0]])},
+        {"powers": np.array([[1.0, 0.0, 3.0], [0.0, 0.0, 0.0], [0.5, 0.0, -2.0]])},
+        {"powers": np.array([[-1.0, 0.0, 5.0], [0.0, 0.0, 0.0], [0.5, 0.0, 2.0]])},
+        {"powers": np.array([[1.0, 0.0, 3.1], [0.0, 0.0, 0.0], [0.5, 0.0, 2.0]])},
+        {"powers": np.array([[1.0, 0.0, 3.00001], [0.0, 0.0, 0.0], [0.5, 0.0, 2.0]])},
+        {"powers": np.array([[1.0, 0.0, 3.0], [np.nan, 0.0, 0.0], [0.5, 0.0, 2.0]])},
+        {"powers": np.array([[1, 0, 3], [0, 0, 0], [1, 0, 2]])},
+    ],
+)
+def test_tables_that_contradict_themselves(changes):
+    n_places = 7 if "places" in changes else 3
+    with pytest.raises(ValueError, match="its numbers contradict each other"):
+        _check_table(table_of(**changes), n_places, 2, 5)
+
+
+@pytest.fixture
+def sums():
+    frame = data().assign(f=np.tile(["u", "v", "w"], 5), t=np.arange(15) % 2 == 0)
+    frame["topic"] = [f"{sys}-{k % 2}" for k, sys in enumerate(frame["sys"])]
+    return accumulate("score ~ f + t + (1|sys) + (1|topic)", frame)._sums
+
+
+def changed_survey(sums, **changes):
+    survey = replace(sums.coding.survey, **changes)
+    return replace(sums, coding=replace(sums.coding, survey=survey))
+
+
+def changed_centre(sums, **changes):
+    centre = replace(sums.coding.centre, **changes)
+    return replace(sums, coding=replace(sums.coding, centre=centre))
+
+
+def changed_facet(sums, place, **changes):
+    facets = list(sums.coding.survey.facets)
+    facets[place] = replace(facets[place], **changes)
+    return changed_survey(sums, facets=tuple(facets))
+
+
+CONTRADICTIONS = {
+    "no rows": lambda s: changed_survey(s, n=0),
+    "half a row": lambda s: changed_survey(s, n=15.0),
+    "more rows": lambda s: changed_survey(s, n=16),
+    "endless": lambda s: changed_survey(s, high=np.inf),
+    "a lower end": lambda s: (
+        changed_survey(s, low=s.coding.survey.low - 1.0, values=None)
+        if s.coding.survey.values
+        else changed_survey(s, low=s.coding.survey.high + 1.0)
+    ),
+    "a mean above": lambda s: changed_survey(
+        s, total=np.longdouble(s.coding.survey.n * (s.coding.survey.high + 1.0))
+    ),
+    "a mean below": lambda s: changed_survey(
+        s, total=np.longdouble(s.coding.survey.n * (s.coding.survey.low - 1.0))
+    ),
+    "other values": lambda s: changed_survey(s, values=(0.0, s.coding.survey.high)),
+    "values that end earlier": lambda s: changed_survey(
+        s, values=(s.coding.survey.low, s.coding.survey.low)
+    ),
+    "values out of order": lambda s: changed_survey(
+        s, values=(s.coding.survey.low, 0.9, 0.6, s.coding.survey.high)
+    ),
+    "an origin that is no number": lambda s: changed_centre(s, origin=np.nan),
+    "another origin": lambda s: changed_centre(s, origin=s.coding.centre.origin + 5.0),
+    "a lower origin": lambda s: changed_centre(s, origin=s.coding.centre.origin - 5.0),
+    "fewer origins": lambda s: changed_centre(s, x_origin=s.coding.centre.x_origin[1:]),
+    "a constant of whole numbers": lambda s: changed_centre(
+        s, constant=s.coding.centre.constant.astype(int)
+    ),
+    "a level twice": lambda s: changed_facet(s, 0, levels=pd.Index(["x"] * 5)),
+    "a missing level": lambda s: changed_facet(s, 0, levels=pd.Index([None, *"abcd"])),
+    "counts of one level less": lambda s: changed_facet(
+        s, 0, counts=s.coding.survey.facets[0].counts[1:]
+    ),
+    "counts below zero": lambda s: changed_facet(s, 0, counts=np.array([-1, 7, 3, 3, 3])),
+    "counts of other rows": lambda s: changed_facet(s, 0, counts=np.array([3, 3, 3, 3, 4])),
+    "columns that are not named": lambda s: replace(
+        s, coding=replace(s.coding, varying=s.coding.varying[:2])
+    ),
+    "a facet beyond": lambda s: changed_survey(
+        s, determined={(1, 2): s.coding.survey.determined[1, 0]}
+    ),
+    "a facet in itself": lambda s: changed_survey(
+        s, determined={(1, 1): s.coding.survey.determined[1, 0]}
+    ),
+    "a level above beyond": lambda s: changed_survey(
+        s, determined={(1, 0): s.coding.survey.determined[1, 0] + 5}
+    ),
+    "a level above that is missing": lambda s: changed_survey(
+        s, determined={(1, 0): np.full_like(s.coding.survey.determined[1, 0], -1)}
+    ),
+    "a level above below": lambda s: changed_survey(
+        s, determined={(1, 0): np.full_like(s.coding.survey.determined[1, 0], -2)}
+    ),
+}
+
+
+def test_sums_that_agree_are_accepted(sums):
+    assert _checked(sums) is sums
+    assert (1, 0) in sums.coding.survey.determined
+
+
+@pytest.mark.parametrize("name", sorted(CONTRADICTIONS))
+def test_sums_that_contradict_themselves(sums, name):
+    with pytest.raises(ValueError, match="its numbers contradict each other"):
+        _checked(CONTRADICTIONS[name](sums))

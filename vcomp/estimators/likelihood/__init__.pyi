@@ -32,3 +32,6 @@ from .starts import OtherStarts as OtherStarts
 from .strata_likelihood import StrataLikelihood as StrataLikelihood
 from .surface import NodeValues as NodeValues
 from .surface import surface_maxima as surface_maxima
+from .wide import WideLikelihood as WideLikelihood
+from .wide import WideProjector as WideProjector
+from .wide_covariance import SparseCovariance as SparseCovariance

@@ -71,7 +71,7 @@ def fixed_of_terms(
     """
     found = [np.zeros((stats.n_fixed, size)) for size in stats.sizes]
     for t, _, sums, fixed in _forms_of_terms(stats, covariances, v, beta):
-        whole = np.broadcast_to(fixed, (*fixed.shape[:1], *sums.shape)).reshape(stats.n_fixed, -1)
+        whole = np.broadcast_to(fixed, (stats.n_fixed, *sums.shape)).reshape(-1, sums.size)
         found[t] = whole[:, stats.layout.places(t)]
     return found
 

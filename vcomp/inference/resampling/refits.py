@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -152,7 +152,8 @@ class ByLikelihood:
         if stats.strata is not None:
             return StrataLikelihood(stats.strata, reml=self._options.is_restricted)
         if isinstance(self._engine, BlockedLikelihood):
-            self._engine = self._engine.with_response(stats.cross_products)
+            sums: Any = stats.cross_products if stats.wide is None else stats.wide
+            self._engine = self._engine.with_response(sums)
             return self._engine
         # The name is chosen once; an engine is freed before the next one is made.
         name = self._options.engine if self._engine is None else self._engine.name

@@ -1,0 +1,116 @@
+"""Prediction error variances by strata, elimination and iteration, against dense matrices."""
+
+import numpy as np
+import pytest
+
+import vcomp
+from tests.helpers.designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
+from vcomp.estimators.likelihood import EngineLimits
+from vcomp.estimators.likelihood.prediction_errors import (
+    _by_iteration,
+    difference_variances,
+    predicted_columns,
+    prediction_variances,
+)
+from vcomp.exceptions import EstimationError
+
+MAKE = {"balanced": balanced, "unbalanced": unbalanced, "gridded": gridded}
+CASES = [
+    *(("balanced", name) for name in sorted(DESIGNS)),
+    *(("unbalanced", name) for name in sorted(DESIGNS)),
+    *(("gridded", name) for name in sorted(GRIDS)),
+]
+ITERATION = EngineLimits(for_variances=0.0)
+
+
+def problem(kind, name, fixed="1"):
+    formula, data = MAKE[kind](name)
+    data = data.assign(x=np.random.default_rng(2).normal(size=len(data)))
+    model = vcomp.VarianceComponentsModel(formula.replace("~", f"~ {fixed} +"), data)
+    rng = np.random.default_rng(1)
+    v = rng.uniform(0.2, 2.0, len(model.component_names))
+    return model, v, rng
+
+
+def inverse_of_equations(model, v):
+    """Return the covariance of [û − u, β̂ − β], zero for terms at zero."""
+    Z = [np.eye(q)[c] for c, q in zip(model.chunk.codes, model.chunk.sizes, strict=True)]
+    W = np.column_stack([*Z, model.chunk.X])
+    with np.errstate(divide="ignore"):
+        ridge = [np.full(z.shape[1], 1.0 / s) for z, s in zip(Z, v, strict=False)]
+    ridge = np.concatenate([*ridge, np.zeros(model.chunk.n_fixed)])
+    there = np.isfinite(ridge)
+    C = W[:, there].T @ W[:, there] / v[-1] + np.diag(ridge[there])
+    found = np.zeros((W.shape[1], W.shape[1]))
+    found[np.ix_(there, there)] = np.linalg.inv(C)
+    return found
+
+
+@pytest.mark.parametrize("limits", [EngineLimits(), ITERATION], ids=["exact", "iteration"])
+@pytest.mark.parametrize("zero", [False, True])
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_variances_of_combinations(kind, name, zero, limits):
+    """Of rows of the data, of single effects, of any groups together, and of the fixed part."""
+    model, v, rng = problem(kind, name, "x")
+    sizes, k = model.chunk.sizes, len(model.chunk.sizes)
+    if zero:
+        v[0] = 0.0
+    whole, starts = inverse_of_equations(model, v), np.cumsum([0, *sizes])
+    rows = rng.integers(0, model.nobs, 4)
+    groups = np.array([[c[r] for c in model.chunk.codes] for r in rows])
+    single = np.full((k, k), -1)
+    single[np.diag_indices(k)] = [rng.integers(0, q) for q in sizes]
+    any_of_them = np.array([[rng.integers(-1, q) for q in sizes] for _ in range(5)])
+    groups = np.concatenate([groups, single, any_of_them, np.full((1, k), -1)])
+    X = rng.normal(size=(len(groups), model.chunk.n_fixed))
+    X[4 : 4 + k] = 0.0
+    c = np.zeros((len(groups), whole.shape[0]))
+    for row, of in zip(c, groups, strict=True):
+        row[[starts[t] + g for t, g in enumerate(of) if g >= 0]] = 1.0
+    c[:, starts[-1] :] = X
+    expected = np.einsum("ij,jk,ik->i", c, whole, c)
+    found = prediction_variances(model.statistics, v, groups, X, limits)
+    rtol = 1e-9 if limits is not ITERATION else 1e-7
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-10)
+    assert prediction_variances(model.statistics, v, groups[:0], X[:0], limits).size == 0
+
+
+@pytest.mark.parametrize("limits", [EngineLimits(), ITERATION], ids=["exact", "iteration"])
+@pytest.mark.parametrize("fixed", ["1", "x", "0"])
+@pytest.mark.parametrize("name", ["crossed", "nested", "three facets"])
+def test_variances_of_differences(name, fixed, limits):
+    model, v, rng = problem("unbalanced", name, fixed)
+    whole, starts = inverse_of_equations(model, v), np.cumsum([0, *model.chunk.sizes])
+    for t, q in enumerate(model.chunk.sizes):
+        pairs = rng.integers(0, q, (2, 20))  # more than are solved for at once
+        c = np.zeros((20, whole.shape[0]))
+        np.add.at(c, (np.arange(20), starts[t] + pairs[0]), 1.0)
+        np.add.at(c, (np.arange(20), starts[t] + pairs[1]), -1.0)
+        expected = np.einsum("ij,jk,ik->i", c, whole, c)
+        found = difference_variances(model.statistics, v, t, (pairs[0], pairs[1]), limits)
+        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("fixed", ["1", "x", "0"])
+@pytest.mark.parametrize("zero", [False, True])
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_predicted_effects_of_the_columns_of_the_fixed_part(kind, name, zero, fixed):
+    model, v, _ = problem(kind, name, fixed)
+    if zero:
+        v[0] = 0.0
+    Z = [np.eye(q)[c] for c, q in zip(model.chunk.codes, model.chunk.sizes, strict=True)]
+    V = v[-1] * np.eye(model.nobs) + sum(s * z @ z.T for s, z in zip(v, Z, strict=False))
+    VX = np.linalg.solve(V, model.chunk.X)
+    for t, found in enumerate(predicted_columns(model.statistics, v)):
+        np.testing.assert_allclose(found, v[t] * Z[t].T @ VX, rtol=1e-7, atol=1e-9)
+
+
+def test_too_many_solves_are_refused():
+    model, v, _ = problem("unbalanced", "crossed")
+    stats = model.statistics.cross_products
+    groups, X = np.zeros((5, 2), dtype=np.int64), np.ones((5, 1))
+    entries = float(stats.n_entries)
+    assert _by_iteration(stats, v, groups, X, 5.0 * entries).shape == (5,)
+    for most, advice in ((4.99 * entries, 4), (0.5 * entries, 1)):
+        with pytest.raises(EstimationError, match=f"the 16 random .* at most {advice} predict"):
+            _by_iteration(stats, v, groups, X, most)

@@ -1,0 +1,131 @@
+"""Rows in cells against sums over the rows of each cell: any parts, any number of columns."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vcomp.statistics.kernels.cells import (
+    add_to_cells,
+    cells_that_occur,
+    fill_cells,
+    merge_cells,
+    renumber_cells,
+)
+
+
+def nothing(b, M, powers, dtype=np.int64):
+    """Return counts, means, products within cells and powers of no rows."""
+    return (
+        np.zeros(M, dtype),
+        np.zeros((b, M)),
+        np.zeros((b, b)),
+        np.zeros((3, M if powers else 0)),
+    )
+
+
+def by_rows(places, values, M, powers):
+    """Return the same over all rows, with the deviations from the means of their cells."""
+    Z = np.eye(M)[places]
+    counts = Z.sum(axis=0)
+    means = (values @ Z) / np.maximum(counts, 1.0)
+    away = values - means[:, places]
+    of_first = np.array([away[0] ** p @ Z for p in (2, 3, 4)]) if powers else np.zeros((3, 0))
+    return counts, means, away @ away.T, of_first
+
+
+def check(found, expected):
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-12, atol=1e-12)
+    lower = np.tril_indices(len(found[2]))  # the upper triangle is not filled
+    np.testing.assert_allclose(found[2][lower], expected[2][lower], rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(found[3], expected[3], rtol=1e-9, atol=1e-9)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from([0, 1, 2, 9, 40, 255, 256, 257, 600]),
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+def test_rows_one_after_the_other_and_parts_merged(n, b, M, powers, seed):
+    rng = np.random.default_rng(seed)
+    places = rng.integers(0, M, n)
+    values = rng.normal(size=(b, n)) + 3.0 * rng.normal(size=M)[places]
+    expected = by_rows(places, values, M, powers)
+    one = nothing(b, M, powers)
+    assert add_to_cells(places, values, 0, *one) == n
+    check(one, expected)
+    # From any row on, added to what is there.
+    cut = int(rng.integers(0, n + 1))
+    again = nothing(b, M, powers)
+    add_to_cells(places[:cut], values[:, :cut].copy(), 0, *again)
+    add_to_cells(places, values, cut, *again)
+    check(again, expected)
+    # Cells of other rows, some of them empty, in any order.
+    rest = nothing(b, M, powers)
+    add_to_cells(places, values, cut, *rest)
+    into = nothing(b, M, powers)
+    add_to_cells(places[:cut], values[:, :cut].copy(), 0, *into)
+    order = rng.permutation(M)
+    merge_cells(
+        order,
+        rest[0][order],
+        rest[1][:, order].copy(),
+        rest[3][:, order if powers else []].copy(),
+        *into,
+    )
+    into[2][:] += rest[2]
+    check(into, expected)
+
+
+@pytest.mark.parametrize("b", [1, 2])
+@pytest.mark.parametrize("powers", [True, False])
+def test_counts_that_are_full_stop_at_their_row(b, powers):
+    """An int8 says up to 127 rows: the next one has to wait for larger numbers."""
+    rng = np.random.default_rng(1)
+    places = np.zeros(400, dtype=np.int64)
+    places[::3] = 1
+    values = rng.normal(size=(b, 400))
+    found = nothing(b, 2, powers, np.int8)
+    row = add_to_cells(places, values, 0, *found)
+    assert np.count_nonzero(places[:row] == 0) == 127
+    assert places[row] == 0
+    check(found, by_rows(places[:row], values[:, :row], 2, powers))
+    wider = found[0].astype(np.int64), *found[1:]
+    assert add_to_cells(places, values, row, *wider) == 400
+    check(wider, by_rows(places, values, 2, powers))
+
+
+@settings(deadline=None)
+@given(st.integers(1, 7), st.integers(1, 2**40), st.integers(0, 2**32 - 1), st.integers(0, 40))
+def test_cells_that_occur_are_numbered_anew(n_cells, most, seed, n):
+    rng = np.random.default_rng(seed)
+    combination = rng.integers(0, most, n)
+    cell = rng.integers(0, n_cells, n)
+    places = combination * n_cells + cell
+    occurs = cells_that_occur(places, n_cells)
+    np.testing.assert_array_equal(np.flatnonzero(occurs), np.unique(cell))
+    numbers = np.cumsum(occurs) - 1
+    renumber_cells(places, n_cells, numbers, int(occurs.sum()))
+    np.testing.assert_array_equal(places, combination * int(occurs.sum()) + numbers[cell])
+
+
+def test_places_near_multiples_of_the_cells_are_rounded_right():
+    """The quotient by a product is wrong by one there."""
+    for n_cells in (3, 7, 49, 1_000_003):
+        combination = np.repeat([0, 1, 2**20 - 1, 2**29, 2**29 + 1], 2)
+        cell = np.tile([0, n_cells - 1], 5)
+        places = combination * n_cells + cell
+        occurs = cells_that_occur(places, n_cells)
+        assert np.flatnonzero(occurs).tolist() == [0, n_cells - 1]
+        renumber_cells(places, n_cells, np.cumsum(occurs) - 1, 2)
+        np.testing.assert_array_equal(places, 2 * combination + (cell > 0))
+
+
+def test_some_rows_fill_their_cells():
+    table = np.full(6, -1.0)
+    fill_cells(np.array([4, 0, 5, 2]), np.array([1.0, 2.0, 3.0, 4.0]), 0.5, 1, 3, table)
+    assert table.tolist() == [1.5, -1.0, -1.0, -1.0, -1.0, 2.5]

@@ -1,0 +1,116 @@
+"""What follows from cross-products, against indicator matrices: weights, other columns, terms."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vcomp
+from vcomp.statistics.cross_products import RollUp, accumulate, resum, tabulate
+
+CLOSE = {"rtol": 1e-11, "atol": 1e-11}
+TERMS = ("a", "b", "c", "d", "a:b", "a:c", "b:d", "a:b:c")
+
+
+def chunk_of(seed, terms, fixed):
+    """Return coded rows of four facets, d within c."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(40, 80))
+    frame = pd.DataFrame(
+        {f: rng.permutation(np.arange(n) % q) for f, q in zip("abd", (3, 4, 9), strict=True)}
+    )
+    frame["c"] = frame["d"] % 3
+    frame["x"], frame["y"] = rng.normal(size=(2, n))
+    formula = f"y ~ {fixed}" + " + ".join(f"(1|{t})" for t in terms)
+    return vcomp.VarianceComponentsModel(formula, frame).chunk, rng
+
+
+def check(found, chunk, columns=None):
+    weights = np.ones(chunk.y.size) if chunk.counts is None else chunk.counts
+    columns = np.column_stack([chunk.y, chunk.X]) if columns is None else columns
+    Z = [np.eye(q)[c] for c, q in zip(chunk.codes, chunk.sizes, strict=True)]
+    W = weights[:, None]
+    assert found.n == round(weights.sum())
+    assert (found.sizes, found.n_terms) == (chunk.sizes, len(Z))
+    assert found.n_fixed == columns.shape[1] - 1
+    within = 0.0 if chunk.within is None else chunk.within
+    gram = columns.T @ (W * columns) + within
+    np.testing.assert_allclose(found.XX, gram[1:, 1:], **CLOSE)
+    np.testing.assert_allclose(found.Xy, gram[1:, 0], **CLOSE)
+    assert found.yy == pytest.approx(gram[0, 0], rel=1e-12)
+    entries = sum(found.sizes)
+    for t, z in enumerate(Z):
+        n = z.T @ weights
+        np.testing.assert_allclose(found.group_n[t], n, **CLOSE)
+        np.testing.assert_allclose(found.Zy[t], z.T @ (weights * columns[:, 0]), **CLOSE)
+        np.testing.assert_allclose(found.ZX[t], z.T @ (W * columns[:, 1:]), **CLOSE)
+        assert found.group_squares(t) == pytest.approx(n @ n, rel=1e-12)
+        for u, w in enumerate(Z):
+            both = z.T @ (W * w)
+            np.testing.assert_allclose(found.gram(t, u).toarray(), both, **CLOSE)
+            assert found.is_finer(t, u) == bool(((both > 0.0).sum(axis=1) == 1).all())
+            if t < u:
+                assert found.pairs[t, u].shape == both.shape
+                entries += np.count_nonzero(both)
+    assert found.n_entries == entries
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.sampled_from(TERMS), min_size=1, max_size=5, unique=True),
+    st.sampled_from(["", "x + ", "0 + "]),
+    st.booleans(),
+)
+def test_sums_of_rows_and_of_cells(seed, terms, fixed, weighted):
+    try:
+        chunk, rng = chunk_of(seed, terms, fixed)
+    except vcomp.VcompError:
+        return  # a term that is the residual
+    if weighted:
+        counts = rng.integers(1, 4, chunk.y.size).astype(float)
+        half = rng.normal(size=(1 + chunk.n_fixed,) * 2)
+        within = half @ half.T
+        if chunk.is_mean:  # which is the same in all scores of a cell
+            within[1], within[:, 1] = 0.0, 0.0
+        chunk = replace(chunk, counts=counts, within=within)
+    sums = accumulate(chunk)
+    check(sums, chunk)
+    again = chunk.with_response(rng.normal(size=chunk.y.size), chunk.within)
+    check(resum(sums, again, RollUp(chunk)), again)
+    kept = sorted(rng.permutation(len(terms))[: rng.integers(1, len(terms) + 1)].tolist())
+    check(sums.of_terms(kept), replace(chunk, terms=tuple(chunk.terms[t] for t in kept)))
+    if not weighted:
+        other = rng.normal(size=(1 + chunk.n_fixed, 3))
+        columns = np.column_stack([chunk.y, chunk.X]) @ other
+        check(sums.recombined(other), chunk, columns)
+    table = tabulate(chunk, 0, len(chunk.facet_sizes) - 1)
+    weights = np.ones(chunk.y.size) if chunk.counts is None else chunk.counts
+    expected = np.zeros((2, chunk.facet_sizes[0], chunk.facet_sizes[-1]))
+    at = chunk.level_codes(0), chunk.level_codes(len(chunk.facet_sizes) - 1)
+    np.add.at(expected[0], at, weights * chunk.y)
+    np.add.at(expected[1], at, weights)
+    np.testing.assert_allclose(table.sums, expected[0], **CLOSE)
+    np.testing.assert_array_equal(table.counts, expected[1])
+    np.testing.assert_allclose((table + table).sums, 2.0 * expected[0], **CLOSE)
+
+
+def test_memory_of_the_tables_of_pairs():
+    """Twelve bytes for each pair that may occur, eight for each row of a table, and the rows."""
+    chunk, _ = chunk_of(1, ["a", "b", "a:b:c"], "")
+    n, (a, b, abc) = chunk.y.size, chunk.sizes
+    needed = 12.0 * (min(a * b, abc) + min(a * abc, abc) + min(b * abc, abc))
+    needed += 8.0 * (a + a + b) + 24.0 * n
+    rolled = RollUp(chunk)
+    assert len(rolled.pairs(free_bytes=lambda: 1.001 * needed / 0.8)) == 3
+    with pytest.raises(vcomp.EstimationError, match="tables of the pairs of groups that occur in"):
+        RollUp(chunk).pairs(free_bytes=lambda: 0.999 * needed / 0.8)
+    # Terms that no term contains are counted row by row.
+    chunk, _ = chunk_of(1, ["a", "b"], "")
+    needed = 12.0 * 3 * 4 + 8.0 * 3 + 24.0 * chunk.y.size
+    assert len(RollUp(chunk).pairs(free_bytes=lambda: 1.001 * needed / 0.8)) == 1
+    with pytest.raises(vcomp.EstimationError, match="may need"):
+        RollUp(chunk).pairs(free_bytes=lambda: 0.999 * needed / 0.8)
