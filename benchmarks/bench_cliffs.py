@@ -95,6 +95,11 @@ class Series:
         return cls(ended, slope, max(ratios, default=np.nan))
 
     @property
+    def seconds_a_row(self) -> float:
+        """Seconds divided by rows, at the largest size."""
+        return self.points[-1].seconds / self.points[-1].rows if self.points else 0.0
+
+    @property
     def flags(self) -> list[str]:
         """What is remarkable."""
         if len(self.points) < 2:
@@ -209,5 +214,37 @@ def _beside_lme4(report: Report, settings: Settings) -> None:
             report(name, seconds, "lme4::lmer", peer.cpu)
 
 
+_WORTH_A_ROW = 0.3
+"""Seconds at any size from which a call has a row in the table of the site."""
+
+
+def table(stored: dict[tuple[str, str], list[Point]]) -> str:
+    """Return slow calls, each by its slowest pattern, as a table in Markdown; and the others."""
+    lines = [
+        "| call | data | rows | seconds | exponent | × complete | MiB |",
+        "|---|" + "---|" * 6,
+    ]
+    quick: list[str] = []
+    for task in dict.fromkeys(task for task, _ in stored):
+        by_pattern = {p: points for (name, p), points in stored.items() if name == task}
+        complete = next(iter(by_pattern.values()))
+        series = {p: Series.of(points, complete) for p, points in by_pattern.items()}
+        pattern, slowest = max(series.items(), key=lambda pair: pair[1].seconds_a_row)
+        if max(q.seconds for s in series.values() for q in s.points) < _WORTH_A_ROW:
+            quick.append(f"`{task}`")
+        else:
+            function, _, rest = task.partition(", ")
+            data = f"{rest}, {pattern}" if rest else pattern
+            lines.append(f"| `{function}` | {data} | {_row(slowest)} |")
+    return "\n".join(lines) + f"\n\nFaster at all sizes: {', '.join(quick)}."
+
+
+def _row(series: Series) -> str:
+    last = series.points[-1]
+    slope = "" if np.isnan(series.slope) else f"{series.slope:.1f}"
+    ratio = "" if np.isnan(series.ratio) else f"{series.ratio:.0f}"
+    return f"{last.rows:,} | {last.seconds:.2g} | {slope} | {ratio} | {last.peak:.0f}"
+
+
 if __name__ == "__main__":
-    pass
+    print(table(read(STORED)))

@@ -52,10 +52,10 @@ class Task:
         return self.name.split(",")[0]
 
 
-NUMBERS_ONLY = """
+NOT_MEASURED = """
     from_components from_mean_squares spearman_brown spearman_brown_factor ir.fit_curve
     ir.map_dstudy ir.map_reliability ir.normal_tau ir.novelty_like_track simulate.support_of
-    io.alike_levels io.unite_categories ir.accuracy_of ir.score_table ir.measures
+    io.alike_levels io.unite_categories ir.accuracy_of ir.score_table
     datasets.available datasets.load
     results.from_json results.f_test results.t_test results.quantity results.interval_source
     results.accuracy results.expected_tau results.expected_tau_ap results.glance results.tidy

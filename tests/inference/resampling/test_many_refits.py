@@ -60,7 +60,7 @@ def test_small_data_are_refitted_together(monkeypatch):
         np.testing.assert_allclose(found.llf, other.llf, atol=1e-7)
 
 
-def test_responses_of_a_wide_table_are_refitted_by_a_surface(monkeypatch):
+def test_responses_of_a_wide_table_are_refitted_by_a_surface():
     fit, _, _, _ = fit_again("y ~ (1|a) + (1|b)", crossed(2000, 120, 110), "reml")
     stacked = StackedRefits.of(fit.stats, fit.recipe, fit.values)
     surface = DrawnSurface.of(fit.stats, fit.recipe, fit.values, 100, alone=stacked.seconds)
@@ -73,6 +73,18 @@ def test_responses_of_a_wide_table_are_refitted_by_a_surface(monkeypatch):
         # A surface is exact to 1e-6 standard errors, a stack to its Newton decrement of 1e-8.
         np.testing.assert_allclose(one.values, other.values, rtol=1e-6)
         np.testing.assert_allclose(one.llf, other.llf, rtol=1e-10)
+
+
+def test_jackknife_of_a_wide_sparse_table_is_that_of_a_stack(monkeypatch):
+    res = vcomp.fit("y ~ (1|a) + (1|b)", crossed(1500, 150, 150))
+    fast, used = DeletedSurface.refitted, []
+    monkeypatch.setattr(DeletedSurface, "refitted", lambda own: used.append(1) or fast(own))
+    found = res.jackknife("a")
+    assert used
+    monkeypatch.setattr(DeletedSurface, "of", lambda *_, **__: None)
+    other = res.jackknife("a")
+    np.testing.assert_allclose(found.values, other.values, rtol=1e-7)
+    np.testing.assert_allclose(found.llf, other.llf, rtol=1e-10)
 
 
 def test_simulated_test_is_that_of_refits_one_by_one(monkeypatch):

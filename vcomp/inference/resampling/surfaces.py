@@ -48,8 +48,11 @@ _BATCH_BYTES, _PADDING = 3e7, 8
 _PRODUCT_SECONDS, _POINT_SECONDS = 1e-10, 5e-4
 """Time of a multiplication in products and factors of dense matrices, and of a point at least."""
 
-_ITERATIVE_EVALUATIONS = 8
-"""Of a refit by the iterative engine."""
+_ITERATIVE_EVALUATIONS, _REFIT_SECONDS = 8, 2e-3
+"""Evaluations of a refit by the iterative engine, and what else any refit takes at least."""
+
+_BLOCK_SECONDS = 4e-5
+"""Time of a point for one of many deleted levels, beside products."""
 
 _FEWEST_NODES = 5
 """In each direction, however small the box: an error is estimated from the last of them."""
@@ -131,6 +134,17 @@ class Surface:
         jump = np.hstack([np.eye(v.size - 1), -np.ones((v.size - 1, 1))])
         errors = np.sqrt(np.diagonal(jump @ relative @ jump.T))
         return cls(engine, np.log(v[:-1] / v[-1]), errors)
+
+    def seconds(self, stats: Statistics, limits: SurfaceLimits) -> float:
+        """Return the expected time of a refit by the engine of the fit."""
+        from vcomp.estimators.likelihood import IterativeLikelihood
+
+        if self.engine.exact_value:
+            evaluation = limits.evaluations * float(getattr(self.engine, "seconds", 0.0))
+        else:
+            expected = IterativeLikelihood.expected_seconds(stats.cross_products)
+            evaluation = _ITERATIVE_EVALUATIONS * expected
+        return _REFIT_SECONDS + evaluation
 
     def n_nodes(self, width: FloatArray) -> int:
         """Return the number of points in each direction for about ten digits.
@@ -275,20 +289,10 @@ class DrawnSurface:
         rest = float(sum(stats.sizes) - max(stats.sizes))
         if rest <= limits.effects:
             seconds = points * (_POINT_SECONDS + _PRODUCT_SECONDS * rest**2 * (rest / 3.0 + n))
-            alone = found._seconds_alone(stats) if alone is None else alone
+            alone = surface.seconds(stats, limits) if alone is None else alone
             return found if seconds < n * alone else None
         slow = isinstance(engine, BlockedLikelihood) and engine.seconds >= limits.slow
         return found if slow and points < limits.evaluations * n else None
-
-    def _seconds_alone(self, stats: Statistics) -> float:
-        """Return the expected time of a refit by the engine of the fit."""
-        from vcomp.estimators.likelihood import IterativeLikelihood
-
-        engine = self._surface.engine
-        if not engine.exact_value:
-            alone = IterativeLikelihood.expected_seconds(stats.cross_products)
-            return _ITERATIVE_EVALUATIONS * alone
-        return self._limits.evaluations * float(getattr(engine, "seconds", 0.0))
 
     @staticmethod
     def most(stats: Statistics) -> int:
@@ -386,7 +390,8 @@ class DeletedSurface:
         rows = stats.cells
         self._X, self._y = rows.X, rows.y
         sizes, k = stats.sizes, len(stats.sizes)
-        self._lead = min(range(k), key=lambda t: _inversions(sizes, rows.codes, deleted, t))
+        products = [_inversions(sizes, rows.codes, deleted, t) for t in range(k)]
+        self._lead, self._products = int(np.argmin(products)), min(products) / len(deleted)
         self._absorbing = Absorbing(stats.cross_products, self._lead)
         self._rest = self._absorbing.rest
         begin = np.cumsum([0, *(sizes[t] for t in self._rest)])
@@ -405,20 +410,34 @@ class DeletedSurface:
         v: FloatArray,
         deleted: Sequence[LongArray],
         limits: SurfaceLimits = _LIMITS,
+        *,
+        alone: float | None = None,
     ) -> DeletedSurface | None:
-        """Return the refits, None where one by one is as fast."""
+        """Return the refits, None where they are as fast otherwise.
+
+        Parameters
+        ----------
+        stats : of all rows
+        recipe : its estimator and options
+        v : (k + 1,) the estimate from all rows
+        deleted : the rows of each data set that it is without
+        limits : where surfaces are faster
+        alone : seconds that a refit takes otherwise; None for one by the engine of the fit
+        """
         most = max(rows.size for rows in deleted)
         if most > _MOST_ROWS or sum(stats.sizes) > limits.effects or len(v) > 4:
             return None
         surface = Surface.of(stats, recipe, v)
         if surface is None or stats.cells.counts is not None:
             return None
-        engine = surface.engine
-        if not isinstance(engine, BlockedLikelihood) or engine.seconds < limits.slow:
-            return None
         found = cls(surface, stats, deleted, limits)
         points = surface.n_nodes(found._width(_SPREAD_OF_DELETED)) ** (len(v) - 1)
-        return found if 3 * points < limits.evaluations * len(deleted) else None
+        seconds = points * (_BLOCK_SECONDS + _PRODUCT_SECONDS * found._products)
+        return (
+            found
+            if seconds < (surface.seconds(stats, limits) if alone is None else alone)
+            else None
+        )
 
     def _width(self, spread: float) -> FloatArray:
         """Return half the widths of the box: one level changes an estimate by SE/√levels."""
