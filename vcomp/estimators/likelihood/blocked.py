@@ -32,6 +32,7 @@ from vcomp.estimators.likelihood.engine import (
     SummedEngine,
 )
 from vcomp.estimators.likelihood.equations import Point
+from vcomp.estimators.likelihood.few_levels import FewLevels
 from vcomp.numerics import solve, solve_positive
 from vcomp.statistics import CrossProducts
 
@@ -250,6 +251,26 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         """
         seconds = self.point(v).seconds_at_zero()
         return seconds <= max(_CHEAP_SECONDS, _EVALUATIONS * self.seconds)
+
+    def few_levels(self, v: FloatArray, terms: Sequence[int]) -> FewLevels | None:
+        """Return the likelihood beside `v` in the components of terms with few groups."""
+        point = self._eliminations.at(v)
+        affordable = max(_CHEAP_SECONDS, _EVALUATIONS * self.seconds)
+        if not terms or point.seconds_of_columns(terms) > affordable:
+            return None
+        within = point.between_groups(terms, with_fixed=True)
+        PZy = self._score_vectors(point)
+        return FewLevels(
+            v=v,
+            loglike_there=self._loglike(point),
+            term=np.repeat(terms, [self.sizes[t] for t in terms]),
+            within=within,
+            full=within if self.reml else point.between_groups(terms, with_fixed=False),
+            fitted=np.concatenate([PZy[t] for t in terms]),
+            n=self.n,
+            n_fixed=self.n_fixed,
+            reml=self.reml,
+        )
 
     def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return β̂ and its covariance matrix at `v`."""

@@ -167,6 +167,9 @@ def residual_forms(stats: Statistics) -> FloatArray:
         from vcomp.estimators.likelihood.crossed import CrossedLikelihood
 
         return CrossedLikelihood(stats.crossed, reml=True).quadratic_forms()
+    # Pairs of many groups take longer than the levels, which a fit then needs.
+    if sum(stats.sizes) > ENGINE_LIMITS.planned and stats.levels is not None:
+        return stats.levels.projector_forms
     from vcomp.estimators.likelihood.blocked import projector_forms
 
     return projector_forms(stats.cross_products)

@@ -476,6 +476,25 @@ class Point:
         """The positive terms but for those with fixed effects, whose squares are not computed."""
         return [t for t in self.active if np.isfinite(self.v[t])]
 
+    def between_groups(
+        self, terms: Sequence[int], *, with_fixed: bool, limits: SquareLimits = _LIMITS
+    ) -> FloatArray:
+        """Return Z'QZ of the groups of some terms, (q, q), by a solve for each of them."""
+        columns = [
+            np.concatenate([block[u] for u in terms])
+            for t in terms
+            for block in self._columns_of(t, limits.slab_bytes, with_fixed=with_fixed)
+        ]
+        between: FloatArray = np.concatenate(columns, axis=1)
+        found: FloatArray = 0.5 * (between + between.T)
+        return found
+
+    def seconds_of_columns(self, terms: Sequence[int]) -> float:
+        """Return the expected time of `between_groups` in seconds."""
+        pattern = self.equations.pattern
+        each = float(pattern.rows.size + pattern.n_dense**2)
+        return _PRODUCT_SECONDS * each * sum(self.stats.sizes[t] for t in terms)
+
     @cached_property
     def _small(self) -> list[int]:
         """Positive terms whose components are so small that eq. (7.3) cancels."""
