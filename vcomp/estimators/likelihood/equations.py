@@ -352,6 +352,27 @@ class Point:
             rows.append(rest / self.residual)
         return rows
 
+    @cached_property
+    def PZy(self) -> list[FloatArray]:
+        """Z_t'P y of each term."""
+        effects, beta, _ = self.solution
+        sums = [Zy[:, None] for Zy in self.stats.Zy]
+        return [r[:, 0] for r in self.projected(sums, (effects[:, None], beta[:, None]))]
+
+    @cached_property
+    def forms(self) -> FloatArray:
+        """The forms (Z_t'P y)'(Z_t'P f_u) of the terms, with f_u = Z_u Z_u'P y."""
+        k, tables, PZy = self.stats.n_terms, self.equations.tables, self.PZy
+        sums = [
+            np.column_stack([tables.times(t, u, PZy[u][:, None]) for u in range(k)])
+            for t in range(k)
+        ]
+        Xf = np.column_stack([ZX.T @ r for ZX, r in zip(self.stats.ZX, PZy, strict=True)])
+        projected = self.projected(sums, self.solve(self.stacked(sums), Xf))
+        fPf = np.array([r @ Pf for r, Pf in zip(PZy, projected, strict=True)])
+        forms: FloatArray = 0.5 * (fPf + fPf.T)
+        return forms
+
     def stacked(self, sums: list[FloatArray]) -> FloatArray:
         """Return the sums of the positive terms, stacked."""
         nothing = np.zeros((0, sums[0].shape[1] if sums else 0))
