@@ -14,13 +14,13 @@ from vcomp.estimators.likelihood.engine import LikelihoodEngine, Solution, predi
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes
-from vcomp.numerics.sparse import plan_elimination
-from vcomp.statistics import CompletedGrid, CrossProducts, Statistics
+from vcomp.statistics import CrossProducts, Statistics
 
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.blocked import BlockedLikelihood
     from vcomp.estimators.likelihood.crossed import CrossedLikelihood
     from vcomp.estimators.likelihood.levels import LevelsLikelihood
+    from vcomp.statistics import CompletedGrid
 
 # Imports of engines are deferred for start-up time: a fit uses one of them.
 
@@ -242,6 +242,7 @@ def _blocked(
 ) -> BlockedLikelihood:
     from vcomp.estimators.likelihood.blocked import BlockedLikelihood
     from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
+    from vcomp.numerics.sparse import plan_elimination
 
     planner = partial(plan_elimination, most_seconds=most_seconds)
     eliminations = Eliminations(
