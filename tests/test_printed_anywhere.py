@@ -97,6 +97,14 @@ def test_latex_has_no_symbols_and_escapes_names():
         assert r"\ensuremath{" in text
 
 
+def test_what_stands_for_a_symbol_is_escaped_in_latex():
+    cells = display.simple_table([["≈ 5", "▶ │"]], ["a", "b"])
+    text = display.summary([cells], ["≈"]).as_latex()
+    assert r"\textasciitilde{} 5" in text
+    assert r"\textgreater{} \textbar{}" in text
+    assert "~" not in text
+
+
 def test_notebooks_show_sentences_and_tables():
     res = fitted()
     study = res.dstudy(topic=[10, 20])

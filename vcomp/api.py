@@ -10,19 +10,16 @@ from vcomp.data import Missing, Reading
 from vcomp.estimators import MethodName
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning
 from vcomp.formula import caller_environment, parse
-from vcomp.inference.assumptions import Diagnosis
-from vcomp.inference.hypotheses import ModelComparison, compare_fits
-from vcomp.ir import as_score_matrix
-from vcomp.model import (
-    VarianceComponentsModel,
-    VarianceComponentsResults,
-    claimed_model,
-    compared_fit,
-)
+from vcomp.inference import hypotheses
+from vcomp.model import VarianceComponentsModel, VarianceComponentsResults
 from vcomp.statistics import read_data
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from vcomp.inference.assumptions import Diagnosis
+
+# Other imports are deferred for start-up time: few calls compare, diagnose or claim a design.
 
 
 def fit(
@@ -166,11 +163,13 @@ def gstudy(
     0   50  0.889
     1  100  0.941
     """
+    from vcomp.model import claimed_model
+
     reading = Reading(caller_environment(eval_env, 1), missing, stream, progress)
     return claimed_model(design, response, data, facets, reading).fit(method, **options)
 
 
-def compare(*results: VarianceComponentsResults) -> ModelComparison:
+def compare(*results: VarianceComponentsResults) -> hypotheses.ModelComparison:
     """Compare models of the same rows by their likelihoods, each with the next smaller one.
 
     A component that the smaller model does not have is at its bound there: the likelihood ratio
@@ -209,7 +208,9 @@ def compare(*results: VarianceComponentsResults) -> ModelComparison:
             raise EstimationError(
                 f"compare() needs results such as vcomp.fit() returns, not {type(res).__name__}"
             )
-    return compare_fits(tuple(compared_fit(res) for res in results))
+    from vcomp.model import compared_fit
+
+    return hypotheses.compare_fits(tuple(compared_fit(res) for res in results))
 
 
 def diagnose(
@@ -272,6 +273,8 @@ def diagnose(
         if any((system, topic, score)):
             raise PlanError("columns are named for scores; a fit has its own")
         return scores.diagnose(n=n, rng=rng)
+    from vcomp.ir import as_score_matrix
+
     matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
     with warnings.catch_warnings():
         # A component at zero is no fault of the scores; the diagnosis does not print components.

@@ -524,7 +524,9 @@ _SPECIAL = {c: f"\\{c}" for c in "%&_#${}"} | {
 def _in_latex(text: Any) -> str:
     """Return text as LaTeX: special characters escaped, symbols as commands."""
     return "".join(
-        rf"\ensuremath{{{_MATHS[c]}}}" if c in _MATHS else _SPECIAL.get(c) or _PLAIN.get(c, c)
+        rf"\ensuremath{{{_MATHS[c]}}}"
+        if c in _MATHS
+        else "".join(_SPECIAL.get(letter, letter) for letter in _PLAIN.get(c, c))
         for c in str(text)
     )
 

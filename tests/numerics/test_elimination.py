@@ -19,6 +19,7 @@ from vcomp.numerics.sparse.elimination import (
     _span,
     plan_elimination,
 )
+from vcomp.numerics.sparse.leaf_pairs import LeafPairs
 
 
 def equations(sizes, n_rows, seed, nested=False):
@@ -33,8 +34,8 @@ def equations(sizes, n_rows, seed, nested=False):
     return C + np.diag(rng.uniform(0.1, 5.0, C.shape[0]))
 
 
-def plan_of(C, order, cut):
-    """Return a plan with any order and cut."""
+def plan_of(C, order, cut, by_pairs=False):
+    """Return a plan with any order and cut; by pairs if all leading columns are leaves."""
     own = np.arange(C.shape[0]) if order is None else order
     off = C - np.diag(np.diagonal(C))
     lower = tril(csr_array(off[np.ix_(own, own)]), -1, format="csr")
@@ -43,11 +44,12 @@ def plan_of(C, order, cut):
         lower.indptr.astype(np.int64), lower.indices.astype(np.int32), cut, 10**9
     )
     parent = np.where(parent < 0, C.shape[0], parent).astype(np.int32)
-    return EliminationOrder(order, cut, lower, parent, counts, 0.0)
+    pairs = LeafPairs.of(lower, cut) if by_pairs else None
+    return EliminationOrder(order, cut, lower, parent, counts, 0.0, pairs)
 
 
-def factor_of(C, order, cut):
-    return Factor(Pattern.of(plan_of(C, order, cut)), np.diagonal(C).copy())
+def factor_of(C, order, cut, by_pairs=False):
+    return Factor(Pattern.of(plan_of(C, order, cut, by_pairs)), np.diagonal(C).copy())
 
 
 @st.composite
@@ -59,7 +61,7 @@ def problems(draw):
     n = C.shape[0]
     order = draw(st.sampled_from([None, np.random.default_rng(seed).permutation(n)]))
     cut = draw(st.sampled_from([0, sizes[0], sum(sizes[:2]), n, n // 2]))
-    return C, sizes, factor_of(C, order, cut)
+    return C, sizes, factor_of(C, order, cut, draw(st.booleans()))
 
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
@@ -115,11 +117,64 @@ def test_pattern_is_that_of_the_factor(problem):
         np.testing.assert_allclose(used, L[rows, k], **CLOSE)
 
 
+@pytest.mark.parametrize("by_pairs", [False, True])
 @pytest.mark.parametrize("cut", [0, 2, 3])
-def test_a_matrix_that_is_not_positive_definite(cut):
+def test_a_matrix_that_is_not_positive_definite(cut, by_pairs):
     C = np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 0.0], [2.0, 0.0, 1.0]])
     with pytest.raises(np.linalg.LinAlgError, match="pivot 3 is not positive"):
-        factor_of(C, None, cut)
+        factor_of(C, None, cut, by_pairs)
+    with pytest.raises(np.linalg.LinAlgError, match="pivot 2 is not positive"):
+        factor_of(C - np.diag([0.0, 1.0, 0.0]), None, 2, by_pairs)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 12), st.integers(0, 8), st.integers(0, 2**32 - 1))
+def test_sums_over_leaves(n_leaves, m, seed):
+    """The complement, the products of L and the forms, against the dense formulas."""
+    rng = np.random.default_rng(seed)
+    B = rng.normal(size=(m, n_leaves)) * (rng.random((m, n_leaves)) < 0.5)
+    rest = rng.normal(size=(m, m)) * (rng.random((m, m)) < 0.5)
+    whole = np.zeros((n_leaves + m, n_leaves + m))
+    whole[n_leaves:, :n_leaves], whole[n_leaves:, n_leaves:] = B, np.tril(rest, -1)
+    lower = csr_array(whole)
+    pairs = LeafPairs.of(lower, n_leaves)
+    pivots, diagonal = rng.uniform(0.5, 2.0, n_leaves), rng.uniform(0.5, 2.0, m)
+    L, lowest = B / pivots, {"rtol": 1e-13, "atol": 1e-13}
+    complement = np.tril(rest, -1) + np.diag(diagonal) - np.tril(L * pivots @ L.T)
+    np.testing.assert_allclose(pairs.complement(pivots, diagonal), complement, **lowest)
+    np.testing.assert_allclose(pairs.gram(pivots), np.tril(L @ L.T), **lowest)
+    Z = rng.normal(size=(m, m))
+    Z += Z.T
+    forms = np.einsum("ik,ij,jk->k", L, Z, L)
+    np.testing.assert_allclose(pairs.forms(pivots, Z), forms, rtol=1e-12, atol=1e-12)
+    filled = np.tril(((B != 0.0) @ (B != 0.0).T) | (rest != 0.0), -1)
+    assert pairs.filled().tolist() == filled.sum(axis=0).tolist()
+    n_pairs = (
+        sum(c * (c + 1) // 2 for c in (B != 0.0).sum(axis=0))
+        + np.tril(rest, -1).astype(bool).sum()
+    )
+    assert LeafPairs.of(lower, n_leaves, int(n_pairs)) is not None
+    assert LeafPairs.of(lower, n_leaves, int(n_pairs) - 1) is None
+
+
+def test_columns_that_depend_on_others_have_no_pairs():
+    lower = csr_array(np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
+    assert LeafPairs.of(lower, 1) is not None
+    assert LeafPairs.of(lower, 2) is None
+
+
+def test_crossed_blocks_are_cut_after_the_first():
+    """The others fill up, whatever they look like: no elimination tree is needed."""
+    C = equations([900, 300], 20_000, 0)
+    plan = plan_elimination(csr_array(C - np.diag(np.diagonal(C))), [900, 300])
+    assert (plan.order, plan.cut) == (None, 900)
+    assert plan.pairs is not None
+    tree = plan_of(C, None, 900)
+    assert plan.parent.tolist() == tree.parent.tolist()
+    assert plan.counts.tolist() == tree.counts.tolist()
+    factors = [factor_of(C, None, 900, by_pairs) for by_pairs in (False, True)]
+    values = [f.log_determinant() for f in factors]
+    assert values[0] == pytest.approx(values[1], rel=1e-14)
 
 
 @settings(deadline=None)

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from vcomp import display
+from vcomp import display, plots
 from vcomp.data import open_source
 from vcomp.exceptions import DataError
-from vcomp.ir.rank import RankOptions, TauEstimator
-from vcomp.plots import pyplot
-from vcomp.statistics.batches import replacing
+from vcomp.ir import rank
+from vcomp.statistics import batches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +40,7 @@ def rank_accuracy(
     sizes: Mapping[str, Sequence[float]],
     plan: Mapping[str, Any],
     alpha: float,
-    estimator: TauEstimator = "shrunken",
+    estimator: rank.TauEstimator = "shrunken",
 ) -> Ranks:
     """Return the sampled facets, and Eτ and Eτ_AP at the sizes of the D-study.
 
@@ -78,7 +77,7 @@ def rank_text(
     tau: pd.DataFrame,
     tau_ap: pd.DataFrame,
     alpha: float,
-    how: RankOptions | None = None,
+    how: rank.RankOptions | None = None,
 ) -> str:
     """Return Eτ and Eτ_AP with their estimator and intervals as a table.
 
@@ -90,7 +89,7 @@ def rank_text(
     how : options of the estimates; those of the tables' estimator if None
     """
     if how is None:
-        how = RankOptions(estimator=cast("TauEstimator", tau["estimator"].iloc[0]))
+        how = rank.RankOptions(estimator=cast("rank.TauEstimator", tau["estimator"].iloc[0]))
     interval = f"{display.level(alpha)} interval"
     rows = [
         (
@@ -168,7 +167,7 @@ def write(text: str, file: str) -> None:
     if file == "-":
         click.echo(text)
         return
-    with replacing(file) as temporary:
+    with batches.replacing(file) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
@@ -201,7 +200,7 @@ def check_picture(file: str) -> None:
     VcompError
         If matplotlib is not installed.
     """
-    pyplot()
+    plots.pyplot()
     from matplotlib.backend_bases import FigureCanvasBase
 
     known = sorted(FigureCanvasBase.get_supported_filetypes())
@@ -250,4 +249,4 @@ def save(axes: Any, file: str) -> None:
     except OSError as error:
         raise DataError(f"cannot write {file!r}: {error.strerror}") from None
     finally:
-        pyplot().close(axes.figure)
+        plots.pyplot().close(axes.figure)

@@ -1,17 +1,16 @@
 """The estimators by name: ``get_estimator`` finds the class for ``method="reml"`` and the like.
 
-A new estimator needs an entry in ``METHODS`` and ``MethodName``.
+A new estimator needs an entry in ``MethodName`` and ``_class_of``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
+from vcomp.estimators import likelihood, quadratic
 from vcomp.estimators.estimate import Estimate, PointEstimate
-from vcomp.estimators.likelihood import ML, REML
-from vcomp.estimators.quadratic import ANOVA, MINQUE, Henderson3, Type1
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import Statistics
 
@@ -37,14 +36,23 @@ class ClosedForm(Estimator, Protocol):
 
 MethodName: TypeAlias = Literal["reml", "ml", "anova", "type1", "henderson3", "minque"]
 
-METHODS: dict[str, Any] = {
-    "reml": REML,
-    "ml": ML,
-    "anova": ANOVA,
-    "type1": Type1,
-    "henderson3": Henderson3,
-    "minque": MINQUE,
-}
+METHODS: tuple[MethodName, ...] = get_args(MethodName)
+
+
+def _class_of(method: str) -> Any:
+    """Return the class of an estimator, whose file is imported when it is used."""
+    match method:
+        case "reml":
+            return likelihood.REML
+        case "ml":
+            return likelihood.ML
+        case "anova":
+            return quadratic.ANOVA
+        case "type1":
+            return quadratic.Type1
+        case "henderson3":
+            return quadratic.Henderson3
+    return quadratic.MINQUE
 
 
 def get_estimator(method: str, **options: Any) -> Estimator:
@@ -55,11 +63,12 @@ def get_estimator(method: str, **options: Any) -> Estimator:
     EstimationError
         If the method is not known, or does not have one of the options.
     """
-    known = METHODS.get(str(method).lower())
-    if known is None:
+    name = str(method).lower()
+    if name not in METHODS:
         raise EstimationError(
             f"method={method!r} is not known; the methods are {', '.join(map(repr, METHODS))}"
         )
+    known = _class_of(name)
     names = [f.name for f in fields(known)]
     for option in options:
         if option not in names:

@@ -10,29 +10,27 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from vcomp.design import LevelGroups
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
 from vcomp.gtheory import HasDStudies, MeanOfScores, PlanOptions, all_sizes
 from vcomp.inference import Projected, VarianceComponents
-from vcomp.inference.hypotheses import CovarianceOfFixed, DegreesOfFreedom
 from vcomp.inference.intervals import IntervalSource
-from vcomp.inference.pairwise import CorrectionName, PairwiseComparisons
-from vcomp.ir import ScoreMatrix
 from vcomp.ir.rank import RankOptions, TauEstimator, TauInterval, TauTarget, TauVariant
 from vcomp.model.interval_sources import IntervalMethod, source_of
-from vcomp.model.level_comparisons import LevelTest, compare_levels
 from vcomp.model.ranked import RankedFit
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import Fitted
-from vcomp.model.universe_scores import universe_scores
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from vcomp.design import LevelGroups
     from vcomp.gtheory import DStudy
-    from vcomp.ir import Accuracy, Measures, Model
+    from vcomp.inference.hypotheses import CovarianceOfFixed, DegreesOfFreedom
+    from vcomp.inference.pairwise import CorrectionName, PairwiseComparisons
+    from vcomp.ir import Accuracy, Measures, Model, ScoreMatrix
     from vcomp.ir.rank import AccuracyEstimator
+    from vcomp.model.level_comparisons import LevelTest
 
 
 def planned_components(record: FitRecord) -> VarianceComponents:
@@ -53,6 +51,8 @@ def planned_components(record: FitRecord) -> VarianceComponents:
 
 def cell_matrix(record: FitRecord, ranked: str) -> ScoreMatrix | None:
     """Return the cell means with the ranked facet in columns; None if the fit has none."""
+    from vcomp.ir import ScoreMatrix  # deferred for start-up time
+
     return None if record.cells is None else ScoreMatrix(*record.cells.matrix(ranked))
 
 
@@ -195,6 +195,8 @@ class Decisions(HasDStudies, Fitted):
         algorithm 4  0.650    ab
         algorithm 1  0.600     b
         """
+        from vcomp.model.level_comparisons import compare_levels  # deferred for start-up time
+
         return compare_levels(
             self._record,
             self._row_access,
@@ -282,6 +284,8 @@ class Decisions(HasDStudies, Fitted):
         algorithm 2  0.72           0.721    0.054     0.061
         """
         access, wanted = self._row_access, all_sizes(sizes, n)
+        from vcomp.model.universe_scores import universe_scores  # deferred for start-up time
+
         return universe_scores(access, self.components, object, wanted, alpha, negative)
 
     def expected_tau(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.inference import Projected, Quantities, Smooth
+from vcomp.inference import Projected, Quantities, Smooth, profile, resampling
 from vcomp.inference.intervals import (
     FromComponents,
     IntervalName,
@@ -18,19 +18,13 @@ from vcomp.inference.intervals import (
     check_local_interval,
     check_source,
 )
-from vcomp.inference.profile import NearbyEnds, SmoothConstraint
-from vcomp.inference.resampling import (
-    BootstrapType,
-    FromReplicates,
-    Jackknife,
-    Replicates,
-    parametric_bootstrap,
-)
-from vcomp.model.profiling import Likelihood, constraint_of
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import RowAccess, require_rows
 
-IntervalMethod: TypeAlias = IntervalName | IntervalSource | Replicates
+if TYPE_CHECKING:
+    from vcomp.model.profiling import Likelihood
+
+IntervalMethod: TypeAlias = "IntervalName | IntervalSource | resampling.Replicates"
 """The name of a way to make intervals, or a source of them, such as bootstrap replicates."""
 
 PROFILE = "profile likelihood"
@@ -52,7 +46,7 @@ def source_of(
     rows: RowAccess | None,
     interval: IntervalMethod,
     negative: Projected = "keep",
-    bootstrap_type: BootstrapType = "percentile",
+    bootstrap_type: resampling.BootstrapType = "percentile",
 ) -> IntervalSource:
     """Return the source of the intervals of a fit.
 
@@ -72,13 +66,19 @@ def source_of(
         If it needs the rows, and the result was loaded without them.
     """
     if interval == "profile":
+        from vcomp.model.profiling import Likelihood  # deferred for start-up time
+
         return FromProfile(Likelihood.of(require_rows(rows)))
     if interval == "bootstrap":
-        interval = parametric_bootstrap(require_rows(rows).generating(), _REPLICATES)
-    if isinstance(interval, Replicates) and not isinstance(interval, Jackknife):
+        interval = resampling.parametric_bootstrap(require_rows(rows).generating(), _REPLICATES)
+    if (
+        not isinstance(interval, str)
+        and isinstance(interval, resampling.Replicates)
+        and not isinstance(interval, resampling.Jackknife)
+    ):
         _check_own(interval, record.estimate.names)
         fitted = record.estimate.values, record.estimate.beta
-        return FromReplicates(interval, *fitted, bootstrap_type, negative)
+        return resampling.FromReplicates(interval, *fitted, bootstrap_type, negative)
     if bootstrap_type != "percentile":
         raise EstimationError(
             f"bootstrap_type={bootstrap_type!r} applies to intervals from bootstrap replicates, "
@@ -101,7 +101,7 @@ def source_of(
     return FromComponents(components, interval, negative, beta, cov_beta, reason)
 
 
-def _check_own(replicates: Replicates, names: tuple[str, ...]) -> None:
+def _check_own(replicates: resampling.Replicates, names: tuple[str, ...]) -> None:
     if replicates.names != names:
         raise EstimationError(
             f"these replicates are of {', '.join(replicates.names)}, and the fit has "
@@ -152,7 +152,7 @@ class FromProfile:
         return Limits(low, high, PROFILE, tuple(notes))
 
     def _one(
-        self, q: Quantities, alpha: float, nearby: NearbyEnds | None
+        self, q: Quantities, alpha: float, nearby: profile.NearbyEnds | None
     ) -> tuple[float, float, tuple[str, ...]]:
         a = q.a[0]
         if self._is_known(a) and (q.b is None or self._is_known(q.b[0])):
@@ -164,9 +164,11 @@ class FromProfile:
         return low, high, notes
 
     def _ends(
-        self, q: Quantities, alpha: float, nearby: NearbyEnds | None
+        self, q: Quantities, alpha: float, nearby: profile.NearbyEnds | None
     ) -> tuple[float, float, tuple[str, ...]]:
         """Return the ends of an interval, from those of one that is alike if there is one."""
+        from vcomp.model.profiling import constraint_of  # deferred for start-up time
+
         constraint = None if nearby is None else constraint_of(q)
         if nearby is not None and constraint is not None:
             found = nearby.interval(constraint)
@@ -184,7 +186,7 @@ class FromProfile:
                 "interval='log' or 'bootstrap'"
             )
         nothing = np.zeros(0)
-        constraint = SmoothConstraint(
+        constraint = profile.SmoothConstraint(
             lambda v: q.function(v, nothing), lambda v: q.slopes(v, nothing)[0]
         )
         curve = self.likelihood.profile(constraint, "a quantity", alpha, points=0)

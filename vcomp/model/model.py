@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from time import perf_counter
-from typing import Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 
@@ -35,7 +35,10 @@ from vcomp.model.record import FitRecord, TablesOfFit
 from vcomp.model.results import VarianceComponentsResults
 from vcomp.model.row_access import RowAccess
 from vcomp.statistics import CrossProducts, Statistics, read_data
-from vcomp.statistics.batches import Batches, SummedData
+from vcomp.statistics.batches import SummedData
+
+if TYPE_CHECKING:
+    from vcomp.statistics.batches import Batches
 
 
 class LikelihoodOfData:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.design import LevelGroups, number_combinations
+from vcomp.design import number_combinations
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.gtheory import DStudyPlan, PlanOptions, weights
 from vcomp.inference import VarianceComponents, used_components
+from vcomp.ir import rank
 from vcomp.ir.rank import (
-    ErrorEffect,
-    FacetedDifferences,
     PairedDifferences,
     RankOptions,
     correlation_columns,
@@ -29,6 +28,8 @@ from vcomp.model.row_access import RowAccess, require_rows
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from vcomp.design import LevelGroups
 
 _LEAST = 1e-300
 """Smallest error variance of a plan, whose inverse is finite."""
@@ -146,7 +147,7 @@ class RankedFit:
     def _relative(self, plan: DStudyPlan) -> FloatArray:
         return weights(self.components, plan).relative
 
-    def _faceted_differences(self, plan: DStudyPlan) -> FacetedDifferences:
+    def _faceted_differences(self, plan: DStudyPlan) -> rank.FacetedDifferences:
         """Return the differences between the objects of measurement in the data."""
         record, components = self.record, self.components
         if record.exog_names != ("Intercept",):
@@ -186,10 +187,10 @@ class RankedFit:
             others = effect - plan.objects
             if part > 0.0:
                 groups = None if others & apart else joined(others)
-                errors.append(ErrorEffect(groups, float(part)))
+                errors.append(rank.ErrorEffect(groups, float(part)))
         both = np.vstack([relative, self._relative(plan)])
         variance_df, loadings = _spreads(both, components, n_compared)
-        return FacetedDifferences.of(
+        return rank.FacetedDifferences.of(
             chunk.y,
             chunk.codes[term].astype(np.int64),
             joined(frozenset(facets) - plan.objects - apart),

@@ -14,16 +14,15 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, Json, LongArray
 from vcomp.codec import Format, Record, Storable, from_document, stored, to_document
 from vcomp.design import Design, Structure
-from vcomp.estimators import METHODS, Estimate
-from vcomp.estimators.quadratic import AnovaTable, analysis_of_variance
+from vcomp.estimators import METHODS, Estimate, quadratic
 from vcomp.exceptions import DataError, EstimationError, VcompError
 from vcomp.formula import REPLICATE, RESIDUAL, closure
 from vcomp.inference import LevelVariances, TwoWayMeanSquares, VarianceComponents, object_key
 from vcomp.inference.hypotheses import fixed_level_variances
 from vcomp.inference.intervals import level_variances, positive_residual, with_influences
 from vcomp.ir.rank import PairedDifferences
-from vcomp.statistics import GroupSums, ScoreTable, tabulate
-from vcomp.statistics.batches import SummedData, few_values, replacing
+from vcomp.statistics import GroupSums, ScoreTable, batches, tabulate
+from vcomp.statistics.batches import SummedData, few_values
 
 
 def label(
@@ -205,7 +204,7 @@ class Tables(Protocol):
         """The components with their facets."""
 
     @property
-    def table(self) -> AnovaTable | None:
+    def table(self) -> quadratic.AnovaTable | None:
         """The analysis of variance."""
 
     @property
@@ -236,7 +235,7 @@ class StoredTables:
     """
 
     components: VarianceComponents
-    table: AnovaTable | None
+    table: quadratic.AnovaTable | None
     cells: CellMeans | None
     levels: LevelVariances | None = None
     fixed_levels: LevelVariances | None = None
@@ -283,12 +282,12 @@ class TablesOfFit:
         )
 
     @cached_property
-    def table(self) -> AnovaTable | None:
+    def table(self) -> quadratic.AnovaTable | None:
         """The analysis of variance of the method; that of Method I if it has none."""
         method = self.estimate.method
         if not (method in ("type1", "henderson3") or self.found.design.formula.intercept_only):
             return None
-        return analysis_of_variance(method, self.found.statistics, self.estimate.names)
+        return quadratic.analysis_of_variance(method, self.found.statistics, self.estimate.names)
 
     @cached_property
     def cells(self) -> CellMeans | None:
@@ -428,7 +427,7 @@ class FitRecord:
         return self.tables.components
 
     @property
-    def table(self) -> AnovaTable | None:
+    def table(self) -> quadratic.AnovaTable | None:
         """The analysis of variance; None if the mean is not constant."""
         return self.tables.table
 
@@ -499,7 +498,7 @@ def write_json(record: Storable, path: str | Path | None) -> str:
     """
     text = json.dumps(to_document(record), allow_nan=False, ensure_ascii=False)
     if path is not None:
-        with replacing(path) as temporary:
+        with batches.replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
     return text
 

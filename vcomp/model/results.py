@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from vcomp import display
-from vcomp.inference.assumptions import Diagnosis
 from vcomp.model import prediction, presentation, record, tables
 from vcomp.model.decisions import Decisions
-from vcomp.model.diagnosis import diagnose
 from vcomp.model.estimates import Estimates
 from vcomp.model.interval_sources import IntervalMethod
 from vcomp.model.prediction import Level, NewLevels, Prediction
@@ -30,6 +28,8 @@ from vcomp.model.uncertainty import Uncertainty
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+
+    from vcomp.inference.assumptions import Diagnosis
 
 
 class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Printed):
@@ -206,6 +206,8 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         >>> diagnosis.verdicts["matters"].iloc[:3].tolist()
         ['no', 'slightly', 'yes']
         """
+        from vcomp.model.diagnosis import diagnose  # deferred for start-up time
+
         return diagnose(self._row_access, object, n, rng)
 
     def __repr__(self) -> str:

@@ -18,15 +18,16 @@ from vcomp.design import Chunk, Design
 from vcomp.estimators import Estimate, Estimator, Negative
 from vcomp.estimators.likelihood import Solution, predicted, prediction_engine
 from vcomp.exceptions import DataError, EstimationError, VcompError
-from vcomp.inference.hypotheses import ComparedFit, ComponentFit, FixedFit
-from vcomp.inference.resampling import GeneratingFit, Recipe
+from vcomp.inference import hypotheses, resampling
+from vcomp.inference.hypotheses import FixedFit
 from vcomp.model.record import FitRecord
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
-from vcomp.statistics.batches import Batches
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from vcomp.statistics.batches import Batches
 
 
 class FittedModel(Protocol):
@@ -81,18 +82,18 @@ class RowAccess:
     estimator: Estimator
     negative: Negative = "keep"
 
-    def recipe(self) -> Recipe:
+    def recipe(self) -> resampling.Recipe:
         """Return the estimator and options with which the fit can be repeated."""
-        return Recipe(self.estimator, self.estimate.names, self.negative)
+        return resampling.Recipe(self.estimator, self.estimate.names, self.negative)
 
-    def generating(self) -> GeneratingFit:
+    def generating(self) -> resampling.GeneratingFit:
         """Return the fit from which data are drawn, and which is repeated on them."""
         estimate, design = self.estimate, self.model.design
 
         def uncentred(beta: FloatArray) -> FloatArray:
             return design.uncentre(beta, np.zeros((beta.size, beta.size)))[0]
 
-        return GeneratingFit(
+        return resampling.GeneratingFit(
             stats=self.model.statistics,
             recipe=self.recipe(),
             values=estimate.values,
@@ -262,7 +263,7 @@ def record_of(res: Fitted) -> FitRecord:
     return res._record
 
 
-def compared_fit(res: Fitted) -> ComparedFit:
+def compared_fit(res: Fitted) -> hypotheses.ComparedFit:
     """Return the values that a comparison with other models uses.
 
     Parameters
@@ -270,7 +271,7 @@ def compared_fit(res: Fitted) -> ComparedFit:
     res : the fit
     """
     record, rows = res._record, res._rows
-    return ComparedFit(
+    return hypotheses.ComparedFit(
         formula=record.formula,
         response=record.response,
         estimate=record.estimate,
@@ -281,9 +282,9 @@ def compared_fit(res: Fitted) -> ComparedFit:
     )
 
 
-def component_fit(record: FitRecord, rows: RowAccess | None) -> ComponentFit:
+def component_fit(record: FitRecord, rows: RowAccess | None) -> hypotheses.ComponentFit:
     """Return the values that tests of a component use."""
-    return ComponentFit(
+    return hypotheses.ComponentFit(
         estimate=record.estimate,
         table=record.table,
         classical=record.structure.balanced and record.components.is_closed,
@@ -304,7 +305,7 @@ def fixed_fit(record: FitRecord, rows: RowAccess | None) -> FixedFit:
     )
 
 
-def fitted_again(res: Fitted) -> tuple[GeneratingFit, Design]:
+def fitted_again(res: Fitted) -> tuple[resampling.GeneratingFit, Design]:
     """Return a fit to be repeated, with the statistics of its rows, and the design of its data.
 
     Parameters

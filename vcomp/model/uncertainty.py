@@ -10,29 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vcomp.design import LevelGroups
-from vcomp.inference import Projected
-from vcomp.inference.hypotheses import (
-    CovarianceOfFixed,
-    DegreesOfFreedom,
-    HypothesisTest,
-    Simulation,
-    TestName,
-    component_test,
-)
+from vcomp.inference import Projected, hypotheses, resampling
 from vcomp.inference.intervals import IntervalSource
-from vcomp.inference.resampling import (
-    BootstrapType,
-    Jackknife,
-    Replicates,
-    facet_bootstrap,
-    jackknife,
-    parametric_bootstrap,
-)
 from vcomp.model import tables
-from vcomp.model.cross_checks import CrossCheck, crosscheck
 from vcomp.model.interval_sources import IntervalMethod, source_of
-from vcomp.model.profiling import Profile, profiles
 from vcomp.model.row_access import Fitted, component_fit, fixed_fit
 
 if TYPE_CHECKING:
@@ -40,6 +21,17 @@ if TYPE_CHECKING:
 
     import numpy as np
     import pandas as pd
+
+    from vcomp.design import LevelGroups
+    from vcomp.inference.hypotheses import (
+        CovarianceOfFixed,
+        DegreesOfFreedom,
+        HypothesisTest,
+        TestName,
+    )
+    from vcomp.inference.resampling import BootstrapType, Jackknife, Replicates
+    from vcomp.model.cross_checks import CrossCheck
+    from vcomp.model.profiling import Profile
 
 
 class Uncertainty(Fitted):
@@ -143,6 +135,8 @@ class Uncertainty(Fitted):
         sys       0.0001  0.0700
         Residual  0.0030  0.0217
         """
+        from vcomp.model.profiling import profiles  # deferred for start-up time
+
         return profiles(self._row_access, self._record.exog_names, what, alpha)
 
     def interval_source(
@@ -231,6 +225,8 @@ class Uncertainty(Fitted):
         >>> check.agrees
         True
         """
+        from vcomp.model.cross_checks import crosscheck  # deferred for start-up time
+
         return crosscheck(self._row_access, methods, n, rng, workers, time_limit, progress)
 
     def bootstrap(
@@ -290,7 +286,7 @@ class Uncertainty(Fitted):
         >>> bool((replicates.frame["var(sys)"] >= 0.0).all())
         True
         """
-        return parametric_bootstrap(
+        return resampling.parametric_bootstrap(
             self._row_access.generating(),
             n,
             rng=rng,
@@ -392,7 +388,7 @@ class Uncertainty(Fitted):
         >>> res.resample("topic", 100, rng=1, groups={"topic": authors}).notes
         ('the adjustment uses the mean size of the groups of topic',)
         """
-        return facet_bootstrap(
+        return resampling.facet_bootstrap(
             self._row_access.generating(),
             self._row_access.model.design,
             self._record.components,
@@ -450,7 +446,7 @@ class Uncertainty(Fitted):
         >>> bool(abs(found.estimate - res.vcomp["sys"]) < 1e-12)
         True
         """
-        return jackknife(
+        return resampling.jackknife(
             self._row_access.generating(),
             self._row_access.model.design,
             facet,
@@ -518,7 +514,7 @@ class Uncertainty(Fitted):
         Chosen because it is exact.
         """
         fit = component_fit(self._record, self._rows)
-        return component_test(fit, term, test, Simulation(n, rng, workers))
+        return hypotheses.component_test(fit, term, test, hypotheses.Simulation(n, rng, workers))
 
     def fixed_effects(
         self,

@@ -16,14 +16,8 @@ import numpy as np
 from vcomp.data import Reading, Rows
 from vcomp.design import Design, learn
 from vcomp.formula import Formula
-from vcomp.statistics.batches import (
-    Batches,
-    SummedData,
-    finish,
-    gather,
-    gather_on_dask,
-    parts_on_dask,
-)
+from vcomp.statistics import batches
+from vcomp.statistics.batches import SummedData, finish
 from vcomp.statistics.statistics import Statistics
 
 
@@ -93,10 +87,10 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
     """
     begun = perf_counter()
     if reading.is_on_dask(data):
-        found = finish(gather_on_dask(formula, data, reading, collapse=True), reading)
+        found = finish(batches.gather_on_dask(formula, data, reading, collapse=True), reading)
         return replace(
             found,
-            parts=partial(parts_on_dask, formula, data),
+            parts=partial(batches.parts_on_dask, formula, data),
             seconds={"gather": perf_counter() - begun},
         )
     source = reading.open(formula, data)
@@ -107,7 +101,7 @@ def read_data(formula: Formula, data: Any, reading: Reading) -> SummedData:
         found = sum_rows(formula, rows, reading)
         return replace(found, seconds={"read": read, **found.seconds})
     decided = perf_counter()
-    found = finish(gather(formula, source, reading, collapse=True), reading)
+    found = finish(batches.gather(formula, source, reading, collapse=True), reading)
     seconds = {"read": decided - begun, "gather": perf_counter() - decided}
-    again = partial(Batches, formula, source)
+    again = partial(batches.Batches, formula, source)
     return replace(found, again=again, parts=again, seconds=seconds)

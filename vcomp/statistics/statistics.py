@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from vcomp._typing import FloatArray
 from vcomp.design import Chunk, Grid, PartialGrid
 from vcomp.exceptions import DataError
-from vcomp.statistics.completed_grid import CompletedGrid, complete, refill
 from vcomp.statistics.cross_products import CrossProducts, RollUp, accumulate, resum
-from vcomp.statistics.crossed_table import CrossedTable, find_crossed_table
 from vcomp.statistics.groupings import (
     Groupings,
     GroupSums,
@@ -23,10 +22,16 @@ from vcomp.statistics.groupings import (
     resum_strata,
     stratum_group_sums,
 )
-from vcomp.statistics.level_grid import LevelGrid, find_level_grid
 from vcomp.statistics.strata import StratumStatistics
 from vcomp.statistics.stratification import stratify
 from vcomp.statistics.wide_products import WideProducts, find_wide_products, has_wide_factor
+
+if TYPE_CHECKING:
+    from vcomp.statistics.completed_grid import CompletedGrid
+    from vcomp.statistics.crossed_table import CrossedTable
+    from vcomp.statistics.level_grid import LevelGrid
+
+# Imports of sums of incomplete tables are deferred for start-up time: a fit uses one kind at most.
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +155,8 @@ class Statistics:
         def completed() -> CompletedGrid | None:
             if self.completed is None or self.partial_grid is None:
                 return None
+            from vcomp.statistics.completed_grid import refill
+
             return refill(self.completed, chunk, self.partial_grid)
 
         return replace(
@@ -233,6 +240,8 @@ class Statistics:
         """The cells of the levels of one facet; None without rows, or with too many cells."""
         if self.make_levels is not None:
             return self.make_levels()
+        from vcomp.statistics.level_grid import find_level_grid
+
         return None if self.make_cells is None else find_level_grid(self.cells)
 
     @cached_property
@@ -240,6 +249,8 @@ class Statistics:
         """The table of two crossed facets with holes; None if the rows are no such table."""
         if self.make_crossed is not None:
             return self.make_crossed()
+        from vcomp.statistics.crossed_table import find_crossed_table
+
         return None if self.make_cells is None else find_crossed_table(self.cells)
 
     @cached_property
@@ -301,6 +312,8 @@ class Statistics:
 
 
 def _completed(cells: Callable[[], Chunk], partial_grid: PartialGrid) -> CompletedGrid | None:
+    from vcomp.statistics.completed_grid import complete
+
     return complete(cells(), partial_grid)
 
 

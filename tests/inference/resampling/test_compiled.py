@@ -196,3 +196,18 @@ def test_inverses_and_determinants(k):
     smallest = np.linalg.eigvalsh(matrix / np.sqrt(np.outer(*[np.diagonal(matrix)] * 2)))[0]
     assert _inverse(matrix, -0.999 * smallest)[0]
     assert not _inverse(matrix, -1.001 * smallest)[0]
+
+
+def test_refits_of_balanced_data_end_at_the_mean_squares():
+    """REML is the analysis of variance there, if that is positive: refits start at it."""
+    rng = np.random.default_rng(4)
+    a, b, _ = (x.ravel() for x in np.indices((12, 9, 2)))
+    y = rng.normal(size=12)[a] + rng.normal(size=9)[b] + rng.normal(size=(12, 9))[a, b]
+    data = {"a": a, "b": b, "y": y + rng.normal(size=a.size)}
+    model = vcomp.VarianceComponentsModel("y ~ (1|a*b)", data)
+    expected = model.fit("anova").vcomp.to_numpy()
+    assert (expected > 0.0).all()
+    refit = ByLikelihood(model.statistics, REML(), model.component_names, np.ones(4))
+    found = refit(model.statistics)
+    assert found.converged
+    np.testing.assert_allclose(found.values, expected, rtol=1e-12)

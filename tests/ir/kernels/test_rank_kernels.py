@@ -18,8 +18,9 @@ from vcomp.ir.kernels.rank_agreement import (
     ordinal_ranks,
     pair_agreement,
     swaps,
+    swaps_by_arrays,
 )
-from vcomp.ir.kernels.safe_differences import smallest_safe_difference
+from vcomp.ir.kernels.safe_differences import smallest_by_arrays, smallest_safe_difference
 
 # Words of bits wrap around on purpose, of which plain numpy warns where kernels are not compiled.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
@@ -40,6 +41,23 @@ def rankings(case):
 
 def orders(means, truth):
     return falling_order(means), falling_order(truth)
+
+
+def swapped_pairs(*arguments):
+    """Return the swaps by the kernel, which are those by arrays to the last bit."""
+    found = swaps(*arguments)
+    with np.errstate(invalid="ignore"):  # as where arrays are used
+        for one, other in zip(found, swaps_by_arrays(*arguments), strict=True):
+            np.testing.assert_array_equal(one, other)
+    return found
+
+
+def safe_difference(*arguments):
+    """Return the differences by the kernel, which are those by arrays to the last bit."""
+    found = smallest_safe_difference(*arguments)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(found, smallest_by_arrays(*arguments))
+    return found
 
 
 @settings(deadline=None)
@@ -72,7 +90,7 @@ def test_shares_of_systems_above(case):
 @given(cases)
 def test_swaps_of_rankings_without_ties(case):
     x, y, ex, ey = rankings(case)
-    pairs, shares = swaps(x, y, ex, ey, *orders(x, y))
+    pairs, shares = swapped_pairs(x, y, ex, ey, *orders(x, y))
     for row in range(len(x)):
         agreement, untied_x, untied_y = agreement_by_signs(x[row], y[row], ex[row], ey[row])
         k = x.shape[1]
@@ -92,7 +110,7 @@ def test_what_is_no_number_has_no_swaps(wrong):
     x, y = np.array([[wrong, 1.0, 2.0]]), np.array([[3.0, 1.0, 2.0]])
     tolerance = 1e-12 * np.abs(x).max(axis=1)
     for one, other in ((x, y), (y, x)):
-        pairs, shares = swaps(one, other, tolerance, tolerance, *orders(one, other))
+        pairs, shares = swapped_pairs(one, other, tolerance, tolerance, *orders(one, other))
         assert pairs.tolist() == [-1]
         assert np.isnan(shares).all()
 
@@ -113,8 +131,8 @@ def test_smallest_safe_difference(case, rate, relative):
     x, y, ex, ey = rankings(case)
     expected = [smallest_by_search(*row, rate, relative) for row in zip(x, y, ex, ey, strict=True)]
     by = orders(x, y)
-    for swapped in (np.full(len(x), -1), swaps(x, y, ex, ey, *by)[0]):
-        got = smallest_safe_difference(x, y, ex, ey, swapped, *by, rate, relative)
+    for swapped in (np.full(len(x), -1), swapped_pairs(x, y, ex, ey, *by)[0]):
+        got = safe_difference(x, y, ex, ey, swapped, *by, rate, relative)
         np.testing.assert_allclose(got, expected, rtol=1e-9)
 
 
@@ -128,9 +146,9 @@ def test_many_pairs_share_few_bins(k, relative):
     y = np.broadcast_to(truth, x.shape).copy()
     tolerances = np.full(3, 1e-12)
     by = orders(x, y)
-    swapped, _ = swaps(x, y, tolerances, tolerances, *by)
+    swapped, _ = swapped_pairs(x, y, tolerances, tolerances, *by)
     assert (swapped < 0).tolist() == [False, False, True]
-    got = smallest_safe_difference(x, y, tolerances, tolerances, swapped, *by, 0.05, relative)
+    got = safe_difference(x, y, tolerances, tolerances, swapped, *by, 0.05, relative)
     expected = [smallest_by_search(row, truth, 1e-12, 1e-12, 0.05, relative) for row in x]
     np.testing.assert_allclose(got, expected, rtol=1e-9)
     assert np.isfinite(got).all()
@@ -144,7 +162,7 @@ def test_what_is_no_number_has_no_smallest_difference(wrong):
     for relative in (False, True):
         for means in (x, 0 * y):
             by = orders(means, y)
-            found = smallest_safe_difference(means, y, none, none, swapped, *by, 0.05, relative)
+            found = safe_difference(means, y, none, none, swapped, *by, 0.05, relative)
             assert np.isnan(found).all()
 
 
@@ -165,7 +183,7 @@ def test_positive_means_without_ties(seed, k, rate, noise, relative):
     means[1] = np.exp(0.1 * means[1] + 0.09 * rng.uniform(size=k))
     y, none = np.tile(truth, (2, 1)), np.zeros(2)
     by = orders(means, y)
-    swapped, _ = swaps(means, y, none, none, *by)
-    got = smallest_safe_difference(means, y, none, none, swapped, *by, rate, relative)
+    swapped, _ = swapped_pairs(means, y, none, none, *by)
+    got = safe_difference(means, y, none, none, swapped, *by, rate, relative)
     expected = [smallest_by_search(x, truth, 0.0, 0.0, rate, relative) for x in means]
     np.testing.assert_allclose(got, expected, rtol=1e-12)

@@ -301,6 +301,86 @@ def test_a_fit_of_a_small_complete_table_does_not_import_numba(tmp_path):
     run(PACKAGE.parent, _WITHOUT_NUMBA + KERNEL, NUMBA_CACHE_DIR=tmp_path)
 
 
+_UNBALANCED = """
+import sys
+import numpy as np, vcomp
+
+rng = np.random.default_rng(0)
+data = {f: rng.integers(0, q, 60_000) for f, q in (("s", 2000), ("d", 800))}
+effects = rng.normal(size=2000)[data["s"]] + rng.normal(size=800)[data["d"]]
+data["y"] = effects + rng.normal(size=60_000)
+res = vcomp.fit("y ~ (1|s) + (1|d)", data)
+assert "blocked" in res.certificate.engine, res.certificate.engine
+str(res.summary())
+assert "numba" not in sys.modules
+"""
+
+_IN_LITTLE_TIME = """
+import sys
+import vcomp
+
+data = vcomp.datasets.load("docsearch")
+res = vcomp.fit("score ~ (1|sys*topic)", data)
+assert res.bootstrap(40, rng=1, progress=False).converged.all()
+table = data.groupby(["topic", "sys"], observed=True).score.mean().unstack("sys")
+vcomp.ir.accuracy(table.iloc[:60], ["tau", "rmse", "sens_abs"], [75], rng=1, trials=100)
+res.dstudy(topic=[50, 100]).optimize("2*topic + topic:replicate", budget=300)
+assert "numba" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize("program", [_UNBALANCED, _IN_LITTLE_TIME])
+def test_work_that_is_sooner_done_does_not_import_numba(tmp_path, program):
+    """Whether the code of the kernels is at hand or not."""
+    run(PACKAGE.parent, program + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    work = "\nfrom vcomp.numerics.kernels import compile_all\nwith compile_all():\n"
+    kept = work + "".join(f"    {line}\n" for line in program.splitlines() if "numba" not in line)
+    run(PACKAGE.parent, kept + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    run(PACKAGE.parent, program + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+
+
+_KEPT_CODE = """
+import sys
+from vcomp.gtheory.allocation.search import value_at
+from vcomp.ir.kernels.safe_differences import smallest_safe_difference as smallest
+from vcomp.numerics.kernels import at_once, is_at_hand, seconds_as_python
+
+assert 0.0 < seconds_as_python(smallest) < 1.0 < seconds_as_python(value_at)
+assert at_once(smallest, 0.01) is not smallest
+assert at_once(smallest, 1.0) is smallest
+assert not is_at_hand(smallest, 0.01)
+assert not is_at_hand(value_at, 1.0)
+assert "numba" not in sys.modules
+assert is_at_hand(smallest, 1.0)
+assert "numba" in sys.modules
+assert seconds_as_python(smallest) == 0.0
+assert is_at_hand(smallest, 0.01)
+"""
+
+
+def test_kept_code_is_found_without_numba(tmp_path):
+    run(PACKAGE.parent, _LITTLE_TO_DO + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    run(PACKAGE.parent, _KEPT_CODE + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+
+
+_NOT_USED = """
+import sys
+import vcomp
+
+res = vcomp.fit("score ~ (1|sys*topic)", vcomp.datasets.load("docsearch"))
+str(res.summary())
+rooms = ["assumptions", "pairwise", "profile.profile", "resampling.refits", "hypotheses.component"]
+unused = [f"vcomp.inference.{room}" for room in rooms]
+unused += ["vcomp.estimators.quadratic.anova", "vcomp.statistics.batches.passes"]
+unused += ["vcomp.statistics.level_grid", "matplotlib"]
+assert not [m for m in sys.modules if m.startswith(tuple(unused))]
+"""
+
+
+def test_a_fit_imports_little_that_it_does_not_use(tmp_path):
+    run(PACKAGE.parent, _NOT_USED + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+
+
 _TOGETHER = """
 import sys
 from concurrent.futures import ThreadPoolExecutor

@@ -198,6 +198,15 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         """Expected time of one evaluation in seconds."""
         return self._eliminations.seconds
 
+    @property
+    def newton_below(self) -> float:
+        """Newton decrement below which steps are Newton's.
+
+        The observed information costs more than an evaluation, and the steps of the average one
+        are as good as Newton's while the decrement is larger.
+        """
+        return 1e-3
+
     def point(self, v: FloatArray) -> Point:
         """Return the equations factored at components `v`, the residual last."""
         return self._eliminations.at(v)
@@ -209,10 +218,9 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
     def derivatives(self, v: FloatArray) -> Derivatives:
         """Return log-likelihood, score and average information at `v`; components may be 0."""
         point = self.point(v)
-        PZy = self._score_vectors(point)
         traces = self._of_traces(point).traces(with_fixed=self.reml)
-        score = self._score(point, traces, PZy)
-        return Derivatives(self._loglike(point), score, self._average(point, PZy))
+        score = self._score(point, traces)
+        return Derivatives(self._loglike(point), score, self._average(point))
 
     def information(
         self,
@@ -238,7 +246,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         if kind != "average":
             self._eliminations.check_norms(kind)
         point = self.point(v)
-        average = self._average(point, self._score_vectors(point))
+        average = self._average(point)
         if kind == "average":
             return average
         expected = self._expected(point, positive_only=positive_only)
@@ -254,19 +262,22 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
 
     def few_levels(self, v: FloatArray, terms: Sequence[int]) -> FewLevels | None:
         """Return the likelihood beside `v` in the components of terms with few groups."""
-        point = self._eliminations.at(v)
+        point = self.point(v)
         affordable = max(_CHEAP_SECONDS, _EVALUATIONS * self.seconds)
         if not terms or point.seconds_of_columns(terms) > affordable:
             return None
         within = point.between_groups(terms, with_fixed=True)
-        PZy = self._score_vectors(point)
         return FewLevels(
             v=v,
             loglike_there=self._loglike(point),
             term=np.repeat(terms, [self.sizes[t] for t in terms]),
             within=within,
-            full=within if self.reml else point.between_groups(terms, with_fixed=False),
-            fitted=np.concatenate([PZy[t] for t in terms]),
+            full=(
+                within
+                if self.reml
+                else self._without_fixed(point).between_groups(terms, with_fixed=False)
+            ),
+            fitted=np.concatenate([point.PZy[t] for t in terms]),
             n=self.n,
             n_fixed=self.n_fixed,
             reml=self.reml,
@@ -330,41 +341,25 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         deviance = log_v + point.solution[2] / point.residual + self._degrees * np.log(2.0 * np.pi)
         return float(-0.5 * (deviance + log_fixed if self.reml else deviance))
 
-    def _score_vectors(self, point: Point) -> list[FloatArray]:
-        """Return Z_t'P y for every random term."""
-        effects, beta, _ = point.solution
-        sums = [Zy[:, None] for Zy in self.stats.Zy]
-        projected = point.projected(sums, (effects[:, None], beta[:, None]))
-        return [r[:, 0] for r in projected[: len(self.sizes)]]
-
-    def _score(self, point: Point, traces: FloatArray, PZy: list[FloatArray]) -> FloatArray:
+    def _score(self, point: Point, traces: FloatArray) -> FloatArray:
         """Return the likelihood score, eq. (5.3); that of the residual follows as in (5.9)."""
         k, v = len(self.sizes), self._components(point)
         score = np.empty(k + 1)
-        score[:-1] = [0.5 * (r @ r - trace) for r, trace in zip(PZy, traces[:k], strict=True)]
+        score[:-1] = [0.5 * (r @ r - t) for r, t in zip(point.PZy, traces[:k], strict=True)]
         total = 0.5 * (point.solution[2] / point.residual - self._degrees)
         score[-1] = (total - v[:-1] @ score[:-1]) / point.residual
         return score
 
     # Information ----------------------------------------------------------------------------
 
-    def _average(self, point: Point, PZy: list[FloatArray]) -> FloatArray:
+    def _average(self, point: Point) -> FloatArray:
         """Return the average information ½ y'P V_t P V_u P y, eq. (5.5).
 
-        With f_u = Z_u Z_u'P y every element is (Z_t'P y)'(Z_t'P f_u). For the residual,
-        P(Σ σ²_t V_t + σ²_e I)P = P gives y'P P V_u P y without the rows.
+        For the residual, P(Σ σ²_t V_t + σ²_e I)P = P gives y'P P V_u P y without the rows.
         """
-        k, tables = len(PZy), point.equations.tables
-        sums = [
-            np.column_stack([tables.times(t, u, PZy[u][:, None]) for u in range(k)])
-            for t in range(self.stats.n_terms)
-        ]
-        Xf = np.column_stack([ZX.T @ r for ZX, r in zip(self.stats.ZX[:k], PZy, strict=True)])
-        projected = point.projected(sums, point.solve(point.stacked(sums), Xf))[:k]
-        fPf = np.array([r @ Pf for r, Pf in zip(PZy, projected, strict=True)])
-        squares = np.array([r @ r for r in PZy])
+        squares = np.array([r @ r for r in point.PZy])
         total = point.solution[2] / point.residual
-        return 0.5 * with_residual(0.5 * (fPf + fPf.T), squares, total, self._components(point))
+        return 0.5 * with_residual(point.forms, squares, total, self._components(point))
 
     def _expected(self, point: Point, *, positive_only: bool) -> FloatArray:
         """Return ½ tr(P V_t P V_u), eq. (5.4), from squared norms of the blocks of Z'PZ."""

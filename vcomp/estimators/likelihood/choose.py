@@ -14,13 +14,13 @@ from vcomp.estimators.likelihood.engine import LikelihoodEngine, Solution, predi
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes
-from vcomp.numerics.sparse import plan_elimination
-from vcomp.statistics import CompletedGrid, CrossProducts, Statistics, WideProducts
+from vcomp.statistics import CrossProducts, Statistics, WideProducts
 
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.blocked import BlockedLikelihood
     from vcomp.estimators.likelihood.crossed import CrossedLikelihood
     from vcomp.estimators.likelihood.levels import LevelsLikelihood
+    from vcomp.statistics import CompletedGrid
 
 # Imports of engines are deferred for start-up time: a fit uses one of them.
 
@@ -251,6 +251,7 @@ def _blocked(
 ) -> BlockedLikelihood:
     from vcomp.estimators.likelihood.blocked import BlockedLikelihood
     from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
+    from vcomp.numerics.sparse import plan_elimination
 
     planner = partial(plan_elimination, most_seconds=most_seconds)
     eliminations = Eliminations(
@@ -283,6 +284,7 @@ def _wide(
         If it does not fit into memory, or an evaluation takes longer than `most_seconds`.
     """
     from vcomp.estimators.likelihood.wide import WideLikelihood
+    from vcomp.numerics.sparse import plan_elimination
 
     advice = _MANY_COLUMNS.format(wide.sparse_at.size)
     planner = partial(plan_elimination, most_seconds=most_seconds)

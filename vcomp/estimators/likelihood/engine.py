@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import FixedErrors
 from vcomp.exceptions import EstimationError
-from vcomp.statistics import CrossedTable, CrossProducts, LevelGrid, StratumStatistics
+from vcomp.statistics import CrossProducts, StratumStatistics
+
+if TYPE_CHECKING:
+    from vcomp.statistics import CrossedTable, LevelGrid
 
 InformationKind = Literal["observed", "expected", "average"]
 
@@ -110,10 +113,11 @@ class Likelihood(Protocol):
         """The kinds of information that the engine computes; ``"average"`` is one of them."""
 
     @property
-    def newton(self) -> bool:
-        """Whether the observed information costs little more than the value.
+    def newton_below(self) -> float:
+        """Newton decrement, in standard errors, below which steps are Newton's.
 
-        Steps near the maximum are then Newton's, else those of the average information.
+        Others are those of the average information. It is low where the observed information
+        costs much more than the value, and 0 if steps are never Newton's.
         """
 
     @property
@@ -263,9 +267,9 @@ class ExactEngine:
     exact_value: ClassVar[bool] = True
 
     @property
-    def newton(self) -> bool:
-        """Whether the observed information costs little more than the value."""
-        return True
+    def newton_below(self) -> float:
+        """Newton decrement below which steps are Newton's."""
+        return 0.05
 
     def monte_carlo(self, v: FloatArray) -> FloatArray | None:
         """Return None: there is no Monte Carlo error."""

@@ -357,6 +357,33 @@ class Point:
             rows.append(rest / self.residual)
         return rows
 
+    @cached_property
+    def _random_terms(self) -> list[int]:
+        """The terms but for those with fixed effects."""
+        return [t for t, v in enumerate(self.v[:-1]) if np.isfinite(v)]
+
+    @cached_property
+    def PZy(self) -> list[FloatArray]:
+        """Z_t'P y of each random term."""
+        effects, beta, _ = self.solution
+        sums = [Zy[:, None] for Zy in self.stats.Zy]
+        projected = self.projected(sums, (effects[:, None], beta[:, None]))
+        return [projected[t][:, 0] for t in self._random_terms]
+
+    @cached_property
+    def forms(self) -> FloatArray:
+        """The forms (Z_t'P y)'(Z_t'P f_u) of the random terms, with f_u = Z_u Z_u'P y."""
+        pairs, tables = list(zip(self._random_terms, self.PZy, strict=True)), self.equations.tables
+        sums = [
+            np.column_stack([tables.times(t, u, r[:, None]) for u, r in pairs])
+            for t in range(self.stats.n_terms)
+        ]
+        Xf = np.column_stack([self.stats.ZX[u].T @ r for u, r in pairs])
+        projected = self.projected(sums, self.solve(self.stacked(sums), Xf))
+        fPf = np.array([r @ projected[t] for t, r in pairs])
+        forms: FloatArray = 0.5 * (fPf + fPf.T)
+        return forms
+
     def stacked(self, sums: list[FloatArray]) -> FloatArray:
         """Return the sums of the positive terms, stacked."""
         nothing = np.zeros((0, sums[0].shape[1] if sums else 0))
@@ -474,7 +501,7 @@ class Point:
     @property
     def _random(self) -> list[int]:
         """The positive terms but for those with fixed effects, whose squares are not computed."""
-        return [t for t in self.active if np.isfinite(self.v[t])]
+        return [t for t in self._random_terms if self.v[t] > 0.0]
 
     def between_groups(
         self, terms: Sequence[int], *, with_fixed: bool, limits: SquareLimits = _LIMITS

@@ -218,7 +218,7 @@ class CompletedLikelihood(LastPoint["_Point"], CrossProductsEngine):
 
     name: ClassVar[str] = "iterative"
     kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
-    newton: ClassVar[bool] = False
+    newton_below: ClassVar[float] = 0.0
 
     def __init__(
         self,

@@ -54,12 +54,12 @@ class LevelsLikelihood(TotalsEngine[_Point]):
         self.reml = reml
 
     @property
-    def newton(self) -> bool:
-        """Whether steps near the maximum are Newton's, which end with more digits.
+    def newton_below(self) -> float:
+        """Newton decrement below which steps are Newton's, which end with more digits.
 
         The observed information costs as much as two evaluations, and saves less than one.
         """
-        return self.seconds < _QUICK
+        return 0.05 if self.seconds < _QUICK else 0.0
 
     @property
     def _cubes(self) -> float:

@@ -26,9 +26,6 @@ from vcomp.estimators.likelihood.engine import Derivatives, Likelihood, Likeliho
 from vcomp.estimators.likelihood.starts import OtherStarts
 from vcomp.numerics import bounded_step, is_positive
 
-_NEWTON_BELOW = 0.05
-"""Newton decrement (in standard errors) below which the observed information is used."""
-
 _HALVINGS = 12
 
 VANISHED = 1e-20
@@ -404,7 +401,7 @@ class _Maximisation:
             kind = "EM"
             average = np.diag(0.5 * self.group_sizes / np.square(np.where(moves, v, 1.0)))
         step, decrement = _step(average, score, v, moves)
-        near = kind == "AI" and decrement < _NEWTON_BELOW
+        near = kind == "AI" and decrement < self.likelihood.newton_below
         if near and (v[moves] > 0.0).all() and moves.any():
             newton = self._newton(v, score, moves)
             if newton is not None:
@@ -456,7 +453,7 @@ class _Maximisation:
         self, v: FloatArray, score: FloatArray, moves: BoolArray
     ) -> tuple[FloatArray, float] | None:
         """Return the Newton step, or None if the observed information is not positive definite."""
-        if not self.likelihood.newton or "observed" not in self.likelihood.kinds:
+        if "observed" not in self.likelihood.kinds:
             return None
         observed = self.likelihood.information(v, "observed", positive_only=True)
         if not is_positive(observed[np.ix_(moves, moves)], least=1e-10):

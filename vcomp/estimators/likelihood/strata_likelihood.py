@@ -18,7 +18,6 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
-from vcomp.estimators.likelihood.blocked_covariance import BlockedCovariance
 from vcomp.estimators.likelihood.engine import (
     Columns,
     Covariance,
@@ -351,6 +350,9 @@ def stratum_covariance(stats: StratumStatistics, stratum: Stratum) -> Covariance
     columns, remainder = stratum.columns, stats.remainder
     if remainder.parents is not None:
         return NestedCovariance(remainder, columns)
+    # Deferred for start-up time: few designs need sparse matrices.
+    from vcomp.estimators.likelihood.blocked_covariance import BlockedCovariance
+
     sums = tuple(
         n[:, None, None] * means
         for n, means in zip(remainder.tables.group_n, columns.means, strict=True)

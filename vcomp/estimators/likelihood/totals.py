@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -23,7 +23,10 @@ from vcomp.estimators.likelihood.engine import (
     SummedEngine,
 )
 from vcomp.numerics import Positive, solve_positive
-from vcomp.statistics import CrossedTable, LevelGrid, StratumStatistics
+from vcomp.statistics import StratumStatistics
+
+if TYPE_CHECKING:
+    from vcomp.statistics import CrossedTable, LevelGrid
 
 _MANY_COLUMNS = 32
 """Number of columns from which on the products of their forms are added pair by pair."""

@@ -193,9 +193,10 @@ def _search(
 
     arguments = objective, constraint, limit.value, lo, hi, budget, places, top, near, ceiling
     # How long it takes is not known before: a long search in Python is given up, and compiled.
-    most = min(int(0.1 * seconds_as_python(search) / _SECONDS), most_work) or most_work
-    found, _, work = at_once(search, 0.0)(*arguments, most)
-    if work > most < most_work:
+    most = min(int(0.1 * seconds_as_python(search) / _SECONDS), most_work)
+    if most:
+        found, _, work = at_once(search, 0.0)(*arguments, most)
+    if most < most_work and (not most or work > most):
         found, _, work = search(*arguments, most_work)
     if work > most_work:
         raise PlanError(

@@ -18,7 +18,6 @@ from vcomp.design import Design
 from vcomp.estimators import Estimate
 from vcomp.estimators.likelihood import choose_engine
 from vcomp.exceptions import DataError, EstimationError, check_alpha
-from vcomp.inference.hypotheses.component import HypothesisTest
 from vcomp.inference.hypotheses.fixed_effects import (
     Clustered,
     ContrastTest,
@@ -36,6 +35,8 @@ from vcomp.statistics import Statistics
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from vcomp.inference.hypotheses.component import HypothesisTest
 
 DegreesOfFreedom: TypeAlias = Literal["satterthwaite", "kenward-roger", "normal"]
 _DDF: tuple[DegreesOfFreedom, ...] = get_args(DegreesOfFreedom)
@@ -134,6 +135,9 @@ class FixedFit:
         hypothesis : as for :func:`contrasts_of`
         ddf, cov_type : as for :meth:`table`, with the same errors
         """
+        # Deferred for start-up time: it imports the refits of simulated tests.
+        from vcomp.inference.hypotheses.component import HypothesisTest
+
         given = contrasts_of(hypothesis, self.names)
         contrasts = given.independent()
         tests, L = self._tests(contrasts.L, ddf, cov_type)

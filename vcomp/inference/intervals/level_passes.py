@@ -20,7 +20,10 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk
 from vcomp.exceptions import EstimationError
 from vcomp.inference.intervals.level_layout import Groups
+from vcomp.inference.kernels.group_influences import write_constants, write_slopes
+from vcomp.inference.kernels.level_sums import add_level_sums
 from vcomp.numerics import MANY_ROWS, THREADS, check_memory
+from vcomp.numerics.kernels import at_once
 
 _AT_ONCE = 65_536
 """Rows whose codes are copied into one array at a time."""
@@ -28,9 +31,11 @@ _AT_ONCE = 65_536
 _SLAB = 2**19
 """Numbers in the sums of a slab, which fit into a cache."""
 
-_FEW_ROWS, _NOT_MANY_ROWS = 2**15, 2**18
-"""Rows up to which arrays are about as fast as the kernel, and up to which they are faster than
-its compilation."""
+_FEW_ROWS = 2**15
+"""Rows up to which arrays are about as fast as the kernel."""
+
+_ROW_SECONDS, _GROUP_SECONDS = 3e-7, 4e-8
+"""Time of a row, and of a group, by arrays."""
 
 _MANY = 2**25
 """Largest number of sums for which each thread has its own; with more there is one thread."""
@@ -187,12 +192,9 @@ def write_pulls(
     """
     write, finish = _write_slopes, _write_constants
     if counts.size > _FEW_ROWS:
-        # Deferred for start-up time: numba takes a second to import.
-        from vcomp.inference.kernels.group_influences import write_constants, write_slopes
-        from vcomp.numerics.kernels import is_compiled
-
-        if counts.size > _NOT_MANY_ROWS or is_compiled(write_slopes):
-            write, finish = write_slopes, write_constants
+        seconds = _GROUP_SECONDS * counts.size
+        write = at_once(write_slopes, seconds, _write_slopes)
+        finish = at_once(write_constants, seconds, _write_constants)
     given = [np.zeros(0) if x is None else x for x in (variances, within, left)]
     square, whole = write(pulls, counts, u, effects, given[0], given[1], own, error)
     finish(pulls, counts, u, given[2], own, error, square / whole if whole > 0.0 else 0.0)
@@ -420,12 +422,7 @@ class _Pass:
         work, chunk, m = self.work, self.chunk, len(self.sizes)
         add = _add_few
         if chunk.counts is None and chunk.response.size > _FEW_ROWS:
-            # Deferred for start-up time: few rows need no kernel.
-            from vcomp.inference.kernels.level_sums import add_level_sums
-            from vcomp.numerics.kernels import is_compiled
-
-            if chunk.response.size > _NOT_MANY_ROWS or is_compiled(add_level_sums):
-                add = add_level_sums
+            add = at_once(add_level_sums, _ROW_SECONDS * chunk.response.size, _add_few)
         away = chunk.origin
         constant = chunk.response.size > 0 and chunk.is_mean  # one row stands for all
         if constant:

@@ -23,14 +23,20 @@ from vcomp.estimators.likelihood import (
 from vcomp.exceptions import EstimationError, VcompError
 from vcomp.inference.kernels.nested_strata import NOTHING, Strata, Tree, climb_nested
 from vcomp.numerics import seed_from
-from vcomp.numerics.kernels import is_compiled
+from vcomp.numerics.kernels import is_at_hand
 from vcomp.statistics import Statistics, StratumStatistics
 
 _WORTH_COMPILING = 30_000
 """Refits, times forms of each, that take about as long in Python as compiling the kernel.
 
-The forms are those of every component and level of groups in every stratum: 0.4 ms each.
+The forms are those of every component and level of groups in every stratum.
 """
+
+_FORM_SECONDS = 8e-5
+"""Time of such a form in Python in balanced data, where a refit starts at its end."""
+
+_CLEAR = 1e-10
+"""Share of the total variance above which an estimate is positive, and no rounding error."""
 
 _UNKNOWN = np.zeros(0), np.zeros(0)
 """No maximum to which a climb could lead."""
@@ -125,6 +131,9 @@ class ByLikelihood:
         self._seed = 0 if moved_on else seed_from(options.rng)
         self._sizes = np.array([*stats.sizes, stats.n], dtype=float)
         self._engine: LikelihoodEngine | None = None
+        self._is_balanced = (
+            options.is_restricted and not known.held.any() and _is_balanced(stats.strata)
+        )
 
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the maximum of the likelihood."""
@@ -135,7 +144,7 @@ class ByLikelihood:
         try:
             found = maximise(
                 engine,
-                self._start,
+                self._start_for(engine),
                 self._sizes,
                 held=self._held,
                 max_iter=int(self._options.max_iter),
@@ -147,6 +156,17 @@ class ByLikelihood:
         except np.linalg.LinAlgError:
             return Refitted.failed(self._start.size, stats.Xy.size)
         return Refitted(found.v, beta, llf, found.converged and not found.saturated)
+
+    def _start_for(self, engine: LikelihoodEngine) -> FloatArray:
+        """Return the start: in balanced data the estimates by mean squares, if all are positive.
+
+        They are the maximum.
+        """
+        if self._is_balanced:
+            estimates = engine.mivque0()
+            if (estimates > _CLEAR * estimates.sum()).all():
+                return estimates
+        return self._start
 
     def _engine_of(self, stats: Statistics) -> LikelihoodEngine:
         if stats.strata is not None:
@@ -167,6 +187,11 @@ class ByLikelihood:
             seed=self._seed,
         )
         return self._engine
+
+
+def _is_balanced(strata: StratumStatistics | None) -> bool:
+    """Whether the groups of each grouping are equal, so that mean squares say all."""
+    return strata is not None and all(np.ptp(n) == 0.0 for n in strata.remainder.tables.group_n)
 
 
 class Packed:
@@ -363,6 +388,7 @@ def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray, n: int = 1) -
     strata = stats.strata
     if strata is not None and strata.remainder.parents is not None:
         forms = len(strata.strata) * start.size * strata.remainder.n_groupings
-        if n * forms >= _WORTH_COMPILING or is_compiled(climb_nested):
+        seconds = n * forms * (_FORM_SECONDS if _is_balanced(strata) else 4.0 * _FORM_SECONDS)
+        if n * forms >= _WORTH_COMPILING or is_at_hand(climb_nested, seconds):
             made = Compiled
     return made(stats, options, recipe.names, start, once=recipe.once)

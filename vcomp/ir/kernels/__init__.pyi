@@ -9,10 +9,12 @@ from .rank_agreement import mean_share_above as mean_share_above
 from .rank_agreement import ordinal_ranks as ordinal_ranks
 from .rank_agreement import pair_agreement as pair_agreement
 from .rank_agreement import swaps as swaps
+from .rank_agreement import swaps_by_arrays as swaps_by_arrays
 from .ranked_differences import DROPPED as DROPPED
 from .ranked_differences import PRATT as PRATT
 from .ranked_differences import SPLIT as SPLIT
 from .ranked_differences import signed_ranks as signed_ranks
+from .safe_differences import smallest_by_arrays as smallest_by_arrays
 from .safe_differences import smallest_safe_difference as smallest_safe_difference
 from .shuffling import shuffled_ranges as shuffled_ranges
 from .topic_sets import disjoint_sets as disjoint_sets

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vcomp._typing import FloatArray, LongArray
+from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.ir.kernels.bits import add_bit, count_below, words_for
 from vcomp.numerics import slices
 from vcomp.numerics.kernels import njit
@@ -213,6 +213,44 @@ def swaps(
             add_bit(seen, r)
         pairs[row], shares[0, row], shares[1, row] = count, share, share_of_truth
     return pairs, shares
+
+
+def swaps_by_arrays(
+    means: FloatArray,
+    truth: FloatArray,
+    tolerances: FloatArray,
+    truth_tolerances: FloatArray,
+    order: LongArray,
+    truth_order: LongArray,
+) -> tuple[LongArray, FloatArray]:
+    """Do what :func:`swaps` does, by comparing all ranks of some rows at once."""
+    m, k = means.shape
+    pairs, shares = np.full(m, -1, np.int64), np.full((2, m), np.nan)
+    if k < 2:
+        return pairs, shares
+    place, weights = np.arange(k), 1.0 / np.maximum(np.arange(k), 1)
+    untied = _are_untied(means, tolerances, order) & _are_untied(
+        truth, truth_tolerances, truth_order
+    )
+    kept = np.flatnonzero(untied)
+    for some in slices(kept.size, 1 + _AT_ONCE // k):
+        at = kept[some]
+        rank = np.empty((at.size, k), np.int64)
+        np.put_along_axis(rank, order[at], place[None, :], axis=1)
+        r = np.take_along_axis(rank, truth_order[at], axis=1)
+        earlier = (r[:, None, :] < r[:, :, None]) & (place < place[:, None])
+        both = earlier.sum(axis=2)
+        pairs[at] = (place - both).sum(axis=1)
+        # Added one after the other, as the kernel does.
+        shares[0, at] = np.cumsum(weights[r] * (r - both), axis=1)[:, -1]
+        shares[1, at] = np.cumsum(weights * (place - both), axis=1)[:, -1]
+    return pairs, shares
+
+
+def _are_untied(x: FloatArray, tolerances: FloatArray, order: LongArray) -> BoolArray:
+    falling = np.take_along_axis(x, order, axis=1)
+    untied: BoolArray = (falling[:, :-1] - falling[:, 1:] > tolerances[:, None]).all(axis=1)
+    return untied
 
 
 @njit(cache=True, nogil=True)

@@ -16,6 +16,7 @@ from vcomp.ir.kernels.bits import (
     lowest_bit,
     words_for,
 )
+from vcomp.numerics import slices
 from vcomp.numerics.kernels import njit
 
 _GRID = 2.0**36
@@ -33,6 +34,9 @@ _HALF = 32
 """A tally counts pairs in its lower half, and swapped pairs in its upper half."""
 
 _LOW = 2**_HALF - 1
+
+_PAIRS = 2**18
+"""Pairs that are compared at once by arrays."""
 
 _TINY = float(np.finfo(np.float64).tiny) * _GRID
 """What the grid can be divided by without overflow."""
@@ -95,6 +99,50 @@ def smallest_safe_difference(
         else:
             ex, ey = tolerances[row], truth_tolerances[row]
             delta[row] = _of_pairs(x, y, ex, ey, rate, relative, scale, size, code, tally)
+    return delta
+
+
+def smallest_by_arrays(
+    means: FloatArray,
+    truth: FloatArray,
+    tolerances: FloatArray,
+    truth_tolerances: FloatArray,
+    swapped: LongArray,
+    order: LongArray,
+    truth_order: LongArray,
+    rate: float,
+    relative: bool,
+) -> FloatArray:
+    """Do what :func:`smallest_safe_difference` does, by sorting the pairs of each row."""
+    delta = np.full(len(means), np.nan)
+    i, j = np.tril_indices(means.shape[1], -1)
+    least, most = means.min(axis=1), means.max(axis=1)
+    span = most - least
+    kept = np.flatnonzero((np.maximum(tolerances, _TINY) < span) & (span < np.inf))
+    for some in slices(kept.size if i.size else 0, 1 + _PAIRS // max(i.size, 1)):
+        at = kept[some]
+        x, y = means[at], truth[at]
+        dx, dy = x[:, j] - x[:, i], y[:, j] - y[:, i]
+        size = np.abs(dx)
+        if relative:
+            larger = np.maximum(np.abs(x[:, i]), np.abs(x[:, j]))
+            size = np.minimum(1.0, size / np.maximum(larger, _TINY))
+        scale = _GRID if relative else _GRID / span[at, None]
+        ranked = (swapped[at] >= 0) & ((least[at] > _TINY) | (not relative))
+        code = np.floor(size * scale + 0.5).astype(np.int64) << 1 | ((dx > 0) != (dy > 0))
+        untied = (np.abs(dx) > tolerances[at, None]) & (np.abs(dy) > truth_tolerances[at, None])
+        code[~(untied | ranked[:, None])] = -1
+        rising = np.sort(code, axis=1)
+        # Shares of the swapped pairs from each on; the first of a tie is its threshold.
+        unsafe = np.cumsum((rising & (rising >= 0))[:, ::-1] & 1, axis=1)[:, ::-1]
+        safe = unsafe / np.arange(i.size, 0, -1) <= rate
+        safe &= rising >= 0
+        safe[:, 1:] &= rising[:, 1:] >> 1 != rising[:, :-1] >> 1
+        first, there = safe.argmax(axis=1), safe.any(axis=1)
+        found = np.take_along_axis(rising, first[:, None], axis=1)
+        smallest = np.where(code >> 1 >= found >> 1, size, np.inf).min(axis=1)
+        one = np.take_along_axis(size, (code == found).argmax(axis=1)[:, None], axis=1)[:, 0]
+        delta[at] = np.where(there, np.where(ranked, smallest, one), np.nan)
     return delta
 
 

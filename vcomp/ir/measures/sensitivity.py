@@ -14,13 +14,14 @@ from vcomp.ir.agreement import MeanRows, RowMeasure
 from vcomp.ir.kernels import (
     LARGEST_LISTED,
     listed_safe_difference,
+    smallest_by_arrays,
     smallest_safe_difference,
 )
 from vcomp.ir.measures.extrapolated import Extrapolated
 from vcomp.numerics.kernels import at_once
 
-_SECONDS = 2e-5
-"""What a system in a row of means takes in Python."""
+_SECONDS, _PAIR_SECONDS = 2e-5, 3e-8
+"""What a system in a row of means takes in Python, and a pair of systems by arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class _Sensitivity(Extrapolated, RowMeasure):
         """Return the sensitivity of each row."""
         if self.ties == "listed":
             return self._as_listed(rows)
-        smallest = at_once(smallest_safe_difference, rows.means.size * _SECONDS)
+        seconds = rows.means.size * rows.n_systems * _PAIR_SECONDS
+        smallest = at_once(smallest_safe_difference, seconds, smallest_by_arrays)
         delta: FloatArray = smallest(
             rows.means,
             rows.truth,

@@ -33,8 +33,9 @@ _PATIENCE = 2.0
 _ENOUGH = 3.0
 """Seconds for which a kernel is run as Python, in all, before it is worth its compilation."""
 
-_UNASKED = 0.25
-"""Seconds that all kernels are run as Python before numba is imported, which takes as long."""
+_UNASKED = 0.3
+"""Seconds that all kernels are run as Python before numba is imported and has read its first
+function, which takes as long."""
 
 _RUN_AS_PYTHON: dict[Any, float] = {}
 """For each kernel the seconds that it has taken so far."""
@@ -197,9 +198,54 @@ def compiled_into() -> str:
 
 def is_compiled(kernel: Any) -> bool:
     """Whether a kernel is compiled, in this process or in its folder, or is going to be."""
-    if _COMPILE_ALL or not hasattr(kernel, "signatures"):  # as a function that is left as it is
+    if _COMPILE_ALL or not hasattr(kernel, "py_func"):  # as a function that is left as it is
         return True
-    return bool(kernel.signatures) or _is_kept(kernel)
+    if not _is_imported() and not _has_index(kernel):
+        return False
+    return not hasattr(kernel, "signatures") or bool(kernel.signatures) or _is_kept(kernel)
+
+
+def is_at_hand(kernel: Any, seconds: float) -> bool:
+    """Whether to use a kernel that is compiled: not if Python is done before numba is imported.
+
+    Parameters
+    ----------
+    kernel : a function that `njit` made
+    seconds : about as many as all calls take in Python
+    """
+    return seconds >= _seconds_without_numba() and is_compiled(kernel)
+
+
+def _seconds_without_numba() -> float:
+    """Return for how long kernels may still be run as Python before numba is imported."""
+    if _COMPILE_ALL or _is_imported():
+        return 0.0
+    return max(_UNASKED - sum(_RUN_AS_PYTHON.values()), 0.0)
+
+
+def _is_imported() -> bool:
+    return bool(_numba.cache_info().currsize)
+
+
+@cache
+def _has_index(kernel: Any) -> bool:
+    """Whether a file in one of numba's folders is named after a kernel.
+
+    It is found without numba. On Linux the answer is no where numba keeps code elsewhere.
+    """
+    if not sys.platform.startswith("linux"):
+        return True
+    function = getattr(kernel, "py_func", kernel)
+    code, module = function.__code__, function.__module__.rpartition(".")[2]
+    name = f"{module}.{function.__qualname__}-{code.co_firstlineno}.*.nbi"
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    own = Path(code.co_filename).parent / "__pycache__"
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    places = [own.glob(name), Path(home, "numba").glob(f"*/{name}")]
+    places = [Path(given).glob(f"*/{name}")] if given else places
+    with suppress(OSError):  # a folder that cannot be read
+        return any(any(found) for found in (*places, Path(_private_path()).glob(f"*/{name}")))
+    return True
 
 
 @cache
@@ -228,9 +274,13 @@ def compile_all() -> Iterator[None]:
 
 
 def seconds_as_python(kernel: Callable[..., Any]) -> float:
-    """Return for how long a kernel may still be run as Python, 0 if it is compiled."""
-    if is_compiled(kernel):
-        return 0.0
+    """Return for how long a kernel may still be run as Python.
+
+    If it is compiled, that is until numba would have been imported; then it is 0.
+    """
+    left = _seconds_without_numba()
+    if (left > 0.0 and _has_index(kernel)) or is_compiled(kernel):
+        return left
     return max(_ENOUGH - _RUN_AS_PYTHON.get(kernel, 0.0), 0.0)
 
 
@@ -243,9 +293,6 @@ def at_once(kernel: Kernel, seconds: float, by_arrays: Kernel | None = None) -> 
     seconds : about as many as the call takes in Python
     by_arrays : the same by operations on arrays, with the same bits
     """
-    so_far = seconds + sum(_RUN_AS_PYTHON.values())
-    if so_far < _UNASKED and not _COMPILE_ALL and not _numba.cache_info().currsize:
-        return _as_python(kernel, by_arrays)
     return kernel if seconds >= seconds_as_python(kernel) else _as_python(kernel, by_arrays)
 
 
@@ -310,14 +357,17 @@ def _forgive(cache: Any) -> None:
     cache.load_overload, cache.save_overload = loaded, saved
 
 
+def _private_path() -> str:
+    return f"{tempfile.gettempdir()}/vcomp-kernels-{os.geteuid()}"
+
+
 @cache
 def _private_folder() -> str | None:
     """Return a folder for temporary files that is this user's alone: code in it is run."""
     try:
-        temporary = Path(tempfile.gettempdir())
         if sys.platform == "win32":  # the folder for temporary files is the user's own
-            return str(temporary / "vcomp-kernels")
-        folder = temporary / f"vcomp-kernels-{os.geteuid()}"
+            return str(Path(tempfile.gettempdir()) / "vcomp-kernels")
+        folder = Path(_private_path())
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
         found = folder.lstat()

@@ -19,6 +19,7 @@ from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels import ldl, selected_inverse
 from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
 from vcomp.numerics.memory import limited_blas
+from vcomp.numerics.sparse.leaf_pairs import LeafPairs
 
 _PAIR_SECONDS, _ENTRY_SECONDS, _COLUMN_SECONDS = 2e-9, 8.6e-8, 4.7e-7
 """Seconds of factor, inverse and their forms for each product of two entries of a sparse column,
@@ -29,6 +30,9 @@ _CUBE_SECONDS, _SQUARE_SECONDS, _CALL_SECONDS = 1.6e-11, 3.0e-8, 4.4e-4
 
 Fitted to 47 shapes of benchmarks/bench_engines.py, which these hit within 0.6 to 1.8 but for the
 two smallest."""
+
+_NEARLY, _MOMENT = 1.2, 1e-3
+"""Factor and seconds up to which a cut at a block's end is preferred to the cheapest."""
 
 _GOOD_ENOUGH = 0.5
 """Estimated seconds up to which no other order is tried."""
@@ -58,6 +62,7 @@ class EliminationOrder:
     lower : the strictly lower triangle of the matrix in that order, sparse rows
     parent, counts : (cut,) elimination tree, and numbers of entries of L below the diagonal
     seconds : estimated time of one factorisation and inverse
+    pairs : of the entries of the leading columns, if all are leaves and these are few
     """
 
     order: LongArray | None
@@ -66,6 +71,7 @@ class EliminationOrder:
     parent: IntArray
     counts: LongArray
     seconds: float
+    pairs: LeafPairs | None = None
 
     @property
     def n_dense(self) -> int:
@@ -75,12 +81,13 @@ class EliminationOrder:
     @property
     def bytes_for_traces(self) -> float:
         """Bytes of factor and inverse, without squared norms."""
-        return 36.0 * float(self.counts.sum()) + 8.0 * 3.0 * self.n_dense**2
+        pairs = self.pairs.products.nnz if self.pairs else 0
+        return 36.0 * float(self.counts.sum()) + 12.0 * pairs + 8.0 * 3.0 * self.n_dense**2
 
     @property
     def bytes_for_norms(self) -> float:
         """Bytes of factor and inverse, with the squared norms of the inverse's blocks."""
-        return 56.0 * float(self.counts.sum()) + 8.0 * 5.0 * self.n_dense**2
+        return self.bytes_for_traces + 20.0 * float(self.counts.sum()) + 16.0 * self.n_dense**2
 
 
 def plan_elimination(
@@ -109,7 +116,9 @@ def plan_elimination(
     lower = tril(matrix, -1, format="csr")
     lower.sort_indices()
     ends = [0, *np.cumsum(sizes).tolist()]
-    best = _cheapest(lower, None, lower.shape[0], ends, most_entries)
+    best = _of_leaves(lower, ends[min(1, len(sizes))]) or _cheapest(
+        lower, None, lower.shape[0], ends, most_entries
+    )
     if best is None or best.seconds > good_enough:
         order, last = _minimum_degree(matrix, min(most_seconds, _MOST_SECONDS))
         lower = tril(matrix[order][:, order], -1, format="csr")
@@ -138,6 +147,24 @@ def _minimum_degree(matrix: Any, seconds: float) -> tuple[LongArray, int]:
     return np.concatenate([kept[order], np.flatnonzero(crowded)]), last
 
 
+def _of_leaves(lower: Any, first: int) -> EliminationOrder | None:
+    """Return the original order, cut after its first block, if no other cut is much cheaper.
+
+    That block has no entries: its columns of L have the pattern of the matrix. Later columns have
+    at least the entries of the Schur complement. None if that does not decide.
+    """
+    pairs = LeafPairs.of(lower, first)
+    if pairs is None:
+        return None
+    counts = np.diff(pairs.leading.indptr)
+    least = _seconds(np.concatenate([counts, pairs.filled()]), lower.shape[0])
+    if least[first] > _NEARLY * least.min() + _MOMENT:
+        return None
+    parent = np.full(first, lower.shape[0], np.int32)
+    parent[counts > 0] = pairs.rows[pairs.ptr[:-1][counts > 0]] + first
+    return EliminationOrder(None, first, lower, parent, counts, float(least[first]), pairs)
+
+
 def _cheapest(
     lower: Any, order: LongArray | None, last: int, ends: list[int], most_entries: int
 ) -> EliminationOrder | None:
@@ -161,7 +188,7 @@ def _cheapest(
     cut = int(np.argmin(seconds))
     at_ends = [e for e in ends if e <= last]
     end = min(at_ends, key=lambda e: seconds[e])
-    if seconds[end] <= 1.2 * seconds[cut] + 1e-3:
+    if seconds[end] <= _NEARLY * seconds[cut] + _MOMENT:
         cut = int(end)
     parent = np.where(parent[:cut] >= 0, parent[:cut], np.int32(n)).astype(np.int32)
     return EliminationOrder(order, cut, lower, parent, counts[:cut], float(seconds[cut]))
@@ -195,6 +222,7 @@ class Pattern:
     first : start of the dense part in each of these columns
     tail_ptr, tail_cols : for each row of the dense part the columns of L with an entry there
     leaf : whether each leading column is a leaf of the elimination tree
+    pairs : of the entries of the leading columns, if all are leaves and these are few
     """
 
     order: LongArray | None
@@ -208,6 +236,7 @@ class Pattern:
     tail_ptr: LongArray
     tail_cols: IntArray
     leaf: BoolArray
+    pairs: LeafPairs | None
 
     @property
     def n(self) -> int:
@@ -231,8 +260,11 @@ class Pattern:
 
         indptr = plan.lower.indptr.astype(np.int64)
         indices = plan.lower.indices.astype(np.int32)
-        n, cut = indptr.size - 1, plan.cut
-        ptr, rows = ldl.fill_pattern(indptr, indices, plan.parent, plan.counts, cut)
+        n, cut, pairs = indptr.size - 1, plan.cut, plan.pairs
+        if pairs is None:
+            ptr, rows = ldl.fill_pattern(indptr, indices, plan.parent, plan.counts, cut)
+        else:
+            ptr, rows = pairs.ptr, pairs.rows + np.int32(cut)
         sparse_rows = np.concatenate([[0], np.cumsum(rows < cut)])
         columns = csc_array((np.ones(rows.size, np.int8), rows, ptr), shape=(n, cut)).tocsr()
         columns.sort_indices()
@@ -251,6 +283,7 @@ class Pattern:
             tail_ptr=columns.indptr[cut:].astype(np.int64) - start,
             tail_cols=columns.indices[start:].astype(np.int32),
             leaf=leaf,
+            pairs=pairs,
         )
 
     def permuted(self, x: FloatArray) -> FloatArray:
@@ -291,21 +324,7 @@ class Factor:
         from scipy.linalg.lapack import dpotrf
 
         self.pattern = pattern
-        self.values = np.empty(pattern.rows.size)
-        self.pivots = np.empty(pattern.cut)
-        corner = np.zeros((pattern.n_dense, pattern.n_dense))
-        failed = ldl.factor(
-            pattern.indptr,
-            pattern.indices,
-            pattern.data,
-            pattern.permuted(diagonal),
-            pattern.parent,
-            pattern.ptr,
-            pattern.rows,
-            self.values,
-            self.pivots,
-            corner,
-        )
+        corner, failed = self._eliminated(pattern, pattern.permuted(diagonal))
         if failed == 0 and pattern.n_dense:
             # The lower triangle in C order is the upper one of the transpose in Fortran order,
             # which LAPACK overwrites without a copy. The other triangle stays zero.
@@ -316,6 +335,31 @@ class Factor:
         if failed != 0:
             raise np.linalg.LinAlgError(f"pivot {failed} is not positive")
         self.corner: FloatArray = corner
+
+    def _eliminated(self, pattern: Pattern, diagonal: FloatArray) -> tuple[FloatArray, int]:
+        """Compute the leading columns; return the rest, and the first bad pivot (from 1) or 0."""
+        if pattern.pairs is not None:
+            self.pivots = diagonal[: pattern.cut]
+            bad = np.flatnonzero(~(self.pivots > 0.0))
+            if bad.size:
+                return np.zeros((0, 0)), int(bad[0]) + 1
+            self.values = pattern.pairs.values(self.pivots)
+            return pattern.pairs.complement(self.pivots, diagonal[pattern.cut :]), 0
+        self.values, self.pivots = np.empty(pattern.rows.size), np.empty(pattern.cut)
+        corner = np.zeros((pattern.n_dense, pattern.n_dense))
+        failed = ldl.factor(
+            pattern.indptr,
+            pattern.indices,
+            pattern.data,
+            diagonal,
+            pattern.parent,
+            pattern.ptr,
+            pattern.rows,
+            self.values,
+            self.pivots,
+            corner,
+        )
+        return corner, failed
 
     @cached_property
     def _leaves(self) -> Any:
@@ -407,15 +451,7 @@ class Inverse:
         self._factor = factor
         pattern = factor.pattern
         self.corner = _inverted(factor.corner)
-        self._leaf_part: FloatArray = selected_inverse.leaf_diagonal(
-            pattern.tail_ptr,
-            pattern.tail_cols,
-            pattern.first,
-            pattern.rows,
-            factor.values,
-            pattern.cut,
-            self.corner,
-        )
+        self._leaf_part = self._leaf_forms()
         self._entries, self._leading = selected_inverse.selected_inverse(
             pattern.ptr,
             pattern.rows,
@@ -423,6 +459,21 @@ class Inverse:
             factor.pivots,
             pattern.leaf,
             self._leaf_part,
+            self.corner,
+        )
+
+    def _leaf_forms(self) -> FloatArray:
+        """Return l'Zl for the rows l of each leading column in the dense part."""
+        factor, pattern = self._factor, self._factor.pattern
+        if pattern.pairs is not None:
+            return pattern.pairs.forms(factor.pivots, self.corner)
+        return selected_inverse.leaf_diagonal(
+            pattern.tail_ptr,
+            pattern.tail_cols,
+            pattern.first,
+            pattern.rows,
+            factor.values,
+            pattern.cut,
             self.corner,
         )
 
@@ -471,20 +522,29 @@ class Inverse:
         With Y = −L₂₁' the first rows of the inverse are [D⁻¹ + YZY', YZ], Z the dense corner.
         """
         pattern, pivots = self._factor.pattern, self._factor.pivots
-        gram: FloatArray = ldl.tail_gram(
-            pattern.tail_ptr,
-            pattern.tail_cols,
-            pattern.first,
-            pattern.rows,
-            self._factor.values,
-            pattern.cut,
-        )
+        gram = self._gram_of_leaves()
         mixed = gram @ self.corner
         alone = (pivots**-2 + 2.0 * self._leaf_part / pivots).sum()
         norms[0, 0] = alone + np.vdot(mixed, mixed.T)
         columns = np.einsum("ij,ij->j", self.corner, mixed)
         for t, rows in enumerate(members[1:], start=1):
             norms[0, t] = norms[t, 0] = columns[rows - pattern.cut].sum()
+
+    def _gram_of_leaves(self) -> FloatArray:
+        """Return L₂₁L₂₁', symmetric."""
+        factor, pattern = self._factor, self._factor.pattern
+        if pattern.pairs is not None:
+            gram = pattern.pairs.gram(factor.pivots)
+            ldl.mirror_lower(gram)
+            return gram
+        return ldl.tail_gram(
+            pattern.tail_ptr,
+            pattern.tail_cols,
+            pattern.first,
+            pattern.rows,
+            factor.values,
+            pattern.cut,
+        )
 
     def _norms_with(self, members: list[LongArray], ridged: LongArray) -> FloatArray:
         """Return −∂tr C^tt/∂ρ of each block for a ridge ρ on the unknowns `ridged`, eq. (7.10)."""

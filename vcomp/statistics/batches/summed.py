@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -26,15 +26,17 @@ from vcomp.display import memory
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.numerics import slices
 from vcomp.statistics.axis_splits import split_columns
-from vcomp.statistics.batches.cell_sums import CellSums, table_bytes
-from vcomp.statistics.batches.cell_table import Addable, CellTable
-from vcomp.statistics.batches.collapsed import CollapsePlan, PartSums
-from vcomp.statistics.batches.first_pass import RowCoding
-from vcomp.statistics.batches.passes import Batches
 from vcomp.statistics.groupings import Groupings, find_groupings
 from vcomp.statistics.statistics import Statistics
 from vcomp.statistics.strata import Cells, StratumStatistics
 from vcomp.statistics.stratification import MOST_AXES, layout_of, strata_of
+
+if TYPE_CHECKING:
+    from vcomp.statistics.batches.cell_sums import CellSums
+    from vcomp.statistics.batches.cell_table import Addable, CellTable
+    from vcomp.statistics.batches.collapsed import CollapsePlan, PartSums
+    from vcomp.statistics.batches.first_pass import RowCoding
+    from vcomp.statistics.batches.passes import Batches
 
 _BLOCK = 2**17
 """Cells that are summed at a time."""
@@ -43,11 +45,11 @@ _COPIES = 5.0
 """Copies of the table of cells in memory while effects are predicted."""
 
 
-ReadAgain: TypeAlias = Callable[[Reading], Batches]
+ReadAgain: TypeAlias = "Callable[[Reading], Batches]"
 """Makes batches of the same rows, read as another ``Reading`` says."""
 
 
-Sum = TypeVar("Sum", bound=Addable)
+Sum = TypeVar("Sum", bound="Addable")
 
 
 class Parts(Protocol):
@@ -272,6 +274,8 @@ def _cells_again(
     EstimationError
         If they would not fit into memory.
     """
+    from vcomp.statistics.batches.cell_sums import table_bytes  # deferred for start-up time
+
     needed = _COPIES * table_bytes(coding.places.size, coding.n_columns)
     free = reading.free_bytes()
     if needed > 0.8 * free:
