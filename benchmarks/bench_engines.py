@@ -25,7 +25,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import vcomp
-from benchmarks.bench_cliffs import grid, unequal
+from benchmarks.cliff_tasks import grid, unequal
 from benchmarks.common import Report, Settings, attempt
 from vcomp._typing import FloatArray
 

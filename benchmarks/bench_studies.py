@@ -1,4 +1,4 @@
-"""Random subsets of a matrix → components, and differences between two measures of it."""
+"""Random subsets of a matrix → components, differences between two measures, tests of pairs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 import vcomp
 from benchmarks.common import Report, Settings, agree, best_of, score_matrix
+from vcomp.ir.comparisons import SystemTest
 from vcomp.studies.subsample_result import SubsampleStudy
 
 _SYSTEMS, _TOPICS = 50, 50
@@ -31,6 +33,30 @@ def run(report: Report, settings: Settings) -> None:
     seconds = best_of(partial(_study, res["anova"], few), settings.repeat)
     peer_seconds = best_of(lambda: _by_fits(X, few), settings.repeat)
     report(f"{few} subsets, anova", seconds, "vcomp.fit of each", peer_seconds)
+    _compare_tests(report, settings)
+
+
+def _compare_tests(report: Report, settings: Settings) -> None:
+    """Compare p-values of all pairs of systems, a call each in SciPy."""
+    k = 20 if settings.quick else 100
+    X = score_matrix(_TOPICS, k)
+    i, j = np.triu_indices(k, 1)
+    report.section(f"tests of {i.size:,} pairs of systems on {_TOPICS} topics")
+    tests: tuple[tuple[SystemTest, Any], ...] = (("t", stats.ttest_rel), ("wilcoxon", _wilcoxon))
+    for test, one in tests:
+        work = partial(vcomp.ir.compare_systems, X, test=test, correction="none")
+        peer = partial(_one_by_one, one, X[:, i], X[:, j])
+        agree(work().table["p_value"].to_numpy(), peer(), rtol=1e-9)
+        seconds = best_of(work, settings.repeat)
+        report(f"compare_systems, {test}", seconds, "scipy, a call a pair", best_of(peer, 1))
+
+
+def _wilcoxon(x: Any, y: Any) -> Any:
+    return stats.wilcoxon(x, y, zero_method="pratt", method="exact")
+
+
+def _one_by_one(test: Any, left: Any, right: Any) -> Any:
+    return np.array([test(x, y).pvalue for x, y in zip(left.T, right.T, strict=True)])
 
 
 def _long(X: Any) -> pd.DataFrame:

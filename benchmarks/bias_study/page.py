@@ -66,7 +66,8 @@ Random-effects analyses of variance by `vcomp.fit(..., method="anova")`, with ma
 n : n′ in tables 6 to 8); the residual contains all else. Cells are percentages of the total,
 **here / published**; the paper prints shares below 1 as "< 1", here `<1`. The *total* is the sum
 of the components, negative ones included; the paper calls it total (error) variance. Its error is
-a Monte Carlo standard error from batches of trials.
+a Monte Carlo standard error from batches of trials; in tables 6 to 8 of the estimates alone, as
+all batches have the same means to compare them with.
 
 A total is *near* the published one if the difference is below two Monte Carlo errors of the
 difference (rounding aside). The error of the published total is not known. In the published code

@@ -11,6 +11,7 @@ from scipy import stats
 import vcomp
 from tests.helpers.ctt_scores import QUESTIONS, SMALL_SCORES, WINES, holed, long_of
 from vcomp.ctt.coefficients import cronbach_alpha
+from vcomp.ctt.icc_result import RatingMeanSquares, agreement, consistency, one_way
 from vcomp.ctt.internal_consistency import spearman_brown
 from vcomp.ctt.intraclass import icc
 from vcomp.exceptions import DataError
@@ -336,3 +337,19 @@ def test_the_unit_does_not_matter(X, unit):
         for name, square in one.mean_squares.items():
             assert other.mean_squares[name] == pytest.approx(unit**2 * square, rel=1e-9)
     assert icc(negative).notes
+
+
+@pytest.mark.parametrize("kind", [one_way, consistency])
+def test_without_error_odds_are_infinite_and_without_anything_unknown(kind):
+    some = kind(RatingMeanSquares(5, 3, 2.0, 0.0, 0.0), 0.0, 0.05)
+    assert (some.odds, some.low, some.high, some.F, some.p_value) == (np.inf,) * 4 + (0.0,)
+    nothing = kind(RatingMeanSquares(5, 3, 0.0, 0.0, 0.0), 0.0, 0.05)
+    assert np.isnan([nothing.odds, nothing.low, nothing.high, nothing.F, nothing.p_value]).all()
+
+
+def test_agreement_without_error():
+    some = agreement(RatingMeanSquares(5, 3, 2.0, 0.0, 0.0), 0.5, 0.05)
+    assert (some.odds, some.low, some.high, some.F, some.p_value) == (np.inf,) * 4 + (0.0,)
+    nothing = agreement(RatingMeanSquares(5, 3, 0.0, 0.0, 0.0), 0.5, 0.05)
+    assert np.isnan(nothing.F)
+    assert nothing.df2 == 8.0

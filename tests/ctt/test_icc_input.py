@@ -101,3 +101,16 @@ def test_unfit_ratings(scores, message):
 def test_components_that_are_not_of_two_crossed_facets(components, options, message):
     with pytest.raises(PlanError, match=message):
         icc(vcomp.from_components(components), **options)
+
+
+def test_components_may_say_how_many_raters_there_were():
+    values = {"p": 3.0, "r": 1.0, "Residual": 2.0}
+    known = vcomp.from_components(values, sizes={"p": 9, "r": 4})
+    assert icc(known, object="p").k == 4
+    assert icc(known, object="p", k=6).k == 6
+    found = icc(known, object="p").table.loc["ICC(2,k)", "estimate"]
+    assert found == pytest.approx(3.0 / (3.0 + 1.0 / 4 + 2.0 / 4), rel=1e-12)
+    odd = vcomp.from_components(values, sizes={"p": 9, "r": 3.5})
+    with pytest.raises(PlanError, match="k= is needed"):
+        icc(odd, object="p")
+    assert icc(odd, object="p", k=2).k == 2

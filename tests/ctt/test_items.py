@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.ctt_scores import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
-from tests.helpers.printed_tables import printed_columns
+from tests.helpers.printed_tables import printed_columns, printed_words
 from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.ctt.items import item_analysis
 from vcomp.exceptions import DataError
@@ -139,6 +141,25 @@ def test_an_item_far_larger_than_the_rest(share):
     columns = ["item_rest", "alpha_if_dropped"]
     one, other = given_order(X)[columns].loc[3], given_order(far)[columns].loc[3]
     np.testing.assert_allclose(other, one, rtol=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_few_scores_of_objects_and_items_by_definition(seed):
+    """Most objects have one to three scores, and items two or more."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(9, 4)) + rng.normal(size=(9, 1))
+    X[rng.random(X.shape) < 0.55] = np.nan
+    X[:2] = np.where(np.isnan(X[:2]), 0.3, X[:2])
+    X[2, 1:] = np.nan
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = brute_force_available(X)
+    kept = X[~np.isnan(X).all(axis=1)]
+    found = given_order(kept).reset_index(drop=True)
+    columns = ["n", "difficulty", "variance", "item_total", "item_rest"]
+    pd.testing.assert_frame_equal(
+        found[columns], expected[columns], rtol=1e-9, atol=1e-12, check_exact=False
+    )
 
 
 # Flags ----------------------------------------------------------------------------------------
@@ -340,6 +361,77 @@ def test_unfit_scores(scores, message):
         item_analysis(scores)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_an_item_of_few_equal_scores(n):
+    """Of two on it has no variance; that of the rest is not in the way of its correlations."""
+    X = np.column_stack([QUESTIONS.astype(float), np.full(15, np.nan)])
+    X[:n, 10] = 0.1
+    row = given_order(X).loc[10]
+    assert row["n"] == n
+    assert np.isnan(row["item_total"])
+    if n == 1:
+        assert row["reason"] == "one score"
+        assert np.isnan(row["variance"])
+    else:
+        assert row["reason"] == "no variance"
+        assert row["variance"] == 0.0
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_rests_of_few_objects_that_are_equal(n):
+    X = np.full((6, 3), np.nan)
+    X[:, 0], X[:, 1] = [1.0, 2.0, 4.0, 3.0, 7.0, 2.5], [2.0, 2.5, 1.0, 0.3, 4.0, 5.0]
+    X[:n, 2] = [0.3, 0.7, 0.4][:n]
+    X[:n, :2] = [5.1, 2.3]
+    row = given_order(X).loc[2]
+    assert row["reason"].startswith("the rest has no variance")
+    assert np.isnan(row["item_rest"])
+    assert row["item_total"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_totals_of_few_objects_that_are_equal(n):
+    """The last item has two or three scores, which the first one undoes."""
+    own = np.array([0.3, 0.7, 0.4])[:n]
+    X = np.full((7, 3), np.nan)
+    X[:, 0], X[:, 1] = [1.0, 2.0, 4.0, 3.0, 7.0, 2.5, 0.1], [2.0, 2.5, 1.0, 0.3, 4.0, 5.0, 0.2]
+    X[:n, 0], X[:n, 1], X[:n, 2] = 5.1 - own, 2.3, own
+    row = given_order(X).loc[2]
+    assert np.isnan(row["item_total"])
+    assert row["item_rest"] == pytest.approx(-1.0)
+
+
+def test_items_that_undo_each_other_have_no_alpha():
+    """Without the last item, 20 items and their mirror images: totals of rounding errors."""
+    rng = np.random.default_rng(3)
+    half = rng.normal(size=(30, 20)) * 10.0 ** rng.uniform(-1, 1, 20)
+    last = rng.normal(size=30)
+    last[4] = np.nan
+    found = given_order(np.column_stack([half, 0.7 - half, last]))
+    assert np.isnan(found["alpha_if_dropped"].iloc[-1])
+    assert np.isfinite(found["alpha_if_dropped"].iloc[:-1]).all()
+
+
+def test_two_objects_with_scores_are_enough():
+    X = np.full((4, 3), np.nan)
+    X[0], X[2] = [1.0, np.nan, 2.0], [2.0, 3.0, 5.0]
+    table = given_order(X)
+    assert table["n"].tolist() == [2, 1, 2]
+    assert table["variance"].round(12).tolist()[::2] == [0.5, 4.5]
+    with pytest.raises(DataError, match="1 objects have a score, and two are needed"):
+        item_analysis(np.where(np.arange(4)[:, None] == 2, np.nan, X))
+
+
+def test_totals_that_are_equal_but_for_rounding():
+    """The second item undoes the first: of the objects that have it, all have one total."""
+    one = np.array([0.1, 0.2, 0.3, 0.7, 1.1, 0.4])
+    X = np.column_stack([one, np.append(0.3 - one[:5], np.nan)])
+    table = given_order(X)
+    assert np.isnan(table["item_total"][1])
+    assert not np.isnan(table["item_total"][0])
+    assert table["item_rest"].round(12).tolist() == [-1.0, -1.0]
+
+
 # What a person sees ---------------------------------------------------------------------------
 
 
@@ -364,8 +456,40 @@ def test_summary():
     assert repr(found).startswith("ItemAnalysis(items=10, objects=15, flagged=")
 
 
-def test_small_changes_of_alpha_are_seen():
-    rng = np.random.default_rng(5)
-    X = rng.normal(size=(40, 1)) + rng.normal(size=(40, 400))
-    shown = str(item_analysis(X).summary(5)).splitlines()[4]
-    assert len(shown.split()[6].split(".")[1]) >= 5
+@pytest.mark.parametrize("k", [3, 12, 60, 200, 900, 6000])
+def test_small_changes_of_alpha_are_seen(k):
+    """Two digits of the largest change, with three decimals at least and six at most."""
+    rng = np.random.default_rng(k)
+    found = item_analysis(rng.normal(size=(30, 1)) + rng.normal(size=(30, k)))
+    shown = printed_columns(found.summary(5))["α if dropped"]
+    largest = found.table["alpha_change"].abs().max()
+    decimals = next(d for d in (3, 4, 5, 6) if largest * 10**d >= 10 or d == 6)
+    expected = found.table["alpha_if_dropped"].iloc[:5]
+    assert shown == [f"{x:.{decimals}f}" for x in expected]
+
+
+def test_what_is_shown_of_an_item():
+    """Also the share of the range, an item without variance, and one without scores."""
+    X = np.column_stack([QUESTIONS.astype(float), np.ones(15), np.full(15, np.nan)])
+    X[3, 0] = np.nan
+    found = item_analysis(X, score_range=(0, 8), low=0.3)
+    printed, table = printed_columns(found.summary()), found.table
+    assert printed[""] == [str(label) for label in table.index]
+    assert printed["n"] == [str(n) for n in table["n"]]
+    shares = table["share_of_range"]
+    assert printed["of range"] == ["–" if np.isnan(x) else f"{100 * x:.1f} %" for x in shares]
+    for name in ("difficulty", "variance"):
+        values = table[name]
+        decimals = 2 - int(np.floor(np.log10(values[values > 0].min())))
+        expected = ["–" if np.isnan(x) else f"{x:.{decimals}f}" for x in values]
+        assert printed[name] == expected
+    words = printed_words(found.summary())
+    n = int(table["flagged"].sum())
+    assert f"{n} flagged" in words
+    assert "item-rest below 0.3, no variance" in words
+    few = printed_words(found.summary(2))
+    assert f"10 more items are in .table, {n - 2} of them flagged." in few
+    assert "12 more items are in .table" in printed_words(found.summary(0))
+    assert "12 more items" in printed_words(found.summary(-1))
+    assert "more items" not in printed_words(found.summary(12))
+    assert "0 of them flagged" in printed_words(found.summary(n))

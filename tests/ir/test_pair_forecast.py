@@ -4,8 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
+from scipy.special import ndtr, owens_t
 
+from vcomp.ir.measures import get
 from vcomp.ir.pair_forecast import PairForecast
+from vcomp.ir.rank import PairedDifferences
 
 VARYING = PairForecast.from_scores(
     np.random.default_rng(4).normal(size=(20, 4)) + np.array([0.0, 0.3, 0.5, 0.9])
@@ -34,6 +38,56 @@ def test_pairs_of_equal_differences_are_significant_or_never():
         expected = 0.5 * ratio * power / (0.2 + 0.5 * power)
         found = SOME_FIXED.conflicts(35, 0.05, significantly=significantly)
         assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_far_differences_on_two_topics_have_a_forecast():
+    """SciPy has no noncentral t of one degree of freedom that far out; its tail is empty there."""
+    X = np.random.default_rng(4).normal(size=(5, 20)) + 5.0 * np.arange(20)
+    forecast = PairForecast.from_scores(X)
+    assert np.sqrt(2 / 5) * forecast.t.max() > 7.6
+    delta = forecast.reliability * forecast.t[:, None] / np.sqrt(5) + np.sqrt(
+        forecast.reliability / 5
+    ) * stats.norm.ppf((np.arange(400) + 0.5) / 400)
+    # t = (Z + c)/|W| exceeds the limit if Z > limit |W| - c: the mean over W is Owen's.
+    limit = stats.t.isf(0.025, 1)
+    up, down = (
+        ndtr(s * np.sqrt(2) * delta / np.sqrt(1 + limit**2))
+        - 2 * owens_t(s * np.sqrt(2) * delta / np.sqrt(1 + limit**2), limit)
+        for s in (1, -1)
+    )
+    assert forecast.power(2, 0.05) == pytest.approx((up + down).mean(), rel=1e-3)
+    major = (2 * up * down).mean() / (up + down).mean()
+    assert forecast.conflicts(2, 0.05, significantly=True) == pytest.approx(major, rel=5e-3)
+    assert get("major_conflicts").estimate(X, 10).item() < 0.01
+
+
+def test_true_differences_are_shrunk_as_for_rank_accuracy():
+    """r is one less the mean of B = 1 - Eρ² given F, with a flat prior of σ²(s) (eq. 15.7)."""
+    X = np.random.default_rng(3).normal(size=(25, 12)) + 0.3 * np.arange(12) / 12
+    pairs = PairedDifferences.from_scores(X, list("abcdefghijkl"))
+    F = 25 * X.mean(axis=0).var(ddof=1) / (pairs.mean_error * 25 / 2)
+    B = (np.arange(200_000) + 0.5) / 200_000
+    density = B ** (pairs.df / 2 - 2) * (1 + pairs.df * F * B / pairs.error_df) ** (
+        -(pairs.df + pairs.error_df) / 2
+    )
+    expected = 1 - (B * density).sum() / density.sum()
+    assert PairForecast.from_scores(X).reliability == pytest.approx(expected, rel=1e-6)
+
+
+def test_signed_ranks_are_forecast_from_their_own_p_values():
+    """Scores with outliers, in which signed ranks find more than t-tests do."""
+    X = np.random.default_rng(6).standard_t(2, size=(20, 6)) + 0.5 * np.arange(6)
+    by_ranks, by_t = (PairForecast.from_scores(X, test) for test in ("wilcoxon", "t"))
+    p = [stats.wilcoxon(X[:, i] - X[:, j]).pvalue for i in range(6) for j in range(i)]
+    np.testing.assert_allclose(2 * stats.t.sf(by_ranks.t, 19), np.sort(p)[::-1], rtol=1e-9)
+    assert by_ranks.power(40, 0.05) > by_t.power(40, 0.05) + 0.02
+    power, conflicts = get("power_ratio", test="wilcoxon"), get("minor_conflicts", test="wilcoxon")
+    observed, now, then = (1 - x for x in (power.estimate(X, 20).item(), by_ranks.power(20, 0.05),
+                                           by_ranks.power(40, 0.05)))  # fmt: skip
+    assert power.estimate(X, 40) == pytest.approx(1 - observed * then / now, rel=1e-12)
+    ratio = [by_ranks.conflicts(n, 0.05, significantly=False) for n in (10, 40)]
+    expected = conflicts.estimate(X, 10) * ratio[1] / ratio[0]
+    assert conflicts.estimate(X, 40) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("alpha", [None, 0.05])

@@ -215,3 +215,22 @@ def test_variances_of_few_scores_are_compared_for_normal_residuals_only(
     assert "residuals by t" in tested
     said = any("levels of s are not tested: with fewer than 8" in x for x in found.not_tested)
     assert said is not is_tested
+
+
+@pytest.mark.parametrize(("n_systems", "is_there"), [(2, False), (3, True)])
+def test_tables_need_three_levels_of_each(n_systems, is_there):
+    found = vcomp.diagnose(crossed(n_systems, 12), n=19, rng=1)
+    assert len(found.tables) == int(is_there)
+    assert any("each needs 3 levels" in line for line in found.not_tested) != is_there
+
+
+@pytest.mark.parametrize(("filled", "is_there"), [(48, True), (47, False)])
+def test_half_of_the_cells_of_a_table_are_enough(filled, is_there):
+    scores = crossed(8, 12)
+    rows, columns = np.indices(scores.shape)
+    order = np.argsort((columns - rows) % 8, axis=None, kind="stable")  # whole diagonals
+    empty = scores.ravel()
+    empty[order[filled:]] = np.nan
+    found = vcomp.diagnose(empty.reshape(scores.shape), n=19, rng=1)
+    assert len(found.tables) == int(is_there)
+    assert any("half of the cells are empty" in line for line in found.not_tested) != is_there

@@ -17,7 +17,7 @@ from vcomp.exceptions import EstimationError, PlanError
 from vcomp.inference.intervals.robust import robust_covariance
 from vcomp.model import record_of
 from vcomp.presets.component_sums import Known
-from vcomp.presets.gauge import _categories
+from vcomp.presets.gauge import _categories, _judged, _pooling
 
 CROSSED = "y ~ (1|part) + (1|operator) + (1|part:operator)"
 POOLED = "y ~ (1|part) + (1|operator)"
@@ -405,3 +405,28 @@ def test_a_gauge_without_variance_distinguishes_any_parts(of_parts):
     ratio = Known(unknown, unknown, unknown, unknown, "", (), np.array([False]))
     assert _categories(ratio, of_parts)[0] == np.inf
     assert np.isnan(_categories(ratio, 0.0)).all()  # parts do not differ either
+
+
+@pytest.mark.parametrize(
+    ("percent", "words"),
+    [
+        (9.999, "acceptable"), (10.0, "may be acceptable"), (30.0, "may be acceptable"),
+        (30.001, "not acceptable"),
+    ],
+)  # fmt: skip
+def test_criteria_of_study_variation(percent, words):
+    assert _judged(percent) == words
+
+
+@pytest.mark.parametrize(("F", "told"), [(1.0, True), (1.38, True), (1.42, False), (4.0, False)])
+def test_pooling_is_told_above_a_p_value_of_a_quarter(F, told):
+    """With 4 and 45 degrees of freedom p is a quarter at F = 1.40."""
+    published = vcomp.from_mean_squares(
+        {"part": 40.0, "operator": 9.0, "part:operator": 1.5 * F, "Residual": 1.5},
+        sizes={"part": 3, "operator": 3, "replicate": 6},
+    )
+    p = stats.f.sf(F, 4, 45)
+    assert (p > 0.25) == told
+    notes = " ".join(_pooling(published, "part:operator"))
+    assert ("AIAG pools an interaction" in notes) == told
+    assert not told or f"F = {F:.3g}, p = {p:.3g}" in notes

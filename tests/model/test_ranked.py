@@ -9,9 +9,11 @@ from scipy.special import ndtr
 
 import vcomp
 from vcomp.exceptions import DataError, PlanError
+from vcomp.inference import VarianceComponents
 from vcomp.ir.measures import Tau
 from vcomp.ir.rank import ErrorEffect, FacetedDifferences, RankCorrelation, RankOptions
 from vcomp.ir.rank.correlation_tables import correlation_columns
+from vcomp.model.ranked import _spreads
 
 CROSSED = "score ~ (1|s) + (1|t) + (1|a) + (1|s:t) + (1|s:a) + (1|t:a)"
 
@@ -204,13 +206,56 @@ def test_errors_drawn_have_the_variance_of_the_plan(res, frame):
         ErrorEffect(cell, 0.02),
     ]
     made = FacetedDifferences.of(frame["score"].to_numpy(), system, cell, names, effects, 1e9)
-    own, new, scales = made.drawn_errors(40_000, rng)
+    own, new, scales = made.drawn_errors(40_000, rng, rng.standard_normal(40_000))
     i, j = np.triu_indices(6, 1)
     # Lengths of errors are stretched by up to mean_error_ratio, whose square is taken out.
     ratio = np.mean(scales**2)
     pair = ((own[:, i] - own[:, j]) ** 2).mean() / ratio
     assert pair == pytest.approx(2 * 0.06, rel=0.02)
-    assert ((new[:, i] - new[:, j]) ** 2).mean() / ratio == pytest.approx(2.0, rel=0.02)
+    assert ((new[:, i] - new[:, j]) ** 2).mean() == pytest.approx(2.0, rel=0.02)
+
+
+def test_error_variances_of_plans_vary_as_the_mean_squares_behind_them():
+    """3 assessors are few: the error of plans with more topics is known less well."""
+    ms, df = np.array([3.0, 2.0, 0.6]), np.array([11 * 5, 2 * 5, 22 * 5])  # st, sa, sta
+    values = np.append(np.array([ms[0] - ms[2], ms[1] - ms[2]]) / [3, 12], ms[2])
+    weights = np.array([[1 / n, 1 / 3, 1 / (3 * n)] for n in (12, 6, 1200)])
+    to_ms = np.array([[1 / 3, 0, -1 / 3], [0, 1 / 12, -1 / 12], [0, 0, 1]])
+    names = ("s:t", "s:a", "Residual")
+    facets = tuple(map(frozenset, ("st", "sa", "sta")))
+    cov = to_ms @ np.diag(2 * ms**2 / df) @ to_ms.T
+    components = VarianceComponents(names, facets, values, cov)
+    variance_df, loadings = _spreads(weights, components, 6)
+    rng = np.random.default_rng(1)
+    drawn = (rng.chisquare(df, (400_000, 3)) / df * ms) @ (weights @ to_ms).T
+    C = np.cov(drawn / (weights @ values), rowvar=False)
+    own = np.array([np.sqrt(2 / variance_df), 0.0])
+    rows = np.vstack([own, loadings]) / np.sqrt(5)
+    found = rows @ rows.T  # Monte Carlo error: 0.5 %
+    np.testing.assert_allclose(found[0], C[0], rtol=0.02)
+    np.testing.assert_allclose(np.diag(found), np.diag(C), rtol=0.02)
+    assert C[2, 2] > 1.5 * C[0, 0] > 2 * C[1, 1]
+
+
+def test_scales_of_plans_vary_together(frame):
+    y, t = frame["score"].to_numpy(), frame["t"].to_numpy()
+    system, names = pd.factorize(frame["s"])
+    loadings = np.array([[0.4, 0.0], [0.3, 0.5]])
+    pairs = FacetedDifferences.of(
+        y, system, t, names, [ErrorEffect(t, 0.1)], 15.0, loadings=loadings
+    )
+    rng = np.random.default_rng(0)
+    share = rng.standard_normal(200_000)
+    scales = pairs.drawn_errors(200_000, rng, share)[2]
+    expected = pairs.loadings @ pairs.loadings.T / pairs.df
+    np.testing.assert_allclose(np.cov(2 * np.log(scales)), expected, rtol=0.02)
+    # The share of error is c²/F times a mean square: log c² is a part of its logarithm.
+    rng = np.random.default_rng(1)
+    squares = rng.standard_normal((2, 200_000)) * np.sqrt(
+        2 / np.array([[15 * pairs.df], [pairs.df]])
+    )
+    together = np.corrcoef(squares[0], squares.sum(axis=0))[0, 1]
+    assert np.corrcoef(share, np.log(scales[0]))[0, 1] == pytest.approx(together, abs=0.01)
 
 
 def test_simulated_tests_have_that_correlation():

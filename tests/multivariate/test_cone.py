@@ -191,3 +191,19 @@ def test_a_lower_maximum_is_left():
     found = maximise_in_cone(likelihood, lowest.S + 1e-3 * np.eye(2))
     assert found.loglike == pytest.approx(values.max(), abs=1e-7)
     assert found.drops == pytest.approx([values.max() - values.min()], abs=1e-4)
+
+
+def test_columns_vanish_where_the_likelihood_falls_with_them():
+    """Not those of the residual, without which there is no likelihood."""
+    search = _Search(likelihood_of(LAYOUTS["few objects"]()))
+    rng = np.random.default_rng(3)
+    L = rng.normal(size=(3, 4))
+    L /= np.sqrt((L**2).sum(axis=0))
+    lengths = np.array([0.0, 0.99e-11, 1.01e-11, 1.0])  # squared
+    factors = tuple(L * np.sqrt(lengths) for _ in search.blocks)
+    terms = len(search.blocks)
+    assert terms == 3
+    for sign, gone in ((-1.0, [True, True, False, False]), (1.0, [True, False, False, False])):
+        gradients = tuple(sign * np.eye(3) for _ in range(terms))
+        found = [columns.tolist() for columns in search._gone(factors, gradients)]
+        assert found == [gone, gone, [False] * 4]

@@ -71,6 +71,21 @@ def test_curves_go_through_the_table(compared):
     assert ax.get_ylabel() == "Φ, 95 % intervals"
 
 
+@pytest.mark.parametrize(("size", "low", "high"), [(20, 5.0, 40.0), (3, 1.0, 6.0)])
+def test_curves_of_one_size_go_from_a_quarter_of_it_to_twice_it(size, low, high):
+    formula, frame = balanced("crossed", 3)
+    frame["z"] = frame["y"] ** 2
+    found = vcomp.compare_measures(
+        frame, "~" + formula.partition("~")[2], responses=["y", "z"], b=size
+    )
+    curves = [line for line in found.plot("curves").lines if line.get_linestyle() == "-"]
+    assert len(curves) >= 2
+    for line in curves[:2]:
+        x = line.get_xdata()
+        assert (x[0], x[-1]) == pytest.approx((low, high))
+        assert np.diff(np.log(x)).std() < 1e-9
+
+
 def test_curves_with_other_sizes_held():
     formula, frame = balanced("three facets", 2)
     frame["z"] = frame["y"] ** 2

@@ -154,6 +154,12 @@ def test_the_variance_of_roles_is_that_of_their_difference():
     np.testing.assert_allclose(shares, 100.0)
 
 
+def test_roles_are_counted():
+    table = judged(3, role=0.06, by_role=0.03)
+    assert vcomp.assessor_study(table, "F").n_roles == 2
+    assert vcomp.assessor_study(table, "F", role=None).n_roles == 0
+
+
 def test_columns_may_have_other_names(of_both):
     table = judged(2, role=0.06, by_role=0.03, person=0.04, by_person=0.04)
     names = {"system": "run", "topic": "query", "role": "part", "assessor": "judge"}

@@ -243,6 +243,7 @@ def _fit_all() -> None:
     for method in ("reml", "anova", "minque", "type1"):
         vcomp.fit("y ~ (1|a*b)", few, method=method).summary()
     vcomp.fit("y ~ x + (1|a/b)", few).summary()
+    vcomp.fit("y ~ (1|a) + (1|b) + (1|c)", few, engine="levels").summary()
     # Rows in a number from which arrays give way to kernels, of whole numbers and of texts.
     many = _rows(150_000, a=3000, b=1200, c=14)
     vcomp.fit("y ~ x + (1|a) + (1|b) + (1|c)", many).summary()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CANCELLED = 1e-6
-"""The variance of a rest score below this share of its operands is computed directly."""
+"""The variance of totals or rests below this share of its operands is computed directly."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,8 +154,11 @@ def _with_totals(
     """
     n, sums, squares = np.column_stack([np.ones_like(t), t, t**2]).T @ there.astype(float)
     df = np.where(n > 1.0, n - 1.0, np.nan)
-    of_total = np.maximum(squares - sums**2 / np.maximum(n, 1.0), 0.0) / df
-    return _correlation(t @ D / df, variance, of_total), of_total
+    of_total, both = (squares - sums**2 / np.maximum(n, 1.0)) / df, t @ D / df
+    for i in np.flatnonzero(of_total * df < _CANCELLED * squares):
+        own = t[there[:, i]] - t[there[:, i]].mean()
+        of_total[i], both[i] = own @ own / df[i], own @ D[there[:, i], i] / df[i]
+    return _correlation(both, variance, of_total), of_total
 
 
 def _with_rests(

@@ -148,13 +148,20 @@ class Design:
         """The matrix T of ``β = T b + …`` for coefficients b of the centred columns, (p, p)."""
         return np.eye(self.x_origin.size) - np.outer(self.constant, self.x_origin)
 
-    def uncentre(self, beta: FloatArray, cov_beta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def uncentre(self, beta: FloatArray, cov_beta: Any) -> tuple[FloatArray, Any]:
         """Return coefficients of X and their covariance from those of the centred X and y.
 
         With X_c = X − 1 x₀' = X T and 1 = X a:  y = X_c b + c 1 = X (T b + c a).
+
+        Parameters
+        ----------
+        beta, cov_beta : of the centred columns; a covariance matrix that is not formed transforms
+            itself
         """
-        T = self.transform
-        return T @ beta + self.origin * self.constant, congruent(T, cov_beta)
+        found = beta + (self.origin - self.x_origin @ beta) * self.constant
+        if isinstance(cov_beta, np.ndarray):
+            return found, congruent(self.transform, cov_beta)
+        return found, cov_beta.uncentred(self.constant, self.x_origin)
 
     def encode(self, rows: Rows) -> Chunk:
         """Return the codes of `rows`, which are all of the data or some.

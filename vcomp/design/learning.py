@@ -19,7 +19,7 @@ from vcomp.design.design import Design, Facet, TermDesign
 from vcomp.design.grid import Grid, find_grid, find_partial_grid, number_combinations
 from vcomp.design.nesting import describe_structure
 from vcomp.exceptions import DataError, DesignError, warn
-from vcomp.formula import RESIDUAL, FixedPart, Formula
+from vcomp.formula import RESIDUAL, WIDE, FixedPart, Formula
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +59,7 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     n_levels, n = tuple(len(facet.levels) for facet in facets), rows.y.size
     grid = find_grid(codes, n_levels, formula.positions)
     terms = find_terms(formula, codes, n_levels, grid, n)
-    fixed = FixedPart.of_rows(formula, lambda: [rows.fixed], environment, n)
+    fixed = FixedPart.of_rows(formula, lambda: [rows.fixed], environment, n, WIDE.factor)
     formula.check_parameters(n, len(fixed.names))
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
         centre = _centre(formula, fixed, rows)
@@ -189,8 +189,7 @@ def _centre(formula: Formula, fixed: FixedPart, rows: Rows) -> Centre:
         return Centre.of(formula, fixed.names, np.ones(1), y)
     ends = fixed.ends(rows.fixed, rows.y.size)
     if "Intercept" in fixed.names:
-        p = len(fixed.names)
-        constant = _constant_of_sums(fixed.names, np.zeros(p), np.zeros((p, p)))
+        constant = np.array([float(name == "Intercept") for name in fixed.names])
     else:
         constant = _constant_combination(fixed.names, fixed.matrix(rows.fixed, rows.y.size))
     means = np.where(ends.is_sparse, 0.0, ends.mean)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, Json
 from vcomp.codec import from_plain, stored
+from vcomp.exceptions import EstimationError
 
 _STORED = 20_000
 """Largest number of elements of the slopes that a file stores."""
@@ -23,6 +24,17 @@ _STORED = 20_000
 def _few_slopes(slopes: FloatArray) -> FloatArray | None:
     """Return the slopes that a file stores: None if they are unknown or too large."""
     return None if slopes.size > _STORED or not np.isfinite(slopes).all() else slopes
+
+
+def _formed(cov_beta: Any) -> FloatArray:
+    """Return the covariance matrix that a file stores."""
+    if not isinstance(cov_beta, np.ndarray):
+        raise EstimationError(
+            f"the covariance matrix of {len(cov_beta):,} fixed effects is not formed, and results "
+            "are not stored without it; store tables, such as res.tidy(), or fit the factor as a "
+            "random term"
+        )
+    return cov_beta
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +303,7 @@ class Estimate:
     values: FloatArray
     covariances: dict[str, FloatArray] = field(metadata=stored(shape=("names", "names")))
     beta: FloatArray
-    cov_beta: FloatArray = field(metadata=stored(shape=("beta", "beta")))
+    cov_beta: FloatArray = field(metadata=stored(shape=("beta", "beta"), write=_formed))
     llf: float
     converged: bool
     status: str

@@ -18,7 +18,7 @@ from vcomp.estimators.likelihood import residual_forms
 from vcomp.exceptions import DataError, DesignError
 from vcomp.formula import RESIDUAL
 from vcomp.numerics import solve_positive
-from vcomp.statistics import Statistics
+from vcomp.statistics import Statistics, WideProducts
 
 _DEPENDENT = 1e-11
 """A squared residual norm below this fraction of a column's squared norm is rounding error, as
@@ -108,6 +108,16 @@ def check_digits(
         )
 
 
+def _dense_columns(
+    stats: Statistics, names: Sequence[str], x_origin: FloatArray
+) -> tuple[Sequence[str], FloatArray, FloatArray]:
+    """Return names, origins and products of the columns but for those of a wide factor."""
+    if stats.wide is None:
+        return names, x_origin, stats.sums.XX
+    at = stats.wide.dense_at
+    return [names[j] for j in at], x_origin[at], stats.wide.products.XX
+
+
 def _check_slopes(stats: Statistics, names: Sequence[str], x_origin: FloatArray) -> None:
     """Refuse slopes by level whose columns differ too little from a combination of the others.
 
@@ -115,10 +125,10 @@ def _check_slopes(stats: Statistics, names: Sequence[str], x_origin: FloatArray)
     between the levels, as the indicator of u does, and what x adds to that is lost in the squares:
     g[u]:x + g[v]:x = x varies little beside its summands. If x is centred, nothing is lost.
     """
+    names, x_origin, XX = _dense_columns(stats, names, x_origin)
     slopes = {j: x for j, name in enumerate(names) if x_origin[j] and (x := _covariate(name))}
     if not slopes:
         return
-    XX = stats.sums.XX
     size = np.sqrt(np.diagonal(XX))
     if not (size > 0.0).all():
         return
@@ -144,6 +154,9 @@ def _covariate(name: str) -> str:
 
 
 def _check_fixed(stats: Statistics, names: Sequence[str], x_origin: FloatArray) -> None:
+    if stats.wide is not None:
+        _check_beside_factor(stats.wide, names, x_origin)
+        return
     XX = stats.sums.XX
     origin = stats.sums.n * x_origin**2
     scale = np.diagonal(XX) + origin
@@ -166,6 +179,35 @@ def _check_fixed(stats: Statistics, names: Sequence[str], x_origin: FloatArray) 
         reason = f"a linear combination of {', '.join(used)}" if used else "zero in every row"
         raise DesignError(
             f"the fixed part is rank-deficient: column {name!r} is {reason}; leave it out"
+        )
+
+
+def _check_beside_factor(wide: WideProducts, names: Sequence[str], x_origin: FloatArray) -> None:
+    """Refuse columns that are linear combinations of the wide factor's and of those before them.
+
+    The columns of the factor are independent; of the others their parts within its levels are.
+    """
+    from vcomp.estimators.likelihood import WideProjector  # deferred as other engines
+
+    rest, XX = WideProjector(wide).rest, wide.products.XX
+    origin = wide.n * x_origin[wide.dense_at] ** 2
+    first, last = (names[wide.sparse_at[j]] for j in (0, -1))
+    kept: list[int] = []
+    for j, place in enumerate(wide.dense_at):
+        coefficients = solve_positive(rest[np.ix_(kept, kept)], rest[kept, j])
+        left = rest[j, j] - coefficients @ rest[kept, j]
+        if XX[j, j] > _CONSTANT * origin[j] and left > _DEPENDENT * XX[j, j]:
+            kept.append(j)
+            continue
+        scale = np.sqrt(np.diagonal(XX))
+        others = [
+            names[wide.dense_at[i]]
+            for i, c in zip(kept, coefficients, strict=True)
+            if abs(c) * scale[i] > 1e-6 * scale[j]
+        ]
+        raise DesignError(
+            f"the fixed part is rank-deficient: column {names[place]!r} is a linear combination "
+            f"of {', '.join([*others, f'{first} to {last}'])}; leave it out"
         )
 
 

@@ -87,7 +87,7 @@ def refit_without_negative(
 
 
 def point_without_negative(
-    point: Callable[[Statistics, tuple[str, ...]], PointEstimate],
+    points: Callable[[Sequence[Statistics], tuple[str, ...]], list[PointEstimate]],
     stats: Statistics,
     names: tuple[str, ...],
 ) -> PointEstimate:
@@ -95,7 +95,7 @@ def point_without_negative(
 
     Parameters
     ----------
-    point : returns the point estimates of a method
+    points : returns the point estimates of a method
     stats : sums of the data
     names : components, the residual last
     """
@@ -104,9 +104,9 @@ def point_without_negative(
         if not terms:
             alone = _residual_alone("", stats)
             return PointEstimate(alone.values, alone.beta)
-        return point(stats.of_terms(terms), (*(names[t] for t in terms), names[-1]))
+        return points([stats.of_terms(terms)], (*(names[t] for t in terms), names[-1]))[0]
 
-    found, kept, _ = _drop_negative(point(stats, names), of_terms)
+    found, kept, _ = _drop_negative(points([stats], names)[0], of_terms)
     values = np.zeros(len(names))
     values[[*kept, -1]] = found.values
     return replace(found, values=values)

@@ -5,6 +5,7 @@ A new estimator needs an entry in ``METHODS`` and ``MethodName``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -27,8 +28,11 @@ class Estimator(Protocol):
 class ClosedForm(Estimator, Protocol):
     """An estimator whose point estimates cost much less than its standard errors."""
 
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
-        """Return components and fixed effects without standard errors."""
+    def points(self, stats: Sequence[Statistics], names: tuple[str, ...]) -> list[PointEstimate]:
+        """Return components and fixed effects of responses of the same rows, no standard errors.
+
+        What does not depend on the response is computed once.
+        """
 
 
 MethodName: TypeAlias = Literal["reml", "ml", "anova", "type1", "henderson3", "minque"]

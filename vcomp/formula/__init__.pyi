@@ -3,12 +3,14 @@ from .brennan import RESIDUAL as RESIDUAL
 from .brennan import Design as Design
 from .brennan import closure as closure
 from .brennan import parse_design as parse_design
+from .coding import WIDE as WIDE
 from .effects import Effect as Effect
 from .effects import as_written as as_written
 from .effects import design_effects as design_effects
 from .effects import design_formula as design_formula
 from .effects import expected_mean_squares as expected_mean_squares
 from .effects import formula_text as formula_text
+from .fixed import SQUARES as SQUARES
 from .fixed import FixedPart as FixedPart
 from .fixed import caller_environment as caller_environment
 from .fixed import check_by_row as check_by_row
@@ -19,3 +21,4 @@ from .least_squares_means import level_rows as level_rows
 from .parser import Formula as Formula
 from .parser import names_in as names_in
 from .parser import parse as parse
+from .wide_factor import WideFactor as WideFactor

@@ -33,10 +33,16 @@ class WideLimits:
     ----------
     columns : smallest number of columns of a part of a term
     elements : smallest number of elements that they would have as a dense matrix
+    factor : smallest number of columns of a single factor from which on no matrix of its columns
+        by columns is formed: sparse elimination is faster
+    beside : largest number of elements of the columns beside such a factor as a dense matrix; with
+        more, matrices of columns by columns are formed after all
     """
 
     columns: int = 32
     elements: int = 2_000_000
+    factor: int = 2_000
+    beside: float = 1.5e8
 
 
 WIDE = WideLimits()

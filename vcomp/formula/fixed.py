@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,144 +19,16 @@ from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import GUARDS, DataError, FormulaError, VcompError
 from vcomp.formula.coding import WIDE, CodedRows, WideLimits
 from vcomp.formula.parser import Formula, names_in, patsy_description
+from vcomp.formula.plain_coding import PlainCoding
+from vcomp.formula.wide_factor import WideFactor
 from vcomp.numerics import MixedColumns, check_memory
-
-
-@dataclass(frozen=True, slots=True)
-class PlainFactor:
-    """A factor of the fixed part as plain data, which can be pickled.
-
-    Attributes
-    ----------
-    code : Python expression
-    n_columns : number of columns of a numerical factor; None for a categorical one
-    categories : levels of a categorical factor
-    transforms : attributes of each stateful transform
-    """
-
-    code: str
-    n_columns: int | None
-    categories: tuple[Any, ...] | None
-    transforms: Mapping[str, Mapping[str, Any]]
-
-    @classmethod
-    def of(cls, info: Any) -> PlainFactor:
-        """Return the plain data of patsy's ``FactorInfo``.
-
-        Raises
-        ------
-        DataError
-            If the state of a transform cannot be read.
-        """
-        code = info.factor.code
-        try:
-            memory = {name: dict(vars(t)) for name, t in info.state["transforms"].items()}
-        except TypeError:  # it has slots
-            raise DataError(
-                f"the state of {code!r}, computed from all rows, cannot be sent to other processes"
-            ) from None
-        return cls(code, info.num_columns, info.categories, memory)
-
-    def restored(self, environment: Any) -> Any:
-        """Return the ``FactorInfo``."""
-        from patsy import EvalFactor, FactorInfo
-
-        factor, state = EvalFactor(self.code), dict[str, Any]()
-        factor.memorize_passes_needed(state, environment)
-        for name, memory in self.transforms.items():
-            vars(state["transforms"][name]).clear()
-            vars(state["transforms"][name]).update(memory)
-        kind = "numerical" if self.categories is None else "categorical"
-        return FactorInfo(factor, kind, state, self.n_columns, self.categories)
-
-
-@dataclass(frozen=True, slots=True)
-class PlainSubterm:
-    """A part of a term: some of its columns.
-
-    Attributes
-    ----------
-    factors : positions among all factors
-    contrasts : for each categorical factor the (levels, columns) matrix and names of its columns
-    n_columns : number of columns
-    """
-
-    factors: tuple[int, ...]
-    contrasts: Mapping[int, tuple[FloatArray, tuple[str, ...]]]
-    n_columns: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlainCoding:
-    """The coding of a fixed part as plain data, which can be pickled.
-
-    Attributes
-    ----------
-    names : of the columns
-    factors : of all terms, in any order
-    terms : for each term the positions of its factors, and its parts
-    """
-
-    names: tuple[str, ...]
-    factors: tuple[PlainFactor, ...]
-    terms: tuple[tuple[tuple[int, ...], tuple[PlainSubterm, ...]], ...]
-
-    @classmethod
-    def of(cls, info: Any) -> PlainCoding:
-        """Return the plain data of patsy's ``DesignInfo``.
-
-        Raises
-        ------
-        DataError
-            If a transform cannot be read.
-        """
-        place = {factor: k for k, factor in enumerate(info.factor_infos)}
-        terms = []
-        for term, subterms in info.term_codings.items():
-            parts = tuple(
-                PlainSubterm(
-                    tuple(place[f] for f in s.factors),
-                    {
-                        place[f]: (c.matrix, tuple(c.column_suffixes))
-                        for f, c in s.contrast_matrices.items()
-                    },
-                    s.num_columns,
-                )
-                for s in subterms
-            )
-            terms.append((tuple(place[f] for f in term.factors), parts))
-        factors = tuple(PlainFactor.of(found) for found in info.factor_infos.values())
-        return cls(tuple(info.column_names), factors, tuple(terms))
-
-    def restored(self, scope: Mapping[str, Any]) -> Any:
-        """Return the ``DesignInfo``.
-
-        Parameters
-        ----------
-        scope : names from the caller's scope that the factors use
-        """
-        from patsy import ContrastMatrix, DesignInfo, EvalEnvironment, SubtermInfo, Term
-
-        environment = EvalEnvironment([dict(scope)])
-        infos = [factor.restored(environment) for factor in self.factors]
-        codings: OrderedDict[Any, list[Any]] = OrderedDict()
-        for factors, subterms in self.terms:
-            codings[Term([infos[k].factor for k in factors])] = [
-                SubtermInfo(
-                    [infos[k].factor for k in s.factors],
-                    {
-                        infos[k].factor: ContrastMatrix(matrix, list(suffixes))
-                        for k, (matrix, suffixes) in s.contrasts.items()
-                    },
-                    s.n_columns,
-                )
-                for s in subterms
-            ]
-        return DesignInfo(list(self.names), {info.factor: info for info in infos}, codings)
-
 
 _LARGE = 1e7
 """Elements of X above which the free memory is looked at."""
+
+
+SQUARES = 12.0
+"""Matrices of columns by columns that a fit has at once at most; measured, rounded up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +47,7 @@ class ColumnEnds:
     is_sparse: BoolArray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FixedPart:
     """The coding of rows as columns of X, with patsy's state of codings and transforms."""
 
@@ -188,6 +60,8 @@ class FixedPart:
     """Whether columns depend on all rows, by center(), bs() and the like."""
     scope: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Names from the caller's scope that it uses; they are sent to other processes."""
+    factor: WideFactor | None = None
+    """A factor of very many levels, whose columns are the last ones; patsy codes the others."""
 
     @classmethod
     def of_rows(
@@ -196,6 +70,7 @@ class FixedPart:
         batches: Callable[[], Iterable[Mapping[str, Any]]],
         environment: Any,
         n_rows: int,
+        least: int | None = None,
     ) -> FixedPart:
         """Return the coding of the fixed part, determined from all rows.
 
@@ -204,6 +79,8 @@ class FixedPart:
         batches : yields the columns of all rows, in one batch or several, at each call
         environment : patsy's ``EvalEnvironment`` of the caller
         n_rows : largest number of rows that are coded at once
+        least : number of columns from which on a factor is coded apart, for rows in one batch;
+            None if there may be several
 
         Raises
         ------
@@ -219,14 +96,20 @@ class FixedPart:
         from patsy import PatsyError, incr_dbuilder
 
         columns_read: set[str] = set()
+        description, factor = patsy_description(formula), None
+        if least is not None:
+            (whole,) = batches()
+            factor = WideFactor.find(description, whole, least)
+        apart = () if factor is None else (factor.column,)
 
         def noted() -> Iterator[Mapping[str, Any]]:
             for columns in batches():
-                _check_memory(columns, n_rows)
+                _check_memory({n: c for n, c in columns.items() if n not in apart}, n_rows)
                 columns_read.update(columns)
                 yield columns
 
-        description = patsy_description(formula)
+        if factor is not None:
+            description = factor.others(description)
         try:
             with np.errstate(all="ignore"):
                 info = incr_dbuilder(description, noted, environment, NA_action="raise")
@@ -237,13 +120,14 @@ class FixedPart:
         except ValueError as error:  # of a transform, such as a spline with too few rows
             raise FormulaError(f"the fixed part of the formula: {error}") from None
         stateful = any(f.state.get("transforms") for f in info.factor_infos.values())
-        names = tuple(map(_plain_name, info.column_names))
+        of_factor = () if factor is None else factor.names()
+        names = tuple(map(_plain_name, (*info.column_names, *of_factor)))
         scope = {
             name: environment.namespace[name]
             for name in formula.fixed_names - columns_read
             if name in environment.namespace
         }
-        return cls(names, info, is_stateful=stateful, scope=scope)
+        return cls(names, info, is_stateful=stateful, scope=scope, factor=factor)
 
     @classmethod
     def of_few_rows(
@@ -274,7 +158,13 @@ class FixedPart:
         if self.design_info is None:
             return FixedPart, (self.names, None, self.is_known, self.is_stateful)
         sent = PlainCoding.of(self.design_info)
-        return _restored, (self.names, sent, self.is_stateful, self.scope)
+        return _restored, (self.names, sent, self.is_stateful, self.scope, self.factor)
+
+    @cached_property
+    def _others(self) -> FixedPart:
+        """The columns but for those of the wide factor."""
+        names = self.names if self.factor is None else self.names[: -self.factor.n_columns]
+        return replace(self, names=names, factor=None)
 
     def depends_on_rows(self, numbers: Collection[str]) -> bool:
         """Whether the coding might differ for other rows.
@@ -335,6 +225,12 @@ class FixedPart:
                 f"{len(self.names):,} columns of the fixed part in {n_rows:,} rows need",
                 "factors with many levels need no columns as random terms",
             )
+        if self.factor is not None:
+            d = len(self._others.names)
+            own = None if origin is None else origin[:d]
+            dense = self._others.matrix(columns, n_rows, own)
+            found: FloatArray = np.hstack([dense, self.factor.sparse(columns).toarray()])
+            return found if origin is None else found - np.append(np.zeros(d), origin[d:])
         coded = self._coded(columns, n_rows)
         if coded is not None:
             with np.errstate(all="ignore"):
@@ -361,12 +257,37 @@ class FixedPart:
         """
         if self.design_info is None or not self.is_known:
             return None
+        if self.factor is not None:
+            return self._beside_factor(self.factor, columns, n_rows, wide)
         coded = self._coded(columns, n_rows)
         mixed = None if coded is None else coded.split(wide)
         if mixed is not None:
             # Sparse columns consist of contrasts, which are finite.
             self._check_finite(mixed.dense, n_rows, mixed.dense_at)
         return mixed
+
+    def _beside_factor(
+        self, factor: WideFactor, columns: Mapping[str, Any], n_rows: int, wide: WideLimits
+    ) -> MixedColumns:
+        """Return the columns of a wide factor sparse, and the others dense if they are few."""
+        from scipy.sparse import csr_array, hstack
+
+        d, p = len(self._others.names), len(self.names)
+        own, at = factor.sparse(columns), np.arange(p)
+        several = None
+        if float(n_rows) * d > wide.beside:
+            several = self._others.mixed(columns, n_rows, wide)
+        if several is None:
+            return MixedColumns(self._others.matrix(columns, n_rows), own, at[:d], at[d:])
+        check_memory(
+            8.0 * SQUARES * float(p) ** 2,
+            f"several factors of many levels, with {p:,} columns, need",
+            "as random terms they need no columns, and with a variance held at a million times "
+            "that of the scores, hold={...}, the other components are those of fixed factors",
+        )
+        sparse = csr_array(hstack([several.sparse, own], format="csr"))
+        sparse_at = np.concatenate([several.sparse_at, at[d:]])
+        return MixedColumns(several.dense, sparse, several.dense_at, sparse_at)
 
     def ends(self, columns: Mapping[str, Any], n_rows: int, wide: WideLimits = WIDE) -> ColumnEnds:
         """Return the smallest value, the largest and the mean of every column of X.
@@ -384,6 +305,11 @@ class FixedPart:
         if self.design_info is None:
             ones = np.ones(len(self.names))
             return ColumnEnds(ones, ones, ones, np.zeros(ones.size, dtype=bool))
+        if self.factor is not None:
+            of_factor = np.zeros(self.factor.n_columns)
+            one = self._others.ends(columns, n_rows, wide)
+            low, high, mean = (np.append(x, of_factor) for x in (one.low, one.high, one.mean))
+            return ColumnEnds(low, high, mean, np.append(one.is_sparse, of_factor == 0.0))
         mixed = self.mixed(columns, n_rows, wide)
         if mixed is not None:
             is_sparse = np.zeros(len(self.names), dtype=bool)
@@ -504,10 +430,6 @@ def _between(column: Any) -> Any:
     return pd.Categorical.from_codes(codes, dtype=column.dtype)
 
 
-_SQUARES = 12.0
-"""Matrices of columns by columns that a fit has at once at most; measured, rounded up."""
-
-
 def _check_memory(columns: Mapping[str, Any], n_rows: int) -> None:
     """Refuse a factor whose coding (levels × levels) and columns exceed the memory."""
     import pandas as pd
@@ -519,7 +441,7 @@ def _check_memory(columns: Mapping[str, Any], n_rows: int) -> None:
         # The columns of many levels are kept sparse.
         n_dense = n_rows if n_levels <= WIDE.columns else 0
         check_memory(
-            8.0 * n_levels * (_SQUARES * n_levels + 3.0 * n_dense),
+            8.0 * n_levels * (SQUARES * n_levels + 3.0 * n_dense),
             f"column {name!r} of the fixed part has {n_levels:,} levels, whose columns need",
             f"as a random term, (1|{name}), it needs no columns, and with its variance held at a "
             f"million times that of the scores, hold={{{name!r}: ...}}, the other components are "
@@ -528,9 +450,14 @@ def _check_memory(columns: Mapping[str, Any], n_rows: int) -> None:
 
 
 def _restored(
-    names: tuple[str, ...], sent: PlainCoding, is_stateful: bool, scope: Mapping[str, Any]
+    names: tuple[str, ...],
+    sent: PlainCoding,
+    is_stateful: bool,
+    scope: Mapping[str, Any],
+    factor: WideFactor | None,
 ) -> FixedPart:
-    return FixedPart(names, sent.restored(scope), is_stateful=is_stateful, scope=scope)
+    info = sent.restored(scope)
+    return FixedPart(names, info, is_stateful=is_stateful, scope=scope, factor=factor)
 
 
 def _from_patsy(error: Any) -> str:

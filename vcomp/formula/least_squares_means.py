@@ -120,6 +120,9 @@ def average_rows(fixed: FixedPart, means: FloatArray | None, own: Any = None) ->
         if numbers:
             row = _merged(info, subterm, row, covariates[numbers])
         parts.append(row)
+    if fixed.factor is not None:
+        share = 1.0 / len(fixed.factor.levels)
+        parts.append(np.full((levels, fixed.factor.n_columns), share))
     return np.concatenate(parts, axis=1)
 
 

@@ -2,10 +2,10 @@
 
 With D the mean difference of two systems on n topics and S the standard deviation of their
 differences from topic to topic, t = √n D/S. The true difference in units of S, δ, comes from a
-normal distribution with variance ω² = σ²(s)/σ²(st), the components of the analysis of variance
-(differences have variances 2σ²(s) and 2σ²(st)). Given t it is normal, with mean r t/√n and
-variance r/n, r = nω²/(1 + nω²). On n' other topics t is √(1 + n' r/n) times a noncentral t with
-n' - 1 degrees of freedom (eq. 15.13 of the mathematics).
+normal distribution with variance ω² = σ²(s)/σ²(st) (differences have variances 2σ²(s) and
+2σ²(st)). Given t it is normal, with mean r t/√n and variance r/n, where r = nω²/(1 + nω²) is the
+Eρ² of the collection: one less the mean of the share of error, as for Eτ. On n' other topics t is
+√(1 + n' r/n) times a noncentral t with n' - 1 degrees of freedom (eq. 15.13 of the mathematics).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.ir.rank import difference_variances
+from vcomp.ir.all_pairs import PairTest, compare_pairs
+from vcomp.ir.rank import PairedDifferences, difference_variances, error_share
 from vcomp.ir.significance import critical_t, pairs_of, settled
-from vcomp.ir.two_way_anova import mean_squares
 
 _MOST_PAIRS = 20_000
 """More pairs are represented by as many of them, evenly spaced in the order of |t|."""
@@ -31,7 +31,12 @@ _FEWEST_NODES, _MOST_NODES = 200, 4_000
 _CERTAIN = 45.0
 """Beyond this |t| no test of as many topics could miss the difference."""
 
-_FAR = 30.0
+_TINY = 1e-300
+
+_NEVER, _FAR = -7.5, 30.0
+
+_STEP, _ALL_FOUND = 1.0 / 32.0, 12.0
+"""Steps of √n' δ at which swaps are computed, by cubic splines to 1e-8; there are none beyond."""
 
 _GRID = 161
 """Values of |t| at which functions of it are computed; others are interpolated."""
@@ -61,18 +66,23 @@ class PairForecast:
     fixed: FloatArray
 
     @classmethod
-    def from_scores(cls, X: FloatArray) -> PairForecast:
+    def from_scores(cls, X: FloatArray, test: PairTest = "t") -> PairForecast:
         """Return the differences of a collection.
 
         Parameters
         ----------
         X : (n_topics, n_systems) scores, none of them missing, on at least two topics
+        test : with ``"wilcoxon"`` each |t| is the one that has the p-value of the signed ranks:
+            for :meth:`power` and :meth:`conflicts`, as it is no difference over S
         """
         i, j = pairs_of(X.shape[1])
         differences = np.abs(settled(X.mean(axis=0), i, j))
         S = np.sqrt(difference_variances(X, (i, j)))
         varies = S > 0
-        t = np.sqrt(len(X)) * differences[varies] / S[varies]
+        if test == "t":
+            t = np.sqrt(len(X)) * differences[varies] / S[varies]
+        else:
+            t = _with_p_values(compare_pairs(X, test).p_values[varies], len(X) - 1)
         order = np.argsort(t, kind="stable")
         if order.size > _MOST_PAIRS:
             steps = (np.arange(_MOST_PAIRS) + 0.5) * order.size / _MOST_PAIRS
@@ -122,22 +132,17 @@ class PairForecast:
         """
         limit, df = critical_t(alpha, n_topics - 1), n_topics - 1
 
-        def swapped(delta: FloatArray) -> FloatArray:
-            centre = np.sqrt(n_topics) * delta
+        def swapped(centre: FloatArray) -> FloatArray:
             up, down = _exceeds(centre, limit, df), _exceeds(-centre, limit, df)
             if significantly:
                 return 2.0 * up * down
             below = _normal(-centre)
             return up * (below - down) + down * ((1.0 - below) - up)
 
-        def found(delta: FloatArray) -> FloatArray:
-            centre = np.sqrt(n_topics) * delta
-            return _exceeds(centre, limit, df) + _exceeds(-centre, limit, df)
-
-        both = [self._over_pairs(self._expected(f)) for f in (swapped, found)]
+        share = self.power(n_topics, alpha)
         varying = 1.0 - self.certain - self.equal
-        share = self.certain + varying * both[1]
-        return varying * both[0] / share if share > 0 else np.nan
+        expected = self._over_pairs(self._expected(swapped, n_topics))
+        return varying * expected / share if share > 0 else np.nan
 
     def by_difference(
         self, n_topics: float, bounds: FloatArray, alpha: float | None = None
@@ -197,14 +202,21 @@ class PairForecast:
     def _means(self, t: FloatArray) -> FloatArray:
         return np.asarray(self.reliability / np.sqrt(self.n_topics) * t)
 
-    def _expected(self, f: Callable[[FloatArray], FloatArray]) -> Callable[..., FloatArray]:
-        """Return the expectation of a function of δ, as a function of t."""
+    def _expected(
+        self, f: Callable[[FloatArray], FloatArray], n_topics: float
+    ) -> Callable[[FloatArray], FloatArray]:
+        """Return the expectation of an even function of √n' δ, as a function of t."""
+        from scipy.interpolate import CubicSpline
+
         z, weights = np.polynomial.hermite_e.hermegauss(100)
         weights = weights / weights.sum()
 
         def mean(t: FloatArray) -> FloatArray:
             delta = self._means(t)[:, None] + np.sqrt(self.variance) * z
-            return np.asarray(f(delta) @ weights)
+            centre = np.sqrt(n_topics) * np.abs(delta)
+            grid = np.arange(0.0, min(float(centre.max()), _ALL_FOUND) + 4.0 * _STEP, _STEP)
+            values = CubicSpline(grid, f(grid))(np.minimum(centre, grid[-1]))
+            return np.asarray(values @ weights)
 
         return mean
 
@@ -220,9 +232,21 @@ class PairForecast:
 
 
 def _reliability(X: FloatArray) -> float:
-    """Return r = nω²/(1 + nω²), which is Eρ² of the collection itself, by the ANOVA method."""
-    ms_s, _, ms_e = mean_squares(X)
-    return max(0.0, 1.0 - ms_e / ms_s) if ms_s > 0 else 0.0
+    """Return r, which is Eρ² of the collection itself, as Eτ shrinks differences (eq. 15.7).
+
+    With two effective degrees of freedom between systems or fewer by the ANOVA method.
+    """
+    share = error_share(PairedDifferences.from_scores(X, [str(s) for s in range(X.shape[1])]))
+    if share.is_known:
+        return 1.0 - share.mean
+    return max(0.0, 1.0 - 1.0 / share.F) if share.F > 0.0 else 0.0
+
+
+def _with_p_values(p: FloatArray, df: float) -> FloatArray:
+    """Return the |t| that have these two-sided p-values."""
+    from scipy.special import stdtrit
+
+    return np.asarray(-stdtrit(df, np.maximum(p, _TINY) / 2.0))
 
 
 def _bins(sizes: FloatArray, bounds: FloatArray) -> FloatArray:
@@ -238,13 +262,15 @@ def _normal(x: FloatArray) -> FloatArray:
 def _exceeds(centre: FloatArray, limit: float, df: float) -> FloatArray:
     """Return P(t > limit) of noncentral t with these centres.
 
-    Far centres, for which scipy has no number, by the normal approximation of Johnson and Welch.
+    Far centres, for which scipy has no number, by the normal approximation of Johnson and Welch;
+    zero where even P(t > 0) is less than 1e-13.
     """
     from scipy.special import nctdtr
 
-    near = np.abs(centre) <= _FAR
     spread = np.sqrt(1.0 + limit * limit / (2.0 * df))
     found = _normal((centre - limit * (1.0 - 1.0 / (4.0 * df))) / spread)
+    found[centre < _NEVER] = 0.0
+    near = (centre >= _NEVER) & (centre <= _FAR)
     found[near] = 1.0 - nctdtr(df, centre[near], limit)
     return np.asarray(np.clip(found, 0.0, 1.0))
 

@@ -173,7 +173,7 @@ class Estimates(Fitted):
     @property
     def bse_fe(self) -> pd.Series:
         """Standard errors of the fixed effects."""
-        variances = np.diagonal(self._record.estimate.cov_beta)
+        variances = self._record.estimate.cov_beta.diagonal()
         return tables.series(np.sqrt(variances), self._record.exog_names, "std_error")
 
     @property

@@ -18,7 +18,7 @@ from vcomp.inference.intervals import (
     check_local_interval,
     check_source,
 )
-from vcomp.inference.profile import SmoothConstraint
+from vcomp.inference.profile import NearbyEnds, SmoothConstraint
 from vcomp.inference.resampling import (
     BootstrapType,
     FromReplicates,
@@ -26,7 +26,7 @@ from vcomp.inference.resampling import (
     Replicates,
     parametric_bootstrap,
 )
-from vcomp.model.profiling import Likelihood
+from vcomp.model.profiling import Likelihood, constraint_of
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import RowAccess, require_rows
 
@@ -140,8 +140,10 @@ class FromProfile:
             return self._of_function(quantities, alpha)
         low, high = np.full((2, len(quantities)), np.nan)
         notes: list[str] = []
-        for first, alike in _alike(quantities).items():
-            found = self._one(quantities.take(slice(first, first + 1)), alpha)
+        distinct = _alike(quantities)
+        nearby = self.likelihood.nearby_ends(alpha) if len(distinct) > 1 else None
+        for first, alike in distinct.items():
+            found = self._one(quantities.take(slice(first, first + 1)), alpha, nearby)
             notes += [note for note in found[2] if note not in notes]
             for place, factor in alike.items():
                 low[place], high[place] = (
@@ -149,14 +151,30 @@ class FromProfile:
                 )
         return Limits(low, high, PROFILE, tuple(notes))
 
-    def _one(self, q: Quantities, alpha: float) -> tuple[float, float, tuple[str, ...]]:
+    def _one(
+        self, q: Quantities, alpha: float, nearby: NearbyEnds | None
+    ) -> tuple[float, float, tuple[str, ...]]:
         a = q.a[0]
         if self._is_known(a) and (q.b is None or self._is_known(q.b[0])):
             return np.nan, np.nan, ("a quantity made of held components only has no interval",)
         whole = Quantities("linear", q.a) if q.form == "root" else q
-        curve = self.likelihood.profile_ratio(whole, "a quantity", alpha, points=0)
+        low, high, notes = self._ends(whole, alpha, nearby)
         if q.form == "root":
-            return float(np.sqrt(max(curve.low, 0.0))), float(np.sqrt(curve.high)), curve.notes
+            return float(np.sqrt(max(low, 0.0))), float(np.sqrt(high)), notes
+        return low, high, notes
+
+    def _ends(
+        self, q: Quantities, alpha: float, nearby: NearbyEnds | None
+    ) -> tuple[float, float, tuple[str, ...]]:
+        """Return the ends of an interval, from those of one that is alike if there is one."""
+        constraint = None if nearby is None else constraint_of(q)
+        if nearby is not None and constraint is not None:
+            found = nearby.interval(constraint)
+            if found is not None:
+                return *found, ()
+        curve = self.likelihood.profile_ratio(q, "a quantity", alpha, points=0)
+        if nearby is not None and constraint is not None:
+            nearby.add(constraint, curve)
         return curve.low, curve.high, curve.notes
 
     def _of_function(self, q: Smooth, alpha: float) -> Limits:

@@ -19,7 +19,7 @@ from vcomp.exceptions import (
     check_one_of,
     did_you_mean,
 )
-from vcomp.formula import LevelRows, average_rows, level_rows
+from vcomp.formula import LevelRows, WideFactor, average_rows, level_rows
 from vcomp.inference.hypotheses import (
     ContrastTest,
     CovarianceOfFixed,
@@ -228,6 +228,9 @@ def _levels_of(
         If there is neither, or options of fixed effects are given for a random term.
     """
     design = access.model.design
+    factor = design.fixed.factor
+    if factor is not None and facet in (factor.column, factor.code):
+        return _of_wide_factor(record, access, factor, ddf or "satterthwaite", cov_type or "model")
     rows = level_rows(design.fixed, facet, _column_means(access))
     if rows is not None:
         return _of_factor(record, access, facet, rows, ddf or "satterthwaite", cov_type or "model")
@@ -252,10 +255,12 @@ def _levels_of(
 
 
 def _factors(access: RowAccess) -> list[str]:
-    info = access.model.design.fixed.design_info
+    fixed = access.model.design.fixed
+    info = fixed.design_info
     if info is None:
         return []
-    return [f.factor.code for f in info.factor_infos.values() if f.type == "categorical"]
+    apart = [] if fixed.factor is None else [fixed.factor.code]
+    return apart + [f.factor.code for f in info.factor_infos.values() if f.type == "categorical"]
 
 
 def _column_means(access: RowAccess) -> FloatArray | None:
@@ -263,7 +268,9 @@ def _column_means(access: RowAccess) -> FloatArray | None:
     design, stats = access.model.design, access.model.statistics
     if not design.constant.any():
         return None
-    means: FloatArray = design.x_origin + stats.XX @ design.constant / stats.n
+    wide, a = stats.wide, design.constant
+    sums = stats.XX @ a if wide is None else wide.products_with(a)
+    means: FloatArray = design.x_origin + sums / stats.n
     return means
 
 
@@ -296,6 +303,44 @@ def _of_factor(
     symbol = "z" if ddf == "normal" else "t"
     means = rows.X @ record.estimate.beta
     return Levels(rows.levels, means, tested, words, symbol, tuple(notes))
+
+
+def _of_wide_factor(
+    record: FitRecord,
+    access: RowAccess,
+    factor: WideFactor,
+    ddf: DegreesOfFreedom,
+    cov_type: CovarianceOfFixed,
+) -> Levels:
+    """Return the levels of a factor of very many levels; only those compared have a row of X."""
+    fit, beta = fixed_fit(record, access), record.estimate.beta
+    design = access.model.design
+    row = average_rows(design.fixed, _column_means(access))
+    row[:, -factor.n_columns :] = 0.0
+    of_levels = np.concatenate([[0.0], beta[-factor.n_columns :]])
+
+    def tested(pairs: Pairs) -> Differences:
+        used, places = np.unique(np.concatenate(pairs), return_inverse=True)
+        check_memory(
+            24.0 * used.size * beta.size,
+            f"the comparison of {used.size:,} levels of {factor.code} needs",
+            "name some of them by levels=[…]",
+        )
+        X = np.repeat(row, used.size, axis=0)
+        there = np.flatnonzero(used > 0)
+        X[there, beta.size - factor.n_columns + used[there] - 1] = 1.0
+        first, second = np.split(places, 2)
+        return fit.differences(X, (first, second), ddf, cov_type)
+
+    words = _DEGREES.get(ddf, "") if cov_type == "model" else f"{_DEGREES.get(ddf, '')}, {_ROBUST}"
+    notes = []
+    if len(_factors(access)) > 1 or beta.size > len(factor.levels):
+        notes.append(
+            "Means: other factors have equal weights, covariates their means over the rows."
+        )
+    means = float(row[0] @ beta) + of_levels
+    symbol = "z" if ddf == "normal" else "t"
+    return Levels(tuple(factor.levels), means, tested, words, symbol, tuple(notes))
 
 
 def _of_term(access: RowAccess, term: int) -> Levels:

@@ -455,7 +455,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         """Return the record of an estimate, with fixed effects of the columns as they are."""
         found, design = self._found, self.design
         beta, cov_beta = design.uncentre(estimate.beta, estimate.cov_beta)
-        errors = fixed_errors_of(self.statistics, estimate, design.transform, cov_beta)
+        errors = fixed_errors_of(self.statistics, estimate, design, cov_beta)
         estimate = replace(estimate, beta=beta, cov_beta=cov_beta, fixed_errors=errors)
         return FitRecord(
             formula=design.formula.text,

@@ -18,6 +18,7 @@ from vcomp.inference import Quantities, read_quantity
 from vcomp.inference.profile import (
     Constraint,
     LinearConstraint,
+    NearbyEnds,
     ProfileCurve,
     RatioConstraint,
     profile_fixed_effect,
@@ -176,13 +177,19 @@ class Likelihood:
         self, q: Quantities, name: str, alpha: float, points: int = 9
     ) -> ProfileCurve:
         """Return the profile of one linear form, ratio or share of components."""
-        if q.b is None:
-            return self.profile(LinearConstraint(q.a[0]), name, alpha, points)
-        a, b = q.a[0], q.b[0] + (q.a[0] if q.form == "share" else 0.0)
-        if (b >= 0.0).all():
-            return self.profile(RatioConstraint(a, b), name, alpha, points)
+        constraint = constraint_of(q)
+        if constraint is not None:
+            return self.profile(constraint, name, alpha, points)
         # The denominator of a required size can be negative, that of its reciprocal cannot.
-        return self.profile(RatioConstraint(b, a), name, alpha, points).reciprocal()
+        turned = RatioConstraint(_denominator(q), q.a[0])
+        return self.profile(turned, name, alpha, points).reciprocal()
+
+    def nearby_ends(self, alpha: float) -> NearbyEnds:
+        """Return the ends of intervals with confidence 1 − alpha; none is known yet."""
+        from scipy.special import ndtri
+
+        top = self.engine.loglike(self.estimate.values)
+        return NearbyEnds(self.engine, self.held, top - 0.5 * float(ndtri(0.5 * alpha)) ** 2)
 
     def profile_component(self, place: int, name: str, alpha: float) -> ProfileCurve:
         """Return the profile of a component."""
@@ -209,6 +216,20 @@ class Likelihood:
             alpha=alpha,
             name=name,
         )
+
+
+def constraint_of(q: Quantities) -> LinearConstraint | RatioConstraint | None:
+    """Return the constraint of one quantity; None if its denominator can be negative."""
+    if q.b is None:
+        return LinearConstraint(q.a[0])
+    b = _denominator(q)
+    return RatioConstraint(q.a[0], b) if (b >= 0.0).all() else None
+
+
+def _denominator(q: Quantities) -> FloatArray:
+    assert q.b is not None
+    found: FloatArray = q.b[0] + (q.a[0] if q.form == "share" else 0.0)
+    return found
 
 
 def profiles(

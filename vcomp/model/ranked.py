@@ -187,14 +187,17 @@ class RankedFit:
             if part > 0.0:
                 groups = None if others & apart else joined(others)
                 errors.append(ErrorEffect(groups, float(part)))
+        both = np.vstack([relative, self._relative(plan)])
+        variance_df, loadings = _spreads(both, components, n_compared)
         return FacetedDifferences.of(
             chunk.y,
             chunk.codes[term].astype(np.int64),
             joined(frozenset(facets) - plan.objects - apart),
             _names(design.group_index(term)),
             errors,
-            _df(relative, components) / max(n_compared - 1.0, 1.0),
+            variance_df,
             chunk.counts,
+            loadings,
         )
 
 
@@ -209,22 +212,36 @@ def _refuse_other_levels(plan: DStudyPlan, own: DStudyPlan) -> None:
             )
 
 
-def _df(relative: FloatArray, components: VarianceComponents) -> float:
-    """Return Satterthwaite's degrees of freedom of the relative error variance.
+def _spreads(
+    relative: FloatArray, components: VarianceComponents, k: int
+) -> tuple[float, FloatArray]:
+    """Return how well relative error variances are estimated (eq. 15.8e).
 
     Parameters
     ----------
-    relative : weights of the components
+    relative : (1 + m, components) weights, of the scores and of new tests
     components : with their covariance matrix
+    k : number of systems
+
+    Returns
+    -------
+    df : Satterthwaite's degrees of freedom of the first, for each degree between systems
+    loadings : (m, 2) standard deviations of logarithms, for one degree between systems: along with
+        the first, and apart from it
     """
     values, cov = components.values, components.cov
     if components.without_bounds is not None:
         values, cov = components.without_bounds
-    error = float(relative @ np.maximum(values, 0.0))
     if cov is None:
-        return np.inf
-    variance = float(relative @ np.nan_to_num(cov) @ relative)
-    return 2.0 * error**2 / variance if variance > 0.0 else np.inf
+        return np.inf, np.zeros((len(relative) - 1, 2))
+    errors = np.maximum(relative @ np.maximum(values, 0.0), _LEAST)
+    C = relative @ np.nan_to_num(cov) @ relative.T / np.outer(errors, errors)
+    own, variances = C[0, 0], np.maximum(np.diag(C)[1:], 0.0)
+    along = C[0, 1:] / np.sqrt(own) if own > 0.0 else np.zeros(variances.size)
+    apart = np.sqrt(np.maximum(variances - along**2, 0.0))
+    degrees = max(k - 1.0, 1.0)
+    loadings = np.sqrt(degrees) * np.column_stack([along, apart])
+    return (2.0 / own / degrees if own > 0.0 else np.inf), loadings
 
 
 def _names(index: pd.Index) -> list[str]:

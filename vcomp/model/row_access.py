@@ -298,7 +298,7 @@ def fixed_fit(record: FitRecord, rows: RowAccess | None) -> FixedFit:
         estimate=record.estimate,
         names=record.exog_names,
         stats=None if rows is None else rows.model.statistics,
-        transform=None if rows is None else rows.model.design.transform,
+        design=None if rows is None else rows.model.design,
         facets=record.components.facets,
         levels=record.fixed_levels,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -98,10 +98,24 @@ def parameter_covariance(record: FitRecord) -> pd.DataFrame:
     """Return the covariance matrix of fixed effects and components, block diagonal."""
     estimate, p = record.estimate, len(record.exog_names)
     k = len(estimate.names)
+    of_fixed = dense_covariance(estimate)
     covariance = np.zeros((p + k, p + k))
-    covariance[:p, :p] = estimate.cov_beta
+    covariance[:p, :p] = of_fixed
     covariance[p:, p:] = component_covariance(record, None).to_numpy()
     return matrix(covariance, tuple(params(record).index))
+
+
+def dense_covariance(estimate: Estimate) -> FloatArray:
+    """Return the covariance matrix of the fixed effects as an array.
+
+    Raises
+    ------
+    EstimationError
+        If it does not fit into memory.
+    """
+    cov: Any = estimate.cov_beta
+    found: FloatArray = cov if isinstance(cov, np.ndarray) else cov.toarray()
+    return found
 
 
 def mc_errors(estimate: Estimate) -> pd.Series:
@@ -169,7 +183,7 @@ def tidy(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFram
 
     estimate = record.estimate
     intervals = conf_int(record, alpha, source)
-    errors_of_fixed = np.sqrt(np.diagonal(estimate.cov_beta))
+    errors_of_fixed = np.sqrt(estimate.cov_beta.diagonal())
     return pd.DataFrame(
         {
             "term": [*record.exog_names, *estimate.names],

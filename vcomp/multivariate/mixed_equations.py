@@ -14,6 +14,7 @@ the likelihood and its derivatives follow. The Σ_t may be singular. Groups of t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.display import memory
 from vcomp.estimators.likelihood import Derivatives, InformationKind, LastPoint
 from vcomp.exceptions import EstimationError
+from vcomp.multivariate.average_information import ElementPlaces, StageProducts
 from vcomp.multivariate.cone import pair_traces
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.elimination import Elimination, GroupClass, plan_elimination
@@ -73,7 +75,7 @@ class _Point:
     Attributes
     ----------
     inverses : (p, v, v) residual matrices of the patterns inverted, 0 where a variable is missing
-    D, E1 : (groups, v, v) U'R⁻¹U and E of the first stage
+    D, E1, F1 : (groups, v, v) U'R⁻¹U, E of the first stage, and F with FF' = E
     inner : (groups, v, w) U'R⁻¹ times the second stage, w positions times variables of a level
     outer : for each class (m, v, c v) U'R⁻¹ times its columns of the third stage
     A, E2 : (levels, w, w) U'V⁻¹U and E of the second stage, V with the first one
@@ -89,6 +91,7 @@ class _Point:
     inverses: FloatArray
     D: FloatArray
     E1: FloatArray
+    F1: FloatArray
     inner: FloatArray
     outer: list[FloatArray]
     A: FloatArray
@@ -254,6 +257,7 @@ class EquationsLikelihood(LastPoint[_Point]):
             inverses,
             D,
             E1,
+            F1,
             inner,
             outer,
             A,
@@ -555,24 +559,44 @@ class EquationsLikelihood(LastPoint[_Point]):
 
         V_i P y is Z_t (I ⊗ E_ab) Z_t'Py, so that sums by effects and patterns are enough.
         """
-        plan = self._plan
+        plan, v = self._plan, self._v
         Z = self._of_units(point, sums)
         t, a, b = np.array(elements(self.linked)).T
+        places = ElementPlaces(t, a, b, self._k + 1, v)
         gram = self._squares(point, Z)
-        H1, H2, H3 = (_Products(stage, Z, point.inverses, (t, a, b)) for stage in self._stages)
-        h2 = H2(slice(None)).reshape(plan.n_levels, -1, t.size)
-        h3 = H3(slice(None)).reshape(-1, t.size)
+        H1, H2, H3 = (StageProducts(stage, Z, point.inverses, places) for stage in self._stages)
+        h2 = H2(slice(None)).reshape(plan.n_levels, -1, places.size)
+        h3 = H3(slice(None)).reshape(-1, places.size)
+        # Where a group has one pattern, products with s are formed before elements are.
+        single = H1.is_single
+        by_level = np.zeros((plan.n_levels, h2.shape[1], v * places.k * v))
         for group_class, B in zip(plan.classes, point.outer, strict=True):
             first, columns = group_class.groups.start, self._flat(group_class)
-            for part in slices(len(B), self._chunk(max(1, t.size // self._v))):
+            for part in slices(len(B), self._chunk(max(1, places.size // v))):
                 groups = slice(first + part.start, first + part.stop)
-                h1 = H1(groups)
-                Eh = point.E1[groups] @ h1
-                gram -= np.tensordot(h1, Eh, ((0, 1), (0, 1)))
-                h3[columns] -= np.tensordot(B[part], Eh, ((0, 1), (0, 1)))
+                Ft = point.F1[groups].transpose(0, 2, 1)
+                if single:
+                    R, s = (x[:, 0] for x in H1.factors(groups))
+                    own = Ft @ R
+                    gram -= places.squares(own.transpose(0, 2, 1) @ own, s)
+                else:
+                    own = Ft @ H1(groups)
+                    flat = own.reshape(-1, places.size)
+                    gram -= flat.T @ flat
+                FB, FU = Ft @ B[part], Ft @ point.inner[groups]
+                if single:
+                    made = (FB.transpose(0, 2, 1) @ own).reshape(len(own), -1).T @ s
+                    h3[columns] -= places.folded(made.reshape(columns.size, -1))
+                else:
+                    h3[columns] -= FB.reshape(-1, columns.size).T @ flat
                 if plan.n_slots:
-                    own = point.inner[groups].transpose(0, 2, 1) @ Eh
-                    _add_by_level(h2, group_class.levels[part], -own)
+                    left, levels = FU.transpose(0, 2, 1) @ own, group_class.levels[part]
+                    if single:
+                        _add_products_by_level(by_level, levels, -left, s)
+                    else:
+                        _add_by_level(h2, levels, -left)
+        if single:
+            h2 += places.folded(by_level)
         if plan.n_slots:
             Eh = point.E2 @ h2
             gram -= np.tensordot(h2, Eh, ((0, 1), (0, 1)))
@@ -675,43 +699,6 @@ class _ErrorSums:
         self._add(self._counts.outer[rows], outer.reshape(-1, self._v, c, self._v), mixed=True)
 
 
-class _Products:
-    """U'R⁻¹ V_i P y of one stage, for all elements.
-
-    Parameters
-    ----------
-    stage : sums over its units
-    Z : (units, k + 1, v) Z_t'Py of every unit
-    inverses : (p, v, v) R⁻¹ of the patterns
-    places : term, row and column of the elements
-    """
-
-    def __init__(
-        self,
-        stage: StageSums,
-        Z: FloatArray,
-        inverses: FloatArray,
-        places: tuple[LongArray, LongArray, LongArray],
-    ) -> None:
-        self._sums = stage.by_pattern @ Z.reshape(len(Z), -1)
-        self._patterns, self._places = stage.patterns, places
-        self._inverses = np.concatenate([inverses, np.zeros((1, *inverses.shape[1:]))])
-        self._shape = Z.shape[1:]
-
-    def __call__(self, effects: slice) -> FloatArray:
-        """Return the products of some effects, (effects, v, elements)."""
-        (k, v), (t, a, b) = self._shape, self._places
-        patterns = self._patterns[effects]
-        q, width = patterns.shape
-        first = effects.start or 0
-        sums = self._sums[first * width : (first + q) * width].reshape(q, width, k * v)
-        R = self._inverses[patterns].reshape(q, width, v * v)
-        K = (R.transpose(0, 2, 1) @ sums).reshape(q, v, v, k, v)
-        made = K[:, :, a, t, b]
-        made[:, :, a != b] += K[:, :, b, t, a][:, :, a != b]
-        return np.asarray(made)
-
-
 def _factor(A: FloatArray, L: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Return F = LW and W with WW' = (I + L'AL)⁻¹ for every A, and the sum of log|I + L'AL|."""
     C = np.linalg.cholesky(np.eye(A.shape[1]) + L.T @ A @ L)
@@ -727,9 +714,24 @@ def _times(blocks: FloatArray, x: FloatArray) -> FloatArray:
 
 def _add_by_level(totals: FloatArray, levels: LongArray, values: FloatArray) -> None:
     """Add values to the totals of their levels, which ascend."""
+    from scipy.sparse import csr_array
+
     starts = np.flatnonzero(np.diff(levels, prepend=-1))
-    sums = values if starts.size == levels.size else np.add.reduceat(values, starts, axis=0)
-    totals[levels[starts]] += sums
+    if starts.size < levels.size:
+        ends, rows = np.append(starts, levels.size), np.arange(levels.size)
+        sums = csr_array((np.ones(levels.size), rows, ends), shape=(starts.size, levels.size))
+        values = (sums @ values.reshape(levels.size, -1)).reshape(-1, *values.shape[1:])
+    totals[levels[starts]] += values
+
+
+def _add_products_by_level(
+    totals: FloatArray, levels: LongArray, left: FloatArray, right: FloatArray
+) -> None:
+    """Add left (q, e, v) times right (q, c) to the totals (levels, e, v c) of ascending levels."""
+    starts = np.flatnonzero(np.diff(levels, prepend=-1))
+    rows, shape = left.reshape(len(left), -1), totals.shape[1:]
+    for start, stop in pairwise([*starts.tolist(), levels.size]):
+        totals[levels[start]] += (rows[start:stop].T @ right[start:stop]).reshape(shape)
 
 
 def _check_variables(v: int) -> None:

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
+from typing import cast
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.design import number_combinations
-from vcomp.estimators import get_estimator
+from vcomp.estimators import ClosedForm, get_estimator
 from vcomp.estimators.likelihood import Derivatives, InformationKind
 from vcomp.estimators.quadratic import TooLargeError, covariance_of_estimates
 from vcomp.exceptions import EstimationError
@@ -47,14 +48,12 @@ def polarised_components(layout: Layout, method: str) -> FloatArray:
         If the method cannot estimate the components of one variable.
     """
     stats = layout.scores.models[0].statistics
-    estimator = get_estimator(method)
+    estimator = cast(ClosedForm, get_estimator(method))
     Y, scale = columns_of(layout), layout.scale
 
     def q(y: FloatArray) -> FloatArray:
-        values: FloatArray = estimator.point(  # type: ignore[attr-defined]
-            stats.with_response(y), layout.names
-        ).values
-        return values
+        (point,) = estimator.points([stats.with_response(y)], layout.names)
+        return point.values
 
     k, v = len(layout.names), layout.n_variables
     values = np.empty((k, v, v))

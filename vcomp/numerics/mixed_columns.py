@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray, LongArray
+from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.numerics.memory import available_bytes, check_memory
 
 
@@ -32,6 +32,18 @@ class MixedColumns:
     def shape(self) -> tuple[int, int]:
         """Numbers of rows and columns."""
         return self.dense.shape[0], self.dense_at.size + self.sparse_at.size
+
+    def sparse_levels(self) -> IntArray | None:
+        """Return the sparse column that is 1 in each row, or their number where all are 0, (n,).
+
+        None if a row has several columns that are not 0, or a value that is not 1.
+        """
+        n_entries = np.diff(self.sparse.indptr)
+        if (n_entries > 1).any() or not (self.sparse.data == 1.0).all():
+            return None
+        levels = np.full(n_entries.size, self.sparse_at.size, dtype=np.int32)
+        levels[n_entries == 1] = self.sparse.indices
+        return levels
 
     def toarray(self, free_bytes: Callable[[], float] = available_bytes) -> FloatArray:
         """Return the matrix as a dense array.

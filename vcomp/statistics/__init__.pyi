@@ -12,6 +12,7 @@ from .groupings import GroupSums as GroupSums
 from .level_grid import LevelGrid as LevelGrid
 from .level_grid import added_up as added_up
 from .level_grid import find_level_grid as find_level_grid
+from .level_patterns import Alike as Alike
 from .of_data import read_data as read_data
 from .of_data import sum_rows as sum_rows
 from .stacks import Stack as Stack
@@ -23,3 +24,5 @@ from .strata import GroupedColumns as GroupedColumns
 from .strata import Remainder as Remainder
 from .strata import Stratum as Stratum
 from .strata import StratumStatistics as StratumStatistics
+from .wide_products import WideProducts as WideProducts
+from .wide_products import find_wide_products as find_wide_products

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
@@ -12,6 +12,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk
+from vcomp.formula import SQUARES
 from vcomp.numerics import MixedColumns, available_bytes, check_memory
 from vcomp.numerics.kernels import (
     FEW_ROWS,
@@ -382,6 +383,34 @@ def _nested_facets(chunk: Chunk) -> dict[tuple[int, int], IntArray]:
     return found
 
 
+class _Pairs(Mapping[tuple[int, int], PairTable]):
+    """The tables of pairs of groups, made when the first one is needed: some engines need none.
+
+    Parameters
+    ----------
+    rolled : how the terms are summed
+    """
+
+    def __init__(self, rolled: RollUp) -> None:
+        self._rolled = rolled
+
+    @cached_property
+    def _tables(self) -> dict[tuple[int, int], PairTable]:
+        return self._rolled.pairs()
+
+    def __getitem__(self, pair: tuple[int, int]) -> PairTable:
+        return self._tables[pair]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (self._tables,)
+
+
 def accumulate(chunk: Chunk) -> CrossProducts:
     """Sum the rows of one chunk; the statistics of several chunks add up with ``+``.
 
@@ -400,7 +429,7 @@ def accumulate(chunk: Chunk) -> CrossProducts:
         return CrossProducts(
             n=chunk.n,
             group_n=rolled.group_n,
-            pairs=rolled.pairs(),
+            pairs=_Pairs(rolled),
             Zy=tuple(np.ascontiguousarray(s[:, 0]) for s in sums),
             ZX=tuple(np.ascontiguousarray(s[:, 1:]) for s in sums),
             XX=np.ascontiguousarray(products[1:, 1:]),
@@ -414,7 +443,7 @@ def accumulate(chunk: Chunk) -> CrossProducts:
     return CrossProducts(
         n=chunk.n,
         group_n=rolled.group_n,
-        pairs=rolled.pairs(),
+        pairs=_Pairs(rolled),
         Zy=tuple(s[:, 0] for s in rolled.sums(total_y[:, None])),
         # A column of ones adds up to the size of each group.
         ZX=tuple(n[:, None] for n in rolled.group_n) if is_mean else rolled.sums(total_X),
@@ -425,12 +454,25 @@ def accumulate(chunk: Chunk) -> CrossProducts:
 
 
 def _accumulate_mixed(chunk: Chunk, X: MixedColumns, rolled: RollUp) -> CrossProducts:
-    """Sum rows whose fixed part has sparse columns."""
-    y = chunk.y
+    """Sum rows whose fixed part has sparse columns.
+
+    Raises
+    ------
+    EstimationError
+        If matrices of columns by columns do not fit into memory.
+    """
+    y, p = chunk.y, X.shape[1]
+    check_memory(
+        8.0 * SQUARES * float(p) ** 2,
+        f"matrices of the {p:,} columns of the fixed part need",
+        "method='reml' and 'ml' form none for one factor of many levels beside an intercept; or "
+        "make a factor a random term (1|…) whose variance is held at a million times that of the "
+        "scores, hold={…}",
+    )
     return CrossProducts(
         n=chunk.n,
         group_n=rolled.group_n,
-        pairs=rolled.pairs(),
+        pairs=_Pairs(rolled),
         Zy=tuple(s[:, 0] for s in rolled.sums(y[:, None])),
         ZX=tuple(
             X.group_sums(codes, size) for codes, size in zip(chunk.codes, chunk.sizes, strict=True)

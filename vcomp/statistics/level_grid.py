@@ -18,6 +18,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk, TermDesign, number_combinations
 from vcomp.numerics import available_bytes
 from vcomp.numerics.kernels import determined_levels
+from vcomp.statistics.level_patterns import Alike, find_alike
 from vcomp.statistics.moments import cell_moments
 
 _MOST_CELLS = 2_048
@@ -58,7 +59,7 @@ class LevelTerm:
 
 @dataclass(frozen=True)
 class LevelGrid:
-    """Cell means of y and the columns of X, by level.
+    """Cell means of y and the columns of X, by level, in the order of their holes.
 
     Attributes
     ----------
@@ -69,6 +70,7 @@ class LevelGrid:
     make_means : makes `tables` and `within`
     parents : for each depth but the largest, the (nodes,) node above each node
     terms : the groups of each term
+    alike : the levels by their holes
     """
 
     n: int
@@ -78,6 +80,7 @@ class LevelGrid:
     make_means: Callable[[], tuple[FloatArray, FloatArray]]
     parents: tuple[LongArray, ...]
     terms: tuple[LevelTerm, ...]
+    alike: tuple[Alike, ...]
 
     def with_response(self, chunk: Chunk) -> LevelGrid:
         """Return the same cells with another response of the same rows."""
@@ -145,10 +148,28 @@ class LevelGrid:
         return int(np.count_nonzero(self.counts))
 
     @cached_property
+    def log_counts(self) -> float:
+        """The sum of the logarithms of the numbers of scores of filled cells."""
+        return float(np.log(self.divisors).sum())
+
+    @cached_property
+    def n_by_holes(self) -> int:
+        """Number of levels that are described by their holes, which are the first ones."""
+        return sum(a.n for a in self.alike if a.by_holes)
+
+    def sums_by_holes(self, z: FloatArray) -> FloatArray:
+        """Return the sums of columns (c, I, C) over those levels, (c, nodes, C)."""
+        n, n_nodes = self.n_by_holes, self.n_nodes[1]
+        sums = np.zeros((len(z), n_nodes, self.n_cells))
+        nodes, parents = np.unique(self.parents[0][:n], return_inverse=True)
+        if n:
+            sums[:, nodes] = added_up(z[:, :n], parents, axis=1)
+        return sums
+
+    @cached_property
     def replicates(self) -> float | None:
         """The number of scores of each filled cell; None if it differs."""
-        most = float(self.counts.max())
-        return most if (self.counts[self.counts > 0.0] == most).all() else None
+        return _replicates(self.counts)
 
     @cached_property
     def gram(self) -> FloatArray:
@@ -198,20 +219,52 @@ class LevelGrid:
         found: FloatArray = flat[..., self.terms[term].places]
         return found
 
-    def pair_sums(self, t: int, u: int) -> tuple[FloatArray, LongArray, LongArray]:
-        """Return the scores in each pair of groups of two terms, and the place of either."""
-        a, b = (t, u) if self.terms[t].depth <= self.terms[u].depth else (u, t)
-        inner, outer = self.terms[a], self.terms[b]
+    @cached_property
+    def column_sums(self) -> list[FloatArray]:
+        """Sums of y and the columns of X within the groups of each term, (b, nodes, size)."""
+        z = self.tables if self.is_single else self.tables * self.counts
+        return [self.group_sums(z, t) for t in range(self.n_terms)]
+
+    @cached_property
+    def is_single(self) -> bool:
+        """Whether no cell has several scores."""
+        return self.n == self.n_filled and self.replicates == 1.0
+
+    @cached_property
+    def projector_forms(self) -> FloatArray:
+        """tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X', the residual last, (k + 1, k + 1)."""
+        k, p = self.n_terms, self.n_fixed
+        R = np.linalg.cholesky(self.XX) if p else np.zeros((0, 0))
+        H = [np.linalg.solve(R, c[1:].reshape(p, c[0].size)) for c in self.column_sums]
+        forms = np.empty((k + 1, k + 1))
+        for u in range(k):
+            mixed = self._mixed_forms(u, H)
+            for t in range(u + 1):
+                both = float(np.vdot(H[t] @ H[t].T, H[u] @ H[u].T))
+                forms[t, u] = forms[u, t] = self._pair_squares(t, u) - 2.0 * mixed[t] + both
+            forms[u, k] = forms[k, u] = self.n - np.square(H[u]).sum()
+        forms[k, k] = self.n - p
+        return forms
+
+    def _mixed_forms(self, u: int, H: Sequence[FloatArray]) -> FloatArray:
+        """Return tr(H_t'Z_t'Z_u H_u) for the terms t up to u, of H (columns, groups)."""
+        mixed = np.zeros(u + 1)
+        for j, h in enumerate(H[u]):
+            cells = self.in_cells(h.reshape(-1, self.terms[u].size), u)
+            if not self.is_single:
+                cells *= self.counts
+            for t in range(u + 1):
+                mixed[t] += float(np.vdot(self.group_sums(cells, t), H[t][j]))
+        return mixed
+
+    def _pair_squares(self, t: int, u: int) -> float:
+        """Return the sum of squares of the scores in each pair of groups of two terms."""
+        inner, outer = sorted((self.terms[t], self.terms[u]), key=lambda term: term.depth)
         keys, both = number_combinations(inner.codes, inner.size, outer.codes, outer.size)
         counts = self.node_sums(self.counts, inner.depth)
-        sums = counts @ (both[:, None] == np.arange(keys.size)).astype(float)
-        above = np.arange(self.n_nodes[inner.depth])
-        for up in self.parents[inner.depth : outer.depth]:
-            above = up[above]
-        nodes = np.arange(self.n_nodes[inner.depth])[:, None]
-        code, other = np.divmod(keys, outer.size)
-        places = nodes * inner.size + code, above[:, None] * outer.size + other
-        return sums, *(places if (a, b) == (t, u) else places[::-1])
+        if keys.size < self.n_cells:
+            counts = counts @ (both[:, None] == np.arange(keys.size)).astype(float)
+        return float(np.vdot(counts, counts))
 
 
 def added_up(values: FloatArray, parents: LongArray, axis: int = 0) -> FloatArray:
@@ -259,12 +312,23 @@ def find_level_grid(
     row = np.zeros(keys.size, dtype=np.int64)
     row[cell] = np.arange(cell.size)
     levels = {f: codes[f][row] for f in axes}
-    terms = tuple(_term(term, chain, levels, sizes) for term in chunk.terms)
     place = codes[leaf] * np.int64(keys.size) + cell
     counts = np.bincount(place, chunk.counts, minlength=int(n_places)).astype(float).reshape(shape)
+    alike, order = find_alike(counts, parents[0], equal=_replicates(counts) is not None)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.size)
+    terms = tuple(_term(term, chain, levels, sizes, rank) for term in chunk.terms)
+    place = rank[codes[leaf]] * keys.size + cell
+    parents, counts = (parents[0][order], *parents[1:]), counts[order]
     # Another engine may be chosen, which needs no means.
     means = partial(_means, chunk, place, counts)
-    return LevelGrid(chunk.n, place, counts, chunk.n_fixed, means, parents, terms)
+    return LevelGrid(chunk.n, place, counts, chunk.n_fixed, means, parents, terms, alike)
+
+
+def _replicates(counts: FloatArray) -> float | None:
+    """Return the number of scores of each filled cell, None if it differs."""
+    most = float(counts.max())
+    return most if (counts[counts > 0.0] == most).all() else None
 
 
 def _chain(
@@ -284,8 +348,13 @@ def _chain(
 
 
 def _term(
-    term: TermDesign, chain: list[int], levels: dict[int, IntArray], sizes: tuple[int, ...]
+    term: TermDesign,
+    chain: list[int],
+    levels: dict[int, IntArray],
+    sizes: tuple[int, ...],
+    rank: LongArray,
 ) -> LevelTerm:
+    """Return where the groups of a term are, for levels of this rank."""
     of_groups = dict(zip(term.facets, term.level_codes(sizes), strict=True))
     depth = min((chain.index(f) for f in term.facets if f in chain), default=len(chain))
     n_cells = next((x.size for x in levels.values()), 1)
@@ -296,6 +365,8 @@ def _term(
             own = own * sizes[f] + of_groups[f]
     keys, code = np.unique(joined, return_inverse=True)
     node = of_groups[chain[depth]] if depth < len(chain) else np.zeros(term.size, dtype=np.int64)
+    if depth == 0:
+        node = rank[node]
     places = node * keys.size + np.searchsorted(keys, own)
     return LevelTerm(depth, code.ravel().astype(np.int32), keys.size, places)
 

@@ -26,6 +26,7 @@ from vcomp.statistics.groupings import (
 from vcomp.statistics.level_grid import LevelGrid, find_level_grid
 from vcomp.statistics.strata import StratumStatistics
 from vcomp.statistics.stratification import stratify
+from vcomp.statistics.wide_products import WideProducts, find_wide_products, has_wide_factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +47,7 @@ class Statistics:
     complete_grid : makes the completed grid from the cells
     make_levels : makes the cells of levels; None to make them from the cells
     make_crossed : makes the table of two crossed facets; None to make it from the cells
+    make_wide : makes the cross-products with a wide factor; None to make them from the cells
     alike : statistics of the same groups with another response, whose groups are not counted again
     """
 
@@ -57,6 +59,7 @@ class Statistics:
     complete_grid: Callable[[], CompletedGrid | None] | None = None
     make_levels: Callable[[], LevelGrid | None] | None = None
     make_crossed: Callable[[], CrossedTable | None] | None = None
+    make_wide: Callable[[], WideProducts | None] | None = None
     alike: Statistics | None = None
 
     @classmethod
@@ -70,7 +73,8 @@ class Statistics:
         chunk : the rows
         grid, partial_grid : that they fill, or nearly fill
         """
-        strata = None if grid is None else stratify(chunk, grid)
+        # A factor with many levels has a sparse elimination of its own.
+        strata = None if grid is None or has_wide_factor(chunk) else stratify(chunk, grid)
         if partial_grid is None:
             return cls(strata, lambda: chunk, grid=grid)
         return cls.from_cells(lambda: chunk, strata, grid, partial_grid)
@@ -158,6 +162,9 @@ class Statistics:
             make_crossed=lambda: (
                 None if self.crossed is None else self.crossed.with_response(chunk)
             ),
+            make_wide=lambda: (
+                None if self.wide is None else self.wide.with_response(chunk, self._rolled)
+            ),
             alike=None,
         )
 
@@ -166,6 +173,7 @@ class Statistics:
         return Statistics(
             None if self.strata is None else self.strata.of_terms(terms),
             make_products=lambda: self.cross_products.of_terms(terms),
+            make_wide=lambda: None if self.wide is None else self.wide.of_terms(terms),
         )
 
     @cached_property
@@ -235,6 +243,15 @@ class Statistics:
         return None if self.make_cells is None else find_crossed_table(self.cells)
 
     @cached_property
+    def wide(self) -> WideProducts | None:
+        """Cross-products with the sparse columns of a factor of very many levels, if X has one."""
+        if self.make_wide is not None:
+            return self.make_wide()
+        if self.strata is not None or self.make_cells is None:
+            return None
+        return find_wide_products(self.cells, self._rolled)
+
+    @cached_property
     def group_sums(self) -> GroupSums:
         """Sums over groups and pairs of groups, for analysis of variance."""
         if self.strata is not None and self.alike is not None:
@@ -244,10 +261,12 @@ class Statistics:
         return group_sums(self.cross_products)
 
     @cached_property
-    def sums(self) -> StratumStatistics | CrossedTable | CrossProducts:
-        """The strata, or the table of two crossed facets, or the cross-products."""
+    def sums(self) -> StratumStatistics | WideProducts | CrossedTable | CrossProducts:
+        """The strata, or the sums that take the least memory."""
         if self.strata is not None:
             return self.strata
+        if self.wide is not None:
+            return self.wide
         return self.cross_products if self.crossed is None else self.crossed
 
     @cached_property

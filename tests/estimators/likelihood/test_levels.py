@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood
 from vcomp.estimators.likelihood import BlockedLikelihood, EngineLimits, choose_engine
+from vcomp.estimators.likelihood.blocked import projector_forms
 from vcomp.estimators.likelihood.levels import LevelsLikelihood
 from vcomp.statistics import Statistics, find_level_grid
 
@@ -140,6 +142,7 @@ def test_effects_and_fixed_effects_are_those_of_elimination(name):
 def test_the_start_is_that_of_elimination(name):
     _, levels, blocked = engines(name, reml=True)
     near(levels.mivque0(), blocked.mivque0())
+    near(levels.grid.projector_forms, projector_forms(blocked.stats), 1e-12)
     np.testing.assert_allclose(levels.least_squares(), blocked.least_squares(), atol=1e-12)
     assert levels.rss == pytest.approx(blocked.rss, rel=1e-11)
     assert levels.yy == pytest.approx(blocked.yy, rel=1e-12)
@@ -242,3 +245,87 @@ def test_many_items_with_holes_are_fitted_by_levels():
     stats = res.model.statistics
     for limits in (EngineLimits(free_bytes=lambda: 1e4), EngineLimits(seconds=0.0)):
         assert choose_engine(stats, reml=True, limits=limits).name != "levels"
+
+
+@pytest.mark.parametrize(
+    "name", ["few holes", "half missing", "covariate", "nested", "twice nested", "nested alone"]
+)
+@pytest.mark.parametrize("reml", [True, False])
+@pytest.mark.parametrize("engine", ["levels", "blocked"])
+def test_components_of_few_levels_need_no_other_evaluation(name, reml, engine):
+    """Value, score and information at other components of terms over several levels."""
+    _, levels, blocked = engines(name, reml=reml)
+    terms = [t for t, term in enumerate(levels.grid.terms) if term.depth]
+    if not terms:
+        return
+    rng = np.random.default_rng(1)
+    for v in points(levels.grid.n_terms):
+        local = (levels if engine == "levels" else blocked).few_levels(v, terms)
+        for other in (v[terms], rng.uniform(0.0, 3.0, len(terms)), np.zeros(len(terms))):
+            there = v.copy()
+            there[terms] = other
+            found, wanted = local.derivatives(there), levels.derivatives(there)
+            assert found.loglike == pytest.approx(wanted.loglike, rel=1e-12)
+            assert local.loglike(there) == found.loglike
+            near(found.score[terms], wanted.score[terms])
+            chosen = np.ix_(terms, terms)
+            near(found.average[chosen], wanted.average[chosen])
+            near(local.information(there, "average")[chosen], wanted.average[chosen])
+            near(local.information(there)[chosen], levels.information(there)[chosen])
+
+
+def test_terms_within_levels_have_no_likelihood_of_their_own():
+    _, levels, blocked = engines("few holes", reml=True)
+    v = next(points(levels.grid.n_terms))
+    assert levels.few_levels(v, [0, 3]) is None
+    for engine in (levels, blocked):
+        assert engine.few_levels(v, []) is None
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+@pytest.mark.parametrize("engine", ["levels", "blocked"])
+def test_a_higher_maximum_in_a_term_of_few_levels_is_found(method, engine):
+    """One judge of twelve has some scores that are far off; the others are alike."""
+    data = crossed(0.9, times=2, i=200, j=12)
+    data = data[(data["j"] < 11) | (np.arange(len(data)) % 60 == 0)]
+    rng = np.random.default_rng(0)
+    data["y"] = rng.normal(size=200)[data["i"]] + rng.normal(size=len(data))
+    data["y"] += 9.0 * (data["j"] == 11) - data.groupby("j")["y"].transform("mean")
+    formula = "y ~ (1|i) + (1|j) + (1|i:j)"
+    lower = vcomp.fit(formula, data, method=method, engine=engine, hold={"j": 0.0})
+    stats = vcomp.VarianceComponentsModel(formula, data).statistics
+    likelihood = LevelsLikelihood(stats.levels, reml=method == "reml")
+    at_zero = lower.vcomp.to_numpy()
+    assert likelihood.derivatives(at_zero).score[1] < 0.0  # a maximum
+    wanted = vcomp.fit(formula, data, method=method, engine="blocked", start={"j": 9.0})
+    for start in (None, {"j": 0.0}):
+        found = vcomp.fit(formula, data, method=method, engine=engine, start=start)
+        assert found.llf == pytest.approx(wanted.llf, abs=1e-8)
+        assert found.llf > lower.llf + 1.0
+        np.testing.assert_allclose(found.vcomp, wanted.vcomp, rtol=1e-6)
+
+
+def test_levels_of_one_pattern_are_adjacent():
+    """Their order, by a number that few patterns share, loses none."""
+    for name in ("half missing", "unequally replicated", "nested, mostly missing"):
+        grid = engines(name, reml=True)[1].grid
+        assert sum(a.n for a in grid.alike) == grid.n_nodes[0]
+        for a in grid.alike:
+            here, rows = grid.counts[a.levels], np.arange(a.n)[:, None]
+            cells = np.repeat(a.cells, np.diff(a.bounds), axis=0)
+            filled = np.zeros(here.shape, dtype=bool)
+            filled[rows, cells] = True
+            assert ((here > 0.0) == (filled ^ a.by_holes)).all()
+            assert (a.at == cells + rows * grid.n_cells).all()
+            assert len(np.unique(np.hstack([a.cells, a.counts]), axis=0)) == len(a.cells)
+            assert a.pair_n.sum() == a.n
+            assert (a.pair_node[a.pair] == grid.parents[0][a.levels]).all()
+
+
+def test_tables_of_pairs_are_made_when_needed():
+    formula, data = CASES["few holes"]
+    stats = vcomp.VarianceComponentsModel(formula, data).statistics
+    again = pickle.loads(pickle.dumps(stats.cross_products.pairs))
+    assert again.keys() == stats.cross_products.pairs.keys()
+    assert len(again) == 15
+    assert (again[0, 1].counts == stats.cross_products.pairs[0, 1].counts).all()

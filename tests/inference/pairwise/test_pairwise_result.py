@@ -94,3 +94,67 @@ def test_columns_that_say_nothing_are_left_out():
     assert "p adj.: of a single pair; significant" in str(single)
     assert "share a letter" not in str(single)
     assert "Significant if p is at most 0.05." in str(replace(single, correction=None))
+
+
+def of_levels(k):
+    """Return comparisons of k levels, those at least two apart being different."""
+    i, j = np.triu_indices(k, 1)
+    means = pd.Series(np.arange(k, 0, -1.0), index=[f"s{n}" for n in range(k)])
+    p = np.where(j - i > 1, 1e-4 * (j - i), 0.5)
+    table = pd.DataFrame({
+        "first": means.index[i], "second": means.index[j], "difference": (j - i).astype(float),
+        "statistic": (j - i) * 2.0, "p_value": p, "p_adjusted": p, "significant": p < 0.05,
+        "low": j - i - 1.5, "high": j - i + 1.5,
+    })  # fmt: skip
+    return PairwiseComparisons(table, means, "system", "paired t-test", "t", "holm", 0.05)
+
+
+@pytest.mark.parametrize(("k", "has_groups"), [(2, False), (3, True), (60, True), (61, False)])
+def test_groups_are_printed_of_three_to_sixty_levels(k, has_groups):
+    summary = of_levels(k).summary()
+    assert ("share a letter" in printed_words(summary)) == has_groups
+    assert len(summary.tables) == 1 + has_groups
+    if has_groups:
+        printed = printed_columns(summary)
+        assert printed[""] == [f"s{n}" for n in range(k)]
+        assert [float(x) for x in printed["mean"]] == list(range(k, 0, -1))
+        letters = [set(cell.split() if k > 27 else cell) for cell in printed["group"]]
+        for a in range(k):
+            for b in range(a):
+                assert bool(letters[a] & letters[b]) == (a - b < 2)
+
+
+@pytest.mark.parametrize(("show", "listed"), [(0, 0), (1, 1), (9, 9), (10, 10), (11, 10)])
+def test_so_many_pairs_are_listed(show, listed):
+    """Those with the smallest p-values, and of equal ones the largest differences."""
+    summary = of_levels(5).summary(show)
+    text = printed_words(summary)
+    assert (f"{show} of 10 pairs are listed" in text) == (show < 10)
+    assert len(summary.tables) == 1 + (listed > 0)
+    if listed:
+        printed = printed_columns(summary, 1)
+        assert len(printed[""]) == listed
+        p = [float(x) for x in printed["p adj."]]
+        assert p == sorted(p)
+        assert p[0] == 2e-4
+    two = of_levels(2).summary(0)  # the only table has one pair at least
+    assert printed_columns(two)[""] == ["s0 − s1"]
+    for bad in (-1, True, 1.5):
+        with pytest.raises(PlanError, match="show is a whole number"):
+            of_levels(3).summary(bad)
+
+
+@pytest.mark.parametrize(
+    ("df", "shown"),
+    [
+        ([9.0, 9.0, 9.0], False), ([9.0, 9.0 + 1e-9, 9.0], False), ([9.0, 9.1, 12.5], True),
+        ([9.0, np.inf, 9.0], False), ([9.0, np.nan, 9.0], False),
+    ],
+)  # fmt: skip
+def test_degrees_of_freedom_are_listed_if_they_differ(df, shown):
+    made = replace(of_levels(3), table=of_levels(3).table.assign(std_error=0.5, df=df))
+    printed = printed_columns(made.summary(), 1)
+    assert ("df" in printed) == shown
+    assert [float(x) for x in printed["std err"]] == [0.5] * 3
+    if shown:
+        assert sorted(float(x) for x in printed["df"]) == sorted(df)

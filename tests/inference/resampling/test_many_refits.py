@@ -10,6 +10,7 @@ import pytest
 
 import vcomp
 from tests.helpers.refits import fit_again
+from vcomp.estimators.likelihood import choose_engine
 from vcomp.inference.resampling.draws import RowDraws
 from vcomp.inference.resampling.refits import Recipe
 from vcomp.inference.resampling.resampled_levels import Levels, Sample
@@ -59,6 +60,33 @@ def test_small_data_are_refitted_together(monkeypatch):
         np.testing.assert_allclose(found.llf, other.llf, atol=1e-7)
 
 
+def test_responses_of_a_wide_table_are_refitted_by_a_surface():
+    fit, _, _, _ = fit_again("y ~ (1|a) + (1|b)", crossed(2000, 120, 110), "reml")
+    stacked = StackedRefits.of(fit.stats, fit.recipe, fit.values)
+    surface = DrawnSurface.of(fit.stats, fit.recipe, fit.values, 100, alone=stacked.seconds)
+    assert surface is not None
+    draws = RowDraws(fit.stats)
+    drawn = [draws.draw(fit.values, stream(1, b)) for b in range(20)]
+    for one, other in zip(
+        stacked.with_responses(drawn), surface.with_responses(drawn), strict=True
+    ):
+        # A surface is exact to 1e-6 standard errors, a stack to its Newton decrement of 1e-8.
+        np.testing.assert_allclose(one.values, other.values, rtol=1e-6)
+        np.testing.assert_allclose(one.llf, other.llf, rtol=1e-10)
+
+
+def test_jackknife_of_a_wide_sparse_table_is_that_of_a_stack(monkeypatch):
+    res = vcomp.fit("y ~ (1|a) + (1|b)", crossed(1500, 150, 150))
+    fast, used = DeletedSurface.refitted, []
+    monkeypatch.setattr(DeletedSurface, "refitted", lambda own: used.append(1) or fast(own))
+    found = res.jackknife("a")
+    assert used
+    monkeypatch.setattr(DeletedSurface, "of", lambda *_, **__: None)
+    other = res.jackknife("a")
+    np.testing.assert_allclose(found.values, other.values, rtol=1e-7)
+    np.testing.assert_allclose(found.llf, other.llf, rtol=1e-10)
+
+
 def test_simulated_test_is_that_of_refits_one_by_one(monkeypatch):
     data = crossed(60, 8, 5, seed=2)
     data["c"] = np.random.default_rng(3).integers(3, size=60)
@@ -93,6 +121,25 @@ def test_drawn_responses_by_a_surface(sparse, most_effects):
         np.testing.assert_allclose(made.values, one.values, rtol=1e-7)
         np.testing.assert_allclose(made.beta, one.beta, rtol=1e-6, atol=1e-9)
         assert made.llf == pytest.approx(one.llf, abs=1e-6)
+
+
+def test_drawn_responses_of_an_iterative_fit_have_exact_maxima(sparse):
+    _, (fit, _, _, _) = sparse
+    exact = DrawnSurface.of(fit.stats, fit.recipe, fit.values, 8, ALWAYS)
+    iterative = choose_engine(fit.stats, "iterative", reml=True)
+    draws = RowDraws(fit.stats)
+    drawn = [draws.draw(fit.values, stream(1, b)) for b in range(4)]
+    found = DrawnSurface(replace(exact._surface, engine=iterative)).with_responses(drawn)
+    for made, other in zip(found, exact.with_responses(drawn), strict=True):
+        np.testing.assert_allclose(made.values, other.values, rtol=1e-12)
+        assert made.llf == pytest.approx(other.llf, rel=1e-12)
+
+
+@pytest.mark.parametrize(("n", "is_faster"), [(20, False), (1000, True)])
+def test_many_refits_of_an_iterative_fit_are_by_dense_factors(n, is_faster):
+    fit, _, _, _ = fit_again("y ~ (1|a) + (1|b)", crossed(20_000, 2_000, 2_000), "reml")
+    surface = DrawnSurface.of(fit.stats, fit.recipe, fit.values, n)
+    assert (surface is not None) is is_faster
 
 
 @pytest.mark.parametrize("method", ["reml", "ml"])

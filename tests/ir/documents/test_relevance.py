@@ -145,6 +145,7 @@ def test_what_cannot_be_separated_is_said(rule, message, zero):
     assert [name for name in zero if values[name] == 0.0] == zero
     assert sum(values.values()) == pytest.approx(1.0, rel=1e-12)
     assert message.split(".*")[0] in model.notes[0].lower()
+    assert ("1 assessor>" if model.sizes["assessors"] == 1 else "4 assessors>") in repr(model)
     assert model.notes[0] in " ".join(str(model.summary()).split())
 
 
@@ -171,13 +172,24 @@ def test_grades_may_be_any_numbers(judged):
     np.testing.assert_array_equal(other.components.values, plain.components.values)
 
 
+def test_true_and_false_among_objects_are_grades(judged):
+    plain = judged.assign(relevant=judged["relevant"] > 0)
+    model, other = (
+        vcomp.ir.fit_relevance(plain.assign(relevant=plain["relevant"].astype(kind)))
+        for kind in (bool, object)
+    )
+    np.testing.assert_array_equal(other.components.values, model.components.values)
+
+
 def test_what_it_prints(judged):
     model = vcomp.ir.fit_relevance(judged)
     n = judged.groupby(["topic", "document"], observed=True).ngroups
     assert repr(model) == (
         f"<Relevance of {len(judged)} judgements: 6 topics, {n} documents, 3 assessors>"
     )
-    text = str(model.summary())
+    text = str(model)
+    assert text == str(model.summary())
+    assert "<table" in model._repr_html_()
     assert f"Judgements: {len(judged)}" in text
     assert "topic:document" in text
     assert f"{100 * (judged['relevant'] == 0).mean():.1f} %" in text

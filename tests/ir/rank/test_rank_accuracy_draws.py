@@ -181,8 +181,8 @@ class TestDraws:
 
     def test_true_means_have_the_covariance_of_the_means(self):
         drawn = self.drawn()
-        about = (unsorted(drawn, drawn.truth) - self.pairs.centres) / drawn.scales[:, np.newaxis]
-        errors = unsorted(drawn, drawn.errors) / drawn.scales[:, np.newaxis]
+        about = (unsorted(drawn, drawn.truth) - self.pairs.centres) / drawn.scales.T
+        errors = unsorted(drawn, drawn.errors)
         S = with_other_lengths(self.pairs)
         # Monte Carlo error: √(2/100,000) of a variance.
         np.testing.assert_allclose(np.cov(about, rowvar=False), S / 9, atol=0.02 * S.max() / 9)
@@ -193,12 +193,12 @@ class TestDraws:
     def test_scales_have_the_moments_of_the_mean_square_of_error(self):
         drawn = self.drawn()
         squares = (self.pairs.residuals**2).sum(axis=1)
-        moved = 2 * np.log(drawn.scales / student_to_normal(8))
+        moved = 2 * np.log(drawn.scales[0] / student_to_normal(8))
         variance = squares.var(ddof=1) / squares.mean() ** 2 / 9
         assert moved.mean() == pytest.approx(0.0, abs=4 * np.sqrt(variance / self.m))
         assert moved.var() == pytest.approx(variance, rel=0.02)  # √(2/100,000) × 4
         # The third moments of residuals: means and their errors' size move together.
-        about = (unsorted(drawn, drawn.truth) - self.pairs.centres) / drawn.scales[:, np.newaxis]
+        about = (unsorted(drawn, drawn.truth) - self.pairs.centres) / drawn.scales.T
         skewness = self.pairs.residuals.T @ squares / squares.mean() / (9 * 8)
         error = np.sqrt(about.var(axis=0) * variance / self.m)
         assert (np.abs(about.T @ moved / self.m - skewness) < 4.5 * error).all()
@@ -257,7 +257,7 @@ def test_lengths_of_errors_have_the_corrected_degrees_of_freedom():
     assert pairs.sample_df == pytest.approx(rank)
     assert pairs.df == pytest.approx((n * rank - 2) / (n - 1 - rank))
     drawn = RankDraws.of(pairs, m, seed=3)
-    squares = ((drawn.errors / drawn.scales[:, np.newaxis]) ** 2).sum(axis=1)
+    squares = (drawn.errors**2).sum(axis=1)
     power = np.sqrt(rank / pairs.df)
     raised = chi2(rank).expect(lambda x: x**power), chi2(rank).expect(lambda x: x ** (2 * power))
     variance = raised[1] / raised[0] ** 2 - 1

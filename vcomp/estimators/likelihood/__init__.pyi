@@ -13,6 +13,7 @@ from .engine import LastPoint as LastPoint
 from .engine import LikelihoodEngine as LikelihoodEngine
 from .engine import Solution as Solution
 from .engine import errors_of_fixed as errors_of_fixed
+from .iterative import IterativeLikelihood as IterativeLikelihood
 from .levels import LevelsLikelihood as LevelsLikelihood
 from .likelihood import ML as ML
 from .likelihood import REML as REML
@@ -31,3 +32,6 @@ from .starts import OtherStarts as OtherStarts
 from .strata_likelihood import StrataLikelihood as StrataLikelihood
 from .surface import NodeValues as NodeValues
 from .surface import surface_maxima as surface_maxima
+from .wide import WideLikelihood as WideLikelihood
+from .wide import WideProjector as WideProjector
+from .wide_covariance import SparseCovariance as SparseCovariance

@@ -32,6 +32,7 @@ from vcomp.estimators.likelihood.engine import (
     SummedEngine,
 )
 from vcomp.estimators.likelihood.equations import Point
+from vcomp.estimators.likelihood.few_levels import FewLevels
 from vcomp.numerics import solve, solve_positive
 from vcomp.statistics import CrossProducts
 
@@ -203,13 +204,13 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
 
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""
-        return self._loglike(self._eliminations.at(v))
+        return self._loglike(self.point(v))
 
     def derivatives(self, v: FloatArray) -> Derivatives:
         """Return log-likelihood, score and average information at `v`; components may be 0."""
-        point = self._eliminations.at(v)
+        point = self.point(v)
         PZy = self._score_vectors(point)
-        traces = point.traces(with_fixed=self.reml)
+        traces = self._of_traces(point).traces(with_fixed=self.reml)
         score = self._score(point, traces, PZy)
         return Derivatives(self._loglike(point), score, self._average(point, PZy))
 
@@ -236,7 +237,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         """
         if kind != "average":
             self._eliminations.check_norms(kind)
-        point = self._eliminations.at(v)
+        point = self.point(v)
         average = self._average(point, self._score_vectors(point))
         if kind == "average":
             return average
@@ -248,12 +249,32 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
 
         Each group of a component at zero may need a solve.
         """
-        seconds = self._eliminations.at(v).seconds_at_zero()
+        seconds = self.point(v).seconds_at_zero()
         return seconds <= max(_CHEAP_SECONDS, _EVALUATIONS * self.seconds)
+
+    def few_levels(self, v: FloatArray, terms: Sequence[int]) -> FewLevels | None:
+        """Return the likelihood beside `v` in the components of terms with few groups."""
+        point = self._eliminations.at(v)
+        affordable = max(_CHEAP_SECONDS, _EVALUATIONS * self.seconds)
+        if not terms or point.seconds_of_columns(terms) > affordable:
+            return None
+        within = point.between_groups(terms, with_fixed=True)
+        PZy = self._score_vectors(point)
+        return FewLevels(
+            v=v,
+            loglike_there=self._loglike(point),
+            term=np.repeat(terms, [self.sizes[t] for t in terms]),
+            within=within,
+            full=within if self.reml else point.between_groups(terms, with_fixed=False),
+            fitted=np.concatenate([PZy[t] for t in terms]),
+            n=self.n,
+            n_fixed=self.n_fixed,
+            reml=self.reml,
+        )
 
     def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return β̂ and its covariance matrix at `v`."""
-        point = self._eliminations.at(v)
+        point = self.point(v)
         return point.solution[1].copy(), point.residual * point.fixed.inverse()
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
@@ -262,12 +283,13 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""
-        point = self._eliminations.at(v)
-        terms = range(self.stats.n_terms)
+        point = self.point(v)
+        terms = range(len(self.sizes))
         beta, cov_beta = self.fixed_effects(v)
 
         def variances(*, with_fixed: bool) -> list[FloatArray]:
-            return [self._variance(point, t, with_fixed=with_fixed) for t in terms]
+            at = point if with_fixed else self._without_fixed(point)
+            return [self._variance(at, t, with_fixed=with_fixed) for t in terms]
 
         return Solution(
             beta=beta,
@@ -288,26 +310,40 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
 
     @cached_property
     def _degrees(self) -> int:
-        return self.stats.n - (self.stats.n_fixed if self.reml else 0)
+        return self.n - (self.n_fixed if self.reml else 0)
+
+    def _without_fixed(self, point: Point) -> Point:
+        """Return the point from which forms of V⁻¹ follow, if `point` has those of P."""
+        return point
+
+    def _of_traces(self, point: Point) -> Point:
+        """Return the point with the traces of the likelihood."""
+        return point if self.reml else self._without_fixed(point)
+
+    def _components(self, point: Point) -> FloatArray:
+        """Return the components (k + 1,) of the random terms and the residual."""
+        return np.append(point.v[: len(self.sizes)], point.residual)
 
     def _loglike(self, point: Point) -> float:
         """Return ℓ by docs/explanation/mathematics.md, eqs. (5.1) for REML and (5.2) for ML."""
-        log_v, log_fixed = point.log_determinants()
+        log_v, log_fixed = self._of_traces(point).log_determinants()
         deviance = log_v + point.solution[2] / point.residual + self._degrees * np.log(2.0 * np.pi)
         return float(-0.5 * (deviance + log_fixed if self.reml else deviance))
 
     def _score_vectors(self, point: Point) -> list[FloatArray]:
-        """Return Z_t'P y for every term."""
+        """Return Z_t'P y for every random term."""
         effects, beta, _ = point.solution
         sums = [Zy[:, None] for Zy in self.stats.Zy]
-        return [r[:, 0] for r in point.projected(sums, (effects[:, None], beta[:, None]))]
+        projected = point.projected(sums, (effects[:, None], beta[:, None]))
+        return [r[:, 0] for r in projected[: len(self.sizes)]]
 
     def _score(self, point: Point, traces: FloatArray, PZy: list[FloatArray]) -> FloatArray:
         """Return the likelihood score, eq. (5.3); that of the residual follows as in (5.9)."""
-        score = np.empty(self.stats.n_terms + 1)
-        score[:-1] = [0.5 * (r @ r - trace) for r, trace in zip(PZy, traces, strict=True)]
+        k, v = len(self.sizes), self._components(point)
+        score = np.empty(k + 1)
+        score[:-1] = [0.5 * (r @ r - trace) for r, trace in zip(PZy, traces[:k], strict=True)]
         total = 0.5 * (point.solution[2] / point.residual - self._degrees)
-        score[-1] = (total - point.v[:-1] @ score[:-1]) / point.residual
+        score[-1] = (total - v[:-1] @ score[:-1]) / point.residual
         return score
 
     # Information ----------------------------------------------------------------------------
@@ -318,21 +354,21 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         With f_u = Z_u Z_u'P y every element is (Z_t'P y)'(Z_t'P f_u). For the residual,
         P(Σ σ²_t V_t + σ²_e I)P = P gives y'P P V_u P y without the rows.
         """
-        k, tables = self.stats.n_terms, point.equations.tables
+        k, tables = len(PZy), point.equations.tables
         sums = [
             np.column_stack([tables.times(t, u, PZy[u][:, None]) for u in range(k)])
-            for t in range(k)
+            for t in range(self.stats.n_terms)
         ]
-        Xf = np.column_stack([ZX.T @ r for ZX, r in zip(self.stats.ZX, PZy, strict=True)])
-        projected = point.projected(sums, point.solve(point.stacked(sums), Xf))
+        Xf = np.column_stack([ZX.T @ r for ZX, r in zip(self.stats.ZX[:k], PZy, strict=True)])
+        projected = point.projected(sums, point.solve(point.stacked(sums), Xf))[:k]
         fPf = np.array([r @ Pf for r, Pf in zip(PZy, projected, strict=True)])
         squares = np.array([r @ r for r in PZy])
         total = point.solution[2] / point.residual
-        return 0.5 * with_residual(0.5 * (fPf + fPf.T), squares, total, point.v)
+        return 0.5 * with_residual(0.5 * (fPf + fPf.T), squares, total, self._components(point))
 
     def _expected(self, point: Point, *, positive_only: bool) -> FloatArray:
         """Return ½ tr(P V_t P V_u), eq. (5.4), from squared norms of the blocks of Z'PZ."""
-        v, k = point.v, self.stats.n_terms
+        v, k, point = self._components(point), len(self.sizes), self._of_traces(point)
         traces = point.traces(with_fixed=self.reml)
         squares = point.squares(traces, with_fixed=self.reml, positive_only=positive_only)
         kept = [t for t in range(k) if v[t] > 0.0 or not positive_only]

@@ -112,7 +112,7 @@ class Eliminations:
         ----------
         stats : cross-products that differ in Zy, X'y and y'y only
         """
-        return Eliminations(
+        return type(self)(
             stats,
             self._names,
             self._advice,

@@ -15,7 +15,7 @@ from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes
 from vcomp.numerics.sparse import plan_elimination
-from vcomp.statistics import CompletedGrid, CrossProducts, Statistics
+from vcomp.statistics import CompletedGrid, CrossProducts, Statistics, WideProducts
 
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.blocked import BlockedLikelihood
@@ -122,6 +122,8 @@ def choose_engine(
             "engine='levels' needs rows, and one facet with many levels beside few combinations "
             "of the others; use engine='auto'"
         )
+    if engine == "blocked" and stats.wide is not None:
+        return _wide(stats.wide, limits, reml=reml, names=names)
     if engine == "blocked":
         other = "iterative" if stats.strata is None else "strata"
         advice = f"use engine={other!r}, or method='anova'"
@@ -157,10 +159,17 @@ def residual_forms(stats: Statistics) -> FloatArray:
     """
     if stats.strata is not None:
         return StrataLikelihood(stats.strata, reml=True).quadratic_forms()
+    if stats.wide is not None:
+        from vcomp.estimators.likelihood.wide import WideProjector
+
+        return WideProjector(stats.wide).forms()
     if stats.crossed is not None:
         from vcomp.estimators.likelihood.crossed import CrossedLikelihood
 
         return CrossedLikelihood(stats.crossed, reml=True).quadratic_forms()
+    # Pairs of many groups take longer than the levels, which a fit then needs.
+    if sum(stats.sizes) > ENGINE_LIMITS.planned and stats.levels is not None:
+        return stats.levels.projector_forms
     from vcomp.estimators.likelihood.blocked import projector_forms
 
     return projector_forms(stats.cross_products)
@@ -250,6 +259,44 @@ def _blocked(
     return BlockedLikelihood(sums, reml=reml, eliminations=eliminations)
 
 
+_MANY_COLUMNS = (
+    "with a factor of {:,} columns in the fixed part, a random term with its variance held at a "
+    "million times that of the scores has the same results, and more engines: put (1|...) in "
+    "place of the factor, with hold={{...}}; or request engine='iterative', which solves for "
+    "every column"
+)
+
+
+def _wide(
+    wide: WideProducts,
+    limits: EngineLimits,
+    *,
+    reml: bool,
+    names: Sequence[str] | None,
+    most_seconds: float = np.inf,
+) -> BlockedLikelihood:
+    """Return the engine of a factor of very many levels in the fixed part.
+
+    Raises
+    ------
+    EstimationError
+        If it does not fit into memory, or an evaluation takes longer than `most_seconds`.
+    """
+    from vcomp.estimators.likelihood.wide import WideLikelihood
+
+    advice = _MANY_COLUMNS.format(wide.sparse_at.size)
+    planner = partial(plan_elimination, most_seconds=most_seconds)
+    engine = WideLikelihood(
+        wide, reml=reml, names=names, advice=advice, planner=planner, free_bytes=limits.free_bytes
+    )
+    if engine.seconds > most_seconds:
+        raise EstimationError(
+            f"elimination takes about {engine.seconds:.0f} seconds at every step, and is used if "
+            f"engine='blocked' requests it; {advice}"
+        )
+    return engine
+
+
 def _blocked_within(
     stats: Statistics,
     seconds: float,
@@ -298,6 +345,9 @@ def _without_strata(
     seed: int = 0,
 ) -> LikelihoodEngine:
     """Return the best engine but for strata: an exact one, or the iterative one."""
+    if stats.wide is not None:
+        # Other engines form matrices of columns by columns.
+        return _wide(stats.wide, limits, reml=reml, names=names, most_seconds=limits.seconds)
     few = sum(stats.sizes) <= limits.planned
     quick = min(limits.quick + limits.quick_per_row * stats.n, limits.seconds)
     if crossed := _crossed(stats, limits, reml=reml):

@@ -98,16 +98,8 @@ class Solution:
         return self._both[1]
 
 
-class LikelihoodEngine(Protocol):
-    """A restricted or full log-likelihood of the components, the residual last."""
-
-    @property
-    def name(self) -> str:
-        """``"strata"``, ``"levels"``, ``"blocked"`` or ``"iterative"``."""
-
-    @property
-    def reason(self) -> str:
-        """Why this engine was chosen for these data: a clause for the result."""
+class Likelihood(Protocol):
+    """What is climbed: a log-likelihood of the components, the residual last."""
 
     @property
     def reml(self) -> bool:
@@ -140,6 +132,29 @@ class LikelihoodEngine(Protocol):
     def n_fixed(self) -> int:
         """Number of columns of X."""
 
+    def loglike(self, v: FloatArray) -> float:
+        """Return the log-likelihood at components `v`."""
+
+    def derivatives(self, v: FloatArray) -> Derivatives:
+        """Return value, score and average information at `v`; components may be 0."""
+
+    def information(
+        self, v: FloatArray, kind: InformationKind = "observed", *, positive_only: bool = False
+    ) -> FloatArray:
+        """Return an information matrix; if `positive_only`, nan for components at zero."""
+
+
+class LikelihoodEngine(Likelihood, Protocol):
+    """A restricted or full log-likelihood of the components, the residual last."""
+
+    @property
+    def name(self) -> str:
+        """``"strata"``, ``"levels"``, ``"blocked"`` or ``"iterative"``."""
+
+    @property
+    def reason(self) -> str:
+        """Why this engine was chosen for these data: a clause for the result."""
+
     @property
     def sizes(self) -> tuple[int, ...]:
         """Numbers of random effects of the terms."""
@@ -158,16 +173,11 @@ class LikelihoodEngine(Protocol):
     def least_squares(self) -> FloatArray:
         """Return the ordinary least squares estimate of the fixed effects."""
 
-    def loglike(self, v: FloatArray) -> float:
-        """Return the log-likelihood at components `v`."""
+    def few_levels(self, v: FloatArray, terms: Sequence[int]) -> Likelihood | None:
+        """Return the likelihood beside `v` in the components of some terms alone.
 
-    def derivatives(self, v: FloatArray) -> Derivatives:
-        """Return value, score and average information at `v`; components may be 0."""
-
-    def information(
-        self, v: FloatArray, kind: InformationKind = "observed", *, positive_only: bool = False
-    ) -> FloatArray:
-        """Return an information matrix; if `positive_only`, nan for components at zero."""
+        An evaluation takes next to no time, if they have few levels. None if this is not so.
+        """
 
     def expects_cheaply(self, v: FloatArray) -> bool:
         """Return whether the expected information of all components costs a few evaluations."""
@@ -241,6 +251,10 @@ class SummedEngine:
     def expects_cheaply(self, v: FloatArray) -> bool:
         """Return whether the expected information of all components costs a few evaluations."""
         return True
+
+    def few_levels(self, v: FloatArray, terms: Sequence[int]) -> Likelihood | None:
+        """Return None: each value of the components needs an evaluation."""
+        return None
 
 
 class ExactEngine:

@@ -245,7 +245,8 @@ class Point:
     Parameters
     ----------
     equations : for the positive components of `v`
-    v : (k + 1,) components, the residual last
+    v : (k + 1,) components, the residual last; a term with an infinite one has fixed effects: its
+        diagonal gets nothing added, and its forms of P are zero
 
     Raises
     ------
@@ -270,12 +271,16 @@ class Point:
         self.fixed = Positive(self.stats.XX - equations.ZX.T @ self._border)
 
     def log_determinants(self) -> tuple[float, float]:
-        """Return log|V| and log|X'V⁻¹X|, eq. (7.1)."""
+        """Return log|V| and log|X'V⁻¹X|, eq. (7.1); with fixed terms only their sum is right."""
         stats, s2 = self.stats, self.residual
         log_v = stats.n * np.log(s2) + self.factor.log_determinant()
+        n_fixed = stats.n_fixed
         for t in self.active:
-            log_v += stats.sizes[t] * np.log(self.v[t] / s2)
-        return float(log_v), self.fixed.log_determinant() - stats.n_fixed * float(np.log(s2))
+            if np.isfinite(self.v[t]):
+                log_v += stats.sizes[t] * np.log(self.v[t] / s2)
+            else:
+                n_fixed += stats.sizes[t]
+        return float(log_v), self.fixed.log_determinant() - n_fixed * float(np.log(s2))
 
     # Solutions ------------------------------------------------------------------------------
 
@@ -380,7 +385,7 @@ class Point:
         place = self.equations.slices[self.active.index(term)]
         diagonal = self.factor.inverse.diagonal[place]
         if with_fixed and self.stats.n_fixed:
-            diagonal = diagonal + np.square(self._white_border[place]).sum(axis=1)
+            diagonal = diagonal + np.square(self.white_border[place]).sum(axis=1)
         found: FloatArray = diagonal
         return found
 
@@ -432,7 +437,7 @@ class Point:
         """
         k, v, s2 = self.stats.n_terms, self.v, self.residual
         squares = np.full((k, k), np.nan)
-        active = list(self.active)
+        active = self._random
         if active:
             c = v[active]
             if with_fixed not in self._norms:
@@ -466,6 +471,30 @@ class Point:
         rank = float(self.equations.group_n.size + self.stats.n_fixed)
         return _PRODUCT_SECONDS * (solved * each + len(large) * rank**3)
 
+    @property
+    def _random(self) -> list[int]:
+        """The positive terms but for those with fixed effects, whose squares are not computed."""
+        return [t for t in self.active if np.isfinite(self.v[t])]
+
+    def between_groups(
+        self, terms: Sequence[int], *, with_fixed: bool, limits: SquareLimits = _LIMITS
+    ) -> FloatArray:
+        """Return Z'QZ of the groups of some terms, (q, q), by a solve for each of them."""
+        columns = [
+            np.concatenate([block[u] for u in terms])
+            for t in terms
+            for block in self._columns_of(t, limits.slab_bytes, with_fixed=with_fixed)
+        ]
+        between: FloatArray = np.concatenate(columns, axis=1)
+        found: FloatArray = 0.5 * (between + between.T)
+        return found
+
+    def seconds_of_columns(self, terms: Sequence[int]) -> float:
+        """Return the expected time of `between_groups` in seconds."""
+        pattern = self.equations.pattern
+        each = float(pattern.rows.size + pattern.n_dense**2)
+        return _PRODUCT_SECONDS * each * sum(self.stats.sizes[t] for t in terms)
+
     @cached_property
     def _small(self) -> list[int]:
         """Positive terms whose components are so small that eq. (7.3) cancels."""
@@ -479,12 +508,13 @@ class Point:
 
     def _squared_norms(self, *, with_fixed: bool) -> FloatArray:
         """Return ‖C^tu‖² of the positive terms, from C^zz = (C_zz)⁻¹ + W (S_X)⁻¹ W' with X."""
-        places = list(self.equations.slices)
+        pairs = zip(self.active, self.equations.slices, strict=True)
+        places = [place for t, place in pairs if t in self._random]
         norms = self.factor.inverse.squared_norms(places)
         p = self.stats.n_fixed
         if not with_fixed or p == 0:
             return norms
-        W = self._white_border
+        W = self.white_border
         grams = [W[place].T @ W[place] if W[place].shape[0] > p else None for place in places]
         apart = np.zeros((W.shape[0], p * len(places)))
         for i, place in enumerate(places):
@@ -501,7 +531,7 @@ class Point:
         return norms
 
     @cached_property
-    def _white_border(self) -> FloatArray:
+    def white_border(self) -> FloatArray:
         """W L⁻ᵀ with W = (C_zz)⁻¹Z'X and S_X = L L', so that its products are W (S_X)⁻¹ W'."""
         return self.fixed.whitened(self._border)
 

@@ -15,14 +15,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.level_covariance import (
-    Alike,
-    LevelBlocks,
-    LevelCovariance,
-    taken,
-)
+from vcomp.estimators.likelihood.level_blocks import LevelBlocks, inside, mirrored
+from vcomp.estimators.likelihood.level_covariance import LevelCovariance
 from vcomp.numerics import in_threads
-from vcomp.statistics import added_up
+from vcomp.statistics import Alike, added_up
 
 Sums = dict[int, FloatArray]
 """R_t of the components so far, each (nodes, C, C)."""
@@ -88,42 +84,39 @@ def _absorbed(
 
 def _of_levels(blocks: LevelBlocks, Q: FloatArray, squares: FloatArray) -> Sums:
     """Return R_t of the terms within levels and of the residual, and add to the squares."""
-    grid, K, k = blocks.grid, blocks.K, blocks.grid.n_terms
+    K, k = blocks.K, blocks.grid.n_terms
     own = [*blocks.terms, k]
-    replicates = 1.0 if grid.replicates is None else grid.replicates
-    B = {t: grid.terms[t].alike for t in blocks.terms} | {k: np.eye(grid.n_cells) / replicates}
+    B = dict(zip(own, blocks.between, strict=True))
     KBK = {t: K @ B[t] @ K for t in own}
     KQK = K @ Q @ K
-    found = {t: np.zeros_like(Q) for t in own}
     # By holes: H = Σ E X E', HAH = Σ E X A_mm X E' with A = K B_t K, and J = Σ E X (KQK)_mm X E'.
-    H, HAH, J = np.zeros_like(Q), {t: np.zeros_like(Q) for t in own}, np.zeros_like(K)
+    found, HAH = ({t: blocks.empty_sums() for t in own} for _ in range(2))
+    J = blocks.empty_sums()
 
     def part(both: tuple[Alike, FloatArray]) -> tuple[list[FloatArray], FloatArray]:
         a, inverse = both
-        X = taken(inverse, a.pair_pattern)
-        XQ = X @ _inside(a, KQK if a.by_holes else Q, of_nodes=True)
+        X = a.of_pairs(inverse)
+        XQ = X @ inside(a, KQK if a.by_holes else Q)
         if a.by_holes:
-            XA = [X @ _inside(a, KBK[t]) for t in own]
-            sums = [X, XQ @ X]
+            XA = [X @ a.of_pairs(inside(a, KBK[t])) for t in own]
             once = [2.0 * (XQ @ x) for x in XA]
         else:
-            XA = [X @ _inside(a, B[t]) for t in blocks.terms]
-            XA.append(X / a.counts[a.pair_pattern][:, None, :])
-            sums = []
+            XA = [X @ a.of_pairs(inside(a, B[t])) for t in blocks.terms]
+            XA.append(X / a.of_pairs(a.counts)[:, None, :])
             once = [x - 2.0 * (XQ @ x) for x in XA]
-        sums += [x @ X for x in XA]
-        made = [blocks.embedded(a, values, of_pairs=True) for values in sums]
-        return made, _traces(once, XA, a.pair_n)
+        return [x @ X for x in [*XA, XQ]], _traces(once, XA, a.pair_n)
 
     every = list(blocks.each())
     for (a, _), (made, forms) in zip(every, in_threads(part, every, blocks.cost), strict=True):
         _add(squares, own, forms)
-        if a.by_holes:
-            H += made[0]
-            J += made[1].sum(axis=0)
         into = HAH if a.by_holes else found
-        for t, values in zip(own, made[-len(own) :], strict=True):
-            into[t] += values
+        for t, values in zip(own, made, strict=False):
+            blocks.add_embedded(a, values, into[t], of_pairs=True)
+        if a.by_holes:
+            blocks.add_embedded(a, made[-1], J, of_pairs=True)
+    for sums in (*found.values(), *HAH.values(), J):
+        mirrored(sums)
+    H = blocks.holes
     if not blocks.n_by_holes.any():
         return found
     n = blocks.n_by_holes[:, None, None]
@@ -133,7 +126,7 @@ def _of_levels(blocks: LevelBlocks, Q: FloatArray, squares: FloatArray) -> Sums:
         whole[t] = n * KBK[t] - mixed - mixed.swapaxes(1, 2) + K @ HAH[t] @ K
         found[t] += whole[t]
     _add(squares, own, _traces([w.sum(axis=0) for w in whole.values()], [B[t] for t in own]))
-    _add(squares, own, -2.0 * _crossed_by_nodes(blocks, Q, KBK, B, H, HAH, J))
+    _add(squares, own, -2.0 * _crossed_by_nodes(blocks, Q, KBK, B, H, HAH, J.sum(axis=0)))
     return found
 
 
@@ -163,13 +156,3 @@ def _crossed_by_nodes(
     forms += mixed + mixed.T
     forms -= _traces([a @ H for a in KBK.values()], [a @ Q for a in KBK.values()])
     return forms
-
-
-def _inside(a: Alike, matrix: FloatArray, *, of_nodes: bool = False) -> FloatArray:
-    """Return the elements of a matrix, or of that of each node, in the cells of each pair."""
-    cells = a.cells[a.pair_pattern]
-    rows, columns = cells[:, :, None], cells[:, None, :]
-    inside: FloatArray = (
-        matrix[a.pair_node[:, None, None], rows, columns] if of_nodes else matrix[rows, columns]
-    )
-    return inside

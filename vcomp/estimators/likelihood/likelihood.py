@@ -375,7 +375,10 @@ def estimate_by_likelihood(
         log=found.log,
         monte_carlo={} if noise is None else _monte_carlo(noise, certified, names, known),
         llf_error=llf_error,
-        fixed_errors=errors_of_fixed(likelihood, found.v),
+        # A covariance matrix that is not formed computes its own derivatives.
+        fixed_errors=(
+            errors_of_fixed(likelihood, found.v) if isinstance(cov_beta, np.ndarray) else None
+        ),
         without_bounds=certified.without_bounds,
     )
     return estimate.with_seconds(seconds)

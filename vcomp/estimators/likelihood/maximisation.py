@@ -22,7 +22,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.estimate import Iteration, Maximum, StepKind
-from vcomp.estimators.likelihood.engine import Derivatives, LikelihoodEngine
+from vcomp.estimators.likelihood.engine import Derivatives, Likelihood, LikelihoodEngine
 from vcomp.estimators.likelihood.starts import OtherStarts
 from vcomp.numerics import bounded_step, is_positive
 
@@ -264,7 +264,10 @@ def maximise(
         starts = OtherStarts(known, group_sizes, likelihood.n_fixed)
         doubtful = starts.doubtful(v, average, inner) if done else starts.free
         if doubtful.any():
-            path, done, others = search.again(path, done, starts.elsewhere(v, doubtful))
+            elsewhere = search.elsewhere(likelihood, path[-1], starts, doubtful) if done else None
+            if elsewhere is None:
+                elsewhere = v.sum() * starts.elsewhere(v, doubtful)
+            path, done, others = search.again(path, done, elsewhere)
     here, log = path[-1], tuple(search.logged(point) for point in path)
     return Maximum(
         v=here.v,
@@ -288,7 +291,7 @@ def maximise(
 class _Maximisation:
     """One maximisation: its fixed arguments and the number of evaluations."""
 
-    likelihood: LikelihoodEngine
+    likelihood: Likelihood
     group_sizes: FloatArray
     held: BoolArray
     tol: float
@@ -321,11 +324,35 @@ class _Maximisation:
                 path[-1] = there
         return path, done
 
+    def elsewhere(
+        self,
+        engine: LikelihoodEngine,
+        here: _Iterate,
+        starts: OtherStarts,
+        doubtful: BoolArray,
+    ) -> Sequence[FloatArray] | None:
+        """Return where climbs in the components of few levels end that do not lead back.
+
+        None if these cannot be climbed alone.
+        """
+        few = starts.with_few_levels(here.v, here.derivatives.average, doubtful)
+        local = None
+        if few is not None:
+            local = engine.few_levels(here.v, np.flatnonzero(few).tolist())
+        if few is None or local is None:
+            return None
+        search = _Maximisation(local, self.group_sizes, ~few, self.tol, self.max_iter)
+        among = OtherStarts(~few, self.group_sizes, starts.n_fixed)
+        known = [search.at(here.v)]
+        points = search.started(here.v.sum() * among.elsewhere(here.v, doubtful), here.v)
+        climbs = (search.climbed(point, known)[0] for point in points)
+        return [path[-1].v for path in climbs if path]
+
     def again(
-        self, path: list[_Iterate], done: bool, shares: FloatArray
+        self, path: list[_Iterate], done: bool, elsewhere: Iterable[FloatArray]
     ) -> tuple[list[_Iterate], bool, list[_Iterate]]:
         """Return the highest of the climb and those from other starts, with the other ends."""
-        starts = self._starts(path[-1].v, shares)
+        starts = self.started(elsewhere, path[-1].v)
         path, done, others = Place.highest((path, done), starts, self.climbed)
         here, kept = path[-1], []
         for end in others:
@@ -336,11 +363,11 @@ class _Maximisation:
                 kept.append(end)
         return path, done, sorted(kept, key=lambda end: -end.value)
 
-    def _starts(self, v: FloatArray, shares: FloatArray) -> Iterator[_Iterate]:
-        """Yield other starts of the same total."""
-        for row in shares:
+    def started(self, points: Iterable[FloatArray], v: FloatArray) -> Iterator[_Iterate]:
+        """Yield other starts, with the held components of `v`."""
+        for point in points:
             try:
-                yield self.at(np.where(self.held, v, v.sum() * row))
+                yield self.at(np.where(self.held, v, point))
             except np.linalg.LinAlgError:
                 continue
 

@@ -19,6 +19,7 @@ from vcomp.estimators.likelihood.choose import (
     ENGINE_LIMITS,
     EngineLimits,
     blocked_for_variances,
+    choose_engine,
 )
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.sparse_equations import (
@@ -119,11 +120,13 @@ def difference_variances(
     EstimationError
         If there are too many effects to factor and too many differences for iterative solves.
     """
-    sums = stats.cross_products
     m = pairs[0].size
-    none = np.zeros((m, sums.n_fixed))
+    none = np.zeros((m, stats.XX.shape[0] if stats.wide is None else stats.wide.n_fixed))
     groups = np.full((2, m, v.size - 1), -1, dtype=np.int64)
     groups[0, :, term], groups[1, :, term] = pairs
+    if stats.wide is not None:
+        return _beside_factor(stats, v, groups[0], none, limits, other=groups[1])
+    sums = stats.cross_products
     most = float(m) * _SECONDS_PER_ENTRY * sums.n_entries
     blocked = blocked_for_variances(stats, limits, most=most)
     if blocked is None:
@@ -266,6 +269,8 @@ def _weights(
 def _by_equations(
     stats: Statistics, v: FloatArray, groups: LongArray, X: FloatArray, limits: EngineLimits
 ) -> FloatArray:
+    if stats.wide is not None:
+        return _beside_factor(stats, v, groups, X, limits)
     sums = stats.cross_products
     most = float(X.shape[0]) * _SECONDS_PER_ENTRY * sums.n_entries
     blocked = blocked_for_variances(stats, limits, most=most)
@@ -288,6 +293,35 @@ def _by_elimination(
         if other is not None:
             rows = rows - _indicators(other[part], point.active, blocked.sizes)
         found[part] = point.prediction_variances(rows, X[part])
+    return found
+
+
+def _beside_factor(
+    stats: Statistics,
+    v: FloatArray,
+    groups: LongArray,
+    X: FloatArray,
+    limits: EngineLimits,
+    other: LongArray | None = None,
+) -> FloatArray:
+    """Return the same with a factor of very many levels, whose columns are effects like others."""
+    from scipy.sparse import csr_array, hstack
+
+    wide = stats.wide
+    engine = choose_engine(stats, "blocked", reml=True, limits=limits)
+    assert wide is not None
+    assert isinstance(engine, BlockedLikelihood)
+    point, found, k = engine.point(v), np.empty(X.shape[0]), wide.n_terms
+    at = point.active.index(k)
+    before, after = point.active[:at], point.active[at + 1 :]
+    for part in slices(found.size, _AT_ONCE):
+        sparse = csr_array(X[part][:, wide.sparse_at])
+        rows = [_indicators(groups[part], terms, wide.sizes) for terms in (before, after)]
+        if other is not None:
+            left = [_indicators(other[part], terms, wide.sizes) for terms in (before, after)]
+            rows = [one - two for one, two in zip(rows, left, strict=True)]
+        whole = hstack([rows[0], sparse, rows[1]], format="csr")
+        found[part] = point.prediction_variances(whole, X[part][:, wide.dense_at])
     return found
 
 

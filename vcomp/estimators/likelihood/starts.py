@@ -16,6 +16,9 @@ _FEW = 12.0
 _MANY_LEVELS = 100
 """Levels of a component at zero from which its likelihood is nearly normal."""
 
+_SURE = 50.0
+"""Degrees of freedom from which a component does not depend on those of few levels."""
+
 _TINY, _SMALL, _ALL_SETS = 20, 50, 3
 """Rows below which few degrees of freedom are a doubt; rows and terms whose sets are starts."""
 
@@ -87,6 +90,19 @@ class OtherStarts:
     def free(self) -> BoolArray:
         """Which terms are not held; the residual is none, (k + 1,)."""
         return ~self.held & (np.arange(self.held.size) < self.held.size - 1)
+
+    def with_few_levels(
+        self, v: FloatArray, average: FloatArray, doubtful: BoolArray
+    ) -> BoolArray | None:
+        """Return the terms with few levels, if the others do not depend on them, (k + 1,).
+
+        None if each other start has to be climbed from: for small tables, and where components
+        of many levels are doubtful or have few degrees of freedom.
+        """
+        few: BoolArray = self.free & (self.sizes < _MANY_LEVELS)
+        freedom = 2.0 * np.square(v) * np.diagonal(average)
+        unsure = ~few & ~self.held & (v > 0.0) & (freedom < _SURE)
+        return None if self._is_small or (doubtful & ~few).any() or unsure.any() else few
 
     def elsewhere(self, v: FloatArray, doubtful: BoolArray) -> FloatArray:
         """Return shares of the components at other starts, a row each.

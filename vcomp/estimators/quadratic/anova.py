@@ -9,6 +9,7 @@ Casella & McCulloch (1992), section 5.3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -75,17 +76,19 @@ class ANOVA:
             covariance_error=sampling.errors_of(names),
         )
 
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
-        """Return components and the mean without standard errors.
+    def points(self, stats: Sequence[Statistics], names: tuple[str, ...]) -> list[PointEstimate]:
+        """Return components and means without standard errors, of responses of the same rows.
 
         Raises
         ------
         EstimationError
             If the data cannot distinguish the components.
         """
-        sums = stats.group_sums
-        values = _components(sums, henderson1(sums))
-        return PointEstimate(values, _mean(sums, values)[0])
+        coefficients = henderson1(stats[0].group_sums)
+        return [
+            PointEstimate(_components(sums, coefficients), np.array([sums.total / float(sums.n)]))
+            for sums in (s.group_sums for s in stats)
+        ]
 
     def _sampling(
         self, stats: Statistics, coefficients: FloatArray, values: FloatArray

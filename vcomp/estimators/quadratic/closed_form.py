@@ -6,7 +6,7 @@ Sums of squares are equated to their expectations (docs/explanation/mathematics.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import ClassVar
@@ -23,6 +23,7 @@ from vcomp.estimators.quadratic.anova import (
     anova_table,
     henderson1,
 )
+from vcomp.estimators.quadratic.many_responses import fixed_effects_of
 from vcomp.estimators.quadratic.quadratic_forms import (
     TooLargeError,
     stratum_quadratic_covariance,
@@ -41,6 +42,9 @@ from vcomp.statistics import CrossProducts, Statistics, StratumStatistics
 
 _EXACT_FIT = 1e-13
 """A residual sum of squares below this fraction of y'y is rounding error: X reproduces y."""
+
+_TOGETHER = 4
+"""Responses from which on their fixed effects are solved for side by side."""
 
 _NO_RESIDUAL = 1e-12
 """A residual below this fraction of the largest component is rounding error: V is singular."""
@@ -79,21 +83,33 @@ def estimate_from(
     )
 
 
-def point_from(stats: Statistics, reductions: Reductions) -> PointEstimate:
-    """Return the components and fixed effects of :func:`estimate_from`, without standard errors.
+def points_of(stats: Sequence[Statistics], values: Sequence[FloatArray]) -> list[PointEstimate]:
+    """Return components of several responses with the generalised least squares estimates.
 
     Parameters
     ----------
-    stats, reductions : as for :func:`estimate_from`
+    stats : of the same rows
+    values : components of each; zeros replace those of a response that X reproduces
     """
-    if _is_without_variance(stats):
-        return PointEstimate(np.zeros(len(stats.sizes) + 1), solve_positive(stats.XX, stats.Xy))
-    return point_of(stats, solve(reductions.coefficients, reductions.sum_sq))
-
-
-def point_of(stats: Statistics, values: FloatArray) -> PointEstimate:
-    """Return components with the generalised least squares estimates at them."""
-    return PointEstimate(values, fixed_effects(stats, values, slopes=False).beta)
+    values = [
+        np.zeros_like(v) if _is_without_variance(s) else v
+        for s, v in zip(stats, values, strict=True)
+    ]
+    # Orthogonal strata and few responses need no common solve.
+    together = len(stats) >= _TOGETHER and stats[0].strata is None and stats[0].Xy.size > 0
+    found: dict[int, FloatArray | None] = {}
+    if together:
+        v = np.maximum(values, 0.0)
+        usual = np.flatnonzero(v[:, -1] > _NO_RESIDUAL * v.max(axis=1))
+        solved = fixed_effects_of([stats[b].cross_products for b in usual], v[usual])
+        found = dict(zip(usual.tolist(), solved, strict=True))
+    points = []
+    for b, (s, own) in enumerate(zip(stats, values, strict=True)):
+        beta = found.get(b)
+        if beta is None:
+            beta = fixed_effects(s, own, slopes=False).beta
+        points.append(PointEstimate(own, beta))
+    return points
 
 
 def no_variance(method: str, stats: Statistics, names: tuple[str, ...]) -> Estimate | None:
@@ -286,19 +302,20 @@ class AdjustedSquares:
         reductions.refuse_nothing_left(names, self._advice)
         return estimate_from(self.name, stats, reductions, names)
 
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
-        """Return components and fixed effects without standard errors.
+    def points(self, stats: Sequence[Statistics], names: tuple[str, ...]) -> list[PointEstimate]:
+        """Return components and fixed effects of responses of the same rows.
 
         Raises
         ------
         EstimationError
             As :meth:`estimate`.
         """
-        if self._orthogonal(stats, names) is not None:
-            return point_of(stats, ANOVA().point(stats, names).values)
-        reductions = self.reductions(stats.cross_products)
+        if self._orthogonal(stats[0], names) is not None:
+            return points_of(stats, [p.values for p in ANOVA().points(stats, names)])
+        reductions = self.reductions(stats[0].cross_products)
         reductions.refuse_nothing_left(names, self._advice)
-        return point_from(stats, reductions)
+        squares = [reductions.squares_of(s.cross_products) for s in stats]
+        return points_of(stats, [solve(reductions.coefficients, q) for q in squares])
 
     def table(self, stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
         """Return the analysis of variance; sums of squares need not add up to the total."""

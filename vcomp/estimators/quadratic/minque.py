@@ -18,12 +18,17 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Certificate, Estimate, PointEstimate
-from vcomp.estimators.likelihood import EngineLimits, choose_engine
+from vcomp.estimators.likelihood import (
+    BlockedLikelihood,
+    EngineLimits,
+    LikelihoodEngine,
+    choose_engine,
+)
 from vcomp.estimators.quadratic.closed_form import (
     fixed_effects,
     negative_components,
     no_variance,
-    point_of,
+    points_of,
     residual_sum_of_squares,
 )
 from vcomp.estimators.quadratic.probed_priors import ProbedPriors
@@ -109,8 +114,8 @@ class MINQUE:
         covariance = _covariance(priors, found)
         return _labelled(stats, names, found, covariance, given=not self._until_convergence)
 
-    def point(self, stats: Statistics, names: tuple[str, ...]) -> PointEstimate:
-        """Return components and fixed effects without standard errors.
+    def points(self, stats: Sequence[Statistics], names: tuple[str, ...]) -> list[PointEstimate]:
+        """Return components and fixed effects of responses of the same rows.
 
         Raises
         ------
@@ -118,12 +123,21 @@ class MINQUE:
             As :meth:`estimate`.
         """
         w = prior_components(self.prior, names)
-        nothing = no_variance("minque", stats, names)
-        if nothing is not None:
-            return PointEstimate(nothing.values, nothing.beta)
+        once = not self._until_convergence and int(self.iterated) <= 1
+        priors = _priors(stats[0]) if once else None
+        if priors is not None and (isinstance(priors, Contrasts) or w[:-1].any()):
+            # The equations do not depend on the response, nor the estimates on the unit of w.
+            forms = _forms(priors, w / w.sum())
+            rights = priors.rights(forms.w, stats)
+            return points_of(stats, [_solution(replace(forms, right=q)) for q in rights])
+        return [self._point(s, names, w) for s in stats]
+
+    def _point(self, stats: Statistics, names: tuple[str, ...], w: FloatArray) -> PointEstimate:
+        if no_variance("minque", stats, names) is not None:
+            return points_of([stats], [np.zeros_like(w)])[0]
         found = self._solution(stats, _priors(stats), w)
         is_end = found.is_end(given=not self._until_convergence)
-        return replace(point_of(stats, found.values), converged=is_end)
+        return replace(points_of([stats], [found.values])[0], converged=is_end)
 
     @property
     def _until_convergence(self) -> bool:
@@ -245,8 +259,16 @@ def _priors(
         return Contrasts(stats.cross_products)
     engine = choose_engine(stats, reml=True, limits=limits)
     if "expected" in engine.kinds:
-        return EngineForms(engine)
+        return EngineForms(engine, lambda s: _with_response(engine, s, limits))
     return ProbedPriors(stats.cross_products, free_bytes=limits.free_bytes)
+
+
+def _with_response(
+    engine: LikelihoodEngine, stats: Statistics, limits: EngineLimits
+) -> LikelihoodEngine:
+    if isinstance(engine, BlockedLikelihood):
+        return engine.with_response(stats.cross_products)
+    return choose_engine(stats, engine.name, reml=True, limits=limits)
 
 
 def _solved(priors: Priors, w: FloatArray, rounds: int | None) -> _Solved:

@@ -29,7 +29,7 @@ from vcomp.estimators.likelihood import (
 from vcomp.estimators.quadratic.spaces import PriorForms
 from vcomp.numerics import Positive, available_bytes, check_memory, slices
 from vcomp.numerics.sparse import Rademacher
-from vcomp.statistics import CrossProducts
+from vcomp.statistics import CrossProducts, Statistics
 
 _PROBES = 32
 _PROBES_OF_COVARIANCE = 16
@@ -130,6 +130,13 @@ class ProbedPriors:
         covariance: FloatArray = _with_residual(squares, traces, whole, forms.w).mean(axis=0)
         return 2.0 * covariance
 
+    def rights(self, w: FloatArray, stats: Sequence[Statistics]) -> FloatArray:
+        """Return y'P V_t P y of other responses at components `w`, none of them negative."""
+        P, parts = self._projector(w), []
+        for part in slices(len(stats), _COLUMNS):
+            parts.append(P.of_responses([s.cross_products for s in stats[part]])[0])
+        return np.concatenate(parts)
+
     def _of_term(self, term: int, x: FloatArray) -> _Columns:
         """Return the columns Z_t x."""
         b = x.shape[1]
@@ -194,18 +201,8 @@ class _Projector:
     def of_response(self) -> tuple[FloatArray, FloatArray]:
         """Return y'P V_t P y and y'P V_t P V_u P y, the residual last."""
         stats, w, k = self.stats, self.w, self.stats.n_terms
-        Zy = [s[:, None] for s in stats.Zy]
-        solved = self._solved(Zy, _TIGHT)
-        beta = self._beta(stats.Xy[:, None] - _over_terms(stats.ZX, solved))
-        effects = [u - own @ beta for u, own in zip(solved, self._of_fixed, strict=True)]
-        explained = sum(float((y * u).sum()) for y, u in zip(Zy, effects, strict=True))
-        whole = (stats.yy - explained - float(stats.Xy @ beta[:, 0])) / w[-1]
-        sums = [
-            (y - s) / w[-1] for y, s in zip(Zy, self.sums(_Columns(effects, beta)), strict=True)
-        ]
-        right, second = np.empty(k + 1), np.empty((k + 1, k + 1))
-        right[:k] = _squares(sums)[0]
-        right[k] = (whole - w[:k] @ right[:k]) / w[-1]
+        rights, sums = self.of_responses([stats])
+        right, second = rights[0], np.empty((k + 1, k + 1))
         for t in range(k):
             column = _Columns(
                 [s if u == t else np.zeros_like(s) for u, s in enumerate(sums)],
@@ -217,6 +214,26 @@ class _Projector:
         second[:k, k] = second[k, :k] = (right[:k] - second[:k, :k] @ w[:k]) / w[-1]
         second[k, k] = (right[k] - w[:k] @ second[:k, k]) / w[-1]
         return right, second
+
+    def of_responses(
+        self, responses: Sequence[CrossProducts]
+    ) -> tuple[FloatArray, list[FloatArray]]:
+        """Return y'P V_t P y of b responses of the rows, (b, k + 1), and the sums Z_t'P y."""
+        w = self.w
+        Zy = [np.column_stack(columns) for columns in zip(*(s.Zy for s in responses), strict=True)]
+        Xy, yy = np.column_stack([s.Xy for s in responses]), np.array([s.yy for s in responses])
+        solved = self._solved(Zy, _TIGHT)
+        beta = self._beta(Xy - _over_terms(self.stats.ZX, solved))
+        effects = [u - own @ beta for u, own in zip(solved, self._of_fixed, strict=True)]
+        whole = yy - (Xy * beta).sum(axis=0)
+        for y, u in zip(Zy, effects, strict=True):
+            whole -= (y * u).sum(axis=0)
+        sums = [
+            (y - s) / w[-1] for y, s in zip(Zy, self.sums(_Columns(effects, beta)), strict=True)
+        ]
+        of_terms = _squares(sums)
+        of_residual = (whole / w[-1] - of_terms @ w[:-1]) / w[-1]
+        return np.column_stack([of_terms, of_residual]), sums
 
     @cached_property
     def _of_fixed(self) -> list[FloatArray]:

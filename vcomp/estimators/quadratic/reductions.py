@@ -8,7 +8,7 @@ Henderson III differ in the set F_t (Searle, Casella & McCulloch 1992, sec. 5.5)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Any
@@ -101,8 +101,9 @@ class Reductions:
         self._free_bytes = limits.kept_share * limits.free_bytes()
         self._blocks: dict[tuple[Terms, int, int], FloatArray] = {}
         self._coordinates: dict[tuple[Terms, int], Coordinates] = {}
-        self.df = np.array([*self._differences("rank"), stats.n - self._spaces[self._full].rank])
-        self.sum_sq = self._sums_of_squares()
+        ranks = {terms: space.rank for terms, space in self._spaces.items()}
+        self.df = np.array([*self._differences(ranks), stats.n - ranks[self._full]])
+        self.sum_sq = self.squares_of(stats)
         self.coefficients = self._expectations()
 
     def _space(self, terms: Terms) -> Space | SparseSpace:
@@ -175,15 +176,14 @@ class Reductions:
 
     # Sums of squares --------------------------------------------------------------------------
 
-    def _differences(self, what: str) -> list[Any]:
-        return [
-            getattr(self._spaces[a.both], what) - getattr(self._spaces[a.others], what)
-            for a in self.adjustments
-        ]
+    def _differences(self, of_spaces: Mapping[Terms, float]) -> list[float]:
+        return [of_spaces[a.both] - of_spaces[a.others] for a in self.adjustments]
 
-    def _sums_of_squares(self) -> FloatArray:
-        residual = self.stats.yy - self._spaces[self._full].reduction
-        sums = np.array([*self._differences("reduction"), residual])
+    def squares_of(self, stats: CrossProducts) -> FloatArray:
+        """Return the sums of squares of statistics of the same rows with another response."""
+        explained = {terms: space.reduction(stats) for terms, space in self._spaces.items()}
+        residual = stats.yy - explained[self._full]
+        sums = np.array([*self._differences(explained), residual])
         # Without degrees of freedom the difference is rounding error.
         return np.where(self.df > 0, np.maximum(sums, 0.0), 0.0)
 

@@ -16,7 +16,7 @@ MINQUE uses the same coordinates in :class:`Contrasts`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -28,7 +28,7 @@ from vcomp._typing import FloatArray, IntArray
 from vcomp.estimators.likelihood import LikelihoodEngine
 from vcomp.numerics import available_bytes, check_memory, limited_blas, solve
 from vcomp.numerics.kernels import weighted_gram
-from vcomp.statistics import CrossProducts
+from vcomp.statistics import CrossProducts, Statistics
 
 DEPENDENT = 1e-11
 """A squared residual norm below this fraction of a column's squared norm is rounding error."""
@@ -88,18 +88,16 @@ class Space:
         """Dimension that the other terms and X add to the leading term's space."""
         return int(self._kept.size)
 
-    @cached_property
-    def reduction(self) -> float:
-        """R(F) = y'M y, of the centred y."""
-        return float(np.square(self.coordinates_of_response()).sum())
+    def reduction(self, stats: CrossProducts) -> float:
+        """Return R(F) = y'M y of the centred y of statistics of the same rows."""
+        return float(np.square(self.coordinates_of_response(stats)).sum())
 
-    def coordinates_of_response(self) -> FloatArray:
-        """Return B'y, (rank,)."""
-        stats = self.stats
+    def coordinates_of_response(self, stats: CrossProducts) -> FloatArray:
+        """Return B'y of the response of statistics of the same rows, (rank,)."""
         sums = np.concatenate([*(stats.Zy[t] for t in self._others), stats.Xy])[None, :]
         if self.lead is None:
             return self._tail_coordinates(sums).ravel()
-        n, lead_sums = stats.group_n[self.lead], stats.Zy[self.lead]
+        n, lead_sums = self.stats.group_n[self.lead], stats.Zy[self.lead]
         tail = self._tail_coordinates(sums - self._coupled((lead_sums / n)[None, :]))
         coordinates: FloatArray = np.concatenate([lead_sums / np.sqrt(n), tail[0]])
         return coordinates
@@ -373,6 +371,15 @@ class Priors(Protocol):
             If the covariance matrix is not positive definite there.
         """
 
+    def rights(self, w: FloatArray, stats: Sequence[Statistics]) -> FloatArray:
+        """Return y'P V_t P y of other responses of the same rows, (b, k + 1).
+
+        Parameters
+        ----------
+        w : (k + 1,) the prior
+        stats : of the same rows with b responses
+        """
+
     def covariance(self, forms: PriorForms, v: FloatArray) -> FloatArray | None:
         """Return the covariance of the right-hand side of `forms` at true components `v`.
 
@@ -400,11 +407,12 @@ class Contrasts:
             basis = qr(fixed.T)[0][:, p:] if p else np.eye(rank)
             Z = [basis.T @ space.coordinates(t).dense().T for t in range(stats.n_terms)]
         self._Z = np.concatenate(Z, axis=1)
-        self._y = basis.T @ space.coordinates_of_response()
+        self._space, self._basis = space, basis
+        self._y = self._contrasts_of(stats)
         self._starts = np.cumsum([0, *stats.sizes[:-1]])
         self._sizes = np.array(stats.sizes)
         self._n_outside = stats.n - rank
-        self._rss_outside = max(stats.yy - space.reduction, 0.0)
+        self._rss_outside = self._outside(stats)
         self._last: tuple[bytes, FloatArray] | None = None
 
     def at(self, w: FloatArray) -> PriorForms:
@@ -422,6 +430,23 @@ class Contrasts:
         right = np.append(self._by_term(np.square(ZPy)), Py @ Py + self._rss_outside * outside)
         second[-1, -1] += self._rss_outside * outside / w[-1]
         return PriorForms(w, matrix, right, second)
+
+    def rights(self, w: FloatArray, stats: Sequence[Statistics]) -> FloatArray:
+        """Return y'P V_t P y of other responses at components `w`, which may be negative."""
+        sums = [s.cross_products for s in stats]
+        with limited_blas(self._y.size):
+            Py = self._inverse(w) @ np.column_stack([self._contrasts_of(s) for s in sums])
+            of_terms = np.add.reduceat(np.square(self._Z.T @ Py), self._starts, axis=0)
+        rest = np.square(Py).sum(axis=0) + [self._outside(s) / w[-1] ** 2 for s in sums]
+        return np.vstack([of_terms, rest]).T
+
+    def _contrasts_of(self, stats: CrossProducts) -> FloatArray:
+        contrasts: FloatArray = self._basis.T @ self._space.coordinates_of_response(stats)
+        return contrasts
+
+    def _outside(self, stats: CrossProducts) -> float:
+        """Return the sum of squares that neither X nor the terms explain."""
+        return max(stats.yy - self._space.reduction(stats), 0.0)
 
     def covariance(self, forms: PriorForms, v: FloatArray) -> FloatArray:
         """Return 2 tr(P V_t P V P V_u P V) with P at the prior and V at `v`, eq. (2.13)."""
@@ -467,9 +492,16 @@ class Contrasts:
 
 @dataclass(frozen=True, slots=True)
 class EngineForms:
-    """MINQUE's equations from an engine of the restricted likelihood, for non-negative priors."""
+    """MINQUE's equations from an engine of the restricted likelihood, for non-negative priors.
+
+    Attributes
+    ----------
+    likelihood : the engine
+    of_response : returns the engine of statistics of the same rows with another response
+    """
 
     likelihood: LikelihoodEngine
+    of_response: Callable[[Statistics], LikelihoodEngine]
 
     def mivque0(self) -> FloatArray:
         """Return the MIVQUE(0) estimates."""
@@ -488,6 +520,12 @@ class EngineForms:
         here = self.likelihood.derivatives(scaled)
         right = 2.0 * here.score + matrix @ scaled
         return PriorForms(scaled, matrix, right, 2.0 * here.average)
+
+    def rights(self, w: FloatArray, stats: Sequence[Statistics]) -> FloatArray:
+        """Return y'P V_t P y of other responses at components `w`, none of them negative."""
+        expected = 2.0 * self.likelihood.information(w, "expected") @ w
+        scores = [self.of_response(s).derivatives(w).score for s in stats]
+        return 2.0 * np.array(scores) + expected
 
     def covariance(self, forms: PriorForms, v: FloatArray) -> None:
         """Return None: the covariance is known for v = w only."""

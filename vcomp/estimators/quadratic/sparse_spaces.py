@@ -50,12 +50,19 @@ class SparseSpace:
         equations = build_sparse_equations(stats, PairProducts(stats), (a, b))
         zero = np.zeros(stats.n_terms + 1)
         zero[[a, b]] = 1.0  # no ridges: both terms are treated as fixed
-        left = _remainder(stats, equations.at(zero), (a, b))
-        kept = _independent(left[1:, 1:], np.diagonal(stats.XX))
-        self.rank = stats.sizes[a] + stats.sizes[b] - _n_parts(stats, a, b) + kept.size
+        self._system, self._pair = equations.at(zero), (a, b)
+        self._left = _remainder(stats, self._system, (a, b))
+        self._kept = _independent(self._left[1:, 1:], np.diagonal(stats.XX))
+        self.rank = stats.sizes[a] + stats.sizes[b] - _n_parts(stats, a, b) + self._kept.size
+
+    def reduction(self, stats: CrossProducts) -> float:
+        """Return R(F) = y'M y of the centred y of statistics of the same rows."""
+        left, kept = self._left, self._kept
+        if stats is not self.stats:
+            left = _remainder(stats, self._system, self._pair)
         of_y = left[1:, 0][kept]
         by_X = of_y @ solve_positive(left[1:, 1:][np.ix_(kept, kept)], of_y) if kept.size else 0.0
-        self.reduction = stats.yy - float(left[0, 0]) + float(by_X)
+        return stats.yy - float(left[0, 0]) + float(by_X)
 
     def trace(self, term: int) -> float:
         """Return tr(Z_u'N Z_u), which is 0: term u is of the space, or coarser than one of it."""

@@ -10,6 +10,9 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 
+_ROUNDING = 64 * float(np.finfo(float).eps)
+"""Distances that differ by less than this, relative to their size, are equal."""
+
 _FEWEST = 3.0
 """Residual degrees of freedom that a level needs for its variance to count."""
 
@@ -63,6 +66,7 @@ class LevelStatistic:
     def __call__(self, e: FloatArray) -> FloatArray:
         """Return the F ratio of each column of residuals, (n, m)."""
         w = np.abs(e - self._medians(e)[self.codes])
+        nothing = np.maximum(_ROUNDING**2 * np.square(w).sum(axis=0), 1e-300)
         for codes, counts, matrix in self.blocks:
             w = w - ((matrix @ w) / counts[:, None])[codes]
         means = (self.matrix @ w) / self.counts[:, None]
@@ -70,7 +74,10 @@ class LevelStatistic:
         between = (self.counts[:, None] * (means - total) ** 2).sum(axis=0)
         within = ((w - total) ** 2).sum(axis=0) - between
         k, n = len(self.counts), len(w)
-        return np.asarray((between / max(k - 1, 1)) / np.maximum(within / max(n - k, 1), 1e-300))
+        between = np.where(between > nothing, between, 0.0)
+        return np.asarray(
+            (between / max(k - 1, 1)) / (np.maximum(within, nothing) / max(n - k, 1))
+        )
 
     def _medians(self, e: FloatArray) -> FloatArray:
         """Return the medians of the levels, (k, m)."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
+from vcomp.design import Design
 from vcomp.estimators import Estimate
 from vcomp.estimators.likelihood import choose_engine
 from vcomp.exceptions import DataError, EstimationError, check_alpha
@@ -70,8 +71,7 @@ class FixedFit:
     estimate : with the fixed effects on the scale of the data
     names : of the fixed effects
     stats : sums of the rows, None after loading
-    transform : (p, p) T, so that β = T b for coefficients b of the centred columns; None after
-        loading
+    design : of the rows; None after loading
     facets : of each component, with those that they are nested in
     levels : computes the products of the contributions of rows to the fixed effects
     """
@@ -79,7 +79,7 @@ class FixedFit:
     estimate: Estimate
     names: tuple[str, ...]
     stats: Statistics | None
-    transform: FloatArray | None
+    design: Design | None
     facets: tuple[frozenset[str], ...]
     levels: Callable[[], LevelVariances]
 
@@ -104,14 +104,13 @@ class FixedFit:
         """
         estimate, p = self.estimate, len(self.names)
         errors = estimate.fixed_errors
-        if (ddf, cov_type) == ("satterthwaite", "model") and (
-            errors is None or errors.slopes is None
-        ):
+        no_slopes = errors is None or errors.slopes is None
+        if cov_type == "model" and (ddf == "normal" or (ddf == "satterthwaite" and no_slopes)):
             # Stored results may have degrees of freedom, but not the slopes that contrasts need.
             check_alpha(alpha)
-            se = np.sqrt(np.diagonal(estimate.cov_beta))
-            found = t_tests(estimate.beta, se, degrees_of_freedom(estimate))
-            return _frame(found, self.names, alpha)
+            se = np.sqrt(np.maximum(estimate.cov_beta.diagonal(), 0.0))
+            df = np.full(p, np.inf) if ddf == "normal" else degrees_of_freedom(estimate)
+            return _frame(t_tests(estimate.beta, se, df), self.names, alpha)
         whole = Contrasts(np.eye(p), np.zeros(p), self.names)
         return self._tested(whole, alpha, ddf, cov_type)
 
@@ -258,7 +257,7 @@ class FixedFit:
                 "ddf='kenward-roger' corrects for components estimated by REML, not by "
                 f"{estimate.method!r}; fit by method='reml', or use ddf='satterthwaite'"
             )
-        if self.stats is None or self.transform is None:
+        if self.stats is None or self.design is None:
             raise DataError(
                 "this result was loaded without its rows, which ddf='kenward-roger' needs; fit "
                 "the model again, or use ddf='satterthwaite'"
@@ -279,7 +278,9 @@ class FixedFit:
                 "ddf='satterthwaite'"
             )
         covariance = estimate.covariances["expected"]
-        return KenwardRoger(forms, covariance, known_components(estimate)), L @ self.transform
+        return KenwardRoger(
+            forms, covariance, known_components(estimate)
+        ), L @ self.design.transform
 
 
 def fixed_intervals(estimate: Estimate, alpha: float) -> tuple[FloatArray, FloatArray]:
@@ -300,7 +301,7 @@ def fixed_intervals(estimate: Estimate, alpha: float) -> tuple[FloatArray, Float
         If alpha is not between 0 and 1.
     """
     check_alpha(alpha)
-    se = np.sqrt(np.diagonal(estimate.cov_beta))
+    se = np.sqrt(estimate.cov_beta.diagonal())
     return t_interval(estimate.beta, se, degrees_of_freedom(estimate), alpha)
 
 

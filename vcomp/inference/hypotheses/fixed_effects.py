@@ -80,13 +80,13 @@ class Satterthwaite:
     Attributes
     ----------
     cov_beta : (p, p) Φ
-    slopes : (k + 1, p, p) ∂Φ/∂σ²_t
+    slopes : (k + 1, p, p) ∂Φ/∂σ²_t; None if `cov_beta` computes those of contrasts
     covariance : (k + 1, k + 1) of the components
     known : (k + 1,) components that are held or not above zero
     """
 
-    cov_beta: FloatArray
-    slopes: FloatArray
+    cov_beta: Any
+    slopes: FloatArray | None
     covariance: FloatArray
     known: BoolArray
 
@@ -102,10 +102,16 @@ class Satterthwaite:
         ∞ if all components are known, nan if their covariance is not known.
         """
         free = ~self.known
+        if self.slopes is None:
+            return self._degrees(_squares(L, self.cov_beta), self.cov_beta.slopes(L)[free])
         return self._degrees(_squares(L, self.cov_beta), _squares(L, self.slopes[free]))
 
     def degrees_of_each(self) -> FloatArray:
         """Return ν of each coefficient, (p,)."""
+        if self.slopes is None:
+            return self._degrees(
+                self.cov_beta.diagonal(), self.cov_beta.slopes_of_each()[~self.known]
+            )
         of_slopes = np.diagonal(self.slopes[~self.known], axis1=1, axis2=2)
         return self._degrees(np.diagonal(self.cov_beta), of_slopes)
 
@@ -241,6 +247,11 @@ def fixed_level_variances(
     v : (k + 1,) components, none negative, the residual positive
     means : whether β̂ is the mean of all rows, not that by generalised least squares
     """
+    if stats.wide is not None:
+        raise EstimationError(
+            f"cov_type='robust' needs matrices of the {stats.wide.n_fixed:,} columns of the fixed "
+            "part, which are not formed for a factor of so many levels; use cov_type='model'"
+        )
     T = design.transform
     beta, phi = choose_engine(stats, reml=True).fixed_effects(v)
     effects = predicted_columns(stats, v)
@@ -448,7 +459,8 @@ def degrees_of_freedom(estimate: Estimate) -> FloatArray:
 def satterthwaite_of(estimate: Estimate) -> Satterthwaite | None:
     """Return Satterthwaite's tests of a fit, None if the slopes are not known."""
     errors = estimate.fixed_errors
-    if errors is None or errors.slopes is None:
+    by_solves = not isinstance(estimate.cov_beta, np.ndarray)
+    if errors is None or (errors.slopes is None and not by_solves):
         return None
     covariance = next(iter(estimate.covariances.values()))
     known = known_components(estimate)
@@ -456,7 +468,7 @@ def satterthwaite_of(estimate: Estimate) -> Satterthwaite | None:
 
 
 def fixed_errors_of(
-    stats: Statistics, estimate: Estimate, transform: FloatArray, cov_beta: FloatArray
+    stats: Statistics, estimate: Estimate, design: Design, cov_beta: Any
 ) -> FixedErrors | None:
     """Return slopes and degrees of freedom on the scale of the data.
 
@@ -464,19 +476,23 @@ def fixed_errors_of(
     ----------
     stats : sums of the data
     estimate : on the centred scale, with slopes of that scale for likelihood methods
-    transform : (p, p) T, so that β = T b for coefficients b of the centred columns
+    design : with the origins of the columns
     cov_beta : (p, p) on the scale of the data
 
     Returns
     -------
     None if there are no fixed effects, or the slopes do not fit into memory.
     """
+    covariance = next(iter(estimate.covariances.values()))
+    known = known_components(estimate)
+    if not isinstance(cov_beta, np.ndarray):
+        return FixedErrors(
+            None, Satterthwaite(cov_beta, None, covariance, known).degrees_of_each()
+        )
     slopes = _slopes(stats, estimate)
     if slopes is None:
         return None
-    slopes = congruent(transform, slopes)
-    covariance = next(iter(estimate.covariances.values()))
-    known = known_components(estimate)
+    slopes = congruent(design.transform, slopes)
     found = Satterthwaite(cov_beta, slopes, covariance, known)
     return FixedErrors(slopes, found.degrees_of_each())
 

@@ -140,7 +140,15 @@ def _columns_differ(one: ComparedFit, other: ComparedFit) -> bool:
     """Whether columns with the same names have different values, as far as that is known."""
     if one.stats is None or other.stats is None or not one.exog_names:
         return False
-    order = [other.exog_names.index(name) for name in one.exog_names]
+    place = {name: j for j, name in enumerate(other.exog_names)}
+    order = [place[name] for name in one.exog_names]
+    if one.stats.wide is not None and other.stats.wide is not None:
+        a = np.random.default_rng(0).normal(size=len(order))
+        b = np.empty(a.size)
+        b[order] = a
+        ours = one.stats.wide.products_with(a)
+        theirs = other.stats.wide.products_with(b)[order]
+        return bool(np.abs(ours - theirs).max() > 1e-8 * np.abs(ours).max())
     ours, theirs = one.stats.XX, other.stats.XX[np.ix_(order, order)]
     scale = np.sqrt(np.outer(np.diagonal(ours), np.diagonal(ours)))
     return bool((np.abs(ours - theirs) > 1e-8 * scale).any())

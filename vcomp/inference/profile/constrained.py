@@ -277,7 +277,7 @@ class _Search:
         if self.curvature.size:
             information = information + step.multiplier * self.curvature
         matrix = information[np.ix_(moves, moves)]
-        if not normal[moves].any() or not _is_positive_within(matrix, normal[moves]):
+        if not normal[moves].any() or not is_positive_within(matrix, normal[moves]):
             return step
         try:
             return _bounded(here, information, normal, moves, shift, is_newton=True)
@@ -334,7 +334,7 @@ def _bounded(
     return _Step(step, multiplier, length, is_newton)
 
 
-def _is_positive_within(matrix: FloatArray, normal: FloatArray) -> bool:
+def is_positive_within(matrix: FloatArray, normal: FloatArray) -> bool:
     """Whether a matrix, on a unit diagonal, is positive definite orthogonally to a normal."""
     if not np.isfinite(matrix).all():
         return False

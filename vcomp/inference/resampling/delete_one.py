@@ -347,14 +347,15 @@ def _without_each(
 
     parts = [levels.rows(int(level)) for level in left_out]
     stacked = fit.stacked()
-    if stacked is not None:
+    seconds = None if stacked is None else stacked.seconds
+    surface = DeletedSurface.of(fit.stats, fit.recipe, fit.values, parts, alone=seconds)
+    if stacked is not None and surface is None:
 
         def deleted(numbers: Sequence[int]) -> dict[int, StackTables]:
             return {b: stacked.tables.without(stacked.of_rows(parts[b])) for b in numbers}
 
         together = stacked.together(deleted, alone)
         return run(lambda: together, range(n), workers=workers, progress=progress, label=KIND)
-    surface = DeletedSurface.of(fit.stats, fit.recipe, fit.values, parts)
     known = [None] * n if surface is None else surface.refitted()
     found = {b: made for b, made in enumerate(known) if made is not None}
     rest = [b for b in range(n) if b not in found]

@@ -304,7 +304,7 @@ def _needs_strata_only(strata: StratumStatistics, recipe: Recipe) -> bool:
     if recipe.negative == "refit":
         return False
     try:
-        cast(ClosedForm, recipe.estimator).point(Statistics.from_strata(strata), recipe.names)
+        cast(ClosedForm, recipe.estimator).points([Statistics.from_strata(strata)], recipe.names)
     except DataError:
         return False
     return True

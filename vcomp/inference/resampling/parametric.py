@@ -25,7 +25,7 @@ from vcomp.exceptions import VcompError
 from vcomp.inference.resampling.collection import GeneratingFit, Work, collect
 from vcomp.inference.resampling.draws import Draws, RowDraws, draws_of
 from vcomp.inference.resampling.nested_surfaces import NestedSurface
-from vcomp.inference.resampling.refits import Recipe, Refitted, refit_of
+from vcomp.inference.resampling.refits import InClosedForm, Recipe, Refitted, refit_of
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.stacked_refits import StackedRefits
 from vcomp.inference.resampling.surfaces import DrawnSurface
@@ -181,14 +181,18 @@ def _of_draws(
     Where time is limited, data sets are not collected for a surface.
     """
     refit = refit_of(stats, recipe, v, n)
-    several: StackedRefits | DrawnSurface | NestedSurface | None = None
+    several: StackedRefits | DrawnSurface | NestedSurface | InClosedForm | None = None
     most = 1
-    if isinstance(draws, RowDraws):
+    if isinstance(refit, InClosedForm):
+        several, most = refit, 1 if limited else DrawnSurface.most(stats)
+    elif isinstance(draws, RowDraws):
         several = stacked = StackedRefits.of(stats, recipe, v)
         most = 1 if stacked is None else stacked.most_responses
-        if several is None and not limited:
-            several = surface = DrawnSurface.of(stats, recipe, v, n)
-            most = 1 if surface is None else surface.most(stats)
+        if not limited:
+            seconds = None if stacked is None else stacked.seconds
+            surface = DrawnSurface.of(stats, recipe, v, n, alone=seconds)
+            if surface is not None:
+                several, most = surface, surface.most(stats)
     elif not limited:
         several = nested = NestedSurface.of(stats, recipe, v, n)
         most = 1 if nested is None else nested.most

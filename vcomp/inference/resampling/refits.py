@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from vcomp.estimators.likelihood import (
     choose_engine,
     maximise,
 )
-from vcomp.exceptions import EstimationError
+from vcomp.exceptions import EstimationError, VcompError
 from vcomp.inference.kernels.nested_strata import NOTHING, Strata, Tree, climb_nested
 from vcomp.numerics import seed_from
 from vcomp.numerics.kernels import is_compiled
@@ -151,7 +152,8 @@ class ByLikelihood:
         if stats.strata is not None:
             return StrataLikelihood(stats.strata, reml=self._options.is_restricted)
         if isinstance(self._engine, BlockedLikelihood):
-            self._engine = self._engine.with_response(stats.cross_products)
+            sums: Any = stats.cross_products if stats.wide is None else stats.wide
+            self._engine = self._engine.with_response(sums)
             return self._engine
         # The name is chosen once; an engine is freed before the next one is made.
         name = self._options.engine if self._engine is None else self._engine.name
@@ -311,12 +313,25 @@ class InClosedForm:
 
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the estimate under the policy for negative estimates."""
-        point = self._estimator.point
+        points = self._estimator.points
         if self._drops:
-            found = point_without_negative(point, stats, self._names)
+            found = point_without_negative(points, stats, self._names)
         else:
-            found = point(stats, self._names)
+            (found,) = points([stats], self._names)
         return Refitted(found.values, found.beta, np.nan, found.converged)
+
+    def with_responses(self, drawn: Sequence[Statistics]) -> list[Refitted | None]:
+        """Return the estimates of responses of the same rows; None where one is refitted alone."""
+        try:
+            points = self._estimator.points(drawn, self._names)
+        except (VcompError, np.linalg.LinAlgError):
+            return [None] * len(drawn)
+        return [
+            None
+            if self._drops and (found.values[:-1] < 0.0).any()
+            else Refitted(found.values, found.beta, np.nan, found.converged)
+            for found in points
+        ]
 
 
 def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray, n: int = 1) -> Refit:

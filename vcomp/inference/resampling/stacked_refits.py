@@ -22,6 +22,9 @@ _WIDEST, _MOST_SUMS, _MOST_COUNTS = 200, 4_000_000, 64
 """Columns of W, sums of all groups, and different numbers of rows of groups, up to which many data
 sets are faster together."""
 
+_SECONDS = 2e-7
+"""Time of a refit, divided by the square of the number of columns of W."""
+
 _STEPS = 50
 """Requested largest number of steps from which the fewer ones of a stack are as good."""
 
@@ -79,6 +82,11 @@ class StackedRefits:
         n_counts = np.unique(self.tables.lead_n).size
         rows = (len(self._held) + 2.0) * self.tables.n
         return self._most(n_counts * self.layout.width**2 + 2.0 * self.tables.lead.size + rows)
+
+    @property
+    def seconds(self) -> float:
+        """Expected time of a refit, from measured ones."""
+        return _SECONDS * self.layout.width**2
 
     @property
     def most_responses(self) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood import (
     BlockedLikelihood,
+    LikelihoodEngine,
     LikelihoodMethod,
     NodeValues,
     choose_engine,
@@ -43,6 +44,15 @@ _MOST_ROWS = 400
 
 _BATCH_BYTES, _PADDING = 3e7, 8
 """Memory of blocks that are computed at once, and the steps of their sizes."""
+
+_PRODUCT_SECONDS, _POINT_SECONDS = 1e-10, 5e-4
+"""Time of a multiplication in products and factors of dense matrices, and of a point at least."""
+
+_ITERATIVE_EVALUATIONS, _REFIT_SECONDS = 8, 2e-3
+"""Evaluations of a refit by the iterative engine, and what else any refit takes at least."""
+
+_BLOCK_SECONDS = 4e-5
+"""Time of a point for one of many deleted levels, beside products."""
 
 _FEWEST_NODES = 5
 """In each direction, however small the box: an error is estimated from the last of them."""
@@ -83,7 +93,7 @@ class Surface:
     centre, errors : (k,) logarithms of the ratios of components, and their standard errors
     """
 
-    engine: BlockedLikelihood
+    engine: LikelihoodEngine
     centre: FloatArray
     errors: FloatArray
 
@@ -93,16 +103,14 @@ class Surface:
         stats: Statistics,
         recipe: Recipe,
         v: FloatArray,
-        limits: SurfaceLimits = _LIMITS,
     ) -> Surface | None:
-        """Return the box around components; None where refits one by one are as fast, or needed.
+        """Return the box around components; None where it may not contain all maxima.
 
         Parameters
         ----------
         stats : of the data
         recipe : its estimator and options
         v : (k + 1,) components, from which maxima are not far
-        limits : where surfaces are faster
         """
         options = recipe.estimator
         if not isinstance(options, LikelihoodMethod) or stats.strata is not None:
@@ -115,8 +123,6 @@ class Surface:
             engine = choose_engine(stats, options.engine, reml=options.is_restricted)
         except EstimationError:
             return None
-        if not isinstance(engine, BlockedLikelihood) or engine.seconds < limits.slow:
-            return None
         information = engine.information(v, "average")
         try:
             cov = np.linalg.inv(information)
@@ -128,6 +134,17 @@ class Surface:
         jump = np.hstack([np.eye(v.size - 1), -np.ones((v.size - 1, 1))])
         errors = np.sqrt(np.diagonal(jump @ relative @ jump.T))
         return cls(engine, np.log(v[:-1] / v[-1]), errors)
+
+    def seconds(self, stats: Statistics, limits: SurfaceLimits) -> float:
+        """Return the expected time of a refit by the engine of the fit."""
+        from vcomp.estimators.likelihood import IterativeLikelihood
+
+        if self.engine.exact_value:
+            evaluation = limits.evaluations * float(getattr(self.engine, "seconds", 0.0))
+        else:
+            expected = IterativeLikelihood.expected_seconds(stats.cross_products)
+            evaluation = _ITERATIVE_EVALUATIONS * expected
+        return _REFIT_SECONDS + evaluation
 
     def n_nodes(self, width: FloatArray) -> int:
         """Return the number of points in each direction for about ten digits.
@@ -247,16 +264,35 @@ class DrawnSurface:
         v: FloatArray,
         n: int,
         limits: SurfaceLimits = _LIMITS,
+        *,
+        alone: float | None = None,
     ) -> DrawnSurface | None:
-        """Return the refits, None if `n` of them are as fast one by one."""
+        """Return the refits, None if `n` of them are as fast otherwise.
+
+        Parameters
+        ----------
+        stats : of the data
+        recipe : its estimator and options
+        v : (k + 1,) components at which responses are drawn
+        n : number of responses
+        limits : where surfaces are faster
+        alone : seconds that a refit takes otherwise; None for one by the engine of the fit
+        """
         if (len(v) - 1) ** 2 > n:
             return None
-        surface = Surface.of(stats, recipe, v, limits)
+        surface = Surface.of(stats, recipe, v)
         if surface is None:
             return None
         found = cls(surface, limits)
         points = surface.n_nodes(found._width) ** (len(v) - 1)
-        return found if points < limits.evaluations * min(n, found.most(stats)) else None
+        n, engine = min(n, found.most(stats)), surface.engine
+        rest = float(sum(stats.sizes) - max(stats.sizes))
+        if rest <= limits.effects:
+            seconds = points * (_POINT_SECONDS + _PRODUCT_SECONDS * rest**2 * (rest / 3.0 + n))
+            alone = surface.seconds(stats, limits) if alone is None else alone
+            return found if seconds < n * alone else None
+        slow = isinstance(engine, BlockedLikelihood) and engine.seconds >= limits.slow
+        return found if slow and points < limits.evaluations * n else None
 
     @staticmethod
     def most(stats: Statistics) -> int:
@@ -282,6 +318,7 @@ class DrawnSurface:
     ) -> Callable[[FloatArray], NodeValues]:
         """Return the function of ratios that solves by the factor of the engine."""
         engine = self._surface.engine
+        assert isinstance(engine, BlockedLikelihood)
         Zy = [np.column_stack(columns) for columns in zip(*(s.Zy for s in sums), strict=True)]
         Xy, yy = np.column_stack([s.Xy for s in sums]), np.array([s.yy for s in sums])
 
@@ -353,7 +390,8 @@ class DeletedSurface:
         rows = stats.cells
         self._X, self._y = rows.X, rows.y
         sizes, k = stats.sizes, len(stats.sizes)
-        self._lead = min(range(k), key=lambda t: _inversions(sizes, rows.codes, deleted, t))
+        products = [_inversions(sizes, rows.codes, deleted, t) for t in range(k)]
+        self._lead, self._products = int(np.argmin(products)), min(products) / len(deleted)
         self._absorbing = Absorbing(stats.cross_products, self._lead)
         self._rest = self._absorbing.rest
         begin = np.cumsum([0, *(sizes[t] for t in self._rest)])
@@ -372,17 +410,34 @@ class DeletedSurface:
         v: FloatArray,
         deleted: Sequence[LongArray],
         limits: SurfaceLimits = _LIMITS,
+        *,
+        alone: float | None = None,
     ) -> DeletedSurface | None:
-        """Return the refits, None where one by one is as fast."""
+        """Return the refits, None where they are as fast otherwise.
+
+        Parameters
+        ----------
+        stats : of all rows
+        recipe : its estimator and options
+        v : (k + 1,) the estimate from all rows
+        deleted : the rows of each data set that it is without
+        limits : where surfaces are faster
+        alone : seconds that a refit takes otherwise; None for one by the engine of the fit
+        """
         most = max(rows.size for rows in deleted)
         if most > _MOST_ROWS or sum(stats.sizes) > limits.effects or len(v) > 4:
             return None
-        surface = Surface.of(stats, recipe, v, limits)
+        surface = Surface.of(stats, recipe, v)
         if surface is None or stats.cells.counts is not None:
             return None
         found = cls(surface, stats, deleted, limits)
         points = surface.n_nodes(found._width(_SPREAD_OF_DELETED)) ** (len(v) - 1)
-        return found if 3 * points < limits.evaluations * len(deleted) else None
+        seconds = points * (_BLOCK_SECONDS + _PRODUCT_SECONDS * found._products)
+        return (
+            found
+            if seconds < (surface.seconds(stats, limits) if alone is None else alone)
+            else None
+        )
 
     def _width(self, spread: float) -> FloatArray:
         """Return half the widths of the box: one level changes an estimate by SE/√levels."""

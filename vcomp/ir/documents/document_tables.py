@@ -80,6 +80,7 @@ def read_documents(
 def _grades(what: str, name: str, column: pd.Series) -> FloatArray:
     from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
+    column = column.infer_objects()
     numeric = is_numeric_dtype(column.dtype) and not is_complex_dtype(column.dtype)
     if not numeric and not is_bool_dtype(column.dtype):
         raise DataError(

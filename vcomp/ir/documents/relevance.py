@@ -56,7 +56,7 @@ class _Judgements:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RelevanceModel:
+class RelevanceModel(display.Printed):
     """Relevance as cuts of a normal sum of effects, made by :func:`vcomp.ir.fit_relevance`.
 
     Attributes
@@ -129,9 +129,10 @@ class RelevanceModel:
 
     def __repr__(self) -> str:
         size = self.sizes
+        assessors = f"{size['assessors']:,} assessor{'s' * (size['assessors'] != 1)}"
         return (
             f"<Relevance of {size['judgements']:,} judgements: {size['topics']:,} topics, "
-            f"{size['documents']:,} documents, {size['assessors']:,} assessors>"
+            f"{size['documents']:,} documents, {assessors}>"
         )
 
 

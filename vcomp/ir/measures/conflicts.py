@@ -46,6 +46,10 @@ class _Conflicts(FromSubsets):
         there = again == self.significantly
         return float((significant & swapped & there).sum() / n_significant)
 
+    def forecast(self, X: FloatArray) -> PairForecast:
+        """Return the differences, by the p-values of the test."""
+        return PairForecast.from_scores(X, self.test)
+
     def expected(self, pairs: PairForecast, n_topics: float) -> float:
         """Return the ratio of two collections of n' topics that the components make expect."""
         level = two_sided(self.alpha, self.sides)
@@ -75,8 +79,8 @@ class MinorConflicts(_Conflicts):
     -----
     Up to half of the topics :meth:`estimate` is the mean over random pairs of disjoint subsets.
     Beyond, it is that of half of the topics times the ratio of what the noncentral t expects of
-    two collections of n' topics and of two halves (see :class:`PowerRatio`), also for
-    ``"wilcoxon"``; or what it expects, if no half has a conflict.
+    two collections of n' topics and of two halves (see :class:`PowerRatio`), or what it expects,
+    if no half has a conflict.
 
     Undefined (nan) where no difference is significant in the collection. A difference of exactly
     zero on the other topics is not a swap.

@@ -197,12 +197,16 @@ class FromSubsets(TopicMeasure):
         values = [self._on_subsets(X, int(m), trials, seed) for m in np.rint(n[within])]
         found[within] = [_mean(v) for v in values]
         if not within.all():
-            forecast = PairForecast.from_scores(X)
+            forecast = self.forecast(X)
             at_hand = _mean(self._on_subsets(X, most, trials, seed))
             now = self.expected(forecast, float(most))
             then = [self.expected(forecast, float(m)) for m in n[~within]]
             found[~within] = [self.carried(at_hand, now, value) for value in then]
         return found, values
+
+    def forecast(self, X: FloatArray) -> PairForecast:
+        """Return the differences of a collection that forecasts start from."""
+        return PairForecast.from_scores(X)
 
     @abstractmethod
     def expected(self, pairs: PairForecast, n_topics: float) -> float:

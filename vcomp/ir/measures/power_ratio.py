@@ -37,7 +37,7 @@ class PowerRatio(FromSubsets):
     against extrapolation from halves). Beyond, 1 - β is the observed one times the ratio of what
     the noncentral t expects of n' and of n topics (eq. 15.13 of the mathematics): true
     standardised differences come from a normal distribution with variance σ²(s)/σ²(st), given the
-    observed t of each pair. For ``"wilcoxon"`` the ratio is that of t-tests.
+    observed t of each pair; for ``"wilcoxon"`` given the t that has the p-value of its test.
 
     References
     ----------
@@ -65,6 +65,10 @@ class PowerRatio(FromSubsets):
     def actual_of_scores(self, X: FloatArray, Y: FloatArray) -> float:
         """Return β of the collection `X`, unchecked: for loops. `Y` is not used."""
         return float(significant_pairs(X, self.alpha, self.test, self.sides)[1].mean())
+
+    def forecast(self, X: FloatArray) -> PairForecast:
+        """Return the differences, by the p-values of the test."""
+        return PairForecast.from_scores(X, self.test)
 
     def expected(self, pairs: PairForecast, n_topics: float) -> float:
         """Return β on n' topics that the components make expect."""

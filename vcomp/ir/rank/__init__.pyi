@@ -8,6 +8,7 @@ from .correlation import TauTarget as TauTarget
 from .correlation import TauVariant as TauVariant
 from .correlation import check_tau_estimator as check_tau_estimator
 from .correlation import check_variant as check_variant
+from .correlation import error_share as error_share
 from .correlation import ranking as ranking
 from .correlation_tables import correlation_columns as correlation_columns
 from .correlation_tables import correlation_table as correlation_table

@@ -125,8 +125,9 @@ class RankDraws:
     ----------
     truth : (draws, k) true means, each draw in descending order
     order : (draws, k) which systems these are
-    errors : (draws, k) errors of a test of one topic, in this order
-    scales : (draws,) what estimated standard deviations are multiplied by
+    errors : (draws, k) errors of a test of size one, in this order, before they are scaled
+    scales : (1, draws) or (m, draws) what estimated standard deviations of new tests are
+        multiplied by
     at_hand : (draws, k) mean scores in the test at hand, in this order
     precision : (k, k) 1 / (√2 s), s the standard deviation of the difference between two systems
     """
@@ -148,13 +149,16 @@ class RankDraws:
         draws : number of draws
         seed : of random numbers
         """
+        from scipy.special import ndtri
+
         from vcomp.numerics import limited_blas
 
         rng = np.random.default_rng(seed)
-        B = error_share(pairs).quantile(rng.random(draws))[:, np.newaxis]
+        shares = rng.random(draws)
+        B = error_share(pairs).quantile(shares)[:, np.newaxis]
         # One thread: sums in another order differ in the last bit.
         with limited_blas(0):
-            own, new, scales = pairs.drawn_errors(draws, rng)
+            own, new, scales = pairs.drawn_errors(draws, rng, ndtri(shares))
         truth = (1.0 - B) * pairs.centres + np.sqrt(1.0 - B) * own
         order = np.argsort(-truth, axis=1, kind="stable")
         return cls(
@@ -189,13 +193,14 @@ class RankDraws:
         }
         return replace(self, **some)
 
-    def realised(self, n_topics: float | None, threshold: float) -> FloatArray:
+    def realised(self, n_topics: float | None, threshold: float, row: int = 0) -> FloatArray:
         """Count how tests agree with the truth, in each draw.
 
         Parameters
         ----------
         n_topics : of new tests; None for the test at hand
         threshold : largest difference of equal systems
+        row : of the scales
 
         Returns
         -------
@@ -207,19 +212,24 @@ class RankDraws:
         if n_topics is None:
             counts: FloatArray = drawn_agreement(self.at_hand, self.truth, threshold)
             return counts
-        means = self.truth + self.errors / np.sqrt(n_topics)
+        errors = self.errors * self._scales(row)[:, np.newaxis]
+        means = self.truth + errors / np.sqrt(n_topics)
         counts = drawn_agreement(means, self.truth, threshold)
         return counts
 
-    def expected(self, n_topics: float, threshold: float) -> FloatArray:
+    def expected(self, n_topics: float, threshold: float, row: int = 0) -> FloatArray:
         """Return the expectation of these counts in new tests, in each draw."""
         from vcomp.ir.rank.kernels.drawn_ranks import drawn_expectation
 
-        scales = np.sqrt(n_topics) / self.scales
+        scales = np.sqrt(n_topics) / self._scales(row)
         counts: FloatArray = drawn_expectation(
             self.truth, self.order, self.precision, scales, threshold
         )
         return counts
+
+    def _scales(self, row: int) -> FloatArray:
+        scales: FloatArray = self.scales[row if len(self.scales) > 1 else 0]
+        return scales
 
 
 def _precision(pairs: Pairs) -> FloatArray:

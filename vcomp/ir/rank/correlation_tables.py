@@ -191,7 +191,7 @@ def _limits(
     tail = options.alpha / 2.0
     limits = np.full((len(n_topics), 2), np.nan)
     for row, n in enumerate(n_topics):
-        values = _drawn_values(drawn, n, options, correlation, k)
+        values = _drawn_values(drawn, row, n, options, correlation, k)
         values = values[~np.isnan(values)]
         if values.size:
             limits[row] = np.quantile(values, [tail, 1.0 - tail])
@@ -215,6 +215,7 @@ def _of_groups(
 
 def _drawn_values(
     drawn: list[RankDraws],
+    row: int,
     n: float | None,
     options: RankOptions,
     correlation: RankCorrelation,
@@ -223,9 +224,9 @@ def _drawn_values(
     """Return the correlation of each draw, or its expectation."""
     if options.target == "expectation":
         assert n is not None
-        counts = [some.expected(n, options.threshold) for some in drawn]
+        counts = [some.expected(n, options.threshold, row) for some in drawn]
     else:
-        counts = [some.realised(n, options.threshold) for some in drawn]
+        counts = [some.realised(n, options.threshold, row) for some in drawn]
     ranked = correlation.n_ranked(k)
     return np.asarray(np.mean([correlation.of_counts(c, ranked) for c in counts], axis=0))
 

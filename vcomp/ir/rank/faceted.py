@@ -56,6 +56,8 @@ class FacetedDifferences:
     pattern_df : degrees of freedom of the variance of a pair about their mean
     error_variance : σ²(δ) of the mean scores
     variance_df : degrees of freedom of its estimate, for each degree between systems
+    loadings : (m, 2) standard deviations of the logarithms of the estimates of σ²(δ) of new tests,
+        for one degree between systems: with that of σ²(δ) of the scores, and apart from it
     """
 
     systems: tuple[str, ...]
@@ -65,6 +67,7 @@ class FacetedDifferences:
     pattern_df: float
     error_variance: float
     variance_df: float
+    loadings: FloatArray
 
     @classmethod
     def of(
@@ -76,6 +79,7 @@ class FacetedDifferences:
         errors: Sequence[ErrorEffect],
         variance_df: float,
         counts: FloatArray | None = None,
+        loadings: FloatArray | None = None,
     ) -> FacetedDifferences:
         """Return the differences between systems from single scores.
 
@@ -89,6 +93,8 @@ class FacetedDifferences:
         variance_df : degrees of freedom of the estimate of their sum, for each degree between
             systems
         counts : (n,) number of scores that each of them stands for; one if None
+        loadings : (m, 2) of the estimates of the error variances of new tests; if None they are as
+            those of these scores
 
         Returns
         -------
@@ -153,6 +159,9 @@ class FacetedDifferences:
             pattern_df=df,
             error_variance=float(sum(effect.variance for effect in errors)),
             variance_df=variance_df,
+            loadings=np.array([[np.sqrt(2.0 / variance_df), 0.0]])
+            if loadings is None
+            else loadings,
         )
 
     @property
@@ -209,7 +218,7 @@ class FacetedDifferences:
         return np.array([1.0 / (share + 1.0 / self.error_df)])
 
     def drawn_errors(
-        self, draws: int, rng: np.random.Generator
+        self, draws: int, rng: np.random.Generator, share: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Draw errors of the means of the test at hand and of a test of size one, and their size.
 
@@ -217,11 +226,13 @@ class FacetedDifferences:
         ----------
         draws : number of draws
         rng : random numbers
+        share : (draws,) normal scores of the shares of error, which is large if errors are
 
         Returns
         -------
         own, new : (draws, k)
-        scales : (draws,) what estimated standard deviations are multiplied by, as in both
+        scales : (m, draws) what estimated standard deviations of errors of new tests are
+            multiplied by
         """
         own, new = (
             corrected_lengths(
@@ -231,10 +242,14 @@ class FacetedDifferences:
             )
             for _ in range(2)
         )
-        spread = rng.standard_normal(draws) / np.sqrt(2.0 * self.error_df)
-        scales = mean_error_ratio(float(self.swap_df[0])) * np.exp(spread)
-        own *= scales[:, np.newaxis] * np.sqrt(self.error_variance)
-        new *= scales[:, np.newaxis]
+        g = rng.standard_normal((2, draws))
+        # B is c²/F times a mean square with ν degrees of freedom, and c² has ν'.
+        part = self.df / (self.df + self.error_df) if self.df > 0.0 else 0.0
+        g[0] = np.sqrt(part) * share + np.sqrt(1.0 - part) * g[0]
+        ratio = mean_error_ratio(float(self.swap_df[0]))
+        scales = ratio * np.exp(self.loadings @ g / (2.0 * np.sqrt(max(self.df, 1.0))))
+        spread = ratio * np.exp(g[0] / np.sqrt(2.0 * self.error_df))
+        own *= spread[:, np.newaxis] * np.sqrt(self.error_variance)
         return own, new, scales
 
 
@@ -334,5 +349,5 @@ def _pattern(
     df = 1.0 / sum((weight / total) ** 2 / df for _, df, weight in known)
     if len(rows) <= k:
         return rows, df
-    values, vectors = np.linalg.eigh(rows.T @ rows)
-    return np.sqrt(np.maximum(values, 0.0))[:, np.newaxis] * vectors.T, df
+    # Not from their products, in which equal systems would differ by the root of a rounding error.
+    return np.asarray(np.linalg.qr(rows, mode="r")), df

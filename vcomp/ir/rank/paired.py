@@ -241,7 +241,7 @@ class PairedDifferences:
         return self.df * (float(self.n_common.mean()) - 1.0)
 
     def drawn_errors(
-        self, draws: int, rng: np.random.Generator
+        self, draws: int, rng: np.random.Generator, share: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Draw errors of the means of the test at hand and of new tests, and their size.
 
@@ -249,12 +249,13 @@ class PairedDifferences:
         ----------
         draws : number of draws
         rng : random numbers
+        share : not used: with ν' = ν(n - 1) the share of error says little of the size of errors
 
         Returns
         -------
         own : (draws, k) errors of the means of the test at hand
-        new : (draws, k) errors of a test of one topic
-        scales : (draws,) what estimated standard deviations are multiplied by, as in both
+        new : (draws, k) errors of a test of one topic, before they are multiplied by `scales`
+        scales : (1, draws) what estimated standard deviations are multiplied by, as in `own`
 
         Notes
         -----
@@ -267,8 +268,7 @@ class PairedDifferences:
         scales = self._drawn_scales(g)[:, np.newaxis]
         df = self._effective_df()
         own = self._errors_of_one(g, *df) * (scales / np.sqrt(self.n_scores))
-        new = self._errors_of_one(rng.standard_normal((draws, n)), *df) * scales
-        return own, new, scales[:, 0]
+        return own, self._errors_of_one(rng.standard_normal((draws, n)), *df), scales.T
 
     def _errors_of_one(self, g: FloatArray, sample_df: float, df: float) -> FloatArray:
         """Return errors of a test of one topic with the covariances of systems (eq. 15.9a)."""

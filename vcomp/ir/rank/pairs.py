@@ -59,6 +59,10 @@ class Pairs(Protocol):
         """Degrees of freedom of the variance of each pair, or of all pairs."""
 
     def drawn_errors(
-        self, draws: int, rng: np.random.Generator
+        self, draws: int, rng: np.random.Generator, share: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Draw errors of the test at hand and of a test of size one, and what scales them."""
+        """Draw errors of the test at hand and of a test of size one, and what scales the latter.
+
+        Scales are of all new tests, (1, draws), or of each, (m, draws). `share` are the normal
+        scores of the shares of error that belong to the draws.
+        """

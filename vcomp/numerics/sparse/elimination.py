@@ -353,6 +353,17 @@ class Factor:
             x[:cut] -= leaves.T @ x[cut:]
         return self.pattern.restored(x)
 
+    def leaf_columns(self, columns: slice) -> FloatArray | None:
+        """Return rows of the dense part in leading columns of the inverse, (n_dense, columns).
+
+        They are −ZL₂₁ with the dense corner Z of the inverse; None where not all leading columns
+        are leaves of the elimination tree.
+        """
+        if not self.pattern.leaf.all():
+            return None
+        found: FloatArray = -(self._leaves[:, columns].T @ self.inverse.corner).T
+        return found
+
     def _solve_corner(self, right: FloatArray) -> FloatArray:
         from scipy.linalg.lapack import dpotrs
 

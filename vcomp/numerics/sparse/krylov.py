@@ -46,7 +46,7 @@ def conjugate_gradients(
     Parameters
     ----------
     product : returns S x for (m, c) columns; S is positive definite
-    diagonal : (m,) D, the diagonal of S
+    diagonal : (m,) D, the diagonal of S; (m, c) if S has another diagonal for each column
     b : (m, c) right-hand sides
     start : (m, c) first x; zero if None
     tol : largest √(r'D⁻¹r)/√(b'D⁻¹b) of each column
@@ -57,7 +57,7 @@ def conjugate_gradients(
     numpy.linalg.LinAlgError
         If S is not positive definite.
     """
-    inverse = (1.0 / diagonal)[:, None]
+    inverse = 1.0 / (diagonal if diagonal.ndim == 2 else diagonal[:, None])
     goal = tol**2 * _dots(b, inverse * b)
     x = np.zeros_like(b) if start is None else start.copy()
     r = b.copy() if start is None else b - product(x)

@@ -1,0 +1,82 @@
+"""Contrasts in words, and hypotheses without those rows that follow from others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vcomp.exceptions import EstimationError
+from vcomp.inference.hypotheses.contrasts import Contrasts, contrasts_of
+
+NAMES = ("Intercept", "x", "z")
+
+
+@pytest.mark.parametrize(
+    ("row", "label"),
+    [
+        ([0, 1, -1], "x - z"),
+        ([0, -1, 1], "-x + z"),
+        ([0, 2, 0], "2 x"),
+        ([0, 0, -0.5], "-0.5 z"),
+        ([1, 0, 0], "Intercept"),
+        ([1, -3, 1.5], "Intercept - 3 x + 1.5 z"),
+        ([-2, 0, 1], "-2 Intercept + z"),
+    ],
+)
+def test_names_of_contrasts(row, label):
+    found = contrasts_of(np.array(row, dtype=float), NAMES)
+    assert found.names == (label,)
+    assert found.L.tolist() == [row]
+    assert found.constants.tolist() == [0.0]
+
+
+def test_contrasts_in_words():
+    found = contrasts_of("x = z, 2*z = 3", NAMES)
+    assert found.L.tolist() == [[0, 1, -1], [0, 0, 2]]
+    assert found.constants.tolist() == [0.0, 3.0]
+    assert found.names == ("x - z", "2 z")
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "names", "message"),
+    [
+        ("x = 1", (), "no fixed effects"),
+        ("w = 1", NAMES, "'w = 1' is not a contrast of the 3 fixed effects Intercept, x, z"),
+        (np.ones(2), NAMES, "is not a contrast of the 3 fixed effects"),
+        ([[0, 1, 0], [0, 0, 0]], NAMES, "row 2 of the contrasts is zero"),
+        (np.array([0.0, np.nan, 1.0]), NAMES, "finite"),
+        (np.array([0.0, np.inf, 1.0]), NAMES, "finite"),
+    ],
+)
+def test_what_is_no_contrast(hypothesis, names, message):
+    with pytest.raises(EstimationError, match=message):
+        contrasts_of(hypothesis, names)
+
+
+def of(L, constants):
+    L = np.array(L, dtype=float)
+    return Contrasts(L, np.array(constants, dtype=float), tuple(f"c{k}" for k in range(len(L))))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_that_follow_from_others_are_left_out(seed):
+    """In any units: the rows that raise the rank are kept, with their constants."""
+    rng = np.random.default_rng(seed)
+    beta, free = rng.normal(size=5), rng.normal(size=(3, 5))
+    L = [free[0], 2.0 * free[0], free[1], free[0] - 3.0 * free[1], free[2], free.sum(axis=0)]
+    L = np.array(L) * 10.0 ** rng.integers(-6, 7, 6)[:, None]
+    found = of(L, L @ beta).independent()
+    np.testing.assert_array_equal(found.L, L[[0, 2, 4]])
+    np.testing.assert_array_equal(found.constants, (L @ beta)[[0, 2, 4]])
+    assert found.names == ("c0", "c2", "c4")
+    wrong = L @ beta
+    wrong[3] *= 1.0 + 1e-5
+    with pytest.raises(EstimationError, match=r"c3 = .* is inconsistent with those before it"):
+        of(L, wrong).independent()
+
+
+def test_a_hypothesis_that_only_repeats_itself():
+    found = of([[0, 1, 0], [0, 3, 0]], [0.0, 0.0]).independent()
+    assert found.L.tolist() == [[0, 1, 0]]
+    with pytest.raises(EstimationError, match="c1 = 1 is inconsistent"):
+        of([[0, 1, 0], [0, 3, 0]], [0.0, 1.0]).independent()

@@ -1,0 +1,94 @@
+"""The printed accuracies beside their table, and the sizes that curves have."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import vcomp
+from tests.helpers.printed_tables import printed_columns, printed_words
+from vcomp.exceptions import PlanError
+
+SIZES = [6, 24, 75]
+MEASURES = ["tau", "Erho2", "rmse", "tau_ap", "Phi", "F"]
+
+
+@pytest.fixture(scope="module")
+def found():
+    rng = np.random.default_rng(7)
+    scores = 0.4 + 0.12 * rng.normal(size=9) + 0.1 * rng.normal(size=(24, 1))
+    scores = np.clip(scores + 0.08 * rng.normal(size=(24, 9)), 0.0, 1.0)
+    return vcomp.ir.accuracy(scores, MEASURES, SIZES, alpha=0.1)
+
+
+def test_every_cell_is_that_of_the_table(found):
+    printed, table = printed_columns(found.summary()), found.table
+    assert printed["topic"] == [str(n) for n in SIZES] * 6
+    symbols = ["τ", "Eρ²", "ε", "τ_AP", "Φ", "F"]
+    for k, name in enumerate(MEASURES):
+        rows = table[table["measure"] == name]
+        part = slice(3 * k, 3 * k + 3)
+        labels = printed[""][part]
+        assert labels[1:] == ["", ""]
+        assert labels[0].lower() == symbols[k].lower()
+        estimators = printed["estimator"][part]
+        assert estimators == [rows["estimator"].iloc[0], "", ""]
+        if math.isfinite(max(found.measures[name].limits)):
+            estimates = [f"{x:.3f}" for x in rows["estimate"]]
+            intervals = [
+                "" if np.isnan(low) else f"[{low:.3f}, {high:.3f}]"
+                for low, high in zip(rows["low"], rows["high"], strict=True)
+            ]
+            assert printed["90 % interval"][part] == intervals
+        else:
+            decimals = 2 - math.floor(math.log10(rows["estimate"].min()))
+            estimates = [f"{x:.{decimals}f}" for x in rows["estimate"]]
+            for cell, low, high in zip(
+                printed["90 % interval"][part], rows["low"], rows["high"], strict=True
+            ):
+                ends = [float(end.strip("[] ")) for end in cell.split(",")]
+                assert ends == pytest.approx([low, high], rel=6e-3)
+        assert printed["estimate"][part] == estimates
+    words = printed_words(found.summary())
+    assert "estimated from 9 system × 24 topic" in words
+    assert "power of the F test" in words
+    assert "from variance components, with their uncertainty" in words
+
+
+def test_lines_have_enough_points_between_the_sizes(found):
+    curves = found._curves(["Erho2", "rmse"])
+    for name in ("Erho2", "rmse"):
+        n = curves.loc[curves["measure"] == name, "n"].to_numpy()
+        assert (n[0], n[-1]) == (6.0, 75.0)
+        assert (np.diff(n) > 0.0).all()
+        assert set(SIZES) <= set(n.tolist())
+        assert len(n) > 30
+        own = curves[(curves["measure"] == name) & curves["n"].isin(SIZES)]
+        rows = found.table[found.table["measure"] == name]
+        np.testing.assert_allclose(own["estimate"], rows["estimate"], rtol=1e-12)
+    one = vcomp.ir.accuracy(found_scores(), ["Erho2"], [8])._curves(["Erho2"])["n"]
+    assert (one.min(), one.max()) == (2.0, 16.0)
+    few = vcomp.ir.accuracy(found_scores(), ["Erho2"], [3])._curves(["Erho2"])["n"]
+    assert (few.min(), few.max()) == (2.0, 6.0)
+
+
+def found_scores():
+    return np.random.default_rng(2).uniform(size=(10, 5))
+
+
+def test_what_is_drawn(found):
+    assert found._chosen(None) == MEASURES
+    assert found._chosen(["Phi", "tau", "Phi"]) == ["Phi", "tau"]
+    assert found._chosen("rmse") == ["rmse"]
+    with pytest.raises(PlanError, match=r"'Tau' was not estimated.*did you mean 'tau'"):
+        found._chosen(["Tau"])
+
+
+def test_in_one_line(found):
+    assert repr(found) == (
+        "<Accuracy: tau, Erho2, rmse, tau_ap, Phi, F of 9 system on 6 to 75 topic>"
+    )
+    one = vcomp.ir.accuracy(found_scores(), ["Erho2"], [8])
+    assert repr(one) == "<Accuracy: Erho2 of 5 system on 8 topic>"

@@ -1,0 +1,114 @@
+"""The printed summary of a fit beside its tables, cell by cell."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import vcomp
+from tests.helpers.printed_tables import printed_columns, printed_words
+
+
+def scores(seed=3, n=(8, 6)):
+    rng = np.random.default_rng(seed)
+    a, b = np.indices(n).reshape(2, -1)
+    x = rng.normal(size=a.size)
+    y = 5 + 0.7 * x + rng.normal(size=n[0])[a] + 0.5 * rng.normal(size=n[1])[b]
+    return {"a": a, "b": b, "x": x, "y": y + 0.4 * rng.normal(size=a.size)}
+
+
+def column(values, significant=None, decimals=None):
+    """Return numbers with one number of decimals, by the smallest of them or as given."""
+    values = np.asarray(values, dtype=float)
+    sizes = np.abs(values[np.isfinite(values) & (values != 0.0)])
+    if decimals is None:
+        decimals = max(0, significant - 1 - math.floor(math.log10(sizes.min())))
+    return [f"{x:.{decimals}f}" if np.isfinite(x) else "–" for x in values]
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.2])
+def test_components(alpha):
+    res = vcomp.fit("y ~ x + (1|a) + (1|b)", scores())
+    printed = printed_columns(res.summary(alpha=alpha), 1)
+    table = res.gstudy(alpha=alpha)
+    assert printed["estimate"] == column(table["estimate"], 4)
+    assert printed["std. dev."] == column(np.sqrt(table["estimate"]), 4)
+    assert printed["std. err."] == column(table["se"], 3)
+    assert printed["share"] == [f"{p:.1f} %" for p in table["percent"]]
+    # The last column has no header: bars of 18 blocks for 100 %.
+    bars = list(printed.values())[-1]
+    for bar, share in zip(bars, table["percent"], strict=True):
+        assert len(bar) == pytest.approx(18 * share / 100, abs=1.0)
+    (interval,) = (name for name in printed if "interval" in name)
+    assert interval == f"{100 * (1 - alpha):g} % interval"
+    for cell, low, high in zip(printed[interval], table["ci_low"], table["ci_high"], strict=True):
+        shown = [float(part.strip("[] ")) for part in cell.split(",")]
+        assert shown == pytest.approx([low, high], rel=6e-3)
+
+
+def test_fixed_effects():
+    res = vcomp.fit("y ~ x + (1|a) + (1|b)", scores())
+    printed, table = printed_columns(res.summary(), 2), res.fixed_effects()
+    assert printed["coef"] == column(table["coef"], 4)
+    assert printed["std. err."] == column(table["std_error"], 3)
+    assert printed["df"] == column(table["df"], decimals=1)
+    assert printed["t"] == column(table["t"], decimals=2)
+    assert printed["P>|t|"] == column(table["p_value"], decimals=3)
+    assert "t with Satterthwaite's degrees of freedom." in printed_words(res.summary())
+
+
+def test_the_head():
+    data = scores()
+    names = {
+        "reml": "REML", "ml": "ML", "anova": "ANOVA", "type1": "ANOVA (Type I)",
+        "minque": "MINQUE", "henderson3": "Henderson's Method III",
+    }  # fmt: skip
+    for method, name in names.items():
+        words = "converged" if method in ("reml", "ml") else "closed form"
+        res = vcomp.fit("y ~ (1|a) + (1|b)", data, method=method)
+        text = printed_words(res.summary())
+        assert f"Variance components by {name}" in text
+        assert "48 scores" in text
+        assert words in text
+        assert ("log-likelihood" in text) == (method in ("reml", "ml"))
+        if method in ("reml", "ml"):
+            assert f"log-likelihood {res.llf:.8g}" in text
+
+
+def test_notes_on_bounds_and_held_components():
+    data = scores(5)
+    noise = np.random.default_rng(1).normal(size=48)
+    data["y"] = noise - noise.reshape(8, 6).mean(axis=1)[data["a"]]
+    bound = vcomp.fit("y ~ x + (1|a) + (1|b)", data)
+    assert bound.vcomp["a"] == 0.0
+    text = printed_words(bound.summary())
+    assert "A component at its bound 0 has no standard error." in text
+    assert "which take a component at its bound 0 as known." in text
+    below = vcomp.fit("y ~ (1|a) + (1|b)", data, method="anova")
+    assert below.vcomp["a"] < 0.0
+    printed = printed_columns(below.summary(), 1)
+    place = printed[""].index("a") if "" in printed else 0
+    assert printed["std. dev."][place] == "–"
+    assert printed["share"][place] == "0.0 %"
+    assert "A negative estimate has no share of the variance." in printed_words(below.summary())
+    held = vcomp.fit("y ~ x + (1|a) + (1|b)", scores(), hold={"a": 0.0})
+    printed = printed_columns(held.summary(), 1)
+    assert printed["std. err."].count("held") == 1
+    text = printed_words(held.summary())
+    assert "at its bound 0" not in text
+    known = vcomp.fit("y ~ x + (1|a)", scores(), hold={"a": 1.0, "Residual": 0.5})
+    text = printed_words(known.summary())
+    assert "Fixed effects: normal distribution, as no component is estimated." in text
+    assert "P>|z|" in printed_columns(known.summary(), 2)
+    assert "df" not in printed_columns(known.summary(), 2)
+
+
+def test_a_design_in_parts_is_named():
+    data = scores()
+    kept = (data["a"] < 4) == (data["b"] < 3)
+    apart = {name: values[kept] for name, values in data.items()}
+    res = vcomp.fit("y ~ (1|a) + (1|b)", apart)
+    assert "falls into 2 parts that share no level" in printed_words(res.summary())
+    assert "parts that share" not in printed_words(vcomp.fit("y ~ (1|a)", data).summary())

@@ -1,0 +1,124 @@
+"""What a study of subsets says, for subsets whose coefficients are given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import vcomp
+from tests.helpers.designs import balanced
+from tests.helpers.printed_tables import printed_columns, printed_words
+from vcomp.studies.subsample_result import required_sizes
+
+CELLS = np.array([[3, 4], [3, 9], [5, 4], [5, 9], [8, 2]])
+TRIALS = 9
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return vcomp.subsample_study(
+        "y ~ (1|a) + (1|b)", balanced("crossed", 4)[1], sizes={"a": 3, "b": 4}, trials=2, rng=3,
+        dstudy={"b": 20}, goal=0.9,
+    )  # fmt: skip
+
+
+def given(fitted, erho2, phi, converged=None):
+    """Return a study whose subsets, (cells, trials), have these coefficients with 20 levels of b.
+
+    With σ²(a) = ρ, σ²(e)/20 = 1 − ρ and σ²(b)/20 = ρ/Φ − 1 these are ρ and Φ.
+    """
+    rho, phi = (np.asarray(x, dtype=float).ravel() for x in (erho2, phi))
+    values = np.column_stack([rho, 20 * (rho / phi - 1), 20 * (1 - rho)])
+    made, n = fitted.replicates, len(rho)
+    kept = np.ones(n, dtype=bool) if converged is None else converged
+    values[~kept] = np.nan
+    replicates = replace(
+        made, numbers=np.arange(n), values=values, beta=np.zeros((n, 1)), llf=np.zeros(n),
+        converged=kept, requested=n,
+    )  # fmt: skip
+    return replace(fitted, cells=CELLS, trials=TRIALS, replicates=replicates)
+
+
+def coefficients(lengths, middle):
+    """Return values of each cell whose 2.5 % and 97.5 % quantiles are so far apart."""
+    at = np.linspace(-0.5, 0.5, TRIALS) / 0.95
+    return middle + np.outer(lengths, at)
+
+
+LENGTHS = np.array([0.3, 0.0999, 0.2, 0.1001, 0.05])
+
+
+def test_given_coefficients_are_those_of_the_subsets(fitted):
+    rho, phi = coefficients(LENGTHS, 0.8), coefficients(0.5 * LENGTHS, 0.6)
+    study = given(fitted, rho, phi)
+    np.testing.assert_allclose(study.values("Erho2"), rho, rtol=1e-12)
+    np.testing.assert_allclose(study.values("Phi"), phi, rtol=1e-12)
+    # Φ(n) ≥ 0.9 needs n = 20 · 0.9/0.1 · (1 − Φ)/Φ levels.
+    for name, values in (("n_Erho2", rho), ("n_Phi", phi)):
+        needed = np.ceil(180.0 * (1 - values) / values * (1 - 1e-9))
+        np.testing.assert_array_equal(study.values(name), np.maximum(needed, 1.0))
+
+
+def test_the_table_and_its_summary(fitted):
+    rho, phi = coefficients(LENGTHS, 0.8), coefficients(2.0 * LENGTHS, 0.6)
+    kept = np.ones(CELLS.shape[0] * TRIALS, dtype=bool)
+    kept[[3, 17, 18]] = False
+    study = given(fitted, rho, phi, kept)
+    table, printed = study.table, printed_columns(study.summary())
+    words, full = printed_words(study.summary()), {c: study.full(c) for c in ("Erho2", "Phi")}
+    kept = kept.reshape(len(CELLS), TRIALS)
+    for name, values, symbol, again in (("Erho2", rho, "Eρ²", ""), ("Phi", phi, "Φ", " #2")):
+        rows = table[table["quantity"] == name]
+        for place, row in enumerate(rows.itertuples()):
+            own = values[place, kept[place]]
+            low, median, high = np.quantile(own, [0.025, 0.5, 0.975])
+            assert (row.a, row.b, row.n) == (*CELLS[place], own.size)
+            assert (row.low, row.median, row.high) == pytest.approx((low, median, high), rel=1e-12)
+            assert (row.mean, row.sd) == pytest.approx((own.mean(), own.std(ddof=1)), rel=1e-11)
+            assert row.span == pytest.approx(high - low, rel=1e-9)
+            near = np.abs(own - full[name]) <= 0.05
+            assert row.within == pytest.approx(near.mean())
+            assert printed[symbol][place] == f"{median:.3f}"
+            assert printed[f"95 % of subsets{again}"][place] == f"[{low:.3f}, {high:.3f}]"
+            sizes = study.values(f"n_{name}")[place]
+            low, high = np.quantile(sizes[kept[place]], [0.025, 0.975])
+            assert printed[f"n for {symbol}"][place] == f"{np.floor(low):g} to {np.ceil(high):g}"
+        assert f"{symbol} = {full[name]:.3f}" in words
+        assert f"{study.full(f'n_{name}'):g} for {symbol}" in words
+    assert printed["a"] == [str(n) for n in CELLS[:, 0]]
+    assert printed["b"] == [str(n) for n in CELLS[:, 1]]
+    assert "of a test with b = 20" in words
+    assert "levels of b needed for 0.9 in 95 %" in words
+    assert "3 subsets have no estimates and are left out." in words
+    assert "left out" not in printed_words(given(fitted, rho, phi).summary())
+
+
+@pytest.mark.parametrize(
+    ("lengths", "said"),
+    [
+        (LENGTHS, "is within 0.1 from 3 a × 9 b or 8 a × 2 b on."),
+        ([0.3, 0.0999, 0.2, 0.05, 0.2], "is within 0.1 from 3 a × 9 b on."),
+        ([0.3, 0.2, 0.09, 0.08, 0.05], "is within 0.1 from 5 a × 4 b or 8 a × 2 b on."),
+        ([0.05] * 5, "is within 0.1 from 3 a × 4 b or 8 a × 2 b on."),
+        ([0.2] * 5, "At none of these sizes is Eρ² of 95 % of subsets within 0.1."),
+    ],
+)
+def test_the_smallest_sizes_at_which_subsets_agree(fitted, lengths, said):
+    values = coefficients(lengths, 0.8)
+    text = printed_words(given(fitted, values, values * 0.5).summary())
+    assert said in text
+    if "At none" not in said:
+        assert f"Eρ² of 95 % of subsets {said}" in text
+
+
+def test_sizes_that_are_never_enough(fitted):
+    """Components without an object, and a goal that is reached with one level."""
+    study = fitted.dstudy
+    v = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 0.0, 1.0], [1.0, 1.0, 2.0]])
+    found = required_sizes(study, v, 0.9, "Phi", "b")
+    np.testing.assert_array_equal(found, [np.inf, 1.0, 9.0, 27.0])
+    np.testing.assert_array_equal(
+        required_sizes(study, v, 0.9, "Erho2", "b"), [np.inf, 1.0, 9.0, 18.0]
+    )

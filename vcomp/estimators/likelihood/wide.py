@@ -1,0 +1,227 @@
+"""The blocked engine for a fixed part with one factor of very many levels.
+
+The columns of the factor are orthogonal, as those of a random term are. They are eliminated with
+the random effects, sparsely, with nothing added to their diagonal: a random term whose component
+is infinite (docs/explanation/mathematics.md, section 7.2a). No matrix of columns by columns is
+formed; covariances of combinations of the fixed effects follow from solves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
+from vcomp.estimators.likelihood.engine import FixedForms
+from vcomp.estimators.likelihood.equations import Planner, Point
+from vcomp.estimators.likelihood.wide_covariance import SparseCovariance
+from vcomp.exceptions import EstimationError
+from vcomp.numerics import Positive, slices, solve
+from vcomp.numerics.sparse import plan_elimination
+from vcomp.statistics import WideProducts
+
+_SLAB = 2e7
+"""Products of a slab of the pair tables that is formed at once."""
+
+
+_DENSE_ELEMENTS, _LEAST_SHARE = 2.0**24, 0.02
+"""Elements up to which a table is made dense, and the share that is not zero from which on dense
+products take less time."""
+
+
+def _dense_if_small(table: Any) -> Any:
+    """Return a sparse table, as an array where that is faster."""
+    size = float(table.shape[0]) * table.shape[1]
+    return (
+        table.toarray() if size <= _DENSE_ELEMENTS and table.nnz > _LEAST_SHARE * size else table
+    )
+
+
+class WideProjector:
+    """Forms of Q = I − X(X'X)⁻¹X': the factor's columns first, then what others add.
+
+    Parameters
+    ----------
+    wide : cross-products
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the columns of X are dependent.
+    """
+
+    def __init__(self, wide: WideProducts) -> None:
+        self._wide, sums = wide, wide.products
+        self._n, self._B = sums.group_n[-1], sums.ZX[-1]
+        self.rest = sums.XX - self._B.T @ (self._B / self._n[:, None])
+
+    @cached_property
+    def _rest(self) -> Positive:
+        """X'QX of the dense columns, Q that of the factor alone."""
+        return Positive(self.rest)
+
+    @cached_property
+    def beta(self) -> FloatArray:
+        """The ordinary least squares estimate."""
+        sums = self._wide.products
+        means = sums.Zy[-1] / self._n
+        dense = self._rest.solve(sums.Xy - self._B.T @ means)
+        return self._wide.assembled(means - self._B @ dense / self._n, dense)
+
+    @cached_property
+    def rss(self) -> float:
+        """Residual sum of squares of ordinary least squares on X."""
+        return float(self._wide.yy - self.beta @ self._wide.Xy)
+
+    def forms(self) -> FloatArray:
+        """Return tr(Q V_t Q V_u), (k + 1, k + 1), the residual last."""
+        from scipy.sparse import issparse
+
+        wide, sums = self._wide, self._wide.products
+        k, scale = wide.n_terms, 1.0 / np.sqrt(self._n)
+        A = [_dense_if_small(sums.gram(t, k).multiply(scale[None, :]).tocsr()) for t in range(k)]
+        means = self._B * scale[:, None]
+        G = [self._rest.whitened(sums.ZX[t] - A[t] @ means) for t in range(k)]
+        forms = np.empty((k + 1, k + 1))
+        for t in range(k):
+            for u in range(t + 1):
+                total = float(np.vdot(G[t].T @ G[t], G[u].T @ G[u]))
+                whole, across = sums.gram(t, u), A[u].T
+                # Products of the columns of both: what a sparse product computes and may keep.
+                per_level = [np.diff(sums.gram(i, k).tocsc().indptr).astype(float) for i in (t, u)]
+                products = max(float(per_level[0] @ per_level[1]), _SLAB)
+                for rows in slices(wide.sizes[t], int(max(1.0, wide.sizes[t] * _SLAB / products))):
+                    M = whole[rows] - A[t][rows] @ across
+                    values = M.data if issparse(M) else np.asarray(M)
+                    total += float(np.square(values).sum())
+                    total -= 2.0 * float(np.vdot(G[t][rows], M @ G[u]))
+                forms[t, u] = forms[u, t] = total
+            own = A[t].data if issparse(A[t]) else A[t]
+            left = sums.group_n[t].sum() - np.square(own).sum() - np.square(G[t]).sum()
+            forms[t, k] = forms[k, t] = left
+        forms[k, k] = wide.n - wide.n_fixed
+        return forms
+
+    def mivque0(self) -> FloatArray:
+        """Return the MIVQUE(0) estimates, which may be negative; the residual is the last."""
+        wide, sums = self._wide, self._wide.products
+        beta, k = self.beta, wide.n_terms
+        dense, sparse = beta[wide.dense_at], beta[wide.sparse_at]
+        rest = [sums.Zy[t] - sums.ZX[t] @ dense - sums.gram(t, k) @ sparse for t in range(k)]
+        return solve(self.forms(), np.array([*(s @ s for s in rest), self.rss]))
+
+
+class _Freed(Eliminations):
+    """Equations in which the component of the last term is infinite."""
+
+    def at(self, v: FloatArray) -> Point:
+        """Return the equations factored at the components of the random terms, residual last."""
+        return super().at(np.insert(np.asarray(v, dtype=float), len(v) - 1, np.inf))
+
+
+class WideLikelihood(BlockedLikelihood):
+    """Restricted or full log-likelihood with a factor of many levels in the fixed part.
+
+    Parameters
+    ----------
+    wide : cross-products, centred
+    reml : whether the likelihood is the restricted one
+    names : of the random terms, for messages
+    advice : end of the message if the factor does not fit into memory
+    planner, free_bytes : as of ``Eliminations``
+
+    Raises
+    ------
+    EstimationError
+        If the factor would not fit into memory.
+    """
+
+    def __init__(
+        self,
+        wide: WideProducts,
+        *,
+        reml: bool,
+        names: Sequence[str] | None = None,
+        advice: str = OTHER_ENGINE,
+        planner: Planner = plan_elimination,
+        eliminations: Eliminations | None = None,
+        **limits: Any,
+    ) -> None:
+        self._wide = wide
+        of_terms = tuple(names or (f"term {t + 1}" for t in range(wide.n_terms)))
+        made = eliminations or _Freed(
+            wide.products, (*of_terms, "the fixed factor"), advice, planner=planner, **limits
+        )
+        super().__init__(wide.products, reml=reml, eliminations=made)
+        self._random = partial(Eliminations, wide.random, names, advice, planner=planner, **limits)
+
+    def with_response(self, stats: Any) -> WideLikelihood:
+        """Return the engine of the same rows with another response, without a new analysis.
+
+        Parameters
+        ----------
+        stats : wide cross-products that differ in the sums of y only
+        """
+        shared = self._eliminations.with_response(stats.products)
+        return WideLikelihood(stats, reml=self.reml, eliminations=shared)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of random effects of the terms."""
+        return self._wide.sizes
+
+    @property
+    def n_fixed(self) -> int:
+        """Number of columns of X."""
+        return self._wide.n_fixed
+
+    @cached_property
+    def _projector(self) -> WideProjector:
+        return WideProjector(self._wide)
+
+    @cached_property
+    def rss(self) -> float:
+        """Residual sum of squares of ordinary least squares on X."""
+        return self._projector.rss
+
+    def mivque0(self) -> FloatArray:
+        """Return the MIVQUE(0) estimates, which may be negative."""
+        return self._projector.mivque0()
+
+    def least_squares(self) -> FloatArray:
+        """Return the ordinary least squares estimate of the fixed effects."""
+        return self._projector.beta
+
+    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, Any]:
+        """Return β̂ and its covariance matrix at `v`, which is not formed."""
+        point = self.point(v)
+        effects, dense, _ = point.solution
+        sparse = effects[point.equations.slices[point.active.index(len(self.sizes))]]
+        return self._wide.assembled(sparse, dense), SparseCovariance(
+            point, self._wide.dense_at, self._wide.sparse_at
+        )
+
+    def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
+        """Refuse the forms of X in V⁻¹, which are matrices of columns by columns.
+
+        Raises
+        ------
+        EstimationError
+        """
+        raise EstimationError(
+            f"this needs matrices of the {self.n_fixed:,} columns of the fixed part, which are "
+            "not formed for a factor of so many levels"
+        )
+
+    @cached_property
+    def _plain(self) -> Eliminations:
+        """The equations of the random terms alone, for forms of V⁻¹."""
+        return self._random()
+
+    def _without_fixed(self, point: Point) -> Point:
+        return self._plain.at(self._components(point))
