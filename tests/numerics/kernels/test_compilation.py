@@ -418,12 +418,15 @@ def by_arrays(x):
 
 
 @pytest.fixture
-def anew(monkeypatch):
+def anew():
     """As in a process that has run no kernel, and does not compile all of them."""
-    used = {}
-    monkeypatch.setattr(compilation, "_COMPILE_ALL", [])
-    monkeypatch.setattr(compilation, "_RUN_AS_PYTHON", used)
-    return used
+    compiles, used = list(compilation._COMPILE_ALL), dict(compilation._RUN_AS_PYTHON)
+    compilation._COMPILE_ALL.clear()
+    compilation._RUN_AS_PYTHON.clear()
+    yield compilation._RUN_AS_PYTHON
+    compilation._COMPILE_ALL[:] = compiles
+    compilation._RUN_AS_PYTHON.clear()
+    compilation._RUN_AS_PYTHON.update(used)
 
 
 def test_a_kernel_is_run_as_python_for_three_seconds_in_all(anew):
@@ -462,8 +465,8 @@ def test_for_a_quarter_of_a_second_numba_is_not_imported(anew, monkeypatch, is_i
     expected = compiled if is_imported else by_arrays
     assert at_once(compiled, 0.04, by_arrays)(1) == expected(1)
     assert at_once(compiled, 0.06, by_arrays) is compiled
-    monkeypatch.setattr(compilation, "_COMPILE_ALL", [True])
-    assert at_once(compiled, 0.0, by_arrays) is compiled
+    with compilation.compile_all():
+        assert at_once(compiled, 0.0, by_arrays) is compiled
 
 
 def test_integers_of_a_kernel_in_python_wrap_around_in_silence(anew):

@@ -83,3 +83,45 @@ def test_agreement_of_drawn_rankings(k):
     truth = -np.sort(-rng.integers(0, 5, (50, k)).astype(float), axis=1)
     found = drawn_ranks.drawn_agreement(means, truth, 1.0)
     same(found, drawn_ranks._drawn_agreement(means, truth, 1.0))
+
+
+COUNTED = {
+    "count_values": lambda a: (a, np.int64(0), 3),
+    "renumber": lambda a: (a.copy(), np.arange(3, dtype=np.int32)),
+    "count_levels": lambda a: (a, 3),
+    "determined_levels": lambda a: (a, a, 3),
+    "place_rows": lambda a: (a.astype(np.int64), a, 3),
+    "fill_counts": lambda a: (a, 3),
+    "group_sums": lambda a: (a, np.ones((a.size, 1)), 3),
+    "group_counts": lambda a: (a, 3),
+}
+
+
+@pytest.mark.parametrize("name", sorted(COUNTED))
+def test_kernels_are_used_for_many_rows_only(name, monkeypatch):
+    """Up to 131,072 rows nothing has to be compiled."""
+    kernel, sizes = getattr(codes, f"_{name}"), []
+
+    def noted(first, *others):
+        sizes.append(first.size)
+        return kernel(first, *others)
+
+    monkeypatch.setattr(codes, f"_{name}", noted)
+    for size in (2, 131_072, 131_073):
+        getattr(codes, name)(*COUNTED[name]((np.arange(size) % 3).astype(np.int32)))
+    assert sizes == [131_073]
+
+
+@pytest.mark.parametrize("n_pairs", [0, 1, 20, 45, 90])
+def test_parts_of_a_graph_by_union_and_by_scipy(n_pairs):
+    rng = np.random.default_rng(n_pairs)
+    rows, cols = (rng.integers(0, q, n_pairs).astype(np.int32) for q in (40, 30))
+    table = pairs.pair_counts(rows, cols, 40, 30, pairs.ONCE)
+    # Another table has joined some of the nodes already, among them those of a third facet.
+    above = np.arange(75, dtype=np.int32)
+    above[71], above[74] = 3, 71
+    found, expected = above.copy(), above.copy()
+    pairs._join_pairs(found, table[0], table[1], 40)
+    pairs.join_pairs(expected, table[0], table[1], 40)
+    same(pairs.number_parts(found), pairs.number_parts(expected))
+    assert (found <= np.arange(75)).all()

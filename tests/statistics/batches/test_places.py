@@ -126,6 +126,15 @@ def test_levels_in_a_table_are_those_of_a_hash(of_levels, of_rows, known, wanted
     assert facet.codes(column).tolist() == expected
 
 
+@pytest.mark.parametrize("dtype", ["float64", "uint64", "Int64", "object", "int64"])
+def test_numbers_of_other_types_are_not_rounded(dtype):
+    """Whole levels have a table, in which 5.5 and 2**64 − 1 have no place."""
+    facet = Facet("a", pd.Index([3, 5, 9]))
+    other = {"float64": 5.5, "object": 5.5, "uint64": 2**64 - 1}.get(dtype, 7)
+    column = pd.Series([5, 3, other, 9], dtype=dtype)
+    assert each_place(facet, column, 4) == [4, 0, -1, 8]
+
+
 def each_place(facet, column, step):
     """Return the place of each row, one after another; −1 where it is refused."""
     found, lookup = [], FacetPlaces(facet, step)
