@@ -205,7 +205,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         The observed information costs more than an evaluation, and the steps of the average one
         are as good as Newton's while the decrement is larger.
         """
-        return 1e-3
+        return 1e-2
 
     def point(self, v: FloatArray) -> Point:
         """Return the equations factored at components `v`, the residual last."""

@@ -249,8 +249,8 @@ def swaps_by_arrays(
 
 def _are_untied(x: FloatArray, tolerances: FloatArray, order: LongArray) -> BoolArray:
     falling = np.take_along_axis(x, order, axis=1)
-    untied: BoolArray = (falling[:, :-1] - falling[:, 1:] > tolerances[:, None]).all(axis=1)
-    return untied
+    apart = falling[:, :-1] - falling[:, 1:] > tolerances[:, None]
+    return np.asarray(apart.all(axis=1), dtype=bool)
 
 
 @njit(cache=True, nogil=True)

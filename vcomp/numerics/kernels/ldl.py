@@ -321,6 +321,18 @@ def mirror_lower(matrix: FloatArray) -> None:
         np.copyto(corner, corner.T.copy(), where=np.tri(len(corner), k=-1, dtype=bool).T)
 
 
+def inverted(corner: FloatArray) -> FloatArray:
+    """Return the full inverse from a lower Cholesky factor in C order, which is not changed."""
+    from scipy.linalg.lapack import dpotri
+
+    if corner.size == 0:
+        return np.zeros((0, 0))
+    upper, _ = dpotri(np.array(corner.T, order="F"), lower=0, overwrite_c=1)
+    lower: FloatArray = upper.T
+    mirror_lower(lower)
+    return lower
+
+
 def tail_gram(
     tail_ptr: LongArray,
     tail_cols: IntArray,

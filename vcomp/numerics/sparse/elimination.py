@@ -34,6 +34,8 @@ two smallest."""
 _NEARLY, _MOMENT = 1.2, 1e-3
 """Factor and seconds up to which a cut at a block's end is preferred to the cheapest."""
 
+_CANCELS = 1e-6  # of a pivot, relative to the diagonal: half of its digits have cancelled
+
 _GOOD_ENOUGH = 0.5
 """Estimated seconds up to which no other order is tried."""
 
@@ -45,7 +47,6 @@ _DENSE_SHARE = 0.6
 
 _MOST_ENTRIES = 450_000_000
 """Entries of L above which counting stops: 5 GiB, or a dense matrix of order 30,000."""
-
 
 _LEAST_COUNTED = 1_000_000
 """Entries of L that are counted in any case."""
@@ -158,11 +159,13 @@ def _of_leaves(lower: Any, first: int) -> EliminationOrder | None:
         return None
     counts = np.diff(pairs.leading.indptr)
     least = _seconds(np.concatenate([counts, pairs.filled()]), lower.shape[0])
-    if least[first] > _NEARLY * least.min() + _MOMENT:
+    cut = first if least[first] < least[0] else 0
+    if least[cut] > _NEARLY * least.min() + _MOMENT:
         return None
     parent = np.full(first, lower.shape[0], np.int32)
     parent[counts > 0] = pairs.rows[pairs.ptr[:-1][counts > 0]] + first
-    return EliminationOrder(None, first, lower, parent, counts, float(least[first]), pairs)
+    found = parent[:cut], counts[:cut], float(least[cut])
+    return EliminationOrder(None, cut, lower, *found, pairs if cut else LeafPairs.of(lower, 0))
 
 
 def _cheapest(
@@ -321,10 +324,22 @@ class Factor:
     """
 
     def __init__(self, pattern: Pattern, diagonal: FloatArray) -> None:
+        self.pattern, self.pairs = pattern, pattern.pairs
+        diagonal = pattern.permuted(diagonal)
+        corner, failed = self._factored(pattern, diagonal)
+        if self.pairs is not None and (failed or _cancels(corner, diagonal[pattern.cut :])):
+            # Sums row by row lose fewer digits than those of pairs.
+            self.pairs = None
+            corner, failed = self._factored(pattern, diagonal)
+        if failed != 0:
+            raise np.linalg.LinAlgError(f"pivot {failed} is not positive")
+        self.corner: FloatArray = corner
+
+    def _factored(self, pattern: Pattern, diagonal: FloatArray) -> tuple[FloatArray, int]:
+        """Return the factor of the dense part, and the first bad pivot (from 1) or 0."""
         from scipy.linalg.lapack import dpotrf
 
-        self.pattern = pattern
-        corner, failed = self._eliminated(pattern, pattern.permuted(diagonal))
+        corner, failed = self._eliminated(pattern, diagonal)
         if failed == 0 and pattern.n_dense:
             # The lower triangle in C order is the upper one of the transpose in Fortran order,
             # which LAPACK overwrites without a copy. The other triangle stays zero.
@@ -332,19 +347,17 @@ class Factor:
                 upper, failed = dpotrf(corner.T, lower=0, clean=0, overwrite_a=1)
             corner = upper.T
             failed += pattern.cut if failed else 0
-        if failed != 0:
-            raise np.linalg.LinAlgError(f"pivot {failed} is not positive")
-        self.corner: FloatArray = corner
+        return corner, failed
 
     def _eliminated(self, pattern: Pattern, diagonal: FloatArray) -> tuple[FloatArray, int]:
         """Compute the leading columns; return the rest, and the first bad pivot (from 1) or 0."""
-        if pattern.pairs is not None:
+        if self.pairs is not None:
             self.pivots = diagonal[: pattern.cut]
             bad = np.flatnonzero(~(self.pivots > 0.0))
             if bad.size:
                 return np.zeros((0, 0)), int(bad[0]) + 1
-            self.values = pattern.pairs.values(self.pivots)
-            return pattern.pairs.complement(self.pivots, diagonal[pattern.cut :]), 0
+            self.values = self.pairs.values(self.pivots)
+            return self.pairs.complement(self.pivots, diagonal[pattern.cut :]), 0
         self.values, self.pivots = np.empty(pattern.rows.size), np.empty(pattern.cut)
         corner = np.zeros((pattern.n_dense, pattern.n_dense))
         failed = ldl.factor(
@@ -450,7 +463,8 @@ class Inverse:
     def __init__(self, factor: Factor) -> None:
         self._factor = factor
         pattern = factor.pattern
-        self.corner = _inverted(factor.corner)
+        with limited_blas(pattern.n_dense):
+            self.corner = ldl.inverted(factor.corner)
         self._leaf_part = self._leaf_forms()
         self._entries, self._leading = selected_inverse.selected_inverse(
             pattern.ptr,
@@ -465,8 +479,8 @@ class Inverse:
     def _leaf_forms(self) -> FloatArray:
         """Return l'Zl for the rows l of each leading column in the dense part."""
         factor, pattern = self._factor, self._factor.pattern
-        if pattern.pairs is not None:
-            return pattern.pairs.forms(factor.pivots, self.corner)
+        if factor.pairs is not None:
+            return factor.pairs.forms(factor.pivots, self.corner)
         return selected_inverse.leaf_diagonal(
             pattern.tail_ptr,
             pattern.tail_cols,
@@ -533,8 +547,8 @@ class Inverse:
     def _gram_of_leaves(self) -> FloatArray:
         """Return L₂₁L₂₁', symmetric."""
         factor, pattern = self._factor, self._factor.pattern
-        if pattern.pairs is not None:
-            gram = pattern.pairs.gram(factor.pivots)
+        if factor.pairs is not None:
+            gram = factor.pairs.gram(factor.pivots)
             ldl.mirror_lower(gram)
             return gram
         return ldl.tail_gram(
@@ -580,17 +594,9 @@ class Inverse:
         return np.array([-change[m].sum() for m in members])
 
 
-def _inverted(corner: FloatArray) -> FloatArray:
-    """Return the full inverse from a lower Cholesky factor in C order, which is not changed."""
-    from scipy.linalg.lapack import dpotri
-
-    if corner.size == 0:
-        return np.zeros((0, 0))
-    with limited_blas(corner.shape[0]):
-        upper, _ = dpotri(np.array(corner.T, order="F"), lower=0, overwrite_c=1)
-    lower: FloatArray = upper.T
-    ldl.mirror_lower(lower)
-    return lower
+def _cancels(corner: FloatArray, diagonal: FloatArray) -> bool:
+    """Whether a pivot of the dense part is what is left of a much larger diagonal."""
+    return bool((np.diagonal(corner) ** 2 < _CANCELS * diagonal).any())
 
 
 def _fills(places: LongArray, cut: int) -> bool:
