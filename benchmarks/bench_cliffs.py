@@ -230,7 +230,8 @@ def table(stored: dict[tuple[str, str], list[Point]]) -> str:
         complete = next(iter(by_pattern.values()))
         series = {p: Series.of(points, complete) for p, points in by_pattern.items()}
         pattern, slowest = max(series.items(), key=lambda pair: pair[1].seconds_a_row)
-        if max(q.seconds for s in series.values() for q in s.points) < _WORTH_A_ROW:
+        seconds = [q.seconds for s in series.values() for q in s.points]
+        if seconds and max(seconds) < _WORTH_A_ROW:
             quick.append(f"`{task}`")
         else:
             function, _, rest = task.partition(", ")
@@ -240,6 +241,8 @@ def table(stored: dict[tuple[str, str], list[Point]]) -> str:
 
 
 def _row(series: Series) -> str:
+    if not series.points:
+        return "| longer | | |"
     last = series.points[-1]
     slope = "" if np.isnan(series.slope) else f"{series.slope:.1f}"
     ratio = "" if np.isnan(series.ratio) else f"{series.ratio:.0f}"

@@ -200,7 +200,8 @@ def _matrix(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _shares(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a matrix of scores between 0 and 1."""
-    return 1.0 / (1.0 + np.exp(-_matrix(frame)))
+    shares = 1.0 / (1.0 + np.exp(-frame["score"]))
+    return _matrix(frame.assign(score=shares))
 
 
 def _of_matrix(name: str, patterns: Mapping[str, Rows] = _TOPICS, **options: Any) -> Task:

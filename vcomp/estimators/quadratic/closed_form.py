@@ -100,9 +100,9 @@ def points_of(stats: Sequence[Statistics], values: Sequence[FloatArray]) -> list
     found: dict[int, FloatArray | None] = {}
     if together:
         v = np.maximum(values, 0.0)
-        usual = np.flatnonzero(v[:, -1] > _NO_RESIDUAL * v.max(axis=1))
+        usual = np.flatnonzero(v[:, -1] > _NO_RESIDUAL * v.max(axis=1)).tolist()
         solved = fixed_effects_of([stats[b].cross_products for b in usual], v[usual])
-        found = dict(zip(usual.tolist(), solved, strict=True))
+        found = dict(zip(usual, solved, strict=True))
     points = []
     for b, (s, own) in enumerate(zip(stats, values, strict=True)):
         beta = found.get(b)
