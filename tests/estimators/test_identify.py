@@ -36,7 +36,7 @@ def test_a_column_that_varies_by_rounding_is_constant(value):
 def stats_of(X, n=None):
     """Return what the checks read: cross-products of columns of rows."""
     n = len(X) if n is None else n
-    return SimpleNamespace(n=n, sums=SimpleNamespace(n=n, XX=X.T @ X))
+    return SimpleNamespace(n=n, sums=SimpleNamespace(n=n, XX=X.T @ X), wide=None)
 
 
 def test_scores_without_intercept_keep_nine_digits_of_their_variation():
@@ -152,7 +152,7 @@ class Sums:
 
 def check_terms(monkeypatch, forms, sums, names):
     monkeypatch.setattr(identify, "residual_forms", lambda _: np.array(forms))
-    identify._check_terms(SimpleNamespace(sums=sums), names)
+    identify._check_terms(SimpleNamespace(sums=sums, wide=None), names)
 
 
 def test_terms_whose_differences_the_fixed_part_explains(monkeypatch):
