@@ -41,7 +41,7 @@ class FewLevels:
     n: int
     n_fixed: int
     reml: bool
-    newton: ClassVar[bool] = True
+    newton_below: ClassVar[float] = 0.05
     exact_value: ClassVar[bool] = True
     kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "average")
 
