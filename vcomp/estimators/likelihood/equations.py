@@ -500,8 +500,11 @@ class Point:
 
     @property
     def _random(self) -> list[int]:
-        """The positive terms but for those with fixed effects, whose squares are not computed."""
-        return [t for t in self._random_terms if self.v[t] > 0.0]
+        """The positive terms but for those with fixed effects, whose squares are not computed.
+
+        They are in the order of the equations.
+        """
+        return [t for t in self.active if np.isfinite(self.v[t])]
 
     def between_groups(
         self, terms: Sequence[int], *, with_fixed: bool, limits: SquareLimits = _LIMITS

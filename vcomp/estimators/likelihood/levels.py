@@ -96,7 +96,8 @@ class LevelsLikelihood(TotalsEngine[_Point]):
         grid = self.grid
         vectors = 3.0 * grid.counts.size * (grid.n_terms + grid.n_fixed + 2.0)
         inverses = sum(len(a.cells) * a.size**2 for a in self.grid.alike)
-        nodes = 6.0 * sum(grid.n_nodes[1:]) * grid.n_cells**2
+        # Of each node: 16 matrices for a score, and for an information 22 and 8 of each term.
+        nodes = (22.0 + 8.0 * grid.n_terms) * sum(grid.n_nodes[1:]) * grid.n_cells**2
         return float(8.0 * (vectors + inverses + nodes))
 
     def mivque0(self) -> FloatArray:
