@@ -292,8 +292,9 @@ def assessor_study(
     Raises
     ------
     DataError
-        If a column is missing, neither `role` nor `assessor` is given, a system has two scores of
-        an assessment, a score is missing, or no topic has two assessments.
+        If a column is missing or its name is no text, neither `role` nor `assessor` is given, a
+        system has two scores of an assessment, a score is missing, or no topic has two
+        assessments.
     EstimationError, DesignError
         If the model without systematic effects cannot be fitted.
     PlanError
@@ -354,6 +355,9 @@ def _read(scores: Any, response: str, names: Mapping[str, str | None]) -> pd.Dat
     import pandas as pd
 
     given = {name: column for name, column in names.items() if column is not None}
+    for name, column in {"response": response, **given}.items():
+        if not isinstance(column, str):
+            raise DataError(f"{name}= is the name of a column, not a {type(column).__name__}")
     if not given.keys() & {"role", "assessor"}:
         raise DataError("role= and assessor= are both None: nothing distinguishes assessments")
     source = open_source(scores)
