@@ -346,7 +346,8 @@ def test_facets_too_large_to_be_eliminated_are_refused_before_anything_is_alloca
 def test_a_fixed_factor_with_too_many_levels_is_refused():
     n, q = 200_000, 150_000
     data = {"y": rng.normal(size=n), "g": np.arange(n) % 7, "doc": [f"d{i % q}" for i in range(n)]}
-    message = message_of("y ~ doc + (1|g)", data, vcomp.EstimationError)
+    data["x"] = rng.normal(size=n)
+    message = message_of("y ~ doc:x + (1|g)", data, vcomp.EstimationError)
     check_words(message, "'doc'", "150,000 levels", "GiB", "(1|doc)")
 
 
