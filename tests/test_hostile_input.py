@@ -30,7 +30,7 @@ def test_a_part_without_a_complete_row_and_a_text_factor(absent):
 
 
 def test_a_relation_of_duckdb_is_counted():
-    duckdb = pytest.importorskip("duckdb")
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
     connection = duckdb.connect()
     connection.register("d", FRAME)
     found = vcomp.fit("y ~ g + (1|a)", connection.sql("select * from d"))

@@ -60,7 +60,8 @@ class WideFactor:
         else:
             found = self.levels.get_indexer(pd.Index(values))
         if (found < 0).any():
-            new = np.asarray(values)[int(np.argmax(found < 0))]
+            first = int(np.argmax(found < 0))
+            new = np.asarray(values)[first : first + 1].tolist()[0]
             raise DataError(f"{self.code!r} of the fixed part has no level {new!r} in the fit")
         return np.asarray(found, dtype=np.int64)
 

@@ -288,21 +288,28 @@ def _of_factor(
     def tested(pairs: Pairs) -> Differences:
         return fit.differences(rows.X, pairs, ddf, cov_type)
 
-    words = _DEGREES.get(ddf, "") if cov_type == "model" else f"{_DEGREES.get(ddf, '')}, {_ROBUST}"
-    notes = []
-    if len(_factors(access)) > 1 or rows.X.shape[1] > len(rows.levels):
-        notes.append(
-            "Means: other factors have equal weights, covariates their means over the rows."
-        )
+    notes = _averages(access, rows.X.shape[1], len(rows.levels))
     if rows.interacting:
         others = _and(rows.interacting)
         notes.append(
             f"{facet} interacts with {others}: differences depend on {others}, and these are "
             "averages."
         )
-    symbol = "z" if ddf == "normal" else "t"
     means = rows.X @ record.estimate.beta
-    return Levels(rows.levels, means, tested, words, symbol, tuple(notes))
+    return Levels(rows.levels, means, tested, *_how(ddf, cov_type), tuple(notes))
+
+
+def _averages(access: RowAccess, n_columns: int, n_levels: int) -> list[str]:
+    """Return what means of levels are averages over, if there are other columns of X."""
+    if len(_factors(access)) > 1 or n_columns > n_levels:
+        return ["Means: other factors have equal weights, covariates their means over the rows."]
+    return []
+
+
+def _how(ddf: DegreesOfFreedom, cov_type: CovarianceOfFixed) -> tuple[str, str]:
+    """Return degrees of freedom and covariance in words, and the symbol of the statistic."""
+    words = _DEGREES.get(ddf, "")
+    return words if cov_type == "model" else f"{words}, {_ROBUST}", "z" if ddf == "normal" else "t"
 
 
 def _of_wide_factor(
@@ -332,15 +339,11 @@ def _of_wide_factor(
         first, second = np.split(places, 2)
         return fit.differences(X, (first, second), ddf, cov_type)
 
-    words = _DEGREES.get(ddf, "") if cov_type == "model" else f"{_DEGREES.get(ddf, '')}, {_ROBUST}"
-    notes = []
-    if len(_factors(access)) > 1 or beta.size > len(factor.levels):
-        notes.append(
-            "Means: other factors have equal weights, covariates their means over the rows."
-        )
-    means = float(row[0] @ beta) + of_levels
-    symbol = "z" if ddf == "normal" else "t"
-    return Levels(tuple(factor.levels), means, tested, words, symbol, tuple(notes))
+    means, notes = (
+        float(row[0] @ beta) + of_levels,
+        _averages(access, beta.size, len(factor.levels)),
+    )
+    return Levels(tuple(factor.levels), means, tested, *_how(ddf, cov_type), tuple(notes))
 
 
 def _of_term(access: RowAccess, term: int) -> Levels:

@@ -5,6 +5,7 @@ With two crossed facets it is estimated from the cell means, else from scores an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from vcomp.design import LevelGroups
+
+_SHOWN = 5
+"""Largest number of names in a message."""
 
 _LEAST = 1e-300
 """Smallest error variance of a plan, whose inverse is finite."""
@@ -153,7 +157,7 @@ class RankedFit:
         if record.exog_names != ("Intercept",):
             raise PlanError(
                 "rank accuracy needs a formula without covariates, and this one has "
-                f"{', '.join(record.exog_names) or 'no intercept'}; make a facet random and pass "
+                f"{_first(record.exog_names) or 'no intercept'}; make a facet random and pass "
                 "fixed=..."
             )
         own = PlanOptions(
@@ -200,6 +204,11 @@ class RankedFit:
             chunk.counts,
             loadings,
         )
+
+
+def _first(names: Sequence[str]) -> str:
+    """Return the first names for a message."""
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 def _refuse_other_levels(plan: DStudyPlan, own: DStudyPlan) -> None:

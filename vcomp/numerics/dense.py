@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.numerics.memory import limited_blas
 
 
 def solve(A: FloatArray, b: FloatArray) -> FloatArray:
@@ -91,30 +92,13 @@ class Positive:
 
     def inverse(self) -> FloatArray:
         """Return the inverse, which is exactly symmetric."""
-        from scipy.linalg.lapack import dpotri
+        from vcomp.numerics.kernels import ldl  # deferred for start-up time
 
-        if self._scale.size == 0:
-            return np.zeros_like(self._lower)
         # A third of the operations of a solve for all columns of the identity.
-        upper, _ = dpotri(self._lower.T, lower=0)
-        lower: FloatArray = np.asarray(upper).T
-        lower /= self._scale
-        lower /= self._scale[:, None]
-        _reflect(lower)
-        return lower
-
-
-_BLOCK = 64
-"""Rows that are reflected at once."""
-
-
-def _reflect(A: FloatArray) -> None:
-    """Copy the lower triangle of a square matrix to its upper one."""
-    for first in range(0, len(A), _BLOCK):
-        last = first + _BLOCK
-        A[first:last, last:] = A[last:, first:last].T
-        square = A[first:last, first:last]
-        square[:] = np.tril(square) + np.tril(square, -1).T
+        with limited_blas(self._scale.size):
+            inverse = ldl.inverted(self._lower)
+        inverse /= np.outer(self._scale, self._scale)
+        return inverse
 
 
 def congruent(T: FloatArray, A: FloatArray) -> FloatArray:

@@ -13,7 +13,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.engine import LikelihoodEngine, Solution, predicting
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import available_bytes
+from vcomp.numerics import available_bytes, check_memory
 from vcomp.statistics import CrossProducts, Statistics, WideProducts
 
 if TYPE_CHECKING:
@@ -110,6 +110,12 @@ def choose_engine(
             "equally often, or terms that are all nested; use engine='auto'"
         )
     if engine == "levels":
+        if stats.wide is not None:
+            raise EstimationError(
+                f"engine='levels' needs matrices of the {stats.wide.n_fixed:,} columns of the "
+                "fixed part, which are not formed for a factor of so many levels; use "
+                "engine='blocked'"
+            )
         if stats.crossed is not None:
             from vcomp.estimators.likelihood.crossed import CrossedLikelihood
 
@@ -117,7 +123,14 @@ def choose_engine(
         if stats.levels is not None:
             from vcomp.estimators.likelihood.levels import LevelsLikelihood
 
-            return LevelsLikelihood(stats.levels, reml=reml)
+            levels = LevelsLikelihood(stats.levels, reml=reml)
+            check_memory(
+                levels.bytes,
+                "engine='levels' needs",
+                "use engine='auto'",
+                free_bytes=limits.free_bytes,
+            )
+            return levels
         raise EstimationError(
             "engine='levels' needs rows, and one facet with many levels beside few combinations "
             "of the others; use engine='auto'"

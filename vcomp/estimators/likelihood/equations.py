@@ -464,7 +464,7 @@ class Point:
         """
         k, v, s2 = self.stats.n_terms, self.v, self.residual
         squares = np.full((k, k), np.nan)
-        active = self._random
+        active = self._active_random
         if active:
             c = v[active]
             if with_fixed not in self._norms:
@@ -499,7 +499,7 @@ class Point:
         return _PRODUCT_SECONDS * (solved * each + len(large) * rank**3)
 
     @property
-    def _random(self) -> list[int]:
+    def _active_random(self) -> list[int]:
         """The positive terms but for those with fixed effects, whose squares are not computed.
 
         They are in the order of the equations.
@@ -539,7 +539,7 @@ class Point:
     def _squared_norms(self, *, with_fixed: bool) -> FloatArray:
         """Return ‖C^tu‖² of the positive terms, from C^zz = (C_zz)⁻¹ + W (S_X)⁻¹ W' with X."""
         pairs = zip(self.active, self.equations.slices, strict=True)
-        places = [place for t, place in pairs if t in self._random]
+        places = [place for t, place in pairs if t in self._active_random]
         norms = self.factor.inverse.squared_norms(places)
         p = self.stats.n_fixed
         if not with_fixed or p == 0:

@@ -43,53 +43,56 @@ class FewLevels:
     reml: bool
     newton_below: ClassVar[float] = 0.05
     exact_value: ClassVar[bool] = True
-    kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "average")
+    kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "expected", "average")
 
     @cached_property
     def _members(self) -> FloatArray:
         """1 where an effect is of a term, (k + 1, q)."""
         return np.asarray(np.arange(self.v.size)[:, None] == self.term, dtype=float)
 
-    def _inverse(self, v: FloatArray, matrix: FloatArray) -> FloatArray:
-        """I + DA of the change D of the components."""
-        change = (v - self.v)[self.term]
-        A = change[:, None] * matrix
-        A.flat[:: len(A) + 1] += 1.0
-        return A
+    def _changed(self, v: FloatArray, matrix: FloatArray) -> FloatArray:
+        """Return I + AD of the change D of the components."""
+        found = matrix * (v - self.v)[self.term]
+        found.flat[:: len(found) + 1] += 1.0
+        return found
 
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`."""
         change = (v - self.v)[self.term]
-        sign, log_det = np.linalg.slogdet(self._inverse(v, self.full))
+        sign, log_det = np.linalg.slogdet(self._changed(v, self.full))
         if sign <= 0.0:
             raise np.linalg.LinAlgError("V is not positive definite")
-        shrunk = np.linalg.solve(self._inverse(v, self.within), change * self.fitted)
-        return float(self.loglike_there - 0.5 * log_det + 0.5 * self.fitted @ shrunk)
+        shrunk = np.linalg.solve(self._changed(v, self.within), self.fitted)
+        return float(self.loglike_there - 0.5 * log_det + 0.5 * (self.fitted * change) @ shrunk)
 
     def _forms(self, v: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return Z'PZ, its full form, and Z'Py at components `v`."""
-        of_within = np.linalg.inv(self._inverse(v, self.within))
-        within = self.within @ of_within
+        both = np.column_stack([self.within, self.fitted])
+        solved = np.linalg.solve(self._changed(v, self.within), both)
+        within, fitted = solved[:, :-1], solved[:, -1]
         full = within
         if self.full is not self.within:
-            full = self.full @ np.linalg.inv(self._inverse(v, self.full))
-        return within, full, self.fitted @ of_within
+            full = np.linalg.solve(self._changed(v, self.full), self.full)
+        return within, full, fitted
 
     def derivatives(self, v: FloatArray) -> Derivatives:
         """Return value, score and average information at `v`, zero for the other terms."""
         within, full, fitted = self._forms(v)
         score = 0.5 * self._members @ (np.square(fitted) - np.diagonal(full))
-        weighted = self._members * fitted
-        return Derivatives(self.loglike(v), score, 0.5 * weighted @ within @ weighted.T)
+        return Derivatives(self.loglike(v), score, self._average(within, fitted))
 
     def information(
         self, v: FloatArray, kind: InformationKind = "observed", *, positive_only: bool = False
     ) -> FloatArray:
-        """Return the observed or the average information, zero for the other terms."""
+        """Return an information matrix, zero for the other terms; all of it costs little."""
         within, full, fitted = self._forms(v)
-        weighted = self._members * fitted
-        average: FloatArray = 0.5 * weighted @ within @ weighted.T
+        average = self._average(within, fitted)
         if kind == "average":
             return average
-        expected = 0.5 * self._members @ np.square(full) @ self._members.T
-        return 2.0 * average - expected
+        expected: FloatArray = 0.5 * self._members @ np.square(full) @ self._members.T
+        return expected if kind == "expected" else 2.0 * average - expected
+
+    def _average(self, within: FloatArray, fitted: FloatArray) -> FloatArray:
+        weighted = self._members * fitted
+        average: FloatArray = 0.5 * weighted @ within @ weighted.T
+        return average

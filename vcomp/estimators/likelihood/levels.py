@@ -98,7 +98,10 @@ class LevelsLikelihood(TotalsEngine[_Point]):
         inverses = sum(len(a.cells) * a.size**2 for a in self.grid.alike)
         # Of each node: 16 matrices for a score, and for an information 22 and 8 of each term.
         nodes = (22.0 + 8.0 * grid.n_terms) * sum(grid.n_nodes[1:]) * grid.n_cells**2
-        return float(8.0 * (vectors + inverses + nodes))
+        # Of each two columns of X: products of their cells, and forms of all components.
+        columns = float(grid.n_fixed) ** 2
+        forms = columns * (3.0 * grid.n_cells**2 + 4.0 * (grid.n_terms + 1.0) ** 2)
+        return float(8.0 * (vectors + inverses + nodes + forms))
 
     def mivque0(self) -> FloatArray:
         """Return the MIVQUE(0) estimates, which may be negative."""

@@ -215,7 +215,7 @@ class WideLikelihood(BlockedLikelihood):
         """
         raise EstimationError(
             f"this needs matrices of the {self.n_fixed:,} columns of the fixed part, which are "
-            "not formed for a factor of so many levels"
+            "not formed for a factor of so many levels; use ddf='satterthwaite'"
         )
 
     @cached_property

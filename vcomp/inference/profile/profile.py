@@ -20,6 +20,7 @@ from vcomp.estimators.likelihood import (
     LevelsLikelihood,
     LikelihoodEngine,
     StrataLikelihood,
+    WideLikelihood,
     maximise,
 )
 from vcomp.exceptions import EstimationError, check_alpha
@@ -398,6 +399,11 @@ def engine_without(
     EstimationError
         If the engine is none of those with statistics of their own.
     """
+    if isinstance(engine, WideLikelihood):
+        raise EstimationError(
+            f"fixed effects have no profile beside a factor of so many levels ({engine.n_fixed:,} "
+            "columns); use a Wald interval"
+        )
     columns = _columns(combination, value)
     if isinstance(engine, StrataLikelihood):
         return StrataLikelihood(engine.stats.recombined(columns), reml=False)

@@ -136,15 +136,21 @@ class Surface:
         return cls(engine, np.log(v[:-1] / v[-1]), errors)
 
     def seconds(self, stats: Statistics, limits: SurfaceLimits) -> float:
-        """Return the expected time of a refit by the engine of the fit."""
-        from vcomp.estimators.likelihood import IterativeLikelihood
+        """Return the expected time of a refit by the engine of the fit; little if not known."""
+        # Deferred for start-up time: a fit has one engine.
+        from vcomp.estimators.likelihood import (
+            CrossedLikelihood,
+            IterativeLikelihood,
+            LevelsLikelihood,
+        )
 
-        if self.engine.exact_value:
-            evaluation = limits.evaluations * float(getattr(self.engine, "seconds", 0.0))
-        else:
+        evaluations = 0.0
+        if isinstance(self.engine, BlockedLikelihood | CrossedLikelihood | LevelsLikelihood):
+            evaluations = limits.evaluations * self.engine.seconds
+        elif isinstance(self.engine, IterativeLikelihood):
             expected = IterativeLikelihood.expected_seconds(stats.cross_products)
-            evaluation = _ITERATIVE_EVALUATIONS * expected
-        return _REFIT_SECONDS + evaluation
+            evaluations = _ITERATIVE_EVALUATIONS * expected
+        return _REFIT_SECONDS + evaluations
 
     def n_nodes(self, width: FloatArray) -> int:
         """Return the number of points in each direction for about ten digits.

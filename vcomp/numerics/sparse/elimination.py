@@ -34,7 +34,8 @@ two smallest."""
 _NEARLY, _MOMENT = 1.2, 1e-3
 """Factor and seconds up to which a cut at a block's end is preferred to the cheapest."""
 
-_CANCELS = 1e-6  # of a pivot, relative to the diagonal: half of its digits have cancelled
+_CANCELS = 1e-6
+"""A pivot below this share of its diagonal has lost half of its digits."""
 
 _GOOD_ENOUGH = 0.5
 """Estimated seconds up to which no other order is tried."""
@@ -117,7 +118,7 @@ def plan_elimination(
     lower = tril(matrix, -1, format="csr")
     lower.sort_indices()
     ends = [0, *np.cumsum(sizes).tolist()]
-    best = _of_leaves(lower, ends[min(1, len(sizes))]) or _cheapest(
+    best = _of_leaves(lower, ends[min(1, len(sizes))], most_entries) or _cheapest(
         lower, None, lower.shape[0], ends, most_entries
     )
     if best is None or best.seconds > good_enough:
@@ -148,14 +149,15 @@ def _minimum_degree(matrix: Any, seconds: float) -> tuple[LongArray, int]:
     return np.concatenate([kept[order], np.flatnonzero(crowded)]), last
 
 
-def _of_leaves(lower: Any, first: int) -> EliminationOrder | None:
+def _of_leaves(lower: Any, first: int, most_entries: int) -> EliminationOrder | None:
     """Return the original order, cut after its first block, if no other cut is much cheaper.
 
     That block has no entries: its columns of L have the pattern of the matrix. Later columns have
-    at least the entries of the Schur complement. None if that does not decide.
+    at least the entries of the Schur complement. None if that does not decide, or there are too
+    many entries.
     """
     pairs = LeafPairs.of(lower, first)
-    if pairs is None:
+    if pairs is None or pairs.leading.nnz > most_entries:
         return None
     counts = np.diff(pairs.leading.indptr)
     least = _seconds(np.concatenate([counts, pairs.filled()]), lower.shape[0])
@@ -410,6 +412,13 @@ class Factor:
             x[:cut] -= leaves.T @ x[cut:]
         return self.pattern.restored(x)
 
+    @property
+    def tails(self) -> tuple[Any, ...]:
+        """The rows of L in the dense part by its columns, as kernels take them."""
+        pattern = self.pattern
+        places = pattern.tail_ptr, pattern.tail_cols, pattern.first, pattern.rows
+        return *places, self.values, pattern.cut
+
     def leaf_columns(self, columns: slice) -> FloatArray | None:
         """Return rows of the dense part in leading columns of the inverse, (n_dense, columns).
 
@@ -478,18 +487,10 @@ class Inverse:
 
     def _leaf_forms(self) -> FloatArray:
         """Return l'Zl for the rows l of each leading column in the dense part."""
-        factor, pattern = self._factor, self._factor.pattern
+        factor = self._factor
         if factor.pairs is not None:
             return factor.pairs.forms(factor.pivots, self.corner)
-        return selected_inverse.leaf_diagonal(
-            pattern.tail_ptr,
-            pattern.tail_cols,
-            pattern.first,
-            pattern.rows,
-            factor.values,
-            pattern.cut,
-            self.corner,
-        )
+        return selected_inverse.leaf_diagonal(*factor.tails, self.corner)
 
     @cached_property
     def diagonal(self) -> FloatArray:
@@ -546,19 +547,12 @@ class Inverse:
 
     def _gram_of_leaves(self) -> FloatArray:
         """Return L₂₁L₂₁', symmetric."""
-        factor, pattern = self._factor, self._factor.pattern
+        factor = self._factor
         if factor.pairs is not None:
             gram = factor.pairs.gram(factor.pivots)
             ldl.mirror_lower(gram)
             return gram
-        return ldl.tail_gram(
-            pattern.tail_ptr,
-            pattern.tail_cols,
-            pattern.first,
-            pattern.rows,
-            factor.values,
-            pattern.cut,
-        )
+        return ldl.tail_gram(*factor.tails)
 
     def _norms_with(self, members: list[LongArray], ridged: LongArray) -> FloatArray:
         """Return −∂tr C^tt/∂ρ of each block for a ridge ρ on the unknowns `ridged`, eq. (7.10)."""
