@@ -61,7 +61,9 @@ class WideFactor:
             found = self.levels.get_indexer(pd.Index(values))
         if (found < 0).any():
             first = int(np.argmax(found < 0))
-            new = np.asarray(values)[first : first + 1].tolist()[0]
+            (new,) = np.asarray(values)[first : first + 1].tolist()
+            if isinstance(new, float) and new.is_integer():  # whole numbers are read as floats
+                new = int(new)
             raise DataError(f"{self.code!r} of the fixed part has no level {new!r} in the fit")
         return np.asarray(found, dtype=np.int64)
 

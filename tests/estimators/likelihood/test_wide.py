@@ -94,6 +94,17 @@ class TestLikelihood:
                     found.information(v, kind), wanted.information(v, kind), rtol=1e-8, atol=1e-6
                 )
 
+    @pytest.mark.parametrize("reml", [True, False])
+    def test_components_of_few_levels_equal_those_of_dense_columns(self, sums, reml):
+        wide, dense = sums
+        found, wanted = WideLikelihood(wide, reml=reml), BlockedLikelihood(dense, reml=reml)
+        v, there = (np.array(_points(wide.n_terms)[0]) for _ in range(2))
+        there[:2] = 0.1, 1.9
+        local = found.few_levels(v, [0, 1])
+        assert local.loglike(there) == pytest.approx(wanted.loglike(there), rel=1e-12)
+        score = wanted.derivatives(there).score
+        np.testing.assert_allclose(local.derivatives(there).score[:2], score[:2], rtol=1e-8)
+
     def test_fixed_effects_equal_those_of_dense_columns(self, sums):
         wide, dense = sums
         found, wanted = WideLikelihood(wide, reml=True), BlockedLikelihood(dense, reml=True)
@@ -369,6 +380,25 @@ class TestManyLevels:
             found.t_test("x = 0", cov_type="robust")
         with pytest.raises(EstimationError, match="covariance matrix of 2,102 fixed effects"):
             found.to_json()
+
+    def test_profiles_of_fixed_effects_are_refused(self, data):
+        res = vcomp.fit("y ~ x + item + (1|a) + (1|b)", data, method="ml")
+        with pytest.raises(EstimationError, match=r"no profile beside .* \(2,101 columns\)"):
+            res.profile("x")
+
+    def test_engine_of_levels_is_refused(self, data):
+        with pytest.raises(EstimationError, match=r"2,101 columns.*use engine='blocked'"):
+            vcomp.fit("y ~ x + item + (1|a) + (1|b)", data, engine="levels")
+
+    def test_names_in_messages_are_few(self, found):
+        with pytest.raises(VcompError, match=r"needs a formula without covariates") as caught:
+            found.expected_tau(b=10)
+        assert len(str(caught.value)) < 300
+
+    def test_unknown_level_is_named_as_it_is_written(self, data):
+        res = vcomp.fit("y ~ x + C(number) + (1|a)", data)
+        with pytest.raises(VcompError, match="has no level -5 in the fit"):
+            res.predict(data[:3].assign(number=-5))
 
     def test_too_slow_elimination_is_refused(self, data):
         model = VarianceComponentsModel("y ~ x + item + (1|a) + (1|b)", data)

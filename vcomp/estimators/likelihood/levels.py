@@ -100,7 +100,7 @@ class LevelsLikelihood(TotalsEngine[_Point]):
         nodes = (22.0 + 8.0 * grid.n_terms) * sum(grid.n_nodes[1:]) * grid.n_cells**2
         # Of each two columns of X: products of their cells, and forms of all components.
         columns = float(grid.n_fixed) ** 2
-        forms = columns * (3.0 * grid.n_cells**2 + 4.0 * (grid.n_terms + 1.0) ** 2)
+        forms = columns * (3.0 * grid.n_cells**2 + 8.0 * (grid.n_terms + 1.0) ** 2)
         return float(8.0 * (vectors + inverses + nodes + forms))
 
     def mivque0(self) -> FloatArray:
