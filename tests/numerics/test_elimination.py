@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from scipy.sparse import block_array, csr_array, tril
 
 from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
-from vcomp.numerics.sparse.elimination import (
+from vcomp.numerics.sparse.elimination import Factor, Pattern, _span
+from vcomp.numerics.sparse.elimination_order import (
     EliminationOrder,
-    Factor,
-    Pattern,
     _minimum_degree,
-    _span,
     plan_elimination,
 )
 from vcomp.numerics.sparse.leaf_pairs import LeafPairs

@@ -14,8 +14,6 @@ the likelihood and its derivatives follow. The Σ_t may be singular. Groups of t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -27,10 +25,13 @@ from vcomp.multivariate.average_information import ElementPlaces, StageProducts
 from vcomp.multivariate.cone import pair_traces
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.elimination import Elimination, GroupClass, plan_elimination
+from vcomp.multivariate.error_sums import ErrorSums
 from vcomp.multivariate.unit_sums import (
     Counts,
     StageSums,
     Units,
+    add_by_level,
+    add_products_by_level,
     count_units,
     of_units,
     stage_sums,
@@ -223,7 +224,7 @@ class EquationsLikelihood(LastPoint[_Point]):
             groups, columns = group_class.groups, self._flat(group_class)
             y3[columns] -= np.tensordot(b1[groups], B, ((0, 1), (0, 1)))
             own = _times(inner[groups].transpose(0, 2, 1), b1[groups])
-            _add_by_level(y2, group_class.levels, -own)
+            add_by_level(y2, group_class.levels, -own)
             self._eliminate_groups(group_class, (F1[groups], B, inner[groups]), (A, mixed, omega))
         # Second stage
         L2 = self._root_of_level(S)
@@ -343,8 +344,8 @@ class EquationsLikelihood(LastPoint[_Point]):
             if self._plan.n_slots:
                 T2 = (Ft @ inner[part]).transpose(0, 2, 1)
                 levels = group_class.levels[part]
-                _add_by_level(A, levels, -T2 @ T2.transpose(0, 2, 1))
-                _add_by_level(mine, levels, -T2 @ T)
+                add_by_level(A, levels, -T2 @ T2.transpose(0, 2, 1))
+                add_by_level(mine, levels, -T2 @ T)
         omega[np.ix_(columns, columns)] -= total
         if self._plan.n_slots:
             mixed[:, :, columns] += mine
@@ -438,7 +439,7 @@ class EquationsLikelihood(LastPoint[_Point]):
         """
         plan, v = self._plan, self._v
         psi = point.psi if self.reml else point.psi_v
-        errors = None if self._is_known_sum else _ErrorSums(self._counts, plan, v)
+        errors = None if self._is_known_sum else ErrorSums(self._counts, plan, v)
         found = np.zeros((self._k + 1, v, v))
         self._traces_of_outer(found, point, psi)
         if errors is not None:
@@ -470,7 +471,7 @@ class EquationsLikelihood(LastPoint[_Point]):
             first = part.stop
 
     def _traces_of_inner(
-        self, found: FloatArray, point: _Point, psi: FloatArray, errors: _ErrorSums | None
+        self, found: FloatArray, point: _Point, psi: FloatArray, errors: ErrorSums | None
     ) -> tuple[FloatArray, FloatArray]:
         """Add the traces of the second stage, and return its errors and those with the third.
 
@@ -497,7 +498,7 @@ class EquationsLikelihood(LastPoint[_Point]):
         point: _Point,
         later: tuple[FloatArray, FloatArray, FloatArray],
         place: int,
-        errors: _ErrorSums | None,
+        errors: ErrorSums | None,
     ) -> None:
         """Add the traces of a class of groups, given Ψ and the results of the second stage."""
         plan, (psi, C, across) = self._plan, later
@@ -533,7 +534,7 @@ class EquationsLikelihood(LastPoint[_Point]):
         return self.layout.same_rows or not off_diagonal.any()
 
     def _trace_of_units(
-        self, point: _Point, traces: FloatArray, errors: _ErrorSums | None
+        self, point: _Point, traces: FloatArray, errors: ErrorSums | None
     ) -> FloatArray:
         """Return the sum over the units of the blocks of P, (v, v).
 
@@ -592,9 +593,9 @@ class EquationsLikelihood(LastPoint[_Point]):
                 if plan.n_slots:
                     left, levels = FU.transpose(0, 2, 1) @ own, group_class.levels[part]
                     if single:
-                        _add_products_by_level(by_level, levels, -left, s)
+                        add_products_by_level(by_level, levels, -left, s)
                     else:
-                        _add_by_level(h2, levels, -left)
+                        add_by_level(h2, levels, -left)
         if single:
             h2 += places.folded(by_level)
         if plan.n_slots:
@@ -651,54 +652,6 @@ class EquationsLikelihood(LastPoint[_Point]):
         return found
 
 
-class _ErrorSums:
-    """Sums of the covariances of errors over the pairs of effects in the units of each pattern."""
-
-    def __init__(self, counts: Counts, plan: Elimination, v: int) -> None:
-        self._counts, self._plan, self._v = counts, plan, v
-        self._starts = np.cumsum([0, *plan.pairs_per_class])
-        self._total = np.zeros((counts.columns.shape[1], v, v))
-
-    def total(self) -> FloatArray:
-        """Return the sums, (patterns, v, v)."""
-        return self._total
-
-    def _add(self, counts: Any, blocks: FloatArray, *, mixed: bool) -> None:
-        """Add blocks (rows, v, columns, v), once or with their transposes."""
-        v = self._v
-        flat = np.ascontiguousarray(blocks.transpose(0, 2, 1, 3)).reshape(-1, v * v)
-        made = (counts.T @ flat).reshape(-1, v, v)
-        self._total += made + made.transpose(0, 2, 1) if mixed else made
-
-    def add_columns(self, psi: FloatArray) -> None:
-        """Add the errors of the third stage."""
-        q = self._plan.n_columns
-        self._add(self._counts.columns, psi.reshape(q, self._v, q, self._v), mixed=False)
-
-    def add_levels(self, part: slice, C: FloatArray, mixed: FloatArray) -> None:
-        """Add the errors of the second stage, and its covariances with the third."""
-        v, e, q = self._v, self._plan.n_slots, self._plan.n_columns
-        rows = slice(part.start * e * e, part.stop * e * e)
-        self._add(self._counts.slots[rows], C.reshape(-1, v, e, v), mixed=False)
-        rows = slice(part.start * e * q, part.stop * e * q)
-        self._add(self._counts.mixed[rows], mixed.reshape(-1, v, q, v), mixed=True)
-
-    def add_groups(self, groups: slice, C: FloatArray, inner: FloatArray) -> None:
-        """Add the errors of groups of the first stage, and their covariances with the second."""
-        v, e = self._v, self._plan.n_slots
-        self._add(self._counts.own[groups], C[:, :, None, :], mixed=False)
-        if e:
-            rows = slice(groups.start * e, groups.stop * e)
-            self._add(self._counts.inner[rows], inner.reshape(-1, v, e, v), mixed=True)
-
-    def add_outer(self, place: int, part: slice, outer: FloatArray) -> None:
-        """Add the covariances of the errors of groups of a class with its columns."""
-        c = self._plan.classes[place].columns.size
-        first = int(self._starts[place])
-        rows = slice(first + part.start * c, first + part.stop * c)
-        self._add(self._counts.outer[rows], outer.reshape(-1, self._v, c, self._v), mixed=True)
-
-
 def _factor(A: FloatArray, L: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Return F = LW and W with WW' = (I + L'AL)⁻¹ for every A, and the sum of log|I + L'AL|."""
     C = np.linalg.cholesky(np.eye(A.shape[1]) + L.T @ A @ L)
@@ -710,28 +663,6 @@ def _factor(A: FloatArray, L: FloatArray) -> tuple[FloatArray, FloatArray, float
 def _times(blocks: FloatArray, x: FloatArray) -> FloatArray:
     """Return the products of matrices and vectors, one for each row."""
     return np.asarray((blocks @ x[:, :, None])[:, :, 0])
-
-
-def _add_by_level(totals: FloatArray, levels: LongArray, values: FloatArray) -> None:
-    """Add values to the totals of their levels, which ascend."""
-    from scipy.sparse import csr_array
-
-    starts = np.flatnonzero(np.diff(levels, prepend=-1))
-    if starts.size < levels.size:
-        ends, rows = np.append(starts, levels.size), np.arange(levels.size)
-        sums = csr_array((np.ones(levels.size), rows, ends), shape=(starts.size, levels.size))
-        values = (sums @ values.reshape(levels.size, -1)).reshape(-1, *values.shape[1:])
-    totals[levels[starts]] += values
-
-
-def _add_products_by_level(
-    totals: FloatArray, levels: LongArray, left: FloatArray, right: FloatArray
-) -> None:
-    """Add left (q, e, v) times right (q, c) to the totals (levels, e, v c) of ascending levels."""
-    starts = np.flatnonzero(np.diff(levels, prepend=-1))
-    rows, shape = left.reshape(len(left), -1), totals.shape[1:]
-    for start, stop in pairwise([*starts.tolist(), levels.size]):
-        totals[levels[start]] += (rows[start:stop].T @ right[start:stop]).reshape(shape)
 
 
 def _check_variables(v: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -198,3 +199,25 @@ def _outer_pairs(plan: Elimination) -> list[LongArray]:
         key = of_group[plan.group] * plan.n_columns + column
         found.append((starts - before)[plan.group] + np.searchsorted(known, key))
     return found
+
+
+def add_by_level(totals: FloatArray, levels: LongArray, values: FloatArray) -> None:
+    """Add values to the totals of their levels, which ascend."""
+    from scipy.sparse import csr_array
+
+    starts = np.flatnonzero(np.diff(levels, prepend=-1))
+    if starts.size < levels.size:
+        ends, rows = np.append(starts, levels.size), np.arange(levels.size)
+        sums = csr_array((np.ones(levels.size), rows, ends), shape=(starts.size, levels.size))
+        values = (sums @ values.reshape(levels.size, -1)).reshape(-1, *values.shape[1:])
+    totals[levels[starts]] += values
+
+
+def add_products_by_level(
+    totals: FloatArray, levels: LongArray, left: FloatArray, right: FloatArray
+) -> None:
+    """Add left (q, e, v) times right (q, c) to the totals (levels, e, v c) of ascending levels."""
+    starts = np.flatnonzero(np.diff(levels, prepend=-1))
+    rows, shape = left.reshape(len(left), -1), totals.shape[1:]
+    for start, stop in pairwise([*starts.tolist(), levels.size]):
+        totals[levels[start]] += (rows[start:stop].T @ right[start:stop]).reshape(shape)

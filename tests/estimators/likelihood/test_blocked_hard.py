@@ -22,7 +22,7 @@ from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood import blocked_covariance as elimination
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.numerics.kernels.ordering import elimination_tree
-from vcomp.numerics.sparse.elimination import EliminationOrder, plan_elimination
+from vcomp.numerics.sparse import EliminationOrder, plan_elimination
 
 STEP = 1e-30
 

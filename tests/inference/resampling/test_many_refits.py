@@ -11,11 +11,12 @@ import pytest
 import vcomp
 from tests.helpers.refits import fit_again
 from vcomp.estimators.likelihood import choose_engine
+from vcomp.inference.resampling.deleted_surface import DeletedSurface
 from vcomp.inference.resampling.draws import RowDraws
 from vcomp.inference.resampling.refits import Recipe
 from vcomp.inference.resampling.resampled_levels import Levels, Sample
 from vcomp.inference.resampling.stacked_refits import StackedRefits
-from vcomp.inference.resampling.surfaces import DeletedSurface, DrawnSurface, SurfaceLimits
+from vcomp.inference.resampling.surfaces import DrawnSurface, SurfaceLimits
 from vcomp.numerics import stream
 
 TIGHT = 1e-11

@@ -15,6 +15,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood.engine import Derivatives, InformationKind
+from vcomp.numerics import solve
 
 
 @dataclass(frozen=True)
@@ -62,17 +63,17 @@ class FewLevels:
         sign, log_det = np.linalg.slogdet(self._changed(v, self.full))
         if sign <= 0.0:
             raise np.linalg.LinAlgError("V is not positive definite")
-        shrunk = np.linalg.solve(self._changed(v, self.within), self.fitted)
+        shrunk = solve(self._changed(v, self.within), self.fitted)
         return float(self.loglike_there - 0.5 * log_det + 0.5 * (self.fitted * change) @ shrunk)
 
     def _forms(self, v: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return Z'PZ, its full form, and Z'Py at components `v`."""
         both = np.column_stack([self.within, self.fitted])
-        solved = np.linalg.solve(self._changed(v, self.within), both)
+        solved = solve(self._changed(v, self.within), both)
         within, fitted = solved[:, :-1], solved[:, -1]
         full = within
         if self.full is not self.within:
-            full = np.linalg.solve(self._changed(v, self.full), self.full)
+            full = solve(self._changed(v, self.full), self.full)
         return within, full, fitted
 
     def derivatives(self, v: FloatArray) -> Derivatives:

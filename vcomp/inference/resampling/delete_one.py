@@ -25,11 +25,11 @@ from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Quantities, Smooth
 from vcomp.inference.resampling.collection import GeneratingFit, replicates_of, report_failures
+from vcomp.inference.resampling.deleted_surface import DeletedSurface
 from vcomp.inference.resampling.facet import check_levels
 from vcomp.inference.resampling.refits import Refitted
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets
-from vcomp.inference.resampling.surfaces import DeletedSurface
 from vcomp.numerics import check_count, run
 from vcomp.statistics import StackTables
 

@@ -1,7 +1,7 @@
-from .elimination import EliminationOrder as EliminationOrder
 from .elimination import Factor as Factor
 from .elimination import Pattern as Pattern
-from .elimination import plan_elimination as plan_elimination
+from .elimination_order import EliminationOrder as EliminationOrder
+from .elimination_order import plan_elimination as plan_elimination
 from .krylov import Probes as Probes
 from .krylov import Rademacher as Rademacher
 from .krylov import Solved as Solved

@@ -17,198 +17,12 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels import ldl, selected_inverse
-from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
 from vcomp.numerics.memory import limited_blas
+from vcomp.numerics.sparse.elimination_order import EliminationOrder
 from vcomp.numerics.sparse.leaf_pairs import LeafPairs
-
-_PAIR_SECONDS, _ENTRY_SECONDS, _COLUMN_SECONDS = 2e-9, 8.6e-8, 4.7e-7
-"""Seconds of factor, inverse and their forms for each product of two entries of a sparse column,
-for each entry and for each column."""
-
-_CUBE_SECONDS, _SQUARE_SECONDS, _CALL_SECONDS = 1.6e-11, 3.0e-8, 4.4e-4
-"""Those of a dense matrix of order m divided by m³ and by m², one thread, and of any matrix.
-
-Fitted to 47 shapes of benchmarks/bench_engines.py, which these hit within 0.6 to 1.8 but for the
-two smallest."""
-
-_NEARLY, _MOMENT = 1.2, 1e-3
-"""Factor and seconds up to which a cut at a block's end is preferred to the cheapest."""
 
 _CANCELS = 1e-6
 """A pivot below this share of its diagonal has lost half of its digits."""
-
-_GOOD_ENOUGH = 0.5
-"""Estimated seconds up to which no other order is tried."""
-
-_MOST_SECONDS, _VISITS_PER_SECOND = 3.0, 1e8
-"""Time that the search for an order may take, and how many entries it visits in a second."""
-
-_DENSE_SHARE = 0.6
-"""The rest counts as dense if each unknown is coupled with more than this fraction of it."""
-
-_MOST_ENTRIES = 450_000_000
-"""Entries of L above which counting stops: 5 GiB, or a dense matrix of order 30,000."""
-
-_LEAST_COUNTED = 1_000_000
-"""Entries of L that are counted in any case."""
-
-
-@dataclass(frozen=True, slots=True)
-class EliminationOrder:
-    """An order of elimination with its cost.
-
-    Attributes
-    ----------
-    order : (n,) the unknowns in the order of elimination, None if it is the original order
-    cut : number of unknowns that are eliminated as a sparse matrix
-    lower : the strictly lower triangle of the matrix in that order, sparse rows
-    parent, counts : (cut,) elimination tree, and numbers of entries of L below the diagonal
-    seconds : estimated time of one factorisation and inverse
-    pairs : of the entries of the leading columns, if all are leaves and these are few
-    """
-
-    order: LongArray | None
-    cut: int
-    lower: Any
-    parent: IntArray
-    counts: LongArray
-    seconds: float
-    pairs: LeafPairs | None = None
-
-    @property
-    def n_dense(self) -> int:
-        """Order of the dense part."""
-        return int(self.lower.shape[0] - self.cut)
-
-    @property
-    def bytes_for_traces(self) -> float:
-        """Bytes of factor and inverse, without squared norms."""
-        pairs = self.pairs.products.nnz if self.pairs else 0
-        return 36.0 * float(self.counts.sum()) + 12.0 * pairs + 8.0 * 3.0 * self.n_dense**2
-
-    @property
-    def bytes_for_norms(self) -> float:
-        """Bytes of factor and inverse, with the squared norms of the inverse's blocks."""
-        return self.bytes_for_traces + 20.0 * float(self.counts.sum()) + 16.0 * self.n_dense**2
-
-
-def plan_elimination(
-    matrix: Any,
-    sizes: list[int],
-    *,
-    good_enough: float = _GOOD_ENOUGH,
-    most_seconds: float = np.inf,
-    most_entries: int = _MOST_ENTRIES,
-) -> EliminationOrder | None:
-    """Return the cheaper of the original and a minimum degree order; None if L is too large.
-
-    Parameters
-    ----------
-    matrix : (n, n) symmetric, sparse rows, without its diagonal
-    sizes : sizes of the diagonal blocks, the first of which has no entries
-    good_enough : seconds below which no other order is tried
-    most_seconds : which a factorisation, and the search for another order, may take
-    most_entries : entries of L above which counting stops
-    """
-    from scipy.sparse import tril
-
-    # A triangle of m²/2 entries, and columns: with more of them no cut is fast enough.
-    most = most_seconds * (1.0 / _ENTRY_SECONDS + 0.5 / _SQUARE_SECONDS)
-    most_entries = int(min(most_entries, max(most, _LEAST_COUNTED)))
-    lower = tril(matrix, -1, format="csr")
-    lower.sort_indices()
-    ends = [0, *np.cumsum(sizes).tolist()]
-    best = _of_leaves(lower, ends[min(1, len(sizes))], most_entries) or _cheapest(
-        lower, None, lower.shape[0], ends, most_entries
-    )
-    if best is None or best.seconds > good_enough:
-        order, last = _minimum_degree(matrix, min(most_seconds, _MOST_SECONDS))
-        lower = tril(matrix[order][:, order], -1, format="csr")
-        lower.sort_indices()
-        other = _cheapest(lower, order, last, [0, last], most_entries)
-        if best is None or (other is not None and other.seconds < 0.8 * best.seconds):
-            best = other
-    return best
-
-
-def _minimum_degree(matrix: Any, seconds: float) -> tuple[LongArray, int]:
-    """Return a minimum degree order and the number of its sparse columns.
-
-    Unknowns with very many neighbours come last, as they would slow down the search.
-    """
-    degree = np.diff(matrix.indptr)
-    crowded = degree > max(32.0, 4.0 * np.sqrt(degree.size))
-    kept = np.flatnonzero(~crowded)
-    part = matrix[kept][:, kept]
-    order, last = minimum_degree(
-        part.indptr.astype(np.int64),
-        part.indices.astype(np.int32),
-        _DENSE_SHARE,
-        _VISITS_PER_SECOND * seconds,
-    )
-    return np.concatenate([kept[order], np.flatnonzero(crowded)]), last
-
-
-def _of_leaves(lower: Any, first: int, most_entries: int) -> EliminationOrder | None:
-    """Return the original order, cut after its first block, if no other cut is much cheaper.
-
-    That block has no entries: its columns of L have the pattern of the matrix. Later columns have
-    at least the entries of the Schur complement. None if that does not decide, or there are too
-    many entries.
-    """
-    pairs = LeafPairs.of(lower, first)
-    if pairs is None or pairs.leading.nnz > most_entries:
-        return None
-    counts = np.diff(pairs.leading.indptr)
-    least = _seconds(np.concatenate([counts, pairs.filled()]), lower.shape[0])
-    cut = first if least[first] < least[0] else 0
-    if least[cut] > _NEARLY * least.min() + _MOMENT:
-        return None
-    parent = np.full(first, lower.shape[0], np.int32)
-    parent[counts > 0] = pairs.rows[pairs.ptr[:-1][counts > 0]] + first
-    found = parent[:cut], counts[:cut], float(least[cut])
-    return EliminationOrder(None, cut, lower, *found, pairs if cut else LeafPairs.of(lower, 0))
-
-
-def _cheapest(
-    lower: Any, order: LongArray | None, last: int, ends: list[int], most_entries: int
-) -> EliminationOrder | None:
-    """Return an order with the cheapest cut up to `last`, or at a block's end if nearly as cheap.
-
-    None if L has too many entries even for the first block.
-    """
-    n = lower.shape[0]
-    parent, counts = elimination_tree(
-        lower.indptr.astype(np.int64), lower.indices.astype(np.int32), last, most_entries
-    )
-    if counts.size < last:
-        # Only the leading block as sparse: its columns of L have the pattern of the matrix.
-        last = int(ends[1])
-        parent, counts = elimination_tree(
-            lower.indptr.astype(np.int64), lower.indices.astype(np.int32), last, most_entries
-        )
-        if counts.size < last:
-            return None
-    seconds = _seconds(counts, n)
-    cut = int(np.argmin(seconds))
-    at_ends = [e for e in ends if e <= last]
-    end = min(at_ends, key=lambda e: seconds[e])
-    if seconds[end] <= _NEARLY * seconds[cut] + _MOMENT:
-        cut = int(end)
-    parent = np.where(parent[:cut] >= 0, parent[:cut], np.int32(n)).astype(np.int32)
-    return EliminationOrder(order, cut, lower, parent, counts[:cut], float(seconds[cut]))
-
-
-def _seconds(counts: LongArray, n: int) -> FloatArray:
-    """Return the estimated time with a cut before each column, and after the last."""
-    entries = counts.astype(float)
-    columns = _PAIR_SECONDS * entries**2 + _ENTRY_SECONDS * entries + _COLUMN_SECONDS
-    sparse = np.concatenate([[0.0], np.cumsum(columns)])
-    dense = n - np.arange(counts.size + 1.0)
-    of_dense = _CUBE_SECONDS * dense**3 + _SQUARE_SECONDS * dense**2
-    seconds: FloatArray = _CALL_SECONDS + sparse + of_dense
-    return seconds
-
 
 _WORKERS_BYTES = 2.0**29
 """Bytes that threads for several blocks may use together."""
@@ -413,7 +227,7 @@ class Factor:
         return self.pattern.restored(x)
 
     @property
-    def tails(self) -> tuple[Any, ...]:
+    def tails(self) -> tuple[LongArray, IntArray, LongArray, IntArray, FloatArray, int]:
         """The rows of L in the dense part by its columns, as kernels take them."""
         pattern = self.pattern
         places = pattern.tail_ptr, pattern.tail_cols, pattern.first, pattern.rows
