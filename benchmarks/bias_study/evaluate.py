@@ -14,7 +14,7 @@ from vcomp.exceptions import EstimationError
 from vcomp.ir.curve import MODELS, Scale, fit_curve
 from vcomp.ir.measures import MeanMeasure, get
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.simulate.comparison import INDICATORS, OriginalCollection
+from vcomp.ir.simulate.source_comparison import INDICATORS, OriginalCollection
 from vcomp.ir.splits import draw_halves, observer, published_sizes, published_trials
 from vcomp.ir.two_way_anova import mean_squares
 from vcomp.numerics.parallel import stream

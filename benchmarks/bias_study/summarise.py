@@ -16,7 +16,7 @@ from benchmarks.bias_study.evaluate import (
 )
 from benchmarks.bias_study.store import Settings
 from vcomp._typing import FloatArray
-from vcomp.ir.simulate.comparison import INDICATORS
+from vcomp.ir.simulate.source_comparison import INDICATORS
 
 
 @dataclass(frozen=True, slots=True)

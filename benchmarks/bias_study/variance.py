@@ -27,7 +27,7 @@ from benchmarks.bias_study.evaluate import (
 from benchmarks.bias_study.published import TABLES, TOTAL, Published
 from benchmarks.bias_study.store import Settings
 from vcomp._typing import FloatArray
-from vcomp.ir.simulate.comparison import INDICATORS
+from vcomp.ir.simulate.source_comparison import INDICATORS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -34,7 +34,7 @@ from benchmarks.bias_study.store import OtherSettingsError, Settings, path_of, s
 from benchmarks.bias_study.study import run_study
 from benchmarks.bias_study.summarise import biases, boxes, reliabilities
 from benchmarks.bias_study.variance import Share, components_of
-from vcomp.ir.simulate.comparison import INDICATORS
+from vcomp.ir.simulate.source_comparison import INDICATORS
 from vcomp.numerics.parallel import stream
 
 SMALL = Settings(seed=4, trials=2, sizes=(0, 2), collections=(1,))

@@ -1,7 +1,7 @@
 from .containers import unite_categories as unite_categories
-from .levels import as_levels as as_levels
-from .levels import code_levels as code_levels
-from .levels import united_levels as united_levels
+from .level_labels import as_levels as as_levels
+from .level_labels import code_levels as code_levels
+from .level_labels import united_levels as united_levels
 from .parts import kind_of as kind_of
 from .paths import alike_levels as alike_levels
 from .paths import removed_on_termination as removed_on_termination

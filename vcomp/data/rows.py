@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.data.levels import as_levels
+from vcomp.data.level_labels import as_levels
 from vcomp.data.reading import Missing, Reading
 from vcomp.data.source import open_source
 from vcomp.exceptions import DataError, warn

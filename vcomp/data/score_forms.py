@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.data.levels import as_levels
+from vcomp.data.level_labels import as_levels
 from vcomp.data.source import open_source, refuse_dask
 from vcomp.display import memory
 from vcomp.exceptions import DataError

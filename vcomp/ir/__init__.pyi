@@ -35,9 +35,9 @@ from .scores import ScoreMatrix as ScoreMatrix
 from .scores import as_score_matrix as as_score_matrix
 from .significance import swap_rates as swap_rates
 from .simulate.collection_fit import fit_collection as fit_collection
-from .simulate.comparison import OriginalCollection as OriginalCollection
-from .simulate.comparison import SimulationComparison as SimulationComparison
-from .simulate.comparison import compare_simulated as compare_simulated
+from .simulate.source_comparison import OriginalCollection as OriginalCollection
+from .simulate.source_comparison import SimulationComparison as SimulationComparison
+from .simulate.source_comparison import compare_simulated as compare_simulated
 from .splitting import SplitHalfStudy as SplitHalfStudy
 from .splitting import split_half as split_half
 from .trec_files import read_trec_eval as read_trec_eval

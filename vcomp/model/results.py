@@ -206,7 +206,7 @@ class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Print
         >>> diagnosis.verdicts["matters"].iloc[:3].tolist()
         ['no', 'slightly', 'yes']
         """
-        from vcomp.model.diagnosis import diagnose  # deferred for start-up time
+        from vcomp.model.diagnosed_fit import diagnose  # deferred for start-up time
 
         return diagnose(self._row_access, object, n, rng)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.multivariate.elimination import Elimination
+from vcomp.multivariate.elimination_plan import Elimination
 from vcomp.multivariate.unit_sums import Counts
 
 

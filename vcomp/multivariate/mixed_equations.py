@@ -24,7 +24,7 @@ from vcomp.exceptions import EstimationError
 from vcomp.multivariate.average_information import ElementPlaces, StageProducts
 from vcomp.multivariate.cone import pair_traces
 from vcomp.multivariate.covariance_components import elements
-from vcomp.multivariate.elimination import Elimination, GroupClass, plan_elimination
+from vcomp.multivariate.elimination_plan import Elimination, GroupClass, plan_elimination
 from vcomp.multivariate.error_sums import ErrorSums
 from vcomp.multivariate.unit_sums import (
     Counts,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.multivariate.elimination import Elimination
+from vcomp.multivariate.elimination_plan import Elimination
 from vcomp.multivariate.variable_layout import Layout
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vcomp.inference.assumptions import CrossedTable
-from vcomp.inference.assumptions.crossed_table import findings_of
+from vcomp.inference.assumptions.two_way_table import findings_of
 from vcomp.inference.assumptions.verdicts import Deviation, verdicts_of
 
 SMALL = {

@@ -9,15 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.inference.assumptions.crossed_table import CrossedTable, TableFindings, findings_of
 from vcomp.inference.assumptions.diagnosis import Diagnosis
-from vcomp.inference.assumptions.levels import (
+from vcomp.inference.assumptions.equal_variances import (
     LevelSpread,
     LevelStatistic,
     level_spread,
     permuted,
 )
-from vcomp.inference.assumptions.projection import Projection
+from vcomp.inference.assumptions.residual_projection import Projection
 from vcomp.inference.assumptions.samples import (
     AssumptionTest,
     Sample,
@@ -30,6 +29,7 @@ from vcomp.inference.assumptions.samples import (
     p_of,
     straightness,
 )
+from vcomp.inference.assumptions.two_way_table import CrossedTable, TableFindings, findings_of
 from vcomp.numerics import stream
 
 ALPHA = 0.05

@@ -11,9 +11,9 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.inference.assumptions.crossed_table import TableFindings
-from vcomp.inference.assumptions.levels import LevelSpread
+from vcomp.inference.assumptions.equal_variances import LevelSpread
 from vcomp.inference.assumptions.samples import AssumptionTest, Sample, skewness
+from vcomp.inference.assumptions.two_way_table import TableFindings
 from vcomp.inference.assumptions.verdicts import Deviation, Verdict, verdicts_of
 from vcomp.inference.pairwise import adjusted
 

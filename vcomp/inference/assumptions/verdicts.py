@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from vcomp import display
-from vcomp.inference.assumptions.crossed_table import TableFindings
 from vcomp.inference.assumptions.samples import Assumption
+from vcomp.inference.assumptions.two_way_table import TableFindings
 
 Matters: TypeAlias = Literal["no", "slightly", "yes"]
 

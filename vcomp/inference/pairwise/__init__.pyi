@@ -1,10 +1,10 @@
 from .adjustments import CORRECTIONS as CORRECTIONS
 from .adjustments import CorrectionName as CorrectionName
 from .adjustments import adjusted as adjusted
-from .pairs import Pairs as Pairs
-from .pairs import pairs_table as pairs_table
-from .pairs import pairs_with_baseline as pairs_with_baseline
-from .pairs import simultaneous as simultaneous
+from .level_pairs import Pairs as Pairs
+from .level_pairs import pairs_table as pairs_table
+from .level_pairs import pairs_with_baseline as pairs_with_baseline
+from .level_pairs import simultaneous as simultaneous
 from .pairwise_result import PairwiseComparisons as PairwiseComparisons
 from .studentized_maximum import maximum_of_normals as maximum_of_normals
 from .studentized_maximum import product_loadings as product_loadings

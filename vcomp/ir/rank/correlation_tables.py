@@ -23,7 +23,7 @@ from vcomp.ir.rank.correlation import (
     check_tau_estimator,
 )
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.rank.pairs import Pairs
+from vcomp.ir.rank.ranked_pairs import Pairs
 from vcomp.numerics import seed_from
 
 if TYPE_CHECKING:

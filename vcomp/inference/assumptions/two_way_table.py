@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.inference.assumptions.projection import Projection
+from vcomp.inference.assumptions.residual_projection import Projection
 from vcomp.inference.assumptions.samples import AssumptionTest, p_of
 
 _TINY = 1e-300

@@ -6,7 +6,7 @@ import pytest
 import statsmodels.formula.api as smf
 from scipy import stats
 
-from vcomp.inference.assumptions.crossed_table import (
+from vcomp.inference.assumptions.two_way_table import (
     CrossedTable,
     f_level,
     findings_of,

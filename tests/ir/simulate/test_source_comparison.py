@@ -10,8 +10,8 @@ from scipy.special import ndtr
 
 import vcomp
 from vcomp.exceptions import DataError, VcompWarning
-from vcomp.ir.simulate.comparison import INDICATORS, OriginalCollection
 from vcomp.ir.simulate.margin_families import cdf_bandwidth
+from vcomp.ir.simulate.source_comparison import INDICATORS, OriginalCollection
 
 
 def collection(n_topics, n_systems, seed):
