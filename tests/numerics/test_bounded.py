@@ -131,3 +131,26 @@ def test_the_step_to_a_hyperplane_goes_as_far_as_it_has_to():
         np.eye(2), np.zeros(2), np.array([-np.inf, -0.25]), np.ones(2), -1.0
     )
     np.testing.assert_allclose(step, [-0.75, -0.25], rtol=1e-12)
+
+
+def test_rounding_takes_no_component_below_its_bound():
+    # The first move ends a digit below the bound; the next one, zero there, was 0/0 of the way.
+    information = np.array(
+        [
+            [13552.136691631116, 1.4210854715202004e-14, 4517.378897210369],
+            [1.4210854715202004e-14, -136.36776337570106, -27.273552675140216],
+            [4517.378897210369, -27.273552675140216, 203956.19506241323],
+        ]
+    )
+    score = np.array([-0.8819455916546133, -11.68683291765812, 185.13564610609512])
+    lower = np.array([-0.010260572709766772, -0.08121254105403748, -0.004921291701773897])
+    normal = np.array([-7.915010531208787, 1.0, 0.0])
+    step, multiplier, _ = constrained_step(information, score, lower, normal)
+    assert (step >= lower).all()
+    assert normal @ step == pytest.approx(0.0, abs=1e-15)
+    # The hyperplane meets the bounds of d₁ and d₂ in one point; d₃ is free.
+    assert step[0] == lower[0]
+    assert step[1] == pytest.approx(lower[1], rel=1e-12)
+    rest = score - information @ step - multiplier * normal
+    np.testing.assert_allclose(rest[1:], 0.0, atol=1e-9)
+    assert rest[0] <= 0.0

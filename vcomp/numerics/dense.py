@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import BoolArray, FloatArray
 from vcomp.numerics.memory import limited_blas
 
 
@@ -176,13 +176,10 @@ def bounded_step(
         move = np.zeros(m)
         free = ~at_floor
         move[free] = _solve(A[np.ix_(free, free)], gradient[free])
-        reach, first = _reach(d, move, floor, free)
+        d, first = _moved(d, move, floor, free)
         if first is not None:
-            d += reach * move
-            d[first] = floor[first]
             at_floor[first] = True
             continue
-        d += move
         gradient = np.where(at_floor, slope - A @ d, -np.inf)
         released = int(np.argmax(gradient))
         if not gradient[released] > 1e-14 * np.abs(slope).max(initial=0.0):
@@ -210,17 +207,20 @@ def _solve(A: FloatArray, b: FloatArray) -> FloatArray:
     return step if step @ b > 0.0 else b
 
 
-def _reach(
-    d: FloatArray, move: FloatArray, floor: FloatArray, free: np.ndarray
-) -> tuple[float, int | None]:
-    """Return the fraction of `move` up to the first bound, and the component that reaches it."""
+def _moved(
+    d: FloatArray, move: FloatArray, floor: FloatArray, free: BoolArray
+) -> tuple[FloatArray, int | None]:
+    """Return d moved up to the first bound, and the component that reaches it."""
     falls = free & (d + move < floor)
     if not falls.any():
-        return 1.0, None
-    with np.errstate(divide="ignore", invalid="ignore"):
-        fractions = np.where(falls, (floor - d) / move, np.inf)
+        return d + move, None
+    fractions = np.full(d.size, np.inf)
+    fractions[falls] = (floor[falls] - d[falls]) / move[falls]
     first = int(np.argmin(fractions))
-    return float(max(fractions[first], 0.0)), first
+    # Rounding may take a component below its bound: it would then fall without a move.
+    moved = np.maximum(d + fractions[first] * move, floor)
+    moved[first] = floor[first]
+    return moved, first
 
 
 def constrained_step(
@@ -267,10 +267,8 @@ def constrained_step(
         free = ~at_floor
         move = np.zeros(score.size)
         move[free] = _solve_within(A[np.ix_(free, free)], (slope - A @ d)[free], across[free])
-        reach, first = _reach(d, move, floor, free)
-        d += reach * move
+        d, first = _moved(d, move, floor, free)
         if first is not None:
-            d[first] = floor[first]
             at_floor[first] = True
             continue
         multiplier, released = _released(slope - A @ d, across, at_floor, np.abs(slope).max())
@@ -310,7 +308,7 @@ def _solve_within(A: FloatArray, b: FloatArray, normal: FloatArray) -> FloatArra
 
 
 def _released(
-    gradient: FloatArray, normal: FloatArray, at_floor: np.ndarray, size: float
+    gradient: FloatArray, normal: FloatArray, at_floor: BoolArray, size: float
 ) -> tuple[float, list[int]]:
     """Return the multiplier of the equality, and the components that may leave their bounds."""
     free = ~at_floor
