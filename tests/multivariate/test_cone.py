@@ -111,7 +111,7 @@ def test_the_conditions_of_a_maximum_hold(name):
     likelihood = likelihood_of(layout)
     found = maximise_in_cone(likelihood, positive(layout))
     assert found.converged
-    G = likelihood.derivatives(found.S).score
+    G = likelihood.gradient(found.S)
     for S, g in zip(found.S, G, strict=True):
         assert np.linalg.eigvalsh(S)[0] >= -1e-14
         # G is not positive in any direction, and zero in those that Σ has.

@@ -29,7 +29,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.design import number_combinations
-from vcomp.estimators.likelihood import Derivatives, InformationKind, LastPoint
+from vcomp.estimators.likelihood import InformationKind, LastPoint
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.variable_layout import Layout, sums_of
@@ -193,8 +193,8 @@ class AxisLikelihood(LastPoint[_Point]):
         except np.linalg.LinAlgError:
             return -np.inf
 
-    def derivatives(self, S: FloatArray) -> Derivatives:
-        """Return the log-likelihood with gradient and average information."""
+    def gradient(self, S: FloatArray) -> FloatArray:
+        """Return the gradient of the log-likelihood, (k + 1, v, v)."""
         point, axis = self._at(S), self.axis
         score_c = 0.5 * (point.within @ point.inverse - (axis.n - 1) * point.inverse)
         score_m = 0.5 * (np.outer(point.Pz, point.Pz) - point.Q)
@@ -203,7 +203,7 @@ class AxisLikelihood(LastPoint[_Point]):
             slopes = score_c + score_m if inside else axis.n * score_m
             gradient[t] = self._X.T @ (axis.same[t] * slopes) @ self._X
         gradient[~self.linked] = 0.0
-        return Derivatives(point.loglike, gradient, self.information(S, "average"))
+        return gradient
 
     def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return the observed, expected or average information of the elements."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.display import memory
-from vcomp.estimators.likelihood import Derivatives, InformationKind, LastPoint
+from vcomp.estimators.likelihood import InformationKind, LastPoint
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.average_information import ElementPlaces, StageProducts
 from vcomp.multivariate.cone import pair_traces
@@ -173,14 +173,14 @@ class EquationsLikelihood(LastPoint[_Point]):
         except np.linalg.LinAlgError:
             return -np.inf
 
-    def derivatives(self, S: FloatArray) -> Derivatives:
-        """Return the log-likelihood with gradient and average information."""
+    def gradient(self, S: FloatArray) -> FloatArray:
+        """Return the gradient of the log-likelihood, (k + 1, v, v)."""
         point = self._at(S)
         sums = self._sums_of_terms(point)
         squares = np.array([z.T @ z for z in sums] + [point.Py.T @ point.Py])
         gradient = 0.5 * (squares - self._traces(point))
         gradient[~self.linked] = 0.0
-        return Derivatives(point.loglike, gradient, self._average(point, sums))
+        return np.asarray(gradient)
 
     def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return an information matrix of the elements.
