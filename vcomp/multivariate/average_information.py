@@ -8,12 +8,12 @@ R⁻¹[:, a] s_tb + R⁻¹[:, b] s_ta.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.multivariate.unit_sums import StageSums
+from vcomp.multivariate.unit_sums import CHUNK, StageSums
+from vcomp.numerics import slices
 
 
 @dataclass(frozen=True)
@@ -47,41 +47,30 @@ class ElementPlaces:
         made += other
         return np.asarray(made)
 
-    def squares(self, W: FloatArray, s: FloatArray) -> FloatArray:
-        """Return the sum over effects of W ⊗ ss' folded on both sides, (m, m).
+    def squares(self, R: FloatArray, M: FloatArray) -> FloatArray:
+        """Return the sum over patterns of R ⊗ M folded on both sides, (m, m).
 
         Parameters
         ----------
-        W : (q, v, v) symmetric
-        s : (q, k v)
+        R : (p, v, v)
+        M : (p, k v, k v) sums of products of s
         """
-        first, second = np.triu_indices(self.v), np.triu_indices(s.shape[1])
-        left = W.reshape(len(W), -1).take(first[0] * self.v + first[1], axis=1)
-        right = s.take(second[0], axis=1)
-        right *= s.take(second[1], axis=1)
-        G = left.T @ right
+        v, width = self.v, self.k * self.v
+        G = R.reshape(-1, v * v).T @ M.reshape(-1, width * width)
+        G = G.reshape(v, v, width, width)
         found = np.zeros((self.size, self.size))
-        of_v, of_kv = _positions(self.v, first), _positions(s.shape[1], second)
         for a, b, once in self._both:
             for c, d, also in self._both:
-                rows, columns = self.t * self.v + b, self.t * self.v + d
-                made = G[of_v[a[:, None], c], of_kv[rows[:, None], columns]]
+                rows, columns = self.t * v + b, self.t * v + d
+                made = G[a[:, None], c, rows[:, None], columns]
                 found += once[:, None] * also * made
         return found
 
-    @cached_property
+    @property
     def _both(self) -> tuple[tuple[LongArray, LongArray, FloatArray], ...]:
         """Both orders of row and column, the second without the diagonal."""
         apart = (self.a != self.b).astype(float)
         return (self.a, self.b, np.ones(self.size)), (self.b, self.a, apart)
-
-
-def _positions(n: int, pairs: tuple[LongArray, LongArray]) -> LongArray:
-    """Return the position of each pair, in either order, among those of a triangle, (n, n)."""
-    found = np.empty((n, n), dtype=np.int64)
-    found[pairs] = np.arange(pairs[0].size)
-    found[pairs[::-1]] = found[pairs]
-    return found
 
 
 class StageProducts:
@@ -98,27 +87,32 @@ class StageProducts:
     def __init__(
         self, stage: StageSums, Z: FloatArray, inverses: FloatArray, places: ElementPlaces
     ) -> None:
+        self._stage, self._inverses, self._places = stage, inverses, places
         self._sums = stage.by_pattern @ Z.reshape(len(Z), -1)
-        self._patterns, self._places = stage.patterns, places
-        self._inverses = np.concatenate([inverses, np.zeros((1, *inverses.shape[1:]))])
 
-    @property
-    def is_single(self) -> bool:
-        """Whether the units of each effect have one pattern."""
-        return bool(self._patterns.shape[1] == 1)
+    def __call__(self, effects: slice, left: FloatArray | None = None) -> FloatArray:
+        """Return the products of some effects, times L' if there is one, (effects, v, elements).
 
-    def factors(self, effects: slice) -> tuple[FloatArray, FloatArray]:
-        """Return R⁻¹ (q, w, v, v) and s (q, w, k v) of some effects, by their patterns."""
-        patterns = self._patterns[effects]
-        q, width = patterns.shape
-        first = effects.start or 0
-        sums = self._sums[first * width : (first + q) * width]
-        shape = q, width, self._places.k * self._places.v
-        return self._inverses[patterns], sums.reshape(shape)
+        Parameters
+        ----------
+        effects : which
+        left : (effects, v, v) L
+        """
+        starts = self._stage.starts[effects.start : effects.stop + 1]
+        q, v, width = starts.size - 1, self._places.v, self._places.k * self._places.v
+        entries = starts[:-1, None] + np.arange(np.diff(starts).max(initial=0))
+        there = entries < starts[1:, None]
+        entries[~there] = 0
+        R = self._inverses[self._stage.patterns[entries]].reshape(*entries.shape, v * v)
+        R *= there[:, :, None]
+        K = (R.transpose(0, 2, 1) @ self._sums[entries]).reshape(q, v, v * width)
+        return self._places.folded(K if left is None else left.transpose(0, 2, 1) @ K)
 
-    def __call__(self, effects: slice) -> FloatArray:
-        """Return the products of some effects, (effects, v, elements)."""
-        R, s = self.factors(effects)
-        q, width, v, _ = R.shape
-        K = R.reshape(q, width, v * v).transpose(0, 2, 1) @ s
-        return self._places.folded(K.reshape(q, v, v * s.shape[2]))
+    def all(self) -> FloatArray:
+        """Return the products of all effects, (effects, v, elements)."""
+        q, v = self._stage.starts.size - 1, self._places.v
+        made = np.empty((q, v, self._places.size))
+        # Effects of the later stages have up to all patterns.
+        for part in slices(q, max(1, CHUNK // (v * v * max(v * self._places.k, len(self._inverses))))):
+            made[part] = self(part)
+        return made

@@ -13,6 +13,7 @@ the likelihood and its derivatives follow. The Σ_t may be singular. Groups of t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,16 +23,15 @@ from vcomp.display import memory
 from vcomp.estimators.likelihood import InformationKind, LastPoint
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.average_information import ElementPlaces, StageProducts
-from vcomp.multivariate.cone import pair_traces
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.elimination_plan import Elimination, GroupClass, plan_elimination
 from vcomp.multivariate.error_sums import ErrorSums
 from vcomp.multivariate.unit_sums import (
+    CHUNK,
     Counts,
     StageSums,
     Units,
     add_by_level,
-    add_products_by_level,
     count_units,
     of_units,
     stage_sums,
@@ -64,10 +64,6 @@ _MOST_EFFECTS = 5000
 
 _MOST_VARIABLES = 60
 """Largest number of variables: those observed in a unit are the bits of one integer."""
-
-_CHUNK = 4_000_000
-"""Largest number of elements of a temporary array, about."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Point:
@@ -273,15 +269,13 @@ class EquationsLikelihood(LastPoint[_Point]):
 
     def _residual(self, S: FloatArray) -> tuple[FloatArray, float]:
         """Return the inverse residual matrix of every pattern, and log|R|."""
-        total, inverses = 0.0, np.zeros((len(self._units.parts), *S.shape))
-        for p, (part, there) in enumerate(
-            zip(self._units.parts, self._units.observed, strict=True)
-        ):
-            i = np.flatnonzero(there)
-            inside = S[np.ix_(i, i)]
-            C = np.linalg.cholesky(inside)
-            total += (part.stop - part.start) * 2.0 * float(np.log(np.diagonal(C)).sum())
-            inverses[p][np.ix_(i, i)] = np.linalg.inv(inside)
+        there = self._units.observed
+        both = there[:, :, None] & there[:, None, :]
+        # A missing variable has the residual 1, and is left out of the inverse.
+        R = np.where(both, S, np.eye(self._v) * ~there[:, None, :])
+        logs = np.log(np.diagonal(np.linalg.cholesky(R), axis1=1, axis2=2)).sum(axis=1)
+        inverses = np.where(both, np.linalg.inv(R), 0.0)
+        total = 2.0 * float(logs @ self._units.sizes)
         return 0.5 * (inverses + inverses.transpose(0, 2, 1)), total
 
     def _inner(self, flat: FloatArray) -> FloatArray:
@@ -293,12 +287,15 @@ class EquationsLikelihood(LastPoint[_Point]):
     def _outer(self, flat: FloatArray) -> list[FloatArray]:
         """Return for each class U'R⁻¹ of the first stage times its columns, (m, v, c v)."""
         v, found, first = self._v, [], 0
-        for c, pairs in zip(self._plan.classes, self._plan.pairs_per_class, strict=True):
-            made = self._counts.outer[first : first + pairs] @ flat
-            m = c.levels.size
-            made = made.reshape(m, -1, v, v).transpose(0, 2, 1, 3)
-            found.append(np.ascontiguousarray(made).reshape(m, v, -1))
-            first += pairs
+        for group_class in self._plan.classes:
+            m, c = group_class.levels.size, group_class.columns.size
+            made = np.empty((m, v, c, v))
+            for part, _ in self._parts(group_class):
+                pairs = slice(first + part.start * c, first + part.stop * c)
+                blocks = (self._counts.outer[pairs] @ flat).reshape(-1, c, v, v)
+                made[part] = blocks.transpose(0, 2, 1, 3)
+            found.append(made.reshape(m, v, c * v))
+            first += m * c
         return found
 
     def _second(self, flat: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -336,7 +333,7 @@ class EquationsLikelihood(LastPoint[_Point]):
         columns = self._flat(group_class)
         total = np.zeros((columns.size, columns.size))
         mine = np.zeros((*mixed.shape[:2], columns.size)) if self._plan.n_slots else mixed
-        for part in slices(len(F), self._chunk(group_class.columns.size + self._plan.n_slots)):
+        for part, _ in self._parts(group_class):
             Ft = F[part].transpose(0, 2, 1)
             T = Ft @ B[part]
             flat = T.reshape(-1, columns.size)
@@ -413,7 +410,19 @@ class EquationsLikelihood(LastPoint[_Point]):
 
     def _chunk(self, columns: int) -> int:
         """Return for how many groups or levels arrays with so many columns are made at once."""
-        return max(1, int(_CHUNK // max(1, columns * self._v**2)))
+        return max(1, int(CHUNK // max(1, columns * self._v**2)))
+
+    def _parts(self, group_class: GroupClass, columns: int = 0) -> Iterator[tuple[slice, slice]]:
+        """Yield parts of a class, and the positions of their groups.
+
+        Parameters
+        ----------
+        group_class : of the first stage
+        columns : number of blocks (v, v) that arrays have for each group, if more than its own
+        """
+        own, first = group_class.columns.size + self._plan.n_slots, group_class.groups.start
+        for part in slices(group_class.levels.size, self._chunk(max(own, columns))):
+            yield part, slice(first + part.start, first + part.stop)
 
     # Traces ---------------------------------------------------------------------------------
 
@@ -505,11 +514,7 @@ class EquationsLikelihood(LastPoint[_Point]):
         group_class, blocks = plan.classes[place], point.outer[place]
         columns = self._flat(group_class)
         inside = np.ascontiguousarray(psi[np.ix_(columns, columns)])
-        width = group_class.columns.size + plan.n_slots
-        for part in slices(len(blocks), self._chunk(width)):
-            groups = slice(
-                group_class.groups.start + part.start, group_class.groups.start + part.stop
-            )
+        for part, groups in self._parts(group_class):
             B, D, E = blocks[part], point.D[groups], point.E1[groups]
             by_columns = (B.reshape(-1, columns.size) @ inside).reshape(B.shape)
             by_slots = np.zeros((len(B), self._v, 0))
@@ -544,7 +549,7 @@ class EquationsLikelihood(LastPoint[_Point]):
         """
         if errors is not None:
             R = point.inverses
-            counts = np.array([part.stop - part.start for part in self._units.parts])
+            counts = self._units.sizes
             return np.asarray((counts[:, None, None] * R - R @ errors.total() @ R).sum(axis=0))
         S = point.S
         counts = np.bincount(self.layout.scores.variable, minlength=self._v) - float(self.reml)
@@ -564,40 +569,24 @@ class EquationsLikelihood(LastPoint[_Point]):
         Z = self._of_units(point, sums)
         t, a, b = np.array(elements(self.linked)).T
         places = ElementPlaces(t, a, b, self._k + 1, v)
-        gram = self._squares(point, Z)
+        moments = self._units.products(Z.reshape(len(Z), -1))
+        gram = places.squares(point.inverses, moments)
         H1, H2, H3 = (StageProducts(stage, Z, point.inverses, places) for stage in self._stages)
-        h2 = H2(slice(None)).reshape(plan.n_levels, -1, places.size)
-        h3 = H3(slice(None)).reshape(-1, places.size)
-        # Where a group has one pattern, products with s are formed before elements are.
-        single = H1.is_single
-        by_level = np.zeros((plan.n_levels, h2.shape[1], v * places.k * v))
+        h2 = H2.all().reshape(plan.n_levels, -1, places.size)
+        h3 = H3.all().reshape(-1, places.size)
         for group_class, B in zip(plan.classes, point.outer, strict=True):
-            first, columns = group_class.groups.start, self._flat(group_class)
-            for part in slices(len(B), self._chunk(max(1, places.size // v))):
-                groups = slice(first + part.start, first + part.stop)
+            columns = self._flat(group_class)
+            total = np.zeros((columns.size, places.size))
+            for part, groups in self._parts(group_class, (self._k + 1) * v):
                 Ft = point.F1[groups].transpose(0, 2, 1)
-                if single:
-                    R, s = (x[:, 0] for x in H1.factors(groups))
-                    own = Ft @ R
-                    gram -= places.squares(own.transpose(0, 2, 1) @ own, s)
-                else:
-                    own = Ft @ H1(groups)
-                    flat = own.reshape(-1, places.size)
-                    gram -= flat.T @ flat
-                FB, FU = Ft @ B[part], Ft @ point.inner[groups]
-                if single:
-                    made = (FB.transpose(0, 2, 1) @ own).reshape(len(own), -1).T @ s
-                    h3[columns] -= places.folded(made.reshape(columns.size, -1))
-                else:
-                    h3[columns] -= FB.reshape(-1, columns.size).T @ flat
+                own = H1(groups, point.F1[groups])
+                flat = own.reshape(-1, places.size)
+                gram -= flat.T @ flat
+                total += (Ft @ B[part]).reshape(-1, columns.size).T @ flat
                 if plan.n_slots:
-                    left, levels = FU.transpose(0, 2, 1) @ own, group_class.levels[part]
-                    if single:
-                        add_products_by_level(by_level, levels, -left, s)
-                    else:
-                        add_by_level(h2, levels, -left)
-        if single:
-            h2 += places.folded(by_level)
+                    left = (Ft @ point.inner[groups]).transpose(0, 2, 1) @ own
+                    add_by_level(h2, group_class.levels[part], -left)
+            h3[columns] -= total
         if plan.n_slots:
             Eh = point.E2 @ h2
             gram -= np.tensordot(h2, Eh, ((0, 1), (0, 1)))
@@ -617,19 +606,6 @@ class EquationsLikelihood(LastPoint[_Point]):
             Z[:, t] = z3[columns]
         Z[:, -1] = point.Py
         return Z
-
-    def _squares(self, point: _Point, Z: FloatArray) -> FloatArray:
-        """Return y'P V_i R⁻¹ V_j P y of all elements."""
-        k, v = self._k + 1, self._v
-        moments = self._units.products(Z.reshape(len(Z), -1)).reshape(-1, k, v, k, v)
-        a, b = np.triu_indices(v)
-        found = np.empty((k, a.size, k, a.size))
-        for t in range(k):
-            for s in range(k):
-                made = pair_traces(point.inverses, moments[:, s, :, t, :], a, b)
-                found[t, :, s, :] = made.sum(axis=0)
-        kept = self.linked[:, a, b].ravel()
-        return np.asarray(found.reshape(kept.size, kept.size)[np.ix_(kept, kept)])
 
     def _expected(self, S: FloatArray) -> FloatArray:
         """Return ½ tr(P V_i P V_j), for few scores."""
