@@ -205,6 +205,10 @@ class AxisLikelihood(LastPoint[_Point]):
         gradient[~self.linked] = 0.0
         return gradient
 
+    def curvature(self, S: FloatArray) -> FloatArray:
+        """Return the observed information."""
+        return self.information(S, "observed")
+
     def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return the observed, expected or average information of the elements."""
         point, axis = self._at(S), self.axis

@@ -49,6 +49,9 @@ class MatrixLikelihood(Protocol):
     def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return an information matrix of the elements."""
 
+    def curvature(self, S: FloatArray) -> FloatArray:
+        """Return the observed information, or what is near to it at little cost."""
+
 
 def pair_traces(A: FloatArray, B: FloatArray, a: LongArray, b: LongArray) -> FloatArray:
     """Return tr(E_p A E_q B) for the symmetric unit matrices of elements p and q.
@@ -145,9 +148,10 @@ class _Place(Place):
     factors : L of each block
     S : (k + 1, v, v) their matrices
     loglike, gradient : there
-    information : of the elements, average or updated
+    information : of the elements: the average one, near a maximum the curvature or its update
     H, g : equations of the step
     damping : that is tried first
+    is_near : whether the place before was near a maximum
     """
 
     factors: Parts
@@ -158,6 +162,7 @@ class _Place(Place):
     H: FloatArray
     g: FloatArray
     damping: float
+    is_near: bool
 
     @property
     def value(self) -> float:
@@ -263,8 +268,7 @@ class _Search:
             self.evaluations += 1
         is_near = last is not None and last.decrement < _NEWTON_BELOW
         information = self._information(S, G, last if is_near else None)
-        H, g = self._system(factors, S, G, information, newton=is_near)
-        H, g = _without_rotations(factors, H, g)
+        H, g = self._system(factors, S, G, information, is_near=is_near)
         return _Place(
             factors=factors,
             S=S,
@@ -274,17 +278,25 @@ class _Search:
             H=H,
             g=g,
             damping=damping,
+            is_near=is_near,
             decrement=_decrement(H, g),
             violation=self._violation(factors, self.parts(G)),
         )
 
     def _information(self, S: FloatArray, G: FloatArray, last: _Place | None) -> FloatArray:
-        """Return the average information, or an update of that of the last place."""
-        if last is None or "observed" in self.likelihood.kinds:
+        """Return the information of the elements, given a last place near the maximum, or None."""
+        if last is None:
             return self.likelihood.information(S, "average")
+        if not last.is_near or self._is_exact:
+            return self.likelihood.curvature(S)
         step, fall = S - last.S, last.gradient - G
         t, a, b = np.array(self.elements).T
         return _updated(last.information, step[t, a, b], np.where(a == b, 1.0, 2.0) * fall[t, a, b])
+
+    @property
+    def _is_exact(self) -> bool:
+        """Whether the curvature is the observed information."""
+        return "observed" in self.likelihood.kinds
 
     def parts(self, matrices: FloatArray) -> Parts:
         """Return the blocks of the matrices of all terms."""
@@ -304,26 +316,25 @@ class _Search:
         gradient_of_S: FloatArray,
         information: FloatArray,
         *,
-        newton: bool,
+        is_near: bool,
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the curvature in the stacked factors, and the gradient.
+        """Return the curvature in the stacked factors, and the gradient, without rotations.
 
-        With `newton` the curvature is that of the likelihood where that is known, unless it is
-        negative.
+        Near a maximum the curvature is that of the likelihood, unless it is negative.
         """
         J, G = self.jacobian(factors), self.parts(gradient_of_S)
         gradient = np.concatenate(
             [2.0 * (g @ L).T.ravel() for g, L in zip(G, factors, strict=True)]
         )
-        if newton and "observed" in self.likelihood.kinds:
-            observed = self.likelihood.information(S, "observed")
-            H = J.T @ observed @ J + _bends(factors, [-g for g in G])
+        if is_near:
+            H = J.T @ information @ J + _bends(factors, [-g for g in G])
+            H, g = _without_rotations(factors, H, gradient)
             values = np.linalg.eigvalsh(H)
-            # Rotations of the factors have no curvature.
             if values[0] > -1e-9 * values[-1]:
-                return H, gradient
+                return H, g
+            information = self.likelihood.information(S, "average")
         bends = _bends(factors, [positive_part(-g) for g in G])
-        return J.T @ information @ J + bends, gradient
+        return _without_rotations(factors, J.T @ information @ J + bends, gradient)
 
     def jacobian(self, factors: Parts) -> FloatArray:
         """Return the derivatives of the elements by the factors, column after column of each."""

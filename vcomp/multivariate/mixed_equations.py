@@ -197,6 +197,23 @@ class EquationsLikelihood(LastPoint[_Point]):
         average = self._average(point, self._sums_of_terms(point))
         return average if kind == "average" else 2.0 * average - self._expected(S)
 
+    def curvature(self, S: FloatArray) -> FloatArray:
+        """Return the observed information, of many scores for terms of the last stage alone.
+
+        They have few groups, so that the average information is far from the observed one.
+        """
+        if "observed" in self.kinds:
+            return self.information(S, "observed")
+        average = self.information(S, "average")
+        if not self._plan.outer:
+            return average
+        t, a, b = np.array(elements(self.linked)).T
+        last = np.flatnonzero(np.isin(t, self._plan.outer))
+        chosen, observed = np.ix_(last, last), average.copy()
+        expected = self._expected_of_outer(self._at(S), t[last], a[last], b[last])
+        observed[chosen] = 2.0 * average[chosen] - expected
+        return observed
+
     # One point ------------------------------------------------------------------------------
 
     def _evaluated(self, S: FloatArray) -> _Point:
@@ -465,19 +482,48 @@ class EquationsLikelihood(LastPoint[_Point]):
         With Ψ = L·half and N = I − ΩΨ this is NΩN' + (Ω half')(Ω half')', which loses no digits
         where groups are large and Ω − ΩΨΩ is small.
         """
-        v, first, omega = self._v, 0, point.omega
-        stop = omega.shape[0] - v
-        if stop == 0:
+        v = self._v
+        if not self._plan.outer:
             return
-        N = np.eye(stop, omega.shape[0]) - omega[:stop] @ psi
-        shape = (-1, v, omega.shape[0])
-        products, N = (N @ omega).reshape(shape), N.reshape(shape)
-        halves = (omega[:stop] @ point.half.T).reshape(-1, v, stop)
-        for t in self._plan.outer:
-            part = slice(first, first + self.layout.sizes[t])
+        products, N, halves = (x.reshape(-1, v, x.shape[1]) for x in self._left_of_outer(point, psi))
+        for t, part in self._groups_of_outer():
             found[t] = np.tensordot(products[part], N[part], ((0, 2), (0, 2)))
             found[t] += np.tensordot(halves[part], halves[part], ((0, 2), (0, 2)))
-            first = part.stop
+
+    def _left_of_outer(
+        self, point: _Point, psi: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return NΩ, N and Ω half' of the effects of the third stage."""
+        omega = point.omega
+        stop = omega.shape[0] - self._v
+        N = np.eye(stop, omega.shape[0]) - omega[:stop] @ psi
+        return N @ omega, N, omega[:stop] @ point.half.T
+
+    def _groups_of_outer(self) -> Iterator[tuple[int, slice]]:
+        """Yield each term of the third stage with the positions of its groups."""
+        first = 0
+        for t in self._plan.outer:
+            yield t, slice(first, first + self.layout.sizes[t])
+            first += self.layout.sizes[t]
+
+    def _expected_of_outer(
+        self, point: _Point, t: LongArray, a: LongArray, b: LongArray
+    ) -> FloatArray:
+        """Return ½ tr(P V_i P V_j), V⁻¹ for P for ML, of elements of terms of the third stage."""
+        v, psi = self._v, point.psi if self.reml else point.psi_v
+        products, N, halves = self._left_of_outer(point, psi)
+        Q = (products @ N.T + halves @ halves.T).reshape(-1, v, N.shape[0])
+        half, made = np.where(a == b, 0.5, 1.0), np.empty((t.size, t.size))
+        for u, rows in self._groups_of_outer():
+            for w, columns in self._groups_of_outer():
+                blocks = Q[rows, :, columns.start * v : columns.stop * v]
+                blocks = blocks.reshape(rows.stop - rows.start, v, -1, v)
+                # Σ Q[x, z] Q[y, w] over pairs of groups
+                M = np.tensordot(blocks, blocks, ((0, 2), (0, 2)))
+                x, y = np.flatnonzero(t == u)[:, None], np.flatnonzero(t == w)
+                traces = M[b[x], b[y], a[x], a[y]] + M[a[x], b[y], b[x], a[y]]
+                made[x, y] = half[x] * half[y] * traces
+        return made
 
     def _traces_of_inner(
         self, found: FloatArray, point: _Point, psi: FloatArray, errors: ErrorSums | None

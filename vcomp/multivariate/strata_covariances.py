@@ -293,6 +293,10 @@ class StrataLikelihood:
         inverse, both = self._inverses(S)
         return np.asarray(-0.5 * np.einsum("st,s,sab->tab", self._C, self._df, inverse - both))
 
+    def curvature(self, S: FloatArray) -> FloatArray:
+        """Return the observed information."""
+        return self.information(S, "observed")
+
     def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return the observed, expected or average information of the elements."""
         inverse, both = self._inverses(S)
