@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.multivariate.unit_sums import CHUNK, StageSums
+from vcomp.multivariate.covariance_components import elements
+from vcomp.multivariate.stage_equations import CHUNK, Equations, EquationsPoint
+from vcomp.multivariate.unit_sums import StageSums, add_by_level
 from vcomp.numerics import slices
 
 
@@ -113,6 +115,57 @@ class StageProducts:
         q, v = self._stage.starts.size - 1, self._places.v
         made = np.empty((q, v, self._places.size))
         # Effects of the later stages have up to all patterns.
-        for part in slices(q, max(1, CHUNK // (v * v * max(v * self._places.k, len(self._inverses))))):
+        for part in slices(
+            q, max(1, CHUNK // (v * v * max(v * self._places.k, len(self._inverses))))
+        ):
             made[part] = self(part)
         return made
+
+
+def average_information(eq: Equations, point: EquationsPoint) -> FloatArray:
+    """Return ½ y'P V_i P V_j P y.
+
+    V_i P y is Z_t (I ⊗ E_ab) Z_t'Py, so that sums by effects and patterns are enough.
+    """
+    plan, v = eq.plan, eq.v
+    Z = _of_units(eq, point)
+    t, a, b = np.array(elements(eq.layout.linked)).T
+    places = ElementPlaces(t, a, b, eq.k + 1, v)
+    moments = eq.units.products(Z.reshape(len(Z), -1))
+    gram = places.squares(point.inverses, moments)
+    H1, H2, H3 = (StageProducts(stage, Z, point.inverses, places) for stage in eq.stages)
+    h2 = H2.all().reshape(plan.n_levels, -1, places.size)
+    h3 = H3.all().reshape(-1, places.size)
+    for group_class, B in zip(plan.classes, point.outer, strict=True):
+        columns = group_class.rows(eq.v)
+        total = np.zeros((columns.size, places.size))
+        for part, groups in eq.parts(group_class, (eq.k + 1) * v):
+            Ft = point.F1[groups].transpose(0, 2, 1)
+            own = H1(groups, point.F1[groups])
+            flat = own.reshape(-1, places.size)
+            gram -= flat.T @ flat
+            total += (Ft @ B[part]).reshape(-1, columns.size).T @ flat
+            if plan.n_slots:
+                left = (Ft @ point.inner[groups]).transpose(0, 2, 1) @ own
+                add_by_level(h2, group_class.levels[part], -left)
+        h3[columns] -= total
+    if plan.n_slots:
+        Eh = point.E2 @ h2
+        gram -= np.tensordot(h2, Eh, ((0, 1), (0, 1)))
+        h3 -= np.tensordot(point.mixed, Eh, ((0, 1), (0, 1)))
+    gram -= h3.T @ (point.psi @ h3)
+    return 0.25 * (gram + gram.T)
+
+
+def _of_units(eq: Equations, point: EquationsPoint) -> FloatArray:
+    """Return Z_t'Py of the groups of every unit, and Py, (units, k + 1, v)."""
+    plan, v = eq.plan, eq.v
+    Z = np.empty((len(point.Py), eq.k + 1, v))
+    z1, z2, z3 = (stage.places @ point.Py for stage in eq.stages)
+    Z[:, plan.first] = z1[plan.group]
+    for t, slots in zip(plan.inner, plan.slots, strict=True):
+        Z[:, t] = z2[slots]
+    for t, columns in zip(plan.outer, plan.columns[:-1], strict=True):
+        Z[:, t] = z3[columns]
+    Z[:, -1] = point.Py
+    return Z

@@ -249,7 +249,9 @@ class _Search:
             except np.linalg.LinAlgError:
                 continue
 
-    def place(self, factors: Parts, S: FloatArray, last: _Place | None, *, damping: float) -> _Place:
+    def place(
+        self, factors: Parts, S: FloatArray, last: _Place | None, *, damping: float
+    ) -> _Place:
         """Return the place with given factors, or with lower ranks.
 
         Parameters
@@ -291,7 +293,9 @@ class _Search:
             return self.likelihood.curvature(S)
         step, fall = S - last.S, last.gradient - G
         t, a, b = np.array(self.elements).T
-        return _updated(last.information, step[t, a, b], np.where(a == b, 1.0, 2.0) * fall[t, a, b])
+        return _updated(
+            last.information, step[t, a, b], np.where(a == b, 1.0, 2.0) * fall[t, a, b]
+        )
 
     @property
     def _is_exact(self) -> bool:

@@ -18,10 +18,6 @@ from vcomp.multivariate.elimination_plan import Elimination
 from vcomp.multivariate.variable_layout import Layout
 
 
-CHUNK = 100_000
-"""Number of elements of a temporary array, about: more leave the cache of a processor."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
     """Scores as a matrix: a row for each unit, those of one pattern together.
