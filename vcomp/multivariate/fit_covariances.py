@@ -356,7 +356,7 @@ def _start(layout: Layout, scale: FloatArray) -> FloatArray:
     """Return positive definite matrices near the closed form, on the scale of the likelihood."""
     v = layout.n_variables
     try:
-        values = (polarised_components if layout.same_rows else _analogous)(layout, "anova")
+        values = analogous_components(layout)
         inverse = np.linalg.inv(scale)
         values = inverse @ np.where(layout.linked, values, 0.0) @ inverse.T
     except EstimationError:
@@ -365,10 +365,6 @@ def _start(layout: Layout, scale: FloatArray) -> FloatArray:
     starts = [positive_part(S, _START) for S in values]
     starts[-1] = positive_part(values[-1], 10.0 * _START)
     return np.array(starts)
-
-
-def _analogous(layout: Layout, method: str) -> FloatArray:
-    return analogous_components(layout)
 
 
 def _covariance(
@@ -391,6 +387,8 @@ def _covariance(
     U = U[:, s > 1e-9 * s[0]]
     for choice in dict.fromkeys([kind, "average"]):
         inside = U.T @ likelihood.information(end.S, choice) @ U
+        if choice != "average" and not _smallest_eigenvalue(inside) > _SINGULAR:
+            continue
         try:
             cov = np.asarray(back @ U @ solve_positive(inside, (back @ U).T))
         except np.linalg.LinAlgError:
@@ -400,6 +398,20 @@ def _covariance(
         cov[:, fixed] = np.nan
         return np.asarray(0.5 * (cov + cov.T))
     return nothing
+
+
+_SINGULAR = 1e-10
+"""An eigenvalue below which the observed information is left for the average one, as it may be
+rounding error. At a lower rank some are zero: those of directions that leave the rank."""
+
+
+def _smallest_eigenvalue(information: FloatArray) -> float:
+    """Return that of the information scaled to a unit diagonal; 0 if that is not positive."""
+    diagonal = np.diagonal(information)
+    if not (diagonal > 0.0).all():
+        return 0.0
+    unit = np.sqrt(diagonal)
+    return float(np.linalg.eigvalsh(information / np.outer(unit, unit))[0])
 
 
 _CLOSE = 2.0
