@@ -307,7 +307,7 @@ def _by_likelihood(
             scale, y = uncorrelated(layout)
             likelihood = EquationsLikelihood(layout, reml=reml, y=y)
     try:
-        start = _start(layout, scale)
+        start = _start(layout, strata, scale)
         end = maximise_in_cone(likelihood, start, max_iter=max_iter, tol=tol)
     except np.linalg.LinAlgError:
         raise _no_maximum(layout) from None
@@ -352,11 +352,13 @@ def _no_maximum(layout: Layout) -> EstimationError:
     )
 
 
-def _start(layout: Layout, scale: FloatArray) -> FloatArray:
+def _start(layout: Layout, strata: Strata | None, scale: FloatArray) -> FloatArray:
     """Return positive definite matrices near the closed form, on the scale of the likelihood."""
     v = layout.n_variables
     try:
-        values = analogous_components(layout)
+        # Both are the same where variables were observed together; one needs sums of strata only.
+        balanced = strata is not None
+        values = polarised_components(layout, "anova") if balanced else analogous_components(layout)
         inverse = np.linalg.inv(scale)
         values = inverse @ np.where(layout.linked, values, 0.0) @ inverse.T
     except EstimationError:
