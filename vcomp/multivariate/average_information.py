@@ -13,7 +13,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.multivariate.covariance_components import elements
-from vcomp.multivariate.stage_equations import CHUNK, Equations, EquationsPoint
+from vcomp.multivariate.stage_equations import Equations, EquationsPoint
 from vcomp.multivariate.unit_sums import StageSums, add_by_level
 from vcomp.numerics import slices
 
@@ -110,14 +110,16 @@ class StageProducts:
         K = (R.transpose(0, 2, 1) @ self._sums[entries]).reshape(q, v, v * width)
         return self._places.folded(K if left is None else left.transpose(0, 2, 1) @ K)
 
-    def all(self) -> FloatArray:
-        """Return the products of all effects, (effects, v, elements)."""
-        q, v = self._stage.starts.size - 1, self._places.v
-        made = np.empty((q, v, self._places.size))
-        # Effects of the later stages have up to all patterns.
-        for part in slices(
-            q, max(1, CHUNK // (v * v * max(v * self._places.k, len(self._inverses))))
-        ):
+    def all(self, at_once: int) -> FloatArray:
+        """Return the products of all effects, (effects, v, elements).
+
+        Parameters
+        ----------
+        at_once : how many are made at once
+        """
+        q = self._stage.starts.size - 1
+        made = np.empty((q, self._places.v, self._places.size))
+        for part in slices(q, at_once):
             made[part] = self(part)
         return made
 
@@ -134,8 +136,10 @@ def average_information(eq: Equations, point: EquationsPoint) -> FloatArray:
     moments = eq.units.products(Z.reshape(len(Z), -1))
     gram = places.squares(point.inverses, moments)
     H1, H2, H3 = (StageProducts(stage, Z, point.inverses, places) for stage in eq.stages)
-    h2 = H2.all().reshape(plan.n_levels, -1, places.size)
-    h3 = H3.all().reshape(-1, places.size)
+    # An effect of a later stage may have all patterns.
+    at_once = eq.at_once(max(len(point.inverses), (eq.k + 1) * v))
+    h2 = H2.all(at_once).reshape(plan.n_levels, -1, places.size)
+    h3 = H3.all(at_once).reshape(-1, places.size)
     for group_class, B in zip(plan.classes, point.outer, strict=True):
         columns = group_class.rows(eq.v)
         total = np.zeros((columns.size, places.size))

@@ -358,7 +358,9 @@ def _start(layout: Layout, strata: Strata | None, scale: FloatArray) -> FloatArr
     try:
         # Both are the same where variables were observed together; one needs sums of strata only.
         balanced = strata is not None
-        values = polarised_components(layout, "anova") if balanced else analogous_components(layout)
+        values = (
+            polarised_components(layout, "anova") if balanced else analogous_components(layout)
+        )
         inverse = np.linalg.inv(scale)
         values = inverse @ np.where(layout.linked, values, 0.0) @ inverse.T
     except EstimationError:

@@ -21,7 +21,7 @@ from vcomp.exceptions import EstimationError
 from vcomp.multivariate.average_information import average_information
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.elimination_plan import GroupClass
-from vcomp.multivariate.stage_equations import EquationsPoint, equations_of
+from vcomp.multivariate.stage_equations import CHUNK, EquationsPoint, equations_of
 from vcomp.multivariate.term_traces import expected_of_outer, term_traces
 from vcomp.multivariate.unit_sums import add_by_level
 from vcomp.multivariate.variable_layout import Layout
@@ -44,7 +44,7 @@ def root(S: FloatArray) -> FloatArray:
 
 
 _DENSE_ROWS = 1000
-"""Largest number of scores for the expected information, which needs dense (n, n) matrices."""
+"""Largest number of scores for the expected information."""
 
 
 class EquationsLikelihood(LastPoint[EquationsPoint]):
@@ -55,6 +55,8 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
     layout : of the scores
     reml : restricted likelihood, or the full one
     y : (n,) the scores on another scale; None for that of the standard deviations
+    dense_below : largest number of scores for the expected information, by (n, n) matrices
+    chunk : number of elements of temporary arrays, about
 
     Raises
     ------
@@ -62,12 +64,21 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
         If the terms have too many effects, or there are too many variables.
     """
 
-    def __init__(self, layout: Layout, *, reml: bool, y: FloatArray | None = None) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        reml: bool,
+        y: FloatArray | None = None,
+        dense_below: int = _DENSE_ROWS,
+        chunk: int = CHUNK,
+    ) -> None:
         self.layout, self.reml = layout, reml
+        self._dense_below = dense_below
         self.linked: BoolArray = layout.linked
         self.n = layout.scores.n
         scaled = layout.y / layout.scale[layout.scores.variable] if y is None else y
-        self._equations = equations_of(layout, scaled, reml=reml)
+        self._equations = equations_of(layout, scaled, reml=reml, chunk=chunk)
         self._plan, self._v = self._equations.plan, self._equations.v
 
     @property
@@ -82,7 +93,11 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
     @property
     def kinds(self) -> tuple[InformationKind, ...]:
         """The available kinds of information, the best first."""
-        return ("observed", "expected", "average") if self.n <= _DENSE_ROWS else ("average",)
+        return ("observed", "expected", "average") if self._is_small else ("average",)
+
+    @property
+    def _is_small(self) -> bool:
+        return self.n <= self._dense_below
 
     def loglike(self, S: FloatArray) -> float:
         """Return the log-likelihood; −∞ if the residual matrix is not positive definite."""
@@ -111,7 +126,7 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
         if kind != "average" and kind not in self.kinds:
             raise EstimationError(
                 f"the {kind} information is not computed for {self.n:,} scores: the limit is "
-                f"{_DENSE_ROWS:,}"
+                f"{self._dense_below:,}"
             )
         if kind == "expected":
             return self._expected(S)
@@ -123,7 +138,7 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
 
         They have few groups, so that the average information is far from the observed one.
         """
-        if "observed" in self.kinds:
+        if self._is_small:
             return self.information(S, "observed")
         average = self.information(S, "average")
         if not self._plan.outer:
@@ -167,7 +182,7 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
         b2 = _times(E2, y2)
         if plan.n_slots:
             y3 -= np.tensordot(b2, mixed, ((0, 1), (0, 1)))
-            for part in slices(plan.n_levels, eq.chunk(plan.n_slots * plan.n_columns)):
+            for part in slices(plan.n_levels, eq.at_once(plan.n_slots * plan.n_columns)):
                 T = (F2[part].transpose(0, 2, 1) @ mixed[part]).reshape(-1, y3.size)
                 omega -= T.T @ T
         # Third stage

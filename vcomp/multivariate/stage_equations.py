@@ -31,7 +31,7 @@ _MOST_VARIABLES = 60
 """Largest number of variables: those observed in a unit are the bits of one integer."""
 
 CHUNK = 100_000
-"""Number of elements of a temporary array, about: more leave the cache of a processor."""
+"""Number of elements of temporary arrays, about: more leave the cache of a processor."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +46,7 @@ class Equations:
     plan : order of elimination
     counts : numbers of units of pairs of effects
     stages : sums over the units of the effects of each stage
+    chunk : number of elements of temporary arrays, about
     """
 
     layout: Layout
@@ -54,6 +55,7 @@ class Equations:
     plan: Elimination
     counts: Counts
     stages: tuple[StageSums, StageSums, StageSums]
+    chunk: int = CHUNK
 
     @property
     def v(self) -> int:
@@ -72,9 +74,9 @@ class Equations:
             yield t, slice(first, first + self.layout.sizes[t])
             first += self.layout.sizes[t]
 
-    def chunk(self, columns: int) -> int:
+    def at_once(self, columns: int) -> int:
         """Return for how many groups or levels arrays with so many columns are made at once."""
-        return max(1, int(CHUNK // max(1, columns * self.v**2)))
+        return max(1, self.chunk // max(1, columns * self.v**2))
 
     def parts(self, group_class: GroupClass, columns: int = 0) -> Iterator[tuple[slice, slice]]:
         """Yield parts of a class, and the positions of their groups.
@@ -85,7 +87,7 @@ class Equations:
         columns : number of blocks (v, v) that arrays have for each group, if more than its own
         """
         own, first = group_class.columns.size + self.plan.n_slots, group_class.groups.start
-        for part in slices(group_class.levels.size, self.chunk(max(own, columns))):
+        for part in slices(group_class.levels.size, self.at_once(max(own, columns))):
             yield part, slice(first + part.start, first + part.stop)
 
 
@@ -125,7 +127,7 @@ class EquationsPoint:
     Py: FloatArray
 
 
-def equations_of(layout: Layout, y: FloatArray, *, reml: bool) -> Equations:
+def equations_of(layout: Layout, y: FloatArray, *, reml: bool, chunk: int = CHUNK) -> Equations:
     """Return the equations of scores y (n,).
 
     Raises
@@ -151,7 +153,8 @@ def equations_of(layout: Layout, y: FloatArray, *, reml: bool) -> Equations:
         stage_sums(plan.slots, plan.n_levels * plan.n_slots, pattern, n),
         stage_sums(plan.columns, plan.n_columns, pattern, n),
     )
-    return Equations(layout, reml, units, plan, count_units(plan, pattern, n), stages)
+    counts = count_units(plan, pattern, n)
+    return Equations(layout, reml, units, plan, counts, stages, chunk)
 
 
 def _check_variables(v: int) -> None:

@@ -90,7 +90,7 @@ def _traces_of_inner(
     """
     plan, v, e = eq.plan, eq.v, eq.plan.n_slots
     C, across = np.empty_like(point.A), np.empty_like(point.mixed)
-    for part in slices(plan.n_levels if e else 0, eq.chunk(e * plan.n_columns)):
+    for part in slices(plan.n_levels if e else 0, eq.at_once(e * plan.n_columns)):
         A, E, B = point.A[part], point.E2[part], point.mixed[part]
         by_psi = (B.reshape(-1, B.shape[2]) @ psi).reshape(B.shape)
         X = by_psi @ B.transpose(0, 2, 1)
