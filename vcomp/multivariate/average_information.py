@@ -14,7 +14,7 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.stage_equations import Equations, EquationsPoint
-from vcomp.multivariate.unit_sums import StageSums, add_by_level
+from vcomp.multivariate.unit_sums import StageSums, add_by_level, add_products_by_level
 from vcomp.numerics import slices
 
 
@@ -49,16 +49,14 @@ class ElementPlaces:
         made += other
         return np.asarray(made)
 
-    def squares(self, R: FloatArray, M: FloatArray) -> FloatArray:
-        """Return the sum over patterns of R ⊗ M folded on both sides, (m, m).
+    def folded_twice(self, G: FloatArray) -> FloatArray:
+        """Return sums of R ⊗ M folded on both sides, (m, m).
 
         Parameters
         ----------
-        R : (p, v, v)
-        M : (p, k v, k v) sums of products of s
+        G : (v v, (k v)²) R of (v, v), and M of (k v, k v)
         """
         v, width = self.v, self.k * self.v
-        G = R.reshape(-1, v * v).T @ M.reshape(-1, width * width)
         G = G.reshape(v, v, width, width)
         found = np.zeros((self.size, self.size))
         for a, b, once in self._both:
@@ -91,6 +89,15 @@ class StageProducts:
     ) -> None:
         self._stage, self._inverses, self._places = stage, inverses, places
         self._sums = stage.by_pattern @ Z.reshape(len(Z), -1)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the units of each effect have one pattern."""
+        return bool((np.diff(self._stage.starts) == 1).all())
+
+    def factors(self, effects: slice) -> tuple[FloatArray, FloatArray]:
+        """Return R⁻¹ (q, v, v) and s (q, k v) of effects that have one pattern."""
+        return self._inverses[self._stage.patterns[effects]], self._sums[effects]
 
     def __call__(self, effects: slice, left: FloatArray | None = None) -> FloatArray:
         """Return the products of some effects, times L' if there is one, (effects, v, elements).
@@ -133,32 +140,78 @@ def average_information(eq: Equations, point: EquationsPoint) -> FloatArray:
     Z = _of_units(eq, point)
     t, a, b = np.array(elements(eq.layout.linked)).T
     places = ElementPlaces(t, a, b, eq.k + 1, v)
-    moments = eq.units.products(Z.reshape(len(Z), -1))
-    gram = places.squares(point.inverses, moments)
+    moments = eq.units.products(Z.reshape(len(Z), -1)).reshape(len(point.inverses), -1)
+    gram = places.folded_twice(point.inverses.reshape(-1, v * v).T @ moments)
     H1, H2, H3 = (StageProducts(stage, Z, point.inverses, places) for stage in eq.stages)
     # An effect of a later stage may have all patterns.
     at_once = eq.at_once(max(len(point.inverses), (eq.k + 1) * v))
     h2 = H2.all(at_once).reshape(plan.n_levels, -1, places.size)
     h3 = H3.all(at_once).reshape(-1, places.size)
-    for group_class, B in zip(plan.classes, point.outer, strict=True):
-        columns = group_class.rows(eq.v)
-        total = np.zeros((columns.size, places.size))
-        for part, groups in eq.parts(group_class, (eq.k + 1) * v):
-            Ft = point.F1[groups].transpose(0, 2, 1)
-            own = H1(groups, point.F1[groups])
-            flat = own.reshape(-1, places.size)
-            gram -= flat.T @ flat
-            total += (Ft @ B[part]).reshape(-1, columns.size).T @ flat
-            if plan.n_slots:
-                left = (Ft @ point.inner[groups]).transpose(0, 2, 1) @ own
-                add_by_level(h2, group_class.levels[part], -left)
-        h3[columns] -= total
+    eliminate = _eliminate_single if H1.is_single else _eliminate
+    gram -= eliminate(eq, point, H1, places, h2, h3)
     if plan.n_slots:
         Eh = point.E2 @ h2
         gram -= np.tensordot(h2, Eh, ((0, 1), (0, 1)))
         h3 -= np.tensordot(point.mixed, Eh, ((0, 1), (0, 1)))
     gram -= h3.T @ (point.psi @ h3)
     return 0.25 * (gram + gram.T)
+
+
+def _eliminate(
+    eq: Equations,
+    point: EquationsPoint,
+    H: StageProducts,
+    places: ElementPlaces,
+    h2: FloatArray,
+    h3: FloatArray,
+) -> FloatArray:
+    """Return what the first stage explains of all squares, and subtract it from h2 and h3."""
+    plan, v = eq.plan, eq.v
+    gram = np.zeros((places.size, places.size))
+    for group_class, B in zip(plan.classes, point.outer, strict=True):
+        columns = group_class.rows(v)
+        total = np.zeros((columns.size, places.size))
+        for part, groups in eq.parts(group_class, places.k * v):
+            Ft = point.F1[groups].transpose(0, 2, 1)
+            own = H(groups, point.F1[groups])
+            flat = own.reshape(-1, places.size)
+            gram += flat.T @ flat
+            total += (Ft @ B[part]).reshape(-1, columns.size).T @ flat
+            if plan.n_slots:
+                left = (Ft @ point.inner[groups]).transpose(0, 2, 1) @ own
+                add_by_level(h2, group_class.levels[part], -left)
+        h3[columns] -= total
+    return gram
+
+
+def _eliminate_single(
+    eq: Equations,
+    point: EquationsPoint,
+    H: StageProducts,
+    places: ElementPlaces,
+    h2: FloatArray,
+    h3: FloatArray,
+) -> FloatArray:
+    """Return the same where each group has one pattern: products F'R⁻¹ ⊗ s are folded last."""
+    plan, v, width = eq.plan, eq.v, places.k * eq.v
+    squares = np.zeros((v * v, width * width))
+    by_level = np.zeros((plan.n_levels, h2.shape[1], v * width))
+    for group_class, B in zip(plan.classes, point.outer, strict=True):
+        columns = group_class.rows(v)
+        total = np.zeros((columns.size * v, width))
+        for part, groups in eq.parts(group_class, places.k**2):
+            R, s = H.factors(groups)
+            Ft = point.F1[groups].transpose(0, 2, 1)
+            own = Ft @ R
+            q, W = len(s), own.transpose(0, 2, 1) @ own
+            squares += W.reshape(q, -1).T @ (s[:, :, None] * s[:, None, :]).reshape(q, -1)
+            total += ((Ft @ B[part]).transpose(0, 2, 1) @ own).reshape(q, -1).T @ s
+            if plan.n_slots:
+                left = (Ft @ point.inner[groups]).transpose(0, 2, 1) @ own
+                add_products_by_level(by_level, group_class.levels[part], left, s)
+        h3[columns] -= places.folded(total.reshape(columns.size, -1))
+    h2 -= places.folded(by_level)
+    return places.folded_twice(squares)
 
 
 def _of_units(eq: Equations, point: EquationsPoint) -> FloatArray:

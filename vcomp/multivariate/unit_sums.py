@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -203,3 +204,13 @@ def add_by_level(totals: FloatArray, levels: LongArray, values: FloatArray) -> N
         sums = csr_array((np.ones(levels.size), rows, ends), shape=(starts.size, levels.size))
         values = (sums @ values.reshape(levels.size, -1)).reshape(-1, *values.shape[1:])
     totals[levels[starts]] += values
+
+
+def add_products_by_level(
+    totals: FloatArray, levels: LongArray, left: FloatArray, right: FloatArray
+) -> None:
+    """Add left (q, e, v) times right (q, c) to the totals (levels, e, v c) of ascending levels."""
+    starts = np.flatnonzero(np.diff(levels, prepend=-1))
+    rows, shape = left.reshape(len(left), -1), totals.shape[1:]
+    for start, stop in pairwise([*starts.tolist(), levels.size]):
+        totals[levels[start]] += (rows[start:stop].T @ right[start:stop]).reshape(shape)
