@@ -14,7 +14,7 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.stage_equations import Equations, EquationsPoint
-from vcomp.multivariate.unit_sums import StageSums, add_by_level, add_products_by_level
+from vcomp.multivariate.unit_sums import StageSums, subtract_by_level
 from vcomp.numerics import slices
 
 
@@ -149,10 +149,12 @@ def average_information(eq: Equations, point: EquationsPoint) -> FloatArray:
     h3 = H3.all(at_once).reshape(-1, places.size)
     eliminate = _eliminate_single if H1.is_single else _eliminate
     gram -= eliminate(eq, point, H1, places, h2, h3)
-    if plan.n_slots:
-        Eh = point.E2 @ h2
-        gram -= np.tensordot(h2, Eh, ((0, 1), (0, 1)))
-        h3 -= np.tensordot(point.mixed, Eh, ((0, 1), (0, 1)))
+    # Arrays of a level have places.size columns.
+    for part in slices(plan.n_levels if plan.n_slots else 0, eq.at_once(2 * places.k * v)):
+        h = h2[part].reshape(-1, places.size)
+        Eh = (point.E2[part] @ h2[part]).reshape(h.shape)
+        gram -= h.T @ Eh
+        h3 -= point.mixed[part].reshape(len(h), -1).T @ Eh
     gram -= h3.T @ (point.psi @ h3)
     return 0.25 * (gram + gram.T)
 
@@ -178,8 +180,8 @@ def _eliminate(
             gram += flat.T @ flat
             total += (Ft @ B[part]).reshape(-1, columns.size).T @ flat
             if plan.n_slots:
-                left = (Ft @ point.inner[groups]).transpose(0, 2, 1) @ own
-                add_by_level(h2, group_class.levels[part], -left)
+                FU = Ft @ point.inner[groups]
+                subtract_by_level(h2, group_class.levels[part], FU, own)
         h3[columns] -= total
     return gram
 
@@ -208,9 +210,10 @@ def _eliminate_single(
             total += ((Ft @ B[part]).transpose(0, 2, 1) @ own).reshape(q, -1).T @ s
             if plan.n_slots:
                 left = (Ft @ point.inner[groups]).transpose(0, 2, 1) @ own
-                add_products_by_level(by_level, group_class.levels[part], left, s)
+                rows = left.reshape(q, 1, -1), s[:, None]
+                subtract_by_level(by_level, group_class.levels[part], *rows)
         h3[columns] -= places.folded(total.reshape(columns.size, -1))
-    h2 -= places.folded(by_level)
+    h2 += places.folded(by_level)
     return places.folded_twice(squares)
 
 

@@ -102,8 +102,8 @@ _LEAST_SHARE = 0.02
 _NEAR = 1e-3
 """Largest difference of elements, of scores with standard deviations near 1, of one maximum."""
 
-_NEWTON_BELOW = 0.05
-"""Decrement below which the observed information takes over, or an update of the last one."""
+_NEWTON_BELOW, _UPDATED_BELOW = 0.05, 0.5
+"""Decrement below which the observed information takes over, or updates where there is none."""
 
 Block = tuple[int, tuple[int, ...]]
 Parts = tuple[FloatArray, ...]
@@ -268,7 +268,8 @@ class _Search:
             S = self.matrices(factors)
             G = self.likelihood.gradient(S)
             self.evaluations += 1
-        is_near = last is not None and last.decrement < _NEWTON_BELOW
+        near = _NEWTON_BELOW if self._is_exact else _UPDATED_BELOW
+        is_near = last is not None and last.decrement < near
         information = self._information(S, G, last if is_near else None)
         H, g = self._system(factors, S, G, information, is_near=is_near)
         return _Place(

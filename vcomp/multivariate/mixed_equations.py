@@ -23,7 +23,7 @@ from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.elimination_plan import GroupClass
 from vcomp.multivariate.stage_equations import CHUNK, EquationsPoint, equations_of
 from vcomp.multivariate.term_traces import expected_of_outer, term_traces
-from vcomp.multivariate.unit_sums import add_by_level
+from vcomp.multivariate.unit_sums import subtract_by_level
 from vcomp.multivariate.variable_layout import Layout
 from vcomp.numerics import Positive, slices
 
@@ -172,8 +172,8 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
         for group_class, B in zip(plan.classes, outer, strict=True):
             groups, columns = group_class.groups, group_class.rows(v)
             y3[columns] -= np.tensordot(b1[groups], B, ((0, 1), (0, 1)))
-            own = _times(inner[groups].transpose(0, 2, 1), b1[groups])
-            add_by_level(y2, group_class.levels, -own)
+            if plan.n_slots:
+                subtract_by_level(y2, group_class.levels, inner[groups], b1[groups][:, :, None])
             self._eliminate_groups(group_class, (F1[groups], B, inner[groups]), (A, mixed, omega))
         # Second stage
         L2 = self._root_of_level(S)
@@ -294,10 +294,9 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
             flat = T.reshape(-1, columns.size)
             total += flat.T @ flat
             if self._plan.n_slots:
-                T2 = (Ft @ inner[part]).transpose(0, 2, 1)
-                levels = group_class.levels[part]
-                add_by_level(A, levels, -T2 @ T2.transpose(0, 2, 1))
-                add_by_level(mine, levels, -T2 @ T)
+                T2, levels = Ft @ inner[part], group_class.levels[part]
+                subtract_by_level(A, levels, T2, T2)
+                subtract_by_level(mine, levels, T2, T)
         omega[np.ix_(columns, columns)] -= total
         if self._plan.n_slots:
             mixed[:, :, columns] += mine

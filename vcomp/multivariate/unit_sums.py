@@ -18,6 +18,9 @@ from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.multivariate.elimination_plan import Elimination
 from vcomp.multivariate.variable_layout import Layout
 
+_FEW_GROUPS = 4
+"""Groups of a level below which products of groups cost less than a product for each level."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
@@ -194,23 +197,26 @@ def _outer_pairs(plan: Elimination) -> list[LongArray]:
     return found
 
 
-def add_by_level(totals: FloatArray, levels: LongArray, values: FloatArray) -> None:
-    """Add values to the totals of their levels, which ascend."""
-    from scipy.sparse import csr_array
-
-    starts = np.flatnonzero(np.diff(levels, prepend=-1))
-    if starts.size < levels.size:
-        ends, rows = np.append(starts, levels.size), np.arange(levels.size)
-        sums = csr_array((np.ones(levels.size), rows, ends), shape=(starts.size, levels.size))
-        values = (sums @ values.reshape(levels.size, -1)).reshape(-1, *values.shape[1:])
-    totals[levels[starts]] += values
-
-
-def add_products_by_level(
+def subtract_by_level(
     totals: FloatArray, levels: LongArray, left: FloatArray, right: FloatArray
 ) -> None:
-    """Add left (q, e, v) times right (q, c) to the totals (levels, e, v c) of ascending levels."""
+    """Subtract the sums of left'right over the groups of each level from its total.
+
+    Parameters
+    ----------
+    totals : (levels, x, y), or of that size
+    levels : (q,) level of each group, ascending
+    left, right : (q, r, x) and (q, r, y) of the groups
+    """
     starts = np.flatnonzero(np.diff(levels, prepend=-1))
-    rows, shape = left.reshape(len(left), -1), totals.shape[1:]
+    shape = totals.shape[1:]
+    if levels.size < _FEW_GROUPS * starts.size:
+        made = (left.transpose(0, 2, 1) @ right).reshape(levels.size, -1)
+        sums = np.add.reduceat(made, starts, axis=0) if starts.size < levels.size else made
+        totals[levels[starts]] -= sums.reshape(-1, *shape)
+        return
+    rows = left.shape[1]
+    left, right = left.reshape(-1, left.shape[2]), right.reshape(-1, right.shape[2])
     for start, stop in pairwise([*starts.tolist(), levels.size]):
-        totals[levels[start]] += (rows[start:stop].T @ right[start:stop]).reshape(shape)
+        part = slice(start * rows, stop * rows)
+        totals[levels[start]] -= (left[part].T @ right[part]).reshape(shape)
