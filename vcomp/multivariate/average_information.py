@@ -87,7 +87,9 @@ class StageProducts:
     def __init__(
         self, stage: StageSums, Z: FloatArray, inverses: FloatArray, places: ElementPlaces
     ) -> None:
-        self._stage, self._inverses, self._places = stage, inverses, places
+        self._stage, self._places = stage, places
+        # The last one is for no pattern.
+        self._inverses = np.concatenate([inverses, np.zeros((1, *inverses.shape[1:]))])
         self._sums = stage.by_pattern @ Z.reshape(len(Z), -1)
 
     @property
@@ -112,8 +114,8 @@ class StageProducts:
         entries = starts[:-1, None] + np.arange(np.diff(starts).max(initial=0))
         there = entries < starts[1:, None]
         entries[~there] = 0
-        R = self._inverses[self._stage.patterns[entries]].reshape(*entries.shape, v * v)
-        R *= there[:, :, None]
+        patterns = np.where(there, self._stage.patterns[entries], len(self._inverses) - 1)
+        R = self._inverses[patterns].reshape(*entries.shape, v * v)
         K = (R.transpose(0, 2, 1) @ self._sums[entries]).reshape(q, v, v * width)
         return self._places.folded(K if left is None else left.transpose(0, 2, 1) @ K)
 

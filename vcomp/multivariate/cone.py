@@ -49,8 +49,11 @@ class MatrixLikelihood(Protocol):
     def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return an information matrix of the elements."""
 
-    def curvature(self, S: FloatArray) -> FloatArray:
-        """Return the observed information, or what is near to it at little cost."""
+    def curvature(self, S: FloatArray) -> FloatArray | None:
+        """Return the observed information, or what is nearer to it than the average one.
+
+        None if there is nothing nearer.
+        """
 
 
 def pair_traces(A: FloatArray, B: FloatArray, a: LongArray, b: LongArray) -> FloatArray:
@@ -290,8 +293,11 @@ class _Search:
         """Return the information of the elements, given a last place near the maximum, or None."""
         if last is None:
             return self.likelihood.information(S, "average")
-        if not last.is_near or self._is_exact:
-            return self.likelihood.curvature(S)
+        known = None
+        if self._is_exact or not last.is_near:
+            known = self.likelihood.curvature(S)
+        if known is not None:
+            return known
         step, fall = S - last.S, last.gradient - G
         t, a, b = np.array(self.elements).T
         return _updated(

@@ -133,16 +133,17 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
         average = average_information(self._equations, point)
         return average if kind == "average" else 2.0 * average - self._expected(S)
 
-    def curvature(self, S: FloatArray) -> FloatArray:
+    def curvature(self, S: FloatArray) -> FloatArray | None:
         """Return the observed information, of many scores for terms of the last stage alone.
 
-        They have few groups, so that the average information is far from the observed one.
+        They have few groups, so that the average information is far from the observed one. None
+        if there are no such terms.
         """
         if self._is_small:
             return self.information(S, "observed")
-        average = self.information(S, "average")
         if not self._plan.outer:
-            return average
+            return None
+        average = self.information(S, "average")
         t, a, b = np.array(elements(self.linked)).T
         last = np.flatnonzero(np.isin(t, self._plan.outer))
         chosen, observed = np.ix_(last, last), average.copy()
