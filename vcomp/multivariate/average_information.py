@@ -119,16 +119,13 @@ class StageProducts:
         K = (R.transpose(0, 2, 1) @ self._sums[entries]).reshape(q, v, v * width)
         return self._places.folded(K if left is None else left.transpose(0, 2, 1) @ K)
 
-    def all(self, at_once: int) -> FloatArray:
-        """Return the products of all effects, (effects, v, elements).
-
-        Parameters
-        ----------
-        at_once : how many are made at once
-        """
-        q = self._stage.starts.size - 1
-        made = np.empty((q, self._places.v, self._places.size))
-        for part in slices(q, at_once):
+    def all(self, eq: Equations) -> FloatArray:
+        """Return the products of all effects, (effects, v, elements)."""
+        starts = self._stage.starts
+        made = np.empty((starts.size - 1, self._places.v, self._places.size))
+        # A mean has all patterns.
+        columns = max(int(np.diff(starts).max(initial=0)), self._places.k * self._places.v)
+        for part in slices(len(made), eq.at_once(columns)):
             made[part] = self(part)
         return made
 
@@ -145,10 +142,8 @@ def average_information(eq: Equations, point: EquationsPoint) -> FloatArray:
     moments = eq.units.products(Z.reshape(len(Z), -1)).reshape(len(point.inverses), -1)
     gram = places.folded_twice(point.inverses.reshape(-1, v * v).T @ moments)
     H1, H2, H3 = (StageProducts(stage, Z, point.inverses, places) for stage in eq.stages)
-    # An effect of a later stage may have all patterns.
-    at_once = eq.at_once(max(len(point.inverses), (eq.k + 1) * v))
-    h2 = H2.all(at_once).reshape(plan.n_levels, -1, places.size)
-    h3 = H3.all(at_once).reshape(-1, places.size)
+    h2 = H2.all(eq).reshape(plan.n_levels, -1, places.size)
+    h3 = H3.all(eq).reshape(-1, places.size)
     eliminate = _eliminate_single if H1.is_single else _eliminate
     gram -= eliminate(eq, point, H1, places, h2, h3)
     # Arrays of a level have places.size columns.

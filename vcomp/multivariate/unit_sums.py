@@ -208,12 +208,14 @@ def subtract_by_level(
     levels : (q,) level of each group, ascending
     left, right : (q, r, x) and (q, r, y) of the groups
     """
+    from scipy.sparse import csr_array
+
     starts = np.flatnonzero(np.diff(levels, prepend=-1))
     shape = totals.shape[1:]
     if levels.size < _FEW_GROUPS * starts.size:
         made = (left.transpose(0, 2, 1) @ right).reshape(levels.size, -1)
-        sums = np.add.reduceat(made, starts, axis=0) if starts.size < levels.size else made
-        totals[levels[starts]] -= sums.reshape(-1, *shape)
+        sums = csr_array((np.ones(levels.size), np.arange(levels.size), [*starts, levels.size]))
+        totals[levels[starts]] -= (sums @ made).reshape(-1, *shape)
         return
     rows = left.shape[1]
     left, right = left.reshape(-1, left.shape[2]), right.reshape(-1, right.shape[2])
