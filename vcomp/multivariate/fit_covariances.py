@@ -128,7 +128,8 @@ METHODS: tuple[Method, ...] = get_args(Method)
 """The methods for several variables."""
 
 _START = 1e-2
-"""Floor of the eigenvalues of the starting matrices, in units of the variances."""
+"""Floor of the eigenvalues of the starting matrices, in units of the variances; a lower one where
+many scores make the closed form surer."""
 
 
 def fit_multivariate(
@@ -366,8 +367,9 @@ def _start(layout: Layout, strata: Strata | None, scale: FloatArray) -> FloatArr
     except EstimationError:
         values = np.array([np.eye(v) / len(layout.names)] * len(layout.names))
     values = np.where(layout.linked, values, 0.0)
-    starts = [positive_part(S, _START) for S in values]
-    starts[-1] = positive_part(values[-1], 10.0 * _START)
+    least = min(_START, layout.scores.n**-0.5)
+    starts = [positive_part(S, least) for S in values]
+    starts[-1] = positive_part(values[-1], 10.0 * least)
     return np.array(starts)
 
 
