@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,7 +23,9 @@ from vcomp.estimators.likelihood.blocked_covariance import (
     last_form,
     with_residual_forms,
 )
+from vcomp.estimators.likelihood.carried_squares import Squares
 from vcomp.estimators.likelihood.engine import (
+    Curvature,
     Derivatives,
     ExactEngine,
     FixedForms,
@@ -137,11 +139,18 @@ class CrossProductsEngine(SummedEngine):
 _QUICK = 0.01
 """Seconds of an evaluation up to which Newton's steps are those of other engines."""
 
+_FAR = 0.05
+"""Newton decrement above which Fisher's step is better than Newton's: it is exact for balanced
+data, but the convergence of such steps is linear."""
+
+_SLOW = 0.3
+"""Factor of the decrement in a step above which carried squares are computed anew."""
+
 _CHEAP_SECONDS, _EVALUATIONS = 0.1, 5.0
 """The expected information is cheap below this time, or as many evaluations."""
 
 
-class BlockedLikelihood(CrossProductsEngine, ExactEngine):
+class BlockedLikelihood(ExactEngine, CrossProductsEngine):
     """Restricted or full log-likelihood of a variance components model, with derivatives.
 
     Parameters
@@ -151,6 +160,7 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
     names : of the terms, for messages
     advice : end of the message if the factor does not fit into memory
     eliminations : equations of these statistics that are already analysed; None analyses them
+    squares : from which climbs start that begin near their components
 
     Raises
     ------
@@ -168,9 +178,11 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         names: Sequence[str] | None = None,
         advice: str = OTHER_ENGINE,
         eliminations: Eliminations | None = None,
+        squares: Squares | None = None,
     ) -> None:
         self.stats = stats
         self.reml = reml
+        self._squares = squares
         self._eliminations = eliminations or Eliminations(stats, names, advice)
 
     def with_response(self, stats: CrossProducts) -> BlockedLikelihood:
@@ -182,8 +194,36 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         ----------
         stats : cross-products that differ in Zy, X'y and y'y only
         """
+        return self._like(stats, self._squares)
+
+    def _like(self, stats: Any, squares: Squares | None) -> BlockedLikelihood:
+        """Return the engine of another response, for climbs that start with some squares."""
         shared = self._eliminations.with_response(stats)
-        return BlockedLikelihood(stats, reml=self.reml, eliminations=shared)
+        return type(self)(stats, reml=self.reml, eliminations=shared, squares=squares)
+
+    @property
+    def _sums(self) -> Any:
+        """The sums that :meth:`with_response` replaces."""
+        return self.stats
+
+    def prepared(self, v: FloatArray) -> BlockedLikelihood:
+        """Return the engine for many responses whose climbs start at `v`.
+
+        They share the factor and the squares there.
+
+        Parameters
+        ----------
+        v : components, the residual last
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If the equations cannot be factored at `v`.
+        """
+        self._eliminations.keep(v)
+        if self.seconds < _QUICK or "observed" not in self.kinds:
+            return self
+        return self._like(self._sums, self._squares_at(self.point(v), positive_only=True))
 
     @property
     def reason(self) -> str:
@@ -253,8 +293,39 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         average = self._average(point)
         if kind == "average":
             return average
-        expected = self._expected(point, positive_only=positive_only)
+        expected = self._expected(self._squares_at(point, positive_only=positive_only))
         return expected if kind == "expected" else 2.0 * average - expected
+
+    def curvature(
+        self, v: FloatArray, decrement: float, squares: Squares | None = None
+    ) -> Curvature | None:
+        """Return the information of the next step, None if the average one is to be used.
+
+        Squares are computed once near the maximum, or before a climb if the engine is
+        :meth:`prepared`, and then carried along.
+        """
+        if self.seconds < _QUICK or "observed" not in self.kinds:
+            return super().curvature(v, decrement)
+        point = self.point(v)
+        here = self._carried(squares or self._squares, point, decrement)
+        if here is None:
+            if decrement >= self.newton_below:
+                return None
+            here = replace(self._squares_at(point, positive_only=True), decrement=decrement)
+        expected = self._expected(here)
+        if here.is_exact and decrement > _FAR:
+            return Curvature("Fisher", expected, here)
+        return Curvature("Newton", 2.0 * self._average(point) - expected, here)
+
+    def _carried(self, known: Squares | None, point: Point, decrement: float) -> Squares | None:
+        """Return the squares of another point at this one, None if they do not lead to the end."""
+        if known is None or (
+            decrement < self.newton_below and decrement > _SLOW * known.decrement
+        ):
+            return None
+        traces = self._of_traces(point).traces(with_fixed=self.reml)[: len(self.sizes)]
+        found = known.carried(self._components(point), traces)
+        return None if found is None else replace(found, decrement=decrement)
 
     def expects_cheaply(self, v: FloatArray) -> bool:
         """Return whether the expected information of all components costs a few evaluations.
@@ -365,16 +436,24 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         total = point.solution[2] / point.residual
         return 0.5 * with_residual(point.forms, squares, total, self._components(point))
 
-    def _expected(self, point: Point, *, positive_only: bool) -> FloatArray:
-        """Return ½ tr(P V_t P V_u), eq. (5.4), from squared norms of the blocks of Z'PZ."""
-        v, k, point = self._components(point), len(self.sizes), self._of_traces(point)
-        traces = point.traces(with_fixed=self.reml)
-        squares = point.squares(traces, with_fixed=self.reml, positive_only=positive_only)
-        kept = [t for t in range(k) if v[t] > 0.0 or not positive_only]
+    def _squares_at(self, point: Point, *, positive_only: bool) -> Squares:
+        """Return tr(Q V_t Q V_u), Q = P or V⁻¹, from squared norms of the blocks of Z'QZ."""
+        k, of_traces = len(self.sizes), self._of_traces(point)
+        traces = of_traces.traces(with_fixed=self.reml)
+        squares = of_traces.squares(traces, with_fixed=self.reml, positive_only=positive_only)
+        return Squares(self._components(point), traces[:k], squares[:k, :k])
+
+    def _expected(self, known: Squares) -> FloatArray:
+        """Return ½ tr(Q V_t Q V_u), eq. (5.4); nan for terms without squares."""
+        k = len(self.sizes)
+        kept = np.flatnonzero(~np.isnan(np.diagonal(known.squares)))
         whole = [*kept, k]
         information = np.full((k + 1, k + 1), np.nan)
         information[np.ix_(whole, whole)] = 0.5 * with_residual(
-            squares[np.ix_(kept, kept)], traces[kept], float(self._degrees), v[whole]
+            known.squares[np.ix_(kept, kept)],
+            known.traces[kept],
+            float(self._degrees),
+            known.v[whole],
         )
         return information
 

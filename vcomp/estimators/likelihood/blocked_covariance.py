@@ -35,6 +35,9 @@ _SHARE = 0.8
 OTHER_ENGINE = "use engine='iterative', or method='anova'"
 """Advice where a factor does not fit into memory."""
 
+_KEPT_BYTES = 2.0**28
+"""Bytes of a factor that is kept for other responses."""
+
 _SETS_KEPT = 4
 """Sets of positive components whose equations are shared with another response; each needs memory
 of the size of a factor."""
@@ -72,6 +75,7 @@ class Eliminations:
         self._names = tuple(names or (f"term {t + 1}" for t in range(stats.n_terms)))
         # Value, derivatives and information are requested one after the other at the same point.
         self._last: tuple[bytes, Point] | None = None
+        self._start: tuple[bytes, Point] | None = None if like is None else like._start
         self._equations: dict[tuple[int, ...], Equations] = {}
         if like is None:
             self._tables = Tables(stats)
@@ -94,14 +98,26 @@ class Eliminations:
         if self._last is None or self._last[0] != key:
             # The last factor is freed before the next is allocated.
             self._last = None
-            terms = range(self._tables.stats.n_terms)
-            active = self._ordered(t for t in terms if v[t] > 0.0)
-            if active not in self._equations:
-                random, plan = self._planned(active)
-                del self._plans[active]
-                self._equations[active] = Equations.of(self._tables, active, random, plan)
-            self._last = key, Point(self._equations[active], v)
+            start = self._start
+            like = None if start is None or start[0] != key else start[1]
+            self._last = key, Point(self._equations_of(v), v, like=like)
         return self._last[1]
+
+    def _equations_of(self, v: FloatArray) -> Equations:
+        """Return the equations of the terms with a positive component."""
+        terms = range(self._tables.stats.n_terms)
+        active = self._ordered(t for t in terms if v[t] > 0.0)
+        if active not in self._equations:
+            random, plan = self._planned(active)
+            del self._plans[active]
+            self._equations[active] = Equations.of(self._tables, active, random, plan)
+        return self._equations[active]
+
+    def keep(self, v: FloatArray) -> None:
+        """Keep the factor at `v` for other responses, unless it needs much memory."""
+        if self._whole_plan.bytes_for_norms <= _KEPT_BYTES:
+            point = self.at(v)
+            self._start = point.v.tobytes(), point
 
     def with_response(self, stats: CrossProducts) -> Eliminations:
         """Return the equations of the same rows with another response.

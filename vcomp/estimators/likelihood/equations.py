@@ -247,6 +247,7 @@ class Point:
     equations : for the positive components of `v`
     v : (k + 1,) components, the residual last; a term with an infinite one has fixed effects: its
         diagonal gets nothing added, and its forms of P are zero
+    like : the point of another response of the same rows at `v`, whose factor is shared
 
     Raises
     ------
@@ -254,10 +255,15 @@ class Point:
         If the equations are not positive definite up to rounding error.
     """
 
-    def __init__(self, equations: Equations, v: FloatArray) -> None:
+    def __init__(self, equations: Equations, v: FloatArray, *, like: Point | None = None) -> None:
         self.equations, self.v = equations, v
         self.stats, self.active = equations.stats, equations.active
         self.residual = float(v[-1])
+        if like is not None:
+            self.factor, self.fixed, self._border = like.factor, like.fixed, like._border
+            self._traces, self._norms = like._traces, like._norms
+            self._from_y = self.factor.solve(equations.Zy[:, None])[:, 0]
+            return
         self._diagonal = equations.group_n.copy()
         for t, place in zip(self.active, equations.slices, strict=True):
             self._diagonal[place] += self.residual / v[t]

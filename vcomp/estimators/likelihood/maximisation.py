@@ -22,7 +22,12 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.estimate import Iteration, Maximum, StepKind
-from vcomp.estimators.likelihood.engine import Derivatives, Likelihood, LikelihoodEngine
+from vcomp.estimators.likelihood.engine import (
+    Curvature,
+    Derivatives,
+    Likelihood,
+    LikelihoodEngine,
+)
 from vcomp.estimators.likelihood.starts import OtherStarts
 from vcomp.numerics import bounded_step, is_positive
 
@@ -192,6 +197,7 @@ class _Iterate(Place):
     step: FloatArray
     reached_by: StepKind
     fraction: float
+    curvature: Curvature | None = None
 
     @property
     def value(self) -> float:
@@ -230,6 +236,7 @@ def maximise(
     max_iter: int = 200,
     tol: float = 1e-10,
     once: bool = False,
+    unseen: float = 0.0,
 ) -> Maximum:
     """Return the maximum over non-negative components.
 
@@ -243,6 +250,8 @@ def maximise(
     max_iter : largest number of steps
     tol : Newton decrement, in standard errors, at which the iteration ends
     once : whether one climb is enough, though there may be a higher maximum
+    unseen : decrement up to which the last step is not evaluated: components and log-likelihood
+        are those that it leads to, the rest is at the last point of the log
 
     Raises
     ------
@@ -256,8 +265,9 @@ def maximise(
     # Without an exact value maxima cannot be compared.
     if not once and likelihood.exact_value:
         v, average = path[-1].v, path[-1].derivatives.average
-        observed = partial(likelihood.information, v, "observed", positive_only=True)
-        inner = observed if "observed" in likelihood.kinds else None
+        inner = (
+            partial(_observed, likelihood, path[-1]) if "observed" in likelihood.kinds else None
+        )
         starts = OtherStarts(known, group_sizes, likelihood.n_fixed)
         doubtful = starts.doubtful(v, average, inner) if done else starts.free
         if doubtful.any():
@@ -266,9 +276,12 @@ def maximise(
                 elsewhere = v.sum() * starts.elsewhere(v, doubtful)
             path, done, others = search.again(path, done, elsewhere)
     here, log = path[-1], tuple(search.logged(point) for point in path)
+    v, loglike = here.v, here.value
+    if done and here.decrement <= unseen:
+        v, loglike = _moved(here, 1.0), loglike + 0.5 * here.decrement**2
     return Maximum(
-        v=here.v,
-        loglike=here.derivatives.loglike,
+        v=v,
+        loglike=loglike,
         score=here.derivatives.score,
         held=known,
         newton_decrement=here.decrement,
@@ -316,7 +329,8 @@ class _Maximisation:
         near = (here.v > 0.0) & (distance <= 1e-7) & ~self.held
         near[-1] = False
         if near.any():
-            there = self.at(np.where(near, 0.0, here.v), here.reached_by, here.fraction)
+            v = np.where(near, 0.0, here.v)
+            there = self.at(v, here.reached_by, here.fraction, here.curvature)
             if there.decrement <= max(self.tol, here.decrement, 1e-7):
                 path[-1] = there
         return path, done
@@ -379,9 +393,13 @@ class _Maximisation:
             v = np.append(v[:-1], 1e3 * v[-1])
 
     def at(
-        self, v: FloatArray, reached_by: StepKind = "start", fraction: float = np.nan
+        self,
+        v: FloatArray,
+        reached_by: StepKind = "start",
+        fraction: float = np.nan,
+        before: Curvature | None = None,
     ) -> _Iterate:
-        """Return the derivatives at `v` and the next step."""
+        """Return the derivatives at `v` and the next step, given the curvature before it."""
         derivatives = self.likelihood.derivatives(v)
         self.evaluations += 1
         score, average = derivatives.score, derivatives.average
@@ -401,11 +419,12 @@ class _Maximisation:
             kind = "EM"
             average = np.diag(0.5 * self.group_sizes / np.square(np.where(moves, v, 1.0)))
         step, decrement = _step(average, score, v, moves)
-        near = kind == "AI" and decrement < self.likelihood.newton_below
-        if near and (v[moves] > 0.0).all() and moves.any():
-            newton = self._newton(v, score, moves)
-            if newton is not None:
-                kind, (step, decrement) = "Newton", newton
+        found: Curvature | None = None
+        if kind == "AI" and (v[moves] > 0.0).all() and moves.any():
+            found = self.likelihood.curvature(v, decrement, before and before.squares)
+            if found and is_positive(found.information[np.ix_(moves, moves)], least=1e-10):
+                kind = found.kind
+                step, decrement = _step(found.information, score, v, moves)
         if falls.any():
             step[falls] = -v[falls]
             decrement = math.sqrt(decrement**2 + 2.0 * float(step[falls] @ score[falls]))
@@ -420,6 +439,7 @@ class _Maximisation:
             rate=0.2 if kind == "Newton" else 0.9,
             reached_by=reached_by,
             fraction=fraction,
+            curvature=found,
         )
 
     def move(self, here: _Iterate) -> _Iterate | None:
@@ -430,7 +450,7 @@ class _Maximisation:
             return None
         factor = self._scale_factor(here)
         if not 0.5 <= factor <= 2.0:
-            return self.at(factor * here.v, "scale", 1.0)
+            return self.at(factor * here.v, "scale", 1.0, here.curvature)
         if self.likelihood.exact_value:
             return self._uphill(here)
         return self._towards_zero_score(here)
@@ -449,17 +469,6 @@ class _Maximisation:
 
     # Parts of a step --------------------------------------------------------------------------
 
-    def _newton(
-        self, v: FloatArray, score: FloatArray, moves: BoolArray
-    ) -> tuple[FloatArray, float] | None:
-        """Return the Newton step, or None if the observed information is not positive definite."""
-        if "observed" not in self.likelihood.kinds:
-            return None
-        observed = self.likelihood.information(v, "observed", positive_only=True)
-        if not is_positive(observed[np.ix_(moves, moves)], least=1e-10):
-            return None
-        return _step(observed, score, v, moves)
-
     def _scale_factor(self, here: _Iterate) -> float:
         """Return ρ = y'Py/df, the best factor of all components: Σ σ²_t s_t = ½ (y'Py − df)."""
         if self.held.any():
@@ -474,7 +483,7 @@ class _Maximisation:
         value, n = here.derivatives.loglike, self.likelihood.n
         gain = float(here.step @ here.derivatives.score)
         # Almost every full step is accepted, and its derivatives are then needed anyway.
-        there = self._tried(_moved(here, 1.0), here.kind, 1.0)
+        there = self._tried(_moved(here, 1.0), here.kind, 1.0, here.curvature)
         least = Place.required(value, gain, here.decrement, n)
         if there is not None and (
             there.derivatives.loglike >= least or _ends_better(here, there, n)
@@ -484,12 +493,13 @@ class _Maximisation:
         half, em = _moved(here, 0.5), self._em(here)
         of_half, of_em = self._loglike(half), self._loglike(em)
         if max(of_half, of_em) > value:
-            return self.at(em, "EM", 1.0) if of_em > of_half else self.at(half, here.kind, 0.5)
+            best = (em, "EM", 1.0) if of_em > of_half else (half, here.kind, 0.5)
+            return self.at(*best, here.curvature)
         for halving in range(2, _HALVINGS):
             fraction = 0.5**halving
             trial = _moved(here, fraction)
             if self._loglike(trial) >= Place.required(value, fraction * gain, here.decrement, n):
-                return self.at(trial, here.kind, fraction)
+                return self.at(trial, here.kind, fraction, here.curvature)
         return None
 
     def _towards_zero_score(self, here: _Iterate) -> _Iterate | None:
@@ -510,10 +520,12 @@ class _Maximisation:
                     break
         return min(found, key=lambda point: point.decrement, default=None)
 
-    def _tried(self, v: FloatArray, kind: StepKind, fraction: float) -> _Iterate | None:
+    def _tried(
+        self, v: FloatArray, kind: StepKind, fraction: float, before: Curvature | None = None
+    ) -> _Iterate | None:
         """Return the derivatives at `v`, or None if they cannot be computed."""
         try:
-            return self.at(v, kind, fraction)
+            return self.at(v, kind, fraction, before)
         except np.linalg.LinAlgError:
             return None
 
@@ -533,6 +545,13 @@ class _Maximisation:
         except np.linalg.LinAlgError:
             return -np.inf
         return value if np.isfinite(value) else -np.inf
+
+
+def _observed(likelihood: Likelihood, end: _Iterate) -> FloatArray:
+    """Return the observed information at the end of a climb: that of the step there, if any."""
+    if end.curvature is not None and end.curvature.kind == "Newton":
+        return end.curvature.information
+    return likelihood.information(end.v, "observed", positive_only=True)
 
 
 def _ends_better(here: _Iterate, there: _Iterate, n: int) -> bool:
