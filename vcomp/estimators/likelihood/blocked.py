@@ -162,6 +162,10 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
     eliminations : equations of these statistics that are already analysed; None analyses them
     squares : from which climbs start that begin near their components
 
+    Attributes
+    ----------
+    eliminations : the analysed equations, with the last factor
+
     Raises
     ------
     EstimationError
@@ -183,7 +187,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         self.stats = stats
         self.reml = reml
         self._squares = squares
-        self._eliminations = eliminations or Eliminations(stats, names, advice)
+        self.eliminations = eliminations or Eliminations(stats, names, advice)
 
     def with_response(self, stats: CrossProducts) -> BlockedLikelihood:
         """Return the engine of the same rows with another response, without a new analysis.
@@ -198,7 +202,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
 
     def _like(self, stats: Any, squares: Squares | None) -> BlockedLikelihood:
         """Return the engine of another response, for climbs that start with some squares."""
-        shared = self._eliminations.with_response(stats)
+        shared = self.eliminations.with_response(stats)
         return type(self)(stats, reml=self.reml, eliminations=shared, squares=squares)
 
     @property
@@ -220,7 +224,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         numpy.linalg.LinAlgError
             If the equations cannot be factored at `v`.
         """
-        self._eliminations.keep(v)
+        self.eliminations.keep(v)
         if self.seconds < _QUICK or "observed" not in self.kinds:
             return self
         return self._like(self._sums, self._squares_at(self.point(v), positive_only=True))
@@ -228,18 +232,18 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
     @property
     def reason(self) -> str:
         """How the equations are eliminated: a clause for the result."""
-        return self._eliminations.in_words()
+        return self.eliminations.in_words()
 
     @property
     def kinds(self) -> tuple[InformationKind, ...]:
         """The kinds of information whose computation fits into memory."""
-        exact = self._eliminations.norms_fit()
+        exact = self.eliminations.norms_fit()
         return ("observed", "expected", "average") if exact else ("average",)
 
     @property
     def seconds(self) -> float:
         """Expected time of one evaluation in seconds."""
-        return self._eliminations.seconds
+        return self.eliminations.seconds
 
     @property
     def newton_below(self) -> float:
@@ -253,7 +257,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
 
     def point(self, v: FloatArray) -> Point:
         """Return the equations factored at components `v`, the residual last."""
-        return self._eliminations.at(v)
+        return self.eliminations.at(v)
 
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""
@@ -288,7 +292,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
             If the kind is not among `kinds`.
         """
         if kind != "average":
-            self._eliminations.check_norms(kind)
+            self.eliminations.check_norms(kind)
         point = self.point(v)
         average = self._average(point)
         if kind == "average":
@@ -365,7 +369,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
         """Return forms of X in V⁻¹ at `v`, the second ones if requested."""
-        return forms_of_point(self._eliminations.at(v), second=second)
+        return forms_of_point(self.eliminations.at(v), second=second)
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""

@@ -77,7 +77,9 @@ def _correction(here: Squares, there: Squares, positive: BoolArray) -> FloatArra
     length = z @ z
     if not length > 0.0:
         return np.zeros((v.size, v.size))
-    update = (np.outer(q, z) + np.outer(z, q) - (q @ z) / length * np.outer(z, z)) / length
+    update: FloatArray = (
+        np.outer(q, z) + np.outer(z, q) - (q @ z) / length * np.outer(z, z)
+    ) / length
     return -update * np.outer(unit, unit)
 
 

@@ -164,7 +164,7 @@ class WideLikelihood(BlockedLikelihood):
         self._random = partial(Eliminations, wide.random, names, advice, planner=planner, **limits)
 
     def _like(self, stats: Any, squares: Squares | None) -> WideLikelihood:
-        shared = self._eliminations.with_response(stats.products)
+        shared = self.eliminations.with_response(stats.products)
         return WideLikelihood(stats, reml=self.reml, eliminations=shared, squares=squares)
 
     @property
