@@ -10,6 +10,7 @@ finite differences. The algebra of the equations is in
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -35,7 +36,7 @@ from vcomp.estimators.likelihood.engine import (
 )
 from vcomp.estimators.likelihood.equations import Point
 from vcomp.estimators.likelihood.few_levels import FewLevels
-from vcomp.numerics import solve, solve_positive
+from vcomp.numerics import limited_blas, solve, solve_positive
 from vcomp.statistics import CrossProducts
 
 
@@ -137,7 +138,10 @@ class CrossProductsEngine(SummedEngine):
 
 
 _QUICK = 0.01
-"""Seconds of an evaluation up to which Newton's steps are those of other engines."""
+"""Seconds of an evaluation up to which squares are computed at each point near the maximum."""
+
+_LONG = 10_000
+"""Effects above which BLAS would use threads for their products."""
 
 _FAR = 0.05
 """Newton decrement above which Fisher's step is better than Newton's: it is exact for balanced
@@ -245,16 +249,6 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         """Expected time of one evaluation in seconds."""
         return self.eliminations.seconds
 
-    @property
-    def newton_below(self) -> float:
-        """Newton decrement below which steps are Newton's.
-
-        The observed information costs more than an evaluation, and the steps of the average one
-        are as good as Newton's while the decrement is larger. Where both are quick, steps are
-        those of the strata: components of streamed rows then have the same digits.
-        """
-        return 0.05 if self.seconds < _QUICK else 0.01
-
     def point(self, v: FloatArray) -> Point:
         """Return the equations factored at components `v`, the residual last."""
         return self.eliminations.at(v)
@@ -265,10 +259,15 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
 
     def derivatives(self, v: FloatArray) -> Derivatives:
         """Return log-likelihood, score and average information at `v`; components may be 0."""
-        point = self.point(v)
-        traces = self._of_traces(point).traces(with_fixed=self.reml)
-        score = self._score(point, traces)
-        return Derivatives(self._loglike(point), score, self._average(point))
+        with self._limited():
+            point = self.point(v)
+            traces = self._of_traces(point).traces(with_fixed=self.reml)
+            score = self._score(point, traces)
+            return Derivatives(self._loglike(point), score, self._average(point))
+
+    def _limited(self) -> AbstractContextManager[Any]:
+        """Return a context in which products of long vectors do not wait for threads."""
+        return limited_blas(1) if sum(self.stats.sizes) > _LONG else nullcontext()
 
     def information(
         self,
@@ -293,11 +292,12 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         """
         if kind != "average":
             self.eliminations.check_norms(kind)
-        point = self.point(v)
-        average = self._average(point)
-        if kind == "average":
-            return average
-        expected = self._expected(self._squares_at(point, positive_only=positive_only))
+        with self._limited():
+            point = self.point(v)
+            average = self._average(point)
+            if kind == "average":
+                return average
+            expected = self._expected(self._squares_at(point, positive_only=positive_only))
         return expected if kind == "expected" else 2.0 * average - expected
 
     def curvature(

@@ -99,7 +99,7 @@ _TOLERANCE_OF_PROBES = 1e-4
 """Newton decrements at which refits end, far below the differences between replicates."""
 
 _UNSEEN = 1e-6
-"""Newton decrement from which a step leads to about TOLERANCE, and is not evaluated."""
+"""Newton decrement that a last step may leave which is not evaluated."""
 
 
 class ByLikelihood:
@@ -142,7 +142,7 @@ class ByLikelihood:
         """Return the maximum of the likelihood."""
         engine = self._engine_of(stats)
         unseen = _UNSEEN if self._options.tol is None and engine.exact_value else 0.0
-        tol = self._options.tol or unseen or _TOLERANCE_OF_PROBES
+        tol = self._options.tol or (TOLERANCE if engine.exact_value else _TOLERANCE_OF_PROBES)
         try:
             found = maximise(
                 engine,
