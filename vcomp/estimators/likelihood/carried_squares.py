@@ -80,7 +80,8 @@ def _correction(here: Squares, there: Squares, positive: BoolArray) -> FloatArra
     update: FloatArray = (
         np.outer(q, z) + np.outer(z, q) - (q @ z) / length * np.outer(z, z)
     ) / length
-    return -update * np.outer(unit, unit)
+    added: FloatArray = -update * np.outer(unit, unit)
+    return added
 
 
 def _slopes(at: Squares, positive: BoolArray) -> tuple[FloatArray, FloatArray]:

@@ -295,7 +295,8 @@ class _Maximisation:
         step, decrement = _step(average, score, v, moves)
         found: Curvature | None = None
         if kind == "AI" and (v[moves] > 0.0).all() and moves.any():
-            found = self.likelihood.curvature(v, decrement, before and before.squares)
+            squares = None if before is None else before.squares
+            found = self.likelihood.curvature(v, decrement, squares)
             if found and is_positive(found.information[np.ix_(moves, moves)], least=1e-10):
                 kind = found.kind
                 step, decrement = _step(found.information, score, v, moves)
@@ -367,8 +368,9 @@ class _Maximisation:
         half, em = _moved(here, 0.5), self._em(here)
         of_half, of_em = self._loglike(half), self._loglike(em)
         if max(of_half, of_em) > value:
-            best = (em, "EM", 1.0) if of_em > of_half else (half, here.kind, 0.5)
-            return self.at(*best, here.curvature)
+            if of_em > of_half:
+                return self.at(em, "EM", 1.0, here.curvature)
+            return self.at(half, here.kind, 0.5, here.curvature)
         for halving in range(2, _HALVINGS):
             fraction = 0.5**halving
             trial = _moved(here, fraction)
