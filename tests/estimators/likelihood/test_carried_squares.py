@@ -70,6 +70,9 @@ def test_squares_of_other_terms_or_far_components_are_not_carried():
     assert here.carried(np.array([0.0, 1.0, 1.0]), here.traces) is None
     assert here.carried(np.array([2.0, 1.0, 1.0]), 4.1 * here.traces) is None
     assert here.carried(np.array([2.0, 1.0, 1.0]), here.traces / 4.1) is None
+    # Rounding may leave nothing of a component.
+    assert Squares(v, 0.0 * here.traces, here.squares).carried(2.0 * v, here.traces) is None
+    assert Squares(v, here.traces, 0.0 * here.squares).carried(2.0 * v, here.traces) is None
     # A correction that would leave no positive square.
     assert here.carried(np.array([1.01, 1.0, 1.0]), 3.9 * here.traces) is None
 

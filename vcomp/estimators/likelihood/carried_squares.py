@@ -51,7 +51,11 @@ class Squares:
         positive = self.v[:-1] > 0.0
         if (positive != (v[:-1] > 0.0)).any():
             return None
-        ratio = np.where(positive, traces / self.traces, 1.0)
+        known = np.diagonal(self.squares)[positive]
+        if not ((known > 0.0) & (self.traces[positive] > 0.0)).all():
+            return None
+        ratio = np.ones(positive.size)
+        ratio[positive] = traces[positive] / self.traces[positive]
         if not ((ratio > 1.0 / _MOST_CHANGE) & (ratio < _MOST_CHANGE)).all():
             return None
         if (v == self.v).all():
