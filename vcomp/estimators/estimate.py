@@ -54,7 +54,7 @@ class FixedErrors:
     df: FloatArray
 
 
-StepKind: TypeAlias = Literal["start", "scale", "AI", "Newton", "EM"]
+StepKind: TypeAlias = Literal["start", "scale", "AI", "Newton", "Fisher", "EM"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Iteration:
     Attributes
     ----------
     step : the kind of step that led here: ``"start"``, ``"scale"`` (all components by one
-        factor), ``"AI"``, ``"Newton"`` or ``"EM"``
+        factor), ``"AI"``, ``"Newton"``, ``"Fisher"`` or ``"EM"``
     fraction : the part of the full step that was used; nan at the start
     loglike : log-likelihood; nan if the engine does not compute it during the iteration
     newton_decrement : estimated distance to the maximum in standard errors

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from vcomp.statistics import CrossProducts, Statistics, WideProducts
 
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+    from vcomp.estimators.likelihood.blocked_covariance import Eliminations
     from vcomp.estimators.likelihood.crossed import CrossedLikelihood
     from vcomp.estimators.likelihood.levels import LevelsLikelihood
     from vcomp.statistics import CompletedGrid
@@ -67,6 +69,10 @@ class EngineLimits:
 
 
 ENGINE_LIMITS = EngineLimits()
+
+_ANALYSED: WeakKeyDictionary[Statistics, Eliminations] = WeakKeyDictionary()
+"""Equations that are analysed, with their last factor: intervals and effects of a fit need that of
+its maximum."""
 
 
 def choose_engine(
@@ -321,7 +327,13 @@ def _blocked_within(
     names: Sequence[str] | None,
 ) -> BlockedLikelihood | None:
     """Return the blocked engine if it fits and evaluates in at most `seconds`, else None."""
-    sums = stats.cross_products
+    from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+
+    sums, kept = stats.cross_products, None
+    if limits is ENGINE_LIMITS:
+        kept = _ANALYSED.get(stats)
+    if kept is not None and kept.seconds <= seconds and kept.are_named(names):
+        return BlockedLikelihood(sums, reml=reml, eliminations=kept)
     # Before any matrix is formed: an entry that a factor has in any order, or a full matrix.
     if limits.seconds_per_entry * sums.n_entries > seconds:
         return None
@@ -332,7 +344,11 @@ def _blocked_within(
         blocked = _blocked(sums, limits, reml=reml, names=names, most_seconds=seconds)
     except EstimationError:
         return None
-    return blocked if blocked.seconds <= seconds else None
+    if blocked.seconds > seconds:
+        return None
+    if limits is ENGINE_LIMITS and blocked.eliminations.are_small:
+        _ANALYSED[stats] = blocked.eliminations
+    return blocked
 
 
 def _best(
