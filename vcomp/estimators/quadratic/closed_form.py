@@ -182,10 +182,9 @@ def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True)
     if v[-1] > _NO_RESIDUAL * v.max():
         try:
             engine = choose_engine(stats, reml=True)
+            errors = errors_of_fixed(engine, v) if slopes else None
             beta, cov_beta = engine.fixed_effects(v)
-            return FixedEffects(
-                beta, cov_beta, errors=errors_of_fixed(engine, v) if slopes else None
-            )
+            return FixedEffects(beta, cov_beta, errors=errors)
         except EstimationError:
             return FixedEffects(
                 np.full(p, np.nan),

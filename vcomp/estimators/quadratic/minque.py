@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -32,7 +32,13 @@ from vcomp.estimators.quadratic.closed_form import (
     residual_sum_of_squares,
 )
 from vcomp.estimators.quadratic.probed_priors import ProbedPriors
-from vcomp.estimators.quadratic.spaces import Contrasts, EngineForms, PriorForms, Priors
+from vcomp.estimators.quadratic.spaces import (
+    Contrasts,
+    EngineForms,
+    ExpectingEngine,
+    PriorForms,
+    Priors,
+)
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import covariance_of_solution, solve
 from vcomp.statistics import Statistics
@@ -259,16 +265,17 @@ def _priors(
         return Contrasts(stats.cross_products)
     engine = choose_engine(stats, reml=True, limits=limits)
     if "expected" in engine.kinds:
-        return EngineForms(engine, lambda s: _with_response(engine, s, limits))
+        expecting = cast(ExpectingEngine, engine)
+        return EngineForms(expecting, lambda s: _with_response(engine, s, limits))
     return ProbedPriors(stats.cross_products, free_bytes=limits.free_bytes)
 
 
 def _with_response(
     engine: LikelihoodEngine, stats: Statistics, limits: EngineLimits
-) -> LikelihoodEngine:
+) -> ExpectingEngine:
     if isinstance(engine, BlockedLikelihood):
         return engine.with_response(stats.cross_products)
-    return choose_engine(stats, engine.name, reml=True, limits=limits)
+    return cast(ExpectingEngine, choose_engine(stats, engine.name, reml=True, limits=limits))
 
 
 def _solved(priors: Priors, w: FloatArray, rounds: int | None) -> _Solved:
