@@ -12,16 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.estimators import Estimate, MethodName, get_estimator
+from vcomp.estimators import ClosedForm, Estimate, MethodName, PointEstimate, get_estimator
 from vcomp.exceptions import EstimationError, VcompError
 from vcomp.inference.resampling import Recipe, Refitted, drawn_refits
 from vcomp.numerics import check_count, check_time_limit, seed_from
+from vcomp.statistics import Statistics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,7 +177,7 @@ def crosscheck(
         )
     drawn = np.array([[_parameters(fit) for fit in row] for row in fits])
     drawn = drawn.reshape(-1, len(recipes), v.size + stats.Xy.size)
-    table, fixed = _tables(access, [estimate for _, estimate in found], drawn)
+    table, fixed = _tables(access, found, drawn)
     return CrossCheck(table, fixed, excluded, own.estimator.name, len(drawn), seed)
 
 
@@ -189,7 +190,7 @@ def _wanted(methods: Sequence[str] | str | None, own: str) -> list[str]:
 
 def _estimates(
     access: RowAccess, own: Recipe, methods: Sequence[str]
-) -> tuple[list[tuple[Recipe, Estimate]], dict[str, str]]:
+) -> tuple[list[tuple[Recipe, Estimate | PointEstimate]], dict[str, str]]:
     """Return the estimates of the methods that apply, and why the others do not."""
     found, excluded = [], {}
     held = access.estimate.held
@@ -205,19 +206,30 @@ def _estimates(
         options: dict[str, Any] = {"hold": {name: values[name] for name in held}} if held else {}
         recipe = Recipe(get_estimator(method, **options), own.names, once=True)
         try:
-            estimate = recipe.estimator.estimate(access.model.statistics, own.names)
+            estimate = _estimate(access.model.statistics, recipe)
         except (VcompError, np.linalg.LinAlgError) as error:
             excluded[method] = f"does not apply: {error}."
             continue
         if estimate.converged:
             found.append((recipe, estimate))
         else:
+            assert isinstance(estimate, Estimate)
             excluded[method] = estimate.status
     return found, excluded
 
 
+def _estimate(stats: Statistics, recipe: Recipe) -> Estimate | PointEstimate:
+    """Return an estimate; of a closed form without its standard errors, which take longer."""
+    if recipe.estimator.name in ("reml", "ml"):
+        return recipe.estimator.estimate(stats, recipe.names)
+    (point,) = cast(ClosedForm, recipe.estimator).points([stats], recipe.names)
+    return point if point.converged else recipe.estimator.estimate(stats, recipe.names)
+
+
 def _tables(
-    access: RowAccess, others: Sequence[Estimate], drawn: FloatArray
+    access: RowAccess,
+    others: Sequence[tuple[Recipe, Estimate | PointEstimate]],
+    drawn: FloatArray,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the comparison of components and of fixed effects."""
     import pandas as pd
@@ -227,17 +239,17 @@ def _tables(
     T = np.eye(own.beta.size) - np.outer(design.constant, design.x_origin)
     origin = design.origin * design.constant
     components, coefficients = [], []
-    for place, other in enumerate(others, start=1):
-        values = other.values
+    for place, (recipe, other) in enumerate(others, start=1):
+        values, method = other.values, recipe.estimator.name
         apart = drawn[:, place, :k] - drawn[:, 0, :k]
         found = _compared(values - own.values, apart, drawn[:, 0, :k])
-        names = {"component": own.names, "method": other.method, "estimate": values}
+        names = {"component": own.names, "method": method, "estimate": values}
         components.append(pd.DataFrame({**names, **found}))
         apart = (drawn[:, place, k:] - drawn[:, 0, k:]) @ T.T
         found = _compared(T @ (other.beta - own.beta), apart, drawn[:, 0, k:] @ T.T)
         estimate = T @ other.beta + origin
         names = {
-            "coefficient": design.fixed.names, "method": other.method, "estimate": estimate,
+            "coefficient": design.fixed.names, "method": method, "estimate": estimate,
         }  # fmt: skip
         coefficients.append(pd.DataFrame({**names, **found}))
     return _joined(components, "component"), _joined(coefficients, "coefficient")

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Certificate, Estimate, PointEstimate
+from vcomp.estimators.estimate import Certificate, Estimate, PointEstimate, Points
 from vcomp.estimators.likelihood import (
     BlockedLikelihood,
     EngineLimits,
@@ -128,15 +128,23 @@ class MINQUE:
         EstimationError
             As :meth:`estimate`.
         """
+        return self.prepared(stats[0], names)(stats)
+
+    def prepared(self, stats: Statistics, names: tuple[str, ...]) -> Points:
+        """Return the function of responses of these rows that :meth:`points` calls."""
         w = prior_components(self.prior, names)
         once = not self._until_convergence and int(self.iterated) <= 1
-        priors = _priors(stats[0]) if once else None
-        if priors is not None and (isinstance(priors, Contrasts) or w[:-1].any()):
-            # The equations do not depend on the response, nor the estimates on the unit of w.
-            forms = _forms(priors, w / w.sum())
-            rights = priors.rights(forms.w, stats)
-            return points_of(stats, [_solution(replace(forms, right=q)) for q in rights])
-        return [self._point(s, names, w) for s in stats]
+        priors = _priors(stats) if once else None
+        if priors is None or not (isinstance(priors, Contrasts) or w[:-1].any()):
+            return lambda responses: [self._point(s, names, w) for s in responses]
+        # The equations do not depend on the response, nor the estimates on the unit of w.
+        forms = _forms(priors, w / w.sum())
+
+        def of(responses: Sequence[Statistics]) -> list[PointEstimate]:
+            rights = priors.rights(forms.w, responses)
+            return points_of(responses, [_solution(replace(forms, right=q)) for q in rights])
+
+        return of
 
     def _point(self, stats: Statistics, names: tuple[str, ...], w: FloatArray) -> PointEstimate:
         if no_variance("minque", stats, names) is not None:

@@ -9,7 +9,14 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators import ClosedForm, Estimator, Negative, point_without_negative
+from vcomp.estimators import (
+    ClosedForm,
+    Estimator,
+    Negative,
+    PointEstimate,
+    Points,
+    point_without_negative,
+)
 from vcomp.estimators.likelihood import (
     BlockedLikelihood,
     LikelihoodEngine,
@@ -327,6 +334,8 @@ class Compiled(ByLikelihood):
 class InClosedForm:
     """Refits by the analyses of variance and MINQUE.
 
+    What does not depend on the response is computed for the first of them.
+
     Parameters
     ----------
     recipe : the estimator, and the policy for negative estimates
@@ -335,20 +344,25 @@ class InClosedForm:
     def __init__(self, recipe: Recipe) -> None:
         self._estimator, self._names = cast(ClosedForm, recipe.estimator), recipe.names
         self._drops = recipe.negative == "refit"
+        self._prepared: Points | None = None
 
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the estimate under the policy for negative estimates."""
-        points = self._estimator.points
         if self._drops:
-            found = point_without_negative(points, stats, self._names)
+            found = point_without_negative(self._estimator.points, stats, self._names)
         else:
-            (found,) = points([stats], self._names)
+            (found,) = self._points([stats])
         return Refitted(found.values, found.beta, np.nan, found.converged)
+
+    def _points(self, drawn: Sequence[Statistics]) -> list[PointEstimate]:
+        if self._prepared is None:
+            self._prepared = self._estimator.prepared(drawn[0], self._names)
+        return self._prepared(drawn)
 
     def with_responses(self, drawn: Sequence[Statistics]) -> list[Refitted | None]:
         """Return the estimates of responses of the same rows; None where one is refitted alone."""
         try:
-            points = self._estimator.points(drawn, self._names)
+            points = self._points(drawn)
         except (VcompError, np.linalg.LinAlgError):
             return [None] * len(drawn)
         return [
