@@ -158,6 +158,13 @@ def test_deleted_levels_by_a_surface(sparse, method):
     assert surface is not None
     found = surface.refitted()
     assert sum(made is not None for made in found) >= 0.95 * levels.n
+    # What does not depend on components need not fit into memory.
+    limits = replace(ALWAYS, kept_bytes=0.0)
+    again = DeletedSurface.of(fit.stats, recipe, v, deleted, limits).refitted()
+    for made, other in zip(found, again, strict=True):
+        assert (made is None) == (other is None)
+        if made is not None:
+            np.testing.assert_array_equal(made.values, other.values)
     for j in (0, 50, 119):
         values, beta, llf = alone("y ~ x + (1|a) + (1|b)", data[data["a"] != j], method)
         assert found[j] is not None

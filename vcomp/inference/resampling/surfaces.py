@@ -64,11 +64,13 @@ class SurfaceLimits:
     slow : time of an evaluation in seconds from which they are
     evaluations : of a refit; fewer than it has
     effects : up to which an inverse or factor is dense
+    kept_bytes : memory in which the parts of blocks that do not depend on components are kept
     """
 
     slow: float = 4e-3
     evaluations: int = 3
     effects: int = 3000
+    kept_bytes: float = 2e8
 
 
 LIMITS = SurfaceLimits()
@@ -144,14 +146,14 @@ class Surface:
             evaluations = _ITERATIVE_EVALUATIONS * expected
         return _REFIT_SECONDS + evaluations
 
-    def n_nodes(self, width: FloatArray) -> int:
-        """Return the number of points in each direction for about ten digits.
+    def n_nodes(self, width: FloatArray, digits: float = 10.0) -> int:
+        """Return the number of points in each direction for about so many digits.
 
         Likelihoods have their nearest singularities at γ < 0, that is at log γ ± iπ.
         """
         far = np.pi / width.max()
         rate = far + np.sqrt(far**2 + 1.0)
-        return max(_FEWEST_NODES, int(np.ceil(np.log(1e10) / np.log(rate))))
+        return max(_FEWEST_NODES, int(np.ceil(digits * np.log(10.0) / np.log(rate))))
 
     def refitted(
         self,
@@ -159,6 +161,8 @@ class Surface:
         width: FloatArray,
         degrees: FloatArray,
         tolerance: float,
+        *,
+        digits: float = 10.0,
     ) -> list[Refitted | None]:
         """Return the maxima; None where one is not certain."""
         made = surface_maxima(
@@ -166,7 +170,7 @@ class Surface:
             self.centre,
             width,
             degrees,
-            n_nodes=self.n_nodes(width),
+            n_nodes=self.n_nodes(width, digits),
             tolerance=tolerance,
         )
         v = np.column_stack([made.ratios, np.ones(len(made.ratios))]) * made.residual[:, None]
