@@ -23,7 +23,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import VcompError
 from vcomp.inference.resampling.collection import GeneratingFit, Work, collect
-from vcomp.inference.resampling.draws import Draws, RowDraws, draws_of
+from vcomp.inference.resampling.draws import Draws, Responses, RowDraws, draws_of
 from vcomp.inference.resampling.nested_surfaces import NestedSurface
 from vcomp.inference.resampling.refits import InClosedForm, Recipe, Refitted, refit_of
 from vcomp.inference.resampling.replicates import Replicates
@@ -147,7 +147,7 @@ def drawn_refits(
         most = max(work.most for work in works)
 
         def several(numbers: Sequence[int]) -> list[list[Refitted]]:
-            drawn = [draws.draw(v, stream(seed, b)) for b in numbers]
+            drawn = Responses(draws.draw(v, stream(seed, b)) for b in numbers)
             made = [work.work(drawn) for work in works]
             return [list(row) for row in zip(*made, strict=True)]
 
@@ -169,7 +169,7 @@ class _OfDraws:
     most : how many at once
     """
 
-    work: Callable[[Sequence[Statistics]], list[Refitted]]
+    work: Callable[[Responses], list[Refitted]]
     most: int
 
 
@@ -203,7 +203,7 @@ def _of_draws(
         except (VcompError, np.linalg.LinAlgError):
             return Refitted.failed(v.size, stats.Xy.size)
 
-    def work(drawn: Sequence[Statistics]) -> list[Refitted]:
+    def work(drawn: Responses) -> list[Refitted]:
         found: list[Refitted | None] = [None] * len(drawn)
         if several is not None:
             found = several.with_responses(drawn)
@@ -218,7 +218,7 @@ def _replicates(
     refits = _of_draws(fit.stats, draws, fit.recipe, v, n, limited=limited)
 
     def several(numbers: Sequence[int]) -> list[Refitted]:
-        drawn = [draws.draw(v, stream(seed, b)) for b in numbers]
+        drawn = Responses(draws.draw(v, stream(seed, b)) for b in numbers)
         # Data are drawn without fixed effects; those of the fit are added to the estimates.
         return [replace(made, beta=fit.beta + made.beta) for made in refits.work(drawn)]
 
