@@ -11,7 +11,7 @@ specification test (Hausman 1978, Econometrica
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
@@ -161,6 +161,8 @@ def crosscheck(
         raise EstimationError("all components are 0: the methods cannot differ")
     own = access.recipe()
     found, excluded = _estimates(access, own, _wanted(methods, own.estimator.name))
+    if workers > 1:  # threads would share working memory
+        found = [(replace(recipe, prepared=None), estimate) for recipe, estimate in found]
     recipes = [own, *(recipe for recipe, _ in found)]
     stats, fits = access.model.statistics, list[list[Refitted]]()
     if found:
@@ -206,7 +208,7 @@ def _estimates(
         options: dict[str, Any] = {"hold": {name: values[name] for name in held}} if held else {}
         recipe = Recipe(get_estimator(method, **options), own.names, once=True)
         try:
-            estimate = _estimate(access.model.statistics, recipe)
+            recipe, estimate = _estimated(access.model.statistics, recipe)
         except (VcompError, np.linalg.LinAlgError) as error:
             excluded[method] = f"does not apply: {error}."
             continue
@@ -218,12 +220,18 @@ def _estimates(
     return found, excluded
 
 
-def _estimate(stats: Statistics, recipe: Recipe) -> Estimate | PointEstimate:
-    """Return an estimate; of a closed form without its standard errors, which take longer."""
-    if recipe.estimator.name in ("reml", "ml"):
-        return recipe.estimator.estimate(stats, recipe.names)
-    (point,) = cast(ClosedForm, recipe.estimator).points([stats], recipe.names)
-    return point if point.converged else recipe.estimator.estimate(stats, recipe.names)
+def _estimated(stats: Statistics, recipe: Recipe) -> tuple[Recipe, Estimate | PointEstimate]:
+    """Return an estimate and the recipe with what serves other responses of the same rows.
+
+    Standard errors of closed forms take longer than their estimates, and are not computed.
+    """
+    estimator, names = recipe.estimator, recipe.names
+    if estimator.name in ("reml", "ml"):
+        return recipe, estimator.estimate(stats, names)
+    prepared = cast(ClosedForm, estimator).prepared(stats, names)
+    (point,) = prepared([stats])
+    recipe = replace(recipe, prepared=prepared)
+    return recipe, point if point.converged else estimator.estimate(stats, names)
 
 
 def _tables(

@@ -60,12 +60,14 @@ class Recipe:
     negative : policy for terms with negative estimates
     once : whether one climb from the components at which data are drawn is enough, as for the null
         distribution of a statistic, in which a lower maximum now and then counts for little
+    prepared : what a closed form computed for these rows already, for one thread
     """
 
     estimator: Estimator
     names: tuple[str, ...]
     negative: Negative = "keep"
     once: bool = False
+    prepared: Points | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +346,7 @@ class InClosedForm:
     def __init__(self, recipe: Recipe) -> None:
         self._estimator, self._names = cast(ClosedForm, recipe.estimator), recipe.names
         self._drops = recipe.negative == "refit"
-        self._prepared: Points | None = None
+        self._prepared = recipe.prepared
 
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the estimate under the policy for negative estimates."""
