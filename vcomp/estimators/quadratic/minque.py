@@ -134,7 +134,9 @@ class MINQUE:
         """Return the function of responses of these rows that :meth:`points` calls."""
         w = prior_components(self.prior, names)
         once = not self._until_convergence and int(self.iterated) <= 1
-        priors = _priors(stats) if once else None
+        # Orthogonal strata give the equations at a prior that is not zero in less time.
+        few = 0 if stats.strata is not None and w[:-1].any() else _DENSE_BELOW
+        priors = _priors(stats, few) if once else None
         if priors is None or not (isinstance(priors, Contrasts) or w[:-1].any()):
             return lambda responses: [self._point(s, names, w) for s in responses]
         # The equations do not depend on the response, nor the estimates on the unit of w.
