@@ -21,6 +21,7 @@ from typing import TypeVar
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood import LikelihoodMethod
 from vcomp.exceptions import VcompError
 from vcomp.inference.resampling.collection import GeneratingFit, Work, collect
 from vcomp.inference.resampling.draws import Draws, Responses, RowDraws, draws_of
@@ -139,9 +140,11 @@ def drawn_refits(
     # Statistics of rows serve all estimators; strata that are drawn directly serve some.
     draws = next((source for source in sources if isinstance(source, RowDraws)), sources[0])
 
+    climbs = n * sum(isinstance(recipe.estimator, LikelihoodMethod) for recipe in recipes)
+
     def make() -> Callable[[int], list[Refitted]] | Together[list[Refitted]]:
         works = [
-            _of_draws(stats, draws, recipe, v, n, limited=time_limit is not None)
+            _of_draws(stats, draws, recipe, v, n, limited=time_limit is not None, climbs=climbs)
             for recipe in recipes
         ]
         most = max(work.most for work in works)
@@ -174,13 +177,21 @@ class _OfDraws:
 
 
 def _of_draws(
-    stats: Statistics, draws: Draws, recipe: Recipe, v: FloatArray, n: int, *, limited: bool
+    stats: Statistics,
+    draws: Draws,
+    recipe: Recipe,
+    v: FloatArray,
+    n: int,
+    *,
+    limited: bool,
+    climbs: int,
 ) -> _OfDraws:
     """Return the refits of drawn data: many at once if that is faster, else one by one.
 
-    Where time is limited, data sets are not collected for a surface.
+    Where time is limited, data sets are not collected for a surface. A kernel is compiled for the
+    climbs of all recipes together.
     """
-    refit = refit_of(stats, recipe, v, n)
+    refit = refit_of(stats, recipe, v, climbs)
     several: StackedRefits | DrawnSurface | NestedSurface | InClosedForm | None = None
     most = 1
     if isinstance(refit, InClosedForm):
@@ -215,7 +226,7 @@ def _of_draws(
 def _replicates(
     fit: GeneratingFit, draws: Draws, v: FloatArray, seed: int, n: int, *, limited: bool
 ) -> Work:
-    refits = _of_draws(fit.stats, draws, fit.recipe, v, n, limited=limited)
+    refits = _of_draws(fit.stats, draws, fit.recipe, v, n, limited=limited, climbs=n)
 
     def several(numbers: Sequence[int]) -> list[Refitted]:
         drawn = Responses(draws.draw(v, stream(seed, b)) for b in numbers)
