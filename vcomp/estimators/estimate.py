@@ -6,7 +6,7 @@ Every estimator returns an :class:`Estimate`; inference and results work on it a
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -16,6 +16,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, Json
 from vcomp.codec import from_plain, stored
 from vcomp.exceptions import EstimationError
+from vcomp.statistics import Statistics
 
 _STORED = 20_000
 """Largest number of elements of the slopes that a file stores."""
@@ -260,6 +261,10 @@ class PointEstimate:
     values: FloatArray
     beta: FloatArray
     converged: bool = True
+
+
+Points: TypeAlias = Callable[[Sequence[Statistics]], list[PointEstimate]]
+"""Returns the point estimates of responses of the same rows."""
 
 
 def _certificate(plain: Json, estimate: Json) -> Certificate:

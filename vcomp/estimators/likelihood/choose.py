@@ -379,6 +379,9 @@ def _without_strata(
     if stats.wide is not None:
         # Other engines form matrices of columns by columns.
         return _wide(stats.wide, limits, reml=reml, names=names, most_seconds=limits.seconds)
+    if stats.found_out.get(("iterative", limits)):
+        # An order of elimination was looked for before, and none is fast enough.
+        return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
     few = sum(stats.sizes) <= limits.planned
     quick = min(limits.quick + limits.quick_per_row * stats.n, limits.seconds)
     if crossed := _crossed(stats, limits, reml=reml):
@@ -411,6 +414,7 @@ def _without_strata(
         return blocked
     if levels is not None:
         return levels
+    stats.found_out["iterative", limits] = True
     return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
 
 
