@@ -74,6 +74,9 @@ _ANALYSED: WeakKeyDictionary[Statistics, Eliminations] = WeakKeyDictionary()
 """Equations that are analysed, with their last factor: intervals and effects of a fit need that of
 its maximum."""
 
+_NOT_FACTORED: WeakKeyDictionary[Statistics, EngineLimits] = WeakKeyDictionary()
+"""The limits for which an order of elimination was looked for, and none was fast enough."""
+
 
 def choose_engine(
     stats: Statistics,
@@ -379,8 +382,7 @@ def _without_strata(
     if stats.wide is not None:
         # Other engines form matrices of columns by columns.
         return _wide(stats.wide, limits, reml=reml, names=names, most_seconds=limits.seconds)
-    if stats.found_out.get(("iterative", limits)):
-        # An order of elimination was looked for before, and none is fast enough.
+    if _NOT_FACTORED.get(stats) == limits:
         return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
     few = sum(stats.sizes) <= limits.planned
     quick = min(limits.quick + limits.quick_per_row * stats.n, limits.seconds)
@@ -414,7 +416,7 @@ def _without_strata(
         return blocked
     if levels is not None:
         return levels
-    stats.found_out["iterative", limits] = True
+    _NOT_FACTORED[stats] = limits
     return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
 
 
