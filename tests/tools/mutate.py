@@ -60,6 +60,9 @@ TESTS = (*ROOMS, "invariants", "plots", "printed", "reference")
 WITHOUT = ("test_compilation.py", "test_limited.py")
 """Files of tests in other processes."""
 
+LIBRARIES = ("numba", "pandas", "scipy.optimize", "scipy.sparse.linalg", "scipy.stats")
+"""What tests import, so that it is imported once."""
+
 FIRST = 4.0
 """Seconds of tests that are run before the others, whose files take long to collect."""
 
@@ -179,7 +182,7 @@ class Bench:
     def paths(self) -> dict[str, Path]:
         """The modules of all rooms with their files."""
         found = dict(each for room in ROOMS for each in modules_of(room))
-        for module in found:
+        for module in (*found, *LIBRARIES):
             importlib.import_module(module)
         return found
 
@@ -263,9 +266,21 @@ class Bench:
                 break
         return outcome
 
-    def _test(self, mutant: Mutant, tests: Sequence[Known]) -> int:
+    def check(self, known: Sequence[Known]) -> None:
+        """Raise an error if tests fail without a change, as where pytest does not start."""
+        log = self.store / "unchanged.log"
+        quick = sorted(known, key=lambda k: k.seconds)[:20]
+        if apart(lambda: self._run(quick), log, SECONDS + COMPILATION) != 0:
+            raise RuntimeError(f"tests fail without a change: {log}")
+
+    @staticmethod
+    def _run(tests: Sequence[Known]) -> int:
         import pytest
 
+        names = [k.test for k in tests]
+        return int(pytest.main([*_OPTIONS, "-x", *names], plugins=[Quick()]))
+
+    def _test(self, mutant: Mutant, tests: Sequence[Known]) -> int:
         code = code_of(mutant, self.paths[mutant.module])
         if mutant.compiled:
             self.loops.compile_anew(f"{mutant.module}:{mutant.function}", code)
@@ -273,8 +288,7 @@ class Bench:
             function = function_of(mutant.module, mutant.function)
             assert function is not None
             function.__code__ = code
-        names = [k.test for k in tests]
-        return int(pytest.main([*_OPTIONS, "-x", *names], plugins=[Quick()]))
+        return self._run(tests)
 
 
 def portions(mutant: Mutant, known: Sequence[Known], most: float) -> list[list[Known]]:
@@ -418,6 +432,7 @@ def _run(args: argparse.Namespace) -> None:
     # As drawn: where the time ends, those that were run are a sample too.
     chosen = [m for m in wanted if m.module in bench.paths and function_of(m.module, m.function)]
     known = bench.known(args.slow, args.jobs) if chosen else []
+    bench.check(known)
     ends = time.monotonic() + args.seconds
 
     def work(job: int) -> None:
