@@ -13,6 +13,7 @@ Mutants that change no behaviour, with the reason, are listed in ``equivalent.tx
 from __future__ import annotations
 
 import argparse
+import ast
 import builtins
 import contextlib
 import hashlib
@@ -20,19 +21,20 @@ import importlib
 import json
 import os
 import random
+import re
 import resource
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
-from tests.tools.mutants import Mutant, announcing, code_of, mutants_of
+from tests.tools.mutants import Mutant, announcing, code_of, functions_of, mutants_of
 from tests.tools.recorder import Known, Quick, Recorder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -152,6 +154,21 @@ class Loops:
             left += new
         return found
 
+    def named_by(self, names: Iterable[str]) -> set[str]:
+        """Return the loops that have one of some names, and all that they call.
+
+        Where a loop was compiled, others of its module are numba's, and announce nothing.
+        """
+        found = (self._named.get(name, set()) for name in names)
+        return set().union(*found)
+
+    @cached_property
+    def _named(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for name in self.by_name:
+            found.setdefault(name.partition(":")[2], set()).update(self.entered_by(name))
+        return found
+
     def announce(self) -> None:
         """Let every loop call ``__entered__``, for itself and for those that it calls."""
         names = {n: self.entered_by(n) for n in self.by_name}
@@ -177,6 +194,7 @@ class Bench:
 
     def __init__(self, store: Path) -> None:
         self.store = store
+        self._of_files: dict[str, set[str]] = {}
 
     @cached_property
     def paths(self) -> dict[str, Path]:
@@ -221,10 +239,28 @@ class Bench:
                     kept[n]["limit"] = slow
             path.write_text(json.dumps(kept), encoding="utf-8")
         return [
-            Known(test, seconds, frozenset(map(sys.intern, functions)))
+            Known(test, seconds, self._with_loops(name, functions))
             for name in now
             for test, seconds, functions in kept[name]["known"]
         ]
+
+    def _with_loops(self, file: str, functions: Sequence[str]) -> frozenset[str]:
+        """Return functions with the loops that they, or the file of the test, name."""
+        if file not in self._of_files:
+            words = re.findall(r"\w+", (ROOT / file).read_text(encoding="utf-8"))
+            self._of_files[file] = self.loops.named_by(words)
+        named = {n for f in functions for n in self._of_functions.get(f, ())}
+        return frozenset(map(sys.intern, {*functions, *named, *self._of_files[file]}))
+
+    @cached_property
+    def _of_functions(self) -> dict[str, set[str]]:
+        found = {}
+        for module, path in self.paths.items():
+            for name, _ in functions_of(ast.parse(path.read_text(encoding="utf-8"))):
+                function = function_of(module, name)
+                if function is not None:
+                    found[f"{module}:{name}"] = self.loops.named_by(_names(function.__code__))
+        return found
 
     def _recorded(self, part: Path, tests: Sequence[str], slow: float) -> None:
         log = Path(f"{part}.log")
@@ -289,6 +325,12 @@ class Bench:
             assert function is not None
             function.__code__ = code
         return self._run(tests)
+
+
+def _names(code: CodeType) -> list[str]:
+    """Return the names that a function uses, and those of the functions in it."""
+    inner = [n for c in code.co_consts if isinstance(c, CodeType) for n in _names(c)]
+    return [*code.co_names, *inner]
 
 
 def portions(mutant: Mutant, known: Sequence[Known], most: float) -> list[list[Known]]:
