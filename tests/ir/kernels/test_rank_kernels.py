@@ -33,8 +33,9 @@ def rankings(case):
     rng = np.random.default_rng(seed)
     truth = rng.normal(size=(m, k))
     means = truth + 0.7 * rng.normal(size=(m, k))
-    if coarse:
-        means, truth = means.round(), truth.round()
+    if coarse:  # differences of tenths are equal but for rounding
+        unit = rng.choice([1.0, 10.0], size=(m, 1))
+        means, truth = means.round() / unit, truth.round() / unit
     tolerances = rng.choice([0.0, 0.25], size=(2, m))
     return means, truth, *tolerances
 
