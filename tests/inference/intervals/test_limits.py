@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -88,6 +89,22 @@ def test_estimates_at_their_bound_have_one_sided_intervals(shared_data):
     assert found.high[0] == pytest.approx(upper, rel=1e-7)
     assert AT_BOUND in found.notes
     assert AT_BOUND in " ".join(str(res.summary()).split())
+
+
+def test_an_estimate_of_zero_is_at_a_bound_only_where_there_is_one():
+    cov = np.array([[0.4, 0.0, -0.04], [0.0, 0.3, -0.03], [-0.04, -0.03, 0.2]])
+    free = from_components({"p": 0.0, "i": 1.0, "Residual": 4.0}, cov=cov).components
+    bounded = replace(free, without_bounds=(np.array([-0.1, 1.0, 4.0]), cov))
+    one, other, nothing = np.eye(3)[[0]], np.eye(3)[[1]], np.zeros((1, 3))
+    for g, weights, expected in (
+        (free, one, False),
+        (bounded, one, True),
+        (bounded, other, False),  # not at its bound
+        (bounded, nothing, False),  # zero whatever the components are
+        (bounded, np.vstack([other, one]), True),
+    ):
+        found = limits(Quantities("linear", weights), "mls", g)
+        assert (AT_BOUND in found.notes) is expected
 
 
 def test_a_component_far_below_zero_has_an_upper_limit_of_zero():
