@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from itertools import product
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from tests.helpers.quadratic import quadratic
 from vcomp.estimators.likelihood.engine import Derivatives
 from vcomp.exceptions import EstimationError
 from vcomp.inference.profile.constrained import (
@@ -18,21 +18,6 @@ from vcomp.inference.profile.constrained import (
     search_point,
 )
 from vcomp.inference.profile.constraints import LinearConstraint, RatioConstraint
-
-
-def quadratic(A, top, average=1.0, observed=True):
-    """Return an engine with the value −½(v − top)'A(v − top)."""
-
-    def derivatives(v):
-        slope = A @ (top - v)
-        return Derivatives(-0.5 * float((v - top) @ A @ (v - top)), slope, average * A)
-
-    return SimpleNamespace(
-        n=100,
-        kinds=("observed", "average") if observed else ("average",),
-        derivatives=derivatives,
-        information=lambda v, kind, positive_only=False: A,
-    )
 
 
 def best_on(A, top, normal, shift, start, held):
