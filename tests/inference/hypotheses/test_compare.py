@@ -13,6 +13,7 @@ import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import unbalanced
 from vcomp.inference.hypotheses.model_comparison import (
+    _columns_differ,
     _efficient_correlation,
     facets_of,
     mixture_tail,
@@ -266,3 +267,25 @@ def test_the_correlation_of_two_components_is_that_of_their_efficient_estimates(
     assert _efficient_correlation(small, big, tested) == pytest.approx(expected, rel=1e-8)
     big.stats = None
     assert _efficient_correlation(small, big, tested) is None
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e9])
+@pytest.mark.parametrize(("moved", "expected"), [(0.0, False), (1e-10, False), (1e-6, True)])
+@pytest.mark.parametrize("wide", [False, True])
+def test_columns_of_any_unit_differ_by_more_than_rounding(unit, moved, expected, wide):
+    """The second fit has the columns in another order."""
+    X = unit * np.random.default_rng(1).normal(size=(20, 3))
+    other = X[:, [2, 0, 1]].copy()
+    other[:, 0] *= 1.0 + moved
+
+    def of(columns, names):
+        XX = columns.T @ columns
+        products = SimpleNamespace(products_with=lambda a: XX @ a) if wide else None
+        return SimpleNamespace(
+            stats=SimpleNamespace(XX=XX, wide=products), exog_names=tuple(names)
+        )
+
+    one, two = of(X, "abc"), of(other, "cab")
+    assert _columns_differ(one, two) is expected
+    assert _columns_differ(two, one) is expected
+    assert not _columns_differ(one, SimpleNamespace(stats=None, exog_names=("a",)))
