@@ -4,8 +4,8 @@ A mutant is named by its module, its function and the two forms of the changed e
 its name survives edits elsewhere in the file. Annotations, defaults, docstrings, texts, and what
 is raised or asserted stay as they are. So do two kinds of expressions:
 
-- estimates of time, which are arithmetic with a constant named in seconds: they decide which of
-  two ways to the same result is chosen;
+- estimates of time, which are arithmetic with a number named in seconds: they decide which of two
+  ways to the same result is chosen;
 - tolerances, which are constants below `TOLERANCE`: they are not doubled, and a comparison with
   one is turned round but not moved to include or exclude it, as no result is exactly so small.
 """
@@ -183,9 +183,9 @@ def _is_warning(value: ast.expr) -> bool:
 
 
 def _is_time(node: ast.BinOp) -> bool:
-    """Return whether arithmetic has a constant that is named in seconds."""
-    names = (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
-    return any("SECONDS" in name for name in names)
+    """Return whether arithmetic has a number that is named in seconds."""
+    named = (getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node))
+    return any("seconds" in name.lower() for name in named)
 
 
 def _tolerances(tree: ast.Module) -> set[str]:

@@ -112,7 +112,7 @@ _NEAR = 1e-9
 
 def found(x, n, kernel):
     if abs(x) < _NEAR or x >= n * 2.0 or 1e-12 < n <= _FEW:
-        return at_once(kernel, 3.0 * n * _SECONDS)
+        return at_once(kernel, 3.0 * n * _SECONDS + 2.0 * kernel.seconds)
     return round(x, 1e-8)
 """,
         encoding="utf-8",
