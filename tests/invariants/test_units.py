@@ -12,6 +12,7 @@ import pytest
 
 import vcomp
 from vcomp import ctt, ir
+from vcomp.presets import gauge_rr, precision
 
 UNITS = [2.0**-24, 2.0**20]
 """Powers of two change no digit of a score."""
@@ -195,3 +196,59 @@ COLLECTIONS = {
 def test_collections(unit, what):
     of = COLLECTIONS[what]
     check_same(of(matrix(1.0)), of(matrix(unit)), unit, tiny=1e-12)
+
+
+def two(unit, missing=False):
+    data = frame("holes" if missing else "single")
+    second = 0.5 * data["y"] + np.random.default_rng(2).normal(size=len(data)) + 0.3 * data["p"]
+    return data.assign(y=unit * data["y"], z=unit * second)
+
+
+PAIRS = "y + z ~ (1|p) + (1|i)"
+
+
+def measures(data):
+    tables = {"first": data, "second": data.assign(y=data["z"])}
+    return vcomp.compare_measures(tables, "y ~ (1|p) + (1|i)", method="minque", i=10)
+
+
+def multivariate(data):
+    return vcomp.fit_multivariate("y + z ~ (1|p) + (1|i)", data)
+
+
+STUDIES = {
+    "multivariate": (lambda d: multivariate(d).tidy(), False),
+    "multivariate dstudy": (lambda d: multivariate(d).dstudy(object="p", i=5).table, False),
+    "measures": (lambda d: measures(d).table, True),
+    "differences": (lambda d: measures(d).differences().table, True),
+    "subsamples": (
+        lambda d: (
+            vcomp.subsample_study("y ~ (1|p) + (1|i)", d, sizes={"i": 4}, trials=5, rng=1).table
+        ),
+        True,
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("what", STUDIES)
+def test_studies(unit, what):
+    of, missing = STUDIES[what]
+    check_same(of(two(1.0, missing)), of(two(unit, missing)), unit, tiny=1e-9)
+
+
+PRESETS = {
+    "gauge": lambda r: gauge_rr(r, "p", "i").table,
+    "precision": lambda r: precision(r).table,
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("what", PRESETS)
+def test_presets(unit, what):
+    formula, shape = FITS["complete"]
+    data = frame(shape)
+    one, other = (vcomp.fit(formula, data.assign(y=u * data["y"])) for u in (1.0, unit))
+    check_same(PRESETS[what](one), PRESETS[what](other), unit, tiny=1e-9)

@@ -290,6 +290,7 @@ class Bench:
 
         The tests may take `most` seconds in all.
         """
+        code_of(mutant, self.paths[mutant.module])  # raises an error if the module was edited
         outcome = "not reached"
         for tests in portions(mutant, known, most):
             limit = SECONDS + 5.0 * sum(k.seconds for k in tests)
