@@ -171,6 +171,7 @@ def test_what_survives_few_tests_meets_the_others(codes, expected, path, tmp_pat
     left = iter(codes)
     monkeypatch.setattr(mutate, "apart", lambda work, log, seconds: next(left))
     bench = mutate.Bench(tmp_path)
+    bench.paths = {"vcomp.room.small": path}
     assert bench.outcome(mutant, TESTS, 60.0, tmp_path / "log") == expected
     assert list(left) == []
     assert bench.outcome(mutant, TESTS[1:2], 60.0, tmp_path / "log") == "not reached"
