@@ -103,6 +103,7 @@ def choose_engine(
     if engine == "auto":
         return _best(stats, limits, reml=reml, names=names, n_probes=n_probes, seed=seed)
     if engine == "strata":
+        _check_columns(stats, engine)
         if stats.strata is not None:
             return StrataLikelihood(stats.strata, reml=reml)
         raise EstimationError(
@@ -110,12 +111,7 @@ def choose_engine(
             "equally often, or terms that are all nested; use engine='auto'"
         )
     if engine == "levels":
-        if stats.wide is not None:
-            raise EstimationError(
-                f"engine='levels' needs matrices of the {stats.wide.n_fixed:,} columns of the "
-                "fixed part, which are not formed for a factor of so many levels; use "
-                "engine='blocked'"
-            )
+        _check_columns(stats, engine)
         if stats.crossed is not None:
             from vcomp.estimators.likelihood.crossed import CrossedLikelihood
 
@@ -142,6 +138,14 @@ def choose_engine(
         advice = f"use engine={other!r}, or method='anova'"
         return _blocked(stats.cross_products, limits, reml=reml, names=names, advice=advice)
     return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
+
+
+def _check_columns(stats: Statistics, engine: str) -> None:
+    if stats.wide is not None:
+        raise EstimationError(
+            f"engine={engine!r} needs matrices of the {stats.wide.n_fixed:,} columns of the fixed "
+            "part, which are not formed for a factor of so many levels; use engine='blocked'"
+        )
 
 
 def engine_without_cancellation(
