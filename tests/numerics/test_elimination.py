@@ -379,3 +379,13 @@ def test_the_search_for_an_order_ends_in_time():
     assert after[0] <= 2
     assert sorted(set(after)) == after
     assert after[-1] < whole
+
+
+def test_other_blocks_stay_dense_where_their_norms_take_more_than_the_cube_saves():
+    """Of two facets with three scores a level, some levels of the second could be sparse."""
+    rng, size = np.random.default_rng(12), 1_700
+    cells = rng.integers(size, size=(2, 3 * size))
+    both = csr_array((np.ones(3 * size), (cells[0], cells[1])), (size, size))
+    plan = plan_elimination(block_array([[None, both], [both.T, None]], format="csr"), [size] * 2)
+    assert plan is not None
+    assert plan.cut == size
