@@ -383,8 +383,7 @@ def _without_strata(
         return levels
     seconds = limits.seconds
     if levels is not None:
-        # Informations of a blocked fit cost as much as all evaluations.
-        seconds = 0.5 * levels.seconds
+        seconds = levels.seconds
     elif _grid(stats, limits) is not None:
         seconds = limits.grid_seconds if few else 0.0
     else:
