@@ -47,8 +47,8 @@ class EngineLimits:
         one
     seconds_per_cube : seconds of a dense factorisation and inverse of order m, divided by m³; one
         thread
-    seconds_per_entry : seconds that an elimination takes at least for each pair of levels with
-        scores in common
+    seconds_per_entry, seconds_per_effect : seconds that an elimination takes at least for each pair
+        of levels with scores in common, and for each level
     free_bytes : returns the free memory
     """
 
@@ -63,6 +63,7 @@ class EngineLimits:
     few_holes: float = 0.2
     seconds_per_cube: float = 3.5e-11
     seconds_per_entry: float = 6e-8
+    seconds_per_effect: float = 4.7e-7
     free_bytes: Callable[[], float] = available_bytes
 
 
@@ -326,8 +327,9 @@ def _blocked_within(
 ) -> BlockedLikelihood | None:
     """Return the blocked engine if it fits and evaluates in at most `seconds`, else None."""
     sums = stats.cross_products
-    # Before any matrix is formed: an entry that a factor has in any order, or a full matrix.
-    if limits.seconds_per_entry * sums.n_entries > seconds:
+    # Before any matrix is formed: what a factor has in any order, or a full matrix.
+    least = limits.seconds_per_entry * sums.n_entries
+    if least + limits.seconds_per_effect * sum(sums.sizes) > seconds:
         return None
     if _fills_up(sums, seconds, limits.seconds_per_cube):
         return None
