@@ -125,17 +125,17 @@ def run(report: Report, settings: Settings) -> None:
     flags = []
     for family in families()[: 2 if settings.quick else None]:
         for n, before, after in switches(family):
-            sides = [round(n / _BESIDE), round(n * _BESIDE)]
-            times = [
-                attempt(partial(seconds, family, size), settings.limit, _MEMORY) for size in sides
-            ]
-            if any(isinstance(one, str) for one in times):
-                report.omit(f"{family.name}, {n:,} rows", str(times))
-                continue
             name = f"{family.name}, {n:,} rows: {before} → {after}"
-            report(name, times[1], "below", times[0])
-            if times[0] > _FACTOR * times[1]:
-                flags.append(f"{name}: {times[0]:.3f} s before, {times[1]:.3f} s after")
+            below, above = (
+                attempt(partial(seconds, family, size), settings.limit, _MEMORY)
+                for size in (round(n / _BESIDE), round(n * _BESIDE))
+            )
+            if isinstance(below, str) or isinstance(above, str):
+                report.omit(name, f"{below}, {above}")
+                continue
+            report(name, above, "below", below)
+            if below > _FACTOR * above:
+                flags.append(f"{name}: {below:.3f} s before, {above:.3f} s after")
     print("\n" + ("\n".join(flags) if flags else f"no switch by more than {_FACTOR:g}"))
 
 
@@ -143,8 +143,8 @@ def seconds(family: Family, n: int) -> float:
     """Return the least processor time of a fit of a table of about so many rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        table, times = family.made(n), []
-        work: Callable[[], Any] = partial(vcomp.fit, family.formula, table)
+        work: Callable[[], Any] = partial(vcomp.fit, family.formula, family.made(n))
+        times: list[float] = []
         work()
         while len(times) < _CALLS and (not times or times[-1] < _REPEATED):
             times.append(used_by(work, 1).cpu)

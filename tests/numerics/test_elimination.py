@@ -389,3 +389,15 @@ def test_other_blocks_stay_dense_where_their_norms_take_more_than_the_cube_saves
     plan = plan_elimination(block_array([[None, both], [both.T, None]], format="csr"), [size] * 2)
     assert plan is not None
     assert plan.cut == size
+
+
+@pytest.mark.parametrize("density", [0.002, 0.02, 0.3])
+def test_entries_of_scattered_and_of_many_products(density):
+    rng, m, n_leaves = np.random.default_rng(13), 150, 60
+    B = (rng.random((m, n_leaves)) < density) * 1.0
+    rest = np.tril((rng.random((m, m)) < density / 10) * 1.0, -1)
+    whole = np.zeros((n_leaves + m, n_leaves + m))
+    whole[n_leaves:, :n_leaves], whole[n_leaves:, n_leaves:] = B, rest
+    pairs = LeafPairs.of(csr_array(whole), n_leaves)
+    wanted = np.tril((B @ B.T + rest) != 0.0, -1)
+    assert pairs.filled().tolist() == wanted.sum(axis=0).tolist()

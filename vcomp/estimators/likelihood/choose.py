@@ -47,8 +47,8 @@ class EngineLimits:
         one
     seconds_per_cube : seconds of a dense factorisation and inverse of order m, divided by m³; one
         thread
-    seconds_per_entry, seconds_per_effect : seconds that an elimination takes at least for each pair
-        of levels with scores in common, and for each level
+    seconds_per_entry, seconds_per_effect : seconds that an elimination takes at least for each
+        pair of levels with scores in common, and for each level
     free_bytes : returns the free memory
     """
 
