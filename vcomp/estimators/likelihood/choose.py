@@ -49,8 +49,8 @@ class EngineLimits:
         one
     seconds_per_cube : seconds of a dense factorisation and inverse of order m, divided by m³; one
         thread
-    seconds_per_entry : seconds that an elimination takes at least for each pair of levels with
-        scores in common
+    seconds_per_entry, seconds_per_effect : seconds that an elimination takes at least for each
+        pair of levels with scores in common, and for each level
     free_bytes : returns the free memory
     """
 
@@ -65,6 +65,7 @@ class EngineLimits:
     few_holes: float = 0.2
     seconds_per_cube: float = 3.5e-11
     seconds_per_entry: float = 6e-8
+    seconds_per_effect: float = 4.7e-7
     free_bytes: Callable[[], float] = available_bytes
 
 
@@ -112,6 +113,7 @@ def choose_engine(
     if engine == "auto":
         return _best(stats, limits, reml=reml, names=names, n_probes=n_probes, seed=seed)
     if engine == "strata":
+        _check_columns(stats, engine)
         if stats.strata is not None:
             return StrataLikelihood(stats.strata, reml=reml)
         raise EstimationError(
@@ -119,12 +121,7 @@ def choose_engine(
             "equally often, or terms that are all nested; use engine='auto'"
         )
     if engine == "levels":
-        if stats.wide is not None:
-            raise EstimationError(
-                f"engine='levels' needs matrices of the {stats.wide.n_fixed:,} columns of the "
-                "fixed part, which are not formed for a factor of so many levels; use "
-                "engine='blocked'"
-            )
+        _check_columns(stats, engine)
         if stats.crossed is not None:
             from vcomp.estimators.likelihood.crossed import CrossedLikelihood
 
@@ -151,6 +148,14 @@ def choose_engine(
         advice = f"use engine={other!r}, or method='anova'"
         return _blocked(stats.cross_products, limits, reml=reml, names=names, advice=advice)
     return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
+
+
+def _check_columns(stats: Statistics, engine: str) -> None:
+    if stats.wide is not None:
+        raise EstimationError(
+            f"engine={engine!r} needs matrices of the {stats.wide.n_fixed:,} columns of the fixed "
+            "part, which are not formed for a factor of so many levels; use engine='blocked'"
+        )
 
 
 def engine_without_cancellation(
@@ -337,8 +342,9 @@ def _blocked_within(
         kept = _ANALYSED.get(stats)
     if kept is not None and kept.seconds <= seconds and kept.are_named(names):
         return BlockedLikelihood(sums, reml=reml, eliminations=kept)
-    # Before any matrix is formed: an entry that a factor has in any order, or a full matrix.
-    if limits.seconds_per_entry * sums.n_entries > seconds:
+    # Before any matrix is formed: what a factor has in any order, or a full matrix.
+    least = limits.seconds_per_entry * sums.n_entries
+    if least + limits.seconds_per_effect * sum(sums.sizes) > seconds:
         return None
     if _fills_up(sums, seconds, limits.seconds_per_cube):
         return None
@@ -400,8 +406,7 @@ def _without_strata(
         return levels
     seconds = limits.seconds
     if levels is not None:
-        # Informations of a blocked fit cost as much as all evaluations.
-        seconds = 0.5 * levels.seconds
+        seconds = levels.seconds
     elif _grid(stats, limits) is not None:
         seconds = limits.grid_seconds if few else 0.0
     else:
