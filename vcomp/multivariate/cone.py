@@ -341,7 +341,7 @@ class _Search:
             H = J.T @ information @ J + _bends(factors, [-g for g in G])
             H, g = _without_rotations(factors, H, gradient)
             values = np.linalg.eigvalsh(H)
-            if values[0] > -1e-9 * values[-1]:
+            if values[0] > 1e-12 * values[-1]:
                 return H, g
             information = self.likelihood.information(S, "average")
         bends = _bends(factors, [positive_part(-g) for g in G])

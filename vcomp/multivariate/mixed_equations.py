@@ -202,24 +202,10 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
         deviance += float(np.square(a1).sum() + np.square(a2).sum() + np.square(a3).sum())
         free = self.n - (v if self.reml else 0)
         loglike = -0.5 * (deviance + free * float(np.log(2.0 * np.pi)))
-        return EquationsPoint(
-            loglike,
-            S.copy(),
-            inverses,
-            D,
-            E1,
-            F1,
-            inner,
-            outer,
-            A,
-            E2,
-            mixed,
-            omega,
-            psi,
-            psi_v,
-            half,
-            Py,
-        )
+        second = A, E2, mixed
+        third = omega, psi, psi_v, half
+        first = D, E1, F1, inner, outer
+        return EquationsPoint(loglike, S.copy(), inverses, *first, *second, *third, Py)
 
     def _residual(self, S: FloatArray) -> tuple[FloatArray, float]:
         """Return the inverse residual matrix of every pattern, and log|R|."""

@@ -50,6 +50,7 @@ def climbed(decrements, *, max_iter=100, known=(), **changes):
         ([1.0, 0.1, 1e-5, 1.1e-10, 1e-20], {}, (4, True)),
         ([1e-10, 1e-20], {"violation": 1.1e-4}, (1, False)),  # until no step is left
         ([1e-10, 1e-20], {"violation": 1e-4}, (0, True)),
+        ([0.0, 1.0], {"violation": 1.1e-4}, (1, False)),  # a decrement of zero that is none
         ([1e-3, 1e-6, 0.51e-6, 1e-9, 1e-12], {}, (2, True)),  # stalled: not by half
         ([1e-3, 1e-6, 0.49e-6, 1e-9, 1e-12], {}, (4, True)),
         ([1e-3, 1e-6, 0.3e-6, 1e-12], {"rate": 0.2}, (2, True)),

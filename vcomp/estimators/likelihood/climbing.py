@@ -103,9 +103,10 @@ class Place:
         previous : decrement before that step
         unseen : decrement that is to be left
         """
-        left = (
-            self.decrement * min(self.decrement / previous, 1.0) if previous < np.inf else np.inf
-        )
+        if previous == np.inf:
+            return self.decrement <= unseen
+        rate = self.decrement / previous if self.decrement < previous else 1.0
+        left = self.decrement * rate
         return self.decrement <= unseen or (self.decrement <= _LAST and left <= unseen)
 
     @staticmethod
