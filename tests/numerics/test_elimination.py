@@ -405,3 +405,25 @@ def test_pairs_are_not_formed_where_a_later_cut_is_cheaper(n_rows, sparse):
         assert least[sizes[0]] > 1.2 * least.min() + 1e-3
     plan = plan_elimination(block_array(C).tocsr(), sizes)
     assert (plan.pairs is None) is sparse
+
+
+def test_other_blocks_stay_dense_where_their_norms_take_more_than_the_cube_saves():
+    """Of two facets with three scores a level, some levels of the second could be sparse."""
+    rng, size = np.random.default_rng(12), 1_700
+    cells = rng.integers(size, size=(2, 3 * size))
+    both = csr_array((np.ones(3 * size), (cells[0], cells[1])), (size, size))
+    plan = plan_elimination(block_array([[None, both], [both.T, None]], format="csr"), [size] * 2)
+    assert plan is not None
+    assert plan.cut == size
+
+
+@pytest.mark.parametrize("density", [0.002, 0.02, 0.3])
+def test_entries_of_scattered_and_of_many_products(density):
+    rng, m, n_leaves = np.random.default_rng(13), 150, 60
+    B = (rng.random((m, n_leaves)) < density) * 1.0
+    rest = np.tril((rng.random((m, m)) < density / 10) * 1.0, -1)
+    whole = np.zeros((n_leaves + m, n_leaves + m))
+    whole[n_leaves:, :n_leaves], whole[n_leaves:, n_leaves:] = B, rest
+    pairs = LeafPairs.of(csr_array(whole), n_leaves)
+    wanted = np.tril((B @ B.T + rest) != 0.0, -1)
+    assert pairs.filled().tolist() == wanted.sum(axis=0).tolist()

@@ -56,6 +56,28 @@ def test_what_takes_too_long_is_solved_for_iteratively():
     assert prediction_engine(sparse).name in ("blocked", "levels")
 
 
+def test_an_order_that_is_too_slow_is_looked_for_once(monkeypatch):
+    rows = statistics(crossed(60, 70, 0.05))
+    stats = Statistics.from_cross_products(rows.cross_products)
+    limits = EngineLimits(exact=0.0, patience=1e-9, quick=0.0)
+    looked = []
+    before = choose._blocked_within
+
+    def counted(*arguments, **options):
+        looked.append(1)
+        return before(*arguments, **options)
+
+    monkeypatch.setattr(choose, "_blocked_within", counted)
+    for reml in (True, False, True):
+        found = choose_engine(stats, reml=reml, limits=limits)
+        assert isinstance(found, IterativeLikelihood)
+        assert found.reml == reml
+        # Within the time of a quick fit, and within that of a slow one.
+        assert len(looked) == 2
+    # Other limits, and other rows, are another question.
+    assert choose_engine(stats, reml=True).name == "blocked"
+
+
 def test_an_exact_engine_may_take_a_second_or_three_times_as_long():
     stats = statistics(crossed(60, 70, 0.05))
     assert stats.completed is None
@@ -175,7 +197,7 @@ def test_of_levels_and_blocks_the_faster_one_serves():
         stats = by_levels(m, i)
         levels, blocked = (choose_engine(stats, e, reml=True) for e in ("levels", "blocked"))
         limits = EngineLimits(quick=0.0, quick_per_row=0.0, seconds_per_entry=0.0)
-        expected = "blocked" if blocked.seconds <= 0.5 * levels.seconds else "levels"
+        expected = "blocked" if blocked.seconds <= levels.seconds else "levels"
         assert choose_engine(stats, reml=True, limits=limits).name == expected
         # Where there are many effects no order of elimination is looked for.
         total = sum(stats.sizes)

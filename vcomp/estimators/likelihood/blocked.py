@@ -367,6 +367,14 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         point = self.point(v)
         return point.solution[1].copy(), point.residual * point.fixed.inverse()
 
+    def quadratics(self, v: FloatArray) -> FloatArray:
+        """Return y'P V_t P y at `v`, the residual last."""
+        point = self.point(v)
+        squares = np.array([r @ r for r in point.PZy])
+        total = point.solution[2] / point.residual
+        rest = (total - self._components(point)[:-1] @ squares) / point.residual
+        return np.append(squares, rest)
+
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
         """Return forms of X in V⁻¹ at `v`, the second ones if requested."""
         return forms_of_point(self.eliminations.at(v), second=second)

@@ -277,6 +277,14 @@ class BlockedCovariance:
             second=with_residual_forms(second, first, gram, point.v),
         )
 
+    def squares_of(self, c: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return r'V⁻¹K_l V⁻¹r of the column r = B `weights`, (L + 1,)."""
+        point = self._eliminations.at(c)
+        first = np.array([self._product(r, r) for r in self._projected(point)])
+        terms: FloatArray = first.reshape(-1, weights.size, weights.size) @ weights @ weights
+        whole = weights @ self._gram(point) @ weights
+        return np.append(terms, last_form(whole, terms, point.v))
+
     def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
         """Return Z_l'V⁻¹B of every term, (q_l, b, r)."""
         rows = self._projected(self._eliminations.at(c))

@@ -378,6 +378,9 @@ class Covariance(Protocol):
     def forms(self, c: FloatArray) -> Forms:
         """Return all forms at components `c`: the residual (the last) positive, others ≥ 0."""
 
+    def squares_of(self, c: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return r'V⁻¹K_l V⁻¹r of the column r = B `weights`, (L + 1,)."""
+
     def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
         """Return Z_l'V⁻¹B of every term, (q_l, b, r)."""
 

@@ -219,6 +219,10 @@ class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
         total = self._total(self._at(v))
         return total.beta.copy(), total.inverse.copy()
 
+    def quadratics(self, v: FloatArray) -> FloatArray:
+        """Return y'P V_t P y at `v`, the residual last."""
+        return self._total(self._at(v)).quadratics
+
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
         """Return forms of X in V⁻¹ at `v`, the second ones if requested."""
         point = self._at(v)

@@ -18,6 +18,9 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 _MOST_PAIRS = 3_000_000
 """Products that are stored, in 12 bytes each."""
 
+_SCATTERED = 30
+"""Elements of a matrix for each product above which products are sorted, and no table is made."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafPairs:
@@ -93,9 +96,13 @@ class LeafPairs:
 
     def filled(self) -> LongArray:
         """Return the entries below the diagonal of each column of the Schur complement, (m,)."""
-        m = self.n_dense
+        m, places = self.n_dense, self.products.indices
+        if m * m > _SCATTERED * places.size:
+            places = np.sort(places)
+            row, column = np.divmod(places[np.diff(places, prepend=-1) != 0], m)
+            return np.bincount(column[row != column], minlength=m)
         there = np.zeros(m * m, bool)
-        there[self.products.indices] = True
+        there[places] = True
         there[:: m + 1] = False
         return np.bincount(np.flatnonzero(there) % max(m, 1), minlength=m)
 
