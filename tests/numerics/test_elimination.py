@@ -400,7 +400,7 @@ def test_pairs_are_not_formed_where_a_later_cut_is_cheaper(n_rows, sparse):
     assert _is_sparse_beyond(lower, sizes[0]) is sparse
     pairs = LeafPairs.of(lower, sizes[0])
     counts = np.diff(pairs.leading.indptr)
-    least = _seconds(np.concatenate([counts, pairs.filled()]), sum(sizes))
+    least = _seconds(np.concatenate([counts, pairs.filled()]), sum(sizes), [0, sizes[0]])
     if sparse:
         assert least[sizes[0]] > 1.2 * least.min() + 1e-3
     plan = plan_elimination(block_array(C).tocsr(), sizes)
