@@ -173,8 +173,8 @@ def _is_sparse_beyond(lower: Any, first: int) -> bool:
     counts = np.bincount(lower.indices, minlength=n)
     # Column u fills at most the rows of its leaves; what later columns fill is not counted.
     leaves = np.where(lower.indices < first, counts[lower.indices], 0)
-    filled = np.diff(np.concatenate([[0], np.cumsum(leaves)])[lower.indptr])
-    most = np.minimum(counts + filled, n - 1 - np.arange(n))
+    ends = np.concatenate([[0], np.cumsum(leaves)])[lower.indptr]
+    most = np.minimum(counts + np.diff(ends), n - 1 - np.arange(n))
     seconds = _seconds(np.concatenate([counts[:first], most[first:]]), n, [0, first])
     later = seconds[first:].min()
     return bool(seconds[0] > later and seconds[first] > _NEARLY * later + _MOMENT)
