@@ -164,8 +164,7 @@ class ByLikelihood:
                 once=self._once,
                 unseen=unseen,
             )
-            # Those of the last point that was evaluated differ by no more than the components.
-            beta, _ = engine.fixed_effects(np.array(found.log[-1].components))
+            beta, _ = engine.fixed_effects(found.v)
             llf = found.loglike if engine.exact_value else engine.loglike(found.v)
         except np.linalg.LinAlgError:
             return Refitted.failed(self._start.size, stats.Xy.size)

@@ -1,0 +1,36 @@
+"""Where refits by likelihood end: the last step is not evaluated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import vcomp
+from tests.helpers.designs import DESIGNS, unbalanced
+from vcomp.estimators.likelihood import REML, choose_engine
+from vcomp.inference.resampling.refits import ByLikelihood
+
+
+@pytest.mark.parametrize("name", sorted(DESIGNS))
+def test_they_are_within_a_millionth_of_a_standard_error(name):
+    """Of the maximum at 1e-11 standard errors, with the fixed effects that belong to it."""
+    model = vcomp.VarianceComponentsModel(*unbalanced(name))
+    names, stats = tuple(model.component_names), model.statistics
+    v = np.linspace(1.0, 2.0, len(names))
+    quick, exact = (
+        ByLikelihood(stats, REML(engine="blocked", tol=tol), names, v) for tol in (None, 1e-11)
+    )
+    rng = np.random.default_rng(3)
+    for _ in range(4):
+        y = np.sqrt(v[-1]) * rng.normal(size=model.nobs)
+        for t, codes in enumerate(model.chunk.codes):
+            y = y + np.sqrt(v[t]) * rng.normal(size=model.chunk.sizes[t])[codes]
+        drawn = stats.with_response(y)
+        found, expected = quick(drawn), exact(drawn)
+        assert found.converged
+        engine = choose_engine(drawn, "blocked", reml=True)
+        unit = np.sqrt(np.diagonal(engine.information(expected.values, "average")))
+        assert (np.abs(found.values - expected.values) * unit).max() < 1e-6
+        assert found.llf == pytest.approx(expected.llf, abs=1e-10)
+        beta, _ = engine.fixed_effects(found.values)
+        np.testing.assert_allclose(found.beta, beta, rtol=1e-10, atol=1e-12)
