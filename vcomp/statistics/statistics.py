@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vcomp._typing import FloatArray
 from vcomp.design import Chunk, Grid, PartialGrid
@@ -280,11 +280,6 @@ class Statistics:
         if self.wide is not None:
             return self.wide
         return self.cross_products if self.crossed is None else self.crossed
-
-    @cached_property
-    def found_out(self) -> dict[Any, Any]:
-        """What was found out about the groups, with effort, and need not be again."""
-        return {}
 
     @cached_property
     def n(self) -> int:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -167,12 +167,11 @@ class Totals:
         return expected
 
 
-class TotalsEngine(LastPoint[AnyPoint], SummedEngine, ExactEngine):
+class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
     """Base of engines whose points have :class:`Totals`, and exact informations of all kinds."""
 
     stats: StratumStatistics | LevelGrid | CrossedTable
     reml: bool
-    kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "expected", "average")
 
     @cached_property
     def rss(self) -> float:

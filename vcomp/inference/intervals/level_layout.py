@@ -308,7 +308,7 @@ class Folded:
                     break
         values, shape = self.to(source), inner.shape
         columns = values.reshape(*shape, -1)
-        if len(shape) == len(inner.places):
+        if inner.keys is None and inner.head is None:
             # A table is summed along the axes of other facets, before its groups are.
             others = tuple(i for i, place in enumerate(inner.places) if place not in used)
             columns = columns.sum(axis=others, keepdims=True) if others else columns

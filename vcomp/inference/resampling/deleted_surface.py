@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -141,8 +141,7 @@ class DeletedSurface:
         batches = self._batches(rows)
         parts: Callable[[_Batch], _Parts] = self._parts
         if sum(batch.bytes_of_parts for batch in batches) <= self._limits.kept_bytes:
-            made = {id(batch): self._parts(batch) for batch in batches}
-            parts = lambda batch: made[id(batch)]  # noqa: E731
+            parts = cache(self._parts)  # for all points
         return self._surface.refitted(
             lambda ratios: self._values(ratios, len(rows), batches, parts),
             self._width(spread),

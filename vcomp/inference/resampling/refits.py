@@ -108,6 +108,9 @@ TOLERANCE = 1e-8
 _TOLERANCE_OF_PROBES = 1e-4
 """Newton decrements at which refits end, far below the differences between replicates."""
 
+_UNSEEN = 1e-6
+"""Newton decrement that a last step may leave which is not evaluated."""
+
 
 class ByLikelihood:
     """REML or ML, started at the generating components.
@@ -148,9 +151,8 @@ class ByLikelihood:
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the maximum of the likelihood."""
         engine = self._engine_of(stats)
-        tol = self._options.tol
-        if tol is None:
-            tol = TOLERANCE if engine.exact_value else _TOLERANCE_OF_PROBES
+        unseen = _UNSEEN if self._options.tol is None and engine.exact_value else 0.0
+        tol = self._options.tol or (TOLERANCE if engine.exact_value else _TOLERANCE_OF_PROBES)
         try:
             found = maximise(
                 engine,
@@ -160,8 +162,10 @@ class ByLikelihood:
                 max_iter=int(self._options.max_iter),
                 tol=tol,
                 once=self._once,
+                unseen=unseen,
             )
-            beta, _ = engine.fixed_effects(found.v)
+            # Those of the last point that was evaluated differ by no more than the components.
+            beta, _ = engine.fixed_effects(np.array(found.log[-1].components))
             llf = found.loglike if engine.exact_value else engine.loglike(found.v)
         except np.linalg.LinAlgError:
             return Refitted.failed(self._start.size, stats.Xy.size)
@@ -196,6 +200,8 @@ class ByLikelihood:
             n_probes=self._options.n_probes,
             seed=self._seed,
         )
+        if isinstance(self._engine, BlockedLikelihood):
+            self._engine = self._engine.prepared(self._start)
         return self._engine
 
 
