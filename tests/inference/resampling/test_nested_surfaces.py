@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ from vcomp.estimators import get_estimator
 from vcomp.inference.hypotheses.likelihood_ratio import likelihoods_under
 from vcomp.inference.resampling.draws import Responses, draws_of
 from vcomp.inference.resampling.nested_surfaces import NestedSurface
+from vcomp.inference.resampling.parametric import parametric_bootstrap
 from vcomp.inference.resampling.refits import Recipe
 from vcomp.numerics import stream
 
@@ -74,6 +77,23 @@ def test_null_distributions_reach_the_bound(nested, term, monkeypatch):
     np.testing.assert_allclose(made, alone, rtol=0.0, atol=1e-6)
     zeros = (made[:, 0] - made[:, 1] <= 1e-9).mean()
     assert 0.3 < zeros < 0.7
+
+
+def test_memory_is_that_of_a_block_of_drawn_data(nested):
+    """A replicate keeps some numbers, and not its 600 means, products and sums of groups."""
+
+    def peak(n):
+        tracemalloc.start()
+        try:
+            parametric_bootstrap(nested, n, rng=1, progress=False)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(20)  # what is imported and made once
+    drawn = 600 * 3 * 8
+    assert peak(500) > 300 * drawn
+    assert peak(1500) - peak(500) < 1000 * drawn / 4
 
 
 def test_most_maxima_are_certain(nested):

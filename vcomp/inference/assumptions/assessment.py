@@ -27,6 +27,7 @@ from vcomp.inference.assumptions.samples import (
     independent_null,
     n_draws,
     p_of,
+    sorted_columns,
     straightness,
 )
 from vcomp.inference.assumptions.two_way_table import CrossedTable, TableFindings, findings_of
@@ -228,7 +229,7 @@ def _residual_null(
     parts = []
     for m in blocks(size, n):
         e = projection.residuals(rng.standard_normal((m, size)).T)
-        parts.append((straightness(np.sort(e, axis=0)), deviates(e)))
+        parts.append((straightness(sorted_columns(e)), deviates(e)))
     return ShapeNull(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 

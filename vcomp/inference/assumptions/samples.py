@@ -157,6 +157,16 @@ def normal_quantiles(n: int) -> FloatArray:
     return np.asarray(ndtri((np.arange(1.0, n + 1.0) - 0.375) / (n + 0.25)))
 
 
+def sorted_columns(samples: FloatArray) -> FloatArray:
+    """Return each column in ascending order: faster if the values of one are adjacent.
+
+    Parameters
+    ----------
+    samples : (n, m)
+    """
+    return np.asarray(np.sort(np.ascontiguousarray(samples.T), axis=1).T)
+
+
 def straightness(ordered: FloatArray) -> FloatArray:
     """Return 1 - r² of the normal probability plot (Shapiro and Francia) of each column.
 
@@ -276,5 +286,5 @@ def independent_null(size: int, n: int, rng: np.random.Generator) -> ShapeNull:
     parts = []
     for m in blocks(size, n):
         z = rng.standard_normal((m, size)).T
-        parts.append((straightness(np.sort(z, axis=0)), deviates(z)))
+        parts.append((straightness(sorted_columns(z)), deviates(z)))
     return ShapeNull(*(np.concatenate(column) for column in zip(*parts, strict=True)))
