@@ -1,6 +1,7 @@
 """Crossed, nested, balanced, connected: against definitions that go through rows one by one."""
 
 import re
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -336,6 +337,9 @@ def test_many_parts_are_counted():
     assert structure.n_parts == 9
     assert len(structure.parts) == 5
     assert "\n  and 4 more that are no larger\n" in structure.report()
+    # Where none is described, or all are, there are no more.
+    assert "no larger" not in replace(structure, parts=()).report()
+    assert "no larger" not in replace(structure, n_parts=5).report()
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,10 @@ from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, g
 from vcomp.exceptions import PlanError
 from vcomp.formula.brennan import closure, parse_design
 from vcomp.gtheory.plan import gstudy_design
+from vcomp.gtheory.projection import _combined_limits, _FLimits
 from vcomp.gtheory.published import from_components
 from vcomp.gtheory.study import dstudy
+from vcomp.inference.intervals.limits import Limits
 from vcomp.inference.quantities import VarianceComponents
 
 TREC5 = from_components(BODOFF_LI)
@@ -376,3 +378,24 @@ def test_gstudy_design_closes_the_nesting():
     design = gstudy_design(g)
     assert design.nested_in["d"] == {"i", "h"} == closure({"d"}, design.nested_in) - {"d"}
     assert str(design) == "p x (d:i:h)"
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        ([0.3, 0.4, 0.5], "F where replicate = 3, else MLS"),
+        # Where the others have no interval they are not named.
+        ([0.3, np.nan, np.nan], "F"),
+    ],
+)
+def test_intervals_of_some_plans_are_by_f(others, words):
+    low = np.array(others)
+    other = Limits(low, low + 0.2, "MLS", ("a note",))
+    by_table = np.array([True, False, False])
+    by_f = _FLimits(np.full(3, 0.1), np.full(3, 0.9), "F", by_table, 3)
+    found = _combined_limits(other, by_f)
+    np.testing.assert_array_equal(found.low, [0.1, *low[1:]])
+    np.testing.assert_array_equal(found.high, [0.9, *(low[1:] + 0.2)])
+    assert found.interval_method == words
+    assert found.notes == ("a note",)
+    assert _combined_limits(other, None) is other

@@ -74,6 +74,12 @@ def test_lines_have_enough_points_between_the_sizes(found):
     assert (few.min(), few.max()) == (2.0, 6.0)
 
 
+def test_lines_of_what_is_slow_have_the_sizes_alone():
+    """As that of tests of many subsets."""
+    subsets = vcomp.ir.accuracy(found_scores(), ["power_ratio"], [3, 5], trials=10, rng=1)
+    assert subsets._curves(["power_ratio"])["n"].tolist() == [3, 5]
+
+
 def found_scores():
     return np.random.default_rng(2).uniform(size=(10, 5))
 

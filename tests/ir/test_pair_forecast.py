@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import ndtr, owens_t
 
 from vcomp.ir.measures import get
-from vcomp.ir.pair_forecast import PairForecast
+from vcomp.ir.pair_forecast import PairForecast, _exceeds
 from vcomp.ir.rank import PairedDifferences
 
 VARYING = PairForecast.from_scores(
@@ -111,3 +111,16 @@ def test_many_pairs_are_represented_by_their_quantiles():
     np.testing.assert_allclose(found.t, t[places], rtol=1e-10)
     order = np.argsort(np.abs(D.mean(axis=0)) / D.std(axis=0, ddof=1))
     np.testing.assert_allclose(found.deviations, D.std(axis=0, ddof=1)[order][places], rtol=1e-9)
+
+
+@pytest.mark.parametrize(("limit", "df"), [(2.0, 30.0), (0.0, 5.0), (12.7, 1.0), (60.0, 1.0)])
+def test_tails_of_noncentral_t(limit, df):
+    """scipy's where it has them, Johnson and Welch's normal approximation far away."""
+    near, far = np.array([-7.5, -3.0, 0.0, 1.0, 5.0, 30.0]), np.array([30.1, 55.0, 80.0])
+    found = _exceeds(near, limit, df)
+    np.testing.assert_allclose(found, stats.nct.sf(limit, df, near), rtol=1e-6, atol=1e-12)
+    expected = stats.norm.cdf(
+        (far - limit * (1.0 - 0.25 / df)) / np.sqrt(1.0 + limit**2 / 2.0 / df)
+    )
+    np.testing.assert_allclose(_exceeds(far, limit, df), expected, rtol=1e-12)
+    assert _exceeds(np.array([-7.6, -40.0]), limit, df).tolist() == [0.0, 0.0]

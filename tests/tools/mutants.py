@@ -2,7 +2,12 @@
 
 A mutant is named by its module, its function and the two forms of the changed expression, so that
 its name survives edits elsewhere in the file. Annotations, defaults, docstrings, texts, and what
-is raised or asserted stay as they are.
+is raised or asserted stay as they are. So do two kinds of expressions:
+
+- estimates of time, which are arithmetic with a number named in seconds: they decide which of two
+  ways to the same result is chosen;
+- tolerances, which are constants below `TOLERANCE`: they are not doubled, and a comparison with
+  one is turned round but not moved to include or exclude it, as no result is exactly so small.
 """
 
 from __future__ import annotations
@@ -28,6 +33,8 @@ COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
 }
 """Comparisons: a boundary moved by one value, and the opposite."""
 
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+
 COMBINED: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -42,6 +49,9 @@ COMBINED: dict[type[ast.operator], type[ast.operator]] = {
     ast.LShift: ast.RShift,
     ast.RShift: ast.LShift,
 }
+
+TOLERANCE = 1e-6
+"""Positive constants below it, in a function or of its module, are tolerances."""
 
 SKIPPED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)
 
@@ -78,11 +88,12 @@ class Mutant:
 def mutants_of(module: str, path: Path) -> list[Mutant]:
     """Return the mutants of a file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
+    small = _tolerances(tree)
     found: list[Mutant] = []
     seen: dict[tuple[str, str, str], int] = {}
     for function, definition in functions_of(tree):
         for node in _nodes(definition):
-            for after in _changes(node):
+            for after in _changes(node, small):
                 key = (function, _shown(node), _shown(after))
                 number = seen.get(key, 0)
                 seen[key] = number + 1
@@ -94,12 +105,13 @@ def mutants_of(module: str, path: Path) -> list[Mutant]:
 def code_of(mutant: Mutant, path: Path) -> CodeType:
     """Return the code of the mutant's function, compiled with the change."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
+    small = _tolerances(tree)
     left = mutant.number
     for function, definition in functions_of(tree):
         if function != mutant.function:
             continue
         for place, node in enumerate(_nodes(definition)):
-            for after in _changes(node):
+            for after in _changes(node, small):
                 if (_shown(node), _shown(after)) != (mutant.before, mutant.after):
                     continue
                 if left == 0:
@@ -148,6 +160,8 @@ def _below(node: ast.AST) -> Iterator[ast.expr | ast.AugAssign]:
         return
     if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip, an assertion
         return
+    if isinstance(node, ast.BinOp) and _is_time(node):
+        return
     if isinstance(node, ast.AnnAssign):
         if node.value is not None:
             yield from _below(node.value)
@@ -168,11 +182,42 @@ def _is_warning(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) or (isinstance(of, ast.Name) and of.id == "warn")
 
 
-def _changes(node: ast.expr | ast.AugAssign) -> Iterator[ast.expr | ast.AugAssign]:
-    """Yield the changed forms of a node."""
+def _is_time(node: ast.BinOp) -> bool:
+    """Return whether arithmetic has a number that is named in seconds."""
+    named = (getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node))
+    return any("seconds" in name.lower() for name in named)
+
+
+def _tolerances(tree: ast.Module) -> set[str]:
+    """Return the names of a module's constants that are tolerances."""
+    return {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign) and _is_tolerance(node.value, set())
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _is_tolerance(node: ast.AST, small: set[str]) -> bool:
+    """Return whether a node is a small constant, or the name of one."""
+    if isinstance(node, ast.Name):
+        return node.id in small
+    value = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(value, float) and 0.0 < value < TOLERANCE
+
+
+def _changes(
+    node: ast.expr | ast.AugAssign, small: set[str]
+) -> Iterator[ast.expr | ast.AugAssign]:
+    """Yield the changed forms of a node; some names stand for tolerances."""
+    if _is_tolerance(node, small):
+        return
     if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
         for k, op in enumerate(node.ops):
-            for other in COMPARED[type(op)]:
+            among = any(_is_tolerance(side, small) for side in sides[k : k + 2])
+            for other in COMPARED[type(op)][among and isinstance(op, _ORDER) :]:
                 changed = copy.deepcopy(node)
                 changed.ops[k] = other()
                 yield changed

@@ -1,19 +1,19 @@
 """Change the numerical modules, one expression at a time, and count the changes that tests catch.
 
 ``python -m tests.tools.mutate --sample 300`` draws mutants by a seed, and runs for each the tests
-of its room that enter the changed function, until one fails: first those of the module's own file
-of tests, then the fastest, up to ``--tests`` seconds of processor time in all. What survives them
-meets the tests of other rooms (``BEYOND``), up to ``--beyond`` seconds. A mutant lives in a
-process of its own, which gets the changed code of the function; no file is changed. Loops that
-numba compiles are run as plain Python (``NUMBA_DISABLE_JIT=1``). What was found is appended to the
-file of ``--results``, from which an interrupted run continues. ``--again`` runs the survivors of
-that file once more, with the tests as they are now, all of them unless ``--tests`` is given.
+that enter the changed function, until one fails: first those of the module's own file of tests,
+then those of its room, then all others, each the fastest first, up to ``--tests`` seconds of
+processor time in all. A mutant lives in a process of its own, which gets the changed code of the
+function; no file is changed. Loops that numba compiles are compiled anew, with all that call
+them. What was found is appended to the file of ``--results``, from which an interrupted run
+continues. ``--again`` runs the survivors of that file once more, with the tests as they are now.
 Mutants that change no behaviour, with the reason, are listed in ``equivalent.txt``.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import builtins
 import contextlib
 import hashlib
@@ -21,163 +21,61 @@ import importlib
 import json
 import os
 import random
+import re
 import resource
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from functools import cached_property, partial
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
-from tests.tools.mutants import Mutant, announcing, code_of, mutants_of
+from tests.tools.mutants import Mutant, announcing, code_of, functions_of, mutants_of
+from tests.tools.recorder import Known, Quick, Recorder
 
 ROOT = Path(__file__).resolve().parents[2]
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 
-ROOMS: dict[str, tuple[str, ...]] = {
-    "estimators": ("estimators",),
-    "ir": ("ir", "model/test_ranked.py", "plots"),
-    "inference": (
-        "inference",
-        "model/test_diagnosis.py",
-        "gtheory/test_dstudy_intervals.py",
-        "ir/comparisons/test_compare_systems.py",
-    ),
-    "gtheory": ("gtheory", "plots"),
-    "statistics": ("statistics",),
-    "numerics": ("numerics",),
-    "ctt": ("ctt",),
-    "design": ("design", "model/test_results.py"),
-    "multivariate": ("multivariate",),
-    "model": ("model",),
-    "presets": (
-        "model/test_gauge.py",
-        "model/test_precision.py",
-        "model/test_published_presets.py",
-        "printed",
-    ),
-    "studies": ("studies", "plots"),
-}
-"""The rooms that compute, and the tests of each (files and folders in ``tests``)."""
+ROOMS = (
+    "estimators",
+    "ir",
+    "inference",
+    "gtheory",
+    "statistics",
+    "numerics",
+    "ctt",
+    "design",
+    "multivariate",
+    "model",
+    "presets",
+    "studies",
+)
+"""The rooms that compute."""
 
-_FITS = ("design", "statistics", "estimators", "model", "invariants", "reference", "multivariate")
+TESTS = (*ROOMS, "invariants", "plots", "printed", "reference")
+"""Folders of tests that are run; others enter the rooms in other processes, or hardly."""
 
-BEYOND: dict[str, tuple[str, ...]] = {
-    "numerics": (*_FITS, "inference/pairwise", "inference/profile"),
-    "design": (*_FITS, "data", "gtheory", "plots"),
-    "statistics": (*_FITS, "data"),
-    "estimators": (*_FITS, "inference/profile", "inference/resampling"),
-}
-"""Tests of other rooms that enter much of a room, for what its own tests do not catch."""
+WITHOUT = ("test_compilation.py", "test_limited.py")
+"""Files of tests in other processes."""
 
-OF_LOOPS: dict[str, tuple[str, ...]] = {
-    "numerics": ("numerics",),
-    "statistics": ("statistics/kernels", "numerics/kernels"),
-}
-"""Tests of the loops of a room, if these are not in its own files and folders of kernels alone."""
+LIBRARIES = ("numba", "pandas", "scipy.optimize", "scipy.sparse.linalg", "scipy.stats")
+"""What tests import, so that it is imported once."""
+
+FIRST = 4.0
+"""Seconds of tests that are run before the others, whose files take long to collect."""
 
 SECONDS = 20.0
 """Processor time for the tests of a mutant: five times what they take, and this."""
 
-SLOW = 10.0
-"""Tests that take more processor time are not run (in plain Python, loops can take minutes)."""
+COMPILATION = 120.0
+"""Processor time beside that, if loops have to be compiled."""
 
-EXAMPLES = 20
-"""Examples of a property test, where it does not set their number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A test that passes on the unchanged code.
-
-    Attributes
-    ----------
-    test : node id
-    seconds : of processor time that it took
-    functions : of the rooms' modules that it enters, as ``module:function``
-    """
-
-    test: str
-    seconds: float
-    functions: frozenset[str]
-
-
-class Recorder:
-    """A plugin of pytest that records which functions each test enters."""
-
-    def __init__(self) -> None:
-        self.known: list[Known] = []
-        self.entered: set[str] = set()
-        # Fixtures and constants of modules are made once, and used by many tests.
-        self._made: dict[Any, set[str]] = {}
-        self._uses: tuple[Any, ...] = ()
-        self._failed = False
-        self._begun = 0.0
-
-    def _making(self, what: Any) -> Generator[None, Any, Any]:
-        before = set(self.entered)
-        self.entered.clear()
-        try:
-            return (yield)
-        finally:
-            self._made.setdefault(what, set()).update(self.entered)
-            self.entered |= before
-
-    def pytest_make_collect_report(self, collector: Any) -> Generator[None, Any, Any]:
-        return (yield from self._making(collector.path))
-
-    def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:
-        return (yield from self._making(fixturedef))
-
-    def pytest_runtest_protocol(self, item: Any) -> None:
-        fixtures = item._fixtureinfo.name2fixturedefs.values()
-        self._uses = (item.path, *(each for of in fixtures for each in of))
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._failed, self._begun = False, time.process_time()
-        self.entered.clear()
-        signal.signal(signal.SIGPROF, _too_slow)
-        signal.setitimer(signal.ITIMER_PROF, SLOW)
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        self._failed |= report.outcome != "passed"
-
-    def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
-        seconds = time.process_time() - self._begun
-        if not self._failed and seconds < SLOW:
-            entered = self.entered.union(*(self._made.get(of, ()) for of in self._uses))
-            self.known.append(Known(nodeid, seconds, frozenset(entered)))
-
-
-def _too_slow(*_: object) -> None:
-    import pytest
-
-    pytest.fail("the test is too slow")
-
-
-class Quick:
-    """A plugin of pytest: property tests stop at the first example that fails."""
-
-    def pytest_configure(self) -> None:
-        from hypothesis import Phase, settings
-
-        phases = (Phase.explicit, Phase.generate)
-        settings.register_profile(
-            "mutants",
-            phases=phases,
-            derandomize=True,
-            deadline=None,
-            database=None,
-            max_examples=EXAMPLES,
-        )
-        settings.load_profile("mutants")
+CHUNK = 20
+"""Files of tests that are recorded in one process."""
 
 
 def modules_of(room: str) -> Iterator[tuple[str, Path]]:
@@ -187,20 +85,40 @@ def modules_of(room: str) -> Iterator[tuple[str, Path]]:
             yield ".".join(path.relative_to(ROOT).with_suffix("").parts), path
 
 
+def found_in(module: str, name: str) -> Any:
+    """Return what a module has by a qualified name; None if it has nothing."""
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = _unwrapped(found.__dict__.get(part) if hasattr(found, "__dict__") else None)
+    return found
+
+
+def _unwrapped(found: Any) -> Any:
+    """Return what a property, a method of a class, a cache or a loop is made of."""
+    while True:
+        names = [n for n in ("__wrapped__", "fget", "func", "__func__") if _has(found, n)]
+        if not names or isinstance(found, type):
+            return found
+        found = getattr(found, names[0])
+
+
+def _has(found: Any, name: str) -> bool:
+    """Whether an object has a name of its own: loops look up others in numba's functions."""
+    return name in getattr(found, "__dict__", ()) or name in dir(type(found))
+
+
 def function_of(module: str, function: str) -> FunctionType | None:
     """Return a function of a module; None if it cannot be found by its name."""
-    found: Any = importlib.import_module(module)
-    for part in function.split("."):
-        found = found.__dict__.get(part) if hasattr(found, "__dict__") else None
-        for inner in ("fget", "func", "__func__", "__wrapped__"):
-            found = getattr(found, inner, None) or found
+    found = found_in(module, function)
     return found if isinstance(found, FunctionType) else None
 
 
-def files_of(tests: str) -> list[Path]:
-    """Return the files of a file or folder of tests."""
-    path = ROOT / tests
-    return [path] if path.is_file() else sorted(path.rglob("test_*.py"))
+def files_of_tests() -> list[Path]:
+    """Return the files of tests, and those of the library that have examples."""
+    found = (p for folder in TESTS for p in (ROOT / "tests" / folder).rglob("test_*.py"))
+    tests = (path for path in found if path.name not in WITHOUT)
+    library = (p for room in ROOMS for _, p in modules_of(room) if ">>> " in p.read_text("utf-8"))
+    return [*sorted(tests), *sorted(library)]
 
 
 def digest(path: Path) -> str:
@@ -208,159 +126,287 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _made_here(paths: dict[str, Path], *, compiled: bool) -> list[Mutant]:
-    """Return the mutants of modules that a process with or without numba can make."""
-    every = [m for module, path in paths.items() for m in mutants_of(module, path)]
-    return [m for m in every if m.compiled != compiled and function_of(m.module, m.function)]
+class Loops:
+    """The loops of the rooms that numba compiles, and which of them call which."""
 
+    def __init__(self, modules: Sequence[str]) -> None:
+        from vcomp.numerics.kernels import compilation
 
-class Room:
-    """A room with its modules in memory, from which a process for each mutant is forked."""
+        self.kind = compilation._Kernel
+        self.by_name = {
+            f"{module}:{name}": value
+            for module in modules
+            for name, value in vars(importlib.import_module(module)).items()
+            if isinstance(value, self.kind) and value.__module__ == module
+        }
+        of = {id(loop): name for name, loop in self.by_name.items()}
+        self._calls: dict[str, list[str]] = {}
+        for name, loop in self.by_name.items():
+            named = (loop.py_func.__globals__.get(n) for n in loop.py_func.__code__.co_names)
+            self._calls[name] = [of[id(v)] for v in named if isinstance(v, self.kind)]
 
-    def __init__(self, name: str, *, compiled: bool = True) -> None:
-        self.name, self.compiled = name, compiled
-        self.paths = dict(modules_of(name))
+    def entered_by(self, name: str) -> set[str]:
+        """Return a loop and all that it calls."""
+        found, left = {name}, [name]
+        while left:
+            new = [n for n in self._calls.get(left.pop(), ()) if n not in found]
+            found.update(new)
+            left += new
+        return found
+
+    def named_by(self, names: Iterable[str]) -> set[str]:
+        """Return the loops that have one of some names, and all that they call.
+
+        Where a loop was compiled, others of its module are numba's, and announce nothing.
+        """
+        found = (self._named.get(name, set()) for name in names)
+        return set().union(*found)
 
     @cached_property
-    def mutants(self) -> list[Mutant]:
-        """The mutants that can be made in this process."""
-        return _made_here(self.paths, compiled=self.compiled)
+    def _named(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for name in self.by_name:
+            found.setdefault(name.partition(":")[2], set()).update(self.entered_by(name))
+        return found
+
+    def announce(self) -> None:
+        """Let every loop call ``__entered__``, for itself and for those that it calls."""
+        names = {n: self.entered_by(n) for n in self.by_name}
+        run = self.kind.__call__
+
+        def announced(loop: Any, *arguments: Any) -> Any:
+            for name in names.get(f"{loop.__module__}:{loop.__qualname__}", ()):
+                vars(builtins)["__entered__"](name)
+            return run(loop, *arguments)
+
+        self.kind.__call__ = announced
+
+    def compile_anew(self, changed: str, code: CodeType) -> None:
+        """Give a loop another code; those that call it are compiled anew with it."""
+        self.by_name[changed].py_func.__code__ = code
+        for name, loop in self.by_name.items():
+            if changed in self.entered_by(name):
+                loop._options = loop._options | {"cache": False}
+
+
+class Bench:
+    """All rooms with their modules in memory, from which a process for each mutant is forked."""
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
+        self._of_files: dict[str, set[str]] = {}
 
     @cached_property
-    def tests(self) -> list[str]:
-        """Files and folders with the tests of the room."""
-        if not self.compiled and self.name in OF_LOOPS:
-            return [f"tests/{part}" for part in OF_LOOPS[self.name]]
-        if not self.compiled:  # whole fits by loops in plain Python would take too long
-            found = (ROOT / "tests" / self.name).rglob("*kernels*")
-            kernels = [p for p in found if p.is_dir() or p.suffix == ".py"]
-            return [str(path.relative_to(ROOT)) for path in kernels] or [f"tests/{self.name}"]
-        return [f"tests/{part}" for part in ROOMS[self.name]]
+    def paths(self) -> dict[str, Path]:
+        """The modules of all rooms with their files."""
+        found = dict(each for room in ROOMS for each in modules_of(room))
+        for module in (*found, *LIBRARIES):
+            importlib.import_module(module)
+        return found
 
     @cached_property
-    def tests_beyond(self) -> list[str]:
-        """Files and folders with tests of other rooms."""
-        parts = BEYOND.get(self.name, ()) if self.compiled else ()
-        return [f"tests/{part}" for part in parts if part != self.name]
+    def loops(self) -> Loops:
+        """The loops that numba compiles."""
+        return Loops(list(self.paths))
 
-    def known(self, store: Path, tests: Sequence[str]) -> list[Known]:
+    def known(self, slow: float, jobs: int = 1) -> list[Known]:
         """Return tests with the functions of all rooms that they enter.
 
-        They are read from a file; those of files of tests that changed since are recorded anew.
+        Tests that take more than `slow` seconds are left out. All are read from a file; those of
+        files of tests that changed since, and that were too slow, are recorded.
         """
-        path = store / f"entered{'' if self.compiled else '-kernels'}.json"
+        path = self.store / "entered.json"
         kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        now = {str(f.relative_to(ROOT)): digest(f) for part in tests for f in files_of(part)}
-        changed = sorted(n for n in now if n not in kept or kept[n]["digest"] != now[n])
-        if changed:
-            fresh = path.with_suffix(".part")
-            code = self._apart(
-                lambda: self._record(fresh, changed), path.with_suffix(".log"), 3600.0
-            )
-            if code != 0:
-                raise RuntimeError(f"the tests could not be recorded: {path.with_suffix('.log')}")
-            found = json.loads(fresh.read_text(encoding="utf-8"))
-            for name in changed:
-                own = [entry for entry in found if entry[0].partition("::")[0] == name]
-                kept[name] = {"digest": now[name], "known": own}
+        now = {str(f.relative_to(ROOT)): digest(f) for f in files_of_tests()}
+        kept = {n: of for n, of in kept.items() if of["digest"] == now.get(n)}
+        for n in now:
+            kept.setdefault(n, {"digest": now[n], "known": [], "slow": [n], "limit": 0.0})
+        left = [n for n in now if kept[n]["slow"] and kept[n]["limit"] < slow]
+        chunks = [left[k : k + CHUNK] for k in range(0, len(left), CHUNK)]
+        for start in range(0, len(chunks), jobs):
+            parts = {path.with_suffix(f".part{k}"): files
+                     for k, files in enumerate(chunks[start : start + jobs])}  # fmt: skip
+            pieces = [
+                partial(self._recorded, part, [t for n in files for t in kept[n]["slow"]], slow)
+                for part, files in parts.items()
+            ]
+            in_parallel(pieces)
+            for part, files in parts.items():
+                known, late = json.loads(part.read_text(encoding="utf-8"))
+                for n in files:
+                    kept[n]["known"] += [e for e in known if e[0].partition("::")[0] == n]
+                    kept[n]["slow"] = [t for t in late if t.partition("::")[0] == n]
+                    kept[n]["limit"] = slow
             path.write_text(json.dumps(kept), encoding="utf-8")
         return [
-            Known(test, seconds, frozenset(map(sys.intern, functions)))
-            for name in sorted(now)
+            Known(test, seconds, self._with_loops(name, functions))
+            for name in now
             for test, seconds, functions in kept[name]["known"]
         ]
 
-    def _record(self, store: Path, files: Sequence[str]) -> int:
+    def _with_loops(self, file: str, functions: Sequence[str]) -> frozenset[str]:
+        """Return functions with the loops that they, or the file of the test, name."""
+        if file not in self._of_files:
+            words = re.findall(r"\w+", (ROOT / file).read_text(encoding="utf-8"))
+            self._of_files[file] = self.loops.named_by(words)
+        named = {n for f in functions for n in self._of_functions.get(f, ())}
+        return frozenset(map(sys.intern, {*functions, *named, *self._of_files[file]}))
+
+    @cached_property
+    def _of_functions(self) -> dict[str, set[str]]:
+        found = {}
+        for module, path in self.paths.items():
+            for name, _ in functions_of(ast.parse(path.read_text(encoding="utf-8"))):
+                function = function_of(module, name)
+                if function is not None:
+                    found[f"{module}:{name}"] = self.loops.named_by(_names(function.__code__))
+        return found
+
+    def _recorded(self, part: Path, tests: Sequence[str], slow: float) -> None:
+        log = Path(f"{part}.log")
+        if apart(lambda: self._record(part, tests, slow), log, 3600.0) != 0:
+            raise RuntimeError(f"the tests could not be recorded: {log}")
+
+    def _record(self, part: Path, tests: Sequence[str], slow: float) -> int:
         import pytest
 
         for hook in (Recorder.pytest_make_collect_report, Recorder.pytest_fixture_setup):
             pytest.hookimpl(wrapper=True)(hook)
-        recorder = Recorder()
+        recorder = Recorder(slow)
         vars(builtins)["__entered__"] = recorder.entered.add
-        paths = dict(found for room in ROOMS for found in modules_of(room))
-        changed = {(m.module, m.function) for m in _made_here(paths, compiled=self.compiled)}
-        for module, path in paths.items():
+        for module, path in self.paths.items():
             for name, code in announcing(module, path).items():
                 function = function_of(module, name)
-                if function is not None and (module, name) in changed:
+                if function is not None and f"{module}:{name}" not in self.loops.by_name:
                     function.__code__ = code
-        pytest.main([*_OPTIONS, *files], plugins=[recorder, Quick()])
-        plain = [(k.test, round(k.seconds, 3), sorted(k.functions)) for k in recorder.known]
-        store.write_text(json.dumps(plain), encoding="utf-8")
+        self.loops.announce()
+        pytest.main([*_OPTIONS, *tests], plugins=[recorder, Quick()])
+        plain = [(k.test, round(k.seconds, 3), sorted(k.functions)) for k in recorder.found()]
+        part.write_text(json.dumps([plain, recorder.slow]), encoding="utf-8")
         return 0
 
-    def outcome(
-        self, mutant: Mutant, stages: Sequence[tuple[Sequence[Known], float]], log: Path
-    ) -> str:
+    def outcome(self, mutant: Mutant, known: Sequence[Known], most: float, log: Path) -> str:
         """Return ``"caught"``, ``"survived"``, ``"timed out"`` or ``"not reached"``.
 
-        Each stage has tests, and the seconds that they may take in all.
+        The tests may take `most` seconds in all.
         """
-        key = f"{mutant.module}:{mutant.function}"
-        own = f"/test_{mutant.module.rpartition('.')[2]}.py"
+        code_of(mutant, self.paths[mutant.module])  # raises an error if the module was edited
         outcome = "not reached"
-        for known, most in stages:
-            reaching = [k for k in known if key in k.functions]
-            if not reaching:
-                continue
-            reaching.sort(key=lambda k: (own not in k.test, k.seconds))
-            until = accumulate(k.seconds for k in reaching)
-            within = [k for k, end in zip(reaching, until, strict=True) if end <= most]
-            outcome = self._outcome(mutant, within or reaching[:1], log)
-            if outcome not in LIVED:
+        for tests in portions(mutant, known, most):
+            limit = SECONDS + 5.0 * sum(k.seconds for k in tests)
+            limit += COMPILATION if mutant.compiled else 0.0
+            code = apart(lambda tests=tests: self._test(mutant, tests), log, limit)  # type: ignore[misc]
+            # 2 is an error where a module of tests is imported, which fits at once.
+            known_codes = {0: "survived", 1: "caught", 2: "caught", None: "timed out"}
+            outcome = known_codes.get(code, f"error {code}")
+            if outcome != "survived":
                 break
         return outcome
 
-    def _outcome(self, mutant: Mutant, tests: Sequence[Known], log: Path) -> str:
-        limit = SECONDS + 5.0 * sum(k.seconds for k in tests)
-        code = self._apart(lambda: self._test(mutant, tests), log, limit)
-        # 2 is an error where a module of tests is imported, which fits at once.
-        known_codes = {0: "survived", 1: "caught", 2: "caught", None: "timed out"}
-        return known_codes.get(code, f"error {code}")
-
-    def _test(self, mutant: Mutant, reaching: Sequence[Known]) -> int:
-        import pytest
-
-        function = function_of(mutant.module, mutant.function)
-        assert function is not None
-        function.__code__ = code_of(mutant, self.paths[mutant.module])
-        tests = [k.test for k in reaching]
-        return int(pytest.main([*_OPTIONS, "-x", *tests], plugins=[Quick()]))
+    def check(self, known: Sequence[Known]) -> None:
+        """Raise an error if tests fail without a change, as where pytest does not start."""
+        log = self.store / "unchanged.log"
+        quick = sorted(known, key=lambda k: k.seconds)[:20]
+        if apart(lambda: self._run(quick), log, SECONDS + COMPILATION) != 0:
+            raise RuntimeError(f"tests fail without a change: {log}")
 
     @staticmethod
-    def _apart(work: Callable[[], int], log: Path, seconds: float) -> int | None:
-        """Run work in a forked process; return its exit code, None if it took too long.
+    def _run(tests: Sequence[Known]) -> int:
+        import pytest
 
-        The limit is of processor time, so that other work of the machine does not matter; a
-        process that waits for ever gets twenty times as long.
-        """
+        names = [k.test for k in tests]
+        return int(pytest.main([*_OPTIONS, "-x", *names], plugins=[Quick()]))
+
+    def _test(self, mutant: Mutant, tests: Sequence[Known]) -> int:
+        code = code_of(mutant, self.paths[mutant.module])
+        if mutant.compiled:
+            self.loops.compile_anew(f"{mutant.module}:{mutant.function}", code)
+        else:
+            function = function_of(mutant.module, mutant.function)
+            assert function is not None
+            function.__code__ = code
+        return self._run(tests)
+
+
+def _names(code: CodeType) -> list[str]:
+    """Return the names that a function uses, and those of the functions in it."""
+    inner = [n for c in code.co_consts if isinstance(c, CodeType) for n in _names(c)]
+    return [*code.co_names, *inner]
+
+
+def portions(mutant: Mutant, known: Sequence[Known], most: float) -> list[list[Known]]:
+    """Return the tests of a mutant in the order in which they are run: few, then the others."""
+    entered = f"{mutant.module}:{mutant.function}"
+    _, room, *_, module = mutant.module.split(".")
+    own = (f"/test_{module}.py", f"/{module}.py")
+    reaching = [k for k in known if entered in k.functions]
+    reaching.sort(
+        key=lambda k: (
+            not k.test.partition("::")[0].endswith(own),
+            f"/{room}/" not in k.test.partition("::")[0],
+            k.seconds,
+        )
+    )
+    parts: list[list[Known]] = [[], []]
+    total = 0.0
+    for test in reaching:
+        if total + test.seconds <= most:
+            total += test.seconds
+            parts[total > FIRST].append(test)
+    return [part for part in parts if part] or [reaching[:1]][: len(reaching)]
+
+
+def in_parallel(pieces: Sequence[Callable[[], None]]) -> None:
+    """Run pieces of work in a process each."""
+    children = []
+    for work in pieces:
         child = os.fork()
         if child == 0:
-            os.setpgid(0, 0)
-            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
-            with log.open("w") as out:
-                os.dup2(out.fileno(), 1)
-                os.dup2(out.fileno(), 2)
-                try:
-                    code = work()
-                except BaseException as error:  # an interruption of a test is its failure
-                    print(repr(error), flush=True)
-                    code = 1
-                sys.stdout.flush()
-                os._exit(code)
-        ends = time.monotonic() + 20.0 * seconds
-        while time.monotonic() < ends:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                code = os.waitstatus_to_exitcode(status)
-                if code in (-signal.SIGXCPU, -signal.SIGKILL):
-                    return None
-                return 1 if code < 0 else code  # killed by a signal: the test would have been too
-            time.sleep(0.02)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        return None
+            try:
+                work()
+            except BaseException as error:
+                print(repr(error), flush=True)
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    if any(codes):
+        raise RuntimeError(f"processes ended with {codes}")
+
+
+def apart(work: Callable[[], int], log: Path, seconds: float) -> int | None:
+    """Run work in a forked process; return its exit code, None if it took too long.
+
+    The limit is of processor time, so that other work of the machine does not matter; a process
+    that waits for ever gets twenty times as long.
+    """
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
+        with log.open("w") as out:
+            os.dup2(out.fileno(), 1)
+            os.dup2(out.fileno(), 2)
+            try:
+                code = work()
+            except BaseException as error:  # an interruption of a test is its failure
+                print(repr(error), flush=True)
+                code = 1
+            sys.stdout.flush()
+            os._exit(code)
+    ends = time.monotonic() + 20.0 * seconds
+    while time.monotonic() < ends:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            code = os.waitstatus_to_exitcode(status)
+            if code in (-signal.SIGXCPU, -signal.SIGKILL):
+                return None
+            return 1 if code < 0 else code  # killed by a signal: the test would have been too
+        time.sleep(0.02)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
 
 
 _OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line", f"--rootdir={ROOT}"]
@@ -401,13 +447,13 @@ def report(results: Path) -> str:
     return "\n".join([*lines, "", *lived])
 
 
-def _drawn(sample: int, seed: int, only: str) -> list[str]:
-    """Return the names of mutants, drawn from those of all rooms by a seed.
+def drawn(sample: int, seed: int, only: str) -> list[Mutant]:
+    """Return mutants, drawn from those of all rooms by a seed.
 
     A larger sample begins with the smaller one of the same seed.
     """
     every = [
-        m.name
+        m
         for room in ROOMS
         for module, path in modules_of(room)
         if only in module
@@ -417,35 +463,33 @@ def _drawn(sample: int, seed: int, only: str) -> list[str]:
 
 
 def _run(args: argparse.Namespace) -> None:
-    """Run the mutants of one room in this process."""
-    name, _, plain = args.room.partition("-")
-    for every in ROOMS:  # all modules, so that nothing is imported twice in the forked processes
-        for module, _path in modules_of(every):
-            importlib.import_module(module)
-    room = Room(name, compiled=not plain)
+    """Run the mutants of a sample, or those that survived, in as many processes as are wanted."""
     done = _done(args.results)
+    every = drawn(10**9 if args.again else args.sample, args.seed, args.only)
     if args.again:
-        wanted = [n for n, (_, o) in done.items() if o in LIVED and n not in equivalent()]
+        lived = {n for n, (_, o) in done.items() if o in LIVED} - set(equivalent())
+        wanted = [m for m in every if m.name in lived]
     else:
-        wanted = [n for n in _drawn(args.sample, args.seed, args.only) if n not in done]
-    made = {m.name: m for m in room.mutants}
+        wanted = [m for m in every if m.name not in done]
+    bench = Bench(args.store)
     # As drawn: where the time ends, those that were run are a sample too.
-    chosen = [made[name] for name in wanted if name in made]
-    if not chosen:
-        return
-    stages = [(room.known(args.store, room.tests), args.tests)]
-    if args.beyond > 0:
-        stages.append((room.known(args.store, room.tests_beyond), args.beyond))
+    chosen = [m for m in wanted if m.module in bench.paths and function_of(m.module, m.function)]
+    known = bench.known(args.slow, args.jobs) if chosen else []
+    bench.check(known)
     ends = time.monotonic() + args.seconds
-    for mutant in chosen:
-        if time.monotonic() > ends:
-            return
-        outcome = room.outcome(mutant, stages, args.store / "last.log")
-        print(f"{outcome:>12}  {mutant.name}", flush=True)
-        if outcome.startswith("error"):  # as of tests that were renamed meanwhile
-            continue
-        with args.results.open("a", encoding="utf-8") as out:
-            out.write(json.dumps({"outcome": outcome, "mutant": asdict(mutant)}) + "\n")
+
+    def work(job: int) -> None:
+        for mutant in chosen[job :: args.jobs]:
+            if time.monotonic() > ends:
+                return
+            outcome = bench.outcome(mutant, known, args.tests, args.store / f"last{job}.log")
+            print(f"{outcome:>12}  {mutant.name}", flush=True)
+            if outcome.startswith("error"):  # as of tests that were renamed meanwhile
+                continue
+            with args.results.open("a", encoding="utf-8") as out:
+                out.write(json.dumps({"outcome": outcome, "mutant": asdict(mutant)}) + "\n")
+
+    in_parallel([lambda job=job: work(job) for job in range(args.jobs)])
 
 
 def _done(results: Path) -> dict[str, tuple[Mutant, str]]:
@@ -459,36 +503,23 @@ def _done(results: Path) -> dict[str, tuple[Mutant, str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run a sample of mutants, room by room, and print the counts."""
+    """Run a sample of mutants, and print the counts by room."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sample", type=int, default=300, help="mutants that are drawn")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="part of the names of the modules")
-    parser.add_argument("--seconds", type=float, default=1e9, help="for each room")
-    parser.add_argument(
-        "--tests", type=float, default=1e9, help="seconds of tests for each mutant"
-    )
-    parser.add_argument(
-        "--beyond", type=float, default=60.0, help="seconds of tests of other rooms"
-    )
+    parser.add_argument("--seconds", type=float, default=1e9, help="in all, but for recording")
+    parser.add_argument("--tests", type=float, default=60.0, help="seconds for each mutant")
+    parser.add_argument("--slow", type=float, default=5.0, help="seconds of the longest test")
+    parser.add_argument("--jobs", type=int, default=1, help="processes beside each other")
     parser.add_argument("--again", action="store_true", help="run survivors once more")
     parser.add_argument("--store", type=Path, default=Path("build/mutants"))
     parser.add_argument("--results", type=Path, default=Path("build/mutants/results.jsonl"))
-    parser.add_argument("--room", default="", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     args.store.mkdir(parents=True, exist_ok=True)
-    if args.room:
-        _run(args)
-        return
-    options = [f"--{k}={v}" for k, v in vars(args).items() if k not in ("room", "again")]
-    options += ["--again"] if args.again else []
-    rooms = [r for r in ROOMS if any(args.only in module for module, _ in modules_of(r))]
-    for room in [*rooms, *(f"{room}-kernels" for room in rooms)]:
-        environment = {**os.environ, "CI": "true"}
-        if room.endswith("-kernels"):
-            environment["NUMBA_DISABLE_JIT"] = "1"
-        command = [sys.executable, "-m", "tests.tools.mutate", *options, f"--room={room}"]
-        subprocess.run(command, check=True, cwd=ROOT, env=environment)
+    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+    os.environ.update({"CI": "true", **threads})  # before numpy is imported
+    _run(args)
     print(report(args.results))
 
 

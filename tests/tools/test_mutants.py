@@ -1,6 +1,8 @@
 """Mutants of a small module, and the report of what was found of them."""
 
 import json
+import subprocess
+import sys
 from dataclasses import asdict
 
 import pytest
@@ -72,9 +74,9 @@ def test_the_last_outcome_counts_and_equivalent_mutants_are_left_out(path, tmp_p
 
 
 def test_a_larger_sample_begins_with_the_smaller_one():
-    few, many = (mutate._drawn(n, 3, "vcomp.presets") for n in (5, 40))
+    few, many = (mutate.drawn(n, 3, "vcomp.presets") for n in (5, 40))
     assert many[:5] == few
-    assert len(set(many)) == 40
+    assert len({m.name for m in many}) == 40
 
 
 def test_every_reason_belongs_to_a_mutant():
@@ -86,49 +88,119 @@ def test_every_reason_belongs_to_a_mutant():
     assert all(mutate.equivalent().values())
 
 
+def known(test, seconds, *functions):
+    """Return a test that enters functions of the small module."""
+    return mutate.Known(test, seconds, frozenset(f"vcomp.room.small:{f}" for f in functions))
+
+
+TESTS = [
+    known("tests/other/test_any.py::fast", 0.1, "area"),
+    known("tests/other/test_any.py::elsewhere", 0.1, "length"),
+    known("tests/room/test_large.py::slow", 3.0, "area"),
+    known("tests/room/test_large.py::fast", 1.0, "area"),
+    known("vcomp/room/small.py::vcomp.room.small.area", 2.0, "area", "length"),
+    known("tests/room/test_small.py::own", 0.5, "area"),
+]
+
+
+def test_estimates_of_time_and_tolerances_are_not_changed(tmp_path):
+    file = tmp_path / "small.py"
+    file.write_text(
+        """
+_SECONDS, _TINY, _FEW = 2e-7, 1, 3
+_NEAR = 1e-9
+
+def found(x, n, kernel):
+    if abs(x) < _NEAR or x >= n * 2.0 or 1e-12 < n <= _FEW:
+        return at_once(kernel, 3.0 * n * _SECONDS + 2.0 * kernel.seconds)
+    return round(x, 1e-8)
+""",
+        encoding="utf-8",
+    )
+    found = [m.name.partition("found: ")[2] for m in mutants_of("small", file)]
+    whole = "abs(x) < _NEAR or x >= n * 2.0 or 1e-12 < n <= _FEW"
+    assert found == [
+        f"{whole} -> abs(x) < _NEAR and x >= n * 2.0 and (1e-12 < n <= _FEW)",
+        "abs(x) < _NEAR -> abs(x) >= _NEAR",
+        "x >= n * 2.0 -> x > n * 2.0",
+        "x >= n * 2.0 -> x < n * 2.0",
+        "n * 2.0 -> n / 2.0",
+        "2.0 -> 4.0",
+        "1e-12 < n <= _FEW -> 1e-12 >= n <= _FEW",
+        "1e-12 < n <= _FEW -> 1e-12 < n < _FEW",
+        "1e-12 < n <= _FEW -> 1e-12 < n > _FEW",
+    ]
+
+
 @pytest.mark.parametrize(
-    ("own", "beyond", "outcomes", "expected"),
+    ("most", "first", "others"),
     [
-        ([("a", 1.0), ("b", 2.0)], [("c", 1.0)], ["caught"], [["a", "b"]]),
-        ([("a", 1.0), ("b", 2.0)], [("c", 1.0)], ["survived", "timed out"], [["a", "b"], ["c"]]),
-        # The fastest come first, up to three seconds; the first one in any case.
-        ([("b", 2.0), ("a", 1.5)], [("c", 9.0)], ["survived", "survived"], [["a"], ["c"]]),
-        ([], [("c", 1.0)], ["survived"], [["c"]]),
-        ([("a", 1.0)], [], ["survived"], [["a"]]),
-        ([], [], [], []),
+        # Those of the module itself, then those of its room, then others: the fastest first.
+        (60.0, [5, 4, 3], [2, 0]),
+        # Those for which there is no time are left out.
+        (3.6, [5, 4, 3, 0], []),
+        (2.6, [5, 4, 0], []),
+        # One is run in any case.
+        (0.05, [5], []),
     ],
 )
-def test_what_survives_the_tests_of_its_room_meets_those_of_others(
-    own, beyond, outcomes, expected, path, tmp_path, monkeypatch
-):
-    mutant = mutants_of("vcomp.small", path)[0]
-    here, elsewhere = frozenset({"vcomp.small:area"}), frozenset({"vcomp.small:other"})
-    stages = [
-        ([mutate.Known(t, s, here) for t, s in tests] + [mutate.Known("z", 0.1, elsewhere)], 3.0)
-        for tests in (own, beyond)
-    ]
-    left, asked = iter(outcomes), []
-
-    def outcome(self, mutant, tests, log):
-        asked.append([known.test for known in tests])
-        return next(left)
-
-    monkeypatch.setattr(mutate.Room, "_outcome", outcome)
-    found = mutate.Room("numerics").outcome(mutant, stages, tmp_path / "log")
-    assert found == (outcomes[-1] if outcomes else "not reached")
-    assert asked == expected
+def test_tests_of_the_own_module_come_first_and_then_the_fastest(path, most, first, others):
+    mutant = mutants_of("vcomp.room.small", path)[0]
+    found = mutate.portions(mutant, TESTS, most)
+    assert found == [[TESTS[k] for k in part] for part in (first, others) if part]
 
 
-def test_tests_of_the_own_module_come_first(path, tmp_path, monkeypatch):
-    mutant = mutants_of("vcomp.small", path)[0]
-    functions = frozenset({"vcomp.small:area"})
-    tests = ["tests/test_large.py::a", "tests/test_small.py::b", "tests/test_small.py::c"]
-    known = [mutate.Known(t, s, functions) for t, s in zip(tests, (1.0, 5.0, 3.0), strict=True)]
-    asked = []
-    monkeypatch.setattr(
-        mutate.Room,
-        "_outcome",
-        lambda self, mutant, tests, log: asked.extend(k.test for k in tests) or "survived",
-    )
-    mutate.Room("numerics").outcome(mutant, [(known, 100.0)], tmp_path / "log")
-    assert asked == [tests[2], tests[1], tests[0]]
+def test_no_test_is_run_that_does_not_enter_the_function(path):
+    mutant = mutants_of("vcomp.room.small", path)[0]
+    assert mutate.portions(mutant, TESTS[1:2], 60.0) == []
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        ([1], "caught"),
+        ([2], "caught"),
+        ([0, 1], "caught"),
+        ([0, None], "timed out"),
+        ([0, 0], "survived"),
+        ([0, 5], "error 5"),
+    ],
+)
+def test_what_survives_few_tests_meets_the_others(codes, expected, path, tmp_path, monkeypatch):
+    mutant = mutants_of("vcomp.room.small", path)[0]
+    left = iter(codes)
+    monkeypatch.setattr(mutate, "apart", lambda work, log, seconds: next(left))
+    bench = mutate.Bench(tmp_path)
+    bench.paths = {"vcomp.room.small": path}
+    assert bench.outcome(mutant, TESTS, 60.0, tmp_path / "log") == expected
+    assert list(left) == []
+    assert bench.outcome(mutant, TESTS[1:2], 60.0, tmp_path / "log") == "not reached"
+
+
+LOOPS = """
+import numpy as np
+from pathlib import Path
+from tests.tools.mutate import Loops
+from tests.tools.mutants import code_of, mutants_of
+import vcomp.ir.kernels.bits as bits
+
+module, path = bits.__name__, Path(bits.__file__)
+loops = Loops([module])
+at = f"{module}:"
+assert loops.entered_by(at + "lowest_bit") == {at + "lowest_bit", at + "count_bits"}
+mutants = [m for m in mutants_of(module, path) if m.function == "count_bits"]
+mutant = next(m for m in mutants if m.before == "word * _BYTES >> np.uint64(56)")
+assert mutant.compiled
+loops.compile_anew(at + "count_bits", code_of(mutant, path))
+kept = {name for name, loop in loops.by_name.items() if loop._options["cache"]}
+callers = {"lowest_bit", "count_below", "count_bits"}
+assert kept == loops.by_name.keys() - {at + name for name in callers}
+assert bits.lowest_bit(0, np.uint64(8)) == (3 * 0x0101010101010101 << 56) % 2**64
+"""
+
+
+def test_a_loop_is_compiled_anew_with_all_that_call_it():
+    """In a process in which nothing is compiled yet."""
+    command = [sys.executable, "-c", LOOPS]
+    done = subprocess.run(command, cwd=mutate.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -7,6 +7,7 @@ intervals from any interval source.
 from __future__ import annotations
 
 import ast
+import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -30,10 +31,10 @@ _ELSE = "write anything else as a function of the components, such as lambda v: 
 class _Value:
     """A number (if `a` is None), or a form of the components."""
 
-    number: float
     form: Form = "linear"
     a: FloatArray | None = None
     b: FloatArray | None = None
+    number: float = math.nan
 
 
 def read_quantity(text: str, names: Sequence[str], others: Sequence[str] = ()) -> Quantities:
@@ -106,12 +107,12 @@ class _Reader:
 
     def read(self, node: ast.expr) -> _Value:
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            return _Value(float(node.value))
+            return _Value(number=float(node.value))
         if isinstance(node, ast.Name):
             return self._component(node.id)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
             sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
-            return self._times(_Value(sign), self.read(node.operand))
+            return self._times(_Value(number=sign), self.read(node.operand))
         if isinstance(node, ast.BinOp):
             return self._operation(node)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -121,9 +122,9 @@ class _Reader:
     def _component(self, name: str) -> _Value:
         match = re.fullmatch(r"_(\d+)_", name)
         if match:
-            return _Value(0.0, "linear", np.eye(len(self.names))[int(match[1])])
+            return _Value("linear", np.eye(len(self.names))[int(match[1])])
         if name == "total":
-            return _Value(0.0, "linear", np.ones(len(self.names)))
+            return _Value("linear", np.ones(len(self.names)))
         known = [*self.names, "total", *self.others]
         raise EstimationError(
             f"{name!r} is not a component or quantity{did_you_mean(name, known)}; components are "
@@ -134,7 +135,7 @@ class _Reader:
         left, right = self.read(node.left), self.read(node.right)
         if isinstance(node.op, ast.Add | ast.Sub):
             sign = -1.0 if isinstance(node.op, ast.Sub) else 1.0
-            return self._sum(left, self._times(_Value(sign), right))
+            return self._sum(left, self._times(_Value(number=sign), right))
         if isinstance(node.op, ast.Mult):
             return self._times(left, right)
         if isinstance(node.op, ast.Div):
@@ -152,43 +153,43 @@ class _Reader:
             return inside
         if node.func.id == "share":
             return self._ratio(inside, self._component("total"))
-        return _Value(0.0, "root", inside.a)
+        return _Value("root", inside.a)
 
     def _sum(self, left: _Value, right: _Value) -> _Value:
         if left.a is None and right.a is None:
-            return _Value(left.number + right.number)
+            return _Value(number=left.number + right.number)
         if left.a is None or right.a is None or left.form != "linear" or right.form != "linear":
             raise self._refusal("only components can be added up, not numbers, ratios or roots")
-        return _Value(0.0, "linear", left.a + right.a)
+        return _Value("linear", left.a + right.a)
 
     def _times(self, left: _Value, right: _Value) -> _Value:
         if left.a is None and right.a is None:
-            return _Value(left.number * right.number)
+            return _Value(number=left.number * right.number)
         number, form = (left, right) if left.a is None else (right, left)
         if number.a is not None:
             raise self._refusal("components can be multiplied by numbers only")
         assert form.a is not None
         if form.form == "linear":
-            return _Value(0.0, "linear", number.number * form.a)
+            return _Value("linear", number.number * form.a)
         if form.form == "root" and number.number > 0.0:
-            return _Value(0.0, "root", number.number**2 * form.a)
+            return _Value("root", number.number**2 * form.a)
         if form.form in ("ratio", "share"):
             assert form.b is not None
             whole = form.b + form.a if form.form == "share" else form.b
-            return _Value(0.0, "ratio", number.number * form.a, whole)
+            return _Value("ratio", number.number * form.a, whole)
         raise self._refusal("roots can be multiplied by positive numbers only")
 
     def _ratio(self, left: _Value, right: _Value) -> _Value:
         if right.a is None:
             if right.number == 0.0:
                 raise self._refusal("it divides by zero")
-            return self._times(_Value(1.0 / right.number), left)
+            return self._times(_Value(number=1.0 / right.number), left)
         if left.a is None or left.form != "linear" or right.form != "linear":
             raise self._refusal("a ratio must be one of two sums of components")
         rest = right.a - left.a
         if (rest >= 0.0).all() and (left.a >= 0.0).all():
-            return _Value(0.0, "share", left.a, rest)
-        return _Value(0.0, "ratio", left.a, right.a)
+            return _Value("share", left.a, rest)
+        return _Value("ratio", left.a, right.a)
 
     def _refusal(self, why: str) -> EstimationError:
         return EstimationError(f"cannot read {self.text!r} as a quantity: {why}; {_ELSE}")

@@ -30,9 +30,8 @@ from vcomp.inference.intervals import (
     note_on_scores,
     with_influences,
 )
-from vcomp.ir.accuracy_result import (
+from vcomp.ir.accuracy_estimators import (
     PLANNED,
-    Accuracy,
     ByDStudy,
     ByHalves,
     ByItself,
@@ -41,6 +40,7 @@ from vcomp.ir.accuracy_result import (
     BySubsets,
     Estimator,
 )
+from vcomp.ir.accuracy_result import Accuracy
 from vcomp.ir.agreement import Measure, complete, named
 from vcomp.ir.agreement import sizes as check_sizes
 from vcomp.ir.curve import MODELS, Model

@@ -187,3 +187,21 @@ def test_steps_of_data_sets_end_within_their_bounds(seed):
         gain = score[b, own] @ d - 0.5 * d @ part @ d
         assert decrement[b] == pytest.approx(np.sqrt(max(2.0 * gain, 0.0)), rel=1e-9, abs=1e-9)
         assert inside[b] == (not at_bound.any())
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e-3, 1e3, 1e6])
+@pytest.mark.parametrize("start", [[1.0, 1.0, 0.1, 1.0], [0.0, 0.0, 0.0, 2.0]])
+def test_maxima_of_responses_in_any_unit_are_the_same(unit, start):
+    """Also where components start at zero, which a gradient in that unit has to move."""
+    frames = [frame(seed) for seed in range(8)]
+    scaled = [data.assign(y=unit * data["y"]) for data in frames]
+    held = np.zeros(4, dtype=bool)
+    one, other = (
+        maximise_stack(stack_of(*data)[0], u**2 * np.array(start), held, reml=True)
+        for data, u in ((frames, 1.0), (scaled, unit))
+    )
+    np.testing.assert_array_equal(one.found, other.found)
+    assert one.found.sum() >= 7
+    there = one.found
+    size = one.v[there].sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(other.v[there] / unit**2 / size, one.v[there] / size, atol=1e-9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import vcomp
@@ -41,3 +42,27 @@ def test_what_is_too_large_is_refused_before_any_product_is_made():
     with pytest.raises(TooLargeError):
         _projector_forms(chains, list(range(stats.n_terms + 2)), v)
     assert not chains._tables  # of which products are made
+
+
+def test_a_product_between_the_two_smallest_terms_has_to_fit():
+    """Of N_ab N_bc N_ca, which is as large as the two terms with the fewest groups allow."""
+    rng = np.random.default_rng(3)
+    codes = {f: rng.permutation(np.arange(60) % q) for f, q in {"a": 30, "b": 4, "c": 20}.items()}
+    data = pd.DataFrame({**codes, "y": rng.normal(size=60)})
+    model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b) + (1|c)", data)
+    stats = model.statistics.cross_products
+    Z = [np.eye(q)[c] for c, q in zip(model.chunk.codes, model.chunk.sizes, strict=True)]
+    sizes = {z.shape[1]: z for z in Z}
+    place = {z.shape[1]: t for t, z in enumerate(Z)}
+    chain = [(place[30], -1), (place[4], 0), (place[20], -1)]
+    for most, fits in ((79, False), (80, True)):
+        chains = _Chains(stats, ChainLimits(dense_below=0, most_elements=most))
+        if not fits:
+            with pytest.raises(TooLargeError):
+                chains.planned(chain)
+            continue
+        a, b, c = (sizes[q] for q in (30, 4, 20))
+        of_a, of_c = (np.diag(1.0 / z.sum(axis=0)) for z in (a, c))
+        expected = np.trace(of_a @ a.T @ b @ b.T @ c @ of_c @ c.T @ a)
+        found = chains.trace(chains.planned(chain))
+        assert found == pytest.approx(expected, rel=1e-12)

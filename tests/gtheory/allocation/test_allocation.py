@@ -343,6 +343,13 @@ def test_objects_that_are_counted_in_one_alternative_alone():
 def test_other_mistakes():
     with pytest.raises(PlanError, match="out of reach: the variance of p is not estimated above"):
         study(p=0).optimize("i*a", goal=0.9)
+    # Of what remains, only what no sizes remove is named: with many a, σ²(pi) alone.
+    number = r"= 0\.\d+"
+    relative = rf"σ²\(pi\) {number}"
+    absolute = rf"σ²\(i\) {number}, {relative}"
+    for coefficient, left in (("Erho2", relative), ("Phi", absolute)):
+        with pytest.raises(PlanError, match=f"mostly from {left}, with i ≤ 5"):
+            study().optimize("i*a", goal=0.99, coefficient=coefficient, bounds={"i": (1, 5)})
     with pytest.raises(PlanError, match=r"'topc' is not a facet \(did you mean 'topic'\?\)"):
         dstudy(TREC3).optimize({"topc": 5}, budget=100)
     with pytest.raises(PlanError, match="'a' costs nothing"):

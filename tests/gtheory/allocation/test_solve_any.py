@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from tests.helpers.gstudies import BODOFF_LI
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.cost import Cost, read_cost
 from vcomp.gtheory.allocation.problem import make_problem
-from vcomp.gtheory.allocation.solve import Limit, solve, solve_any
+from vcomp.gtheory.allocation.solve import Limit, _refuse_falls, solve, solve_any
 from vcomp.gtheory.plan import make_plans
 from vcomp.gtheory.published import from_components
 
@@ -115,3 +116,29 @@ def test_a_facet_that_does_not_matter_has_its_least_size():
     found = solve_any(problem, error, Limit(300.0))
     i = math.floor((300 - 20 - 6) / 13)
     assert dict(zip(problem.facets, found.sizes[0], strict=True)) == {"i": i, "a": 2}
+
+
+@pytest.mark.parametrize(
+    ("costs", "falls"),
+    [
+        ([0.0, 0.0], False),
+        ([5.0, 5.0], False),
+        ([5.0, 5.0 * (1.0 - 4e-13)], False),  # rounding
+        ([5.0, 5.0 * (1.0 - 1e-11)], True),
+        ([5.0, 0.0], True),
+        ([0.0, 5.0], False),
+    ],
+)
+def test_a_cost_may_stay_but_not_fall(costs, falls):
+    problem = SimpleNamespace(
+        costs=lambda rows: np.array(costs)[rows[:, 1].astype(int) - 1],
+        facets=("a", "i"),
+        sizes=lambda rows: rows,
+        plan=SimpleNamespace(facets=("a", "i")),
+    )
+    rows = np.array([[3.0, 1.0]]), np.array([[3.0, 2.0]])
+    if not falls:
+        _refuse_falls(problem, *rows, 1)
+        return
+    with pytest.raises(PlanError, match=r"when i grows from 1 to 2 with a = 3: a cost must not"):
+        _refuse_falls(problem, *rows, 1)

@@ -151,6 +151,22 @@ def test_draws_of_estimates_at_zero_are_normal():
     )
 
 
+def test_draws_of_very_certain_estimates_are_those_of_a_normal_distribution():
+    """As χ² of few hundred million degrees of freedom, with the same random numbers."""
+    drawn = []
+    for df in (1.9e8, 2.1e8, 1e12):
+        v = np.array([3.0, 5.0])
+        components = from_components(
+            {"p": v[0], "Residual": v[1]}, cov=np.diag(2.0 * v**2 / df)
+        ).components
+        values, how = draw_components(components, 50, np.random.default_rng(4))
+        assert how == "χ² draws of the components"
+        drawn.append((values - v) * np.sqrt(df))
+    assert np.ptp(drawn[0]) > 1.0
+    for other in drawn[1:]:  # the skewness of χ² and the rounding of its quantiles
+        np.testing.assert_allclose(other, drawn[0], atol=1e-2)
+
+
 def test_replicates_of_a_fit(docsearch):
     study = docsearch.dstudy(object="sys")
     found = study.optimize("20*topic + topic*query", budget=500)

@@ -94,3 +94,17 @@ def test_pairs_and_effects_that_correlate_are_found():
     assert effects.effect == pytest.approx(
         np.sqrt(np.mean(found.table.row_correlations**2)), abs=0.1
     )
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_the_unit_of_the_scores_does_not_matter(unit):
+    sd = np.array([1.0, 1.0, 5.0, 1.0, 1.0, 1.0])
+    made = CrossedTable.of(sd * table(14, 6).values)
+    other = CrossedTable.of(unit * made.values)
+    assert sphericity(made) < 1.0
+    assert sphericity(other) == pytest.approx(sphericity(made), rel=1e-11)
+    (_, test), (_, scaled) = tukey(made), tukey(other)
+    assert scaled.statistic == pytest.approx(test.statistic, rel=1e-9)
+    assert scaled.p_value == pytest.approx(test.p_value, rel=1e-9)
+    np.testing.assert_allclose(other.correlations, made.correlations, atol=1e-12)
+    np.testing.assert_allclose(other.row_correlations, made.row_correlations, atol=1e-12)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,12 @@ from scipy import stats
 import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import unbalanced
-from vcomp.inference.hypotheses.model_comparison import mixture_tail
+from vcomp.inference.hypotheses.model_comparison import (
+    _columns_differ,
+    _efficient_correlation,
+    facets_of,
+    mixture_tail,
+)
 
 
 @pytest.fixture(scope="module")
@@ -225,3 +232,60 @@ def test_printed(data):
     assert "2 against 1: 0." in text
     html = vcomp.compare(fit("y ~ (1|a)", data), fit("y ~ (1|a*b)", data))._repr_html_()
     assert html.count("<table") == html.count("</table") == 1
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+@pytest.mark.parametrize("zero", [False, True])
+def test_the_correlation_of_two_components_is_that_of_their_efficient_estimates(method, zero):
+    """By the inverse of the dense expected information of what is free and not at zero."""
+    rng = np.random.default_rng(3)
+    n = 90
+    sizes = {"a": 5, "b": 8, "c": 6, "d": 4}
+    data = pd.DataFrame({f: rng.integers(q, size=n) for f, q in sizes.items()})
+    data["y"] = rng.normal(size=n) + 2.0 * data["c"]
+    model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b) + (1|c) + (1|d)", data)
+    names = ("a", "b", "c", "d", "Residual")
+    v = np.array([0.0, 0.0, 0.7, 0.0 if zero else 0.4, 1.3])
+    null = SimpleNamespace(names=("d", "c", "Residual"), values=v[[3, 2, 4]])
+    small = SimpleNamespace(estimate=null)
+    big = SimpleNamespace(
+        stats=model.statistics,
+        estimate=SimpleNamespace(names=names, method=method),
+        free={facets_of(name) for name in ("a", "b", "c", "d", "Residual")},
+    )
+    tested = [facets_of("a"), facets_of("b")]
+    information = DenseLikelihood(model, reml=method == "reml").expected(v)
+    kept = [0, 1, 2, 4] if zero else [0, 1, 2, 3, 4]
+    cov = np.linalg.inv(information[np.ix_(kept, kept)])
+    expected = cov[0, 1] / np.sqrt(cov[0, 0] * cov[1, 1])
+    assert abs(expected) > 1e-3
+    assert _efficient_correlation(small, big, tested) == pytest.approx(expected, rel=1e-8)
+    big.free -= {facets_of("c")}  # held
+    kept.remove(2)
+    cov = np.linalg.inv(information[np.ix_(kept, kept)])
+    expected = cov[0, 1] / np.sqrt(cov[0, 0] * cov[1, 1])
+    assert _efficient_correlation(small, big, tested) == pytest.approx(expected, rel=1e-8)
+    big.stats = None
+    assert _efficient_correlation(small, big, tested) is None
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e9])
+@pytest.mark.parametrize(("moved", "expected"), [(0.0, False), (1e-10, False), (1e-6, True)])
+@pytest.mark.parametrize("wide", [False, True])
+def test_columns_of_any_unit_differ_by_more_than_rounding(unit, moved, expected, wide):
+    """The second fit has the columns in another order."""
+    X = unit * np.random.default_rng(1).normal(size=(20, 3))
+    other = X[:, [2, 0, 1]].copy()
+    other[:, 0] *= 1.0 + moved
+
+    def of(columns, names):
+        XX = columns.T @ columns
+        products = SimpleNamespace(products_with=lambda a: XX @ a) if wide else None
+        return SimpleNamespace(
+            stats=SimpleNamespace(XX=XX, wide=products), exog_names=tuple(names)
+        )
+
+    one, two = of(X, "abc"), of(other, "cab")
+    assert _columns_differ(one, two) is expected
+    assert _columns_differ(two, one) is expected
+    assert not _columns_differ(one, SimpleNamespace(stats=None, exog_names=("a",)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,10 @@ from scipy import stats
 
 import vcomp
 from tests.helpers.designs import DESIGNS, balanced, gridded, unbalanced
+from vcomp.estimators.quadratic import AnovaTable
+from vcomp.inference.hypotheses import exact_f
+from vcomp.inference.hypotheses.exact_f import ratio_of_table, robust_ratio, synthesised_ratio
+from vcomp.inference.intervals.classical import MeanSquares
 
 # The mean square that is divided by, of every term; None where no single one will do.
 DENOMINATORS = {
@@ -193,3 +199,126 @@ def test_documents_of_unequal_numbers_have_no_exact_test_for_topics():
         res.test("i", "f")
     # A term without a finer one has.
     assert res.test("p:i:d", "f").exact
+
+
+def table_of(names, df, mean_sq, expected):
+    df = np.array(df, dtype=float)
+    return AnovaTable(tuple(names), df, df * mean_sq, np.array(expected, dtype=float))
+
+
+P_I_O = table_of(
+    ("p", "i", "o", "p:i", "p:o", "i:o", "Residual"),
+    (3, 2, 4, 6, 12, 8, 24),
+    np.array([31.0, 17.0, 23.0, 5.0, 7.0, 3.0, 2.0]),
+    [
+        [15, 0, 0, 5, 3, 0, 1],
+        [0, 20, 0, 5, 0, 4, 1],
+        [0, 0, 12, 0, 3, 4, 1],
+        [0, 0, 0, 5, 0, 0, 1],
+        [0, 0, 0, 0, 3, 0, 1],
+        [0, 0, 0, 0, 0, 4, 1],
+        [0, 0, 0, 0, 0, 0, 1],
+    ],
+)
+
+
+@pytest.mark.parametrize(("term", "others"), [(0, (3, 4)), (1, (3, 5)), (2, (4, 5))])
+def test_sums_of_mean_squares_are_those_of_cochran(term, others):
+    found = synthesised_ratio(P_I_O, term)
+    ms, df = P_I_O.sum_sq / P_I_O.df, P_I_O.df
+    above, below = ms[[term, 6]], ms[list(others)]
+    assert found.statistic == pytest.approx(above.sum() / below.sum(), rel=1e-13)
+    expected = [x.sum() ** 2 / (x**2 / d).sum() for x, d in (
+        (above, df[[term, 6]]), (below, df[list(others)]))]  # fmt: skip
+    assert found.df == pytest.approx(expected, rel=1e-13)
+    names = P_I_O.names
+    assert found.numerator == f"(MS({names[term]}) + MS(Residual))"
+    assert found.denominator == f"(MS({names[others[0]]}) + MS({names[others[1]]}))"
+    assert not found.exact
+
+
+@pytest.mark.parametrize(
+    ("own", "statistic", "df", "words"),
+    [
+        # E[MS_a] without a is half of that of b and of the residual, or 2 MS_b − MS_e.
+        ([6, 2, 1], 9.0 / 4.0, (5.0, 16.0 / (9.0 / 7.0 + 1.0 / 11.0)),
+         ("MS(a)", "(0.5 MS(b) + 0.5 MS(Residual))")),
+        ([6, 8, 1], 11.0 / 12.0, (121.0 / (81.0 / 5.0 + 4.0 / 11.0), 7.0),
+         ("(MS(a) + MS(Residual))", "2 MS(b)")),
+        ([6, 4, 1], 9.0 / 6.0, (5.0, 7.0), ("MS(a)", "MS(b)")),
+    ],
+)  # fmt: skip
+def test_sums_of_mean_squares_have_weights(own, statistic, df, words):
+    expected = [own, [0, 4, 1], [0, 0, 1]]
+    found = synthesised_ratio(table_of(["a", "b", "Residual"], (5, 7, 11), [9, 6, 2], expected), 0)
+    assert found.statistic == pytest.approx(statistic, rel=1e-13)
+    assert found.df == pytest.approx(df, rel=1e-13)
+    assert (found.numerator, found.denominator) == words
+
+
+@pytest.mark.parametrize(
+    ("df", "mean_sq", "expected"),
+    [
+        ((5, 7, 0), [9, 6, 2], [[6, 2, 1], [0, 4, 1], [0, 0, 1]]),
+        ((0, 7, 2), [9, 6, 2], [[6, 2, 1], [0, 4, 1], [0, 0, 1]]),
+        ((5, 7, 2), [9, 6, 2], [[6, np.nan, 1], [0, 4, 1], [0, 0, 1]]),
+        ((5, 7, 2), [9, 6, 2], [[6, 2, 1], [0, 1, 1], [0, 1, 1]]),
+        ((5, 7, 2), [9, 0, 0], [[6, 2, 1], [0, 4, 1], [0, 0, 1]]),
+    ],
+)
+def test_there_may_be_no_sums_of_mean_squares(df, mean_sq, expected):
+    assert synthesised_ratio(table_of(["a", "b", "Residual"], df, mean_sq, expected), 0) is None
+
+
+def test_a_ratio_needs_the_same_expectation():
+    expected = np.array([[6.0, 2, 1], [0, 2, 1], [0, 0, 1]])
+    names, df, mean_sq = ["a", "b", "Residual"], (5, 7, 11), [9.0, 6.0, 2.0]
+    found = ratio_of_table(table_of(names, df, mean_sq, expected), 0)
+    assert (found.statistic, found.df) == (1.5, (5.0, 7.0))
+    assert (found.numerator, found.denominator, found.exact) == ("MS(a)", "MS(b)", True)
+    assert ratio_of_table(table_of(names, df, mean_sq, expected), 1).denominator == "MS(Residual)"
+    for place, value in (((0, 1), 2.1), ((1, 0), 0.01), ((1, 2), 1.001)):
+        other = expected.copy()
+        other[place] = value
+        assert ratio_of_table(table_of(names, df, mean_sq, other), 0) is None
+    for few in ((5, 0, 11), (0, 7, 11)):
+        assert ratio_of_table(table_of(names, few, mean_sq, expected), 0) is None
+    assert ratio_of_table(table_of(names, df, [9.0, 0.0, 2.0], expected), 0) is None
+    # Of several the residual comes first.
+    expected[0, 1] = 0.0
+    expected[1, 1] = 0.0
+    assert ratio_of_table(table_of(names, df, mean_sq, expected), 0).df == (5.0, 11.0)
+
+
+@pytest.mark.parametrize("upper", [None, [9.0, 30.0, 4.0]])
+@pytest.mark.parametrize("r", [0.0, 0.4, -0.3])
+def test_a_robust_ratio_is_of_a_mean_square_and_its_expectation(monkeypatch, upper, r):
+    """λ₁ = 2a + b + e, λ₂ = 3b + e, λ₃ = e: without a, λ₁ is λ₂/3 + 2λ₃/3."""
+    basis = np.array([[2.0, 1.0, 1.0], [0.0, 3.0, 1.0], [0.0, 0.0, 1.0]])
+    values, df = np.array([20.0, 9.0, 3.0]), np.array([6.0, 10.0, 40.0])
+    R = np.eye(3)
+    R[0, 1] = R[1, 0] = r
+    squares = MeanSquares(
+        basis, np.arange(3), values, df, R, np.zeros(3), None if upper is None else np.array(upper)
+    )
+    monkeypatch.setattr(exact_f, "robust_mean_squares", lambda components: squares)
+    found = robust_ratio(SimpleNamespace(values=np.zeros(3), names=("a", "b", "Residual")), 0)
+    assert found.statistic == pytest.approx(20.0 / 5.0, rel=1e-13)
+    below = df if upper is None else np.array(upper)
+    shares = np.array([0.0, 3.0, 2.0]) / 5.0 * np.sqrt(2.0 / below)
+    own, other = 2.0 / 6.0, shares @ R @ shares
+    factor = max(1.0 - 2.0 * np.sqrt(own) * r * shares[1] / (own + other), 0.1)
+    assert found.df == pytest.approx((2.0 / (factor * own), 2.0 / (factor * other)), rel=1e-12)
+    assert (found.numerator, found.exact) == ("MS(a)", False)
+
+
+def test_a_robust_ratio_needs_a_positive_expectation(monkeypatch):
+    basis, names = np.array([[2.0, 1.0], [0.0, 1.0]]), ("a", "Residual")
+    values = SimpleNamespace(values=np.zeros(2), names=names)
+    for squares in (
+        None,
+        MeanSquares(basis, np.arange(2), np.array([5.0, 0.0]), np.ones(2), np.eye(2), np.zeros(2)),
+        MeanSquares(np.eye(1), np.array([1]), np.ones(1), np.ones(1), np.eye(1), np.zeros(2)),
+    ):
+        monkeypatch.setattr(exact_f, "robust_mean_squares", lambda components, s=squares: s)
+        assert robust_ratio(values, 0) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -88,6 +89,22 @@ def test_estimates_at_their_bound_have_one_sided_intervals(shared_data):
     assert found.high[0] == pytest.approx(upper, rel=1e-7)
     assert AT_BOUND in found.notes
     assert AT_BOUND in " ".join(str(res.summary()).split())
+
+
+def test_an_estimate_of_zero_is_at_a_bound_only_where_there_is_one():
+    cov = np.array([[0.4, 0.0, -0.04], [0.0, 0.3, -0.03], [-0.04, -0.03, 0.2]])
+    free = from_components({"p": 0.0, "i": 1.0, "Residual": 4.0}, cov=cov).components
+    bounded = replace(free, without_bounds=(np.array([-0.1, 1.0, 4.0]), cov))
+    one, other, nothing = np.eye(3)[[0]], np.eye(3)[[1]], np.zeros((1, 3))
+    for g, weights, expected in (
+        (free, one, False),
+        (bounded, one, True),
+        (bounded, other, False),  # not at its bound
+        (bounded, nothing, False),  # zero whatever the components are
+        (bounded, np.vstack([other, one]), True),
+    ):
+        found = limits(Quantities("linear", weights), "mls", g)
+        assert (AT_BOUND in found.notes) is expected
 
 
 def test_a_component_far_below_zero_has_an_upper_limit_of_zero():
@@ -249,3 +266,30 @@ def test_satterthwaite_intervals_grow_with_confidence():
         assert (low <= previous[0]).all()
         assert (high >= previous[1]).all()
         previous = low, high
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.32])
+def test_satterthwaite_intervals_are_quantiles_of_chi_square(alpha):
+    value, se = np.array([3.0, 0.2, 50.0, 1e-8]), np.array([0.9, 0.05, 40.0, 4e-9])
+    df = 2.0 * (value / se) ** 2
+    low, high = satterthwaite_interval(value, se, alpha)
+    np.testing.assert_allclose(low, df * value / stats.chi2.ppf(1.0 - alpha / 2.0, df), rtol=1e-11)
+    np.testing.assert_allclose(high, df * value / stats.chi2.ppf(alpha / 2.0, df), rtol=1e-11)
+
+
+def test_satterthwaite_intervals_of_what_is_hardly_estimated():
+    """Nothing of a negative estimate or one without an error; [0, ∞] of one that is mostly so."""
+    value = np.array([-1.0, 0.0, 1.0, np.nan, 1.0, 2.0])
+    se = np.array([0.5, 0.5, 0.0, 1.0, np.nan, 40.0])
+    low, high = satterthwaite_interval(value, se, 0.05)
+    assert np.isnan(low[:5]).all()
+    assert np.isnan(high[:5]).all()
+    assert (low[5], high[5]) == (0.0, np.inf)
+    # With 0.13 degrees of freedom the upper limit is finite only at a low level.
+    df = 2.0 * (1.0 / 3.9) ** 2
+    low, high = satterthwaite_interval(np.array([1.0]), np.array([3.9]), 0.05)
+    assert low[0] == pytest.approx(df / stats.chi2.ppf(0.975, df), rel=1e-9)
+    assert high[0] == np.inf
+    assert df / stats.chi2.ppf(0.025, df) > 1e6
+    high = satterthwaite_interval(np.array([1.0]), np.array([3.9]), 0.8)[1]
+    assert high[0] == pytest.approx(df / stats.chi2.ppf(0.4, df), rel=1e-9)

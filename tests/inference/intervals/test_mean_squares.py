@@ -10,7 +10,12 @@ import pytest
 
 import vcomp
 from vcomp.inference import VarianceComponents
-from vcomp.inference.intervals.classical import _basis, mean_squares
+from vcomp.inference.intervals.classical import (
+    MeanSquares,
+    _basis,
+    mean_squares,
+    rests_on_two,
+)
 
 DESIGNS = {
     "y ~ (1|a)": (("a", "r"), (7, 4)),
@@ -137,3 +142,59 @@ def test_an_expectation_of_zero_has_no_degrees_of_freedom(rounding, unit):
         ("a", "b", "Residual"), facets, values + unit * np.array([1e-7, 0, 0]), cov
     )
     assert mean_squares(little).df[0] == pytest.approx(2e-14 / 0.2, rel=1e-3)
+
+
+def squares_of(values, df, correlation=None):
+    """Return mean squares λ_i = Σ_{j ≤ i} σ_j² of three components, one after the other."""
+    k = len(values)
+    unit = np.eye(k) if correlation is None else np.asarray(correlation)
+    return MeanSquares(
+        np.tril(np.ones((k, k))), np.arange(k), np.array(values), np.array(df), unit, np.zeros(k)
+    )
+
+
+FIRST, SECOND, THIRD = np.eye(3)
+RATIOS = {
+    "first to first and second": ([FIRST], [FIRST + SECOND], True),
+    "second to first and second": ([SECOND], [FIRST + SECOND], True),
+    "first to all": ([FIRST], [FIRST + SECOND + THIRD], True),  # λ₁/λ₃
+    "second to all": ([SECOND], [FIRST + SECOND + THIRD], False),  # λ₂ − λ₁ of λ₃
+    "third to second and third": ([THIRD], [SECOND + THIRD], False),
+    "one of two": ([FIRST, SECOND], [FIRST + SECOND, FIRST + SECOND + THIRD], False),
+    "rounding of the third": ([FIRST], [FIRST + SECOND + 1e-10 * THIRD], True),
+    "little of the third": ([FIRST], [FIRST + SECOND + 1e-7 * THIRD], False),
+}
+
+
+@pytest.mark.parametrize("name", RATIOS)
+def test_ratios_rest_on_two_mean_squares(name):
+    a, b, expected = RATIOS[name]
+    squares = squares_of([2.0, 3.0, 7.0], [40.0, 12.0, 5.0])
+    assert rests_on_two(squares, np.array(a), np.array(b)) is expected
+
+
+def test_ratios_rest_on_independent_mean_squares_of_balanced_designs():
+    a, b = np.array([FIRST]), np.array([FIRST + SECOND])
+    values, df = [2.0, 3.0, 7.0], [40.0, 12.0, 5.0]
+    # The third does not matter: it may have any degrees of freedom, and be correlated.
+    for others in (4.4, 5.0):
+        assert rests_on_two(squares_of(values, [40.0, 12.0, others]), a, b)
+        for places in ([0, 2], [1, 2]):
+            correlation = np.eye(3)
+            correlation[places, places[::-1]] = -0.1
+            assert not rests_on_two(squares_of(values, df, correlation), a, b)
+    for odd in ([40.4, 12.0, 5.0], [40.0, 11.6, 5.0], [39.99, 12.0, 5.0]):
+        assert not rests_on_two(squares_of(values, odd), a, b)
+    # The rounding of a covariance is in the degrees of freedom.
+    assert rests_on_two(squares_of(values, [40.0 + 1e-5, 12.0 - 1e-5, 5.0]), a, b)
+
+
+def test_mean_squares_at_components_are_not_lowered():
+    squares = squares_of([2.0, 3.0, 7.0], [40.0, 12.0, 5.0])
+    found = squares.at(np.array([1.0, 3.0, 0.5]))
+    assert found.values.tolist() == [2.0, 4.0, 7.0]
+    assert found.df is squares.df
+    weights = np.array([[1.0, 0.0, 2.0], [0.0, -1.0, 0.5]])
+    lam = squares.values
+    components = np.array([lam[0], lam[1] - lam[0], lam[2] - lam[1]])
+    np.testing.assert_allclose(squares.coefficients(weights) @ lam, weights @ components)

@@ -93,6 +93,17 @@ def test_one_to_one(layouts):
     assert chosen(layouts["one to one"]) == {
         (t, role, a) for t in (202, 209, 226) for role, a in (("author", "A"), ("second", "M"))
     }
+    assert all(layouts[name].exact for name in layouts)
+
+
+@pytest.mark.parametrize(("n", "exact"), [(11, True), (12, True), (13, False)])
+def test_one_to_one_of_many_is_of_pairs(n, exact):
+    """All sets of at most twelve are examined; pairs of more."""
+    cells = [(t, f"r{k}", f"a{k}") for t in (1, 2) for k in range(n)]
+    found = assessor_layouts(pd.DataFrame(cells, columns=["topic", "role", "assessor"]))
+    layout = found["one to one"]
+    assert layout.exact is exact
+    assert len(layout.assignments) == 2 * (n if exact else 2)
 
 
 def test_individuals_in_roles_and_everyone():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -85,6 +86,8 @@ def test_the_file_is_the_frame(universe, tmp_path, rows_at_once):
     table = universes.score_table("accuracy")
     written = document_files.write_row_groups(universe, path, table, rows_at_once=rows_at_once)
     assert written == universe.n_rows
+    groups = pq.ParquetFile(path).num_row_groups
+    assert groups == 1 if rows_at_once > universe.n_rows else groups > 1
     rows = universe.scores("accuracy")
     found = pd.read_parquet(path)
     assert_array_equal(found["score"], rows["score"])

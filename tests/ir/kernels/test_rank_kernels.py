@@ -33,8 +33,9 @@ def rankings(case):
     rng = np.random.default_rng(seed)
     truth = rng.normal(size=(m, k))
     means = truth + 0.7 * rng.normal(size=(m, k))
-    if coarse:
-        means, truth = means.round(), truth.round()
+    if coarse:  # differences of tenths are equal but for rounding
+        unit = rng.choice([1.0, 10.0], size=(m, 1))
+        means, truth = means.round() / unit, truth.round() / unit
     tolerances = rng.choice([0.0, 0.25], size=(2, m))
     return means, truth, *tolerances
 
@@ -134,6 +135,25 @@ def test_smallest_safe_difference(case, rate, relative):
     for swapped in (np.full(len(x), -1), swapped_pairs(x, y, ex, ey, *by)[0]):
         got = safe_difference(x, y, ex, ey, swapped, *by, rate, relative)
         np.testing.assert_allclose(got, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_differences_that_are_equal_but_for_rounding(relative, seed):
+    """Of systems without ties, in the same order as the truth or with one pair swapped."""
+    rng = np.random.default_rng(seed)
+    x = 0.1 * rng.permutation(np.arange(1.0, 8.0))[None, :]
+    y = x**2
+    if seed % 2:
+        order = np.argsort(x[0])
+        y[0, order[[2, 3]]] = y[0, order[[3, 2]]]
+    zero, by = np.zeros(1), orders(x, y)
+    swapped = swapped_pairs(x, y, zero, zero, *by)[0]
+    assert swapped.tolist() == [seed % 2]
+    expected = smallest_by_search(x[0], y[0], 0.0, 0.0, 0.0, relative)
+    for known in (swapped, np.array([-1])):
+        found = safe_difference(x, y, zero, zero, known, *by, 0.0, relative)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("k", [60, 150])

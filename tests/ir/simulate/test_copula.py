@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from vcomp.exceptions import PlanError
 from vcomp.ir.simulate.copula import (
+    Scale,
+    Spread,
     fitted_df,
     gaussian,
     pair_likelihood,
@@ -178,3 +181,26 @@ def test_parts_and_words(X):
 def test_bad_copulas(X, options, message):
     with pytest.raises(PlanError, match=message):
         fit_collection(X, **options)
+
+
+@pytest.mark.parametrize("width", [0.0, 0.3, 3.0, 12.0])
+@pytest.mark.parametrize("mean", [1e-6, 0.03, 0.5, 0.8, 1.0 - 1e-6])
+@pytest.mark.parametrize("start", [0.0, -2.0, 3.5, 40.0, -40.0])
+def test_offsets_give_scores_their_mean(width, mean, start):
+    """From any start, also one at which all scores are cut off and nothing has a slope."""
+    rng = np.random.default_rng(5)
+    values, weights = width * rng.standard_normal(40), rng.dirichlet(np.ones(40))
+    spread, scale = Spread(values, weights), Scale(logit=True)
+    found = spread.offset(mean, scale, start)
+    assert spread.mean(found, scale) == pytest.approx(mean, rel=1e-7)
+    reach = np.abs(values).max() + scale.reach
+    exact = brentq(lambda at: spread.mean(at, scale) - mean, -reach, reach, xtol=1e-13)
+    # Where the mean is near 0 or 1 few scores are not cut off.
+    assert spread.mean(exact, scale) == pytest.approx(spread.mean(found, scale), rel=1e-7)
+
+
+def test_offsets_of_scores_as_they_are():
+    values, weights = np.array([-1.0, 0.5, 2.0]), np.array([0.2, 0.5, 0.3])
+    spread, scale = Spread(values, weights), Scale(logit=False)
+    assert spread.offset(0.4, scale, 9.0) == pytest.approx(0.4 - 0.65, rel=1e-14)
+    assert spread.mean(-0.25, scale) == pytest.approx(0.4, rel=1e-14)

@@ -136,6 +136,11 @@ def test_means_can_be_given(family, mean):
 def test_a_mean_that_cannot_be():
     with pytest.raises(EstimationError, match=r"cannot have the mean 1\.2"):
         beta_margin(X).with_mean(1.2)
+    # Between the last scores, but nearer to one than any shape leads.
+    margin = beta_margin(X)
+    for end in (margin.quantiles[0] + 1e-13, margin.quantiles[-1] - 1e-13):
+        with pytest.raises(EstimationError, match="cannot have the mean"):
+            margin.with_mean(end)
     same = beta_margin(X)
     assert same.with_mean(same.mean) is same
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from vcomp.statistics import CrossProducts, Statistics, WideProducts
 
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+    from vcomp.estimators.likelihood.blocked_covariance import Eliminations
     from vcomp.estimators.likelihood.crossed import CrossedLikelihood
     from vcomp.estimators.likelihood.levels import LevelsLikelihood
     from vcomp.statistics import CompletedGrid
@@ -68,6 +70,13 @@ class EngineLimits:
 
 
 ENGINE_LIMITS = EngineLimits()
+
+_ANALYSED: WeakKeyDictionary[Statistics, Eliminations] = WeakKeyDictionary()
+"""Equations that are analysed, with their last factor: intervals and effects of a fit need that of
+its maximum."""
+
+_NOT_FACTORED: WeakKeyDictionary[Statistics, EngineLimits] = WeakKeyDictionary()
+"""The limits for which an order of elimination was looked for, and none was fast enough."""
 
 
 def choose_engine(
@@ -326,7 +335,13 @@ def _blocked_within(
     names: Sequence[str] | None,
 ) -> BlockedLikelihood | None:
     """Return the blocked engine if it fits and evaluates in at most `seconds`, else None."""
-    sums = stats.cross_products
+    from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+
+    sums, kept = stats.cross_products, None
+    if limits is ENGINE_LIMITS:
+        kept = _ANALYSED.get(stats)
+    if kept is not None and kept.seconds <= seconds and kept.are_named(names):
+        return BlockedLikelihood(sums, reml=reml, eliminations=kept)
     # Before any matrix is formed: what a factor has in any order, or a full matrix.
     least = limits.seconds_per_entry * sums.n_entries
     if least + limits.seconds_per_effect * sum(sums.sizes) > seconds:
@@ -338,7 +353,11 @@ def _blocked_within(
         blocked = _blocked(sums, limits, reml=reml, names=names, most_seconds=seconds)
     except EstimationError:
         return None
-    return blocked if blocked.seconds <= seconds else None
+    if blocked.seconds > seconds:
+        return None
+    if limits is ENGINE_LIMITS and blocked.eliminations.are_small:
+        _ANALYSED[stats] = blocked.eliminations
+    return blocked
 
 
 def _best(
@@ -369,6 +388,8 @@ def _without_strata(
     if stats.wide is not None:
         # Other engines form matrices of columns by columns.
         return _wide(stats.wide, limits, reml=reml, names=names, most_seconds=limits.seconds)
+    if _NOT_FACTORED.get(stats) == limits:
+        return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
     few = sum(stats.sizes) <= limits.planned
     quick = min(limits.quick + limits.quick_per_row * stats.n, limits.seconds)
     if crossed := _crossed(stats, limits, reml=reml):
@@ -400,6 +421,7 @@ def _without_strata(
         return blocked
     if levels is not None:
         return levels
+    _NOT_FACTORED[stats] = limits
     return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
 
 

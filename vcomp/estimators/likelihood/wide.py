@@ -18,6 +18,7 @@ from scipy.sparse import issparse
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
+from vcomp.estimators.likelihood.carried_squares import Squares
 from vcomp.estimators.likelihood.engine import FixedForms
 from vcomp.estimators.likelihood.equations import Planner, Point
 from vcomp.estimators.likelihood.wide_covariance import SparseCovariance
@@ -164,6 +165,7 @@ class WideLikelihood(BlockedLikelihood):
     names : of the random terms, for messages
     advice : end of the message if the factor does not fit into memory
     planner, free_bytes : as of ``Eliminations``
+    eliminations, squares : as of ``BlockedLikelihood``
 
     Raises
     ------
@@ -180,6 +182,7 @@ class WideLikelihood(BlockedLikelihood):
         advice: str = OTHER_ENGINE,
         planner: Planner = plan_elimination,
         eliminations: Eliminations | None = None,
+        squares: Squares | None = None,
         **limits: Any,
     ) -> None:
         self._wide = wide
@@ -187,18 +190,16 @@ class WideLikelihood(BlockedLikelihood):
         made = eliminations or _Freed(
             wide.products, (*of_terms, "the fixed factor"), advice, planner=planner, **limits
         )
-        super().__init__(wide.products, reml=reml, eliminations=made)
+        super().__init__(wide.products, reml=reml, eliminations=made, squares=squares)
         self._random = partial(Eliminations, wide.random, names, advice, planner=planner, **limits)
 
-    def with_response(self, stats: Any) -> WideLikelihood:
-        """Return the engine of the same rows with another response, without a new analysis.
+    def _like(self, stats: Any, squares: Squares | None) -> WideLikelihood:
+        shared = self.eliminations.with_response(stats.products)
+        return WideLikelihood(stats, reml=self.reml, eliminations=shared, squares=squares)
 
-        Parameters
-        ----------
-        stats : wide cross-products that differ in the sums of y only
-        """
-        shared = self._eliminations.with_response(stats.products)
-        return WideLikelihood(stats, reml=self.reml, eliminations=shared)
+    @property
+    def _sums(self) -> Any:
+        return self._wide
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -148,6 +148,8 @@ def _of_leaves(lower: Any, first: int, most_entries: int) -> EliminationOrder | 
     at least the entries of the Schur complement. None if that does not decide, or there are too
     many entries.
     """
+    if _is_sparse_beyond(lower, first):
+        return None
     pairs = LeafPairs.of(lower, first)
     if pairs is None or pairs.leading.nnz > most_entries:
         return None
@@ -160,6 +162,22 @@ def _of_leaves(lower: Any, first: int, most_entries: int) -> EliminationOrder | 
     parent[counts > 0] = pairs.rows[pairs.ptr[:-1][counts > 0]] + first
     found = parent[:cut], counts[:cut], float(least[cut])
     return EliminationOrder(None, cut, lower, *found, pairs if cut else LeafPairs.of(lower, 0))
+
+
+def _is_sparse_beyond(lower: Any, first: int) -> bool:
+    """Whether a later cut is much cheaper even if no two leaves fill the same entries.
+
+    This is a test before the products of all pairs of entries are formed.
+    """
+    n = lower.shape[0]
+    counts = np.bincount(lower.indices, minlength=n)
+    # Column u fills at most the rows of its leaves; what later columns fill is not counted.
+    leaves = np.where(lower.indices < first, counts[lower.indices], 0)
+    ends = np.concatenate([[0], np.cumsum(leaves)])[lower.indptr]
+    most = np.minimum(counts + np.diff(ends), n - 1 - np.arange(n))
+    seconds = _seconds(np.concatenate([counts[:first], most[first:]]), n, [0, first])
+    later = seconds[first:].min()
+    return bool(seconds[0] > later and seconds[first] > _NEARLY * later + _MOMENT)
 
 
 def _cheapest(
