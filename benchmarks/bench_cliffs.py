@@ -39,7 +39,8 @@ _ENOUGH = 0.05
 _DOUBLINGS, _SHARE = 7, 0.1
 _MEMORY = 5 * 2**29
 _CALLS, _REPEATED = 3, 0.5
-"""How often a call is timed that takes up to so many seconds."""
+"""How often a call is timed that takes up to so many seconds; others are timed twice, as the first
+call may load kernels and modules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,7 @@ def _point(task: Task, pattern: str, size: int) -> Point:
         for _ in range(_CALLS):
             prepared = task.prepare(table)
             used.append(used_by(partial(task.call, prepared), 1))
-            if used[-1].cpu > _REPEATED:
+            if len(used) > 1 and used[-1].cpu > _REPEATED:
                 break
     rows = len(table) if hasattr(table, "__len__") else len(table.judgements)
     seconds = min(one.cpu for one in used)
