@@ -26,7 +26,7 @@ NAMES = (
 )
 """In the order of the pipeline."""
 
-ON_REQUEST = ("cliffs", "engines")
+ON_REQUEST = ("cliffs", "engines", "switches")
 """What takes very long, and is run by name only."""
 
 

@@ -244,7 +244,7 @@ def shapes() -> list[Shape]:
         if pattern not in ("1 % missing", "20 % missing")
     ]
     made += [
-        Shape(f"a + b, {n:,} rows, sparse", TWO, partial(_random, n, (n // 10, n // 10)))
+        Shape(f"a + b, {n:,} rows, sparse", TWO, partial(random_rows, n, (n // 10, n // 10)))
         for n in (1_000, 10_000, 100_000)
     ]
     made += [
@@ -252,31 +252,35 @@ def shapes() -> list[Shape]:
         for n in (1_000, 10_000, 100_000)
     ]
     made += [
-        Shape("a + b + c, 30,000 rows, sparse", THREE, partial(_random, 30_000, (3_000, 300, 30))),
+        Shape(
+            "a + b + c, 30,000 rows, sparse", THREE, partial(random_rows, 30_000, (3_000, 300, 30))
+        ),
         Shape(
             "a + b + c + b:c, 100,000 rows, sparse",
             f"{THREE} + (1|b:c)",
-            partial(_random, 100_000, (5_000, 200, 50)),
+            partial(random_rows, 100_000, (5_000, 200, 50)),
         ),
         Shape(
             "a + b + c + a:b, 100,000 rows, sparse",
             f"{THREE} + (1|a:b)",
-            partial(_random, 100_000, (5_000, 200, 50)),
+            partial(random_rows, 100_000, (5_000, 200, 50)),
         ),
         Shape("a + b + c, 5 % missing", THREE, partial(grid, (60, 50, 10), 0.95)),
         Shape("a + b + c, half missing", THREE, partial(grid, (300, 100, 5), 0.5)),
-        Shape("a + b + c + d, 2,000 rows, small", FOUR, partial(_random, 2_000, (40, 30, 10, 5))),
+        Shape(
+            "a + b + c + d, 2,000 rows, small", FOUR, partial(random_rows, 2_000, (40, 30, 10, 5))
+        ),
         Shape(
             "a + b + c + d, 100,000 rows, sparse",
             FOUR,
-            partial(_random, 100_000, (5_000, 500, 50, 5)),
+            partial(random_rows, 100_000, (5_000, 500, 50, 5)),
         ),
         Shape("a + b + c + d, 5 % missing", FOUR, partial(grid, (20, 50, 10, 4), 0.95)),
         Shape("a + b + c + d, one hole", FOUR, partial(grid, (20, 50, 10, 4), 1.0, holes=1)),
         Shape(
             "a + b + c + d + e, 50,000 rows, sparse",
             FIVE,
-            partial(_random, 50_000, (900, 300, 60, 20, 6)),
+            partial(random_rows, 50_000, (900, 300, 60, 20, 6)),
         ),
         Shape("a/b, 100,000 rows, unequal sizes", "score ~ (1|a/b)", partial(unequal, 100_000)),
     ]
@@ -288,7 +292,7 @@ def _square(n: int, rate: float) -> tuple[int, int]:
     return side, side
 
 
-def _random(n: int, sizes: tuple[int, ...]) -> pd.DataFrame:
+def random_rows(n: int, sizes: tuple[int, ...]) -> pd.DataFrame:
     """Return scores of levels that meet at random."""
     rng = np.random.default_rng(6)
     return _scored(rng, [rng.integers(levels, size=n) for levels in sizes])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,7 @@ def run(report: Report, settings: Settings) -> None:
     _models(report, settings, 50 if settings.quick else 500)
     _models(report, settings, 500 if settings.quick else 14_000)
     _documents(report, settings)
+    _several_variables(report, settings)
     report.section("sparse data")
     n = settings.rows(100_000)
     _beside_lme4(
@@ -101,6 +103,39 @@ def pupils(n: int) -> pd.DataFrame:
     return pd.DataFrame({"school": school, "room": room, "x": x, "y": y})
 
 
+VARIABLES = [f"y{v}" for v in range(8)]
+
+
+def variables(
+    n_rows: int, effects: str, *, rows: float = 0.0, values: float = 0.0
+) -> pd.DataFrame:
+    """Return 8 correlated variables, with a share of the rows and of the single values missing.
+
+    Parameters
+    ----------
+    n_rows : about as many, before any are missing
+    effects : ``"a/b"``, of 8 groups b in each a with 10 rows, or ``"a + b"``, of 20 levels b
+    rows, values : shares
+    """
+    rng = np.random.default_rng(1)
+    if effects == "a/b":
+        b = np.repeat(np.arange(n_rows // 10), 10)
+        frame = pd.DataFrame({"a": b // 8, "b": b})
+    else:
+        a, b = np.divmod(np.arange(n_rows), 20)
+        frame = pd.DataFrame({"a": a, "b": b})
+    v = len(VARIABLES)
+    y = rng.normal(size=(n_rows, v))
+    for name, scale in (("a", 1.0), ("b", 0.7)):
+        codes = frame[name].to_numpy()
+        loadings = np.eye(v) + 0.5 * rng.normal(size=(v, v)) / np.sqrt(v)
+        y += scale * (rng.normal(size=(codes.max() + 1, v)) @ loadings)[codes]
+    y[rng.random(y.shape) < values] = np.nan
+    kept = rng.random(n_rows) >= rows
+    made: pd.DataFrame = frame.assign(**dict(zip(VARIABLES, y.T, strict=True)))[kept]
+    return made.reset_index(drop=True)
+
+
 def processor_seconds(work: Callable[[], Any], repeat: int = 3) -> float:
     """Return the least processor time of some calls after a first one; one if it takes long."""
     first = _seconds(work)
@@ -129,6 +164,32 @@ def _documents(report: Report, settings: Settings) -> None:
     complete = _fitted(settings, FULL_MODEL, perdoc(n))
     frame = documents(n)
     _beside(report, f"{len(frame):,} rows", _fitted(settings, FULL_MODEL, frame), complete)
+
+
+def _several_variables(report: Report, settings: Settings) -> None:
+    n = settings.rows(100_000)
+    report.section("8 variables by REML")
+    for effects, terms in (("a/b", "(1|a/b)"), ("a + b", "(1|a) + (1|b)")):
+
+        def seconds(frame: pd.DataFrame, terms: str = terms) -> float | str:
+            return attempt(partial(_seconds_of_several, frame, terms), settings.limit)
+
+        complete = seconds(variables(n, effects))
+        for name, shares in (
+            ("10 % of the rows missing", {"rows": 0.1}),
+            ("5 % of the values missing", {"values": 0.05}),
+            ("20 % of the values missing", {"values": 0.2}),
+        ):
+            frame = variables(n, effects, **shares)
+            _beside(report, f"{effects}, {name}, {len(frame):,} rows", seconds(frame), complete)
+
+
+def _seconds_of_several(frame: pd.DataFrame, terms: str) -> float:
+    fit = partial(vcomp.fit_multivariate, terms, responses=VARIABLES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", vcomp.VcompWarning)  # scores are missing
+        fit(frame[:1000])
+        return processor_seconds(partial(fit, frame))
 
 
 def _fitted(settings: Settings, formula: str, frame: pd.DataFrame) -> float | str:

@@ -70,3 +70,9 @@ class Interrupted(BlockedLikelihood):
     def information(self, v, kind="observed", *, positive_only=False):
         self._count()
         return super().information(v, kind, positive_only=positive_only)
+
+
+class Slow(BlockedLikelihood):
+    """Has evaluations for which steps are chosen with care."""
+
+    seconds = 1.0

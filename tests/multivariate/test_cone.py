@@ -11,7 +11,7 @@ from tests.helpers.multivariate_scores import (
     unit_matrices,
     vector,
 )
-from vcomp.multivariate.cone import _Search, maximise_in_cone
+from vcomp.multivariate.cone import _Search, _updated, maximise_in_cone
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
 from vcomp.multivariate.strata_covariances import (
@@ -35,6 +35,11 @@ LAYOUTS = {
     "few objects": lambda: layout_of(WIDE, crossed(12, n_p=3, n_i=6)),
     "no object variance": lambda: layout_of(WIDE, nothing_of_objects()),
     "rows missing": lambda: layout_of(WIDE, crossed(13).drop(index=[0, 8, 22])),
+    "values missing": lambda: layout_of(
+        "y ~ (1|p) + (1|i)",
+        specification(16, n_p=12, n_i=(5, 5, 5), missing=0.2, linked=True),
+        variable="test",
+    ),
     "specification": lambda: layout_of(
         "y ~ (1|p) + (1|i)", specification(14, missing=0.2), variable="test"
     ),
@@ -111,7 +116,7 @@ def test_the_conditions_of_a_maximum_hold(name):
     likelihood = likelihood_of(layout)
     found = maximise_in_cone(likelihood, positive(layout))
     assert found.converged
-    G = likelihood.derivatives(found.S).score
+    G = likelihood.gradient(found.S)
     for S, g in zip(found.S, G, strict=True):
         assert np.linalg.eigvalsh(S)[0] >= -1e-14
         # G is not positive in any direction, and zero in those that Σ has.
@@ -127,6 +132,44 @@ def test_where_it_starts_does_not_matter(name):
     for end in ends[1:]:
         assert end.loglike == pytest.approx(ends[0].loglike, abs=1e-7)
         np.testing.assert_allclose(end.S, ends[0].S, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["few objects", "rows missing", "specification", "values missing"]
+)
+@pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
+def test_updates_lead_to_the_maximum_of_exact_curvatures(name, reml):
+    """Without the observed information the last steps are those of Broyden's class."""
+    layout = LAYOUTS[name]()
+    exact = maximise_in_cone(EquationsLikelihood(layout, reml=reml), positive(layout))
+    likelihood = EquationsLikelihood(layout, reml=reml, dense_below=0)
+    found = maximise_in_cone(likelihood, positive(layout))
+    assert found.converged
+    assert found.ranks == exact.ranks
+    assert found.loglike == pytest.approx(exact.loglike, abs=1e-10)
+    np.testing.assert_allclose(found.S, exact.S, atol=1e-6)
+
+
+def test_an_update_has_the_curvature_along_the_step():
+    rng = np.random.default_rng(5)
+    A, d = rng.normal(size=(4, 7)), rng.normal(size=4)
+    B, O = A @ A.T, A @ A.T + np.eye(4)  # noqa: E741
+    found = _updated(B, d, O @ d)
+    np.testing.assert_allclose(found @ d, O @ d, rtol=1e-12)
+    # In directions that neither B nor O maps to the step it is still B.
+    rest = np.linalg.svd(np.array([B @ d, O @ d]))[2][2:]
+    np.testing.assert_allclose(found @ rest.T, B @ rest.T, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(_updated(B, 0.0 * d, d), B)
+
+
+@pytest.mark.parametrize("curvature", [-1.0, 0.0, 0.1])
+def test_an_update_stays_positive_where_the_likelihood_does_not_curve(curvature):
+    rng = np.random.default_rng(6)
+    A, d = rng.normal(size=(4, 7)), rng.normal(size=4)
+    B = A @ A.T
+    found = _updated(B, d, curvature * B @ d)
+    assert np.linalg.eigvalsh(found)[0] > 0.0
+    assert d @ found @ d == pytest.approx(0.2 * d @ B @ d, rel=1e-12)
 
 
 def test_ranks_are_named():

@@ -67,7 +67,55 @@ def raters_with_missing():
     return layout_of(f"a + b ~ {terms}", frame.drop(index=[1, 8, 22, 30]))
 
 
+def with_values_missing(missing, *, nested=False):
+    """Return p × i, or persons within groups, with the single values missing that are named."""
+    data = crossed(21, n_p=8, n_i=5)
+    data.loc[:, list("abc")] = data[list("abc")].mask(missing(data))
+    formula = "(1|h/p)" if nested else "(1|p) + (1|i)"
+    long = long_of(data.assign(h=data["p"] // 3), list("abc")).dropna()
+    return layout_of(f"y ~ {formula}", long, variable="test")
+
+
+def alike(data):
+    """All persons have the same patterns of missing values."""
+    of_item = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0], [1, 0, 1]], dtype=bool)
+    return of_item[data["i"]]
+
+
+def unlike(data):
+    """No two persons have the same patterns, however they are ordered."""
+    by_person = (np.arange(8)[:, None] >> np.arange(3)) & 1  # all eight patterns of the first item
+    return np.where(data["i"].to_numpy()[:, None] == 0, by_person[data["p"]], 0).astype(bool)
+
+
+def levels_without_scores(data):
+    """One person has no scores, another one none of one variable, an item none of another."""
+    p, i = data["p"].to_numpy(), data["i"].to_numpy()
+    return np.column_stack([p == 2, (p == 2) | (p == 5), (p == 2) | (i == 3)])
+
+
+def at_random(data):
+    return np.random.default_rng(23).random((len(data), 3)) < 0.3
+
+
+def monotone(data):
+    """Whoever lacks a variable lacks all later ones."""
+    last = np.random.default_rng(24).integers(1, 4, len(data))
+    return np.arange(3) >= last[:, None]
+
+
+MISSING = {
+    f"{pattern.__name__}, {design}": (
+        lambda pattern=pattern, design=design: with_values_missing(
+            pattern, nested=design == "nested"
+        )
+    )
+    for pattern in (alike, unlike, levels_without_scores, at_random, monotone)
+    for design in ("crossed", "nested")
+}
+
 OTHERS = {
+    **MISSING,
     "nested, rows missing": lambda: nested_with_missing(single=False),
     "nested, values missing": lambda: nested_with_missing(single=True),
     "raters, rows missing": raters_with_missing,
@@ -98,15 +146,15 @@ def check_against_dense(likelihood, layout, *, reml):
     theta, D, y = vector(S, layout), unit_matrices(layout), scaled(layout)
     V, P, values = dense_parts(theta, layout, y)
     assert likelihood.loglike(S) == pytest.approx(values[0 if reml else 1], abs=1e-9)
-    found = likelihood.derivatives(S)
+    G = likelihood.gradient(S)
     Q = P if reml else np.linalg.inv(V)
     score = np.array([0.5 * (y @ P @ d @ P @ y - np.trace(Q @ d)) for d in D])
     places = elements(layout.linked)
-    gradient = [found.score[e] * (1.0 if e[1] == e[2] else 2.0) for e in places]
+    gradient = [G[e] * (1.0 if e[1] == e[2] else 2.0) for e in places]
     np.testing.assert_allclose(gradient, score, rtol=1e-8, atol=1e-9)
     F = np.stack([d @ P @ y for d in D])
     average = 0.5 * F @ P @ F.T
-    np.testing.assert_allclose(found.average, average, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(likelihood.information(S, "average"), average, rtol=1e-8, atol=1e-9)
     expected = 0.5 * np.array([[np.trace(Q @ d @ Q @ e) for e in D] for d in D])
     made = likelihood.information(S, "expected")
     np.testing.assert_allclose(made, expected, rtol=1e-8, atol=1e-9)
@@ -130,6 +178,37 @@ def test_equations(name, reml):
     check_against_dense(EquationsLikelihood(layout, reml=reml), layout, reml=reml)
 
 
+@pytest.mark.parametrize("name", [*MISSING, "raters, rows missing", "units differ"])
+def test_equations_in_parts(name):
+    """Arrays that are made for one group at a time; the sums are the same."""
+    layout = OTHERS[name]()
+    check_against_dense(EquationsLikelihood(layout, reml=True, chunk=1), layout, reml=True)
+
+
+@pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_curvature_of_many_scores_is_exact_for_terms_of_the_last_stage(name, reml):
+    layout = OTHERS[name]()
+    S = positive(layout)
+    likelihood = EquationsLikelihood(layout, reml=reml, dense_below=0)
+    assert likelihood.kinds == ("average",)
+    exact = EquationsLikelihood(layout, reml=reml)
+    average = exact.information(S, "average")
+    expected = exact.information(S, "expected")  # compared with dense matrices above
+    eliminated = likelihood.reason.removeprefix("elimination of ").split(", as the data")[0]
+    last = set(layout.names[:-1]) - set(eliminated.split(", "))
+    of_last = np.array([layout.names[t] in last for t, _, _ in elements(layout.linked)])
+    both = np.outer(of_last, of_last)
+    found = likelihood.curvature(S)
+    assert (found is None) == (not of_last.any())
+    if found is None:
+        return
+    np.testing.assert_allclose(found[~both], average[~both], rtol=1e-8, atol=1e-9)
+    observed = 2.0 * average - expected
+    np.testing.assert_allclose(found[both], observed[both], rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(exact.curvature(S), observed, rtol=1e-8, atol=1e-9)
+
+
 @pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
 @pytest.mark.parametrize("name", [*BALANCED, "specification"])
 def test_columns_of_a_crossed_facet(name, reml):
@@ -143,7 +222,10 @@ def test_a_crossed_facet_is_found_where_there_is_one():
     layout = OTHERS["specification"]()
     axis = find_axis(layout)
     assert (axis.facet, axis.n, axis.variable.size) == ("p", 8, 12)
-    assert {n for n in OTHERS if find_axis(OTHERS[n]()) is not None} == {"specification"}
+    assert {n for n in OTHERS if find_axis(OTHERS[n]()) is not None} == {
+        "specification",
+        "alike, crossed",
+    }
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -159,7 +241,7 @@ def test_singular_matrices_of_terms_are_as_good_as_others(name):
     y, places = scaled(layout), elements(layout.linked)
     D = unit_matrices(layout)
     score = np.array([0.5 * (y @ P @ d @ P @ y - np.trace(P @ d)) for d in D])
-    gradient = likelihood.derivatives(S).score
+    gradient = likelihood.gradient(S)
     found = [gradient[e] * (1.0 if e[1] == e[2] else 2.0) for e in places]
     np.testing.assert_allclose(found, score, rtol=1e-8, atol=1e-9)
 
@@ -221,7 +303,7 @@ def test_the_log_likelihood_keeps_its_digits_with_large_effects():
     assert values[0] != pytest.approx(expected[0], rel=1e-3)
     D = unit_matrices(layout)
     score = np.array([0.5 * (shifted @ P @ d @ P @ shifted - np.trace(P @ d)) for d in D])
-    gradient = likelihood.derivatives(S).score
+    gradient = likelihood.gradient(S)
     places = elements(layout.linked)
     found = [gradient[e] * (1.0 if e[1] == e[2] else 2.0) for e in places]
     np.testing.assert_allclose(found, score, rtol=1e-6, atol=1e-8)

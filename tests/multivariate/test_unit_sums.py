@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.multivariate_scores import crossed, layout_of, specification
-from vcomp.multivariate.unit_sums import of_units, stage_sums, units_of
+from vcomp.multivariate.unit_sums import of_units, stage_sums, subtract_by_level, units_of
 
 LAYOUTS = {
     "wide": lambda: layout_of("a + b + c ~ (1|p) + (1|i)", crossed(3)),
@@ -60,15 +60,24 @@ def test_sums_of_a_stage_by_pattern(n, terms):
     }
     expected = np.array([[counts[e, u] for u in range(units)] for e in range(q)], dtype=float)
     np.testing.assert_array_equal(found.places.toarray(), expected)
-    assert found.patterns.shape == (q, found.width)
-    apart = found.by_pattern.toarray().reshape(q, found.width, units)
-    np.testing.assert_array_equal(apart.sum(axis=1), expected)
-    used = {e: sorted({int(pattern[u]) for u in range(units) if counts[e, u]}) for e in range(q)}
-    if terms == 0 or n == 1:
-        assert found.width == 1
-        return
-    assert found.width == max(map(len, used.values()))
-    for e, k in itertools.product(range(q), range(found.width)):
-        of = used[e][k] if k < len(used[e]) else n
-        assert found.patterns[e, k] == of
-        np.testing.assert_array_equal(apart[e, k], expected[e] * (pattern == of))
+    apart = found.by_pattern.toarray()
+    used = sorted({(e, int(pattern[u])) for e, u in itertools.product(range(q), range(units))
+                   if counts[e, u]})  # fmt: skip
+    assert len(apart) == len(used)
+    assert found.starts.tolist() == [sum(e < k for e, _ in used) for k in range(q + 1)]
+    for row, (e, p) in enumerate(used):
+        assert found.patterns[row] == p
+        np.testing.assert_array_equal(apart[row], expected[e] * (pattern == p))
+
+
+@pytest.mark.parametrize("per_level", [1, 2, 40], ids=["one group", "few groups", "many groups"])
+def test_products_are_subtracted_by_level(per_level):
+    rng = np.random.default_rng(per_level)
+    levels = np.sort(rng.integers(0, 9, 9 * per_level))
+    left, right = rng.normal(size=(levels.size, 3, 2)), rng.normal(size=(levels.size, 3, 4))
+    totals = rng.normal(size=(9, 2, 4))
+    expected = totals.copy()
+    for level, x, y in zip(levels, left, right, strict=True):
+        expected[level] -= x.T @ y
+    subtract_by_level(totals, levels, left, right)
+    np.testing.assert_allclose(totals, expected, rtol=1e-12, atol=1e-12)

@@ -74,11 +74,11 @@ def test_incidences(layout):
             expected[k, layout.groups[t][k] * v + layout.scores.variable[k]] = 1.0
         np.testing.assert_array_equal(whole, expected)
         for a in range(v):
-            one = layout.indicator(t, a).toarray()
-            np.testing.assert_array_equal(one, expected[layout.scores.of(a), a::v])
-            for u in range(len(layout.sizes)):
-                other = layout.indicator(u, a).toarray()
-                np.testing.assert_array_equal(layout.table(t, u, a).toarray(), one.T @ other)
+            own, groups = layout.scores.of(a), [g[layout.scores.of(a)] for g in layout.groups]
+            np.testing.assert_array_equal(expected[own, a::v], np.eye(q)[groups[t]])
+            for u, size in enumerate(layout.sizes):
+                shared = np.eye(q)[groups[t]].T @ np.eye(size)[groups[u]]
+                np.testing.assert_array_equal(layout.table(t, u, a).toarray(), shared)
 
 
 def test_shares_are_those_of_the_means_of_groups(layout):

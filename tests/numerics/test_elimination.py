@@ -14,7 +14,9 @@ from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
 from vcomp.numerics.sparse.elimination import Factor, Pattern, _span
 from vcomp.numerics.sparse.elimination_order import (
     EliminationOrder,
+    _is_sparse_beyond,
     _minimum_degree,
+    _seconds,
     plan_elimination,
 )
 from vcomp.numerics.sparse.leaf_pairs import LeafPairs
@@ -379,3 +381,49 @@ def test_the_search_for_an_order_ends_in_time():
     assert after[0] <= 2
     assert sorted(set(after)) == after
     assert after[-1] < whole
+
+
+@pytest.mark.parametrize(("n_rows", "sparse"), [(6_000, True), (60_000, False)])
+def test_pairs_are_not_formed_where_a_later_cut_is_cheaper(n_rows, sparse):
+    """The test before has to be on the safe side of the exact numbers of filled entries."""
+    rng = np.random.default_rng(1)
+    sizes = [n_rows // 2, 600, 20]
+    first, *others = (rng.integers(0, q, n_rows) for q in sizes)
+    others[0] = rng.integers(0, sizes[1], sizes[0])[first] if sparse else others[0]
+    Z = [
+        csr_array((np.ones(n_rows), codes, np.arange(n_rows + 1)), shape=(n_rows, q))
+        for q, codes in zip(sizes, (first, *others), strict=True)
+    ]
+    C = [[None if a is b else (a.T @ b).tocsr() for b in Z] for a in Z]
+    lower = tril(block_array(C), -1, format="csr")
+    lower.sort_indices()
+    assert _is_sparse_beyond(lower, sizes[0]) is sparse
+    pairs = LeafPairs.of(lower, sizes[0])
+    counts = np.diff(pairs.leading.indptr)
+    least = _seconds(np.concatenate([counts, pairs.filled()]), sum(sizes), [0, sizes[0]])
+    if sparse:
+        assert least[sizes[0]] > 1.2 * least.min() + 1e-3
+    plan = plan_elimination(block_array(C).tocsr(), sizes)
+    assert (plan.pairs is None) is sparse
+
+
+def test_other_blocks_stay_dense_where_their_norms_take_more_than_the_cube_saves():
+    """Of two facets with three scores a level, some levels of the second could be sparse."""
+    rng, size = np.random.default_rng(12), 1_700
+    cells = rng.integers(size, size=(2, 3 * size))
+    both = csr_array((np.ones(3 * size), (cells[0], cells[1])), (size, size))
+    plan = plan_elimination(block_array([[None, both], [both.T, None]], format="csr"), [size] * 2)
+    assert plan is not None
+    assert plan.cut == size
+
+
+@pytest.mark.parametrize("density", [0.002, 0.02, 0.3])
+def test_entries_of_scattered_and_of_many_products(density):
+    rng, m, n_leaves = np.random.default_rng(13), 150, 60
+    B = (rng.random((m, n_leaves)) < density) * 1.0
+    rest = np.tril((rng.random((m, m)) < density / 10) * 1.0, -1)
+    whole = np.zeros((n_leaves + m, n_leaves + m))
+    whole[n_leaves:, :n_leaves], whole[n_leaves:, n_leaves:] = B, rest
+    pairs = LeafPairs.of(csr_array(whole), n_leaves)
+    wanted = np.tril((B @ B.T + rest) != 0.0, -1)
+    assert pairs.filled().tolist() == wanted.sum(axis=0).tolist()

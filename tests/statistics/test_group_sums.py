@@ -47,6 +47,16 @@ def check(sums, chunk):
         )
 
 
+@pytest.mark.parametrize("name", [*GRIDS, *DESIGNS])
+def test_sums_of_another_response(name):
+    """Counts are those of the first response, what depends on the response is its own."""
+    formula, data = gridded(name, seed=4) if name in GRIDS else unbalanced(name)
+    stats = vcomp.VarianceComponentsModel(formula, data).statistics
+    y = np.random.default_rng(0).normal(size=stats.n)
+    other = stats.with_response(y - y.mean())
+    check(other.group_sums, other.cells)
+
+
 @pytest.mark.parametrize("fixed", ["1", "0"])
 @pytest.mark.parametrize("name", GRIDS)
 def test_sums_of_strata(name, fixed):

@@ -2,6 +2,8 @@ from .estimate import Certificate as Certificate
 from .estimate import Estimate as Estimate
 from .estimate import FixedErrors as FixedErrors
 from .estimate import Iteration as Iteration
+from .estimate import PointEstimate as PointEstimate
+from .estimate import Points as Points
 from .identify import check_digits as check_digits
 from .identify import check_identified as check_identified
 from .refit import Negative as Negative

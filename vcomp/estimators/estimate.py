@@ -6,7 +6,7 @@ Every estimator returns an :class:`Estimate`; inference and results work on it a
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -16,6 +16,8 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, Json
 from vcomp.codec import from_plain, stored
 from vcomp.exceptions import EstimationError
+from vcomp.formula import WIDE
+from vcomp.statistics import Statistics
 
 _STORED = 20_000
 """Largest number of elements of the slopes that a file stores."""
@@ -28,13 +30,16 @@ def _few_slopes(slopes: FloatArray) -> FloatArray | None:
 
 def _formed(cov_beta: Any) -> FloatArray:
     """Return the covariance matrix that a file stores."""
-    if not isinstance(cov_beta, np.ndarray):
+    if isinstance(cov_beta, np.ndarray):
+        return cov_beta
+    if len(cov_beta) > WIDE.formed:
         raise EstimationError(
             f"the covariance matrix of {len(cov_beta):,} fixed effects is not formed, and results "
             "are not stored without it; store tables, such as res.tidy(), or fit the factor as a "
             "random term"
         )
-    return cov_beta
+    found: FloatArray = cov_beta.toarray()
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class FixedErrors:
     df: FloatArray
 
 
-StepKind: TypeAlias = Literal["start", "scale", "AI", "Newton", "EM"]
+StepKind: TypeAlias = Literal["start", "scale", "AI", "Newton", "Fisher", "EM"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class Iteration:
     Attributes
     ----------
     step : the kind of step that led here: ``"start"``, ``"scale"`` (all components by one
-        factor), ``"AI"``, ``"Newton"`` or ``"EM"``
+        factor), ``"AI"``, ``"Newton"``, ``"Fisher"`` or ``"EM"``
     fraction : the part of the full step that was used; nan at the start
     loglike : log-likelihood; nan if the engine does not compute it during the iteration
     newton_decrement : estimated distance to the maximum in standard errors
@@ -260,6 +265,10 @@ class PointEstimate:
     values: FloatArray
     beta: FloatArray
     converged: bool = True
+
+
+Points: TypeAlias = Callable[[Sequence[Statistics]], list[PointEstimate]]
+"""Returns the point estimates of responses of the same rows."""
 
 
 def _certificate(plain: Json, estimate: Json) -> Certificate:

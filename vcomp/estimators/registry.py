@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from vcomp.estimators import likelihood, quadratic
-from vcomp.estimators.estimate import Estimate, PointEstimate
+from vcomp.estimators.estimate import Estimate, PointEstimate, Points
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import Statistics
 
@@ -32,6 +32,9 @@ class ClosedForm(Estimator, Protocol):
 
         What does not depend on the response is computed once.
         """
+
+    def prepared(self, stats: Statistics, names: tuple[str, ...]) -> Points:
+        """Return the function of responses of these rows that :meth:`points` calls."""
 
 
 MethodName: TypeAlias = Literal["reml", "ml", "anova", "type1", "henderson3", "minque"]

@@ -33,15 +33,17 @@ class WideLimits:
     ----------
     columns : smallest number of columns of a part of a term
     elements : smallest number of elements that they would have as a dense matrix
-    factor : smallest number of columns of a single factor from which on no matrix of its columns
-        by columns is formed: sparse elimination is faster
+    factor : smallest number of columns of a single factor from which on a fit forms no matrix of
+        its columns by columns: sparse elimination is faster
+    formed : largest number of columns of which such matrices are formed where they are requested
     beside : largest number of elements of the columns beside such a factor as a dense matrix; with
         more, matrices of columns by columns are formed after all
     """
 
     columns: int = 32
     elements: int = 2_000_000
-    factor: int = 2_000
+    factor: int = 100
+    formed: int = 2_000
     beside: float = 1.5e8
 
 

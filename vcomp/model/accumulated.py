@@ -224,4 +224,4 @@ def cell_sums_of(formula: str, data: Any, reading: Reading) -> CellSums:
     source = reading.open(parsed, data)
     if not source.is_repeatable:
         raise source.one_pass_only()
-    return gather(parsed, source, reading)
+    return gather(parsed, source, reading).compact()

@@ -11,17 +11,18 @@ specification test (Hausman 1978, Econometrica
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.estimators import Estimate, MethodName, get_estimator
+from vcomp.estimators import ClosedForm, Estimate, MethodName, PointEstimate, get_estimator
 from vcomp.exceptions import EstimationError, VcompError
 from vcomp.inference.resampling import Recipe, Refitted, drawn_refits
 from vcomp.numerics import check_count, check_time_limit, seed_from
+from vcomp.statistics import Statistics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,6 +161,8 @@ def crosscheck(
         raise EstimationError("all components are 0: the methods cannot differ")
     own = access.recipe()
     found, excluded = _estimates(access, own, _wanted(methods, own.estimator.name))
+    if workers > 1:  # threads would share working memory
+        found = [(replace(recipe, prepared=None), estimate) for recipe, estimate in found]
     recipes = [own, *(recipe for recipe, _ in found)]
     stats, fits = access.model.statistics, list[list[Refitted]]()
     if found:
@@ -176,7 +179,7 @@ def crosscheck(
         )
     drawn = np.array([[_parameters(fit) for fit in row] for row in fits])
     drawn = drawn.reshape(-1, len(recipes), v.size + stats.Xy.size)
-    table, fixed = _tables(access, [estimate for _, estimate in found], drawn)
+    table, fixed = _tables(access, found, drawn)
     return CrossCheck(table, fixed, excluded, own.estimator.name, len(drawn), seed)
 
 
@@ -189,7 +192,7 @@ def _wanted(methods: Sequence[str] | str | None, own: str) -> list[str]:
 
 def _estimates(
     access: RowAccess, own: Recipe, methods: Sequence[str]
-) -> tuple[list[tuple[Recipe, Estimate]], dict[str, str]]:
+) -> tuple[list[tuple[Recipe, Estimate | PointEstimate]], dict[str, str]]:
     """Return the estimates of the methods that apply, and why the others do not."""
     found, excluded = [], {}
     held = access.estimate.held
@@ -205,19 +208,36 @@ def _estimates(
         options: dict[str, Any] = {"hold": {name: values[name] for name in held}} if held else {}
         recipe = Recipe(get_estimator(method, **options), own.names, once=True)
         try:
-            estimate = recipe.estimator.estimate(access.model.statistics, own.names)
+            recipe, estimate = _estimated(access.model.statistics, recipe)
         except (VcompError, np.linalg.LinAlgError) as error:
             excluded[method] = f"does not apply: {error}."
             continue
         if estimate.converged:
             found.append((recipe, estimate))
         else:
+            assert isinstance(estimate, Estimate)
             excluded[method] = estimate.status
     return found, excluded
 
 
+def _estimated(stats: Statistics, recipe: Recipe) -> tuple[Recipe, Estimate | PointEstimate]:
+    """Return an estimate and the recipe with what serves other responses of the same rows.
+
+    Standard errors of closed forms take longer than their estimates, and are not computed.
+    """
+    estimator, names = recipe.estimator, recipe.names
+    if estimator.name in ("reml", "ml"):
+        return recipe, estimator.estimate(stats, names)
+    prepared = cast(ClosedForm, estimator).prepared(stats, names)
+    (point,) = prepared([stats])
+    recipe = replace(recipe, prepared=prepared)
+    return recipe, point if point.converged else estimator.estimate(stats, names)
+
+
 def _tables(
-    access: RowAccess, others: Sequence[Estimate], drawn: FloatArray
+    access: RowAccess,
+    others: Sequence[tuple[Recipe, Estimate | PointEstimate]],
+    drawn: FloatArray,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the comparison of components and of fixed effects."""
     import pandas as pd
@@ -227,17 +247,17 @@ def _tables(
     T = np.eye(own.beta.size) - np.outer(design.constant, design.x_origin)
     origin = design.origin * design.constant
     components, coefficients = [], []
-    for place, other in enumerate(others, start=1):
-        values = other.values
+    for place, (recipe, other) in enumerate(others, start=1):
+        values, method = other.values, recipe.estimator.name
         apart = drawn[:, place, :k] - drawn[:, 0, :k]
         found = _compared(values - own.values, apart, drawn[:, 0, :k])
-        names = {"component": own.names, "method": other.method, "estimate": values}
+        names = {"component": own.names, "method": method, "estimate": values}
         components.append(pd.DataFrame({**names, **found}))
         apart = (drawn[:, place, k:] - drawn[:, 0, k:]) @ T.T
         found = _compared(T @ (other.beta - own.beta), apart, drawn[:, 0, k:] @ T.T)
         estimate = T @ other.beta + origin
         names = {
-            "coefficient": design.fixed.names, "method": other.method, "estimate": estimate,
+            "coefficient": design.fixed.names, "method": method, "estimate": estimate,
         }  # fmt: skip
         coefficients.append(pd.DataFrame({**names, **found}))
     return _joined(components, "component"), _joined(coefficients, "coefficient")

@@ -220,6 +220,11 @@ class Tables(Protocol):
         """The products of contributions to the fixed effects, for their robust errors."""
 
 
+_MOST_COLUMNS = 100
+"""Columns of the fixed part up to which products of their contributions are stored: their number
+grows with the square, and the time with the cube."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredTables:
     """The same tables as values, for a loaded or pickled result.
@@ -231,7 +236,8 @@ class StoredTables:
     cells : cell means of two facets; None for other designs, and if there are very many
     levels : products of influences by level, for robust intervals; None if the rows could not be
         read again, or the file is of an older version
-    fixed_levels : the same of contributions to the fixed effects, for their robust errors
+    fixed_levels : the same of contributions to the fixed effects, for their robust errors; None if
+        there are many
     """
 
     components: VarianceComponents
@@ -244,7 +250,9 @@ class StoredTables:
     def of(cls, tables: Tables) -> StoredTables:
         """Return tables as values."""
         levels = _known(lambda: tables.levels)
-        fixed_levels = None if levels is None else _known(lambda: tables.fixed_levels)
+        columns = tables.found.design.fixed.names if isinstance(tables, TablesOfFit) else ()
+        without = levels is None or len(columns) > _MOST_COLUMNS
+        fixed_levels = None if without else _known(lambda: tables.fixed_levels)
         return cls(tables.components, tables.table, tables.cells, levels, fixed_levels)
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -28,10 +29,10 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.design import number_combinations
-from vcomp.estimators.likelihood import Derivatives, InformationKind, LastPoint
+from vcomp.estimators.likelihood import InformationKind, LastPoint
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.covariance_components import elements
-from vcomp.multivariate.variable_layout import Layout
+from vcomp.multivariate.variable_layout import Layout, sums_of
 from vcomp.numerics import Positive, solve
 
 _MOST_COLUMNS = 400
@@ -192,8 +193,8 @@ class AxisLikelihood(LastPoint[_Point]):
         except np.linalg.LinAlgError:
             return -np.inf
 
-    def derivatives(self, S: FloatArray) -> Derivatives:
-        """Return the log-likelihood with gradient and average information."""
+    def gradient(self, S: FloatArray) -> FloatArray:
+        """Return the gradient of the log-likelihood, (k + 1, v, v)."""
         point, axis = self._at(S), self.axis
         score_c = 0.5 * (point.within @ point.inverse - (axis.n - 1) * point.inverse)
         score_m = 0.5 * (np.outer(point.Pz, point.Pz) - point.Q)
@@ -202,7 +203,11 @@ class AxisLikelihood(LastPoint[_Point]):
             slopes = score_c + score_m if inside else axis.n * score_m
             gradient[t] = self._X.T @ (axis.same[t] * slopes) @ self._X
         gradient[~self.linked] = 0.0
-        return Derivatives(point.loglike, gradient, self.information(S, "average"))
+        return gradient
+
+    def curvature(self, S: FloatArray) -> FloatArray:
+        """Return the observed information."""
+        return self.information(S, "observed")
 
     def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return the observed, expected or average information of the elements."""
@@ -307,7 +312,11 @@ class _Products:
         self.layout = layout
         self.pairs: list[Pair] = list(combinations_with_replacement(range(layout.n_variables), 2))
         self.means = [self._means(t) for t in range(len(layout.names))]
-        self.weights = [np.sqrt(n[:, :, None] * n[:, None, :]) for n in layout.counts]
+
+    @cached_property
+    def weights(self) -> list[FloatArray]:
+        """w_g(a, b) of the groups of every term, (groups, v, v)."""
+        return [np.sqrt(n[:, :, None] * n[:, None, :]) for n in self.layout.counts]
 
     def _means(self, term: int) -> FloatArray:
         """Return group means in standard deviations of each variable; 0 without scores."""
@@ -321,19 +330,34 @@ class _Products:
         """Return the terms whose groups two variables share."""
         return [t for t in range(len(self.layout.names)) if self.layout.linked[t][pair]]
 
-    def form(self, term: int, pair: Pair) -> float:
-        """Return Q_α(a, b) for a term α and variables a and b."""
-        w = self.weights[term][:, pair[0], pair[1]]
-        x, z = (self.means[term][:, a] for a in pair)
-        x, z = x - (w @ x) / w.sum(), z - (w @ z) / w.sum()
-        return float(w @ (x * z))
+    @cached_property
+    def forms(self) -> FloatArray:
+        """Q_α(a, b) of every term α, (k + 1, v, v)."""
+        found = []
+        for n, x in zip(self.layout.counts, self.means, strict=True):
+            root = np.sqrt(n)
+            scaled, sums = root * x, (root * x).T @ root
+            found.append(scaled.T @ scaled - sums * sums.T / _not_zero(root.T @ root))
+        return np.array(found)
 
-    def coefficient(self, term: int, other: int, pair: Pair) -> float:
-        """Return k_αβ, the coefficient of σ_β(a, b) in the expectation of Q_α(a, b)."""
-        w = self.weights[term][:, pair[0], pair[1]]
-        P, R = (self.share(term, other, a) for a in pair)
-        both = float(w @ np.asarray(P.multiply(R).sum(axis=1)).ravel())
-        return both - float((P.T @ w) @ (R.T @ w)) / float(w.sum())
+    @cached_property
+    def coefficients(self) -> FloatArray:
+        """k_αβ, of σ_β(a, b) in the expectation of Q_α(a, b), (k + 1, k + 1, v, v)."""
+        terms = range(len(self.layout.names))
+        return np.array([[self._coefficients(t, u) for u in terms] for t in terms])
+
+    def _coefficients(self, term: int, other: int) -> FloatArray:
+        layout, pairs = self.layout, self.layout.joint(term, other)
+        root = np.sqrt(layout.counts[term])
+        # w_g p_gh(a) = √n_g(b) n_gh(a)/√n_g(a)
+        scaled = pairs.counts / _not_zero(root)[pairs.rows]
+        if pairs.rows.size == layout.sizes[other]:  # a group h is in one group g
+            squares = pairs.counts.T @ pairs.counts
+        else:
+            sums, of_pair = sums_of(pairs.columns, layout.sizes[other]), root[pairs.rows]
+            X = np.stack([sums @ (x[:, None] * of_pair) for x in scaled.T], axis=1)
+            squares = np.einsum("hab,hba->ab", X, X)
+        return np.asarray(scaled.T @ scaled - squares / _not_zero(root.T @ root))
 
     def share(self, term: int, other: int, variable: int) -> Any:
         """Return the sparse matrix p_gh between the groups of two terms."""
@@ -346,7 +370,7 @@ class _Products:
     def equations(self, pair: Pair) -> tuple[list[int], FloatArray]:
         """Return the terms whose groups a pair shares, and the matrix k of their equations."""
         terms = self.terms(pair)
-        return terms, np.array([[self.coefficient(t, u, pair) for u in terms] for t in terms])
+        return terms, self.coefficients[:, :, *pair][np.ix_(terms, terms)]
 
 
 def analogous_components(layout: Layout) -> FloatArray:
@@ -363,11 +387,15 @@ def analogous_components(layout: Layout) -> FloatArray:
         terms, K = products.equations(pair)
         if not terms:
             continue
-        Q = np.array([products.form(t, pair) for t in terms])
-        solved = _solved(K, Q[:, None], layout, pair, terms)[:, 0]
         a, b = pair
+        solved = _solved(K, products.forms[terms, a, b][:, None], layout, pair, terms)[:, 0]
         values[terms, a, b] = values[terms, b, a] = solved * layout.scale[a] * layout.scale[b]
     return values
+
+
+def _not_zero(x: FloatArray) -> FloatArray:
+    """Return x with ones for zeros, as a divisor of zeros."""
+    return np.where(x > 0.0, x, 1.0)
 
 
 def _solved(

@@ -8,12 +8,14 @@ R⁻¹[:, a] s_tb + R⁻¹[:, b] s_ta.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.multivariate.unit_sums import StageSums
+from vcomp.multivariate.covariance_components import elements
+from vcomp.multivariate.stage_equations import Equations, EquationsPoint
+from vcomp.multivariate.unit_sums import StageSums, subtract_by_level
+from vcomp.numerics import slices
 
 
 @dataclass(frozen=True)
@@ -47,41 +49,28 @@ class ElementPlaces:
         made += other
         return np.asarray(made)
 
-    def squares(self, W: FloatArray, s: FloatArray) -> FloatArray:
-        """Return the sum over effects of W ⊗ ss' folded on both sides, (m, m).
+    def folded_twice(self, G: FloatArray) -> FloatArray:
+        """Return sums of R ⊗ M folded on both sides, (m, m).
 
         Parameters
         ----------
-        W : (q, v, v) symmetric
-        s : (q, k v)
+        G : (v v, (k v)²) R of (v, v), and M of (k v, k v)
         """
-        first, second = np.triu_indices(self.v), np.triu_indices(s.shape[1])
-        left = W.reshape(len(W), -1).take(first[0] * self.v + first[1], axis=1)
-        right = s.take(second[0], axis=1)
-        right *= s.take(second[1], axis=1)
-        G = left.T @ right
+        v, width = self.v, self.k * self.v
+        G = G.reshape(v, v, width, width)
         found = np.zeros((self.size, self.size))
-        of_v, of_kv = _positions(self.v, first), _positions(s.shape[1], second)
         for a, b, once in self._both:
             for c, d, also in self._both:
-                rows, columns = self.t * self.v + b, self.t * self.v + d
-                made = G[of_v[a[:, None], c], of_kv[rows[:, None], columns]]
+                rows, columns = self.t * v + b, self.t * v + d
+                made = G[a[:, None], c, rows[:, None], columns]
                 found += once[:, None] * also * made
         return found
 
-    @cached_property
+    @property
     def _both(self) -> tuple[tuple[LongArray, LongArray, FloatArray], ...]:
         """Both orders of row and column, the second without the diagonal."""
         apart = (self.a != self.b).astype(float)
         return (self.a, self.b, np.ones(self.size)), (self.b, self.a, apart)
-
-
-def _positions(n: int, pairs: tuple[LongArray, LongArray]) -> LongArray:
-    """Return the position of each pair, in either order, among those of a triangle, (n, n)."""
-    found = np.empty((n, n), dtype=np.int64)
-    found[pairs] = np.arange(pairs[0].size)
-    found[pairs[::-1]] = found[pairs]
-    return found
 
 
 class StageProducts:
@@ -98,27 +87,142 @@ class StageProducts:
     def __init__(
         self, stage: StageSums, Z: FloatArray, inverses: FloatArray, places: ElementPlaces
     ) -> None:
-        self._sums = stage.by_pattern @ Z.reshape(len(Z), -1)
-        self._patterns, self._places = stage.patterns, places
+        self._stage, self._places = stage, places
+        # The last one is for no pattern.
         self._inverses = np.concatenate([inverses, np.zeros((1, *inverses.shape[1:]))])
+        self._sums = stage.by_pattern @ Z.reshape(len(Z), -1)
 
     @property
     def is_single(self) -> bool:
         """Whether the units of each effect have one pattern."""
-        return bool(self._patterns.shape[1] == 1)
+        return bool((np.diff(self._stage.starts) == 1).all())
 
     def factors(self, effects: slice) -> tuple[FloatArray, FloatArray]:
-        """Return R⁻¹ (q, w, v, v) and s (q, w, k v) of some effects, by their patterns."""
-        patterns = self._patterns[effects]
-        q, width = patterns.shape
-        first = effects.start or 0
-        sums = self._sums[first * width : (first + q) * width]
-        shape = q, width, self._places.k * self._places.v
-        return self._inverses[patterns], sums.reshape(shape)
+        """Return R⁻¹ (q, v, v) and s (q, k v) of effects that have one pattern."""
+        return self._inverses[self._stage.patterns[effects]], self._sums[effects]
 
-    def __call__(self, effects: slice) -> FloatArray:
-        """Return the products of some effects, (effects, v, elements)."""
-        R, s = self.factors(effects)
-        q, width, v, _ = R.shape
-        K = R.reshape(q, width, v * v).transpose(0, 2, 1) @ s
-        return self._places.folded(K.reshape(q, v, v * s.shape[2]))
+    def __call__(self, effects: slice, left: FloatArray | None = None) -> FloatArray:
+        """Return the products of some effects, times L' if there is one, (effects, v, elements).
+
+        Parameters
+        ----------
+        effects : which
+        left : (effects, v, v) L
+        """
+        starts = self._stage.starts[effects.start : effects.stop + 1]
+        q, v, width = starts.size - 1, self._places.v, self._places.k * self._places.v
+        entries = starts[:-1, None] + np.arange(np.diff(starts).max(initial=0))
+        there = entries < starts[1:, None]
+        entries[~there] = 0
+        patterns = np.where(there, self._stage.patterns[entries], len(self._inverses) - 1)
+        R = self._inverses[patterns].reshape(*entries.shape, v * v)
+        K = (R.transpose(0, 2, 1) @ self._sums[entries]).reshape(q, v, v * width)
+        return self._places.folded(K if left is None else left.transpose(0, 2, 1) @ K)
+
+    def all(self, eq: Equations) -> FloatArray:
+        """Return the products of all effects, (effects, v, elements)."""
+        starts = self._stage.starts
+        made = np.empty((starts.size - 1, self._places.v, self._places.size))
+        # A mean has all patterns.
+        columns = max(int(np.diff(starts).max(initial=0)), self._places.k * self._places.v)
+        for part in slices(len(made), eq.at_once(columns)):
+            made[part] = self(part)
+        return made
+
+
+def average_information(eq: Equations, point: EquationsPoint) -> FloatArray:
+    """Return ½ y'P V_i P V_j P y.
+
+    V_i P y is Z_t (I ⊗ E_ab) Z_t'Py, so that sums by effects and patterns are enough.
+    """
+    plan, v = eq.plan, eq.v
+    Z = _of_units(eq, point)
+    t, a, b = np.array(elements(eq.layout.linked)).T
+    places = ElementPlaces(t, a, b, eq.k + 1, v)
+    moments = eq.units.products(Z.reshape(len(Z), -1)).reshape(len(point.inverses), -1)
+    gram = places.folded_twice(point.inverses.reshape(-1, v * v).T @ moments)
+    H1, H2, H3 = (StageProducts(stage, Z, point.inverses, places) for stage in eq.stages)
+    h2 = H2.all(eq).reshape(plan.n_levels, -1, places.size)
+    h3 = H3.all(eq).reshape(-1, places.size)
+    eliminate = _eliminate_single if H1.is_single else _eliminate
+    gram -= eliminate(eq, point, H1, places, h2, h3)
+    # Arrays of a level have places.size columns.
+    for part in slices(plan.n_levels if plan.n_slots else 0, eq.at_once(2 * places.k * v)):
+        h = h2[part].reshape(-1, places.size)
+        Eh = (point.E2[part] @ h2[part]).reshape(h.shape)
+        gram -= h.T @ Eh
+        h3 -= point.mixed[part].reshape(len(h), -1).T @ Eh
+    gram -= h3.T @ (point.psi @ h3)
+    return 0.25 * (gram + gram.T)
+
+
+def _eliminate(
+    eq: Equations,
+    point: EquationsPoint,
+    H: StageProducts,
+    places: ElementPlaces,
+    h2: FloatArray,
+    h3: FloatArray,
+) -> FloatArray:
+    """Return what the first stage explains of all squares, and subtract it from h2 and h3."""
+    plan, v = eq.plan, eq.v
+    gram = np.zeros((places.size, places.size))
+    for group_class, B in zip(plan.classes, point.outer, strict=True):
+        columns = group_class.rows(v)
+        total = np.zeros((columns.size, places.size))
+        for part, groups in eq.parts(group_class, places.k * v):
+            Ft = point.F1[groups].transpose(0, 2, 1)
+            own = H(groups, point.F1[groups])
+            flat = own.reshape(-1, places.size)
+            gram += flat.T @ flat
+            total += (Ft @ B[part]).reshape(-1, columns.size).T @ flat
+            if plan.n_slots:
+                FU = Ft @ point.inner[groups]
+                subtract_by_level(h2, group_class.levels[part], FU, own)
+        h3[columns] -= total
+    return gram
+
+
+def _eliminate_single(
+    eq: Equations,
+    point: EquationsPoint,
+    H: StageProducts,
+    places: ElementPlaces,
+    h2: FloatArray,
+    h3: FloatArray,
+) -> FloatArray:
+    """Return the same where each group has one pattern: products F'R⁻¹ ⊗ s are folded last."""
+    plan, v, width = eq.plan, eq.v, places.k * eq.v
+    squares = np.zeros((v * v, width * width))
+    by_level = np.zeros((plan.n_levels, h2.shape[1], v * width))
+    for group_class, B in zip(plan.classes, point.outer, strict=True):
+        columns = group_class.rows(v)
+        total = np.zeros((columns.size * v, width))
+        for part, groups in eq.parts(group_class, places.k**2):
+            R, s = H.factors(groups)
+            Ft = point.F1[groups].transpose(0, 2, 1)
+            own = Ft @ R
+            q, W = len(s), own.transpose(0, 2, 1) @ own
+            squares += W.reshape(q, -1).T @ (s[:, :, None] * s[:, None, :]).reshape(q, -1)
+            total += ((Ft @ B[part]).transpose(0, 2, 1) @ own).reshape(q, -1).T @ s
+            if plan.n_slots:
+                left = (Ft @ point.inner[groups]).transpose(0, 2, 1) @ own
+                rows = left.reshape(q, 1, -1), s[:, None]
+                subtract_by_level(by_level, group_class.levels[part], *rows)
+        h3[columns] -= places.folded(total.reshape(columns.size, -1))
+    h2 += places.folded(by_level)
+    return places.folded_twice(squares)
+
+
+def _of_units(eq: Equations, point: EquationsPoint) -> FloatArray:
+    """Return Z_t'Py of the groups of every unit, and Py, (units, k + 1, v)."""
+    plan, v = eq.plan, eq.v
+    Z = np.empty((len(point.Py), eq.k + 1, v))
+    z1, z2, z3 = (stage.places @ point.Py for stage in eq.stages)
+    Z[:, plan.first] = z1[plan.group]
+    for t, slots in zip(plan.inner, plan.slots, strict=True):
+        Z[:, t] = z2[slots]
+    for t, columns in zip(plan.outer, plan.columns[:-1], strict=True):
+        Z[:, t] = z3[columns]
+    Z[:, -1] = point.Py
+    return Z

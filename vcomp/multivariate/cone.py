@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.estimators.likelihood import Derivatives, InformationKind, OtherStarts, Place
+from vcomp.estimators.likelihood import InformationKind, OtherStarts, Place
 from vcomp.multivariate.covariance_components import elements
 
 
@@ -40,14 +40,20 @@ class MatrixLikelihood(Protocol):
     def loglike(self, S: FloatArray) -> float:
         """Return the log-likelihood; −∞ if it is not defined."""
 
-    def derivatives(self, S: FloatArray) -> Derivatives:
-        """Return the log-likelihood, its gradient (k + 1, v, v) and average information.
+    def gradient(self, S: FloatArray) -> FloatArray:
+        """Return the gradient G of the log-likelihood, (k + 1, v, v).
 
-        The gradient G has dℓ = Σ_t tr(G_t dΣ_t), and is 0 where variables are not linked.
+        It has dℓ = Σ_t tr(G_t dΣ_t), and is 0 where variables are not linked.
         """
 
     def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return an information matrix of the elements."""
+
+    def curvature(self, S: FloatArray) -> FloatArray | None:
+        """Return the observed information, or what is nearer to it than the average one.
+
+        None if there is nothing nearer.
+        """
 
 
 def pair_traces(A: FloatArray, B: FloatArray, a: LongArray, b: LongArray) -> FloatArray:
@@ -99,8 +105,8 @@ _LEAST_SHARE = 0.02
 _NEAR = 1e-3
 """Largest difference of elements, of scores with standard deviations near 1, of one maximum."""
 
-_NEWTON_BELOW = 0.05
-"""Decrement below which the observed information takes over, where there is one."""
+_NEWTON_BELOW, _UPDATED_BELOW = 0.05, 0.5
+"""Decrement below which the observed information takes over, or updates where there is none."""
 
 Block = tuple[int, tuple[int, ...]]
 Parts = tuple[FloatArray, ...]
@@ -138,19 +144,33 @@ class ConeMaximum:
 
 @dataclass(frozen=True, slots=True)
 class _Place(Place):
-    """Factors, with the equations of the step from them and the damping that is tried first."""
+    """Factors, with the equations of the step from them and the damping that is tried first.
+
+    Attributes
+    ----------
+    factors : L of each block
+    S : (k + 1, v, v) their matrices
+    loglike, gradient : there
+    information : of the elements: the average one, near a maximum the curvature or its update
+    H, g : equations of the step
+    damping : that is tried first
+    is_near : whether the place before was near a maximum
+    """
 
     factors: Parts
     S: FloatArray
-    derivatives: Derivatives
+    loglike: float
+    gradient: FloatArray
+    information: FloatArray
     H: FloatArray
     g: FloatArray
     damping: float
+    is_near: bool
 
     @property
     def value(self) -> float:
         """The log-likelihood."""
-        return self.derivatives.loglike
+        return self.loglike
 
     def leads_to(self, end: _Place) -> bool:
         """Whether the matrices are those of a known maximum."""
@@ -194,7 +214,7 @@ def maximise_in_cone(
     end = path[-1]
     return ConeMaximum(
         S=end.S,
-        loglike=end.derivatives.loglike,
+        loglike=end.loglike,
         tangent=search.jacobian(end.factors),
         ranks=search.ranks(end.factors),
         decrement=end.decrement,
@@ -218,7 +238,7 @@ class _Search:
     def start(self, S: FloatArray) -> _Place:
         """Return the place of positive definite matrices."""
         factors = tuple(_factor(part) for part in self.parts(S))
-        return self.place(factors, self.matrices(factors), newton=False, damping=1e-3)
+        return self.place(factors, self.matrices(factors), None, damping=1e-3)
 
     def elsewhere(self, S: FloatArray) -> Iterator[_Place]:
         """Yield other starts, with shares of the sum of the matrices."""
@@ -232,27 +252,62 @@ class _Search:
             except np.linalg.LinAlgError:
                 continue
 
-    def place(self, factors: Parts, S: FloatArray, *, newton: bool, damping: float) -> _Place:
-        """Return the place with given factors, or with lower ranks; S are their matrices."""
-        found = self.likelihood.derivatives(S)
-        kept = [~gone for gone in self._gone(factors, self.parts(found.score))]
+    def place(
+        self, factors: Parts, S: FloatArray, last: _Place | None, *, damping: float
+    ) -> _Place:
+        """Return the place with given factors, or with lower ranks.
+
+        Parameters
+        ----------
+        factors, S : and their matrices
+        last : the place before it, None at a start
+        damping : that is tried first
+        """
+        G = self.likelihood.gradient(S)
+        kept = [~gone for gone in self._gone(factors, self.parts(G))]
         self.evaluations += 1
         if not all(columns.all() for columns in kept):
             factors = tuple(L[:, columns] for L, columns in zip(factors, kept, strict=True))
             S = self.matrices(factors)
-            found = self.likelihood.derivatives(S)
+            G = self.likelihood.gradient(S)
             self.evaluations += 1
-        H, g = _without_rotations(factors, *self._system(factors, S, found, newton=newton))
+        near = _NEWTON_BELOW if self._is_exact else _UPDATED_BELOW
+        is_near = last is not None and last.decrement < near
+        information = self._information(S, G, last if is_near else None)
+        H, g = self._system(factors, S, G, information, is_near=is_near)
         return _Place(
             factors=factors,
             S=S,
-            derivatives=found,
+            loglike=self.likelihood.loglike(S),
+            gradient=G,
+            information=information,
             H=H,
             g=g,
             damping=damping,
+            is_near=is_near,
             decrement=_decrement(H, g),
-            violation=self._violation(factors, self.parts(found.score)),
+            violation=self._violation(factors, self.parts(G)),
         )
+
+    def _information(self, S: FloatArray, G: FloatArray, last: _Place | None) -> FloatArray:
+        """Return the information of the elements, given a last place near the maximum, or None."""
+        if last is None:
+            return self.likelihood.information(S, "average")
+        known = None
+        if self._is_exact or not last.is_near:
+            known = self.likelihood.curvature(S)
+        if known is not None:
+            return known
+        step, fall = S - last.S, last.gradient - G
+        t, a, b = np.array(self.elements).T
+        return _updated(
+            last.information, step[t, a, b], np.where(a == b, 1.0, 2.0) * fall[t, a, b]
+        )
+
+    @property
+    def _is_exact(self) -> bool:
+        """Whether the curvature is the observed information."""
+        return "observed" in self.likelihood.kinds
 
     def parts(self, matrices: FloatArray) -> Parts:
         """Return the blocks of the matrices of all terms."""
@@ -266,25 +321,31 @@ class _Search:
         return S
 
     def _system(
-        self, factors: Parts, S: FloatArray, found: Derivatives, *, newton: bool
+        self,
+        factors: Parts,
+        S: FloatArray,
+        gradient_of_S: FloatArray,
+        information: FloatArray,
+        *,
+        is_near: bool,
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the curvature in the stacked factors, and the gradient.
+        """Return the curvature in the stacked factors, and the gradient, without rotations.
 
-        With `newton` the curvature is that of the likelihood, unless it is negative.
+        Near a maximum the curvature is that of the likelihood, unless it is negative.
         """
-        J, G = self.jacobian(factors), self.parts(found.score)
+        J, G = self.jacobian(factors), self.parts(gradient_of_S)
         gradient = np.concatenate(
             [2.0 * (g @ L).T.ravel() for g, L in zip(G, factors, strict=True)]
         )
-        if newton and "observed" in self.likelihood.kinds:
-            observed = self.likelihood.information(S, "observed")
-            H = J.T @ observed @ J + _bends(factors, [-g for g in G])
+        if is_near:
+            H = J.T @ information @ J + _bends(factors, [-g for g in G])
+            H, g = _without_rotations(factors, H, gradient)
             values = np.linalg.eigvalsh(H)
-            # Rotations of the factors have no curvature.
             if values[0] > -1e-9 * values[-1]:
-                return H, gradient
+                return H, g
+            information = self.likelihood.information(S, "average")
         bends = _bends(factors, [positive_part(-g) for g in G])
-        return J.T @ found.average @ J + bends, gradient
+        return _without_rotations(factors, J.T @ information @ J + bends, gradient)
 
     def jacobian(self, factors: Parts) -> FloatArray:
         """Return the derivatives of the elements by the factors, column after column of each."""
@@ -306,7 +367,7 @@ class _Search:
         """Return the next place, None if no step raises the likelihood."""
         damping, unit = here.damping, np.diagonal(here.H).copy()
         unit[unit <= 0.0] = 1.0
-        value, n = here.derivatives.loglike, self.likelihood.n
+        value, n = here.loglike, self.likelihood.n
         for _ in range(16):
             damped = here.H + damping * np.diag(unit)
             step = np.asarray(np.linalg.lstsq(damped, here.g, rcond=1e-14)[0], dtype=float)
@@ -320,7 +381,7 @@ class _Search:
                 return self.place(
                     tuple(_orthogonal(L) for L in factors),
                     S,
-                    newton=here.decrement < _NEWTON_BELOW,
+                    here,
                     damping=max(damping / 10.0, 1e-12),
                 )
             self.evaluations += 1
@@ -352,6 +413,30 @@ class _Search:
         for (t, _), L in zip(self.blocks, factors, strict=True):
             ranks[t] += L.shape[1]
         return tuple(ranks)
+
+
+def _updated(information: FloatArray, step: FloatArray, fall: FloatArray) -> FloatArray:
+    """Return an information with the curvature that was seen along a step.
+
+    This is the update of Broyden, Fletcher, Goldfarb and Shanno. Where the likelihood curves less
+    than a fifth of what the information says, or not at all, it takes that fifth (Powell).
+
+    Parameters
+    ----------
+    information : (m, m)
+    step : (m,) change of the elements
+    fall : (m,) by how much the score fell
+    """
+    along = information @ step
+    expected, seen = float(step @ along), float(step @ fall)
+    if not expected > 0.0:
+        return information
+    if seen < 0.2 * expected:
+        share = 0.8 * expected / (expected - seen)
+        fall = share * fall + (1.0 - share) * along
+        seen = 0.2 * expected
+    made = np.outer(fall, fall) / seen - np.outer(along, along) / expected
+    return np.asarray(information + made)
 
 
 def _without_rotations(

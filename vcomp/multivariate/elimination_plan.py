@@ -37,6 +37,10 @@ class GroupClass:
     columns: LongArray
     levels: LongArray
 
+    def rows(self, v: int) -> LongArray:
+        """Return the rows of Ω, of v variables, that the class touches."""
+        return np.asarray((self.columns[:, None] * v + np.arange(v)).ravel())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Elimination:

@@ -128,7 +128,8 @@ METHODS: tuple[Method, ...] = get_args(Method)
 """The methods for several variables."""
 
 _START = 1e-2
-"""Floor of the eigenvalues of the starting matrices, in units of the variances."""
+"""Floor of the eigenvalues of the starting matrices, in units of the variances; a lower one where
+many scores make the closed form surer."""
 
 
 def fit_multivariate(
@@ -307,7 +308,7 @@ def _by_likelihood(
             scale, y = uncorrelated(layout)
             likelihood = EquationsLikelihood(layout, reml=reml, y=y)
     try:
-        start = _start(layout, scale)
+        start = _start(layout, strata, scale)
         end = maximise_in_cone(likelihood, start, max_iter=max_iter, tol=tol)
     except np.linalg.LinAlgError:
         raise _no_maximum(layout) from None
@@ -352,23 +353,24 @@ def _no_maximum(layout: Layout) -> EstimationError:
     )
 
 
-def _start(layout: Layout, scale: FloatArray) -> FloatArray:
+def _start(layout: Layout, strata: Strata | None, scale: FloatArray) -> FloatArray:
     """Return positive definite matrices near the closed form, on the scale of the likelihood."""
     v = layout.n_variables
     try:
-        values = (polarised_components if layout.same_rows else _analogous)(layout, "anova")
+        # Both are the same where variables were observed together; one needs sums of strata only.
+        balanced = strata is not None
+        values = (
+            polarised_components(layout, "anova") if balanced else analogous_components(layout)
+        )
         inverse = np.linalg.inv(scale)
         values = inverse @ np.where(layout.linked, values, 0.0) @ inverse.T
     except EstimationError:
         values = np.array([np.eye(v) / len(layout.names)] * len(layout.names))
     values = np.where(layout.linked, values, 0.0)
-    starts = [positive_part(S, _START) for S in values]
-    starts[-1] = positive_part(values[-1], 10.0 * _START)
+    least = min(_START, layout.scores.n**-0.5)
+    starts = [positive_part(S, least) for S in values]
+    starts[-1] = positive_part(values[-1], 10.0 * least)
     return np.array(starts)
-
-
-def _analogous(layout: Layout, method: str) -> FloatArray:
-    return analogous_components(layout)
 
 
 def _covariance(
@@ -391,6 +393,8 @@ def _covariance(
     U = U[:, s > 1e-9 * s[0]]
     for choice in dict.fromkeys([kind, "average"]):
         inside = U.T @ likelihood.information(end.S, choice) @ U
+        if choice != "average" and not _smallest_eigenvalue(inside) > _SINGULAR:
+            continue
         try:
             cov = np.asarray(back @ U @ solve_positive(inside, (back @ U).T))
         except np.linalg.LinAlgError:
@@ -400,6 +404,20 @@ def _covariance(
         cov[:, fixed] = np.nan
         return np.asarray(0.5 * (cov + cov.T))
     return nothing
+
+
+_SINGULAR = 1e-10
+"""An eigenvalue below which the observed information is left for the average one, as it may be
+rounding error. At a lower rank some are zero: those of directions that leave the rank."""
+
+
+def _smallest_eigenvalue(information: FloatArray) -> float:
+    """Return that of the information scaled to a unit diagonal; 0 if that is not positive."""
+    diagonal = np.diagonal(information)
+    if not (diagonal > 0.0).all():
+        return 0.0
+    unit = np.sqrt(diagonal)
+    return float(np.linalg.eigvalsh(information / np.outer(unit, unit))[0])
 
 
 _CLOSE = 2.0

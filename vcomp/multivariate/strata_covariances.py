@@ -21,7 +21,7 @@ from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.design import number_combinations
 from vcomp.estimators import ClosedForm, get_estimator
-from vcomp.estimators.likelihood import Derivatives, InformationKind
+from vcomp.estimators.likelihood import InformationKind
 from vcomp.estimators.quadratic import TooLargeError, covariance_of_estimates
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.cone import pair_traces
@@ -288,11 +288,14 @@ class StrataLikelihood:
         traces = np.trace(np.linalg.solve(L, X.transpose(0, 2, 1)), axis1=1, axis2=2)
         return self._constant() - 0.5 * float(self._df @ (logs + traces))
 
-    def derivatives(self, S: FloatArray) -> Derivatives:
-        """Return the log-likelihood with gradient and average information."""
+    def gradient(self, S: FloatArray) -> FloatArray:
+        """Return the gradient of the log-likelihood, (k + 1, v, v)."""
         inverse, both = self._inverses(S)
-        gradient = -0.5 * np.einsum("st,s,sab->tab", self._C, self._df, inverse - both)
-        return Derivatives(self.loglike(S), gradient, self._traces(inverse, both))
+        return np.asarray(-0.5 * np.einsum("st,s,sab->tab", self._C, self._df, inverse - both))
+
+    def curvature(self, S: FloatArray) -> FloatArray:
+        """Return the observed information."""
+        return self.information(S, "observed")
 
     def information(self, S: FloatArray, kind: InformationKind) -> FloatArray:
         """Return the observed, expected or average information of the elements."""

@@ -18,6 +18,9 @@ from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.multivariate.elimination_plan import Elimination
 from vcomp.multivariate.variable_layout import Layout
 
+_FEW_GROUPS = 4
+"""Groups of a level below which products of groups cost less than a product for each level."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
@@ -37,9 +40,14 @@ class Units:
     order: LongArray
 
     @property
+    def sizes(self) -> LongArray:
+        """Number of units of each pattern."""
+        return np.array([part.stop - part.start for part in self.parts])
+
+    @property
     def pattern(self) -> LongArray:
         """The pattern of every unit."""
-        return np.repeat(np.arange(len(self.parts)), [p.stop - p.start for p in self.parts])
+        return np.repeat(np.arange(len(self.parts)), self.sizes)
 
     def times(self, X: FloatArray, blocks: FloatArray) -> FloatArray:
         """Return the rows of X times the (p, v, v) matrix of their pattern."""
@@ -88,18 +96,15 @@ class StageSums:
     Attributes
     ----------
     places : (q, units) ones where an effect is in a unit
-    by_pattern : (q w, units) the same, apart for up to w patterns of an effect
-    patterns : (q, w) those patterns; one more than the last for none
+    by_pattern : (entries, units) the same, a row for each pattern of an effect
+    patterns : (entries,) those patterns, ascending within an effect
+    starts : (q + 1,) first entry of each effect
     """
 
     places: Any
     by_pattern: Any
     patterns: LongArray
-
-    @property
-    def width(self) -> int:
-        """Largest number of patterns of an effect."""
-        return int(self.patterns.shape[1])
+    starts: LongArray
 
 
 def stage_sums(positions: Sequence[LongArray], q: int, pattern: LongArray, n: int) -> StageSums:
@@ -115,25 +120,16 @@ def stage_sums(positions: Sequence[LongArray], q: int, pattern: LongArray, n: in
     from scipy.sparse import csr_array
 
     units = pattern.size
-    if not positions:
-        nothing = csr_array((q, units))
-        return StageSums(nothing, nothing, np.zeros((q, 1), dtype=np.int64))
-    effect = np.concatenate(positions)
+    effect = np.concatenate([np.zeros(0, dtype=np.int64), *positions])
     unit = np.tile(np.arange(units), len(positions))
     ones = np.ones(effect.size)
-    places = csr_array((ones, (effect, unit)), shape=(q, units))
-    if n == 1:
-        return StageSums(places, places, np.zeros((q, 1), dtype=np.int64))
-    keys, number = np.unique(effect * n + pattern[unit], return_inverse=True)
-    of_effect = keys // n
-    starts = np.searchsorted(of_effect, np.arange(q))
-    rank = np.arange(keys.size) - starts[of_effect]
-    width = int(rank.max()) + 1
-    patterns = np.full((q, width), n, dtype=np.int64)
-    patterns[of_effect, rank] = keys % n
-    rows = (of_effect * width + rank)[number]
-    by_pattern = csr_array((ones, (rows, unit)), shape=(q * width, units))
-    return StageSums(places, by_pattern, patterns)
+    keys, entry = np.unique(effect * n + pattern[unit], return_inverse=True)
+    return StageSums(
+        places=csr_array((ones, (effect, unit)), shape=(q, units)),
+        by_pattern=csr_array((ones, (entry, unit)), shape=(keys.size, units)),
+        patterns=keys % n,
+        starts=np.searchsorted(keys // n, np.arange(q + 1)),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,23 +197,28 @@ def _outer_pairs(plan: Elimination) -> list[LongArray]:
     return found
 
 
-def add_by_level(totals: FloatArray, levels: LongArray, values: FloatArray) -> None:
-    """Add values to the totals of their levels, which ascend."""
+def subtract_by_level(
+    totals: FloatArray, levels: LongArray, left: FloatArray, right: FloatArray
+) -> None:
+    """Subtract the sums of left'right over the groups of each level from its total.
+
+    Parameters
+    ----------
+    totals : (levels, x, y), or of that size
+    levels : (q,) level of each group, ascending
+    left, right : (q, r, x) and (q, r, y) of the groups
+    """
     from scipy.sparse import csr_array
 
     starts = np.flatnonzero(np.diff(levels, prepend=-1))
-    if starts.size < levels.size:
-        ends, rows = np.append(starts, levels.size), np.arange(levels.size)
-        sums = csr_array((np.ones(levels.size), rows, ends), shape=(starts.size, levels.size))
-        values = (sums @ values.reshape(levels.size, -1)).reshape(-1, *values.shape[1:])
-    totals[levels[starts]] += values
-
-
-def add_products_by_level(
-    totals: FloatArray, levels: LongArray, left: FloatArray, right: FloatArray
-) -> None:
-    """Add left (q, e, v) times right (q, c) to the totals (levels, e, v c) of ascending levels."""
-    starts = np.flatnonzero(np.diff(levels, prepend=-1))
-    rows, shape = left.reshape(len(left), -1), totals.shape[1:]
+    shape = totals.shape[1:]
+    if levels.size < _FEW_GROUPS * starts.size:
+        made = (left.transpose(0, 2, 1) @ right).reshape(levels.size, -1)
+        sums = csr_array((np.ones(levels.size), np.arange(levels.size), [*starts, levels.size]))
+        totals[levels[starts]] -= (sums @ made).reshape(-1, *shape)
+        return
+    rows = left.shape[1]
+    left, right = left.reshape(-1, left.shape[2]), right.reshape(-1, right.shape[2])
     for start, stop in pairwise([*starts.tolist(), levels.size]):
-        totals[levels[start]] += (rows[start:stop].T @ right[start:stop]).reshape(shape)
+        part = slice(start * rows, stop * rows)
+        totals[levels[start]] -= (left[part].T @ right[part]).reshape(shape)

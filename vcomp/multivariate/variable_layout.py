@@ -11,10 +11,33 @@ from typing import Any
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray, IntArray
+from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.design import number_combinations
 from vcomp.formula import REPLICATE, RESIDUAL, closure
 from vcomp.multivariate.variables import Scores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joint:
+    """The pairs of groups of two terms that have scores in common.
+
+    Attributes
+    ----------
+    rows, columns : (c,) group of the one and of the other term
+    counts : (c, v) numbers of scores of every variable
+    """
+
+    rows: LongArray
+    columns: LongArray
+    counts: FloatArray
+
+
+def sums_of(groups: LongArray, size: int) -> Any:
+    """Return the (size, n) matrix that adds the rows of each group."""
+    from scipy.sparse import csr_array
+
+    n = groups.size
+    return csr_array((np.ones(n), (groups, np.arange(n))), shape=(size, n))
 
 
 @dataclass(frozen=True)
@@ -82,14 +105,6 @@ class Layout:
         """Whether all variables were observed in every unit."""
         return bool((self.counts[-1] == 1.0).all())
 
-    def indicator(self, term: int, variable: int) -> Any:
-        """Return the (n_v, q) incidence of a variable's scores in a term's groups."""
-        from scipy.sparse import csr_array
-
-        groups = self.groups[term][self.scores.of(variable)]
-        shape = (groups.size, self.sizes[term])
-        return csr_array((np.ones(groups.size), groups, np.arange(groups.size + 1)), shape=shape)
-
     def incidence(self, term: int) -> Any:
         """Return the (n, q v) incidence of a term's groups in every variable."""
         from scipy.sparse import csr_array
@@ -98,17 +113,37 @@ class Layout:
         columns = self.groups[term].astype(np.int64) * v + self.scores.variable
         return csr_array((np.ones(n), columns, np.arange(n + 1)), shape=(n, self.sizes[term] * v))
 
-    def table(self, t: int, u: int, variable: int) -> Any:
-        """Return how many scores of a variable each pair of groups of two terms shares."""
-        key = (t, u, variable)
-        if key not in self._tables:
-            made = (self.indicator(t, variable).T @ self.indicator(u, variable)).tocsr()
-            self._tables[key] = made
-        return self._tables[key]
+    def joint(self, t: int, u: int) -> Joint:
+        """Return the pairs of groups of two terms that have scores in common."""
+        if t > u:
+            made = self.joint(u, t)
+            return Joint(made.columns, made.rows, made.counts)
+        if (t, u) not in self._joints:
+            self._joints[t, u] = self._joined(t, u)
+        return self._joints[t, u]
 
     @cached_property
-    def _tables(self) -> dict[tuple[int, int, int], Any]:
+    def _joints(self) -> dict[tuple[int, int], Joint]:
         return {}
+
+    def _joined(self, t: int, u: int) -> Joint:
+        if t == u:
+            own = np.arange(self.sizes[t])
+            return Joint(own, own, self.counts[t])
+        v, size = self.n_variables, self.sizes[u]
+        keys, pairs = number_combinations(self.groups[t], self.sizes[t], self.groups[u], size)
+        codes = pairs.astype(np.int64) * v + self.scores.variable
+        counts = np.bincount(codes, minlength=keys.size * v).reshape(-1, v).astype(float)
+        return Joint(keys // size, keys % size, counts)
+
+    def table(self, t: int, u: int, variable: int) -> Any:
+        """Return how many scores of a variable each pair of groups of two terms shares."""
+        from scipy.sparse import csr_array
+
+        pairs, shape = self.joint(t, u), (self.sizes[t], self.sizes[u])
+        n = pairs.counts[:, variable]
+        there = n > 0.0
+        return csr_array((n[there], (pairs.rows[there], pairs.columns[there])), shape=shape)
 
     def inverse_n(self, term: int) -> FloatArray:
         """Return Σ_h n_gh(a) n_gh(b)/(n_g(a) n_g(b)) of every term h, averaged over groups g.
@@ -131,14 +166,12 @@ class Layout:
 
     def shares(self, term: int, other: int) -> FloatArray:
         """Return Σ_h n_gh(a) n_gh(b)/(n_g(a) n_g(b)) for each group g of a term, (q, v, v)."""
-        v, n = self.n_variables, self.counts[term]
-        safe = np.where(n > 0.0, n, 1.0)
-        result = np.zeros((self.sizes[term], v, v))
+        v, n, pairs = self.n_variables, self.counts[term], self.joint(term, other)
+        shares = pairs.counts / np.where(n > 0.0, n, 1.0)[pairs.rows]
+        sums = sums_of(pairs.rows, self.sizes[term])
+        result = np.empty((self.sizes[term], v, v))
         for a in range(v):
-            for b in range(a, v):
-                product = self.table(term, other, a).multiply(self.table(term, other, b))
-                sums = np.asarray(product.sum(axis=1)).ravel() / (safe[:, a] * safe[:, b])
-                result[:, a, b] = result[:, b, a] = sums
+            result[:, a] = sums @ (shares[:, [a]] * shares)
         return result
 
 

@@ -190,6 +190,11 @@ class CrossedTable:
         """Expected time of :meth:`weighted` in seconds."""
         return min(self._seconds_by_holes, self._seconds_of_cells)
 
+    @property
+    def slab_bytes(self) -> float:
+        """Memory of the rows that are laid out at a time, and of their products with a matrix."""
+        return 16.0 * min(_SLAB, float(self.sizes[0]) * self.sizes[1])
+
     def weighted(self, weights: FloatArray, slab: int = _SLAB) -> FloatArray:
         """Return F' diag(w) F for weights of the levels of the longer facet, not negative."""
         size = self.sizes[1 - self.longer]

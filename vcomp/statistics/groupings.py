@@ -195,14 +195,13 @@ def group_sums(stats: CrossProducts) -> GroupSums:
         by_row, by_col = squared_counts(table.indptr, table.indices, table.counts, table.n_cols)
         _note(coefficients, inverse, (t, u), by_row, stats.group_n[t])
         _note(coefficients, inverse, (u, t), by_col, stats.group_n[u])
-    T = [(y * y / n).sum() for y, n in zip(stats.Zy, stats.group_n, strict=True)]
-    total = float(stats.Zy[0].sum())
+    total, parts = _total_and_parts(stats)
     return GroupSums(
         n=stats.n,
         total=total,
         yy=stats.yy,
         sizes=stats.sizes,
-        parts=np.array([*T, stats.yy, total**2 / stats.n]),
+        parts=parts,
         holds=np.eye(k + 2),
         coefficients=coefficients,
         squares=np.array([n @ n for n in stats.group_n]),
@@ -255,15 +254,26 @@ def stratum_group_sums(stats: StratumStatistics) -> GroupSums:
     )
 
 
-def resum_strata(known: GroupSums, stats: StratumStatistics) -> GroupSums:
-    """Return the sums of strata with another response; counts of groups are reused.
+def resum_groups(known: GroupSums, stats: StratumStatistics | CrossProducts) -> GroupSums:
+    """Return the sums of the same groups with another response; their counts are reused.
 
     Parameters
     ----------
-    known : sums of the same strata with another response
-    stats : the strata
+    known : sums of the same strata or cross-products with another response
+    stats : the strata or cross-products
     """
-    return replace(known, total=_total(stats), yy=stats.yy, parts=_parts(stats)[0])
+    if isinstance(stats, CrossProducts):
+        total, parts = _total_and_parts(stats)
+    else:
+        total, parts = _total(stats), _parts(stats)[0]
+    return replace(known, total=total, yy=stats.yy, parts=parts)
+
+
+def _total_and_parts(stats: CrossProducts) -> tuple[float, FloatArray]:
+    """Return the sum of the response, and the T terms, the total and the mean's."""
+    T = [(y * y / n).sum() for y, n in zip(stats.Zy, stats.group_n, strict=True)]
+    total = float(stats.Zy[0].sum())
+    return total, np.array([*T, stats.yy, total**2 / stats.n])
 
 
 def _shared(stats: StratumStatistics, a: int, b: int) -> FloatArray:

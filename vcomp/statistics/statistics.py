@@ -19,7 +19,7 @@ from vcomp.statistics.groupings import (
     GroupSums,
     find_groupings,
     group_sums,
-    resum_strata,
+    resum_groups,
     stratum_group_sums,
 )
 from vcomp.statistics.strata import StratumStatistics
@@ -172,7 +172,7 @@ class Statistics:
             make_wide=lambda: (
                 None if self.wide is None else self.wide.with_response(chunk, self._rolled)
             ),
-            alike=None,
+            alike=self,
         )
 
     def of_terms(self, terms: Sequence[int]) -> Statistics:
@@ -265,8 +265,9 @@ class Statistics:
     @cached_property
     def group_sums(self) -> GroupSums:
         """Sums over groups and pairs of groups, for analysis of variance."""
-        if self.strata is not None and self.alike is not None:
-            return resum_strata(self.alike.group_sums, self.strata)
+        if self.alike is not None:
+            sums = self.cross_products if self.strata is None else self.strata
+            return resum_groups(self.alike.group_sums, sums)
         if self.strata is not None:
             return stratum_group_sums(self.strata)
         return group_sums(self.cross_products)

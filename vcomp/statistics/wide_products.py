@@ -65,6 +65,20 @@ class WideProducts:
         return self.products.of_terms(range(self.n_terms))
 
     @cached_property
+    def dense(self) -> CrossProducts:
+        """The random terms with all columns of X, none of them sparse.
+
+        Raises
+        ------
+        EstimationError
+            If they do not fit into memory.
+        """
+        XX, sums, k = self.XX, self.products, self.n_terms
+        tables = (sums.gram(t, k).toarray() for t in range(k))
+        ZX = (self.assembled(A.T, B.T).T for A, B in zip(tables, sums.ZX[:k], strict=True))
+        return replace(self.random, ZX=tuple(map(np.ascontiguousarray, ZX)), XX=XX, Xy=self.Xy)
+
+    @cached_property
     def XX(self) -> FloatArray:
         """Cross-products of the columns of X as a dense matrix.
 

@@ -176,7 +176,7 @@ def test_the_expected_information_may_cost_five_evaluations(at_zero, evaluation,
     model = vcomp.VarianceComponentsModel(*unbalanced("crossed"))
     engine = BlockedLikelihood(model.stats, reml=True)
     point = SimpleNamespace(seconds_at_zero=lambda: at_zero)
-    engine._eliminations = SimpleNamespace(at=lambda v: point, seconds=evaluation)
+    engine.eliminations = SimpleNamespace(at=lambda v: point, seconds=evaluation)
     assert engine.expects_cheaply(np.ones(3)) is is_cheap
 
 
@@ -187,7 +187,7 @@ def test_the_time_of_squares_at_zero_is_that_of_a_solve_for_each_group():
     k = model.stats.n_terms
     for zeros in ([], [0], [1, 3]):
         v = np.where(np.isin(np.arange(k + 1), zeros), 0.0, 1.0)
-        point = engine._eliminations.at(v)
+        point = engine.eliminations.at(v)
         pattern = point.equations.pattern
         solved = sum(model.stats.sizes[t] for t in zeros)
         expected = 1e-9 * solved * (pattern.rows.size + pattern.n_dense**2)
@@ -201,7 +201,7 @@ def test_the_time_of_squares_at_zero_is_that_of_a_solve_for_each_group():
 def test_without_memory_for_norms_the_average_information_is_left():
     model = vcomp.VarianceComponentsModel(*unbalanced("crossed"))
     whole = BlockedLikelihood(model.stats, reml=True)
-    plan, v = whole._eliminations._whole_plan, np.ones(3)
+    plan, v = whole.eliminations._whole_plan, np.ones(3)
     for factor, is_tight in ((0.999, True), (1.001, False)):
         free = factor * plan.bytes_for_norms / 0.8
         eliminations = Eliminations(model.stats, None, free_bytes=lambda free=free: free)

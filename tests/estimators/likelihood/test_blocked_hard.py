@@ -258,7 +258,7 @@ def test_reasons_in_words():
     engine = BlockedLikelihood(model.stats, reml=True, names=names)
     assert engine.reason == "sparse factor of school:student and school, 20 columns dense"
     assert engine.kinds == ("observed", "expected", "average")
-    plan = engine._eliminations._whole_plan
+    plan = engine.eliminations._whole_plan
     free = 0.5 * (plan.bytes_for_traces + plan.bytes_for_norms) / 0.8
     eliminations = elimination.Eliminations(model.stats, names, free_bytes=lambda: free)
     tight = BlockedLikelihood(model.stats, reml=True, eliminations=eliminations)

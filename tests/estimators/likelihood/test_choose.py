@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.designs import unbalanced
 from vcomp.estimators.likelihood import choose
+from vcomp.estimators.likelihood.blocked_covariance import Eliminations
 from vcomp.estimators.likelihood.choose import EngineLimits, choose_engine, prediction_engine
 from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood
@@ -49,6 +54,28 @@ def test_what_takes_too_long_is_solved_for_iteratively():
     assert isinstance(choose_engine(sparse, reml=True, limits=limits), IterativeLikelihood)
     # Variances of predicted effects are worth waiting for.
     assert prediction_engine(sparse).name in ("blocked", "levels")
+
+
+def test_an_order_that_is_too_slow_is_looked_for_once(monkeypatch):
+    rows = statistics(crossed(60, 70, 0.05))
+    stats = Statistics.from_cross_products(rows.cross_products)
+    limits = EngineLimits(exact=0.0, patience=1e-9, quick=0.0)
+    looked = []
+    before = choose._blocked_within
+
+    def counted(*arguments, **options):
+        looked.append(1)
+        return before(*arguments, **options)
+
+    monkeypatch.setattr(choose, "_blocked_within", counted)
+    for reml in (True, False, True):
+        found = choose_engine(stats, reml=reml, limits=limits)
+        assert isinstance(found, IterativeLikelihood)
+        assert found.reml == reml
+        # Within the time of a quick fit, and within that of a slow one.
+        assert len(looked) == 2
+    # Other limits, and other rows, are another question.
+    assert choose_engine(stats, reml=True).name == "blocked"
 
 
 def test_an_exact_engine_may_take_a_second_or_three_times_as_long():
@@ -170,7 +197,7 @@ def test_of_levels_and_blocks_the_faster_one_serves():
         stats = by_levels(m, i)
         levels, blocked = (choose_engine(stats, e, reml=True) for e in ("levels", "blocked"))
         limits = EngineLimits(quick=0.0, quick_per_row=0.0, seconds_per_entry=0.0)
-        expected = "blocked" if blocked.seconds <= 0.5 * levels.seconds else "levels"
+        expected = "blocked" if blocked.seconds <= levels.seconds else "levels"
         assert choose_engine(stats, reml=True, limits=limits).name == expected
         # Where there are many effects no order of elimination is looked for.
         total = sum(stats.sizes)
@@ -216,3 +243,40 @@ def test_what_fills_up_is_counted_by_pairs_of_neighbours(seed, n):
         np.square(degrees).sum() > 0.5 * rest**2
     )
     assert not choose._fills_up(sums, 1.0 * rest**3, 1.0)
+
+
+def test_equations_that_are_analysed_serve_all_of_a_fit():
+    """REML, ML and what follows a fit share the last factor, until the statistics are gone."""
+    formula, data = unbalanced("three facets")
+    stats = vcomp.VarianceComponentsModel(formula, data).statistics
+    names = [f"t{t}" for t in range(stats.n_terms)]
+    first = choose_engine(stats, reml=True, names=names)
+    assert first.name == "blocked"
+    v = np.ones(stats.n_terms + 1)
+    for reml in (True, False):
+        for known in (None, names):
+            other = choose_engine(stats, reml=reml, names=known)
+            assert other.point(v) is first.point(v)
+            assert other.reml == reml
+    # Messages need their names, and other limits another choice.
+    renamed = choose_engine(stats, reml=True, names=names[::-1])
+    limited = choose_engine(stats, reml=True, limits=EngineLimits())
+    assert len({id(e.point(v)) for e in (first, renamed, limited)}) == 3
+    kept = weakref.ref(first.eliminations)
+    del first, other, renamed, limited, stats
+    gc.collect()
+    assert kept() is None
+
+
+def test_large_factors_are_not_kept():
+    formula, data = unbalanced("three facets")
+    stats = vcomp.VarianceComponentsModel(formula, data).statistics
+    eliminations = choose_engine(stats, reml=True).eliminations
+    needed = eliminations._whole_plan.bytes_for_norms
+    for kept_bytes, are_small in ((needed, True), (0.99 * needed, False)):
+        found = Eliminations(stats.cross_products, kept_bytes=kept_bytes)
+        assert found.are_small is are_small
+        found.keep(np.ones(stats.n_terms + 1))
+        other = found.with_response(stats.cross_products)
+        v = np.ones(stats.n_terms + 1)
+        assert (other.at(v).factor is found.at(v).factor) is are_small

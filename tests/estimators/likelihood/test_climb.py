@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from vcomp.estimators.likelihood.climbing import Place
 from vcomp.estimators.likelihood.engine import Derivatives
-from vcomp.estimators.likelihood.maximisation import Place, _ends_better, _Iterate, _kkt_residual
+from vcomp.estimators.likelihood.maximisation import _ends_better, _Iterate, _kkt_residual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,6 +122,25 @@ def test_fixed_effects(name, fixed):
         np.testing.assert_allclose(covariance, inverse, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("engine", ["strata", "blocked"])
+@pytest.mark.parametrize(("name", "fixed"), CASES)
+def test_quadratic_forms(name, fixed, engine):
+    """y'P V_t P y, first without the other forms of the point, then with them."""
+    model = model_of(name, fixed)
+    dense = DenseLikelihood(model, reml=True)
+    made = choose_engine(model.statistics, engine, reml=True)
+    for v in points(len(model.component_names)):
+        Py = dense.matrices(v)[2] @ dense.y
+        expected = np.array([Py @ K @ Py for K in dense.K])
+        atol = 10 * RTOL * np.abs(expected).max()
+        np.testing.assert_allclose(made.quadratics(v), expected, atol=atol)
+        before = made.fixed_effects(v)
+        made.derivatives(v)
+        np.testing.assert_allclose(made.quadratics(v), expected, atol=atol)
+        for one, other in zip(before, made.fixed_effects(v), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize(("name", "fixed"), CASES)
 def test_predicted_effects_and_their_variances(name, fixed):
     """BLUPs are D Z'P y, their variances D − D Z'P Z D, and with V⁻¹ in place of P given β."""

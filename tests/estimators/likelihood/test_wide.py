@@ -18,10 +18,11 @@ from vcomp.estimators.likelihood import (
     WideProjector,
     choose_engine,
 )
-from vcomp.exceptions import DesignError, EstimationError, VcompError
+from vcomp.estimators.likelihood.blocked import projector_forms
+from vcomp.exceptions import DataError, DesignError, EstimationError, VcompError
 from vcomp.formula.coding import WideLimits
 from vcomp.model import VarianceComponentsModel
-from vcomp.statistics import CrossProducts, WideProducts, find_wide_products
+from vcomp.statistics import CrossProducts, Statistics, WideProducts, find_wide_products
 from vcomp.statistics.cross_products import RollUp, accumulate
 
 LEAVES = "y ~ x + item + (1|a) + (1|b)"
@@ -51,8 +52,16 @@ def _model(formula: str, data: pd.DataFrame, least: int = 100) -> VarianceCompon
     return model
 
 
-def _sums(formula: str) -> tuple[WideProducts, CrossProducts]:
-    model = VarianceComponentsModel(formula, _data())
+def _dense(formula: str, data: pd.DataFrame) -> VarianceComponentsModel:
+    """Return a model whose factor has dense columns."""
+    model = VarianceComponentsModel(formula, data)
+    model.statistics = Statistics.from_cells(lambda: model.chunk, None, None, None)
+    model.statistics = replace(model.statistics, make_wide=lambda: None)
+    return model
+
+
+def _sums(formula: str, data: pd.DataFrame | None = None) -> tuple[WideProducts, CrossProducts]:
+    model = VarianceComponentsModel(formula, _data() if data is None else data)
     wide = find_wide_products(model.chunk, RollUp(model.chunk), 100)
     assert wide is not None
     return wide, accumulate(model.chunk)
@@ -93,6 +102,20 @@ class TestLikelihood:
                 np.testing.assert_allclose(
                     found.information(v, kind), wanted.information(v, kind), rtol=1e-8, atol=1e-6
                 )
+
+    @pytest.mark.parametrize("reml", [True, False])
+    def test_forms_of_columns_equal_those_of_dense_columns(self, sums, reml):
+        wide, dense = sums
+        v = np.array(_points(wide.n_terms)[0])
+        found = WideLikelihood(wide, reml=reml).fixed_forms(v, second=True)
+        wanted = BlockedLikelihood(dense, reml=reml).fixed_forms(v, second=True)
+        for ours, theirs in (
+            (found.cov_beta, wanted.cov_beta),
+            (found.first, wanted.first),
+            (found.second, wanted.second),
+        ):
+            scale = np.abs(theirs).max()
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12 * scale)
 
     @pytest.mark.parametrize("reml", [True, False])
     def test_components_of_few_levels_equal_those_of_dense_columns(self, sums, reml):
@@ -150,6 +173,15 @@ class TestLikelihood:
         np.testing.assert_allclose(found.least_squares(), wanted.least_squares(), rtol=1e-9)
         assert found.rss == pytest.approx(wanted.rss, rel=1e-11)
 
+    def test_start_with_many_groups_of_few_levels_each(self):
+        """Of these Z_t'QZ_u is not formed."""
+        rng = np.random.default_rng(8)
+        data = _data().assign(person=rng.permutation(7_000) // 4)
+        wide, dense = _sums("y ~ x + item + (1|person) + (1|a) + (1|person:a)", data)
+        found, wanted = WideLikelihood(wide, reml=True), BlockedLikelihood(dense, reml=True)
+        np.testing.assert_allclose(WideProjector(wide).forms(), projector_forms(dense), rtol=1e-9)
+        np.testing.assert_allclose(found.mivque0(), wanted.mivque0(), rtol=1e-8)
+
     def test_textbook_formulas(self):
         data = _data(n=7_000).iloc[:400]
         data["item"] = data["item"].cat.remove_unused_categories()
@@ -196,8 +228,9 @@ class TestFit:
     @pytest.mark.parametrize("formula", [LEAVES, INSIDE])
     def test_result_equals_that_of_dense_columns(self, formula, method):
         data = _data()
-        wanted = vcomp.fit(formula, data, method=method, engine="blocked")
+        wanted = _dense(formula, data).fit(method, engine="blocked")
         found = _model(formula, data).fit(method)
+        assert "the fixed factor" not in wanted.certificate.reason
         assert "the fixed factor" in found.certificate.reason
         assert found.llf == pytest.approx(wanted.llf, rel=1e-12)
         for ours, theirs in (
@@ -219,7 +252,7 @@ class TestFit:
     @pytest.mark.parametrize("ddf", ["satterthwaite", "normal"])
     def test_contrasts(self, ddf):
         data = _data()
-        wanted, found = vcomp.fit(LEAVES, data, engine="blocked"), _model(LEAVES, data).fit()
+        wanted, found = _dense(LEAVES, data).fit(engine="blocked"), _model(LEAVES, data).fit()
         text = "item[T.i00003] - item[T.i00007] = 0, x = 0.3"
         np.testing.assert_allclose(
             found.t_test(text, ddf=ddf).astype(float),
@@ -230,9 +263,31 @@ class TestFit:
         assert ours.statistic == pytest.approx(theirs.statistic, rel=1e-7)
         assert ours.df == pytest.approx(theirs.df, rel=1e-6)
 
+    @pytest.mark.parametrize("options", [{"ddf": "kenward-roger"}, {"cov_type": "robust"}])
+    def test_contrasts_with_matrices_of_the_columns(self, options):
+        data = _data(n=3_000, n_items=102)
+        wanted, found = _dense(LEAVES, data).fit(engine="blocked"), _model(LEAVES, data).fit()
+        text = "item[T.i00003] - item[T.i00007] = 0, x = 0.3"
+        ours, theirs = (r.t_test(text, **options).astype(float) for r in (found, wanted))
+        # The maxima differ by the tolerance of the iteration.
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+    def test_stored_results(self):
+        found = _model(LEAVES, _data()).fit()
+        read = vcomp.VarianceComponentsResults.from_json(found.to_json())
+        np.testing.assert_allclose(read.cov_params(), found.cov_params(), rtol=1e-12)
+        np.testing.assert_array_equal(read.df_fe, found.df_fe)
+        with pytest.raises(DataError, match="stored without them; fit the model again"):
+            read.t_test("x = 0.3", cov_type="robust")
+
+    def test_pickled_results(self):
+        found = _model(LEAVES, _data(n=3_000, n_items=102)).fit()
+        read = pickle.loads(pickle.dumps(found))
+        np.testing.assert_array_equal(read.bse_fe, found.bse_fe)
+
     def test_predictions(self):
         data = _data()
-        wanted, found = vcomp.fit(LEAVES, data, engine="blocked"), _model(LEAVES, data).fit()
+        wanted, found = _dense(LEAVES, data).fit(engine="blocked"), _model(LEAVES, data).fit()
         few = data.iloc[:20]
         for level in ("all", "population"):
             np.testing.assert_allclose(

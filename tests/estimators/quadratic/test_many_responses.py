@@ -43,6 +43,10 @@ def test_together_as_each_alone(method, options):
     drawn, names = responses(made), ("a", "b", "a:b", "Residual")
     estimator = get_estimator(method, **options)
     together = estimator.points(drawn, names)
+    # What is prepared for one response serves all others.
+    prepared = estimator.prepared(drawn[-1], names)
+    for found, again in zip(together, prepared(drawn), strict=True):
+        np.testing.assert_allclose(again.values, found.values, rtol=1e-12, atol=1e-13)
     alone = [estimator.estimate(stats, names) for stats in drawn]
     assert any((one.values[:-1] < 0.0).any() for one in alone)
     for found, one in zip(together, alone, strict=True):

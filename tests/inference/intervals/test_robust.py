@@ -193,7 +193,7 @@ def test_rows_in_parts_give_the_same(name):
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed")
 @pytest.mark.parametrize("name", DESIGNS)
-@pytest.mark.parametrize("largest", [2**62, 100])
+@pytest.mark.parametrize("largest", [2**62, 100, 30, 10])
 def test_groups_that_are_looked_up_give_the_same(name, largest):
     """Sorted keys, of pairs of keys where numbers would become too large, in place of tables."""
     res, _ = fitted(name)

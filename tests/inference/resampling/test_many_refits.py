@@ -10,9 +10,10 @@ import pytest
 
 import vcomp
 from tests.helpers.refits import fit_again
+from vcomp.estimators import get_estimator
 from vcomp.estimators.likelihood import choose_engine
 from vcomp.inference.resampling.deleted_surface import DeletedSurface
-from vcomp.inference.resampling.draws import RowDraws
+from vcomp.inference.resampling.draws import Responses, RowDraws
 from vcomp.inference.resampling.refits import Recipe
 from vcomp.inference.resampling.resampled_levels import Levels, Sample
 from vcomp.inference.resampling.stacked_refits import StackedRefits
@@ -67,7 +68,7 @@ def test_responses_of_a_wide_table_are_refitted_by_a_surface():
     surface = DrawnSurface.of(fit.stats, fit.recipe, fit.values, 100, alone=stacked.seconds)
     assert surface is not None
     draws = RowDraws(fit.stats)
-    drawn = [draws.draw(fit.values, stream(1, b)) for b in range(20)]
+    drawn = Responses(draws.draw(fit.values, stream(1, b)) for b in range(20))
     for one, other in zip(
         stacked.with_responses(drawn), surface.with_responses(drawn), strict=True
     ):
@@ -113,7 +114,7 @@ def test_drawn_responses_by_a_surface(sparse, most_effects):
     surface = DrawnSurface.of(fit.stats, fit.recipe, fit.values, 8, limits)
     assert surface is not None
     draws = RowDraws(fit.stats)
-    drawn = [draws.draw(fit.values, stream(1, b)) for b in range(4)]
+    drawn = Responses(draws.draw(fit.values, stream(1, b)) for b in range(4))
     found = surface.with_responses(drawn)
     options = type(fit.recipe.estimator)(tol=TIGHT)
     for made, stats in zip(found, drawn, strict=True):
@@ -124,14 +125,30 @@ def test_drawn_responses_by_a_surface(sparse, most_effects):
         assert made.llf == pytest.approx(one.llf, abs=1e-6)
 
 
+def test_methods_share_the_forms_of_drawn_responses(sparse):
+    """REML and ML have the same points; both estimates are those of each method alone."""
+    _, (fit, _, _, _) = sparse
+    ml = Recipe(get_estimator("ml"), fit.recipe.names)
+    surfaces = [DrawnSurface.of(fit.stats, r, fit.values, 8, ALWAYS) for r in (fit.recipe, ml)]
+    draws = RowDraws(fit.stats)
+    drawn = Responses(draws.draw(fit.values, stream(1, b)) for b in range(4))
+    for surface in surfaces:
+        together, alone = surface.with_responses(drawn), surface.with_responses(Responses(drawn))
+        for made, other in zip(together, alone, strict=True):
+            np.testing.assert_array_equal(made.values, other.values)
+            assert made.llf == other.llf
+    n_nodes = surfaces[0]._surface.n_nodes(surfaces[0]._width)
+    assert len(drawn.__dict__["dense forms"]._made) == n_nodes**2
+
+
 def test_drawn_responses_of_an_iterative_fit_have_exact_maxima(sparse):
     _, (fit, _, _, _) = sparse
     exact = DrawnSurface.of(fit.stats, fit.recipe, fit.values, 8, ALWAYS)
     iterative = choose_engine(fit.stats, "iterative", reml=True)
     draws = RowDraws(fit.stats)
-    drawn = [draws.draw(fit.values, stream(1, b)) for b in range(4)]
+    drawn = Responses(draws.draw(fit.values, stream(1, b)) for b in range(4))
     found = DrawnSurface(replace(exact._surface, engine=iterative)).with_responses(drawn)
-    for made, other in zip(found, exact.with_responses(drawn), strict=True):
+    for made, other in zip(found, exact.with_responses(Responses(drawn)), strict=True):
         np.testing.assert_allclose(made.values, other.values, rtol=1e-12)
         assert made.llf == pytest.approx(other.llf, rel=1e-12)
 
@@ -158,6 +175,13 @@ def test_deleted_levels_by_a_surface(sparse, method):
     assert surface is not None
     found = surface.refitted()
     assert sum(made is not None for made in found) >= 0.95 * levels.n
+    # What does not depend on components need not fit into memory.
+    limits = replace(ALWAYS, kept_bytes=0.0)
+    again = DeletedSurface.of(fit.stats, recipe, v, deleted, limits).refitted()
+    for made, other in zip(found, again, strict=True):
+        assert (made is None) == (other is None)
+        if made is not None:
+            np.testing.assert_array_equal(made.values, other.values)
     for j in (0, 50, 119):
         values, beta, llf = alone("y ~ x + (1|a) + (1|b)", data[data["a"] != j], method)
         assert found[j] is not None

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.refits import fit_again
 from vcomp.estimators import get_estimator
 from vcomp.inference.hypotheses.likelihood_ratio import likelihoods_under
-from vcomp.inference.resampling.draws import draws_of
+from vcomp.inference.resampling.draws import Responses, draws_of
 from vcomp.inference.resampling.nested_surfaces import NestedSurface
 from vcomp.inference.resampling.refits import Recipe
 from vcomp.numerics import stream
@@ -34,7 +34,7 @@ def test_maxima_are_those_of_fits_of_each_data_set(nested, method):
     surface = NestedSurface.of(nested.stats, recipe, nested.values, 1000)
     assert surface is not None
     draws = draws_of(nested.stats, recipe)
-    drawn = [draws.draw(nested.values, stream(5, b)) for b in range(6)]
+    drawn = Responses(draws.draw(nested.values, stream(5, b)) for b in range(6))
     found = surface.with_responses(drawn)
     exact = get_estimator(method, tol=1e-11)
     for made, stats in zip(found, drawn, strict=True):
@@ -43,6 +43,23 @@ def test_maxima_are_those_of_fits_of_each_data_set(nested, method):
         np.testing.assert_allclose(made.values, one.values, rtol=1e-7)
         np.testing.assert_allclose(made.beta, one.beta, rtol=1e-7, atol=1e-9)
         assert made.llf == pytest.approx(one.llf, abs=1e-7)
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+def test_models_share_the_forms_of_drawn_responses(nested, method):
+    """Both models of a likelihood ratio have the estimates of each alone."""
+    names, draws = nested.recipe.names, draws_of(nested.stats, nested.recipe)
+    v = nested.values * np.array([0.0, 1.0, 1.0])
+    drawn = Responses(draws.draw(v, stream(5, b)) for b in range(6))
+    for hold in ({}, {names[0]: 0.0}):
+        recipe = Recipe(get_estimator(method, hold=hold), names, once=True)
+        surface = NestedSurface.of(nested.stats, recipe, v, 1000)
+        together, alone = surface.with_responses(drawn), surface.with_responses(Responses(drawn))
+        for made, other in zip(together, alone, strict=True):
+            assert (made is None) == (other is None)
+            if made is not None:
+                np.testing.assert_array_equal(made.values, other.values)
+                assert made.llf == other.llf
 
 
 @pytest.mark.parametrize("term", [0, 1])
@@ -65,7 +82,7 @@ def test_most_maxima_are_certain(nested):
     surface = NestedSurface.of(nested.stats, recipe, v, 1000)
     assert surface is not None
     draws = draws_of(nested.stats, recipe)
-    found = surface.with_responses([draws.draw(v, stream(1, b)) for b in range(100)])
+    found = surface.with_responses(Responses(draws.draw(v, stream(1, b)) for b in range(100)))
     assert sum(made is not None for made in found) >= 95
 
 

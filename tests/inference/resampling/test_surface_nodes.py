@@ -18,6 +18,12 @@ def test_nodes_for_ten_digits(width, nodes):
     assert Surface.n_nodes(None, np.array([0.5 * width, width])) == nodes
 
 
+@pytest.mark.parametrize(("digits", "nodes"), [(10.0, 27), (11.0, 29), (12.0, 32)])
+def test_nodes_for_other_digits(digits, nodes):
+    """n is 26.1, 28.7 and 31.3."""
+    assert Surface.n_nodes(None, np.array([np.pi]), digits) == nodes
+
+
 @pytest.mark.parametrize(
     ("width", "rows", "nodes"), [(np.pi, 100, 27), (np.pi / 2, 10_000, 20), (0.01, 10, 5)]
 )

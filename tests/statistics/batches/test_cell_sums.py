@@ -213,3 +213,31 @@ def test_the_constant_of_all_rows_is_found_from_their_cells(fixed, constant):
         assert total[0] == pytest.approx((frame["y"] - centre.origin).sum(), abs=1e-8)
         varying = (X - centre.x_origin)[:, coding.varying]
         np.testing.assert_allclose(total[1:], varying.sum(axis=0), rtol=1e-9, atol=1e-8)
+
+
+def test_sums_of_few_rows_in_many_cells_keep_the_cells_that_have_rows():
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({f: rng.integers(60, size=400) for f in ("sys", "topic")})
+    frame["score"] = rng.normal(size=400) + rng.normal(size=60)[frame["sys"]]
+    parts = [accumulate(FORMULA, frame[i : i + 40]) for i in range(0, 400, 40)]
+    total = sum(parts)
+    n_cells = len(frame[["sys", "topic"]].drop_duplicates())
+    assert total._sums.table.counts.size == n_cells
+    assert accumulate(FORMULA, frame)._sums.table.counts.size == n_cells
+    same(total, FORMULA, frame)
+
+
+def test_a_crossed_facet_is_found_in_any_sums_of_its_cells(tmp_path):
+    """The others are crossed, with few of their combinations."""
+    rng = np.random.default_rng(4)
+    pairs = pd.DataFrame({"b": rng.integers(20, size=40), "c": rng.integers(15, size=40)})
+    frame = pairs.drop_duplicates().merge(pd.DataFrame({"a": range(5)}), how="cross")
+    frame["score"] = rng.normal(size=len(frame)) + rng.normal(size=20)[frame["b"]]
+    formula = "score ~ (1|a) + (1|b) + (1|c)"
+    whole = accumulate(formula, frame)
+    whole.save(tmp_path / "stored.vcomp")
+    stored = AccumulatedStatistics.load(tmp_path / "stored.vcomp")
+    added = accumulate(formula, frame[::2]) + accumulate(formula, frame[1::2])
+    for statistics in (whole, stored, added):
+        assert statistics.fit().engine == vcomp.fit(formula, frame).engine
+        same(statistics, formula, frame)

@@ -5,6 +5,7 @@ from .choose import choose_engine as choose_engine
 from .choose import predicted as predicted
 from .choose import prediction_engine as prediction_engine
 from .choose import residual_forms as residual_forms
+from .climbing import Place as Place
 from .crossed import CrossedLikelihood as CrossedLikelihood
 from .engine import Derivatives as Derivatives
 from .engine import FixedForms as FixedForms
@@ -18,7 +19,6 @@ from .levels import LevelsLikelihood as LevelsLikelihood
 from .likelihood import ML as ML
 from .likelihood import REML as REML
 from .likelihood import LikelihoodMethod as LikelihoodMethod
-from .maximisation import Place as Place
 from .maximisation import maximise as maximise
 from .prediction_errors import difference_variances as difference_variances
 from .prediction_errors import predicted_columns as predicted_columns

@@ -10,9 +10,10 @@ finite differences. The algebra of the equations is in
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,7 +24,9 @@ from vcomp.estimators.likelihood.blocked_covariance import (
     last_form,
     with_residual_forms,
 )
+from vcomp.estimators.likelihood.carried_squares import Squares
 from vcomp.estimators.likelihood.engine import (
+    Curvature,
     Derivatives,
     ExactEngine,
     FixedForms,
@@ -33,7 +36,7 @@ from vcomp.estimators.likelihood.engine import (
 )
 from vcomp.estimators.likelihood.equations import Point
 from vcomp.estimators.likelihood.few_levels import FewLevels
-from vcomp.numerics import solve, solve_positive
+from vcomp.numerics import limited_blas, solve, solve_positive
 from vcomp.statistics import CrossProducts
 
 
@@ -135,13 +138,23 @@ class CrossProductsEngine(SummedEngine):
 
 
 _QUICK = 0.01
-"""Seconds of an evaluation up to which Newton's steps are those of other engines."""
+"""Seconds of an evaluation up to which squares are computed at each point near the maximum."""
+
+_LONG = 10_000
+"""Effects above which BLAS would use threads for their products."""
+
+_FAR = 0.05
+"""Newton decrement above which Fisher's step is better than Newton's: it is exact for balanced
+data, but the convergence of such steps is linear."""
+
+_SLOW = 0.3
+"""Factor of the decrement in a step above which carried squares are computed anew."""
 
 _CHEAP_SECONDS, _EVALUATIONS = 0.1, 5.0
 """The expected information is cheap below this time, or as many evaluations."""
 
 
-class BlockedLikelihood(CrossProductsEngine, ExactEngine):
+class BlockedLikelihood(ExactEngine, CrossProductsEngine):
     """Restricted or full log-likelihood of a variance components model, with derivatives.
 
     Parameters
@@ -151,6 +164,11 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
     names : of the terms, for messages
     advice : end of the message if the factor does not fit into memory
     eliminations : equations of these statistics that are already analysed; None analyses them
+    squares : from which climbs start that begin near their components
+
+    Attributes
+    ----------
+    eliminations : the analysed equations, with the last factor
 
     Raises
     ------
@@ -168,10 +186,12 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         names: Sequence[str] | None = None,
         advice: str = OTHER_ENGINE,
         eliminations: Eliminations | None = None,
+        squares: Squares | None = None,
     ) -> None:
         self.stats = stats
         self.reml = reml
-        self._eliminations = eliminations or Eliminations(stats, names, advice)
+        self._squares = squares
+        self.eliminations = eliminations or Eliminations(stats, names, advice)
 
     def with_response(self, stats: CrossProducts) -> BlockedLikelihood:
         """Return the engine of the same rows with another response, without a new analysis.
@@ -182,38 +202,56 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         ----------
         stats : cross-products that differ in Zy, X'y and y'y only
         """
-        shared = self._eliminations.with_response(stats)
-        return BlockedLikelihood(stats, reml=self.reml, eliminations=shared)
+        return self._like(stats, self._squares)
+
+    def _like(self, stats: Any, squares: Squares | None) -> BlockedLikelihood:
+        """Return the engine of another response, for climbs that start with some squares."""
+        shared = self.eliminations.with_response(stats)
+        return type(self)(stats, reml=self.reml, eliminations=shared, squares=squares)
+
+    @property
+    def _sums(self) -> Any:
+        """The sums that :meth:`with_response` replaces."""
+        return self.stats
+
+    def prepared(self, v: FloatArray) -> BlockedLikelihood:
+        """Return the engine for many responses whose climbs start at `v`.
+
+        They share the factor and the squares there.
+
+        Parameters
+        ----------
+        v : components, the residual last
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If the equations cannot be factored at `v`.
+        """
+        self.eliminations.keep(v)
+        if self.seconds < _QUICK or "observed" not in self.kinds:
+            return self
+        return self._like(self._sums, self._squares_at(self.point(v), positive_only=True))
 
     @property
     def reason(self) -> str:
         """How the equations are eliminated: a clause for the result."""
-        return self._eliminations.in_words()
+        return self.eliminations.in_words()
 
     @property
     def kinds(self) -> tuple[InformationKind, ...]:
         """The kinds of information whose computation fits into memory."""
-        exact = self._eliminations.norms_fit()
+        exact = self.eliminations.norms_fit()
         return ("observed", "expected", "average") if exact else ("average",)
 
     @property
     def seconds(self) -> float:
         """Expected time of one evaluation in seconds."""
-        return self._eliminations.seconds
-
-    @property
-    def newton_below(self) -> float:
-        """Newton decrement below which steps are Newton's.
-
-        The observed information costs more than an evaluation, and the steps of the average one
-        are as good as Newton's while the decrement is larger. Where both are quick, steps are
-        those of the strata: components of streamed rows then have the same digits.
-        """
-        return 0.05 if self.seconds < _QUICK else 0.01
+        return self.eliminations.seconds
 
     def point(self, v: FloatArray) -> Point:
         """Return the equations factored at components `v`, the residual last."""
-        return self._eliminations.at(v)
+        return self.eliminations.at(v)
 
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""
@@ -221,10 +259,15 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
 
     def derivatives(self, v: FloatArray) -> Derivatives:
         """Return log-likelihood, score and average information at `v`; components may be 0."""
-        point = self.point(v)
-        traces = self._of_traces(point).traces(with_fixed=self.reml)
-        score = self._score(point, traces)
-        return Derivatives(self._loglike(point), score, self._average(point))
+        with self._limited():
+            point = self.point(v)
+            traces = self._of_traces(point).traces(with_fixed=self.reml)
+            score = self._score(point, traces)
+            return Derivatives(self._loglike(point), score, self._average(point))
+
+    def _limited(self) -> AbstractContextManager[Any]:
+        """Return a context in which products of long vectors do not wait for threads."""
+        return limited_blas(1) if sum(self.stats.sizes) > _LONG else nullcontext()
 
     def information(
         self,
@@ -248,13 +291,45 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
             If the kind is not among `kinds`.
         """
         if kind != "average":
-            self._eliminations.check_norms(kind)
-        point = self.point(v)
-        average = self._average(point)
-        if kind == "average":
-            return average
-        expected = self._expected(point, positive_only=positive_only)
+            self.eliminations.check_norms(kind)
+        with self._limited():
+            point = self.point(v)
+            average = self._average(point)
+            if kind == "average":
+                return average
+            expected = self._expected(self._squares_at(point, positive_only=positive_only))
         return expected if kind == "expected" else 2.0 * average - expected
+
+    def curvature(
+        self, v: FloatArray, decrement: float, squares: Squares | None = None
+    ) -> Curvature | None:
+        """Return the information of the next step, None if the average one is to be used.
+
+        Squares are computed once near the maximum, or before a climb if the engine is
+        :meth:`prepared`, and then carried along.
+        """
+        if self.seconds < _QUICK or "observed" not in self.kinds:
+            return super().curvature(v, decrement)
+        point = self.point(v)
+        here = self._carried(squares or self._squares, point, decrement)
+        if here is None:
+            if decrement >= self.newton_below:
+                return None
+            here = replace(self._squares_at(point, positive_only=True), decrement=decrement)
+        expected = self._expected(here)
+        if here.is_exact and decrement > _FAR:
+            return Curvature("Fisher", expected, here)
+        return Curvature("Newton", 2.0 * self._average(point) - expected, here)
+
+    def _carried(self, known: Squares | None, point: Point, decrement: float) -> Squares | None:
+        """Return the squares of another point at this one, None if they do not lead to the end."""
+        if known is None or (
+            decrement < self.newton_below and decrement > _SLOW * known.decrement
+        ):
+            return None
+        traces = self._of_traces(point).traces(with_fixed=self.reml)[: len(self.sizes)]
+        found = known.carried(self._components(point), traces)
+        return None if found is None else replace(found, decrement=decrement)
 
     def expects_cheaply(self, v: FloatArray) -> bool:
         """Return whether the expected information of all components costs a few evaluations.
@@ -292,9 +367,17 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         point = self.point(v)
         return point.solution[1].copy(), point.residual * point.fixed.inverse()
 
+    def quadratics(self, v: FloatArray) -> FloatArray:
+        """Return y'P V_t P y at `v`, the residual last."""
+        point = self.point(v)
+        squares = np.array([r @ r for r in point.PZy])
+        total = point.solution[2] / point.residual
+        rest = (total - self._components(point)[:-1] @ squares) / point.residual
+        return np.append(squares, rest)
+
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
         """Return forms of X in V⁻¹ at `v`, the second ones if requested."""
-        return forms_of_point(self._eliminations.at(v), second=second)
+        return forms_of_point(self.eliminations.at(v), second=second)
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""
@@ -365,16 +448,24 @@ class BlockedLikelihood(CrossProductsEngine, ExactEngine):
         total = point.solution[2] / point.residual
         return 0.5 * with_residual(point.forms, squares, total, self._components(point))
 
-    def _expected(self, point: Point, *, positive_only: bool) -> FloatArray:
-        """Return ½ tr(P V_t P V_u), eq. (5.4), from squared norms of the blocks of Z'PZ."""
-        v, k, point = self._components(point), len(self.sizes), self._of_traces(point)
-        traces = point.traces(with_fixed=self.reml)
-        squares = point.squares(traces, with_fixed=self.reml, positive_only=positive_only)
-        kept = [t for t in range(k) if v[t] > 0.0 or not positive_only]
+    def _squares_at(self, point: Point, *, positive_only: bool) -> Squares:
+        """Return tr(Q V_t Q V_u), Q = P or V⁻¹, from squared norms of the blocks of Z'QZ."""
+        k, of_traces = len(self.sizes), self._of_traces(point)
+        traces = of_traces.traces(with_fixed=self.reml)
+        squares = of_traces.squares(traces, with_fixed=self.reml, positive_only=positive_only)
+        return Squares(self._components(point), traces[:k], squares[:k, :k])
+
+    def _expected(self, known: Squares) -> FloatArray:
+        """Return ½ tr(Q V_t Q V_u), eq. (5.4); nan for terms without squares."""
+        k = len(self.sizes)
+        kept = np.flatnonzero(~np.isnan(np.diagonal(known.squares)))
         whole = [*kept, k]
         information = np.full((k + 1, k + 1), np.nan)
         information[np.ix_(whole, whole)] = 0.5 * with_residual(
-            squares[np.ix_(kept, kept)], traces[kept], float(self._degrees), v[whole]
+            known.squares[np.ix_(kept, kept)],
+            known.traces[kept],
+            float(self._degrees),
+            known.v[whole],
         )
         return information
 

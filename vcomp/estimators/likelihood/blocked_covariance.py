@@ -35,6 +35,9 @@ _SHARE = 0.8
 OTHER_ENGINE = "use engine='iterative', or method='anova'"
 """Advice where a factor does not fit into memory."""
 
+_KEPT_BYTES = 2.0**27
+"""Bytes of a factor that is kept for other responses, or for what follows a fit."""
+
 _SETS_KEPT = 4
 """Sets of positive components whose equations are shared with another response; each needs memory
 of the size of a factor."""
@@ -51,6 +54,7 @@ class Eliminations:
     like : equations of the same rows with another response, whose analysis is shared
     planner : returns the order of elimination of a matrix
     free_bytes : returns the free memory
+    kept_bytes : memory up to which a factor is kept for other responses
 
     Raises
     ------
@@ -67,11 +71,14 @@ class Eliminations:
         like: Eliminations | None = None,
         planner: Planner = plan_elimination,
         free_bytes: Callable[[], float] = available_bytes,
+        kept_bytes: float = _KEPT_BYTES,
     ) -> None:
         self._advice, self._planner, self._free_bytes = advice, planner, free_bytes
+        self._kept_bytes = kept_bytes
         self._names = tuple(names or (f"term {t + 1}" for t in range(stats.n_terms)))
         # Value, derivatives and information are requested one after the other at the same point.
         self._last: tuple[bytes, Point] | None = None
+        self._start: tuple[bytes, Point] | None = None if like is None else like._start
         self._equations: dict[tuple[int, ...], Equations] = {}
         if like is None:
             self._tables = Tables(stats)
@@ -91,17 +98,30 @@ class Eliminations:
         """Return the equations factored at components `v`, the residual last."""
         v = np.array(v, dtype=float)
         key = v.tobytes()
-        if self._last is None or self._last[0] != key:
+        last = self._last
+        if last is None or last[0] != key:
             # The last factor is freed before the next is allocated.
-            self._last = None
-            terms = range(self._tables.stats.n_terms)
-            active = self._ordered(t for t in terms if v[t] > 0.0)
-            if active not in self._equations:
-                random, plan = self._planned(active)
-                del self._plans[active]
-                self._equations[active] = Equations.of(self._tables, active, random, plan)
-            self._last = key, Point(self._equations[active], v)
-        return self._last[1]
+            last = self._last = None
+            start = self._start
+            like = None if start is None or start[0] != key else start[1]
+            last = self._last = key, Point(self._equations_of(v), v, like=like)
+        return last[1]
+
+    def _equations_of(self, v: FloatArray) -> Equations:
+        """Return the equations of the terms with a positive component."""
+        terms = range(self._tables.stats.n_terms)
+        active = self._ordered(t for t in terms if v[t] > 0.0)
+        if active not in self._equations:
+            random, plan = self._planned(active)
+            self._plans.pop(active, None)
+            self._equations[active] = Equations.of(self._tables, active, random, plan)
+        return self._equations[active]
+
+    def keep(self, v: FloatArray) -> None:
+        """Keep the factor at `v` for other responses, unless it needs much memory."""
+        if self.are_small:
+            point = self.at(v)
+            self._start = point.v.tobytes(), point
 
     def with_response(self, stats: CrossProducts) -> Eliminations:
         """Return the equations of the same rows with another response.
@@ -119,12 +139,22 @@ class Eliminations:
             like=self,
             planner=self._planner,
             free_bytes=self._free_bytes,
+            kept_bytes=self._kept_bytes,
         )
 
     @property
     def seconds(self) -> float:
         """Expected time of one factorisation and inverse in seconds."""
         return self._whole_plan.seconds
+
+    @property
+    def are_small(self) -> bool:
+        """Whether a factor may be kept after its use."""
+        return self._whole_plan.bytes_for_norms <= self._kept_bytes
+
+    def are_named(self, names: Sequence[str] | None) -> bool:
+        """Return whether messages have these names of the terms, or any if None."""
+        return names is None or self._names == tuple(names)
 
     def norms_fit(self) -> bool:
         """Whether the squared norms of the blocks of C⁻¹, eq. (7.10), fit into memory."""
@@ -246,6 +276,14 @@ class BlockedCovariance:
             first=np.concatenate([first, [last_form(gram, first, point.v)]]),
             second=with_residual_forms(second, first, gram, point.v),
         )
+
+    def squares_of(self, c: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return r'V⁻¹K_l V⁻¹r of the column r = B `weights`, (L + 1,)."""
+        point = self._eliminations.at(c)
+        first = np.array([self._product(r, r) for r in self._projected(point)])
+        terms: FloatArray = first.reshape(-1, weights.size, weights.size) @ weights @ weights
+        whole = weights @ self._gram(point) @ weights
+        return np.append(terms, last_form(whole, terms, point.v))
 
     def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
         """Return Z_l'V⁻¹B of every term, (q_l, b, r)."""

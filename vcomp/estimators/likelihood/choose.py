@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from vcomp.statistics import CrossProducts, Statistics, WideProducts
 
 if TYPE_CHECKING:
     from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+    from vcomp.estimators.likelihood.blocked_covariance import Eliminations
     from vcomp.estimators.likelihood.crossed import CrossedLikelihood
     from vcomp.estimators.likelihood.levels import LevelsLikelihood
     from vcomp.statistics import CompletedGrid
@@ -47,8 +49,8 @@ class EngineLimits:
         one
     seconds_per_cube : seconds of a dense factorisation and inverse of order m, divided by m³; one
         thread
-    seconds_per_entry : seconds that an elimination takes at least for each pair of levels with
-        scores in common
+    seconds_per_entry, seconds_per_effect : seconds that an elimination takes at least for each
+        pair of levels with scores in common, and for each level
     free_bytes : returns the free memory
     """
 
@@ -63,10 +65,18 @@ class EngineLimits:
     few_holes: float = 0.2
     seconds_per_cube: float = 3.5e-11
     seconds_per_entry: float = 6e-8
+    seconds_per_effect: float = 4.7e-7
     free_bytes: Callable[[], float] = available_bytes
 
 
 ENGINE_LIMITS = EngineLimits()
+
+_ANALYSED: WeakKeyDictionary[Statistics, Eliminations] = WeakKeyDictionary()
+"""Equations that are analysed, with their last factor: intervals and effects of a fit need that of
+its maximum."""
+
+_NOT_FACTORED: WeakKeyDictionary[Statistics, EngineLimits] = WeakKeyDictionary()
+"""The limits for which an order of elimination was looked for, and none was fast enough."""
 
 
 def choose_engine(
@@ -103,6 +113,7 @@ def choose_engine(
     if engine == "auto":
         return _best(stats, limits, reml=reml, names=names, n_probes=n_probes, seed=seed)
     if engine == "strata":
+        _check_columns(stats, engine)
         if stats.strata is not None:
             return StrataLikelihood(stats.strata, reml=reml)
         raise EstimationError(
@@ -110,12 +121,7 @@ def choose_engine(
             "equally often, or terms that are all nested; use engine='auto'"
         )
     if engine == "levels":
-        if stats.wide is not None:
-            raise EstimationError(
-                f"engine='levels' needs matrices of the {stats.wide.n_fixed:,} columns of the "
-                "fixed part, which are not formed for a factor of so many levels; use "
-                "engine='blocked'"
-            )
+        _check_columns(stats, engine)
         if stats.crossed is not None:
             from vcomp.estimators.likelihood.crossed import CrossedLikelihood
 
@@ -142,6 +148,14 @@ def choose_engine(
         advice = f"use engine={other!r}, or method='anova'"
         return _blocked(stats.cross_products, limits, reml=reml, names=names, advice=advice)
     return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
+
+
+def _check_columns(stats: Statistics, engine: str) -> None:
+    if stats.wide is not None:
+        raise EstimationError(
+            f"engine={engine!r} needs matrices of the {stats.wide.n_fixed:,} columns of the fixed "
+            "part, which are not formed for a factor of so many levels; use engine='blocked'"
+        )
 
 
 def engine_without_cancellation(
@@ -321,9 +335,16 @@ def _blocked_within(
     names: Sequence[str] | None,
 ) -> BlockedLikelihood | None:
     """Return the blocked engine if it fits and evaluates in at most `seconds`, else None."""
-    sums = stats.cross_products
-    # Before any matrix is formed: an entry that a factor has in any order, or a full matrix.
-    if limits.seconds_per_entry * sums.n_entries > seconds:
+    from vcomp.estimators.likelihood.blocked import BlockedLikelihood
+
+    sums, kept = stats.cross_products, None
+    if limits is ENGINE_LIMITS:
+        kept = _ANALYSED.get(stats)
+    if kept is not None and kept.seconds <= seconds and kept.are_named(names):
+        return BlockedLikelihood(sums, reml=reml, eliminations=kept)
+    # Before any matrix is formed: what a factor has in any order, or a full matrix.
+    least = limits.seconds_per_entry * sums.n_entries
+    if least + limits.seconds_per_effect * sum(sums.sizes) > seconds:
         return None
     if _fills_up(sums, seconds, limits.seconds_per_cube):
         return None
@@ -332,7 +353,11 @@ def _blocked_within(
         blocked = _blocked(sums, limits, reml=reml, names=names, most_seconds=seconds)
     except EstimationError:
         return None
-    return blocked if blocked.seconds <= seconds else None
+    if blocked.seconds > seconds:
+        return None
+    if limits is ENGINE_LIMITS and blocked.eliminations.are_small:
+        _ANALYSED[stats] = blocked.eliminations
+    return blocked
 
 
 def _best(
@@ -363,6 +388,8 @@ def _without_strata(
     if stats.wide is not None:
         # Other engines form matrices of columns by columns.
         return _wide(stats.wide, limits, reml=reml, names=names, most_seconds=limits.seconds)
+    if _NOT_FACTORED.get(stats) == limits:
+        return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
     few = sum(stats.sizes) <= limits.planned
     quick = min(limits.quick + limits.quick_per_row * stats.n, limits.seconds)
     if crossed := _crossed(stats, limits, reml=reml):
@@ -379,8 +406,7 @@ def _without_strata(
         return levels
     seconds = limits.seconds
     if levels is not None:
-        # Informations of a blocked fit cost as much as all evaluations.
-        seconds = 0.5 * levels.seconds
+        seconds = levels.seconds
     elif _grid(stats, limits) is not None:
         seconds = limits.grid_seconds if few else 0.0
     else:
@@ -395,6 +421,7 @@ def _without_strata(
         return blocked
     if levels is not None:
         return levels
+    _NOT_FACTORED[stats] = limits
     return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
 
 

@@ -85,7 +85,7 @@ class CrossedLikelihood(TotalsEngine[_Point]):
     @property
     def bytes(self) -> float:
         """Expected memory of one evaluation."""
-        return 56.0 * float(self.table.sizes[self._b]) ** 2
+        return 56.0 * float(self.table.sizes[self._b]) ** 2 + self.table.slab_bytes
 
     def mivque0(self) -> FloatArray:
         """Return the MIVQUE(0) estimates, which may be negative."""

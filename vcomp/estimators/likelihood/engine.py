@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, TypeVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import FixedErrors
+from vcomp.estimators.estimate import FixedErrors, StepKind
+from vcomp.estimators.likelihood.carried_squares import Squares
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import CrossProducts, StratumStatistics
 
@@ -55,6 +56,22 @@ class Derivatives:
     loglike: float
     score: FloatArray
     average: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curvature:
+    """The information of a step that is better than one by the average information.
+
+    Attributes
+    ----------
+    kind : of the step
+    information : (k + 1, k + 1), may be nan for components at zero
+    squares : what the next step may need of it, if its engine carries squares
+    """
+
+    kind: StepKind
+    information: FloatArray
+    squares: Squares | None = None
 
 
 @contextmanager
@@ -113,14 +130,6 @@ class Likelihood(Protocol):
         """The kinds of information that the engine computes; ``"average"`` is one of them."""
 
     @property
-    def newton_below(self) -> float:
-        """Newton decrement, in standard errors, below which steps are Newton's.
-
-        Others are those of the average information. It is low where the observed information
-        costs much more than the value, and 0 if steps are never Newton's.
-        """
-
-    @property
     def exact_value(self) -> bool:
         """Whether :meth:`loglike` is exact and cheap enough to control steps.
 
@@ -146,6 +155,18 @@ class Likelihood(Protocol):
         self, v: FloatArray, kind: InformationKind = "observed", *, positive_only: bool = False
     ) -> FloatArray:
         """Return an information matrix; if `positive_only`, nan for components at zero."""
+
+    def curvature(
+        self, v: FloatArray, decrement: float, squares: Squares | None = None
+    ) -> Curvature | None:
+        """Return the information of the next step, None if the average one is to be used.
+
+        Parameters
+        ----------
+        v : components
+        decrement : Newton decrement by the average information, in standard errors
+        squares : those that were returned at the point before
+        """
 
 
 class LikelihoodEngine(Likelihood, Protocol):
@@ -260,6 +281,12 @@ class SummedEngine:
         """Return None: each value of the components needs an evaluation."""
         return None
 
+    def curvature(
+        self, v: FloatArray, decrement: float, squares: Squares | None = None
+    ) -> Curvature | None:
+        """Return None: all steps are by the average information."""
+        return None
+
 
 class ExactEngine:
     """Base of engines without random probes."""
@@ -267,9 +294,31 @@ class ExactEngine:
     exact_value: ClassVar[bool] = True
 
     @property
+    def kinds(self) -> tuple[InformationKind, ...]:
+        """The kinds of information that are computed."""
+        return ("observed", "expected", "average")
+
+    @property
     def newton_below(self) -> float:
-        """Newton decrement below which steps are Newton's."""
+        """Newton decrement, in standard errors, below which steps are Newton's.
+
+        It is low where the observed information costs much more than the value.
+        """
         return 0.05
+
+    def curvature(
+        self, v: FloatArray, decrement: float, squares: Squares | None = None
+    ) -> Curvature | None:
+        """Return the observed information near the maximum, else None."""
+        if decrement >= self.newton_below or "observed" not in self.kinds:
+            return None
+        return Curvature("Newton", self.information(v, "observed", positive_only=True))
+
+    def information(
+        self, v: FloatArray, kind: InformationKind = "observed", *, positive_only: bool = False
+    ) -> FloatArray:
+        """Return an information matrix of the components at `v`."""
+        raise NotImplementedError
 
     def monte_carlo(self, v: FloatArray) -> FloatArray | None:
         """Return None: there is no Monte Carlo error."""
@@ -328,6 +377,9 @@ class Covariance(Protocol):
 
     def forms(self, c: FloatArray) -> Forms:
         """Return all forms at components `c`: the residual (the last) positive, others ≥ 0."""
+
+    def squares_of(self, c: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return r'V⁻¹K_l V⁻¹r of the column r = B `weights`, (L + 1,)."""
 
     def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
         """Return Z_l'V⁻¹B of every term, (q_l, b, r)."""

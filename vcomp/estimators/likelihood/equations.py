@@ -247,6 +247,7 @@ class Point:
     equations : for the positive components of `v`
     v : (k + 1,) components, the residual last; a term with an infinite one has fixed effects: its
         diagonal gets nothing added, and its forms of P are zero
+    like : the point of another response of the same rows at `v`, whose factor is shared
 
     Raises
     ------
@@ -254,21 +255,25 @@ class Point:
         If the equations are not positive definite up to rounding error.
     """
 
-    def __init__(self, equations: Equations, v: FloatArray) -> None:
+    def __init__(self, equations: Equations, v: FloatArray, *, like: Point | None = None) -> None:
         self.equations, self.v = equations, v
         self.stats, self.active = equations.stats, equations.active
         self.residual = float(v[-1])
-        self._diagonal = equations.group_n.copy()
-        for t, place in zip(self.active, equations.slices, strict=True):
-            self._diagonal[place] += self.residual / v[t]
-        self.factor = Factor(equations.pattern, self._diagonal)
-        # X is eliminated last.
-        right = np.column_stack([equations.ZX, equations.Zy])
-        solved = self.factor.solve(right)
-        self._border, self._from_y = solved[:, :-1], solved[:, -1]
         self._traces: dict[bool, FloatArray] = {}
         self._norms: dict[bool, FloatArray] = {}
-        self.fixed = Positive(self.stats.XX - equations.ZX.T @ self._border)
+        if like is None:
+            diagonal = equations.group_n.copy()
+            for t, place in zip(self.active, equations.slices, strict=True):
+                diagonal[place] += self.residual / v[t]
+            self.factor = Factor(equations.pattern, diagonal)
+            # X is eliminated last.
+            solved = self.factor.solve(np.column_stack([equations.ZX, equations.Zy]))
+            self._border, self._from_y = solved[:, :-1], solved[:, -1]
+            self.fixed = Positive(self.stats.XX - equations.ZX.T @ self._border)
+        else:
+            self.factor, self.fixed, self._border = like.factor, like.fixed, like._border
+            self._traces, self._norms = like._traces, like._norms
+            self._from_y = self.factor.solve(equations.Zy[:, None])[:, 0]
 
     def log_determinants(self) -> tuple[float, float]:
         """Return log|V| and log|X'V⁻¹X|, eq. (7.1); with fixed terms only their sum is right."""

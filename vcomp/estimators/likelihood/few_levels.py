@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.estimators.likelihood.engine import Derivatives, InformationKind
+from vcomp.estimators.likelihood.engine import Derivatives, ExactEngine, InformationKind
 from vcomp.numerics import solve
 
 
 @dataclass(frozen=True)
-class FewLevels:
+class FewLevels(ExactEngine):
     """The likelihood beside one point, as a function of the components of some terms.
 
     Attributes
@@ -42,9 +41,6 @@ class FewLevels:
     n: int
     n_fixed: int
     reml: bool
-    newton_below: ClassVar[float] = 0.05
-    exact_value: ClassVar[bool] = True
-    kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "expected", "average")
 
     @cached_property
     def _members(self) -> FloatArray:

@@ -218,7 +218,6 @@ class CompletedLikelihood(LastPoint["_Point"], CrossProductsEngine):
 
     name: ClassVar[str] = "iterative"
     kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
-    newton_below: ClassVar[float] = 0.0
 
     def __init__(
         self,

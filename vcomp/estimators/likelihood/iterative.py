@@ -72,7 +72,6 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
     name: ClassVar[str] = "iterative"
     kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
     exact_value: ClassVar[bool] = False
-    newton_below: ClassVar[float] = 0.0
 
     def __init__(
         self,

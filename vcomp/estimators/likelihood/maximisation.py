@@ -13,16 +13,21 @@ Where a likelihood may have several maxima, :meth:`Place.highest` climbs again f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.estimate import Iteration, Maximum, StepKind
-from vcomp.estimators.likelihood.engine import Derivatives, Likelihood, LikelihoodEngine
+from vcomp.estimators.likelihood.climbing import INSIDE, OTHER_STEPS, STUCK, Place
+from vcomp.estimators.likelihood.engine import (
+    Curvature,
+    Derivatives,
+    Likelihood,
+    LikelihoodEngine,
+)
 from vcomp.estimators.likelihood.starts import OtherStarts
 from vcomp.numerics import bounded_step, is_positive
 
@@ -31,21 +36,11 @@ _HALVINGS = 12
 VANISHED = 1e-20
 """A residual below this fraction of the total variance is zero: responses have 16 digits."""
 
-_INSIDE = 0.1
-"""The residual keeps at least this fraction in one step: at zero there is no likelihood."""
-
-
-_STUCK = 1e-4
-"""Decrement and violation below which it is rounding error that no step raises the value."""
-
 _SAME = 0.3
 """Distance in standard errors within which a climb leads to a maximum that is known."""
 
 _SATURATED = 1e-5
 """Share of a residual that goes to zero, where it has no degrees of freedom left."""
-
-_OTHER_STEPS = 60
-"""Largest number of steps from another start."""
 
 _ROUNDED = 1e-14
 """Mean square of what is left of the response, relative to the total, that is rounding error."""
@@ -62,125 +57,6 @@ _HIDDEN = 1e-4
 _FALL = 1e-9
 """Relative fall of the value that is rounding error beside such a step."""
 
-AnyPlace = TypeVar("AnyPlace", bound="Place")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """What a climb has to know of a point and the step that is proposed there.
-
-    Attributes
-    ----------
-    decrement : estimated distance to the maximum in standard errors
-    violation : of the conditions of a maximum, without a unit
-    rate : factor of the decrement in a step, if the decrement is more than rounding error
-    """
-
-    HIGHER: ClassVar[float] = 1e-8
-    """Difference of log-likelihoods below which the maximum that was found first is kept."""
-
-    decrement: float
-    violation: float = 0.0
-    rate: float = 0.5
-
-    @property
-    def value(self) -> float:
-        """The log-likelihood."""
-        raise NotImplementedError
-
-    def leads_to(self: AnyPlace, end: AnyPlace) -> bool:
-        """Whether the step from here ends near a known maximum."""
-        raise NotImplementedError
-
-    def climb(
-        self: AnyPlace,
-        move: Callable[[AnyPlace], AnyPlace | None],
-        *,
-        sought: tuple[float, float],
-        stalled: tuple[float, float],
-        max_iter: int,
-        known: Sequence[AnyPlace] = (),
-    ) -> tuple[list[AnyPlace], bool]:
-        """Return the points from here to the end, and whether a maximum was reached.
-
-        There are no points if the climb leads to a maximum that is known.
-
-        Parameters
-        ----------
-        move : returns the next point, or None if no step raises the value
-        sought : decrement and violation at a maximum
-        stalled : the same, not smaller, where the decrement falls more slowly than at its rate
-        max_iter : largest number of steps
-        known : ends of other climbs
-        """
-        path, previous = [self], np.inf
-        while True:
-            here = path[-1]
-            if known and any(here.leads_to(end) for end in known):
-                return [], True
-            limits = stalled if here.decrement > here.rate * previous else sought
-            if here.decrement <= limits[0] and here.violation <= limits[1]:
-                return path, True
-            if len(path) > max_iter:
-                return path, False
-            there = move(here)
-            if there is None:
-                return path, max(here.decrement, here.violation) <= _STUCK
-            previous = here.decrement
-            path.append(there)
-
-    @staticmethod
-    def highest(
-        first: tuple[list[AnyPlace], bool],
-        starts: Iterable[AnyPlace],
-        climb: Callable[[AnyPlace, Sequence[AnyPlace]], tuple[list[AnyPlace], bool]],
-    ) -> tuple[list[AnyPlace], bool, list[AnyPlace]]:
-        """Return the highest of several climbs, whether it reached a maximum, and the other ends.
-
-        A climb that did not reach a maximum is the highest only if none did.
-
-        Parameters
-        ----------
-        first : path of the climb that left a doubt, and whether it reached a maximum
-        starts : where to climb again
-        climb : climbs from a start, given the ends that are known
-        """
-        found, ended = first, [first]
-        for start in starts:
-            # Where rounding ended a climb, another one would end; not so at the limit of steps.
-            known = [p[-1] for p, reached in ended if reached or len(p) <= _OTHER_STEPS]
-            path, done = climb(start, known)
-            if not path:
-                continue
-            ended.append((path, done))
-            higher = path[-1].value > found[0][-1].value + Place.HIGHER
-            if done > found[1] or (done == found[1] and higher):
-                found = path, done
-        return *found, [path[-1] for path, _ in ended if path is not found[0]]
-
-    @staticmethod
-    def required(
-        value: float, gain: float, decrement: float, n: int, *, rounding: float = 1e-14
-    ) -> float:
-        """Return the log-likelihood that a step has to reach.
-
-        Parameters
-        ----------
-        value : log-likelihood before the step, of `n` rows
-        gain : that its slope promises, of which a small part must be kept
-        decrement : near the end a step is more exact than the value shows
-        rounding : relative error of the value
-        """
-        lost = 100.0 * rounding if decrement < 1e-3 else rounding
-        return value + 1e-4 * gain - lost * max(abs(value), n)
-
-    @staticmethod
-    def lowest_step(v: FloatArray) -> FloatArray:
-        """Return the bounds of a step from components: at zero, for the residual above it."""
-        lower = -v
-        lower[..., -1] *= 1.0 - _INSIDE
-        return lower
-
 
 @dataclass(frozen=True, slots=True)
 class _Iterate(Place):
@@ -192,6 +68,7 @@ class _Iterate(Place):
     step: FloatArray
     reached_by: StepKind
     fraction: float
+    curvature: Curvature | None = None
 
     @property
     def value(self) -> float:
@@ -230,6 +107,7 @@ def maximise(
     max_iter: int = 200,
     tol: float = 1e-10,
     once: bool = False,
+    unseen: float = 0.0,
 ) -> Maximum:
     """Return the maximum over non-negative components.
 
@@ -243,6 +121,8 @@ def maximise(
     max_iter : largest number of steps
     tol : Newton decrement, in standard errors, at which the iteration ends
     once : whether one climb is enough, though there may be a higher maximum
+    unseen : the last step is not evaluated if it is expected to leave this decrement: components
+        and log-likelihood are those that it leads to, the rest is at the last point of the log
 
     Raises
     ------
@@ -250,14 +130,15 @@ def maximise(
         If the likelihood cannot be computed at the start.
     """
     known = np.zeros(start.size, dtype=bool) if held is None else held
-    search = _Maximisation(likelihood, group_sizes, known, tol, max_iter)
+    search = _Maximisation(likelihood, group_sizes, known, tol, max_iter, unseen)
     path, done = search.climbed(search.first(start.astype(float)))
     others: list[_Iterate] = []
     # Without an exact value maxima cannot be compared.
     if not once and likelihood.exact_value:
         v, average = path[-1].v, path[-1].derivatives.average
-        observed = partial(likelihood.information, v, "observed", positive_only=True)
-        inner = observed if "observed" in likelihood.kinds else None
+        inner = (
+            partial(_observed, likelihood, path[-1]) if "observed" in likelihood.kinds else None
+        )
         starts = OtherStarts(known, group_sizes, likelihood.n_fixed)
         doubtful = starts.doubtful(v, average, inner) if done else starts.free
         if doubtful.any():
@@ -266,9 +147,13 @@ def maximise(
                 elsewhere = v.sum() * starts.elsewhere(v, doubtful)
             path, done, others = search.again(path, done, elsewhere)
     here, log = path[-1], tuple(search.logged(point) for point in path)
+    v, loglike = here.v, here.value
+    before = path[-2].decrement if len(path) > 1 else np.inf
+    if done and here.is_one_step_away(before, unseen):
+        v, loglike = _moved(here, 1.0), loglike + 0.5 * here.decrement**2
     return Maximum(
-        v=here.v,
-        loglike=here.derivatives.loglike,
+        v=v,
+        loglike=loglike,
         score=here.derivatives.score,
         held=known,
         newton_decrement=here.decrement,
@@ -293,6 +178,7 @@ class _Maximisation:
     held: BoolArray
     tol: float
     max_iter: int
+    unseen: float = 0.0
     evaluations: int = 0
 
     def climbed(
@@ -304,8 +190,9 @@ class _Maximisation:
             self.move,
             sought=(self.tol, 1e-4),
             stalled=(max(self.tol, 1e-6), 1e-4),
-            max_iter=min(self.max_iter, _OTHER_STEPS) if known else self.max_iter,
+            max_iter=min(self.max_iter, OTHER_STEPS) if known else self.max_iter,
             known=known,
+            unseen=self.unseen,
         )
         if not (done and path):
             return path, done
@@ -316,7 +203,8 @@ class _Maximisation:
         near = (here.v > 0.0) & (distance <= 1e-7) & ~self.held
         near[-1] = False
         if near.any():
-            there = self.at(np.where(near, 0.0, here.v), here.reached_by, here.fraction)
+            v = np.where(near, 0.0, here.v)
+            there = self.at(v, here.reached_by, here.fraction, here.curvature)
             if there.decrement <= max(self.tol, here.decrement, 1e-7):
                 path[-1] = there
         return path, done
@@ -353,7 +241,7 @@ class _Maximisation:
         path, done, others = Place.highest((path, done), starts, self.climbed)
         here, kept = path[-1], []
         for end in others:
-            is_maximum = max(end.decrement, end.violation) <= _STUCK
+            is_maximum = max(end.decrement, end.violation) <= STUCK
             other = is_maximum and not end.leads_to(here)
             higher = end.value > here.value + Place.HIGHER or end.is_unbounded
             if higher if end.vanishes else other:
@@ -379,9 +267,13 @@ class _Maximisation:
             v = np.append(v[:-1], 1e3 * v[-1])
 
     def at(
-        self, v: FloatArray, reached_by: StepKind = "start", fraction: float = np.nan
+        self,
+        v: FloatArray,
+        reached_by: StepKind = "start",
+        fraction: float = np.nan,
+        before: Curvature | None = None,
     ) -> _Iterate:
-        """Return the derivatives at `v` and the next step."""
+        """Return the derivatives at `v` and the next step, given the curvature before it."""
         derivatives = self.likelihood.derivatives(v)
         self.evaluations += 1
         score, average = derivatives.score, derivatives.average
@@ -401,11 +293,13 @@ class _Maximisation:
             kind = "EM"
             average = np.diag(0.5 * self.group_sizes / np.square(np.where(moves, v, 1.0)))
         step, decrement = _step(average, score, v, moves)
-        near = kind == "AI" and decrement < self.likelihood.newton_below
-        if near and (v[moves] > 0.0).all() and moves.any():
-            newton = self._newton(v, score, moves)
-            if newton is not None:
-                kind, (step, decrement) = "Newton", newton
+        found: Curvature | None = None
+        if kind == "AI" and (v[moves] > 0.0).all() and moves.any():
+            squares = None if before is None else before.squares
+            found = self.likelihood.curvature(v, decrement, squares)
+            if found and is_positive(found.information[np.ix_(moves, moves)], least=1e-10):
+                kind = found.kind
+                step, decrement = _step(found.information, score, v, moves)
         if falls.any():
             step[falls] = -v[falls]
             decrement = math.sqrt(decrement**2 + 2.0 * float(step[falls] @ score[falls]))
@@ -420,6 +314,7 @@ class _Maximisation:
             rate=0.2 if kind == "Newton" else 0.9,
             reached_by=reached_by,
             fraction=fraction,
+            curvature=found,
         )
 
     def move(self, here: _Iterate) -> _Iterate | None:
@@ -430,7 +325,7 @@ class _Maximisation:
             return None
         factor = self._scale_factor(here)
         if not 0.5 <= factor <= 2.0:
-            return self.at(factor * here.v, "scale", 1.0)
+            return self.at(factor * here.v, "scale", 1.0, here.curvature)
         if self.likelihood.exact_value:
             return self._uphill(here)
         return self._towards_zero_score(here)
@@ -449,17 +344,6 @@ class _Maximisation:
 
     # Parts of a step --------------------------------------------------------------------------
 
-    def _newton(
-        self, v: FloatArray, score: FloatArray, moves: BoolArray
-    ) -> tuple[FloatArray, float] | None:
-        """Return the Newton step, or None if the observed information is not positive definite."""
-        if "observed" not in self.likelihood.kinds:
-            return None
-        observed = self.likelihood.information(v, "observed", positive_only=True)
-        if not is_positive(observed[np.ix_(moves, moves)], least=1e-10):
-            return None
-        return _step(observed, score, v, moves)
-
     def _scale_factor(self, here: _Iterate) -> float:
         """Return ρ = y'Py/df, the best factor of all components: Σ σ²_t s_t = ½ (y'Py − df)."""
         if self.held.any():
@@ -474,7 +358,7 @@ class _Maximisation:
         value, n = here.derivatives.loglike, self.likelihood.n
         gain = float(here.step @ here.derivatives.score)
         # Almost every full step is accepted, and its derivatives are then needed anyway.
-        there = self._tried(_moved(here, 1.0), here.kind, 1.0)
+        there = self._tried(_moved(here, 1.0), here.kind, 1.0, here.curvature)
         least = Place.required(value, gain, here.decrement, n)
         if there is not None and (
             there.derivatives.loglike >= least or _ends_better(here, there, n)
@@ -484,12 +368,14 @@ class _Maximisation:
         half, em = _moved(here, 0.5), self._em(here)
         of_half, of_em = self._loglike(half), self._loglike(em)
         if max(of_half, of_em) > value:
-            return self.at(em, "EM", 1.0) if of_em > of_half else self.at(half, here.kind, 0.5)
+            if of_em > of_half:
+                return self.at(em, "EM", 1.0, here.curvature)
+            return self.at(half, here.kind, 0.5, here.curvature)
         for halving in range(2, _HALVINGS):
             fraction = 0.5**halving
             trial = _moved(here, fraction)
             if self._loglike(trial) >= Place.required(value, fraction * gain, here.decrement, n):
-                return self.at(trial, here.kind, fraction)
+                return self.at(trial, here.kind, fraction, here.curvature)
         return None
 
     def _towards_zero_score(self, here: _Iterate) -> _Iterate | None:
@@ -510,10 +396,12 @@ class _Maximisation:
                     break
         return min(found, key=lambda point: point.decrement, default=None)
 
-    def _tried(self, v: FloatArray, kind: StepKind, fraction: float) -> _Iterate | None:
+    def _tried(
+        self, v: FloatArray, kind: StepKind, fraction: float, before: Curvature | None = None
+    ) -> _Iterate | None:
         """Return the derivatives at `v`, or None if they cannot be computed."""
         try:
-            return self.at(v, kind, fraction)
+            return self.at(v, kind, fraction, before)
         except np.linalg.LinAlgError:
             return None
 
@@ -521,7 +409,7 @@ class _Maximisation:
         """Return σ² + 2σ⁴ s/q, which never lowers the likelihood."""
         v, score = here.v, here.derivatives.score
         moved = np.maximum(v + 2.0 * v**2 * score / self.group_sizes, 0.0)
-        moved[-1] = max(moved[-1], _INSIDE * v[-1])
+        moved[-1] = max(moved[-1], INSIDE * v[-1])
         em: FloatArray = np.where(self.held, v, moved)
         return em
 
@@ -533,6 +421,13 @@ class _Maximisation:
         except np.linalg.LinAlgError:
             return -np.inf
         return value if np.isfinite(value) else -np.inf
+
+
+def _observed(likelihood: Likelihood, end: _Iterate) -> FloatArray:
+    """Return the observed information at the end of a climb: that of the step there, if any."""
+    if end.curvature is not None and end.curvature.kind == "Newton":
+        return end.curvature.information
+    return likelihood.information(end.v, "observed", positive_only=True)
 
 
 def _ends_better(here: _Iterate, there: _Iterate, n: int) -> bool:

@@ -90,6 +90,21 @@ class NestedCovariance:
             self._add_quadratics(first, second, tree, means, c)
         return Forms(self._log_det(tree, c), traces, squares, gram, first, second)
 
+    def squares_of(self, c: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return r'V⁻¹K_l V⁻¹r of the column r = B `weights`, (L + 1,)."""
+        tree, squares = self._eliminate(c), np.zeros(self._depth + 2)
+        squares[-1] = weights @ self._within @ weights
+        for batch in self._batches:
+            means = np.tensordot(batch, weights, (1, 0))[:, None]
+            delta = self._deviations(tree, self._means_above(tree, self._depth, means))
+            for depth, (level, away) in enumerate(zip(tree, delta, strict=True)):
+                sums = _times(level.a, away)
+                squares[depth] += np.vdot(sums, sums)
+            rest = _times(1.0 / tree[-1].shrink, delta[-1])
+            squares[-1] += np.vdot(_times(self._n, rest), rest)
+        squares[-1] /= c[-1] ** 2
+        return squares
+
     def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
         """Return Z_l'V⁻¹B of every grouping, (q_l, b, r)."""
         tree = self._eliminate(c)

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
-from vcomp.estimators.likelihood.maximisation import Place
+from vcomp.estimators.likelihood.climbing import Place
 from vcomp.estimators.likelihood.stacked import StackedDerivatives, StackedLikelihood
 from vcomp.estimators.likelihood.starts import OtherStarts
 from vcomp.statistics import Stack

@@ -288,16 +288,24 @@ class StrataLikelihood(TotalsEngine[Totals]):
 
     def loglike(self, v: FloatArray) -> float:
         """Return the log-likelihood at components `v`, the residual last; equal to lme4's."""
-        v = np.asarray(v, dtype=float)
-        if self._last is not None and self._last[0] == v.tobytes():
-            return self._value(self._last[1])
-        totals = Totals(v.size, 1 + self.n_fixed)
+        return self._value(self._with_grams(v))
+
+    def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return β̂ and its covariance matrix at `v`, on the centred scale."""
+        total = self._with_grams(v)
+        return total.beta.copy(), total.inverse.copy()
+
+    def quadratics(self, v: FloatArray) -> FloatArray:
+        """Return y'P V_t P y at `v`, the residual last."""
+        known = self._known(v)
+        if known is not None:
+            return known.quadratics
+        beta, quadratics = self.fixed_effects(v)[0], np.zeros(v.size)
         for stratum, covariance in zip(self.stats.strata, self.covariances, strict=True):
-            log_det, gram = covariance.log_det_and_gram(stratum.coefficients @ v)
-            columns = _places(stratum)
-            totals.log_det += stratum.multiplicity * log_det
-            totals.gram[np.ix_(columns, columns)] += gram
-        return self._value(totals)
+            contrast = np.concatenate([[1.0], -beta[list(stratum.fixed)]])
+            M = stratum.coefficients
+            quadratics += M.T @ covariance.squares_of(M @ v, contrast)
+        return quadratics
 
     @property
     def gives_effects(self) -> bool:
@@ -330,6 +338,24 @@ class StrataLikelihood(TotalsEngine[Totals]):
 
     def _total(self, point: Totals) -> Totals:
         return point
+
+    def _known(self, v: FloatArray) -> Totals | None:
+        """Return all forms at `v`, if they were computed last."""
+        last = self._last
+        same = last is not None and last[0] == np.asarray(v, dtype=float).tobytes()
+        return last[1] if last is not None and same else None
+
+    def _with_grams(self, v: FloatArray) -> Totals:
+        """Return log|V| and the forms B'V⁻¹B at `v`, with all others if they are known."""
+        totals, v = self._known(v), np.asarray(v, dtype=float)
+        if totals is None:
+            totals = Totals(v.size, 1 + self.n_fixed)
+            for stratum, covariance in zip(self.stats.strata, self.covariances, strict=True):
+                log_det, gram = covariance.log_det_and_gram(stratum.coefficients @ v)
+                columns = _places(stratum)
+                totals.log_det += stratum.multiplicity * log_det
+                totals.gram[np.ix_(columns, columns)] += gram
+        return totals
 
     def _evaluated(self, v: FloatArray) -> Totals:
         """Return the forms of all strata at components `v`."""

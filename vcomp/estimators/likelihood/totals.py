@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -167,12 +167,11 @@ class Totals:
         return expected
 
 
-class TotalsEngine(LastPoint[AnyPoint], SummedEngine, ExactEngine):
+class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
     """Base of engines whose points have :class:`Totals`, and exact informations of all kinds."""
 
     stats: StratumStatistics | LevelGrid | CrossedTable
     reml: bool
-    kinds: ClassVar[tuple[InformationKind, ...]] = ("observed", "expected", "average")
 
     @cached_property
     def rss(self) -> float:
@@ -219,6 +218,10 @@ class TotalsEngine(LastPoint[AnyPoint], SummedEngine, ExactEngine):
         """Return β̂ and its covariance matrix at `v`, on the centred scale."""
         total = self._total(self._at(v))
         return total.beta.copy(), total.inverse.copy()
+
+    def quadratics(self, v: FloatArray) -> FloatArray:
+        """Return y'P V_t P y at `v`, the residual last."""
+        return self._total(self._at(v)).quadratics
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
         """Return forms of X in V⁻¹ at `v`, the second ones if requested."""

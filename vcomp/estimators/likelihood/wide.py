@@ -13,14 +13,17 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
+from vcomp.estimators.likelihood.carried_squares import Squares
 from vcomp.estimators.likelihood.engine import FixedForms
 from vcomp.estimators.likelihood.equations import Planner, Point
 from vcomp.estimators.likelihood.wide_covariance import SparseCovariance
 from vcomp.exceptions import EstimationError
+from vcomp.formula import WIDE
 from vcomp.numerics import Positive, slices, solve
 from vcomp.numerics.sparse import plan_elimination
 from vcomp.statistics import WideProducts
@@ -40,6 +43,18 @@ def _dense_if_small(table: Any) -> Any:
     return (
         table.toarray() if size <= _DENSE_ELEMENTS and table.nnz > _LEAST_SHARE * size else table
     )
+
+
+def _squares(table: Any) -> float:
+    """Return the sum of the squares of a table, dense or sparse."""
+    return float(np.square(table.data if issparse(table) else table).sum())
+
+
+def _sum_of_products(a: Any, b: Any) -> float:
+    """Return the sum of the products of the elements of two tables, dense or sparse."""
+    if issparse(a) or issparse(b):
+        return float((a.multiply(b) if issparse(a) else b.multiply(a)).sum())
+    return float(np.vdot(a, b))
 
 
 class WideProjector:
@@ -80,8 +95,6 @@ class WideProjector:
 
     def forms(self) -> FloatArray:
         """Return tr(Q V_t Q V_u), (k + 1, k + 1), the residual last."""
-        from scipy.sparse import issparse
-
         wide, sums = self._wide, self._wide.products
         k, scale = wide.n_terms, 1.0 / np.sqrt(self._n)
         A = [_dense_if_small(sums.gram(t, k).multiply(scale[None, :]).tocsr()) for t in range(k)]
@@ -91,21 +104,39 @@ class WideProjector:
         for t in range(k):
             for u in range(t + 1):
                 total = float(np.vdot(G[t].T @ G[t], G[u].T @ G[u]))
-                whole, across = sums.gram(t, u), A[u].T
-                # Products of the columns of both: what a sparse product computes and may keep.
-                per_level = [np.diff(sums.gram(i, k).tocsc().indptr).astype(float) for i in (t, u)]
-                products = max(float(per_level[0] @ per_level[1]), _SLAB)
-                for rows in slices(wide.sizes[t], int(max(1.0, wide.sizes[t] * _SLAB / products))):
-                    M = whole[rows] - A[t][rows] @ across
-                    values = M.data if issparse(M) else np.asarray(M)
-                    total += float(np.square(values).sum())
-                    total -= 2.0 * float(np.vdot(G[t][rows], M @ G[u]))
-                forms[t, u] = forms[u, t] = total
-            own = A[t].data if issparse(A[t]) else A[t]
-            left = sums.group_n[t].sum() - np.square(own).sum() - np.square(G[t]).sum()
+                squares, mixed = self._of_factor((t, u), (A[t], A[u]), (G[t], G[u]))
+                forms[t, u] = forms[u, t] = total + squares - 2.0 * mixed
+            left = sums.group_n[t].sum() - _squares(A[t]) - np.square(G[t]).sum()
             forms[t, k] = forms[k, t] = left
         forms[k, k] = wide.n - wide.n_fixed
         return forms
+
+    def _of_factor(
+        self, terms: tuple[int, int], A: tuple[Any, Any], G: tuple[FloatArray, FloatArray]
+    ) -> tuple[float, float]:
+        """Return the squared norm of M = Z_t'QZ_u and G_t'MG_u, Q that of the factor alone.
+
+        Of many groups with few levels each, M = Z_t'Z_u − A_t A_u' is not formed.
+        """
+        t, u = terms
+        whole, across, sizes = self._wide.products.gram(t, u), A[1].T, self._wide.sizes
+        tables = [self._wide.products.gram(i, self._wide.n_terms) for i in terms]
+        of_groups = [np.diff(table.tocsr().indptr).astype(float) for table in tables]
+        per_level = [np.diff(table.tocsc().indptr).astype(float) for table in tables]
+        products = float(per_level[0] @ per_level[1])
+        if sum(float(n @ n) for n in of_groups) < products:
+            grams = [a.T @ a for a in A]
+            both = _sum_of_products(grams[0], grams[1])
+            squares = _squares(whole) - 2.0 * _sum_of_products(A[0], whole @ A[1]) + both
+            return squares, float(np.vdot(G[0], whole @ G[1] - A[0] @ (across @ G[1])))
+        squares = mixed = 0.0
+        # Products of the columns of both: what a sparse product computes and may keep.
+        step = int(max(1.0, sizes[t] * _SLAB / max(products, _SLAB)))
+        for rows in slices(sizes[t], step):
+            M = whole[rows] - A[0][rows] @ across
+            squares += _squares(M)
+            mixed += float(np.vdot(G[0][rows], M @ G[1]))
+        return squares, mixed
 
     def mivque0(self) -> FloatArray:
         """Return the MIVQUE(0) estimates, which may be negative; the residual is the last."""
@@ -134,6 +165,7 @@ class WideLikelihood(BlockedLikelihood):
     names : of the random terms, for messages
     advice : end of the message if the factor does not fit into memory
     planner, free_bytes : as of ``Eliminations``
+    eliminations, squares : as of ``BlockedLikelihood``
 
     Raises
     ------
@@ -150,6 +182,7 @@ class WideLikelihood(BlockedLikelihood):
         advice: str = OTHER_ENGINE,
         planner: Planner = plan_elimination,
         eliminations: Eliminations | None = None,
+        squares: Squares | None = None,
         **limits: Any,
     ) -> None:
         self._wide = wide
@@ -157,18 +190,16 @@ class WideLikelihood(BlockedLikelihood):
         made = eliminations or _Freed(
             wide.products, (*of_terms, "the fixed factor"), advice, planner=planner, **limits
         )
-        super().__init__(wide.products, reml=reml, eliminations=made)
+        super().__init__(wide.products, reml=reml, eliminations=made, squares=squares)
         self._random = partial(Eliminations, wide.random, names, advice, planner=planner, **limits)
 
-    def with_response(self, stats: Any) -> WideLikelihood:
-        """Return the engine of the same rows with another response, without a new analysis.
+    def _like(self, stats: Any, squares: Squares | None) -> WideLikelihood:
+        shared = self.eliminations.with_response(stats.products)
+        return WideLikelihood(stats, reml=self.reml, eliminations=shared, squares=squares)
 
-        Parameters
-        ----------
-        stats : wide cross-products that differ in the sums of y only
-        """
-        shared = self._eliminations.with_response(stats.products)
-        return WideLikelihood(stats, reml=self.reml, eliminations=shared)
+    @property
+    def _sums(self) -> Any:
+        return self._wide
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -207,16 +238,19 @@ class WideLikelihood(BlockedLikelihood):
         )
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
-        """Refuse the forms of X in V⁻¹, which are matrices of columns by columns.
+        """Return forms of X in V⁻¹ at `v`, from its dense columns, the second ones if requested.
 
         Raises
         ------
         EstimationError
+            If there are too many columns for matrices of columns by columns.
         """
-        raise EstimationError(
-            f"this needs matrices of the {self.n_fixed:,} columns of the fixed part, which are "
-            "not formed for a factor of so many levels; use ddf='satterthwaite'"
-        )
+        if self.n_fixed > WIDE.formed:
+            raise EstimationError(
+                f"this needs matrices of the {self.n_fixed:,} columns of the fixed part, which "
+                "are not formed for a factor of so many levels; use ddf='satterthwaite'"
+            )
+        return BlockedLikelihood(self._wide.dense, reml=self.reml).fixed_forms(v, second=second)
 
     @cached_property
     def _plain(self) -> Eliminations:

@@ -10,6 +10,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood.equations import Point
+from vcomp.formula import WIDE
 from vcomp.numerics import check_memory, slices
 
 _ELEMENTS = 4e6
@@ -19,7 +20,8 @@ _COEFFICIENTS = 256
 """Coefficients that are solved for at once."""
 
 _PRODUCTS = 2e9
-"""Products of the solves for all of the factor's columns above which these are left out."""
+"""Products of the solves for all of the factor's columns above which these are left out, if there
+are too many columns for matrices of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +96,10 @@ class SparseCovariance:
         shifted = self.constant is not None and self.constant[self.sparse_at].any()
         of_factor = None if shifted else self._of_leaves()
         pattern = self.point.equations.pattern
+        products = float(self.sparse_at.size) * (pattern.rows.size + pattern.n_dense**2)
         if of_factor is not None:
             found[:, self.sparse_at] = of_factor
-        elif float(self.sparse_at.size) * (pattern.rows.size + pattern.n_dense**2) < _PRODUCTS:
+        elif p <= WIDE.formed or products < _PRODUCTS:
             found[:, self.sparse_at] = self._of_units(self.sparse_at)
         return found
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate, PointEstimate
+from vcomp.estimators.estimate import Estimate, PointEstimate, Points
 from vcomp.estimators.options import check_probes
 from vcomp.estimators.quadratic.sampling import Sampling, sampling_covariance
 from vcomp.estimators.refit import below_zero
@@ -84,11 +84,21 @@ class ANOVA:
         EstimationError
             If the data cannot distinguish the components.
         """
-        coefficients = henderson1(stats[0].group_sums)
-        return [
-            PointEstimate(_components(sums, coefficients), np.array([sums.total / float(sums.n)]))
-            for sums in (s.group_sums for s in stats)
-        ]
+        return self.prepared(stats[0], names)(stats)
+
+    def prepared(self, stats: Statistics, names: tuple[str, ...]) -> Points:
+        """Return the function of responses of these rows that :meth:`points` calls."""
+        coefficients = henderson1(stats.group_sums)
+
+        def of(responses: Sequence[Statistics]) -> list[PointEstimate]:
+            return [
+                PointEstimate(
+                    _components(sums, coefficients), np.array([sums.total / float(sums.n)])
+                )
+                for sums in (s.group_sums for s in responses)
+            ]
+
+        return of
 
     def _sampling(
         self, stats: Statistics, coefficients: FloatArray, values: FloatArray

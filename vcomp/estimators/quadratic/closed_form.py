@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate, FixedErrors, PointEstimate
+from vcomp.estimators.estimate import Estimate, FixedErrors, PointEstimate, Points
 from vcomp.estimators.likelihood import choose_engine, errors_of_fixed
 from vcomp.estimators.quadratic.anova import (
     ANOVA,
@@ -182,10 +182,9 @@ def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True)
     if v[-1] > _NO_RESIDUAL * v.max():
         try:
             engine = choose_engine(stats, reml=True)
+            errors = errors_of_fixed(engine, v) if slopes else None
             beta, cov_beta = engine.fixed_effects(v)
-            return FixedEffects(
-                beta, cov_beta, errors=errors_of_fixed(engine, v) if slopes else None
-            )
+            return FixedEffects(beta, cov_beta, errors=errors)
         except EstimationError:
             return FixedEffects(
                 np.full(p, np.nan),
@@ -310,12 +309,21 @@ class AdjustedSquares:
         EstimationError
             As :meth:`estimate`.
         """
-        if self._orthogonal(stats[0], names) is not None:
-            return points_of(stats, [p.values for p in ANOVA().points(stats, names)])
-        reductions = self.reductions(stats[0].cross_products)
+        return self.prepared(stats[0], names)(stats)
+
+    def prepared(self, stats: Statistics, names: tuple[str, ...]) -> Points:
+        """Return the function of responses of these rows that :meth:`points` calls."""
+        if self._orthogonal(stats, names) is not None:
+            same = ANOVA().prepared(stats, names)
+            return lambda responses: points_of(responses, [p.values for p in same(responses)])
+        reductions = self.reductions(stats.cross_products)
         reductions.refuse_nothing_left(names, self._advice)
-        squares = [reductions.squares_of(s.cross_products) for s in stats]
-        return points_of(stats, [solve(reductions.coefficients, q) for q in squares])
+
+        def of(responses: Sequence[Statistics]) -> list[PointEstimate]:
+            squares = [reductions.squares_of(s.cross_products) for s in responses]
+            return points_of(responses, [solve(reductions.coefficients, q) for q in squares])
+
+        return of
 
     def table(self, stats: Statistics, names: tuple[str, ...]) -> AnovaTable:
         """Return the analysis of variance; sums of squares need not add up to the total."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Certificate, Estimate, PointEstimate
+from vcomp.estimators.estimate import Certificate, Estimate, PointEstimate, Points
 from vcomp.estimators.likelihood import (
     BlockedLikelihood,
     EngineLimits,
@@ -32,7 +32,13 @@ from vcomp.estimators.quadratic.closed_form import (
     residual_sum_of_squares,
 )
 from vcomp.estimators.quadratic.probed_priors import ProbedPriors
-from vcomp.estimators.quadratic.spaces import Contrasts, EngineForms, PriorForms, Priors
+from vcomp.estimators.quadratic.spaces import (
+    Contrasts,
+    EngineForms,
+    ExpectingEngine,
+    PriorForms,
+    Priors,
+)
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import covariance_of_solution, solve
 from vcomp.statistics import Statistics
@@ -122,15 +128,25 @@ class MINQUE:
         EstimationError
             As :meth:`estimate`.
         """
+        return self.prepared(stats[0], names)(stats)
+
+    def prepared(self, stats: Statistics, names: tuple[str, ...]) -> Points:
+        """Return the function of responses of these rows that :meth:`points` calls."""
         w = prior_components(self.prior, names)
         once = not self._until_convergence and int(self.iterated) <= 1
-        priors = _priors(stats[0]) if once else None
-        if priors is not None and (isinstance(priors, Contrasts) or w[:-1].any()):
-            # The equations do not depend on the response, nor the estimates on the unit of w.
-            forms = _forms(priors, w / w.sum())
-            rights = priors.rights(forms.w, stats)
-            return points_of(stats, [_solution(replace(forms, right=q)) for q in rights])
-        return [self._point(s, names, w) for s in stats]
+        # Orthogonal strata give the equations at a prior that is not zero in less time.
+        few = 0 if stats.strata is not None and w[:-1].any() else _DENSE_BELOW
+        priors = _priors(stats, few) if once else None
+        if priors is None or not (isinstance(priors, Contrasts) or w[:-1].any()):
+            return lambda responses: [self._point(s, names, w) for s in responses]
+        # The equations do not depend on the response, nor the estimates on the unit of w.
+        forms = _forms(priors, w / w.sum())
+
+        def of(responses: Sequence[Statistics]) -> list[PointEstimate]:
+            rights = priors.rights(forms.w, responses)
+            return points_of(responses, [_solution(replace(forms, right=q)) for q in rights])
+
+        return of
 
     def _point(self, stats: Statistics, names: tuple[str, ...], w: FloatArray) -> PointEstimate:
         if no_variance("minque", stats, names) is not None:
@@ -259,16 +275,17 @@ def _priors(
         return Contrasts(stats.cross_products)
     engine = choose_engine(stats, reml=True, limits=limits)
     if "expected" in engine.kinds:
-        return EngineForms(engine, lambda s: _with_response(engine, s, limits))
+        expecting = cast(ExpectingEngine, engine)
+        return EngineForms(expecting, lambda s: _with_response(engine, s, limits))
     return ProbedPriors(stats.cross_products, free_bytes=limits.free_bytes)
 
 
 def _with_response(
     engine: LikelihoodEngine, stats: Statistics, limits: EngineLimits
-) -> LikelihoodEngine:
+) -> ExpectingEngine:
     if isinstance(engine, BlockedLikelihood):
         return engine.with_response(stats.cross_products)
-    return choose_engine(stats, engine.name, reml=True, limits=limits)
+    return cast(ExpectingEngine, choose_engine(stats, engine.name, reml=True, limits=limits))
 
 
 def _solved(priors: Priors, w: FloatArray, rounds: int | None) -> _Solved:

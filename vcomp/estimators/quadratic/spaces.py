@@ -490,6 +490,13 @@ class Contrasts:
         return self._last[1]
 
 
+class ExpectingEngine(LikelihoodEngine, Protocol):
+    """An engine that computes the expected information exactly."""
+
+    def quadratics(self, v: FloatArray) -> FloatArray:
+        """Return y'P V_t P y at `v`, the residual last."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineForms:
     """MINQUE's equations from an engine of the restricted likelihood, for non-negative priors.
@@ -500,8 +507,8 @@ class EngineForms:
     of_response : returns the engine of statistics of the same rows with another response
     """
 
-    likelihood: LikelihoodEngine
-    of_response: Callable[[Statistics], LikelihoodEngine]
+    likelihood: ExpectingEngine
+    of_response: Callable[[Statistics], ExpectingEngine]
 
     def mivque0(self) -> FloatArray:
         """Return the MIVQUE(0) estimates."""
@@ -523,9 +530,7 @@ class EngineForms:
 
     def rights(self, w: FloatArray, stats: Sequence[Statistics]) -> FloatArray:
         """Return y'P V_t P y of other responses at components `w`, none of them negative."""
-        expected = 2.0 * self.likelihood.information(w, "expected") @ w
-        scores = [self.of_response(s).derivatives(w).score for s in stats]
-        return 2.0 * np.array(scores) + expected
+        return np.array([self.of_response(s).quadratics(w) for s in stats])
 
     def covariance(self, forms: PriorForms, v: FloatArray) -> None:
         """Return None: the covariance is known for v = w only."""

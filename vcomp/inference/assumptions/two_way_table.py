@@ -9,9 +9,12 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.inference.assumptions.residual_projection import Projection
-from vcomp.inference.assumptions.samples import AssumptionTest, p_of
+from vcomp.inference.assumptions.samples import AssumptionTest, blocks, p_of
 
 _TINY = 1e-300
+
+_BLOCKS = 8
+"""Tables that are kept of each drawn one, so that those of a block fit into the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,17 +59,17 @@ class CrossedTable:
         return Projection.of([row, column])
 
     def project(self, values: FloatArray) -> FloatArray:
-        """Return the residuals of a table; 0 in missing cells.
+        """Return the residuals of a table, or of several; 0 in missing cells.
 
         Parameters
         ----------
-        values : (n_rows, n_columns); missing cells do not count
+        values : (…, n_rows, n_columns); missing cells do not count
         """
         if self.observed.all():
-            rest = values - values.mean(axis=0)
-            return np.asarray(rest - rest.mean(axis=1, keepdims=True))
+            rest = values - values.mean(axis=-2, keepdims=True)
+            return np.asarray(rest - rest.mean(axis=-1, keepdims=True))
         out = np.zeros(values.shape)
-        out[self.observed] = self.projection.residuals(values[self.observed])
+        out[..., self.observed] = self.projection.residuals(values[..., self.observed].T).T
         return out
 
     @cached_property
@@ -119,17 +122,19 @@ def _centred(x: FloatArray) -> FloatArray:
 
 
 def _correlations(e: FloatArray) -> FloatArray:
-    sd = np.sqrt((e * e).sum(axis=0))
+    """Return the correlations of every two columns of tables, (…, n_columns, n_columns)."""
+    sd = np.sqrt((e * e).sum(axis=-2, keepdims=True))
     # A column without residuals correlates with none.
     z = e / np.where(sd > _TINY, sd, np.inf)
-    return np.asarray(z.T @ z)
+    return np.asarray(np.swapaxes(z, -1, -2) @ z)
 
 
 def _with_effects(e: FloatArray, effects: FloatArray, observed: BoolArray) -> FloatArray:
+    """Return the correlations of columns of tables with effects of rows, (…, n_columns)."""
     t = np.where(observed, effects[:, None], 0.0)
-    scale = np.sqrt((e * e).sum(axis=0) * (t * t).sum(axis=0))
-    unknown = np.zeros(e.shape[1])
-    return np.asarray(np.divide((e * t).sum(axis=0), scale, out=unknown, where=scale > _TINY))
+    scale = np.sqrt((e * e).sum(axis=-2) * (t * t).sum(axis=0))
+    unknown = np.zeros(scale.shape)
+    return np.asarray(np.divide((e * t).sum(axis=-2), scale, out=unknown, where=scale > _TINY))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,13 +193,15 @@ def findings_of(table: CrossedTable, n: int, rng: np.random.Generator) -> TableF
     k = len(table.columns)
     upper = np.triu_indices(k, 1)
     squares, extremes, with_rows = np.empty(n), np.empty(n), np.empty(n)
-    effects = table.effects[0]
-    for b in range(n):
-        signs = rng.integers(0, 2, table.values.shape, dtype=np.int8) * 2.0 - 1.0
-        e = table.project(np.where(table.observed, table.residuals * signs, 0.0))
-        r = _correlations(e)[upper]
-        squares[b], extremes[b] = np.mean(r * r), np.abs(r).max()
-        with_rows[b] = np.mean(_with_effects(e, effects, table.observed) ** 2)
+    effects, first = table.effects[0], 0
+    for m in blocks(_BLOCKS * (table.values.size + k * k), n):
+        some = slice(first, first := first + m)
+        # Draws have the same signs in blocks of any size.
+        signs = np.stack([rng.integers(0, 2, table.values.shape, np.int8) for _ in range(m)])
+        e = table.project(np.where(table.observed, table.residuals * (signs * 2.0 - 1.0), 0.0))
+        r = _correlations(e)[:, *upper]
+        squares[some], extremes[some] = np.mean(r * r, axis=1), np.abs(r).max(axis=1)
+        with_rows[some] = np.mean(_with_effects(e, effects, table.observed) ** 2, axis=1)
     r = table.correlations[upper]
     between, by_row = float(np.mean(r * r)), float(np.mean(table.row_correlations**2))
     how = "random signs"
@@ -233,7 +240,7 @@ def tukey(table: CrossedTable) -> tuple[float, AssumptionTest]:
     ----------
     table : at least three rows and columns, and two degrees of freedom
     """
-    from scipy.stats import f as f_distribution
+    from scipy.special import fdtrc  # scipy.stats takes a second to import
 
     rows, columns = table.effects
     e = table.residuals
@@ -244,7 +251,7 @@ def tukey(table: CrossedTable) -> tuple[float, AssumptionTest]:
     df = table.df - 1.0
     rest = max(total - explained, _TINY)
     ratio = explained / (rest / df)
-    p = float(f_distribution.sf(ratio, 1.0, df))
+    p = float(fdtrc(1.0, df, ratio))
     test = AssumptionTest(
         "additivity", f"{table.column} and {table.row}", ratio, p, explained / max(total, _TINY),
         "share of the residual sum of squares", "Tukey's one degree of freedom, F",
@@ -287,9 +294,9 @@ def f_level(table: CrossedTable, epsilon: float, alpha: float = 0.05) -> float:
     epsilon : of its sphericity (Box 1954: degrees of freedom times ε)
     alpha : nominal level
     """
-    from scipy.stats import f as f_distribution
+    from scipy.special import fdtrc, fdtri
 
     n, k = table.values.shape
     df = ((k - 1.0), (n - 1.0) * (k - 1.0))
-    critical = f_distribution.isf(alpha, *df)
-    return float(f_distribution.sf(critical, epsilon * df[0], epsilon * df[1]))
+    critical = fdtri(*df, 1.0 - alpha)
+    return float(fdtrc(epsilon * df[0], epsilon * df[1], critical))

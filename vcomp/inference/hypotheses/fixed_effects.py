@@ -25,6 +25,7 @@ from vcomp.estimators.likelihood import (
     predicted_columns,
 )
 from vcomp.exceptions import EstimationError
+from vcomp.formula import WIDE
 from vcomp.inference.intervals import level_products, normal_quantile
 from vcomp.inference.quantities import LevelVariances
 from vcomp.numerics import congruent, solve_positive
@@ -247,13 +248,14 @@ def fixed_level_variances(
     v : (k + 1,) components, none negative, the residual positive
     means : whether β̂ is the mean of all rows, not that by generalised least squares
     """
-    if stats.wide is not None:
+    if stats.wide is not None and stats.wide.n_fixed > WIDE.formed:
         raise EstimationError(
             f"cov_type='robust' needs matrices of the {stats.wide.n_fixed:,} columns of the fixed "
             "part, which are not formed for a factor of so many levels; use cov_type='model'"
         )
     T = design.transform
-    beta, phi = choose_engine(stats, reml=True).fixed_effects(v)
+    beta, cov = choose_engine(stats, reml=True).fixed_effects(v)
+    phi: FloatArray = cov if isinstance(cov, np.ndarray) else cov.toarray()
     effects = predicted_columns(stats, v)
     half: FloatArray = np.linalg.cholesky(phi).astype(float)
     if means:
@@ -320,7 +322,8 @@ class KenwardRoger:
         W = self.covariance[np.ix_(free, free)]
         P, phi = self.forms.first[free], self.forms.cov_beta
         Q = self.forms.second[np.ix_(free, free)]
-        inside = np.einsum("tu,tuij->ij", W, Q) - np.einsum("tu,tij,jk,ukl->il", W, P, phi, P)
+        products = (P @ phi) @ np.tensordot(W, P, 1)
+        inside = np.tensordot(W, Q, 2) - products.sum(axis=0)
         adjusted: FloatArray = phi + 2.0 * phi @ inside @ phi
         return 0.5 * (adjusted + adjusted.T)
 

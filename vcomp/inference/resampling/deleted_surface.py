@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray, LongArray
+from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.estimators.likelihood import NodeValues
 from vcomp.inference.resampling.refits import Recipe, Refitted
 from vcomp.inference.resampling.surfaces import (
@@ -35,8 +35,9 @@ _BATCH_BYTES, _PADDING = 3e7, 8
 _BLOCK_SECONDS = 4e-5
 """Time of a point for one of many deleted levels, beside products."""
 
-_TOLERANCE = 1e-7
-"""Largest error of a maximum, in standard errors: those of a jackknife are of differences."""
+_TOLERANCE, _DIGITS = 1e-7, 11.0
+"""Largest error of a maximum, in standard errors, and digits of likelihoods that it needs: those
+of a jackknife are of differences."""
 
 
 class DeletedSurface:
@@ -103,7 +104,7 @@ class DeletedSurface:
         if surface is None or stats.cells.counts is not None:
             return None
         found = cls(surface, stats, deleted, limits)
-        points = surface.n_nodes(found._width(_SPREAD)) ** (len(v) - 1)
+        points = surface.n_nodes(found._width(_SPREAD), _DIGITS) ** (len(v) - 1)
         seconds = points * (_BLOCK_SECONDS + PRODUCT_SECONDS * found._products)
         return (
             found
@@ -121,7 +122,8 @@ class DeletedSurface:
         found: list[Refitted | None] = [None] * len(self._deleted)
         for spread in (_SPREAD, 3.0 * _SPREAD):
             left = [b for b, made in enumerate(found) if made is None]
-            points = self._surface.n_nodes(self._width(spread)) ** len(self._surface.centre)
+            nodes = self._surface.n_nodes(self._width(spread), _DIGITS)
+            points = nodes ** len(self._surface.centre)
             if points >= self._limits.evaluations * len(left):
                 break
             try:
@@ -137,11 +139,15 @@ class DeletedSurface:
         rows = [self._deleted[b] for b in numbers]
         degrees = np.array([engine.n - r.size - p * engine.reml for r in rows], dtype=float)
         batches = self._batches(rows)
+        parts: Callable[[_Batch], _Parts] = self._parts
+        if sum(batch.bytes_of_parts for batch in batches) <= self._limits.kept_bytes:
+            parts = cache(self._parts)  # for all points
         return self._surface.refitted(
-            lambda ratios: self._values(ratios, len(rows), batches),
+            lambda ratios: self._values(ratios, len(rows), batches, parts),
             self._width(spread),
             degrees,
             _TOLERANCE,
+            digits=_DIGITS,
         )
 
     def _batches(self, deleted: Sequence[LongArray]) -> list[_Batch]:
@@ -172,7 +178,13 @@ class DeletedSurface:
         parts = [across.indices[across.indptr[g] : across.indptr[g + 1]] for g in groups]
         return np.unique(np.concatenate(parts)).astype(np.int64)
 
-    def _values(self, ratios: FloatArray, n: int, batches: Sequence[_Batch]) -> NodeValues:
+    def _values(
+        self,
+        ratios: FloatArray,
+        n: int,
+        batches: Sequence[_Batch],
+        parts: Callable[[_Batch], _Parts],
+    ) -> NodeValues:
         """Return the values without the rows of each data set, by the blocks of P."""
         reml, p = self._surface.engine.reml, self._X.shape[1]
         inverse, D, log_v = self._inverse(ratios)
@@ -194,7 +206,7 @@ class DeletedSurface:
         log_det = log_v - (np.linalg.slogdet(cov)[1] if reml and p else 0.0)
         rss, logs, betas = np.empty(n), np.empty(n), np.empty((n, p))
         for batch in batches:
-            V = self._blocks_of_V(batch, inverse, D)
+            V = self._blocks_of_V(parts(batch), batch, inverse, D)
             there = batch.rows >= 0
             X, right = VX[batch.rows] * there[:, :, None], (Py[batch.rows] * there)[:, :, None]
             P = V - X @ cov @ X.swapaxes(1, 2)
@@ -206,32 +218,35 @@ class DeletedSurface:
             betas[batch.numbers] = beta - (cov @ (X.swapaxes(1, 2) @ left))[:, :, 0]
         return NodeValues(rss, logs, betas)
 
-    def _blocks_of_V(self, batch: _Batch, inverse: FloatArray, D: FloatArray) -> FloatArray:
+    def _blocks_of_V(
+        self, parts: _Parts, batch: _Batch, inverse: FloatArray, D: FloatArray
+    ) -> FloatArray:
         """Return the blocks of V⁻¹ of deleted rows, (B, height, height); the identity of none.
 
         V⁻¹ = I − Z₁D⁻¹Z₁' − U S⁻¹ U' with U = Z₂ − Z₁D⁻¹Z₁'Z₂, of which a row has the effects of
         its group only.
         """
-        there, used = batch.rows >= 0, batch.effects >= 0
-        group = np.where(there, self._own[batch.rows], -1)
-        height = batch.rows.shape[1]
-        same = (group[:, :, None] == group[:, None, :]) & there[:, :, None]
-        V: FloatArray = np.eye(height) - same / D[group][:, :, None]
-        if not self._rest:
-            return V
-        U = -self._shares(batch, group) / D[group][:, :, None]
-        for places in self._places:
-            U += places[batch.rows][:, :, None] == batch.effects[:, None, :]
-        U *= there[:, :, None] & used[:, None, :]
-        inner = inverse[batch.effects[:, :, None], batch.effects[:, None, :]]
-        V -= U @ inner @ U.swapaxes(1, 2)
+        weights = (1.0 / D[parts.group])[:, :, None]
+        V: FloatArray = np.eye(batch.rows.shape[1]) - parts.same * weights
+        if self._rest:
+            U = parts.own - parts.shares * weights
+            inner = inverse[batch.effects[:, :, None], batch.effects[:, None, :]]
+            V -= U @ inner @ U.swapaxes(1, 2)
         return V
 
-    def _shares(self, batch: _Batch, group: LongArray) -> FloatArray:
-        """Return the entries of Z₁'Z₂ of the groups and effects of deleted rows."""
-        table = self._dense_across
-        found: FloatArray = table[group[:, :, None], batch.effects[:, None, :]]
-        return found
+    def _parts(self, batch: _Batch) -> _Parts:
+        """Return what blocks of V⁻¹ are made of at any components."""
+        there, used = batch.rows >= 0, batch.effects >= 0
+        group = np.where(there, self._own[batch.rows], -1)
+        same = (group[:, :, None] == group[:, None, :]) & there[:, :, None]
+        if not self._rest:
+            return _Parts(group, same, np.zeros(0), np.zeros(0))
+        both = there[:, :, None] & used[:, None, :]
+        own = np.zeros(both.shape)
+        for places in self._places:
+            own += places[batch.rows][:, :, None] == batch.effects[:, None, :]
+        shares = self._dense_across[group[:, :, None], batch.effects[:, None, :]]
+        return _Parts(group, same, own * both, shares * both)
 
     @cached_property
     def _dense_across(self) -> FloatArray:
@@ -245,7 +260,13 @@ class DeletedSurface:
         if not lower.size:
             return lower, D, log_det
         inverse, _ = dpotri(lower, lower=1, overwrite_c=1)
-        return np.tril(inverse) + np.tril(inverse, -1).T, D, log_det
+        np.copyto(inverse, inverse.T, where=self._above)
+        return inverse, D, log_det
+
+    @cached_property
+    def _above(self) -> BoolArray:
+        """Whether an element of S is above the diagonal."""
+        return ~np.tri(sum(self._stats.sizes[t] for t in self._rest), dtype=bool)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,6 +282,29 @@ class _Batch:
     numbers: LongArray
     rows: LongArray
     effects: LongArray
+
+    @property
+    def bytes_of_parts(self) -> float:
+        """Memory of what its blocks of V⁻¹ are made of."""
+        height, width = self.rows.shape[1], self.effects.shape[1]
+        return float(self.rows.shape[0] * height * (height + 16.0 * width))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Parts:
+    """What the blocks of V⁻¹ of a batch are made of at any components.
+
+    Attributes
+    ----------
+    group : (B, height) of the lead, −1 of no row
+    same : (B, height, height) whether two rows are in the same group of the lead
+    own, shares : (B, height, width) Z₂ and Z₁Z₁'Z₂ of the rows and effects
+    """
+
+    group: LongArray
+    same: BoolArray
+    own: FloatArray
+    shares: FloatArray
 
 
 def _inversions(

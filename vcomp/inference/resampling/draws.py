@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from vcomp.exceptions import DataError, EstimationError
 from vcomp.inference.resampling.refits import Recipe
 from vcomp.numerics import available_bytes, check_count, check_memory, seed_from, slices, stream
 from vcomp.statistics import GroupedColumns, Statistics, Stratum, StratumStatistics
+
+Made = TypeVar("Made")
 
 _DEPENDENT = 1e-12
 """Eigenvalue of products with unit diagonal below which columns are linearly dependent."""
@@ -249,6 +251,17 @@ def draw_errors(
             e = rng.standard_normal(part.size) * np.sqrt(v[-1])
             part += e if rows.counts is None else e / np.sqrt(rows.counts[some])
     return errors
+
+
+class Responses(tuple[Statistics, ...]):
+    """Statistics of drawn responses, with what several refits of the same ones compute of them."""
+
+    def shared(self, name: str, make: Callable[[], Made]) -> Made:
+        """Return what `make` returned for this name first."""
+        if name not in self.__dict__:
+            self.__dict__[name] = make()
+        made: Made = self.__dict__[name]
+        return made
 
 
 class Draws(Protocol):

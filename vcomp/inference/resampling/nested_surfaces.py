@@ -8,7 +8,7 @@ be zero, as in the null distribution of a test: the box ends at this bound.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from vcomp.estimators.likelihood import (
     StrataLikelihood,
     surface_maxima,
 )
+from vcomp.inference.resampling.draws import Responses
 from vcomp.inference.resampling.refits import TOLERANCE, Recipe, Refitted
 from vcomp.statistics import Statistics, StratumStatistics
 
@@ -38,7 +39,8 @@ _TOLERANCE, _TOLERANCE_AT_ONCE = 1e-6, 1e-4
 """Largest errors of maxima in standard errors; a likelihood ratio errs by the latter's square."""
 
 _BYTES, _MOST = 1e8, 500
-"""Memory and number of responses at once."""
+"""Memory and number of responses at once, and memory of what is left of them above the innermost
+groups."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,19 +129,14 @@ class NestedSurface:
         """Number of responses that are refitted at once."""
         return int(np.clip(_BYTES / (24.0 * self._n.size), 1, _MOST))
 
-    def with_responses(self, drawn: Sequence[Statistics]) -> list[Refitted | None]:
+    def with_responses(self, drawn: Responses) -> list[Refitted | None]:
         """Return the estimates of drawn statistics; None where a maximum is not certain."""
-        columns = [one.strata.strata[0].columns for one in drawn if one.strata is not None]
-        sums = np.empty((self._n.size, len(columns)))
-        for b, own in enumerate(columns):
-            np.multiply(own.means[0][:, 0, 0], self._n, out=sums[:, b])
-        within = np.array([c.within[0] for c in columns]).T
-        made = _Responses(self, sums, within)
+        forms = drawn.shared("nested forms", lambda: _Forms(self, drawn))
         degrees = np.full(len(drawn), float(self._rows - self._X.shape[1] * self._reml))
         box = self._box
         try:
             found = surface_maxima(
-                made.values,
+                lambda ratios: self._values(forms, ratios),
                 box.centre,
                 box.width,
                 degrees,
@@ -158,6 +155,18 @@ class NestedSurface:
             Refitted(v[b], found.beta[b], float(found.loglike[b]), True) if there else None
             for b, there in enumerate(found.found)
         ]
+
+    def _values(self, forms: _Forms, ratios: FloatArray) -> NodeValues:
+        """Return the values of all responses at the ratios of the free terms."""
+        level = forms.at(dict(zip(self._groupings, ratios.tolist(), strict=True)))
+        log_dets, p = np.full(level.yy.size, level.log_det), level.XX.shape[0]
+        if p == 0:
+            return NodeValues(level.yy, log_dets, np.zeros((level.yy.size, 0)))
+        beta = np.linalg.solve(level.XX, level.Xy)
+        if self._reml:
+            log_dets += float(np.linalg.slogdet(level.XX)[1])
+        rss = level.yy - (level.Xy * beta).sum(axis=0)
+        return NodeValues(rss, log_dets, np.asarray(beta.T, dtype=float))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,44 +187,47 @@ class _Level:
     log_det: float
 
 
-class _Responses:
-    """The forms of B responses; the innermost groups are absorbed once for a ratio of theirs."""
+class _Forms:
+    """The forms of B responses; the innermost groups are absorbed once for a ratio of theirs.
 
-    def __init__(self, surface: NestedSurface, sums: FloatArray, within: FloatArray) -> None:
-        self._surface, self._B = surface, sums.shape[1]
-        n, X = surface._n, surface._X
-        S = np.concatenate([sums, n[:, None] * X], axis=1)
+    Parameters
+    ----------
+    surface : of the groups; any surface of the same statistics has the same forms
+    drawn : the responses
+    """
+
+    def __init__(self, surface: NestedSurface, drawn: Sequence[Statistics]) -> None:
+        n, X, self._parents = surface._n, surface._X, surface._parents
+        columns = [one.strata.strata[0].columns for one in drawn if one.strata is not None]
+        sums = np.empty((n.size, len(columns)))
+        for b, own in enumerate(columns):
+            np.multiply(own.means[0][:, 0, 0], n, out=sums[:, b])
+        within = np.array([c.within[0] for c in columns]).T
+        self._B = len(columns)
         self._squares = np.square(sums)
-        self._inner = len(surface._parents)
+        self._inner = len(self._parents)
         self._start = _Level(
             W=n,
-            S=S,
+            S=np.concatenate([sums, n[:, None] * X], axis=1),
             yy=within[0] + (1.0 / n) @ self._squares,
             Xy=within[1:] + X.T @ sums,
             XX=surface._within + (X * n[:, None]).T @ X,
             log_det=0.0,
         )
-        self._absorbed: tuple[float, _Level] | None = None
+        self._absorbed: dict[float, _Level] = {}
 
-    def values(self, ratios: FloatArray) -> NodeValues:
-        """Return the values of all responses at the ratios of the free terms."""
-        surface = self._surface
-        at = dict(zip(surface._groupings, ratios.tolist(), strict=True))
-        first = at.get(self._inner, 0.0)
-        if self._absorbed is None or self._absorbed[0] != first:
+    def at(self, ratios: Mapping[int, float]) -> _Level:
+        """Return what is left of the responses without all groups, of ratios by grouping."""
+        first = ratios.get(self._inner, 0.0)
+        if first not in self._absorbed:
             level = self._without_groups(self._start, self._inner, first)
-            self._absorbed = first, level
-        level = self._absorbed[1]
+            if (len(self._absorbed) + 1.0) * level.S.nbytes > _BYTES:
+                self._absorbed.clear()
+            self._absorbed[first] = level
+        level = self._absorbed[first]
         for grouping in range(self._inner - 1, -1, -1):
-            level = self._without_groups(level, grouping, at.get(grouping, 0.0))
-        log_det, p = level.log_det, level.XX.shape[0]
-        if p == 0:
-            return NodeValues(level.yy, np.full(self._B, log_det), np.zeros((self._B, 0)))
-        beta = np.linalg.solve(level.XX, level.Xy)
-        if surface._reml:
-            log_det += float(np.linalg.slogdet(level.XX)[1])
-        rss = level.yy - (level.Xy * beta).sum(axis=0)
-        return NodeValues(rss, np.full(self._B, log_det), np.asarray(beta.T, dtype=float))
+            level = self._without_groups(level, grouping, ratios.get(grouping, 0.0))
+        return level
 
     def _without_groups(self, level: _Level, grouping: int, ratio: float) -> _Level:
         """Return the level above, after the groups' effects with this variance are absorbed."""
@@ -228,7 +240,7 @@ class _Responses:
         scaled = X * share[:, None]
         W, S = level.W / factor, level.S
         if grouping > 0:
-            parent = self._surface._parents[grouping - 1]
+            parent = self._parents[grouping - 1]
             q = int(parent.max()) + 1
             rows = csr_array((1.0 / factor, (parent, np.arange(parent.size))), (q, parent.size))
             W = np.bincount(parent, W, minlength=q).astype(float)

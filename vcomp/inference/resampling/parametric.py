@@ -21,9 +21,10 @@ from typing import TypeVar
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood import LikelihoodMethod
 from vcomp.exceptions import VcompError
 from vcomp.inference.resampling.collection import GeneratingFit, Work, collect
-from vcomp.inference.resampling.draws import Draws, RowDraws, draws_of
+from vcomp.inference.resampling.draws import Draws, Responses, RowDraws, draws_of
 from vcomp.inference.resampling.nested_surfaces import NestedSurface
 from vcomp.inference.resampling.refits import InClosedForm, Recipe, Refitted, refit_of
 from vcomp.inference.resampling.replicates import Replicates
@@ -139,15 +140,17 @@ def drawn_refits(
     # Statistics of rows serve all estimators; strata that are drawn directly serve some.
     draws = next((source for source in sources if isinstance(source, RowDraws)), sources[0])
 
+    climbs = n * sum(isinstance(recipe.estimator, LikelihoodMethod) for recipe in recipes)
+
     def make() -> Callable[[int], list[Refitted]] | Together[list[Refitted]]:
         works = [
-            _of_draws(stats, draws, recipe, v, n, limited=time_limit is not None)
+            _of_draws(stats, draws, recipe, v, n, limited=time_limit is not None, climbs=climbs)
             for recipe in recipes
         ]
         most = max(work.most for work in works)
 
         def several(numbers: Sequence[int]) -> list[list[Refitted]]:
-            drawn = [draws.draw(v, stream(seed, b)) for b in numbers]
+            drawn = Responses(draws.draw(v, stream(seed, b)) for b in numbers)
             made = [work.work(drawn) for work in works]
             return [list(row) for row in zip(*made, strict=True)]
 
@@ -169,18 +172,26 @@ class _OfDraws:
     most : how many at once
     """
 
-    work: Callable[[Sequence[Statistics]], list[Refitted]]
+    work: Callable[[Responses], list[Refitted]]
     most: int
 
 
 def _of_draws(
-    stats: Statistics, draws: Draws, recipe: Recipe, v: FloatArray, n: int, *, limited: bool
+    stats: Statistics,
+    draws: Draws,
+    recipe: Recipe,
+    v: FloatArray,
+    n: int,
+    *,
+    limited: bool,
+    climbs: int,
 ) -> _OfDraws:
     """Return the refits of drawn data: many at once if that is faster, else one by one.
 
-    Where time is limited, data sets are not collected for a surface.
+    Where time is limited, data sets are not collected for a surface. A kernel is compiled for the
+    climbs of all recipes together.
     """
-    refit = refit_of(stats, recipe, v, n)
+    refit = refit_of(stats, recipe, v, climbs)
     several: StackedRefits | DrawnSurface | NestedSurface | InClosedForm | None = None
     most = 1
     if isinstance(refit, InClosedForm):
@@ -203,7 +214,7 @@ def _of_draws(
         except (VcompError, np.linalg.LinAlgError):
             return Refitted.failed(v.size, stats.Xy.size)
 
-    def work(drawn: Sequence[Statistics]) -> list[Refitted]:
+    def work(drawn: Responses) -> list[Refitted]:
         found: list[Refitted | None] = [None] * len(drawn)
         if several is not None:
             found = several.with_responses(drawn)
@@ -215,10 +226,10 @@ def _of_draws(
 def _replicates(
     fit: GeneratingFit, draws: Draws, v: FloatArray, seed: int, n: int, *, limited: bool
 ) -> Work:
-    refits = _of_draws(fit.stats, draws, fit.recipe, v, n, limited=limited)
+    refits = _of_draws(fit.stats, draws, fit.recipe, v, n, limited=limited, climbs=n)
 
     def several(numbers: Sequence[int]) -> list[Refitted]:
-        drawn = [draws.draw(v, stream(seed, b)) for b in numbers]
+        drawn = Responses(draws.draw(v, stream(seed, b)) for b in numbers)
         # Data are drawn without fixed effects; those of the fit are added to the estimates.
         return [replace(made, beta=fit.beta + made.beta) for made in refits.work(drawn)]
 

@@ -9,7 +9,14 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators import ClosedForm, Estimator, Negative, point_without_negative
+from vcomp.estimators import (
+    ClosedForm,
+    Estimator,
+    Negative,
+    PointEstimate,
+    Points,
+    point_without_negative,
+)
 from vcomp.estimators.likelihood import (
     BlockedLikelihood,
     LikelihoodEngine,
@@ -32,8 +39,9 @@ _WORTH_COMPILING = 30_000
 The forms are those of every component and level of groups in every stratum.
 """
 
-_FORM_SECONDS = 8e-5
-"""Time of such a form in Python in balanced data, where a refit starts at its end."""
+_FORM_SECONDS, _CLIMB = 1.5e-4, 3.0
+"""Time of such a form in Python by REML in balanced data, where a refit starts at its end, and how
+many times as long a climb takes."""
 
 _CLEAR = 1e-10
 """Share of the total variance above which an estimate is positive, and no rounding error."""
@@ -53,12 +61,14 @@ class Recipe:
     negative : policy for terms with negative estimates
     once : whether one climb from the components at which data are drawn is enough, as for the null
         distribution of a statistic, in which a lower maximum now and then counts for little
+    prepared : what a closed form computed for these rows already, for one thread
     """
 
     estimator: Estimator
     names: tuple[str, ...]
     negative: Negative = "keep"
     once: bool = False
+    prepared: Points | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,9 @@ class Refit(Protocol):
 TOLERANCE = 1e-8
 _TOLERANCE_OF_PROBES = 1e-4
 """Newton decrements at which refits end, far below the differences between replicates."""
+
+_UNSEEN = 1e-6
+"""Newton decrement that a last step may leave which is not evaluated."""
 
 
 class ByLikelihood:
@@ -138,9 +151,8 @@ class ByLikelihood:
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the maximum of the likelihood."""
         engine = self._engine_of(stats)
-        tol = self._options.tol
-        if tol is None:
-            tol = TOLERANCE if engine.exact_value else _TOLERANCE_OF_PROBES
+        unseen = _UNSEEN if self._options.tol is None and engine.exact_value else 0.0
+        tol = self._options.tol or (TOLERANCE if engine.exact_value else _TOLERANCE_OF_PROBES)
         try:
             found = maximise(
                 engine,
@@ -150,8 +162,10 @@ class ByLikelihood:
                 max_iter=int(self._options.max_iter),
                 tol=tol,
                 once=self._once,
+                unseen=unseen,
             )
-            beta, _ = engine.fixed_effects(found.v)
+            # Those of the last point that was evaluated differ by no more than the components.
+            beta, _ = engine.fixed_effects(np.array(found.log[-1].components))
             llf = found.loglike if engine.exact_value else engine.loglike(found.v)
         except np.linalg.LinAlgError:
             return Refitted.failed(self._start.size, stats.Xy.size)
@@ -186,6 +200,8 @@ class ByLikelihood:
             n_probes=self._options.n_probes,
             seed=self._seed,
         )
+        if isinstance(self._engine, BlockedLikelihood):
+            self._engine = self._engine.prepared(self._start)
         return self._engine
 
 
@@ -327,6 +343,8 @@ class Compiled(ByLikelihood):
 class InClosedForm:
     """Refits by the analyses of variance and MINQUE.
 
+    What does not depend on the response is computed for the first of them.
+
     Parameters
     ----------
     recipe : the estimator, and the policy for negative estimates
@@ -335,20 +353,25 @@ class InClosedForm:
     def __init__(self, recipe: Recipe) -> None:
         self._estimator, self._names = cast(ClosedForm, recipe.estimator), recipe.names
         self._drops = recipe.negative == "refit"
+        self._prepared = recipe.prepared
 
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the estimate under the policy for negative estimates."""
-        points = self._estimator.points
         if self._drops:
-            found = point_without_negative(points, stats, self._names)
+            found = point_without_negative(self._estimator.points, stats, self._names)
         else:
-            (found,) = points([stats], self._names)
+            (found,) = self._points([stats])
         return Refitted(found.values, found.beta, np.nan, found.converged)
+
+    def _points(self, drawn: Sequence[Statistics]) -> list[PointEstimate]:
+        if self._prepared is None:
+            self._prepared = self._estimator.prepared(drawn[0], self._names)
+        return self._prepared(drawn)
 
     def with_responses(self, drawn: Sequence[Statistics]) -> list[Refitted | None]:
         """Return the estimates of responses of the same rows; None where one is refitted alone."""
         try:
-            points = self._estimator.points(drawn, self._names)
+            points = self._points(drawn)
         except (VcompError, np.linalg.LinAlgError):
             return [None] * len(drawn)
         return [
@@ -388,7 +411,8 @@ def refit_of(stats: Statistics, recipe: Recipe, start: FloatArray, n: int = 1) -
     strata = stats.strata
     if strata is not None and strata.remainder.parents is not None:
         forms = len(strata.strata) * start.size * strata.remainder.n_groupings
-        seconds = n * forms * (_FORM_SECONDS if _is_balanced(strata) else 4.0 * _FORM_SECONDS)
+        at_end = options.is_restricted and _is_balanced(strata)
+        seconds = n * forms * _FORM_SECONDS * (1.0 if at_end else _CLIMB)
         if n * forms >= _WORTH_COMPILING or is_at_hand(climb_nested, seconds):
             made = Compiled
     return made(stats, options, recipe.names, start, once=recipe.once)

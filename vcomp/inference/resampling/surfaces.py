@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from vcomp.estimators.likelihood import (
     surface_maxima,
 )
 from vcomp.exceptions import EstimationError
+from vcomp.inference.resampling.draws import Responses
 from vcomp.inference.resampling.refits import TOLERANCE, Recipe, Refitted
 from vcomp.statistics import CrossProducts, Statistics
 
@@ -64,11 +66,13 @@ class SurfaceLimits:
     slow : time of an evaluation in seconds from which they are
     evaluations : of a refit; fewer than it has
     effects : up to which an inverse or factor is dense
+    kept_bytes : memory in which the parts of blocks that do not depend on components are kept
     """
 
     slow: float = 4e-3
     evaluations: int = 3
     effects: int = 3000
+    kept_bytes: float = 2e8
 
 
 LIMITS = SurfaceLimits()
@@ -144,14 +148,14 @@ class Surface:
             evaluations = _ITERATIVE_EVALUATIONS * expected
         return _REFIT_SECONDS + evaluations
 
-    def n_nodes(self, width: FloatArray) -> int:
-        """Return the number of points in each direction for about ten digits.
+    def n_nodes(self, width: FloatArray, digits: float = 10.0) -> int:
+        """Return the number of points in each direction for about so many digits.
 
         Likelihoods have their nearest singularities at γ < 0, that is at log γ ± iπ.
         """
         far = np.pi / width.max()
         rate = far + np.sqrt(far**2 + 1.0)
-        return max(_FEWEST_NODES, int(np.ceil(np.log(1e10) / np.log(rate))))
+        return max(_FEWEST_NODES, int(np.ceil(digits * np.log(10.0) / np.log(rate))))
 
     def refitted(
         self,
@@ -159,6 +163,8 @@ class Surface:
         width: FloatArray,
         degrees: FloatArray,
         tolerance: float,
+        *,
+        digits: float = 10.0,
     ) -> list[Refitted | None]:
         """Return the maxima; None where one is not certain."""
         made = surface_maxima(
@@ -166,7 +172,7 @@ class Surface:
             self.centre,
             width,
             degrees,
-            n_nodes=self.n_nodes(width),
+            n_nodes=self.n_nodes(width, digits),
             tolerance=tolerance,
         )
         v = np.column_stack([made.ratios, np.ones(len(made.ratios))]) * made.residual[:, None]
@@ -298,13 +304,18 @@ class DrawnSurface:
         numbers = 3.0 * stats.n + 4.0 * sum(stats.sizes)
         return int(np.clip(_BYTES / (8.0 * numbers), 1, _MOST))
 
-    def with_responses(self, drawn: Sequence[Statistics]) -> list[Refitted | None]:
+    def with_responses(self, drawn: Responses) -> list[Refitted | None]:
         """Return the estimates from statistics of all rows with other responses."""
         engine, sums = self._surface.engine, [stats.cross_products for stats in drawn]
         degrees = engine.n - engine.n_fixed * engine.reml
         sizes = sums[0].sizes
         few = sum(sizes) - max(sizes) <= self._limits.effects
-        values = self._by_dense_factor(sums) if few else self._by_sparse_factor(sums)
+        values: Callable[[FloatArray], NodeValues]
+        if few:
+            forms = drawn.shared("dense forms", lambda: _DenseForms(sums))
+            values = partial(forms.values, reml=engine.reml)
+        else:
+            values = self._by_sparse_factor(sums)
         whole = np.full(len(sums), float(degrees))
         try:
             return self._surface.refitted(values, self._width, whole, _TOLERANCE)
@@ -331,38 +342,52 @@ class DrawnSurface:
 
         return values
 
-    def _by_dense_factor(
-        self, sums: Sequence[CrossProducts]
-    ) -> Callable[[FloatArray], NodeValues]:
-        """Return the function of ratios that solves for all responses by one matrix."""
-        engine = self._surface.engine
-        Xy, yy = np.column_stack([s.Xy for s in sums]), np.array([s.yy for s in sums])
+
+class _DenseForms:
+    """The forms of drawn responses, all solved for by one matrix; they are made once for a point.
+
+    Parameters
+    ----------
+    sums : of the same rows with several responses
+    """
+
+    def __init__(self, sums: Sequence[CrossProducts]) -> None:
         lead = max(range(len(sums[0].sizes)), key=lambda t: sums[0].sizes[t])
-        absorbing = Absorbing(sums[0], lead)
-        p = Xy.shape[0]
+        self._absorbing = absorbing = Absorbing(sums[0], lead)
+        self._XX = sums[0].XX
+        self._Xy, self._yy = np.column_stack([s.Xy for s in sums]), np.array([s.yy for s in sums])
         right = [
             np.column_stack([sums[0].ZX[t], *(s.Zy[t] for s in sums)])
             for t in (lead, *absorbing.rest)
         ]
-        own, others = right[0], np.concatenate([np.zeros((0, p + yy.size)), *right[1:]])
+        width = self._XX.shape[0] + self._yy.size
+        self._own, self._others = right[0], np.concatenate([np.zeros((0, width)), *right[1:]])
+        self._made: dict[bytes, tuple[FloatArray, FloatArray, float, float]] = {}
 
-        def values(ratios: FloatArray) -> NodeValues:
-            lower, D, log_det = absorbing.factor(ratios)
-            scaled = own / D[:, None]
-            half = absorbing.halved(lower, others - absorbing.transposed @ scaled)
-            # The forms of X with X and y, and of y with itself.
-            with_X = scaled[:, :p].T @ own + half[:, :p].T @ half
-            XX, mixed = sums[0].XX - with_X[:, :p], Xy - with_X[:, p:]
-            beta = np.linalg.solve(XX, mixed) if p else mixed
-            rss = (
-                yy - (scaled[:, p:] * own[:, p:]).sum(axis=0) - np.square(half[:, p:]).sum(axis=0)
-            )
-            rss -= (mixed * beta).sum(axis=0)
-            if engine.reml and p:
-                log_det += float(np.linalg.slogdet(XX)[1])
-            return NodeValues(rss, np.full(yy.size, log_det), np.asarray(beta.T, dtype=float))
+    def values(self, ratios: FloatArray, *, reml: bool) -> NodeValues:
+        """Return the values of all responses at ratios of components."""
+        key = ratios.tobytes()
+        if key not in self._made:
+            self._made[key] = self._at(ratios)
+        rss, beta, log_v, log_fixed = self._made[key]
+        log_det = log_v + log_fixed if reml else log_v
+        return NodeValues(rss, np.full(rss.size, log_det), beta)
 
-        return values
+    def _at(self, ratios: FloatArray) -> tuple[FloatArray, FloatArray, float, float]:
+        """Return y'Py, β̂, log|V| and log|X'V⁻¹X| of a residual variance of 1."""
+        absorbing, own, p = self._absorbing, self._own, self._XX.shape[0]
+        lower, D, log_v = absorbing.factor(ratios)
+        scaled = own / D[:, None]
+        half = absorbing.halved(lower, self._others - absorbing.transposed @ scaled)
+        # The forms of X with X and y, and of y with itself.
+        with_X = scaled[:, :p].T @ own + half[:, :p].T @ half
+        XX, mixed = self._XX - with_X[:, :p], self._Xy - with_X[:, p:]
+        beta = np.linalg.solve(XX, mixed) if p else mixed
+        rss = self._yy - (scaled[:, p:] * own[:, p:]).sum(axis=0)
+        rss -= np.square(half[:, p:]).sum(axis=0)
+        rss -= (mixed * beta).sum(axis=0)
+        log_fixed = float(np.linalg.slogdet(XX)[1]) if p else 0.0
+        return rss, np.asarray(beta.T, dtype=float), log_v, log_fixed
 
 
 def dense_table(matrix: Any) -> FloatArray:

@@ -1,9 +1,10 @@
 """Sparse LDL' of a symmetric matrix whose last columns are dense.
 
-The first c columns are factored one sparse row at a time (Davis 2005, "Algorithm 849: a concise
-sparse Cholesky factorization package"). Their Schur complement in the last m columns is summed row
-by row into a dense matrix, which LAPACK factors. L is stored in compressed columns with ascending
-rows; rows from c on belong to the dense part.
+The first c columns are factored one after the other, each from the earlier ones that have an entry
+in its row (Davis 2006, Direct Methods for Sparse Linear Systems, section 4.8). Their Schur
+complement in the last m columns is summed column by column into a dense matrix, which LAPACK
+factors. L is stored in compressed columns with ascending rows; rows from c on belong to the dense
+part. All entries that a column needs are on the pattern of a few others, which stay in the cache.
 
 Where a fit waits for a kernel's compilation, arrays are made outside of it: each ``np.zeros`` or
 copy within a kernel takes a tenth of a second to compile.
@@ -19,7 +20,7 @@ from vcomp.numerics.kernels.compilation import njit
 
 def fill_pattern(
     indptr: LongArray, indices: IntArray, parent: IntArray, counts: LongArray, cut: int
-) -> tuple[LongArray, IntArray]:
+) -> tuple[LongArray, IntArray, LongArray]:
     """Return the pattern of the first `cut` columns of L in compressed columns.
 
     Parameters
@@ -27,11 +28,17 @@ def fill_pattern(
     indptr, indices : rows of the strictly lower triangle of the matrix
     parent : elimination tree
     counts : entries below the diagonal of each column of L
+
+    Returns
+    -------
+    ptr, rows : the pattern
+    places : position in it of each entry of the matrix; any number for entries of later columns
     """
     ptr = np.concatenate([[0], np.cumsum(counts[:cut])]).astype(np.int64)
     rows, seen = np.empty(ptr[cut], np.int32), np.full(indptr.size - 1, -1, np.int32)
-    _fill_rows(indptr, indices, parent, ptr[:cut].copy(), seen, rows)
-    return ptr, rows
+    places = np.empty(indices.size, np.int64)
+    _fill_rows(indptr, indices, parent, ptr[:cut].copy(), seen, rows, places)
+    return ptr, rows, places
 
 
 @njit(cache=True, nogil=True)
@@ -42,6 +49,7 @@ def _fill_rows(
     following: LongArray,
     seen: IntArray,
     rows: IntArray,
+    places: LongArray,
 ) -> None:
     cut = following.size
     for i in range(seen.size):
@@ -53,6 +61,8 @@ def _fill_rows(
                 following[k] += 1
                 seen[k] = i
                 k = parent[k]
+            if indices[p] < cut:  # the last entry of its column so far
+                places[p] = following[indices[p]] - 1
 
 
 @njit(cache=True, nogil=True)
@@ -86,83 +96,70 @@ def _row_pattern(
 
 
 def factor(
-    indptr: LongArray,
-    indices: IntArray,
-    data: FloatArray,
-    diagonal: FloatArray,
-    parent: IntArray,
     ptr: LongArray,
     rows: IntArray,
+    first: LongArray,
+    heads: tuple[LongArray, IntArray, LongArray],
+    diagonal: FloatArray,
     values: FloatArray,
-    pivots: FloatArray,
-    tail: FloatArray,
-) -> int:
+    corner: FloatArray,
+) -> tuple[FloatArray, int]:
     """Compute L and D of the leading columns, and the Schur complement of the dense part.
 
     Parameters
     ----------
-    indptr, indices, data : rows of the strictly lower triangle of the matrix
-    diagonal : (n,) the diagonal
-    parent : elimination tree
     ptr, rows : pattern of the leading columns of L
-    values, pivots : filled with L and D
-    tail : (m, m) zeros, whose lower triangle is filled with the Schur complement
+    first : start of the dense part in each of them
+    heads : for each leading row the columns of L with an entry there, and its positions
+    diagonal : (n,) of the matrix
+    values : entries of the matrix on the pattern, replaced by L
+    corner : (m, m) lower triangle of the matrix in the dense part, replaced by the Schur
+        complement
 
     Returns
     -------
-    0, or the number of the first pivot that is not positive, from 1
+    pivots : D
+    failed : 0, or the number of the first pivot that is not positive, from 1
     """
-    n, matrix = diagonal.size, (indptr, indices, data, diagonal)
-    y, seen, stack = np.zeros(n), np.full(n, -1, np.int32), np.empty(n, np.int32)
-    work = ptr[:-1].copy(), y, seen, stack
-    failed: int = _factor(*matrix, parent, ptr, rows, values, pivots, tail, *work)
-    return failed
+    pivots, where = diagonal[: ptr.size - 1].copy(), np.empty(diagonal.size, np.int64)
+    failed: int = _factor(ptr, rows, first, *heads, values, pivots, where, corner)
+    return pivots, failed
 
 
 @njit(cache=True, nogil=True)
 def _factor(
-    indptr: LongArray,
-    indices: IntArray,
-    data: FloatArray,
-    diagonal: FloatArray,
-    parent: IntArray,
     ptr: LongArray,
     rows: IntArray,
+    first: LongArray,
+    head_ptr: LongArray,
+    head_cols: IntArray,
+    head_at: LongArray,
     values: FloatArray,
     pivots: FloatArray,
-    tail: FloatArray,
-    following: LongArray,
-    y: FloatArray,
-    seen: IntArray,
-    stack: IntArray,
+    where: LongArray,
+    corner: FloatArray,
 ) -> int:
-    n, cut = diagonal.size, pivots.size
-    for i in range(n):
-        seen[i] = i
-        top = _row_pattern(i, indptr, indices, parent, cut, seen, stack)
-        for p in range(indptr[i], indptr[i + 1]):
-            y[indices[p]] = data[p]
-        pivot = diagonal[i]
-        for place in range(top, n):
-            k = stack[place]
-            entry = y[k]
-            y[k] = 0.0
-            end = following[k]
-            for p in range(ptr[k], end):
-                y[rows[p]] -= values[p] * entry
-            scaled = entry / pivots[k]
-            pivot -= scaled * entry
-            values[end] = scaled
-            following[k] = end + 1
-        if i < cut:
-            if not pivot > 0.0:
-                return i + 1
-            pivots[i] = pivot
-        else:
-            row = i - cut
-            for k in range(row):  # an assignment of slices takes seconds to compile
-                tail[row, k], y[cut + k] = y[cut + k], 0.0
-            tail[row, row] = pivot
+    cut = pivots.size
+    for j in range(cut):
+        begin, end, pivot = ptr[j], ptr[j + 1], pivots[j]
+        if head_ptr[j] < head_ptr[j + 1]:
+            for p in range(begin, end):
+                where[rows[p]] = p
+        for h in range(head_ptr[j], head_ptr[j + 1]):
+            k, at = head_cols[h], head_at[h]
+            entry = values[at] * pivots[k]
+            pivot -= values[at] * entry
+            for p in range(at + 1, ptr[k + 1]):
+                values[where[rows[p]]] -= values[p] * entry
+        if not pivot > 0.0:
+            return j + 1
+        pivots[j] = pivot
+        for p in range(begin, end):
+            values[p] /= pivot
+        for p in range(first[j], end):
+            i, entry = rows[p] - cut, values[p] * pivot
+            for r in range(first[j], p + 1):
+                corner[i, rows[r] - cut] -= entry * values[r]
     return 0
 
 
@@ -243,64 +240,78 @@ def sparse_quadratics(
     return quadratics
 
 
-@njit(cache=True, nogil=True)
 def factor_derivative(
-    indptr: LongArray,
-    indices: IntArray,
     parent: IntArray,
     ptr: LongArray,
     rows: IntArray,
+    first: LongArray,
+    heads: tuple[LongArray, IntArray, LongArray],
     values: FloatArray,
     pivots: FloatArray,
     slope: FloatArray,
-) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray]:
-    """Return the derivatives of L, D and the Schur complement, and the columns of L that change.
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the derivatives of L, D and the lower triangle of the Schur complement.
 
-    The columns that change are those with a slope and their ancestors in the elimination tree. Of
-    the Schur complement the lower triangle is returned.
+    The columns that change are those with a slope and their ancestors in the elimination tree.
 
     Parameters
     ----------
-    indptr, indices : rows of the strictly lower triangle of the matrix
-    values, pivots : L and D
+    parent, ptr, rows, first, heads, values, pivots : as for :func:`factor`
     slope : (n,) derivative of the diagonal of the matrix
     """
-    n, cut = slope.size, pivots.size
-    d_values, d_pivots = np.zeros(values.size), np.zeros(cut)
-    d_tail = np.zeros((n - cut, n - cut))
-    changes = np.zeros(cut, np.bool_)
-    for k in range(cut):
-        changes[k] |= slope[k] != 0.0
-        if changes[k] and parent[k] < cut:
-            changes[parent[k]] = True
-    dy = np.zeros(n)
-    seen = np.full(n, -1, np.int32)
-    stack = np.empty(n, np.int32)
-    following = ptr[:cut].copy()
-    for i in range(n):
-        seen[i] = i
-        d_pivot = slope[i]
-        for place in range(_row_pattern(i, indptr, indices, parent, cut, seen, stack), n):
-            k = stack[place]
-            end = following[k]
-            following[k] = end + 1
+    cut = pivots.size
+    d_values, d_pivots = np.zeros(values.size), slope[:cut].copy()
+    d_corner, changes = np.diag(slope[cut:]), slope[:cut] != 0.0
+    where = np.empty(slope.size, np.int64)
+    factored = ptr, rows, first, *heads, values, pivots
+    _differentiate(parent, *factored, where, d_values, d_pivots, d_corner, changes)
+    return d_values, d_pivots, d_corner
+
+
+@njit(cache=True, nogil=True)
+def _differentiate(
+    parent: IntArray,
+    ptr: LongArray,
+    rows: IntArray,
+    first: LongArray,
+    head_ptr: LongArray,
+    head_cols: IntArray,
+    head_at: LongArray,
+    values: FloatArray,
+    pivots: FloatArray,
+    where: LongArray,
+    d_values: FloatArray,
+    d_pivots: FloatArray,
+    d_corner: FloatArray,
+    changes: BoolArray,
+) -> None:
+    cut = pivots.size
+    for j in range(cut):
+        if not changes[j]:
+            continue
+        if parent[j] < cut:
+            changes[parent[j]] = True
+        begin, end, d_pivot = ptr[j], ptr[j + 1], d_pivots[j]
+        if head_ptr[j] < head_ptr[j + 1]:
+            for p in range(begin, end):
+                where[rows[p]] = p
+        for h in range(head_ptr[j], head_ptr[j + 1]):
+            k, at = head_cols[h], head_at[h]
             if not changes[k]:
                 continue
-            scaled, d_entry = values[end], dy[k]
-            entry = scaled * pivots[k]
-            dy[k] = 0.0
-            for p in range(ptr[k], end):
-                dy[rows[p]] -= d_values[p] * entry + values[p] * d_entry
-            d_scaled = (d_entry - scaled * d_pivots[k]) / pivots[k]
-            d_pivot -= d_scaled * entry + scaled * d_entry
-            d_values[end] = d_scaled
-        if i < cut:
-            d_pivots[i] = d_pivot
-        else:
-            for k in range(i - cut):
-                d_tail[i - cut, k], dy[cut + k] = dy[cut + k], 0.0
-            d_tail[i - cut, i - cut] = d_pivot
-    return d_values, d_pivots, d_tail, changes
+            entry = values[at] * pivots[k]
+            d_entry = d_values[at] * pivots[k] + values[at] * d_pivots[k]
+            d_pivot -= d_values[at] * entry + values[at] * d_entry
+            for p in range(at + 1, ptr[k + 1]):
+                d_values[where[rows[p]]] -= d_values[p] * entry + values[p] * d_entry
+        d_pivots[j] = d_pivot
+        for p in range(begin, end):
+            d_values[p] = (d_values[p] - values[p] * d_pivot) / pivots[j]
+        for p in range(first[j], end):
+            i, entry = rows[p] - cut, values[p] * pivots[j]
+            d_entry = d_values[p] * pivots[j] + values[p] * d_pivot
+            for r in range(first[j], p + 1):
+                d_corner[i, rows[r] - cut] -= d_entry * values[r] + entry * d_values[r]
 
 
 # Cross-products of sparse matrices as dense symmetric matrices ----------------------------------

@@ -58,65 +58,31 @@ def _add_leaves(
             following[k] = end + 1
 
 
-@njit(cache=True, nogil=True)
-def _inner(
-    j: int,
-    ptr: LongArray,
-    rows: IntArray,
-    values: FloatArray,
-    entries: FloatArray,
-    diagonal: FloatArray,
-    inverse: FloatArray,
-    where: IntArray,
-    work: FloatArray,
-    dense_too: bool,
-) -> None:
-    """Add Z l to `work` on the pattern of the column l = L_j, from the columns of Z after j."""
-    cut = diagonal.size
-    for p in range(ptr[j], ptr[j + 1]):
-        k = rows[p]
-        if k >= cut:
-            if not dense_too:
-                break
-            for r in range(p, ptr[j + 1]):
-                z = inverse[k - cut, rows[r] - cut]
-                work[k] += z * values[r]
-                if r > p:
-                    work[rows[r]] += z * values[p]
-            continue
-        work[k] += diagonal[k] * values[p]
-        for r in range(ptr[k], ptr[k + 1]):
-            i = rows[r]
-            if where[i] >= 0:
-                work[i] += entries[r] * values[p]
-                work[k] += entries[r] * values[where[i]]
-
-
 def selected_inverse(
     ptr: LongArray,
     rows: IntArray,
     values: FloatArray,
     pivots: FloatArray,
     leaf: BoolArray,
-    leaf_part: FloatArray,
     inverse: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the entries of the inverse on the pattern of L, and its diagonal.
 
     Parameters
     ----------
+    ptr, rows, values, pivots : L and D
     leaf : leaves of the elimination tree: no earlier column needs their entries below the
         diagonal, which are left at zero
-    leaf_part : result of :func:`leaf_diagonal`
     inverse : (m, m) the inverse of the dense part, full
     """
-    entries = np.zeros(values.size)
-    if leaf.all():  # then no entry is needed, and there is nothing to compile
-        return entries, 1.0 / pivots + leaf_part
-    n, diagonal = pivots.size + inverse.shape[0], np.zeros(pivots.size)
-    work = np.full(n, -1, np.int32), np.zeros(n)
-    _select(ptr, rows, values, pivots, leaf, leaf_part, inverse, entries, diagonal, *work)
+    entries, diagonal = np.zeros(values.size), 1.0 / pivots
+    work = np.zeros(_longest(ptr)), np.zeros(pivots.size + inverse.shape[0], np.int64)
+    _select(ptr, rows, values, leaf, inverse, entries, diagonal, *work)
     return entries, diagonal
+
+
+def _longest(ptr: LongArray) -> int:
+    return int(np.diff(ptr).max(initial=0))
 
 
 @njit(cache=True, nogil=True)
@@ -124,78 +90,51 @@ def _select(
     ptr: LongArray,
     rows: IntArray,
     values: FloatArray,
-    pivots: FloatArray,
     leaf: BoolArray,
-    leaf_part: FloatArray,
     inverse: FloatArray,
     entries: FloatArray,
     diagonal: FloatArray,
-    where: IntArray,
     work: FloatArray,
+    where: LongArray,
 ) -> None:
-    for j in range(pivots.size - 1, -1, -1):
+    """Write the entries, and add what they give to the diagonal, D⁻¹.
+
+    For the column l of L `work` has Zl on its pattern. Its rows after a sparse row k are on the
+    pattern of column k; `where` has the places there of the rows of the last such k.
+    """
+    cut, mapped = diagonal.size, -1
+    for j in range(cut - 1, -1, -1):
         begin, end = ptr[j], ptr[j + 1]
         for p in range(begin, end):
-            where[rows[p]] = p
-        _inner(
-            j,
-            ptr,
-            rows,
-            values,
-            entries,
-            diagonal,
-            inverse,
-            where,
-            work,
-            not leaf[j],
-        )
-        total = leaf_part[j] if leaf[j] else 0.0
-        if leaf[j]:
-            # `work` has no products among rows of the dense part: they are in leaf_part.
-            for p in range(begin, end):
-                total += work[rows[p]] * values[p]
-        else:
-            for p in range(begin, end):
-                entries[p] = -work[rows[p]]
-                total -= entries[p] * values[p]
-        diagonal[j] = 1.0 / pivots[j] + total
+            work[p - begin] = 0.0
         for p in range(begin, end):
-            where[rows[p]] = -1
-            work[rows[p]] = 0.0
+            k, l = rows[p], values[p]  # noqa: E741 - its letter
+            if k < cut:
+                if mapped != k:
+                    for r in range(ptr[k], ptr[k + 1]):
+                        where[rows[r]] = r
+                    mapped = k
+                of_k = diagonal[k] * l
+                for r in range(p + 1, end):
+                    z = entries[where[rows[r]]]
+                    of_k += z * values[r]
+                    work[r - begin] += z * l
+            else:
+                i = k - cut
+                of_k = inverse[i, i] * l
+                for r in range(p + 1, end):
+                    z = inverse[i, rows[r] - cut]
+                    of_k += z * values[r]
+                    work[r - begin] += z * l
+            work[p - begin] += of_k
+        total = 0.0
+        for p in range(begin, end):
+            total += work[p - begin] * values[p]
+            if not leaf[j]:
+                entries[p] = -work[p - begin]
+        diagonal[j] += total
 
 
-@njit(cache=True, nogil=True)
-def _add_dense_part(
-    p: int,
-    end: int,
-    cut: int,
-    rows: IntArray,
-    values: FloatArray,
-    inverse: FloatArray,
-    d_values: FloatArray,
-    d_inverse: FloatArray,
-    work: FloatArray,
-    d_work: FloatArray,
-) -> None:
-    """Add the products of the dense part's row k = rows[p] with itself and the rows after it.
-
-    Those of Z l go to `work`, those of dZ l + Z dl to `d_work`.
-    """
-    k = rows[p]
-    of_k, d_of_k = 0.0, 0.0
-    for r in range(p, end):
-        i = rows[r]
-        z, d_z = inverse[k - cut, i - cut], d_inverse[k - cut, i - cut]
-        of_k += z * values[r]
-        d_of_k += d_z * values[r] + z * d_values[r]
-        if r > p:
-            work[i] += z * values[p]
-            d_work[i] += d_z * values[p] + z * d_values[p]
-    work[k] += of_k
-    d_work[k] += d_of_k
-
-
-@njit(cache=True, nogil=True)
 def inverse_derivative(
     ptr: LongArray,
     rows: IntArray,
@@ -206,7 +145,6 @@ def inverse_derivative(
     inverse: FloatArray,
     d_values: FloatArray,
     d_pivots: FloatArray,
-    changes: BoolArray,
     d_inverse: FloatArray,
 ) -> FloatArray:
     """Return the derivative of the inverse's diagonal, for the leading columns.
@@ -215,43 +153,66 @@ def inverse_derivative(
     ----------
     entries, diagonal : result of :func:`selected_inverse`
     inverse, d_inverse : (m, m) the inverse of the dense part and its derivative, full
-    d_values, d_pivots, changes : result of :func:`vcomp.numerics.kernels.ldl.factor_derivative`
+    d_values, d_pivots : result of :func:`vcomp.numerics.kernels.ldl.factor_derivative`
     """
-    cut, n = pivots.size, pivots.size + inverse.shape[0]
-    d_entries, d_diagonal = np.zeros(values.size), np.zeros(cut)
-    where, work, d_work = np.full(n, -1, np.int32), np.zeros(n), np.zeros(n)
+    d_entries, d_diagonal = np.zeros(values.size), -d_pivots / pivots**2
+    longest = _longest(ptr)
+    work = np.zeros(longest), np.zeros(longest), np.zeros(pivots.size + len(inverse), np.int64)
+    known = ptr, rows, values, entries, diagonal, inverse
+    _differentiate(*known, d_values, d_inverse, d_entries, d_diagonal, *work)
+    return d_diagonal
+
+
+@njit(cache=True, nogil=True)
+def _differentiate(
+    ptr: LongArray,
+    rows: IntArray,
+    values: FloatArray,
+    entries: FloatArray,
+    diagonal: FloatArray,
+    inverse: FloatArray,
+    d_values: FloatArray,
+    d_inverse: FloatArray,
+    d_entries: FloatArray,
+    d_diagonal: FloatArray,
+    work: FloatArray,
+    d_work: FloatArray,
+    where: LongArray,
+) -> None:
+    """Write the derivatives, as :func:`_select` does the entries; `d_work` has dZ l + Z dl."""
+    cut, mapped = diagonal.size, -1
     for j in range(cut - 1, -1, -1):
         begin, end = ptr[j], ptr[j + 1]
         for p in range(begin, end):
-            where[rows[p]] = p
-        if not changes[j]:
-            _inner(j, ptr, rows, values, d_entries, d_diagonal, d_inverse, where, d_work, True)
-            end = begin
+            work[p - begin] = 0.0
+            d_work[p - begin] = 0.0
         for p in range(begin, end):
-            k = rows[p]
-            if k >= cut:
-                _add_dense_part(
-                    p, end, cut, rows, values, inverse, d_values, d_inverse, work, d_work
-                )
-                continue
-            work[k] += diagonal[k] * values[p]
-            d_work[k] += d_diagonal[k] * values[p] + diagonal[k] * d_values[p]
-            for r in range(ptr[k], ptr[k + 1]):
-                i = rows[r]
-                o = where[i]
-                if o >= 0:
-                    z, d_z = entries[r], d_entries[r]
-                    work[i] += z * values[p]
-                    work[k] += z * values[o]
-                    d_work[i] += d_z * values[p] + z * d_values[p]
-                    d_work[k] += d_z * values[o] + z * d_values[o]
+            k, l, d_l = rows[p], values[p], d_values[p]  # noqa: E741 - its letter
+            if k < cut:
+                if mapped != k:
+                    for r in range(ptr[k], ptr[k + 1]):
+                        where[rows[r]] = r
+                    mapped = k
+                of_k, d_of_k = diagonal[k] * l, d_diagonal[k] * l + diagonal[k] * d_l
+                for r in range(p + 1, end):
+                    z, d_z = entries[where[rows[r]]], d_entries[where[rows[r]]]
+                    of_k += z * values[r]
+                    d_of_k += d_z * values[r] + z * d_values[r]
+                    work[r - begin] += z * l
+                    d_work[r - begin] += d_z * l + z * d_l
+            else:
+                i = k - cut
+                of_k, d_of_k = inverse[i, i] * l, d_inverse[i, i] * l + inverse[i, i] * d_l
+                for r in range(p + 1, end):
+                    z, d_z = inverse[i, rows[r] - cut], d_inverse[i, rows[r] - cut]
+                    of_k += z * values[r]
+                    d_of_k += d_z * values[r] + z * d_values[r]
+                    work[r - begin] += z * l
+                    d_work[r - begin] += d_z * l + z * d_l
+            work[p - begin] += of_k
+            d_work[p - begin] += d_of_k
         total = 0.0
-        for p in range(begin, ptr[j + 1]):
-            i = rows[p]
-            d_entries[p] = -d_work[i]
-            total += d_values[p] * work[i] + values[p] * d_work[i]
-            where[i] = -1
-            work[i] = 0.0
-            d_work[i] = 0.0
-        d_diagonal[j] = total - d_pivots[j] / pivots[j] ** 2
-    return d_diagonal
+        for p in range(begin, end):
+            d_entries[p] = -d_work[p - begin]
+            total += d_values[p] * work[p - begin] + values[p] * d_work[p - begin]
+        d_diagonal[j] += total

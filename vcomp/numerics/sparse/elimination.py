@@ -35,32 +35,33 @@ class Pattern:
     Attributes
     ----------
     order : (n,) the unknowns in the order of elimination, None if it is the original order
-    indptr, indices, data : rows of the strictly lower triangle in that order
+    n : order of the matrix
+    places, entries : positions in L and values of the matrix's entries in the leading columns
+    rest, rest_entries : positions, row by row, in the dense part of the others below the diagonal
     parent : elimination tree
     ptr, rows : the leading columns of L, rows ascending
     first : start of the dense part in each of these columns
+    heads : for each leading row the columns of L with an entry there, and its positions
     tail_ptr, tail_cols : for each row of the dense part the columns of L with an entry there
     leaf : whether each leading column is a leaf of the elimination tree
     pairs : of the entries of the leading columns, if all are leaves and these are few
     """
 
     order: LongArray | None
-    indptr: LongArray
-    indices: IntArray
-    data: FloatArray
+    n: int
+    places: LongArray
+    entries: FloatArray
+    rest: LongArray
+    rest_entries: FloatArray
     parent: IntArray
     ptr: LongArray
     rows: IntArray
     first: LongArray
+    heads: tuple[LongArray, IntArray, LongArray]
     tail_ptr: LongArray
     tail_cols: IntArray
     leaf: BoolArray
     pairs: LeafPairs | None
-
-    @property
-    def n(self) -> int:
-        """Order of the matrix."""
-        return self.indptr.size - 1
 
     @property
     def cut(self) -> int:
@@ -81,29 +82,45 @@ class Pattern:
         indices = plan.lower.indices.astype(np.int32)
         n, cut, pairs = indptr.size - 1, plan.cut, plan.pairs
         if pairs is None:
-            ptr, rows = ldl.fill_pattern(indptr, indices, plan.parent, plan.counts, cut)
-        else:
-            ptr, rows = pairs.ptr, pairs.rows + np.int32(cut)
+            ptr, rows, places = ldl.fill_pattern(indptr, indices, plan.parent, plan.counts, cut)
+        else:  # L has the entries of the matrix
+            ptr, rows, places = pairs.ptr, pairs.rows + np.int32(cut), pairs.places(indices, cut)
         sparse_rows = np.concatenate([[0], np.cumsum(rows < cut)])
-        columns = csc_array((np.ones(rows.size, np.int8), rows, ptr), shape=(n, cut)).tocsr()
+        columns = csc_array((np.arange(rows.size), rows, ptr), shape=(n, cut)).tocsr()
         columns.sort_indices()
         start = columns.indptr[cut] if n else 0
         leaf = np.ones(cut, bool)
         leaf[rows[rows < cut]] = False
+        leading, data = indices < cut, plan.lower.data.astype(float)
+        below = np.repeat(np.arange(n) - cut, np.diff(indptr))[~leading]
         return cls(
             order=plan.order,
-            indptr=indptr,
-            indices=indices,
-            data=plan.lower.data.astype(float),
+            n=n,
+            places=places[leading],
+            entries=data[leading],
+            rest=below * (n - cut) + (indices[~leading] - cut),
+            rest_entries=data[~leading],
             parent=plan.parent,
             ptr=ptr,
             rows=rows,
             first=ptr[:-1] + sparse_rows[ptr[1:]] - sparse_rows[ptr[:-1]],
+            heads=(
+                columns.indptr[: cut + 1].astype(np.int64),
+                columns.indices[:start].astype(np.int32),
+                columns.data[:start],
+            ),
             tail_ptr=columns.indptr[cut:].astype(np.int64) - start,
             tail_cols=columns.indices[start:].astype(np.int32),
             leaf=leaf,
             pairs=pairs,
         )
+
+    @property
+    def of_kernels(
+        self,
+    ) -> tuple[LongArray, IntArray, LongArray, tuple[LongArray, IntArray, LongArray]]:
+        """The leading columns of L and their rows, as kernels take them."""
+        return self.ptr, self.rows, self.first, self.heads
 
     def permuted(self, x: FloatArray) -> FloatArray:
         """Return a copy of x, (n, …), in the order of elimination."""
@@ -174,20 +191,11 @@ class Factor:
                 return np.zeros((0, 0)), int(bad[0]) + 1
             self.values = self.pairs.values(self.pivots)
             return self.pairs.complement(self.pivots, diagonal[pattern.cut :]), 0
-        self.values, self.pivots = np.empty(pattern.rows.size), np.empty(pattern.cut)
-        corner = np.zeros((pattern.n_dense, pattern.n_dense))
-        failed = ldl.factor(
-            pattern.indptr,
-            pattern.indices,
-            pattern.data,
-            diagonal,
-            pattern.parent,
-            pattern.ptr,
-            pattern.rows,
-            self.values,
-            self.pivots,
-            corner,
-        )
+        self.values = np.zeros(pattern.rows.size)
+        self.values[pattern.places] = pattern.entries
+        corner = np.diag(diagonal[pattern.cut :])
+        corner.flat[pattern.rest] = pattern.rest_entries
+        self.pivots, failed = ldl.factor(*pattern.of_kernels, diagonal, self.values, corner)
         return corner, failed
 
     @cached_property
@@ -288,19 +296,17 @@ class Inverse:
         pattern = factor.pattern
         with limited_blas(pattern.n_dense):
             self.corner = ldl.inverted(factor.corner)
-        self._leaf_part = self._leaf_forms()
-        self._entries, self._leading = selected_inverse.selected_inverse(
-            pattern.ptr,
-            pattern.rows,
-            factor.values,
-            factor.pivots,
-            pattern.leaf,
-            self._leaf_part,
-            self.corner,
-        )
+        self._entries = np.zeros(0)
+        if pattern.leaf.all():
+            self._leading = 1.0 / factor.pivots + self._leaf_forms
+        else:
+            self._entries, self._leading = selected_inverse.selected_inverse(
+                pattern.ptr, pattern.rows, factor.values, factor.pivots, pattern.leaf, self.corner
+            )
 
+    @cached_property
     def _leaf_forms(self) -> FloatArray:
-        """Return l'Zl for the rows l of each leading column in the dense part."""
+        """Forms l'Zl of the rows l of each leading column, if all are leaves."""
         factor = self._factor
         if factor.pairs is not None:
             return factor.pairs.forms(factor.pivots, self.corner)
@@ -353,7 +359,7 @@ class Inverse:
         pattern, pivots = self._factor.pattern, self._factor.pivots
         gram = self._gram_of_leaves()
         mixed = gram @ self.corner
-        alone = (pivots**-2 + 2.0 * self._leaf_part / pivots).sum()
+        alone = (pivots**-2 + 2.0 * self._leaf_forms / pivots).sum()
         norms[0, 0] = alone + np.vdot(mixed, mixed.T)
         columns = np.einsum("ij,ij->j", self.corner, mixed)
         for t, rows in enumerate(members[1:], start=1):
@@ -373,15 +379,8 @@ class Inverse:
         factor, pattern = self._factor, self._factor.pattern
         slope = np.zeros(pattern.n)
         slope[ridged] = 1.0
-        d_values, d_pivots, d_corner, changes = ldl.factor_derivative(
-            pattern.indptr,
-            pattern.indices,
-            pattern.parent,
-            pattern.ptr,
-            pattern.rows,
-            factor.values,
-            factor.pivots,
-            slope,
+        d_values, d_pivots, d_corner = ldl.factor_derivative(
+            pattern.parent, *pattern.of_kernels, factor.values, factor.pivots, slope
         )
         ldl.mirror_lower(d_corner)
         d_inverse = -(self.corner @ d_corner @ self.corner)
@@ -395,7 +394,6 @@ class Inverse:
             self.corner,
             d_values,
             d_pivots,
-            changes,
             d_inverse,
         )
         change = np.concatenate([d_leading, np.diagonal(d_inverse)])

@@ -21,6 +21,11 @@ _CUBE_SECONDS, _SQUARE_SECONDS, _CALL_SECONDS = 1.6e-11, 3.0e-8, 4.4e-4
 Fitted to 47 shapes of benchmarks/bench_engines.py, which these hit within 0.6 to 1.8 but for the
 two smallest."""
 
+_PRODUCT_SECONDS = 2.9e-11
+"""Seconds of a product of two dense matrices of order m, divided by m³. Squared norms of the
+inverse's blocks take one if the sparse columns are the first block, else two for each block that
+has sparse columns."""
+
 _NEARLY, _MOMENT = 1.2, 1e-3
 """Factor and seconds up to which a cut at a block's end is preferred to the cheapest."""
 
@@ -143,11 +148,13 @@ def _of_leaves(lower: Any, first: int, most_entries: int) -> EliminationOrder | 
     at least the entries of the Schur complement. None if that does not decide, or there are too
     many entries.
     """
+    if _is_sparse_beyond(lower, first):
+        return None
     pairs = LeafPairs.of(lower, first)
     if pairs is None or pairs.leading.nnz > most_entries:
         return None
     counts = np.diff(pairs.leading.indptr)
-    least = _seconds(np.concatenate([counts, pairs.filled()]), lower.shape[0])
+    least = _seconds(np.concatenate([counts, pairs.filled()]), lower.shape[0], [0, first])
     cut = first if least[first] < least[0] else 0
     if least[cut] > _NEARLY * least.min() + _MOMENT:
         return None
@@ -155,6 +162,22 @@ def _of_leaves(lower: Any, first: int, most_entries: int) -> EliminationOrder | 
     parent[counts > 0] = pairs.rows[pairs.ptr[:-1][counts > 0]] + first
     found = parent[:cut], counts[:cut], float(least[cut])
     return EliminationOrder(None, cut, lower, *found, pairs if cut else LeafPairs.of(lower, 0))
+
+
+def _is_sparse_beyond(lower: Any, first: int) -> bool:
+    """Whether a later cut is much cheaper even if no two leaves fill the same entries.
+
+    This is a test before the products of all pairs of entries are formed.
+    """
+    n = lower.shape[0]
+    counts = np.bincount(lower.indices, minlength=n)
+    # Column u fills at most the rows of its leaves; what later columns fill is not counted.
+    leaves = np.where(lower.indices < first, counts[lower.indices], 0)
+    ends = np.concatenate([[0], np.cumsum(leaves)])[lower.indptr]
+    most = np.minimum(counts + np.diff(ends), n - 1 - np.arange(n))
+    seconds = _seconds(np.concatenate([counts[:first], most[first:]]), n, [0, first])
+    later = seconds[first:].min()
+    return bool(seconds[0] > later and seconds[first] > _NEARLY * later + _MOMENT)
 
 
 def _cheapest(
@@ -176,7 +199,7 @@ def _cheapest(
         )
         if counts.size < last:
             return None
-    seconds = _seconds(counts, n)
+    seconds = _seconds(counts, n, ends if order is None else [0])
     cut = int(np.argmin(seconds))
     at_ends = [e for e in ends if e <= last]
     end = min(at_ends, key=lambda e: seconds[e])
@@ -186,12 +209,24 @@ def _cheapest(
     return EliminationOrder(order, cut, lower, parent, counts[:cut], float(seconds[cut]))
 
 
-def _seconds(counts: LongArray, n: int) -> FloatArray:
-    """Return the estimated time with a cut before each column, and after the last."""
-    entries = counts.astype(float)
+def _seconds(counts: LongArray, n: int, ends: list[int]) -> FloatArray:
+    """Return the estimated time with a cut before each column, and after the last.
+
+    Parameters
+    ----------
+    counts : entries of each column
+    n : order of the matrix
+    ends : of the diagonal blocks, in the order of the columns
+    """
+    entries, cut = counts.astype(float), np.arange(counts.size + 1)
     columns = _PAIR_SECONDS * entries**2 + _ENTRY_SECONDS * entries + _COLUMN_SECONDS
     sparse = np.concatenate([[0.0], np.cumsum(columns)])
-    dense = n - np.arange(counts.size + 1.0)
-    of_dense = _CUBE_SECONDS * dense**3 + _SQUARE_SECONDS * dense**2
+    dense = n - cut.astype(float)
+    # Products beyond one, which the norms of a dense block and sparse leaves take at most.
+    blocks = np.maximum(np.searchsorted(ends, cut), 1 if len(ends) > 1 else 2)
+    products = np.where(np.isin(cut, [0, *ends[1:2]]), 0.0, 2.0 * blocks - 1.0)
+    of_dense = (
+        _CUBE_SECONDS + _PRODUCT_SECONDS * products
+    ) * dense**3 + _SQUARE_SECONDS * dense**2
     seconds: FloatArray = _CALL_SECONDS + sparse + of_dense
     return seconds

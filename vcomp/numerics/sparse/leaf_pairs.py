@@ -18,6 +18,9 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 _MOST_PAIRS = 3_000_000
 """Products that are stored, in 12 bytes each."""
 
+_SCATTERED = 30
+"""Elements of a matrix for each product above which products are sorted, and no table is made."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafPairs:
@@ -78,14 +81,30 @@ class LeafPairs:
         rows: IntArray = self.leading.indices.astype(np.int32)
         return rows
 
+    def places(self, indices: IntArray, cut: int) -> LongArray:
+        """Return the positions among the entries of L of the entries of the matrix.
+
+        Parameters
+        ----------
+        indices : columns of the matrix's entries below the diagonal, row by row
+        cut : c; entries of later columns have any number
+        """
+        places = np.zeros(indices.size, np.int64)
+        leading = np.flatnonzero(indices < cut)
+        places[leading[np.argsort(indices[leading], kind="stable")]] = np.arange(leading.size)
+        return places
+
     def filled(self) -> LongArray:
         """Return the entries below the diagonal of each column of the Schur complement, (m,)."""
-        m = self.n_dense
+        m, places = self.n_dense, self.products.indices
+        if m * m > _SCATTERED * places.size:
+            places = np.sort(places)
+            row, column = np.divmod(places[np.diff(places, prepend=-1) != 0], m)
+            return np.bincount(column[row != column], minlength=m)
         there = np.zeros(m * m, bool)
-        there[self.products.indices] = True
+        there[places] = True
         there[:: m + 1] = False
-        counts: LongArray = there.reshape(m, m).sum(axis=0)
-        return counts
+        return np.bincount(np.flatnonzero(there) % max(m, 1), minlength=m)
 
     def values(self, pivots: FloatArray) -> FloatArray:
         """Return the entries of L, for the pivots of the leaves."""
@@ -115,9 +134,10 @@ class LeafPairs:
         ----------
         inverse : (m, m) Z, symmetric
         """
-        halved = inverse.copy()
-        halved[np.diag_indices_from(halved)] *= 0.5
-        forms: FloatArray = 2.0 * (self.products.T @ halved.ravel())[:-1] / pivots**2
+        # The products have the lower triangle only.
+        alone = self.leading.power(2).T @ np.diagonal(inverse)
+        both = (self.products.T @ inverse.ravel())[:-1]
+        forms: FloatArray = (2.0 * both - alone) / pivots**2
         return forms
 
     def _summed(self, weights: FloatArray) -> FloatArray:

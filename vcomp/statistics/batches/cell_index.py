@@ -116,6 +116,17 @@ class CellPlaces:
             levels[facet] = outer_level[levels[inner]]
         return tuple(levels[f] for f in range(len(self.n_levels)))
 
+    def may_cross(self, places: LongArray) -> bool:
+        """Whether a facet may be crossed with all others: its levels have equally many cells.
+
+        Parameters
+        ----------
+        places : of the cells that have rows
+        """
+        codes = self.codes(places)
+        cells = (np.bincount(codes[f]) for f in self.free[: len(self.free) - self.n_bound])
+        return any(bool((n == n[:1]).all()) for n in cells)
+
     def _unravelled(self, places: LongArray) -> Iterator[IntArray]:
         rest, found = places, []
         for size in reversed(self.shape):

@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray
 from vcomp.data import kind_of
-from vcomp.design import Centre, Facet, Grid
+from vcomp.design import Centre, Facet, Grid, are_nested
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula
 from vcomp.numerics import check_memory
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FEW_PLACES = 2**22
-"""Number of cells up to which a table of all cells is made, however many rows there are."""
+"""Number of cells up to which a table of all cells is made, however many rows there are: to sum
+batches of rows, and to find facets that are crossed with all others."""
 
 _MOST_EMPTY = 2
 """Cells per row up to which a larger table of all cells is made."""
@@ -105,13 +106,30 @@ class CellSums:
             _moved(self, coding, places, maps[0], range(len(order))),
             _moved(other, coding, places, maps[1], order),
         ]
-        table = parts[0] + parts[1]
-        coding, table = _centred(coding, table)
-        if not dense_places(places.size, coding.survey.n):
-            return CellSums(coding, table)
-        check_table(places.size, coding.n_columns)
-        every = EveryCell(places.size, coding.n_columns, powers=True).made()
-        return CellSums(coding, every + table)
+        coding, table = _centred(coding, parts[0] + parts[1])
+        found = CellSums(coding, table)
+        return found._of_all_cells() if found._fill_places(0) else found
+
+    def compact(self) -> CellSums:
+        """Return the sums without the cells that have no rows, if these are most."""
+        return self if self._fill_places(0) else replace(self, table=self.table.filled()[1])
+
+    def for_grid(self) -> CellSums:
+        """Return the sums with a table of all cells, if that may show a grid and is small."""
+        if self.table.places is None or not self._fill_places():
+            return self
+        places = self.coding.places
+        nested = are_nested(self.coding.formula.positions, self.coding.survey.determined)
+        return self._of_all_cells() if nested or places.may_cross(self.table.places) else self
+
+    def _fill_places(self, few: int = _FEW_PLACES) -> bool:
+        return dense_places(self.coding.places.size, self.coding.survey.n, few)
+
+    def _of_all_cells(self) -> CellSums:
+        size, n_columns = self.coding.places.size, self.coding.n_columns
+        check_table(size, n_columns)
+        every = EveryCell(size, n_columns, powers=self.table.powers is not None).made()
+        return replace(self, table=every + self.table)
 
     def x_mean(self) -> FloatArray:
         """Return the (p,) means of the columns of X over all rows."""

@@ -203,6 +203,7 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
     DesignError
         If a facet has one level only, or a term has one row in every group.
     """
+    sums = sums.for_grid()
     coding, table = sums.coding, sums.table
     levels = {facet.name: facet.levels for facet in coding.facets}
     find_facets(levels, coding.kinds.of_no_rows())
