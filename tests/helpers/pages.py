@@ -44,7 +44,7 @@ CLASSES = {
 OTHERS = {
     "--env",  # of docker
     "--again",  # of tests.tools.mutate
-    "--beyond",
+    "--slow",
     "--tests",
     "vcomp.json",  # a file in stored statistics
     'method="map"',  # of an estimator that a page adds

@@ -460,3 +460,12 @@ def test_ties_are_those_of_each_ranking_by_itself(options, scale, true_scale):
     plain = measure.actual([x, x], y)
     assert -1.0 < plain < 1.0
     assert measure.actual([scale * x, scale * x], true_scale * y) == plain
+
+
+def test_systems_that_are_equal_are_in_any_order():
+    """Also where they differ on no topic, so that no distance has an error."""
+    X = np.random.default_rng(4).uniform(size=(12, 1)) + np.array([0.2, 0.0, 0.0])
+    for truth in ([3.0, 2.0, 1.0], [3.0, 1.0, 2.0]):
+        assert get("d_rank").actual(X, np.array(truth)) == 0.0
+    with pytest.warns(VcompWarning, match="the covariance of the systems is singular"):
+        assert np.isnan(get("d_rank").actual(X, np.array([1.0, 2.0, 3.0])))

@@ -278,6 +278,18 @@ def test_errors_are_those_of_means_of_probes(reml, zero):
     assert (off <= 8.0 * np.sqrt(np.diagonal(np.cov(0.5 * traces)) / 6.0) + 1e-9).all()
 
 
+@pytest.mark.parametrize("reml", [True, False])
+def test_the_mean_of_many_probes_is_the_exact_log_likelihood(reml):
+    model = vcomp.VarianceComponentsModel(FORMULAS["two facets"], frame_of("two facets", 0.2))
+    sums, grid = model.statistics.cross_products, model.statistics.completed
+    sampled = CompletedLikelihood(sums, grid, reml=reml, n_probes=200, exact_holes=0)
+    exact = CompletedLikelihood(sums, grid, reml=reml)
+    for v in (np.array([0.7, 0.4, 1.1]), np.array([0.0, 2.0, 0.5])):
+        error = sampled.loglike_error(v)
+        assert 0.0 < error < 0.05
+        assert abs(sampled.loglike(v) - exact.loglike(v)) <= 4.5 * error
+
+
 @pytest.mark.parametrize("exact_holes", [11, 12])
 def test_few_holes_have_exact_traces(exact_holes):
     table = pd.DataFrame({"a": np.repeat(np.arange(6), 6), "b": np.tile(np.arange(6), 6)})

@@ -424,6 +424,14 @@ class TestManyLevels:
         with pytest.raises(DesignError, match=r"linear combination of .*item\[T.i00001\] to item"):
             vcomp.fit(f"y ~ {other} + item + (1|a)", data)
 
+    @pytest.mark.parametrize("unit", [1e-6, 1e6])
+    def test_dependent_columns_of_any_unit_are_named_alone(self, data, unit):
+        rng = np.random.default_rng(3)
+        z, u = rng.normal(size=(2, len(data)))
+        more = data.assign(z=z, u=u, w=unit * u)
+        with pytest.raises(DesignError, match=r"'w' is a linear combination of u, item\[T"):
+            vcomp.fit("y ~ z + u + w + item + (1|a)", more)
+
     def test_confounded_term_is_refused(self, data):
         with pytest.raises(DesignError, match="confounded with the fixed part"):
             vcomp.fit("y ~ item + (1|even) + (1|a)", data)
