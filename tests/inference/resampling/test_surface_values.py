@@ -15,7 +15,13 @@ from vcomp.inference.resampling.deleted_surface import (
     _rounded_up,
 )
 from vcomp.inference.resampling.draws import RowDraws
-from vcomp.inference.resampling.surfaces import Absorbing, DrawnSurface, Surface, SurfaceLimits
+from vcomp.inference.resampling.surfaces import (
+    Absorbing,
+    DrawnSurface,
+    Surface,
+    SurfaceLimits,
+    _DenseForms,
+)
 from vcomp.numerics import stream
 
 FORMULAS = {
@@ -73,7 +79,7 @@ def test_values_without_some_rows(case, ratios):
     found = DeletedSurface(surface, stats, deleted)
     batches = found._batches(deleted)
     assert sorted(np.concatenate([b.numbers for b in batches])) == list(range(len(deleted)))
-    values = found._values(ratios[:k], len(deleted), batches)
+    values = found._values(ratios[:k], len(deleted), batches, found._parts)
     for b, rows in enumerate(deleted):
         left = np.setdiff1d(np.arange(70), rows)
         rss, log_det, beta = by_matrices(stats.cells, ratios[:k], left, stats.cells.y, reml)
@@ -91,9 +97,11 @@ def test_values_of_drawn_responses(case, ratios, effects):
     v = np.append(ratios[:k], 1.0)
     drawn = [stats, *(draws.draw(v, stream(3, b)) for b in range(3))]
     sums = [each.cross_products for each in drawn]
-    made = DrawnSurface(surface, SurfaceLimits(effects=effects))
-    of = made._by_dense_factor if effects else made._by_sparse_factor
-    values = of(sums)(ratios[:k])
+    if effects:
+        values = _DenseForms(sums).values(ratios[:k], reml=reml)
+    else:
+        made = DrawnSurface(surface, SurfaceLimits(effects=0))
+        values = made._by_sparse_factor(sums)(ratios[:k])
     for b, each in enumerate(drawn):
         cells = each.cells
         rss, log_det, beta = by_matrices(cells, ratios[:k], np.arange(70), cells.y, reml)
