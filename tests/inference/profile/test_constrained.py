@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from vcomp.estimators.likelihood.engine import Derivatives
 from vcomp.exceptions import EstimationError
 from vcomp.inference.profile.constrained import (
     Surface,
+    _Search,
     is_positive_within,
     maximise_on,
     rescaled,
@@ -176,3 +177,16 @@ def test_a_matrix_is_positive_within_a_plane(matrix, expected):
     units = np.array([1e5, 1e-4])
     scaled = np.array(matrix) * np.outer(units, units)
     assert is_positive_within(scaled, units) is expected
+
+
+def test_the_curvature_of_a_quadratic_surface_is_that_of_all_steps():
+    rng = np.random.default_rng(3)
+    root = rng.normal(size=(3, 3))
+    H = root + root.T
+    surface = Surface(lambda v: H @ v, lambda v: 1.0 - 0.5 * float(v @ H @ v), is_flat=False)
+    engine = quadratic(np.eye(3), np.ones(3), average=1.0, observed=True)
+    search = _Search(engine, surface, np.zeros(3, dtype=bool))
+    path = [search_point(engine, v) for v in rng.uniform(0.5, 2.0, (4, 3))]
+    for here, there in pairwise(path):
+        search._update_curvature(here, there, 0.3)
+    np.testing.assert_allclose(search.curvature, H, rtol=1e-9, atol=1e-10)

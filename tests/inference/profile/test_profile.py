@@ -13,6 +13,7 @@ from tests.helpers.designs import balanced, unbalanced
 from tests.helpers.profile_models import Z, component, engine_of, fitted, one_way, two_way
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.exceptions import PlanError
+from vcomp.inference.profile import profile
 from vcomp.inference.profile.constraints import LinearConstraint, RatioConstraint, SmoothConstraint
 from vcomp.inference.profile.profile import profile_quantity
 
@@ -117,6 +118,21 @@ def test_a_profile_with_two_branches_is_the_higher_one():
     drop = 2.0 * (dense.loglike(v) - best(curve.high))
     assert drop == pytest.approx(Z**2, abs=1e-3)
     assert best(0.8 * curve.high) > best(curve.high) > best(1.25 * curve.high)
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_other_climbs_start_with_half_of_the_free_components_in_one(is_held, monkeypatch):
+    model, v = two_way()
+    engine, held = engine_of(model), np.array([False, False, is_held])
+    total = LinearConstraint(np.array([1.0, 1.0, 0.0]))
+    here, starts, onto = profile.search_point(engine, v), [], profile.rescaled
+    monkeypatch.setattr(profile, "rescaled", lambda v, *of: starts.append(v) or onto(v, *of))
+    quantity = profile._Quantity(engine, total, held, total.range(v, held), here, total.value(v))
+    low = np.array([v[0], 0.0, v[2]])
+    near = profile.Visit(v[0], 0.0, 0.0, low, profile.search_point(engine, low))
+    quantity.other(1.5 * v[0], near)
+    half = 0.5 * (v[0] if is_held else v[0] + v[2])
+    np.testing.assert_allclose(starts, [v, [v[0], half, v[2]]], rtol=1e-15)
 
 
 @pytest.mark.parametrize("reml", [True, False])
