@@ -113,6 +113,9 @@ def test_errors():
         study.required(coefficient="phi")
     with pytest.raises(PlanError, match=r"'sys' has no size in this D-study; .*\['topic'\]"):
         study.required(facet="sys")
+    g = from_components({"p": 0.5, "i": 0.2, "a": 0.1, "Residual": 1.0})
+    with pytest.raises(PlanError, match="'i' is fixed: its planned levels are the whole universe"):
+        g.dstudy(i=3, a=2, fixed="i").required(facet="i")
     for goal in (0, 1, 1.5, np.nan, "0.9"):
         with pytest.raises(PlanError, match="between 0 and 1"):
             study.required(goal)

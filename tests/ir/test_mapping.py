@@ -139,6 +139,7 @@ def test_dstudies(crossed_study):
     found = map_dstudy(crossed_study, ["rmse", "tau"])
     table = crossed_study.table
     assert found["indicator"].tolist() == ["rmse", "tau"] * len(table)
+    assert found.index.tolist() == list(range(len(found)))
     tau, rmse = found[found["indicator"] == "tau"], found[found["indicator"] == "rmse"]
     assert tau["topic"].tolist() == table["topic"].tolist()
     np.testing.assert_allclose(tau["low"], table["Erho2_low"] ** PUBLISHED["tau"].exponent)

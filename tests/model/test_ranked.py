@@ -237,6 +237,14 @@ def test_error_variances_of_plans_vary_as_the_mean_squares_behind_them():
     assert C[2, 2] > 1.5 * C[0, 0] > 2 * C[1, 1]
 
 
+def test_error_variances_without_sampling_variance_are_known():
+    names, facets = ("s:t", "Residual"), (frozenset("st"), frozenset("str"))
+    components = VarianceComponents(names, facets, np.array([2.0, 1.0]), np.zeros((2, 2)))
+    df, loadings = _spreads(np.array([[0.5, 0.5], [0.1, 0.1]]), components, 6)
+    assert df == np.inf
+    np.testing.assert_array_equal(loadings, np.zeros((1, 2)))
+
+
 def test_scales_of_plans_vary_together(frame):
     y, t = frame["score"].to_numpy(), frame["t"].to_numpy()
     system, names = pd.factorize(frame["s"])

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -9,6 +11,7 @@ import vcomp
 from tests.helpers.examples import examples
 from tests.helpers.multivariate_scores import alone_of, crossed, long_of, specification
 from vcomp import DataError, DesignError, EstimationError, FormulaError, VcompWarning
+from vcomp.multivariate.fit_covariances import _status
 
 WIDE = "a + b + c ~ (1|p) + (1|i)"
 ITEMS = "y ~ (1|p) + (1|i)"
@@ -298,3 +301,21 @@ def test_matrices_that_are_no_covariance_matrices_are_named():
     named = res.status.partition("the matri")[2].partition("not positive")[0]
     for term, least in zip(res.terms, smallest, strict=True):
         assert (term in named) == (least < 0)
+
+
+@pytest.mark.parametrize(
+    ("zeros", "rank", "words"),
+    [
+        ([], 3, "Converged."),
+        ([0], 2, "Converged: σ²(p) of a at the bound 0."),
+        ([0], 1, "Converged: σ²(p) of a at the bound 0; Σ(p) has rank 1 of 3."),
+        ([0, 1, 2], 0, "Converged: σ²(p) at the bound 0."),
+        ([], 2, "Converged: Σ(p) has rank 2 of 3."),
+    ],
+)
+def test_variances_of_zero_are_no_lower_rank(zeros, rank, words):
+    S = np.eye(3)
+    S[zeros] = 0.0
+    layout = SimpleNamespace(n_variables=3, names=["p"], scores=SimpleNamespace(variables="abc"))
+    end = SimpleNamespace(converged=True, S=[S], ranks=[rank], drops=())
+    assert _status(layout, end).partition(" A matrix")[0] == words

@@ -1,5 +1,6 @@
 """The memory that is there: of the system, of control groups, and of the process."""
 
+import os
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import available_bytes, check_memory, limited_blas, slices
+from vcomp.numerics import available_bytes, check_memory, limited_blas, memory, slices
 
 GIB = 2.0**30
 
@@ -129,3 +130,14 @@ def test_small_matrices_have_one_thread_of_blas():
     with limited_blas(10_000):
         assert threads() == before
     assert threads() == before
+
+
+def test_where_the_system_says_nothing_four_gigabytes_are_assumed(tmp_path, monkeypatch):
+    def unknown(name):
+        raise ValueError("unrecognized configuration name")
+
+    monkeypatch.setattr(memory, "resource", None)
+    root = f"{tmp_path}/"
+    assert available_bytes(root) == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2
+    monkeypatch.setattr(os, "sysconf", unknown)
+    assert available_bytes(root) == 4 * GIB

@@ -335,11 +335,17 @@ def _names(code: CodeType) -> list[str]:
 
 
 def portions(mutant: Mutant, known: Sequence[Known], most: float) -> list[list[Known]]:
-    """Return the tests of a mutant in the order in which they are run: few, then the others."""
+    """Return the tests of a mutant in the order in which they are run: few, then the others.
+
+    Where none is known to enter the function, as cases of a test that were not recorded may, these
+    are the tests that enter its module.
+    """
     entered = f"{mutant.module}:{mutant.function}"
     _, room, *_, module = mutant.module.split(".")
     own = (f"/test_{module}.py", f"/{module}.py")
-    reaching = [k for k in known if entered in k.functions]
+    reaching = [k for k in known if entered in k.functions] or [
+        k for k in known if any(f.startswith(f"{mutant.module}:") for f in k.functions)
+    ]
     reaching.sort(
         key=lambda k: (
             not k.test.partition("::")[0].endswith(own),

@@ -150,9 +150,13 @@ def test_tests_of_the_own_module_come_first_and_then_the_fastest(path, most, fir
     assert found == [[TESTS[k] for k in part] for part in (first, others) if part]
 
 
-def test_no_test_is_run_that_does_not_enter_the_function(path):
+ELSEWHERE = [mutate.Known("tests/room/test_small.py::other", 0.1, frozenset(["vcomp.room:area"]))]
+
+
+def test_where_no_test_is_known_to_enter_the_function_those_of_its_module_are_run(path):
     mutant = mutants_of("vcomp.room.small", path)[0]
-    assert mutate.portions(mutant, TESTS[1:2], 60.0) == []
+    assert mutate.portions(mutant, [*TESTS[1:2], *ELSEWHERE], 60.0) == [TESTS[1:2]]
+    assert mutate.portions(mutant, ELSEWHERE, 60.0) == []
 
 
 @pytest.mark.parametrize(
@@ -174,7 +178,7 @@ def test_what_survives_few_tests_meets_the_others(codes, expected, path, tmp_pat
     bench.paths = {"vcomp.room.small": path}
     assert bench.outcome(mutant, TESTS, 60.0, tmp_path / "log") == expected
     assert list(left) == []
-    assert bench.outcome(mutant, TESTS[1:2], 60.0, tmp_path / "log") == "not reached"
+    assert bench.outcome(mutant, ELSEWHERE, 60.0, tmp_path / "log") == "not reached"
 
 
 LOOPS = """

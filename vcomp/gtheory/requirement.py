@@ -307,8 +307,6 @@ def _check(goal: float, coefficient: str) -> None:
 def _facet(facet: str | None, plan: DStudyPlan) -> str:
     free = [f for f in plan.facets if f not in plan.universe.fixed]
     named = [f for f in free if f != REPLICATE] or free
-    if facet is None and not named:
-        raise PlanError("all facets are fixed, so no size can be required")
     if facet is None and len(named) == 1:
         return named[0]
     if facet is None:

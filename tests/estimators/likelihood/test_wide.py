@@ -87,6 +87,8 @@ class TestLikelihood:
         np.testing.assert_allclose(wide.XX, dense.XX, rtol=1e-12, atol=1e-10)
         np.testing.assert_allclose(wide.Xy, dense.Xy, rtol=1e-10, atol=1e-10)
         assert (wide.n, wide.sizes, wide.n_fixed) == (dense.n, dense.sizes, dense.n_fixed)
+        a = np.random.default_rng(4).normal(size=wide.n_fixed)
+        np.testing.assert_allclose(wide.products_with(a), dense.XX @ a, rtol=1e-10, atol=1e-8)
 
     @pytest.mark.parametrize("reml", [True, False])
     def test_all_forms_equal_those_of_dense_columns(self, sums, reml):

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import vcomp
+from tests.helpers.altered_engines import Probing
 from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood import REML, choose_engine
+from vcomp.inference.resampling import refits
 from vcomp.inference.resampling.refits import ByLikelihood
 
 
@@ -34,3 +36,23 @@ def test_they_are_within_a_millionth_of_a_standard_error(name):
         assert found.llf == pytest.approx(expected.llf, abs=1e-10)
         beta, _ = engine.fixed_effects(found.values)
         np.testing.assert_allclose(found.beta, beta, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("probing", [True, False])
+@pytest.mark.parametrize("tol", [None, 1e-9])
+def test_the_last_step_is_evaluated_where_a_tolerance_is_given_or_values_are_random(
+    tol, probing, monkeypatch
+):
+    model = vcomp.VarianceComponentsModel(*unbalanced("crossed"))
+    names, stats = tuple(model.component_names), model.statistics
+    seen, maximise = [], refits.maximise
+    monkeypatch.setattr(
+        refits, "maximise", lambda *a, **k: seen.append(k["unseen"]) or maximise(*a, **k)
+    )
+    refit = ByLikelihood(stats, REML(engine="blocked", tol=tol), names, np.ones(len(names)))
+    if probing:
+        monkeypatch.setattr(
+            refit, "_engine_of", lambda stats: Probing(stats.cross_products, reml=True)
+        )
+    refit(stats)
+    assert seen == [0.0 if probing or tol else refits._UNSEEN]

@@ -178,6 +178,11 @@ def test_deleted_levels_by_a_surface(sparse, method):
     # What does not depend on components need not fit into memory.
     limits = replace(ALWAYS, kept_bytes=0.0)
     again = DeletedSurface.of(fit.stats, recipe, v, deleted, limits).refitted()
+    effects = sum(fit.stats.sizes)
+    for most, is_made in ((effects, True), (effects - 1, False)):
+        limits = replace(ALWAYS, effects=most)
+        made = DeletedSurface.of(fit.stats, recipe, v, deleted, limits)
+        assert (made is not None) is is_made
     for made, other in zip(found, again, strict=True):
         assert (made is None) == (other is None)
         if made is not None:
