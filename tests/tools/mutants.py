@@ -2,12 +2,13 @@
 
 A mutant is named by its module, its function and the two forms of the changed expression, so that
 its name survives edits elsewhere in the file. Annotations, defaults, docstrings, texts, and what
-is raised or asserted stay as they are. So do two kinds of expressions:
+is raised or asserted stay as they are. So do three kinds of expressions:
 
 - estimates of time, which are arithmetic with a number named in seconds: they decide which of two
   ways to the same result is chosen;
 - tolerances, which are constants below `TOLERANCE`: they are not doubled, and a comparison with
-  one is turned round but not moved to include or exclude it, as no result is exactly so small.
+  one is turned round but not moved to include or exclude it, as no result is exactly so small;
+- the size -1 in ``reshape``, as numpy takes any negative number for the unknown size.
 """
 
 from __future__ import annotations
@@ -162,6 +163,12 @@ def _below(node: ast.AST) -> Iterator[ast.expr | ast.AugAssign]:
         return
     if isinstance(node, ast.BinOp) and _is_time(node):
         return
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "reshape":
+        sizes = [a for b in node.args for a in (b.elts if isinstance(b, ast.Tuple) else [b])]
+        yield node
+        for inner in (node.func, *(a for a in sizes if not _is_unknown_size(a)), *node.keywords):
+            yield from _below(inner)
+        return
     if isinstance(node, ast.AnnAssign):
         if node.value is not None:
             yield from _below(node.value)
@@ -180,6 +187,10 @@ def _below(node: ast.AST) -> Iterator[ast.expr | ast.AugAssign]:
 def _is_warning(value: ast.expr) -> bool:
     of = value.func if isinstance(value, ast.Call) else None
     return isinstance(value, ast.Constant) or (isinstance(of, ast.Name) and of.id == "warn")
+
+
+def _is_unknown_size(node: ast.expr) -> bool:
+    return isinstance(node, ast.UnaryOp) and ast.unparse(node) == "-1"
 
 
 def _is_time(node: ast.BinOp) -> bool:
