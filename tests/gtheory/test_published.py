@@ -132,6 +132,11 @@ def test_covariances_that_do_not_fit(cov, message):
         read("p", "i", "Residual", cov=cov)
 
 
+def test_covariances_may_be_unknown():
+    cov = np.array([[1.0, np.nan, 0.2], [np.nan, np.nan, np.nan], [0.2, np.nan, 0.5]])
+    np.testing.assert_array_equal(read("p", "i", "Residual", cov=cov).cov, cov)
+
+
 def test_sizes_that_do_not_fit():
     with pytest.raises(PlanError, match="sizes has 'a'; the facets are i, p"):
         read("p", "i", "Residual", sizes={"a": 3})

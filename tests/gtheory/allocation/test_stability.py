@@ -178,6 +178,8 @@ def test_replicates_of_a_fit(docsearch):
     again = by_source.optimize("20*topic + topic*query", budget=500).stability()
     np.testing.assert_array_equal(again.frame["topic"], told.frame["topic"])
     assert told.summary().as_text() == again.summary().as_text()
+    assert "The best sizes" in told.sentences()[-1]
+    assert "The best sizes" not in told.summary().as_text()
     lines = " ".join(found.summary(told).as_text().split())
     assert f"In {round(100 * told.same)} % of 30 parametric bootstrap draws" in lines
 

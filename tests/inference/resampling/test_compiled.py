@@ -141,6 +141,7 @@ def test_a_limit_of_steps_is_kept(limit):
         (("a", "b", "c", "a:b", "a:c"), "", (4, 3, 5), False),  # a is made of four mean squares
         (("a", "b", "c", "a:b", "a:c", "b:c"), "", (3, 3, 3), False),
         (("a", "a:b", "c"), "", (3, 3, 3), True),
+        (("a:b", "a:c"), "", (4, 3, 5), False),  # of four different mean squares
     ],
 )
 def test_where_there_is_one_maximum(terms, fixed, shape, certain):

@@ -470,6 +470,25 @@ def test_for_a_moment_numba_is_not_imported(anew, monkeypatch, is_imported):
         assert at_once(compiled, 0.0, by_arrays) is compiled
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere it is always yes")
+def test_where_a_folder_cannot_be_read_code_may_be_kept(monkeypatch, tmp_path):
+    for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setattr(compilation, "_private_path", lambda: tmp_path)
+
+    def kernel():
+        return None
+
+    has_index = compilation._has_index.__wrapped__  # without what it kept
+    assert not has_index(kernel)
+
+    def unreadable():
+        raise PermissionError
+
+    monkeypatch.setattr(compilation, "_private_path", unreadable)
+    assert has_index(kernel)
+
+
 def test_integers_of_a_kernel_in_python_wrap_around_in_silence(anew):
     def overflows(x):
         return np.int64(x) * np.int64(2)
