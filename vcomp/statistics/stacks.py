@@ -311,7 +311,6 @@ def _kept_columns(tables: Sequence[StackTables]) -> tuple[LongArray, FloatArray]
     """
     layout = tables[0].layout
     there = np.array([np.diagonal(table.products) > 0.0 for table in tables])
-    there[:, layout.width - layout.n_fixed :] = True
     kept, blocks = [], []
     for t, at in layout.places.items():
         width = int(there[:, at].sum(axis=1).max())
