@@ -113,7 +113,7 @@ def test_kernels_are_used_for_many_rows_only(name, monkeypatch):
 
 
 @pytest.mark.parametrize("n_pairs", [0, 1, 20, 45, 90])
-def test_parts_of_a_graph_by_union_and_by_scipy(n_pairs):
+def test_parts_of_a_graph_by_union_and_by_minima(n_pairs):
     rng = np.random.default_rng(n_pairs)
     rows, cols = (rng.integers(0, q, n_pairs).astype(np.int32) for q in (40, 30))
     table = pairs.pair_counts(rows, cols, 40, 30, pairs.ONCE)

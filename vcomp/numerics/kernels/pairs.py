@@ -128,16 +128,17 @@ def join_pairs(above: IntArray, indptr: LongArray, indices: IntArray, offset: in
     if indices.size > FEW_ROWS:
         _join_pairs(above, indptr, indices, offset)
         return
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     rows = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
-    ends = np.concatenate([rows, np.arange(above.size)]), np.concatenate([indices + offset, above])
-    graph = coo_array((np.ones(ends[0].size), ends), shape=(above.size, above.size))
-    _, first, part = np.unique(
-        connected_components(graph, directed=False)[1], return_index=True, return_inverse=True
-    )
-    above[:] = first[part]
+    above[:] = _roots(above)
+    while True:
+        # Of the roots of a pair the later one is put below the earliest that it meets.
+        ends = above[rows], above[indices + offset]
+        apart = ends[0] != ends[1]
+        if not apart.any():
+            return
+        np.minimum.at(above, np.maximum(*ends)[apart], np.minimum(*ends)[apart])
+        above[:] = _roots(above)
+        rows, indices = rows[apart], indices[apart]
 
 
 @njit(cache=True, nogil=True)
@@ -149,11 +150,17 @@ def _join_pairs(above: IntArray, indptr: LongArray, indices: IntArray, offset: i
             above[max(a, b)] = min(a, b)
 
 
+def _roots(above: IntArray) -> IntArray:
+    """Return the root of every node."""
+    root = above
+    while ((higher := root[root]) != root).any():
+        root = higher
+    return root
+
+
 def number_parts(above: IntArray) -> IntArray:
     """Return the number of each node's part, with parts numbered in the order of first nodes."""
-    root = above
-    while (root != root[root]).any():
-        root = root[root]
+    root = _roots(above)
     numbers = np.cumsum(root == np.arange(root.size)) - 1
     parts: IntArray = numbers[root].astype(np.int32)
     return parts
