@@ -120,6 +120,15 @@ def test_a_profile_with_two_branches_is_the_higher_one():
     assert best(0.8 * curve.high) > best(curve.high) > best(1.25 * curve.high)
 
 
+def test_a_point_has_the_observed_information_of_components_above_zero():
+    engine = BlockedLikelihood(two_way()[0].statistics.cross_products, reml=True)
+    point = profile.search_point(engine, np.array([0.0, 0.5, 1.0]))
+    whole = engine.information(point.v, "observed")
+    assert np.isnan(point.observed[0]).all()
+    assert np.isnan(point.observed[:, 0]).all()
+    np.testing.assert_allclose(point.observed[1:, 1:], whole[1:, 1:], rtol=1e-12)
+
+
 @pytest.mark.parametrize("is_held", [True, False])
 def test_other_climbs_start_with_half_of_the_free_components_in_one(is_held, monkeypatch):
     model, v = two_way()
