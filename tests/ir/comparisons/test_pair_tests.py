@@ -132,3 +132,10 @@ def test_two_sided_tests_do_not_know_the_order_of_systems(test):
 def test_shifted_and_scaled_scores_have_the_same_p_values(test):
     made, other = (outcome_of(X, test, options()) for X in (TIED, 1e6 + 64.0 * TIED))
     np.testing.assert_allclose(made.p_values, other.p_values, rtol=1e-8)
+
+
+def test_tukey_without_an_error_tells_equal_systems_from_others():
+    X = np.array([[1.0, 1.0, 4.0], [3.0, 3.0, 6.0], [8.0, 8.0, 11.0]])
+    found = outcome_of(X, "tukey", options())
+    np.testing.assert_array_equal(found.p_values, [1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(found.statistic, [0.0, np.inf, np.inf])

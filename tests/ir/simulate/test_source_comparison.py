@@ -11,7 +11,7 @@ from scipy.special import ndtr
 import vcomp
 from vcomp.exceptions import DataError, VcompWarning
 from vcomp.ir.simulate.margin_families import cdf_bandwidth
-from vcomp.ir.simulate.source_comparison import INDICATORS, OriginalCollection
+from vcomp.ir.simulate.source_comparison import INDICATORS, OriginalCollection, _Distribution
 
 
 def collection(n_topics, n_systems, seed):
@@ -276,3 +276,13 @@ def test_a_comparison_is_printed_as_its_summary():
     assert "tau_ap" in str(comparison)
     assert "<table" in comparison._repr_html_()
     assert repr(comparison) == "<comparison of 1 simulated collections>"
+
+
+@pytest.mark.parametrize(
+    ("effects", "low", "high"), [([0.4, -0.2, 0.1], -1.0, 1.0), ([0.4, -1.5, 3.0], -1.5, 3.0)]
+)
+def test_distributions_of_effects_are_on_their_range(effects, low, high):
+    """Effects of scores between 0 and 1 are between −1 and 1."""
+    found = _Distribution(np.array(effects))
+    assert (found.low, found.high) == (low, high)
+    assert (found.table[0], found.table[-1]) == (0.0, 1.0)
