@@ -14,6 +14,7 @@ from vcomp.gtheory.allocation.search import (
     _furthest,
     _furthest_whole,
     _is_undominated,
+    _keep,
     _log_slopes,
     _newton_step,
     _pair_bound,
@@ -314,3 +315,17 @@ def test_no_facet_alone_could_be_one_better(budget):
         sizes = np.array(n, dtype=float)
         assert _is_undominated(c, limit, hi, lo, sizes, budget) == expected
         np.testing.assert_array_equal(sizes, n)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_designs_are_kept_in_order(seed):
+    """By value, then by the other quantity, then by sizes in their order."""
+    rng = np.random.default_rng(seed)
+    designs = [(*rng.integers(1, 4, 2), *s) for s in itertools.product((1, 2, 3), repeat=2)]
+    order = np.array([1, 0])
+    found, others = np.full((4, 3), np.inf), np.full(4, np.inf)
+    for value, other, *sizes in map(np.float64, rng.permutation(designs)):
+        _keep(value, other, np.array(sizes), order, found, others)
+    best = np.array(sorted(designs, key=lambda d: (d[0], d[1], d[3], d[2]))[:4])
+    np.testing.assert_array_equal(found, best[:, [0, 2, 3]])
+    np.testing.assert_array_equal(others, best[:, 1])

@@ -319,6 +319,9 @@ CONTRADICTIONS = {
     "a level above beyond": lambda s: changed_survey(
         s, determined={(1, 0): s.coding.survey.determined[1, 0] + 5}
     ),
+    "a level above just beyond": lambda s: changed_survey(
+        s, determined={(1, 0): s.coding.survey.determined[1, 0] + 1}
+    ),
     "a level above that is missing": lambda s: changed_survey(
         s, determined={(1, 0): np.full_like(s.coding.survey.determined[1, 0], -1)}
     ),
