@@ -1,11 +1,14 @@
 """Cells of parts add up to the cells of all rows; numbers, means and squares as of all at once."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, united
+from vcomp.statistics.batches.summed import _response_sums
 
 
 def at_once(places, values, size):
@@ -142,3 +145,14 @@ def test_places_far_apart_and_close_together(places, stretch, first):
 def test_places_of_either(a, b):
     parts = [np.array(sorted(x), dtype=np.int64) for x in (a, b)]
     assert united(*parts).tolist() == sorted(a | b)
+
+
+def test_squares_about_the_mean_are_those_between_and_within_cells():
+    rng = np.random.default_rng(2)
+    places, y = rng.integers(6, size=40), rng.normal(size=40)
+    counts, means, within = at_once(places, y[None], 6)
+    table = SimpleNamespace(counts=counts, means=means, within=within)
+    coding = SimpleNamespace(survey=SimpleNamespace(n=40), centre=SimpleNamespace(origin=5.0))
+    mean, squares = _response_sums(coding, table)
+    assert mean == pytest.approx(5.0 + y.mean(), rel=1e-14)
+    assert squares == pytest.approx(((y - y.mean()) ** 2).sum(), rel=1e-13)
