@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import lru_cache
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ import vcomp
 from tests.helpers.designs import GRIDS, gridded
 from tests.helpers.moments import agree_in_mean, score_agrees
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
-from vcomp.inference.resampling.draws import StrataDraws, _helmert, _in_contrasts
+from vcomp.inference.resampling.draws import StrataDraws, _helmert, _in_contrasts, _StratumDraws
 from vcomp.numerics.parallel import stream
 from vcomp.statistics.statistics import Statistics
 
@@ -149,3 +150,16 @@ def test_groups_that_are_not_counted_again_give_the_same_sums(name):
     anew = Statistics.from_strata(strata).group_sums
     for field in fields(anew):
         np.testing.assert_array_equal(getattr(shared, field.name), getattr(anew, field.name))
+
+
+@pytest.mark.parametrize("n_groups", [0, 1, 3])
+def test_bartletts_triangle_has_the_moments_of_a_wishart_matrix(n_groups):
+    """E[W] = m I and var(W_ij) = m (1 + [i = j]) for m vectors."""
+    draws, m, n = SimpleNamespace(parents=[np.zeros(n_groups, int)], vectors=9), 9, 4000
+    rng = np.random.default_rng(1)
+    drawn = [_StratumDraws._independent(draws, rng, triangle=True) for _ in range(n)]
+    W = np.array([L @ L.T for L in drawn])
+    unit = np.eye(1 + n_groups)
+    np.testing.assert_allclose(W.mean(axis=0), m * unit, atol=4.5 * np.sqrt(2 * m / n))
+    np.testing.assert_allclose(W.var(axis=0), m * (1.0 + unit), rtol=0.15)
+    assert not np.triu(drawn, 1).any()
