@@ -1,6 +1,7 @@
 """Forecasts of tests of pairs, some of which differ equally on all topics."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -124,3 +125,11 @@ def test_tails_of_noncentral_t(limit, df):
     )
     np.testing.assert_allclose(_exceeds(far, limit, df), expected, rtol=1e-12)
     assert _exceeds(np.array([-7.6, -40.0]), limit, df).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(("n", "is_exact"), [(0, True), (161, True), (162, False)])
+def test_means_over_few_pairs_are_exact(n, is_exact):
+    t = np.linspace(0.0, 9.0, n)
+    found = PairForecast._over_pairs(SimpleNamespace(t=t), lambda x: np.sin(40.0 * x))
+    expected = np.sin(40.0 * t).mean() if n else 0.0
+    assert (found == pytest.approx(expected, rel=1e-12)) == is_exact

@@ -11,7 +11,7 @@ import pytest
 import vcomp
 from tests.helpers.refits import fit_again
 from vcomp.estimators import get_estimator
-from vcomp.estimators.likelihood import choose_engine
+from vcomp.estimators.likelihood import REML, choose_engine
 from vcomp.inference.resampling.deleted_surface import DeletedSurface
 from vcomp.inference.resampling.draws import Responses, RowDraws
 from vcomp.inference.resampling.refits import Recipe
@@ -199,3 +199,20 @@ def test_surfaces_are_not_for_components_near_zero(sparse):
     _, (fit, _, _, _) = sparse
     near = fit.values * np.array([1e-3, 1.0, 1.0])
     assert DrawnSurface.of(fit.stats, fit.recipe, near, 1000, ALWAYS) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "is_made"),
+    [
+        ({}, True),
+        ({"tol": 1e-8}, True),
+        ({"tol": 1e-9}, False),
+        ({"engine": "blocked"}, False),
+        ({"engine": "blocked", "tol": 1e-9}, False),
+        ({"max_iter": 3}, False),
+    ],
+)
+def test_stacks_are_for_the_usual_options(given, is_made):
+    fit, _, _, _ = fit_again("y ~ (1|a) + (1|b)", crossed(60, 8, 5), "reml")
+    recipe = replace(fit.recipe, estimator=REML(**given))
+    assert (StackedRefits.of(fit.stats, recipe, fit.values) is not None) is is_made
