@@ -70,6 +70,9 @@ def test_the_printed_form():
     assert [float(x.replace("−", "-")) for x in pairs["t"]] == [3.0, -2.1, 0.7]
     assert [float(x) for x in pairs["p"]] == [0.001, 0.02, 0.4]
     assert [float(x) for x in pairs["p adj."]] == [0.003, 0.04, 0.4]
+    values = TABLE.assign(p_value=0.0123456, p_adjusted=0.0246912)
+    digits = printed_columns(replace(MADE, table=values).summary(), 1)
+    assert (digits["p"][0], digits["p adj."][0]) == ("0.0123", "0.0247")
     text = printed_words(summary)
     assert text.count("*") == 2
     assert "Two systems share a letter if their difference is not significant. So." in text
