@@ -119,6 +119,9 @@ def test_wider_kernels():
     assert wider.parameters["bandwidth"] == pytest.approx(1.5 * h, rel=1e-14)
     with pytest.raises(EstimationError, match="have no end"):
         discrete_kernel_margin(PLACES, SUPPORT, 2.0 / h)
+    for width in (1.0, 1.5):
+        with pytest.raises(EstimationError, match="have no end"):
+            discrete_kernel_margin(PLACES, SUPPORT, selected=width)
 
 
 def test_quantiles_are_scores():
