@@ -92,15 +92,6 @@ class StageProducts:
         self._inverses = np.concatenate([inverses, np.zeros((1, *inverses.shape[1:]))])
         self._sums = stage.by_pattern @ Z.reshape(len(Z), -1)
 
-    @property
-    def is_single(self) -> bool:
-        """Whether the units of each effect have one pattern."""
-        return bool((np.diff(self._stage.starts) == 1).all())
-
-    def factors(self, effects: slice) -> tuple[FloatArray, FloatArray]:
-        """Return R⁻¹ (q, v, v) and s (q, k v) of effects that have one pattern."""
-        return self._inverses[self._stage.patterns[effects]], self._sums[effects]
-
     def __call__(self, effects: slice, left: FloatArray | None = None) -> FloatArray:
         """Return the products of some effects, times L' if there is one, (effects, v, elements).
 
@@ -144,8 +135,7 @@ def average_information(eq: Equations, point: EquationsPoint) -> FloatArray:
     H1, H2, H3 = (StageProducts(stage, Z, point.inverses, places) for stage in eq.stages)
     h2 = H2.all(eq).reshape(plan.n_levels, -1, places.size)
     h3 = H3.all(eq).reshape(-1, places.size)
-    eliminate = _eliminate_single if H1.is_single else _eliminate
-    gram -= eliminate(eq, point, H1, places, h2, h3)
+    gram -= _eliminate(eq, point, H1, places, h2, h3)
     # Arrays of a level have places.size columns.
     for part in slices(plan.n_levels if plan.n_slots else 0, eq.at_once(2 * places.k * v)):
         h = h2[part].reshape(-1, places.size)
@@ -181,37 +171,6 @@ def _eliminate(
                 subtract_by_level(h2, group_class.levels[part], FU, own)
         h3[columns] -= total
     return gram
-
-
-def _eliminate_single(
-    eq: Equations,
-    point: EquationsPoint,
-    H: StageProducts,
-    places: ElementPlaces,
-    h2: FloatArray,
-    h3: FloatArray,
-) -> FloatArray:
-    """Return the same where each group has one pattern: products F'R⁻¹ ⊗ s are folded last."""
-    plan, v, width = eq.plan, eq.v, places.k * eq.v
-    squares = np.zeros((v * v, width * width))
-    by_level = np.zeros((plan.n_levels, h2.shape[1], v * width))
-    for group_class, B in zip(plan.classes, point.outer, strict=True):
-        columns = group_class.rows(v)
-        total = np.zeros((columns.size * v, width))
-        for part, groups in eq.parts(group_class, places.k**2):
-            R, s = H.factors(groups)
-            Ft = point.F1[groups].transpose(0, 2, 1)
-            own = Ft @ R
-            q, W = len(s), own.transpose(0, 2, 1) @ own
-            squares += W.reshape(q, -1).T @ (s[:, :, None] * s[:, None, :]).reshape(q, -1)
-            total += ((Ft @ B[part]).transpose(0, 2, 1) @ own).reshape(q, -1).T @ s
-            if plan.n_slots:
-                left = (Ft @ point.inner[groups]).transpose(0, 2, 1) @ own
-                rows = left.reshape(q, 1, -1), s[:, None]
-                subtract_by_level(by_level, group_class.levels[part], *rows)
-        h3[columns] -= places.folded(total.reshape(columns.size, -1))
-    h2 += places.folded(by_level)
-    return places.folded_twice(squares)
 
 
 def _of_units(eq: Equations, point: EquationsPoint) -> FloatArray:
