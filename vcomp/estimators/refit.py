@@ -14,7 +14,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.estimators.estimate import Estimate, PointEstimate
+from vcomp.estimators.estimate import Estimate, PointEstimate, Points
 from vcomp.formula import RESIDUAL
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
@@ -87,7 +87,7 @@ def refit_without_negative(
 
 
 def point_without_negative(
-    points: Callable[[Sequence[Statistics], tuple[str, ...]], list[PointEstimate]],
+    prepared: Callable[[Statistics, tuple[str, ...]], Points],
     stats: Statistics,
     names: tuple[str, ...],
 ) -> PointEstimate:
@@ -95,18 +95,21 @@ def point_without_negative(
 
     Parameters
     ----------
-    points : returns the point estimates of a method
+    prepared : of the method, see ``ClosedForm``
     stats : sums of the data
     names : components, the residual last
     """
+
+    def of(these: Statistics, own: tuple[str, ...]) -> PointEstimate:
+        return prepared(these, own)([these])[0]
 
     def of_terms(terms: tuple[int, ...]) -> PointEstimate:
         if not terms:
             alone = _residual_alone("", stats)
             return PointEstimate(alone.values, alone.beta)
-        return points([stats.of_terms(terms)], (*(names[t] for t in terms), names[-1]))[0]
+        return of(stats.of_terms(terms), (*(names[t] for t in terms), names[-1]))
 
-    found, kept, _ = _drop_negative(points([stats], names)[0], of_terms)
+    found, kept, _ = _drop_negative(of(stats, names), of_terms)
     values = np.zeros(len(names))
     values[[*kept, -1]] = found.values
     return replace(found, values=values)

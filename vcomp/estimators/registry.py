@@ -5,12 +5,11 @@ A new estimator needs an entry in ``MethodName`` and ``_class_of``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from vcomp.estimators import likelihood, quadratic
-from vcomp.estimators.estimate import Estimate, PointEstimate, Points
+from vcomp.estimators.estimate import Estimate, Points
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import Statistics
 
@@ -27,14 +26,11 @@ class Estimator(Protocol):
 class ClosedForm(Estimator, Protocol):
     """An estimator whose point estimates cost much less than its standard errors."""
 
-    def points(self, stats: Sequence[Statistics], names: tuple[str, ...]) -> list[PointEstimate]:
-        """Return components and fixed effects of responses of the same rows, no standard errors.
+    def prepared(self, stats: Statistics, names: tuple[str, ...]) -> Points:
+        """Return the point estimates of responses of these rows, as a function of them.
 
         What does not depend on the response is computed once.
         """
-
-    def prepared(self, stats: Statistics, names: tuple[str, ...]) -> Points:
-        """Return the function of responses of these rows that :meth:`points` calls."""
 
 
 MethodName: TypeAlias = Literal["reml", "ml", "anova", "type1", "henderson3", "minque"]

@@ -48,11 +48,11 @@ def polarised_components(layout: Layout, method: str) -> FloatArray:
         If the method cannot estimate the components of one variable.
     """
     stats = layout.scores.models[0].statistics
-    estimator = cast(ClosedForm, get_estimator(method))
+    points = cast(ClosedForm, get_estimator(method)).prepared(stats, layout.names)
     Y, scale = columns_of(layout), layout.scale
 
     def q(y: FloatArray) -> FloatArray:
-        (point,) = estimator.points([stats.with_response(y)], layout.names)
+        (point,) = points([stats.with_response(y)])
         return point.values
 
     k, v = len(layout.names), layout.n_variables

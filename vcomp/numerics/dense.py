@@ -92,11 +92,11 @@ class Positive:
 
     def inverse(self) -> FloatArray:
         """Return the inverse, which is exactly symmetric."""
-        from vcomp.numerics.kernels import ldl  # deferred for start-up time
+        from vcomp.numerics.kernels import inverse_by_factor  # deferred for start-up time
 
         # A third of the operations of a solve for all columns of the identity.
         with limited_blas(self._scale.size):
-            inverse = ldl.inverted(self._lower)
+            inverse = inverse_by_factor(self._lower)
         inverse /= np.outer(self._scale, self._scale)
         return inverse
 

@@ -42,7 +42,7 @@ def test_together_as_each_alone(method, options):
     made = model()
     drawn, names = responses(made), ("a", "b", "a:b", "Residual")
     estimator = get_estimator(method, **options)
-    together = estimator.points(drawn, names)
+    together = estimator.prepared(drawn[0], names)(drawn)
     # What is prepared for one response serves all others.
     prepared = estimator.prepared(drawn[-1], names)
     for found, again in zip(together, prepared(drawn), strict=True):
@@ -59,7 +59,7 @@ def test_anova_together_as_each_alone():
     made = model("y ~ (1|a) + (1|b)")
     drawn, names = responses(made), ("a", "b", "Residual")
     estimator = get_estimator("anova")
-    for found, stats in zip(estimator.points(drawn, names), drawn, strict=True):
+    for found, stats in zip(estimator.prepared(drawn[0], names)(drawn), drawn, strict=True):
         one = estimator.estimate(stats, names)
         np.testing.assert_allclose(found.values, one.values, rtol=1e-13)
         np.testing.assert_allclose(found.beta, one.beta, rtol=1e-13, atol=1e-15)
@@ -71,7 +71,7 @@ def test_many_groups_together_as_each_alone(method):
     made = model("y ~ (1|a) + (1|b)", n=6_000, levels=(900, 800))
     drawn, names = responses(made, 5), ("a", "b", "Residual")
     estimator = get_estimator(method)
-    for found, stats in zip(estimator.points(drawn, names), drawn, strict=True):
+    for found, stats in zip(estimator.prepared(drawn[0], names)(drawn), drawn, strict=True):
         one = estimator.estimate(stats, names)
         np.testing.assert_allclose(found.values, one.values, rtol=0.0, atol=1e-9)
         np.testing.assert_allclose(found.beta, one.beta, rtol=0.0, atol=1e-9)
@@ -115,6 +115,6 @@ def test_a_response_without_variance_has_components_of_zero():
     drawn, names = responses(made), ("a", "b", "a:b", "Residual")
     drawn[2] = made.statistics.with_response(np.full(drawn[2].cells.y.size, 0.0))
     for method in ("type1", "henderson3", "minque"):
-        found = get_estimator(method).points(drawn, names)[2]
+        found = get_estimator(method).prepared(drawn[0], names)(drawn)[2]
         assert not found.values.any()
         assert not found.beta.any()

@@ -76,18 +76,16 @@ class ANOVA:
             covariance_error=sampling.errors_of(names),
         )
 
-    def points(self, stats: Sequence[Statistics], names: tuple[str, ...]) -> list[PointEstimate]:
-        """Return components and means without standard errors, of responses of the same rows.
+    def prepared(self, stats: Statistics, names: tuple[str, ...]) -> Points:
+        """Return the point estimates of responses of these rows, as a function of them.
+
+        What does not depend on the response is computed once.
 
         Raises
         ------
         EstimationError
             If the data cannot distinguish the components.
         """
-        return self.prepared(stats[0], names)(stats)
-
-    def prepared(self, stats: Statistics, names: tuple[str, ...]) -> Points:
-        """Return the function of responses of these rows that :meth:`points` calls."""
         coefficients = henderson1(stats.group_sums)
 
         def of(responses: Sequence[Statistics]) -> list[PointEstimate]:

@@ -301,18 +301,16 @@ class AdjustedSquares:
         reductions.refuse_nothing_left(names, self._advice)
         return estimate_from(self.name, stats, reductions, names)
 
-    def points(self, stats: Sequence[Statistics], names: tuple[str, ...]) -> list[PointEstimate]:
-        """Return components and fixed effects of responses of the same rows.
+    def prepared(self, stats: Statistics, names: tuple[str, ...]) -> Points:
+        """Return the point estimates of responses of these rows, as a function of them.
+
+        What does not depend on the response is computed once.
 
         Raises
         ------
         EstimationError
             As :meth:`estimate`.
         """
-        return self.prepared(stats[0], names)(stats)
-
-    def prepared(self, stats: Statistics, names: tuple[str, ...]) -> Points:
-        """Return the function of responses of these rows that :meth:`points` calls."""
         if self._orthogonal(stats, names) is not None:
             same = ANOVA().prepared(stats, names)
             return lambda responses: points_of(responses, [p.values for p in same(responses)])

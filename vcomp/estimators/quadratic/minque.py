@@ -120,18 +120,16 @@ class MINQUE:
         covariance = _covariance(priors, found)
         return _labelled(stats, names, found, covariance, given=not self._until_convergence)
 
-    def points(self, stats: Sequence[Statistics], names: tuple[str, ...]) -> list[PointEstimate]:
-        """Return components and fixed effects of responses of the same rows.
+    def prepared(self, stats: Statistics, names: tuple[str, ...]) -> Points:
+        """Return the point estimates of responses of these rows, as a function of them.
+
+        What does not depend on the response is computed once.
 
         Raises
         ------
         EstimationError
             As :meth:`estimate`.
         """
-        return self.prepared(stats[0], names)(stats)
-
-    def prepared(self, stats: Statistics, names: tuple[str, ...]) -> Points:
-        """Return the function of responses of these rows that :meth:`points` calls."""
         w = prior_components(self.prior, names)
         once = not self._until_convergence and int(self.iterated) <= 1
         # Orthogonal strata give the equations at a prior that is not zero in less time.

@@ -20,6 +20,7 @@ from vcomp.inference.resampling.surfaces import (
     SurfaceLimits,
     dense_table,
 )
+from vcomp.numerics.kernels import inverse_by_factor
 from vcomp.statistics import Statistics
 
 _SPREAD = 7.0
@@ -254,19 +255,8 @@ class DeletedSurface:
 
     def _inverse(self, ratios: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         """Return S⁻¹ of the terms but the absorbed one, D of this, and log|V|."""
-        from scipy.linalg.lapack import dpotri
-
         lower, D, log_det = self._absorbing.factor(ratios)
-        if not lower.size:
-            return lower, D, log_det
-        inverse, _ = dpotri(lower, lower=1, overwrite_c=1)
-        np.copyto(inverse, inverse.T, where=self._above)
-        return inverse, D, log_det
-
-    @cached_property
-    def _above(self) -> BoolArray:
-        """Whether an element of S is above the diagonal."""
-        return ~np.tri(sum(self._stats.sizes[t] for t in self._rest), dtype=bool)
+        return inverse_by_factor(lower), D, log_det
 
 
 @dataclass(frozen=True, slots=True, eq=False)

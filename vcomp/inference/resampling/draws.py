@@ -317,7 +317,8 @@ def _needs_strata_only(strata: StratumStatistics, recipe: Recipe) -> bool:
     if recipe.negative == "refit":
         return False
     try:
-        cast(ClosedForm, recipe.estimator).points([Statistics.from_strata(strata)], recipe.names)
+        stats = Statistics.from_strata(strata)
+        cast(ClosedForm, recipe.estimator).prepared(stats, recipe.names)([stats])
     except DataError:
         return False
     return True

@@ -357,7 +357,7 @@ class InClosedForm:
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the estimate under the policy for negative estimates."""
         if self._drops:
-            found = point_without_negative(self._estimator.points, stats, self._names)
+            found = point_without_negative(self._estimator.prepared, stats, self._names)
         else:
             (found,) = self._points([stats])
         return Refitted(found.values, found.beta, np.nan, found.converged)

@@ -17,6 +17,7 @@ from .compilation import compiled_into as compiled_into
 from .compilation import is_at_hand as is_at_hand
 from .compilation import njit as njit
 from .compilation import seconds_as_python as seconds_as_python
+from .ldl import inverse_by_factor as inverse_by_factor
 from .ldl import weighted_gram as weighted_gram
 from .pairs import ONCE as ONCE
 from .pairs import join_pairs as join_pairs

@@ -332,7 +332,7 @@ def mirror_lower(matrix: FloatArray) -> None:
         np.copyto(corner, corner.T.copy(), where=np.tri(len(corner), k=-1, dtype=bool).T)
 
 
-def inverted(corner: FloatArray) -> FloatArray:
+def inverse_by_factor(corner: FloatArray) -> FloatArray:
     """Return the full inverse from a lower Cholesky factor in C order, which is not changed."""
     from scipy.linalg.lapack import dpotri
 

@@ -295,7 +295,7 @@ class Inverse:
         self._factor = factor
         pattern = factor.pattern
         with limited_blas(pattern.n_dense):
-            self.corner = ldl.inverted(factor.corner)
+            self.corner = ldl.inverse_by_factor(factor.corner)
         self._entries = np.zeros(0)
         if pattern.leaf.all():
             self._leading = 1.0 / factor.pivots + self._leaf_forms
