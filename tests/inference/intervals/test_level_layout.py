@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import vcomp
+from vcomp.inference.intervals.influences import _sets
 from vcomp.inference.intervals.level_layout import Folded, Layout, Room
-from vcomp.inference.intervals.robust import _sets
 
 FORMULAS = {
     "grid": ("y ~ (1|p) + (1|i) + (1|a) + (1|p:i)", False),

@@ -14,6 +14,15 @@ from hypothesis import strategies as st
 
 import vcomp
 from vcomp.inference.intervals.classical import mean_squares
+from vcomp.inference.intervals.influences import (
+    _by_set,
+    _engine,
+    _Point,
+    _sets,
+    closed_sets,
+    exactly_shared,
+    level_variances,
+)
 from vcomp.inference.intervals.level_layout import Layout, Room
 from vcomp.inference.intervals.level_passes import (
     _add_few,
@@ -21,18 +30,7 @@ from vcomp.inference.intervals.level_passes import (
     _write_slopes,
     sum_influences,
 )
-from vcomp.inference.intervals.robust import (
-    _by_set,
-    _engine,
-    _Point,
-    _Relation,
-    _sets,
-    _variances,
-    closed_sets,
-    exactly_shared,
-    level_variances,
-    robust_mean_squares,
-)
+from vcomp.inference.intervals.robust import _Relation, _variances, robust_mean_squares
 from vcomp.inference.kernels.group_influences import write_constants, write_slopes
 from vcomp.inference.kernels.level_sums import add_level_sums
 

@@ -1,6 +1,9 @@
 from .classical import F_INTERVALS as F_INTERVALS
 from .classical import mean_squares as mean_squares
 from .classical import unbiased_covariance as unbiased_covariance
+from .influences import level_products as level_products
+from .influences import level_variances as level_variances
+from .influences import positive_residual as positive_residual
 from .limits import FromComponents as FromComponents
 from .limits import IntervalName as IntervalName
 from .limits import IntervalSource as IntervalSource
@@ -10,8 +13,5 @@ from .limits import check_source as check_source
 from .limits import normal_quantile as normal_quantile
 from .limits import note_on_scores as note_on_scores
 from .limits import wald_interval as wald_interval
-from .robust import level_products as level_products
-from .robust import level_variances as level_variances
-from .robust import positive_residual as positive_residual
 from .robust import robust_mean_squares as robust_mean_squares
 from .robust import with_influences as with_influences

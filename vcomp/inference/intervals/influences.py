@@ -1,0 +1,384 @@
+"""The influences of rows on estimates, and their products by shared levels.
+
+:func:`level_variances` sums influences in one pass over the rows, and in another one before it
+where a component is zero. :func:`level_products` does so for other estimates than components.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from vcomp._typing import FloatArray, LongArray
+from vcomp.design import Chunk, Design
+from vcomp.estimators.likelihood import (
+    LikelihoodEngine,
+    choose_engine,
+    predicted,
+    prediction_engine,
+)
+from vcomp.exceptions import EstimationError
+from vcomp.inference.intervals.level_layout import Folded, Groups, Layout, Total
+from vcomp.inference.intervals.level_passes import (
+    LevelSums,
+    LevelWork,
+    sum_influences,
+    write_pulls,
+)
+from vcomp.inference.quantities import LevelVariances
+from vcomp.statistics import Statistics
+
+FEWEST = 6
+"""A facet with fewer levels shows nothing of the distribution of its effects."""
+
+
+def closed_sets(
+    facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]
+) -> tuple[frozenset[str], ...]:
+    """Return the sets of facets that hold all facets that theirs are nested in, small ones first.
+
+    Examples
+    --------
+    >>> [sorted(s) for s in closed_sets(["p", "i", "h"], {"i": frozenset({"h"})})]
+    [['h'], ['p'], ['h', 'i'], ['h', 'p'], ['h', 'i', 'p']]
+    """
+    found = [
+        frozenset(chosen)
+        for size in range(1, len(facets) + 1)
+        for chosen in combinations(sorted(facets), size)
+    ]
+    return tuple(s for s in found if all(nested_in.get(f, frozenset()) <= s for f in s))
+
+
+def exactly_shared(sets: Sequence[frozenset[str]], products: FloatArray) -> FloatArray:
+    """Return the products of pairs that share exactly a set from those that share at least it.
+
+    Parameters
+    ----------
+    sets : (m,) closed sets, small ones first
+    products : (m, k, k) Σ s_g s_g' over the groups g of each set, and of single rows after them:
+        (m + 1, k, k)
+
+    Returns
+    -------
+    (m + 1, k, k)
+    """
+    exact = products.copy()
+    last = len(sets)
+    for at in range(last - 1, -1, -1):
+        exact[at] -= exact[last]
+        for other in range(at + 1, last):
+            if sets[at] < sets[other]:
+                exact[at] -= exact[other]
+    return exact
+
+
+def level_variances(
+    design: Design, stats: Statistics, total: Total, values: FloatArray
+) -> LevelVariances:
+    """Return the products of the influences of rows on the components, by shared levels.
+
+    Parameters
+    ----------
+    design, stats : of the data
+    total : ``total(of, *known)`` is the sum of ``of(*known, chunk)`` over parts of the coded rows
+    values : (k + 1,) estimates at which residuals are computed, negative ones as zero
+
+    Raises
+    ------
+    EstimationError
+        If the residual is not estimated above zero.
+    """
+    v = positive_residual(values, "interval='robust'", "interval='mls'")
+    layout = Layout.of(design, _sets(design), total)
+    engine = _engine(stats)
+    point = _Point.of(layout, engine, total, v)
+    sums: LevelSums = total(sum_influences, point.work(slabs=True))
+    k = v.size - 1
+    # The expectation of the squared residual has the sum of the squares.
+    square, expected = sums.products[-1, k:]
+    to_influence = np.eye(k + 2)[:-1]
+    to_influence[k, k + 1] = -square / expected if expected > 0.0 else 0.0
+    products = np.array(
+        [to_influence @ p @ to_influence.T for p in (*_by_set(layout, sums), sums.of_rows)]
+    )
+    other = engine if stats.strata is None else choose_engine(stats, reml=True)
+    information = other.information(v, "expected" if "expected" in other.kinds else "average")
+    return _level_variances(layout, information, 0.25 * exactly_shared(layout.sets, products))
+
+
+def positive_residual(values: FloatArray, what: str, other: str) -> FloatArray:
+    """Return the components with negative ones as zero.
+
+    Parameters
+    ----------
+    values : estimates, the residual last
+    what, other : what needs a residual above zero, and what to use instead
+
+    Raises
+    ------
+    EstimationError
+        If the residual is not estimated above zero.
+    """
+    if values[-1] <= 0.0:
+        raise EstimationError(
+            f"{what} needs a residual above zero, and its estimate is {values[-1]:g}; use {other}"
+        )
+    return np.maximum(values, 0.0)
+
+
+def level_products(
+    design: Design,
+    total: Total,
+    contributions: Callable[[Chunk], Iterable[FloatArray]],
+    information: FloatArray,
+) -> LevelVariances:
+    """Return the products of contributions of rows to p estimates, by shared levels.
+
+    Parameters
+    ----------
+    design : of the data
+    total : as for :func:`level_variances`
+    contributions : of the rows of a chunk, arrays (n, p), the same number for each chunk; their
+        products are added
+    information : (p, p) of the estimates
+    """
+    layout = Layout.of(design, _sets(design), total)
+    groups = tuple(layout.groups[s] for s in layout.sets)
+    sums: _Contributed = total(_contributed, contributions, groups, len(information))
+    of_sets = [sum(t @ t.T for t in tables) for tables in sums.tables]
+    products = np.array([*of_sets, sums.of_rows])
+    return _level_variances(layout, information, exactly_shared(layout.sets, products))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Contributed:
+    """Contributions of rows.
+
+    Attributes
+    ----------
+    of_rows : (p, p) products of single rows
+    tables : for each set the (w, p, groups) sums over its groups
+    """
+
+    of_rows: FloatArray
+    tables: tuple[FloatArray, ...]
+
+    def __add__(self, other: _Contributed) -> _Contributed:
+        pairs = zip(self.tables, other.tables, strict=True)
+        return _Contributed(self.of_rows + other.of_rows, tuple(a + b for a, b in pairs))
+
+
+def _contributed(
+    contributions: Callable[[Chunk], Iterable[FloatArray]],
+    groups: tuple[Groups, ...],
+    p: int,
+    chunk: Chunk,
+) -> _Contributed:
+    codes = dict(enumerate(chunk.compact_codes))
+    places = [g.numbers(codes) for g in groups]
+    of_rows = np.zeros((p, p))
+    tables: list[list[list[FloatArray]]] = [[] for _ in groups]
+    for found in contributions(chunk):
+        weighted = found if chunk.counts is None else found * chunk.counts[:, None]
+        of_rows += weighted.T @ found
+        for table, place, g in zip(tables, places, groups, strict=True):
+            table.append([np.bincount(place, c, g.size).astype(float) for c in weighted.T])
+    return _Contributed(of_rows, tuple(np.array(table) for table in tables))
+
+
+def _level_variances(
+    layout: Layout, information: FloatArray, shared: FloatArray
+) -> LevelVariances:
+    sets, structure = layout.sets, layout.design.structure
+    numbers = [int(np.count_nonzero(layout.counts[s])) for s in sets]
+    few = {next(iter(s)): n for s, n in zip(sets, numbers, strict=True) if len(s) == 1}
+    return LevelVariances(
+        information=information,
+        sets=(*sets, frozenset({*structure.facets, "row"})),
+        sizes=np.array([*numbers, structure.n_rows], dtype=float),
+        shared=shared,
+        few={facet: n for facet, n in few.items() if n < FEWEST},
+    )
+
+
+def _engine(stats: Statistics) -> LikelihoodEngine:
+    """Return the engine for predicted effects: that of the fit if it has them.
+
+    Variances of prediction only say how the expectation of a product is spread over groups, and
+    are not worth an engine of their own.
+    """
+    engine = choose_engine(stats, reml=True)
+    return engine if engine.name != "strata" else prediction_engine(stats)
+
+
+def _by_set(layout: Layout, sums: LevelSums) -> list[FloatArray]:
+    """Return the products of the sums over the groups of each set."""
+    tables = {
+        leaf: Folded(layout, leaf, table.dense)
+        for leaf, table in zip(layout.leaves, sums.tables, strict=True)
+        if table is not None
+    }
+    found = []
+    for chosen in layout.sets:
+        if chosen in layout.leaves and chosen not in tables:
+            assert sums.slabs is not None
+            found.append(sums.slabs)
+            continue
+        source = min((s for s in tables if chosen <= s), key=layout.size)
+        table = tables[source].to(chosen)
+        found.append(table.T @ table)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """The components, and the influences that they give the rows of each group.
+
+    Attributes
+    ----------
+    layout : groups of the design
+    v : components
+    beta : fixed effects
+    finer : (k, k) 1 where the second term is finer than the first
+    pulls : of all terms what :func:`~vcomp.inference.intervals.level_passes.write_pulls` writes
+    own : factor of the squared residual, and its expectation without terms
+    """
+
+    layout: Layout
+    v: FloatArray
+    beta: FloatArray
+    finer: FloatArray
+    pulls: FloatArray
+    own: FloatArray
+
+    @classmethod
+    def of(cls, layout: Layout, engine: LikelihoodEngine, total: Total, v: FloatArray) -> _Point:
+        terms = layout.terms
+        finer = np.array([[float(a < b) for b in terms] for a in terms])
+        finer = finer.reshape(len(terms), len(terms))
+        beta, effects, variances = _predicted(layout, engine, v)
+        n = float(layout.design.structure.n_rows)
+        own = np.array([1.0 / v[-1] ** 2, 1.0 - beta.size / n])
+        point = cls(layout, v, beta, finer, np.zeros((0, 4)), own)
+        u = [e / t if t > 0.0 else e for e, t in zip(effects, v[:-1], strict=True)]
+        left = []
+        for t in np.flatnonzero(v[:-1] == 0.0).tolist():
+            inner = np.flatnonzero((finer[t] != 0.0) & (v[:-1] > 0.0)).tolist()
+            if inner:  # its groups are made of those of a finer term
+                finest = min(inner, key=lambda o: u[o].size)
+                u[t] = Folded(layout, terms[finest], u[finest]).to(terms[t])
+            else:
+                left.append(t)
+        for t, sums in point._sums_at_zero(left, effects, total).items():
+            u[t] = sums / v[-1]
+        return replace(point, pulls=point._pulls(effects, u, variances))
+
+    @property
+    def starts(self) -> LongArray:
+        """First group of each term among those of all, and their number."""
+        sizes = [self.layout.size(chosen) for chosen in self.layout.terms]
+        return np.cumsum([0, *sizes], dtype=np.int64)
+
+    def _pulls(
+        self,
+        effects: list[FloatArray],
+        u: list[FloatArray],
+        variances: list[FloatArray | None],
+    ) -> FloatArray:
+        """Return the influences on the components of the terms, eqs. (10.16) and (10.17)."""
+        layout, v = self.layout, self.v
+        starts = self.starts
+        pulls = np.empty((int(starts[-1]), 4))
+        inner = sorted({int(o) for o in np.flatnonzero(self.finer.any(axis=0))})
+        counts = [layout.counts[s] for s in layout.terms]
+        squares = {o: Folded(layout, layout.terms[o], counts[o] ** 2) for o in inner}
+        predicted = {o: Folded(layout, layout.terms[o], counts[o] * effects[o]) for o in inner}
+        for t, chosen in enumerate(layout.terms):
+            left: FloatArray | None = None
+            within: FloatArray | None = None
+            for other in map(int, np.flatnonzero(self.finer[t])):
+                effect, square = predicted[other].to(chosen), v[other] * squares[other].to(chosen)
+                left = effect if left is None else left + effect
+                within = square if within is None else within + square
+            own = pulls[starts[t] : starts[t + 1]]
+            write_pulls(
+                own, counts[t], u[t], effects[t], variances[t], left, within, v[t], v[-1]
+            )  # fmt: skip
+        return pulls
+
+    def _sums_at_zero(
+        self, zero: list[int], effects: list[FloatArray], total: Total
+    ) -> dict[int, FloatArray]:
+        """Return the sums of the residuals in the groups of terms whose component is zero."""
+        if not zero:
+            return {}
+        pulls = np.zeros((int(self.starts[-1]), 4))
+        pulls[:, 0], pulls[:, 2] = np.concatenate(effects), 1.0
+        point = replace(self, pulls=pulls, finer=np.zeros_like(self.finer))
+        sums: LevelSums = total(sum_influences, point.work(slabs=False))
+        found, layout = {}, self.layout
+        for t in zero:
+            chosen = layout.terms[t]
+            place = min(
+                (i for i, leaf in enumerate(layout.leaves) if chosen <= leaf),
+                key=lambda i: layout.size(layout.leaves[i]),
+            )
+            table = sums.tables[place]
+            assert table is not None
+            column = np.ascontiguousarray(table.dense[:, t])
+            found[t] = Folded(layout, layout.leaves[place], column).to(chosen)
+        return found
+
+    def work(self, *, slabs: bool) -> LevelWork:
+        """Return what a pass over rows needs."""
+        layout = self.layout
+        return LevelWork(
+            beta=self.beta,
+            terms=tuple(layout.groups[s] for s in layout.terms),
+            leaves=tuple(layout.groups[s] for s in layout.leaves),
+            starts=self.starts[:-1],
+            pulls=self.pulls,
+            finer=self.finer,
+            own=self.own,
+            n_rows=layout.design.structure.n_rows,
+            slabs=layout.dead_end() if slabs else None,
+        )
+
+
+def _predicted(
+    layout: Layout, engine: LikelihoodEngine, v: FloatArray
+) -> tuple[FloatArray, list[FloatArray], list[FloatArray | None]]:
+    """Return fixed effects, effects, and their variances or None, by the groups of each set."""
+    solution = predicted(engine, v)
+    effects: list[FloatArray] = []
+    variances: list[FloatArray | None] = []
+    for t, chosen in enumerate(layout.terms):
+        groups, variance = layout.groups[chosen], solution.prediction_var[t]
+        places = groups.places_of(layout.design, t)
+        effects.append(_spread(solution.effects[t], places, groups.size))
+        # Engines with random probes have no variances of prediction.
+        known = v[t] > 0.0 and bool(np.isfinite(variance).all())
+        variances.append(_spread(variance, places, groups.size) if known else None)
+    return solution.beta, effects, variances
+
+
+def _spread(values: FloatArray, places: LongArray | None, size: int) -> FloatArray:
+    if places is None:
+        return values
+    found = np.zeros(size)
+    found[places] = values
+    return found
+
+
+def _sets(design: Design) -> tuple[frozenset[str], ...]:
+    """Return the sets of sampled facets, without that of all if its groups are single rows."""
+    structure = design.structure
+    used = {f for term in design.formula.random for f in term.facets}
+    facets = [f for f in structure.facets if f in used]
+    sets = closed_sets(facets, structure.nested_in)
+    single = len(facets) == len(structure.facets) and structure.cell_max == 1
+    return sets[:-1] if single and sets else sets
