@@ -1,10 +1,10 @@
 """The result of a fit: a façade over its record and rows.
 
-Its public interface is in four files, by subject: :mod:`~vcomp.model.estimates`,
-:mod:`~vcomp.model.uncertainty` (intervals, tests, resampling), :mod:`~vcomp.model.decisions`
-(D-studies, rank accuracy) and this one (tables, pictures, the diagnosis of assumptions,
-predictions, storage). The methods call functions of the other files, whose arguments are the
-record of the fit (:class:`~vcomp.model.record.FitRecord`), its rows
+Its public interface is in five files, by subject: :mod:`~vcomp.model.estimates`,
+:mod:`~vcomp.model.uncertainty` (intervals, resampling), :mod:`~vcomp.model.hypothesis_tests`,
+:mod:`~vcomp.model.decisions` (D-studies, rank accuracy) and this one (tables, pictures, the
+diagnosis of assumptions, predictions, storage). The methods call functions of the other files,
+whose arguments are the record of the fit (:class:`~vcomp.model.record.FitRecord`), its rows
 (:class:`~vcomp.model.row_access.RowAccess`) or both.
 """
 
@@ -18,6 +18,7 @@ from vcomp import display
 from vcomp.model import prediction, presentation, record, tables
 from vcomp.model.decisions import Decisions
 from vcomp.model.estimates import Estimates
+from vcomp.model.hypothesis_tests import HypothesisTests
 from vcomp.model.interval_sources import IntervalMethod
 from vcomp.model.prediction import Level, NewLevels, Prediction
 from vcomp.model.presentation import PictureName
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from vcomp.inference.assumptions import Diagnosis
 
 
-class VarianceComponentsResults(Estimates, Uncertainty, Decisions, display.Printed):
+class VarianceComponentsResults(
+    Estimates, Uncertainty, HypothesisTests, Decisions, display.Printed
+):
     """Variance components with their uncertainty, D-studies, predictions and tables.
 
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. All that needs no rows
