@@ -1,2 +1,2 @@
 from .fit_covariances import fit_multivariate as fit_multivariate
-from .results import MultivariateResults as MultivariateResults
+from .multivariate_results import MultivariateResults as MultivariateResults

@@ -30,7 +30,7 @@ from vcomp.multivariate.cone import (
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.estimate_record import Ending, Found, record_of
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
-from vcomp.multivariate.results import MultivariateResults
+from vcomp.multivariate.multivariate_results import MultivariateResults
 from vcomp.multivariate.strata_covariances import (
     Strata,
     StrataLikelihood,
