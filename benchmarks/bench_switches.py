@@ -25,16 +25,20 @@ from benchmarks.measure import used_by
 from vcomp.estimators.likelihood import choose_engine
 
 _FACTOR = 3.0
+"""Ratio of times above which a switch is named."""
+
 _STEP, _BESIDE = 1.02, 1.03
 """Ratio of sizes at which the bisection ends, and of the timed sizes to the switch."""
 
 _CALLS, _REPEATED = 3, 0.5
-
+"""Largest number of calls, and seconds of one from which it is the last."""
 
 _SIZES = (250, 1_000, 4_000, 16_000, 64_000, 256_000)
 _FEWER = _SIZES[:4]
+"""Those of designs whose cost grows fast."""
 
 _MEMORY = 2**33
+"""Bytes that a fit may use."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,8 +151,10 @@ class ByLikelihood:
     def __call__(self, stats: Statistics) -> Refitted:
         """Return the maximum of the likelihood."""
         engine = self._engine_of(stats)
-        unseen = _UNSEEN if self._options.tol is None and engine.exact_value else 0.0
-        tol = self._options.tol or (TOLERANCE if engine.exact_value else _TOLERANCE_OF_PROBES)
+        tol, unseen = self._options.tol, 0.0
+        if tol is None:
+            tol = TOLERANCE if engine.exact_value else _TOLERANCE_OF_PROBES
+            unseen = _UNSEEN if engine.exact_value else 0.0
         try:
             found = maximise(
                 engine,
