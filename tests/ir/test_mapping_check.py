@@ -136,6 +136,11 @@ def test_bad_options():
     study = fit_mapping(few, "tau", **options)
     with pytest.raises(EstimationError, match="needs three collections"):
         validate_mapping(study)
+    more = fit_mapping([*few, *few], "tau", **options)
+    words = "'shrinking, features' has 3 features: it needs 6 collections.*has 4; give kinds="
+    with pytest.raises(EstimationError, match=words):
+        validate_mapping(more)
+    assert len(validate_mapping(more, {"plain": {}})) == 1
     with pytest.raises(PlanError, match="study is a result of fit_mapping"):
         validate_mapping(study.points)
     with pytest.raises(PlanError, match="unknown option 'sizes'"):

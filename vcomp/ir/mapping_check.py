@@ -16,6 +16,7 @@ import numpy as np
 from vcomp.exceptions import EstimationError, PlanError, check_alpha
 from vcomp.ir.mapping import MappingStudy
 from vcomp.ir.mapping_fit import FEATURES, checked_features, curve_through, feature_of
+from vcomp.ir.reliability_map import Feature
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +59,8 @@ def validate_mapping(
     PlanError
         If `study` is another object, an option is not known, or alpha is out of range.
     EstimationError
-        If there are fewer than three collections, or too few points without one.
+        If there are fewer than three collections, or fewer than three more than a kind has
+        features, or too few points without one.
 
     Notes
     -----
@@ -92,6 +94,13 @@ def validate_mapping(
         raise EstimationError(
             f"leaving out needs three collections, and the study has {len(names)}"
         )
+    for name, options in kinds.items():
+        n = len(_features_of(options))
+        if n and len(names) < n + 3:
+            raise EstimationError(
+                f"kind {name!r} has {n} features: it needs {n + 3} collections, of which one is "
+                f"left out, and the study has {len(names)}; give kinds= with fewer features"
+            )
     rows = []
     for indicator in study.maps:
         for kind, options in kinds.items():
@@ -100,12 +109,15 @@ def validate_mapping(
     return pd.DataFrame(rows)
 
 
+def _features_of(options: Mapping[str, Any]) -> tuple[Feature, ...]:
+    return checked_features(options.get("variance", "constant"), options.get("features", ()))
+
+
 def _left_out(
     study: MappingStudy, indicator: str, name: str, options: Mapping[str, Any], alpha: float
 ) -> pd.DataFrame:
     """Return the points of a collection with what the others predict."""
-    variance = options.get("variance", "constant")
-    features = checked_features(variance, options.get("features", ()))
+    variance, features = options.get("variance", "constant"), _features_of(options)
     points, coefficient = study.points, study.maps[indicator].coefficient
     others = points[points["collection"] != name]
     curve = curve_through(study.measures[indicator], others, study.smallest, variance, features)

@@ -356,7 +356,7 @@ def _features(
     if features and n_collections < len(features) + 2:
         raise EstimationError(
             f"{len(features)} features need {len(features) + 2} collections, and points come from "
-            f"{n_collections}"
+            f"{n_collections}; give fewer features="
         )
     for name, column in zip(features, Z.T, strict=True):
         if np.ptp(column) <= 1e-9 * max(float(np.abs(column).max()), 1.0):
