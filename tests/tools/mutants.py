@@ -2,12 +2,14 @@
 
 A mutant is named by its module, its function and the two forms of the changed expression, so that
 its name survives edits elsewhere in the file. Annotations, defaults, docstrings, texts, and what
-is raised or asserted stay as they are. So do three kinds of expressions:
+is raised or asserted stay as they are. So do four kinds of expressions:
 
 - estimates of time, which are arithmetic with a number named in seconds: they decide which of two
   ways to the same result is chosen;
 - tolerances, which are constants below `TOLERANCE`: they are not doubled, and a comparison with
   one is turned round but not moved to include or exclude it, as no result is exactly so small;
+- limits that a module names for itself, as ``_MOST_CELLS``: a comparison with one is turned round
+  but not moved, as the number is chosen and what is exactly as large may go either way;
 - the size -1 in ``reshape``, as numpy takes any negative number for the unknown size.
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +36,9 @@ COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.NotIn: (ast.In,),
 }
 """Comparisons: a boundary moved by one value, and the opposite."""
+
+_LIMIT = re.compile(r"_[A-Z][A-Z_]+")
+"""Names of a module's own constants."""
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
@@ -218,6 +224,12 @@ def _is_tolerance(node: ast.AST, small: set[str]) -> bool:
     return isinstance(value, float) and 0.0 < value < TOLERANCE
 
 
+def _is_chosen(node: ast.AST, small: set[str]) -> bool:
+    """Return whether a node is a tolerance, or has a limit that the module names for itself."""
+    named = (getattr(part, "id", "") for part in ast.walk(node))
+    return _is_tolerance(node, small) or any(_LIMIT.fullmatch(name) for name in named)
+
+
 def _changes(
     node: ast.expr | ast.AugAssign, small: set[str]
 ) -> Iterator[ast.expr | ast.AugAssign]:
@@ -227,8 +239,8 @@ def _changes(
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
         for k, op in enumerate(node.ops):
-            among = any(_is_tolerance(side, small) for side in sides[k : k + 2])
-            for other in COMPARED[type(op)][among and isinstance(op, _ORDER) :]:
+            chosen = any(_is_chosen(side, small) for side in sides[k : k + 2])
+            for other in COMPARED[type(op)][chosen and isinstance(op, _ORDER) :]:
                 changed = copy.deepcopy(node)
                 changed.ops[k] = other()
                 yield changed
