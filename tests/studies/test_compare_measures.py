@@ -55,6 +55,22 @@ def test_components(compared, frame):
     assert len(rows) == 9
 
 
+def test_rows_of_tables_are_numbered(compared):
+    cost = {"topic": 1.0, "sys": 0.0}
+    tables = {
+        "table": compared.table,
+        "components": compared.components,
+        "ranking": compared.ranking("rel_err_var"),
+        "differences": compared.differences().table,
+        "bootstrap": compared.differences(interval="bootstrap", n=3, rng=1, progress=False).table,
+        "ratios": compared.required_ratios().table,
+        "best": compared.best(cost=cost, budget=50),
+    }
+    for name, table in tables.items():
+        assert table.index.tolist() == list(range(len(table))), name
+        assert len(table) >= 3, name
+
+
 def test_all_forms_are_the_same(compared, frame, tmp_path):
     expected = compared.table
     polars = pytest.importorskip("polars", reason="polars is not installed")
@@ -113,6 +129,11 @@ def test_groups(frame):
     ]  # fmt: skip
     one = vcomp.fit(f"ap {BOTH}", data.query("track == 'web' and year == 2")).dstudy(topic=10)
     assert table["Phi"].iloc[3] == one.table["Phi"].item()
+    # Categories of which there are no rows, and groups that are combined in no row, are none.
+    track = pd.Categorical(data["track"], ["web", "none", "qa"])
+    few = data.assign(track=track).query("track == 'web' or year == 2")
+    listed = vcomp.compare_measures(few, f"ap {BOTH}", by=["track", "year"], topic=10)
+    assert list(listed.results) == ["web, 1", "web, 2", "qa, 2"]
     both = vcomp.compare_measures(data, BOTH, responses=["ap", "rr"], by="track", topic=10)
     assert list(both.results) == ["ap, qa", "ap, web", "rr, qa", "rr, web"]
     assert both.table.columns[:4].tolist() == ["measure", "response", "track", "nobs"]

@@ -377,7 +377,7 @@ def _read(scores: Any, response: str, names: Mapping[str, str | None]) -> pd.Dat
         raise DataError(f"column {bad!r} has missing values; drop these rows")
     frame = frame.astype(str).assign(score=read[response].to_numpy())
     judge = [name for name in ("role", "assessor") if name in frame]
-    whole = frame.groupby(judge, sort=True).ngroup()
+    whole = frame.groupby(judge).ngroup()
     frame["assessment"] = whole.groupby(frame["topic"]).rank(method="dense").astype(int)
     if frame.duplicated(["system", "topic", "assessment"]).any():
         row = frame[frame.duplicated(["system", "topic", "assessment"])].iloc[0]

@@ -422,7 +422,7 @@ def _dots(compared: MeasureComparison, chosen: Sequence[str], plan: int, ax: Any
     fewest = min(len(study.plan) for study in compared.studies.values())
     if not isinstance(plan, Integral) or isinstance(plan, bool) or not 0 <= plan < fewest:
         raise PlanError(f"plan= is the number of a row, from 0 to {fewest - 1}, not {plan!r}")
-    rows = compared.table.groupby("measure", sort=False).nth(int(plan))
+    rows = compared.table.groupby("measure").nth(int(plan))
     sizes = [
         tuple(zip(s.plan.facets, s.plan.sizes[plan].tolist(), strict=True))
         for s in compared.studies.values()
@@ -455,7 +455,7 @@ def _curves(compared: MeasureComparison, coefficient: str, x: str | None, ax: An
         _with_first(table, others),
         facet,
         coefficient,
-        curves=pd.concat(lines, ignore_index=True),
+        curves=pd.concat(lines),
         goal=compared.goal,
         alpha=compared.alpha,
         xlabel=f"levels of {escaped(facet)}" + (f"  (with {held})" if held else ""),
@@ -517,13 +517,13 @@ def best_for_each(
         except PlanError as error:
             reasons[name] = str(error)
             continue
-        first = found.table.iloc[[0]].reset_index(drop=True)
+        first = found.table.head(1).copy()
         first.insert(0, "measure", name)
         rows.append(first)
     if not rows:
         name, reason = next(iter(reasons.items()))
         raise PlanError(f"measure {name!r}: {reason}")
-    table = pd.concat(rows, ignore_index=True)
+    table = pd.concat(rows)
     by_cost = goal is not None
     column = "cost" if by_cost else coefficient
     up = by_cost or coefficient.endswith("_var")

@@ -227,8 +227,7 @@ def _of_one_table(
         labels = dict(zip(groups, key if isinstance(key, tuple) else (key,), strict=True))
         words = [*([model.name] if len(models) > 1 else []), *map(str, labels.values())]
         both = {"response": model.name, **labels} if len(models) > 1 else labels
-        rows = part.reset_index(drop=True)
-        measures.append(Measure(", ".join(words), model.formula, rows, both, model.response))
+        measures.append(Measure(", ".join(words), model.formula, part, both, model.response))
     return _distinct(measures)
 
 

@@ -175,7 +175,7 @@ class Subsets:
         if closed_form is not None:
             values, mean = closed_form(self.table.take(chosen))
             if self._agrees(values):
-                return Refitted(values, np.array([mean]), np.nan, True)
+                return Refitted(values, np.array([mean]), np.nan)
         return self._refit(lambda: self._rows(chosen))
 
     def _agrees(self, values: FloatArray) -> bool:

@@ -24,15 +24,8 @@ from vcomp.inference.intervals.influences import (
     level_variances,
 )
 from vcomp.inference.intervals.level_layout import Layout, Room
-from vcomp.inference.intervals.level_passes import (
-    _add_few,
-    _write_constants,
-    _write_slopes,
-    sum_influences,
-)
+from vcomp.inference.intervals.level_passes import sum_influences
 from vcomp.inference.intervals.robust import _Relation, _variances, robust_mean_squares
-from vcomp.inference.kernels.group_influences import write_constants, write_slopes
-from vcomp.inference.kernels.level_sums import add_level_sums
 
 
 def crossed(sizes, seed=0, missing=0.0):
@@ -366,60 +359,6 @@ def test_variances_are_those_of_the_page(x, n, nu):
     assert lower[0] == pytest.approx(by_the_page(x, n, nu, own, coarser, apart, False), rel=1e-12)
     assert upper[0] == pytest.approx(by_the_page(x, n, nu, own, coarser, apart, True), rel=1e-12)
     assert correlation == np.eye(1)
-
-
-@given(
-    st.integers(0, 2**32 - 1),
-    st.integers(0, 3),
-    st.integers(1, 3),
-    st.integers(0, 600),
-    st.integers(0, 3),
-)
-@settings(deadline=None)
-def test_arrays_do_what_the_kernel_does(seed, k, m, n, n_sorted):
-    """Blocks of few rows are summed by arrays, others by the kernel: the same sums.
-
-    In rows that are sorted by a facet the kernel has blocks with one level of it.
-    """
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(1, 6, 3)
-    codes = rng.integers(0, sizes[:, None], (3, n)).astype(np.int32)
-    codes[:n_sorted].sort(axis=1)
-    groups = int(sizes.prod())
-    by_level = np.array([sizes[1] * sizes[2], sizes[2], 1])
-    steps = by_level * rng.integers(0, 2, (k, 3))
-    set_steps = by_level * rng.integers(0, 2, (m, 3))
-    known = (
-        rng.normal(size=n), codes, steps, groups * np.arange(k), rng.normal(size=(groups * k, 4)),
-        np.triu(rng.integers(0, 2, (k, k)), 1).astype(float), rng.normal(size=2), set_steps,
-        groups * np.arange(m),
-    )  # fmt: skip
-    found = []
-    for add in (_add_few, add_level_sums):
-        sums, products = np.ones((groups * m, k + 2)), np.ones((k + 3, k + 2))
-        add(*known, sums, products)
-        found.append((sums, np.tril(products[:-1]), products[-1]))
-    for by_arrays, by_kernel in zip(*found, strict=True):
-        np.testing.assert_allclose(by_arrays, by_kernel, rtol=1e-11, atol=1e-11)
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(1, 300), st.booleans(), st.booleans())
-@settings(deadline=None)
-def test_arrays_prepare_groups_as_the_kernels_do(seed, q, has_variances, has_finer):
-    rng = np.random.default_rng(seed)
-    counts = rng.integers(0, 4, q).astype(float)
-    u, effects, left = rng.normal(size=(3, q))
-    variances = rng.uniform(0.0, 0.3, q) if has_variances else np.zeros(0)
-    within = rng.uniform(0.0, 2.0, q) if has_finer else np.zeros(0)
-    left = left if has_finer else np.zeros(0)
-    found = []
-    for write, finish in ((_write_slopes, _write_constants), (write_slopes, write_constants)):
-        pulls = np.full((q, 4), np.nan)
-        sums = write(pulls, counts, u, effects, variances, within, 0.2, 0.7)
-        finish(pulls, counts, u, left, 0.2, 0.7, 0.3)
-        found.append((pulls, sums))
-    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-12, atol=1e-12)
-    assert found[0][1] == pytest.approx(found[1][1], rel=1e-12)
 
 
 def test_a_facet_that_stands_in_a_term_with_another_only():

@@ -83,7 +83,7 @@ def choose_engine(
     stats: Statistics,
     engine: str = "auto",
     *,
-    reml: bool,
+    reml: bool = True,
     names: Sequence[str] | None = None,
     n_probes: int | None = None,
     seed: int = 0,
@@ -100,7 +100,8 @@ def choose_engine(
         exact ones would be too slow or would not fit into memory. ``"auto"`` uses the strata if it
         can, else the faster one of levels and blocked if a fit takes about a second, or not more
         than three times as long as an iterative one
-    reml : whether the likelihood is the restricted one
+    reml : whether the likelihood is the restricted one; fixed effects, their variances and
+        predicted effects are the same by either
     names : of the terms, for messages
     n_probes, seed : random probes of the iterative engine
     limits : up to where each engine is used

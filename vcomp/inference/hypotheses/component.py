@@ -109,7 +109,7 @@ def score_test(
     """
     from scipy.special import chdtrc
 
-    engine = engine or choose_engine(stats, reml=True, names=null.names[:-1])
+    engine = engine or choose_engine(stats, names=null.names[:-1])
     if "expected" not in engine.kinds:
         raise EstimationError(
             f"the score test needs the expected information, and the {engine.name} engine of "

@@ -275,7 +275,7 @@ class FixedFit:
         v = np.array(estimate.values)
         if not v[-1] > 0.0:
             raise EstimationError("ddf='kenward-roger' needs a positive residual component")
-        forms = choose_engine(self.stats, reml=True).fixed_forms(v, second=True)
+        forms = choose_engine(self.stats).fixed_forms(v, second=True)
         if forms.second is None:
             raise EstimationError(
                 "ddf='kenward-roger' needs forms that the engine of these data does not have; use "

@@ -254,7 +254,7 @@ def fixed_level_variances(
             "part, which are not formed for a factor of so many levels; use cov_type='model'"
         )
     T = design.transform
-    beta, cov = choose_engine(stats, reml=True).fixed_effects(v)
+    beta, cov = choose_engine(stats).fixed_effects(v)
     phi: FloatArray = cov if isinstance(cov, np.ndarray) else cov.toarray()
     effects = predicted_columns(stats, v)
     half: FloatArray = np.linalg.cholesky(phi).astype(float)
@@ -514,7 +514,7 @@ def _slopes(stats: Statistics, estimate: Estimate) -> FloatArray | None:
     if not v[-1] > 0.0:
         return None
     try:
-        errors = errors_of_fixed(choose_engine(stats, reml=True), v)
+        errors = errors_of_fixed(choose_engine(stats), v)
     except (EstimationError, np.linalg.LinAlgError):
         return None
     return None if errors is None else errors.slopes

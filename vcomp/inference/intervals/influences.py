@@ -105,7 +105,7 @@ def level_variances(
     products = np.array(
         [to_influence @ p @ to_influence.T for p in (*_by_set(layout, sums), sums.of_rows)]
     )
-    other = engine if stats.strata is None else choose_engine(stats, reml=True)
+    other = engine if stats.strata is None else choose_engine(stats)
     information = other.information(v, "expected" if "expected" in other.kinds else "average")
     return _level_variances(layout, information, 0.25 * exactly_shared(layout.sets, products))
 
@@ -211,7 +211,7 @@ def _engine(stats: Statistics) -> LikelihoodEngine:
     Variances of prediction only say how the expectation of a product is spread over groups, and
     are not worth an engine of their own.
     """
-    engine = choose_engine(stats, reml=True)
+    engine = choose_engine(stats)
     return engine if engine.name != "strata" else prediction_engine(stats)
 
 

@@ -39,6 +39,9 @@ Known: TypeAlias = tuple[FloatArray, FloatArray]
 _FAST = {"reassoc", "contract"}
 _RIDGE = 1e-14
 
+_NEWTON_BELOW = 0.05
+"""Newton decrement below which the observed information is tried."""
+
 _SAME = 0.3
 """Distance in standard errors within which a climb leads to a known maximum."""
 
@@ -451,7 +454,7 @@ def _suggested(
     if not _inverse(_block(average, moves), 1e-8)[0]:
         return lower, -1.0
     step, decrement = _bounded(average, score, lower, moves)
-    if decrement < 0.05 and inside and _inverse(_block(observed, moves), -1e-10)[0]:
+    if decrement < _NEWTON_BELOW and inside and _inverse(_block(observed, moves), -1e-10)[0]:
         step, decrement = _bounded(observed, score, lower, moves)
     return step, decrement if np.isfinite(decrement) else -1.0
 
@@ -516,17 +519,15 @@ def climb_nested(
         slack, gain, share = lost * max(abs(value), rows), 0.0, 1.0
         for t in range(v.size):
             gain += step[t] * score[t]
-        higher = False
         for _half in range(12):
             there = np.empty(v.size)
             for t in range(v.size):
                 there[t] = max(v[t] + share * step[t], 0.0)
             found = nested_derivatives(there, tree, strata, p, reml)
             if found[0] and found[1] >= value + 1e-4 * share * gain - slack:
-                higher = True
                 break
             share *= 0.5
-        if not higher:
+        else:
             break
         v, here = there, found
     return 0, v, here

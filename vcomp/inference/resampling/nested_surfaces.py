@@ -152,7 +152,7 @@ class NestedSurface:
         v[:, -1] = 1.0
         v *= found.residual[:, None]
         return [
-            Refitted(v[b], found.beta[b], float(found.loglike[b]), True) if there else None
+            Refitted(v[b], found.beta[b], float(found.loglike[b])) if there else None
             for b, there in enumerate(found.found)
         ]
 

@@ -87,7 +87,7 @@ class Refitted:
     values: FloatArray
     beta: FloatArray
     llf: float
-    converged: bool
+    converged: bool = True
     reason: str | None = None
 
     @classmethod
@@ -330,7 +330,7 @@ class Compiled(ByLikelihood):
                 if ended == 0:  # Python finds out what it is
                     return None
                 v, best = there, found
-        return Refitted(v, best[5], best[1], True)
+        return Refitted(v, best[5], best[1])
 
     def _elsewhere(self, v: FloatArray, average: FloatArray, observed: FloatArray) -> FloatArray:
         """Return shares of the total at other starts, if the first climb leaves a doubt."""

@@ -138,7 +138,7 @@ class StackedRefits:
         except np.linalg.LinAlgError:  # equations of one of them are singular
             return [None] * len(stack)
         return [
-            Refitted(v, beta, float(loglike), True) if found else None
+            Refitted(v, beta, float(loglike)) if found else None
             for found, v, loglike, beta in zip(
                 made.found, made.v, made.loglike, made.beta, strict=True
             )

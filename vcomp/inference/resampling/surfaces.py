@@ -177,7 +177,7 @@ class Surface:
         )
         v = np.column_stack([made.ratios, np.ones(len(made.ratios))]) * made.residual[:, None]
         return [
-            Refitted(v[b], made.beta[b], float(made.loglike[b]), True) if found else None
+            Refitted(v[b], made.beta[b], float(made.loglike[b])) if found else None
             for b, found in enumerate(made.found)
         ]
 

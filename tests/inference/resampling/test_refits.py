@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 
 import numpy as np
@@ -12,7 +11,6 @@ import vcomp
 from tests.helpers.designs import GRIDS, gridded
 from vcomp.estimators.likelihood.likelihood import ML, REML
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
-from vcomp.inference.kernels.nested_strata import _bounded, _inverse, nested_derivatives
 from vcomp.inference.resampling.draws import StrataDraws
 from vcomp.inference.resampling.refits import ByLikelihood, Compiled, Packed
 from vcomp.numerics.parallel import stream
@@ -28,32 +26,6 @@ REFITTED = NESTED if IS_COMPILED else ["crossed", "nested", "one way"]
 def model(name, fixed=""):
     formula, data = gridded(name)
     return vcomp.VarianceComponentsModel(formula.replace("~ ", f"~ {fixed}"), data)
-
-
-@pytest.mark.parametrize("name", NESTED)
-@pytest.mark.parametrize("fixed", ["", "x + "])
-@pytest.mark.parametrize("reml", [True, False])
-def test_derivatives_are_those_of_the_engine(name, fixed, reml):
-    of_data = model(name, fixed).statistics.strata
-    rng = np.random.default_rng(0)
-    for zero in (None, 0):
-        v = rng.uniform(0.2, 3.0, of_data.n_terms + 1)
-        if zero is not None:
-            v[zero] = 0.0
-        stats = StrataDraws(of_data).draw(v, stream(0, 1))
-        packed, engine = Packed(of_data), StrataLikelihood(stats, reml=reml)
-        ok, value, score, average, observed, beta = nested_derivatives(
-            v, packed.tree, packed.filled(stats), packed.n_fixed, reml
-        )
-        exact = engine.derivatives(v)
-        assert ok
-        np.testing.assert_allclose(value, exact.loglike, rtol=1e-12)
-        size = np.abs(exact.score).max()
-        np.testing.assert_allclose(score, exact.score, rtol=0, atol=1e-11 * size)
-        for found, kind in ((average, "average"), (observed, "observed")):
-            wanted = engine.information(v, kind)
-            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-11 * np.abs(wanted).max())
-        np.testing.assert_allclose(beta, engine.fixed_effects(v)[0], rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", REFITTED)
@@ -154,49 +126,6 @@ def test_where_there_is_one_maximum(terms, fixed, shape, certain):
         f"y ~ {fixed}" + " + ".join(f"(1|{t})" for t in terms), data
     )
     assert Packed(made.statistics.strata).has_one_maximum() == certain
-
-
-@pytest.mark.parametrize("k", [1, 2, 3])
-def test_bounded_steps_are_the_best_in_their_box(k):
-    """Against all ways to be at some bounds, also where the information is singular."""
-    rng = np.random.default_rng(k)
-    for trial in range(30):
-        A = rng.normal(size=(k, k if trial % 2 else max(k - 1, 1)))
-        information, lower = A @ A.T, -rng.uniform(0.0, 1.0, k) * rng.integers(0, 2, k)
-        score = information @ rng.normal(size=k)  # within its range
-        best = 0.0
-        for at in itertools.product((False, True), repeat=k):
-            free = ~np.array(at)
-            d = np.where(free, 0.0, lower)
-            left = score[free] - information[np.ix_(free, ~free)] @ lower[~free]
-            d[free] = np.linalg.lstsq(information[np.ix_(free, free)], left, rcond=1e-10)[0]
-            if (d >= lower - 1e-9).all():
-                best = max(best, score @ d - 0.5 * d @ information @ d)
-        step, length = _bounded(information, score, lower, np.ones(k, dtype=bool))
-        assert (step >= lower - 1e-12).all()
-        gain = score @ step - 0.5 * step @ information @ step
-        # A ridge of 1e-14 leaves few digits of a singular step.
-        rel = 1e-9 if trial % 2 or k == 1 else 1e-3
-        assert gain == pytest.approx(best, rel=rel, abs=1e-12)
-        assert length == pytest.approx(np.sqrt(2.0 * max(gain, 0.0)), rel=rel, abs=1e-6)
-
-
-@pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_inverses_and_determinants(k):
-    """Scaled by the diagonal; what is not positive definite, or nearly so, is refused."""
-    rng = np.random.default_rng(k)
-    A = rng.normal(size=(k, k))
-    matrix = (A @ A.T + 0.1 * np.eye(k)) * np.outer(10.0 ** np.arange(k), 10.0 ** np.arange(k))
-    ok, log_det, inverse = _inverse(matrix, 0.0)
-    assert ok
-    np.testing.assert_allclose(inverse @ matrix, np.eye(k), atol=1e-8)
-    np.testing.assert_allclose(inverse, np.linalg.inv(matrix), rtol=1e-8)
-    assert log_det == pytest.approx(np.linalg.slogdet(matrix)[1], rel=1e-12)
-    assert not _inverse(-matrix, 0.0)[0]
-    assert not _inverse(np.full((k, k), np.nan), 0.0)[0]
-    smallest = np.linalg.eigvalsh(matrix / np.sqrt(np.outer(*[np.diagonal(matrix)] * 2)))[0]
-    assert _inverse(matrix, -0.999 * smallest)[0]
-    assert not _inverse(matrix, -1.001 * smallest)[0]
 
 
 def test_refits_of_balanced_data_end_at_the_mean_squares():

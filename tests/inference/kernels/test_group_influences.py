@@ -1,0 +1,30 @@
+"""Influences of groups."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vcomp.inference.intervals.level_passes import _write_constants, _write_slopes
+from vcomp.inference.kernels.group_influences import write_constants, write_slopes
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 300), st.booleans(), st.booleans())
+@settings(deadline=None)
+def test_arrays_prepare_groups_as_the_kernels_do(seed, q, has_variances, has_finer):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 4, q).astype(float)
+    u, effects, left = rng.normal(size=(3, q))
+    variances = rng.uniform(0.0, 0.3, q) if has_variances else np.zeros(0)
+    within = rng.uniform(0.0, 2.0, q) if has_finer else np.zeros(0)
+    left = left if has_finer else np.zeros(0)
+    found = []
+    for write, finish in ((_write_slopes, _write_constants), (write_slopes, write_constants)):
+        pulls = np.full((q, 4), np.nan)
+        sums = write(pulls, counts, u, effects, variances, within, 0.2, 0.7)
+        finish(pulls, counts, u, left, 0.2, 0.7, 0.3)
+        found.append((pulls, sums))
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-12, atol=1e-12)
+    assert found[0][1] == pytest.approx(found[1][1], rel=1e-12)

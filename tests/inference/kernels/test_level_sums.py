@@ -1,0 +1,45 @@
+"""Sums of influences over groups of levels."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vcomp.inference.intervals.level_passes import _add_few
+from vcomp.inference.kernels.level_sums import add_level_sums
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 3),
+    st.integers(1, 3),
+    st.integers(0, 600),
+    st.integers(0, 3),
+)
+@settings(deadline=None)
+def test_arrays_do_what_the_kernel_does(seed, k, m, n, n_sorted):
+    """Blocks of few rows are summed by arrays, others by the kernel: the same sums.
+
+    In rows that are sorted by a facet the kernel has blocks with one level of it.
+    """
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 6, 3)
+    codes = rng.integers(0, sizes[:, None], (3, n)).astype(np.int32)
+    codes[:n_sorted].sort(axis=1)
+    groups = int(sizes.prod())
+    by_level = np.array([sizes[1] * sizes[2], sizes[2], 1])
+    steps = by_level * rng.integers(0, 2, (k, 3))
+    set_steps = by_level * rng.integers(0, 2, (m, 3))
+    known = (
+        rng.normal(size=n), codes, steps, groups * np.arange(k), rng.normal(size=(groups * k, 4)),
+        np.triu(rng.integers(0, 2, (k, k)), 1).astype(float), rng.normal(size=2), set_steps,
+        groups * np.arange(m),
+    )  # fmt: skip
+    found = []
+    for add in (_add_few, add_level_sums):
+        sums, products = np.ones((groups * m, k + 2)), np.ones((k + 3, k + 2))
+        add(*known, sums, products)
+        found.append((sums, np.tril(products[:-1]), products[-1]))
+    for by_arrays, by_kernel in zip(*found, strict=True):
+        np.testing.assert_allclose(by_arrays, by_kernel, rtol=1e-11, atol=1e-11)

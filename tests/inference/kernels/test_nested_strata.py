@@ -1,0 +1,169 @@
+"""Climbs over nested strata: derivatives, steps and ends."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import vcomp
+from tests.helpers.designs import GRIDS, gridded
+from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
+from vcomp.inference.kernels.nested_strata import (
+    _bounded,
+    _inverse,
+    _suggested,
+    climb_nested,
+    nested_derivatives,
+)
+from vcomp.inference.resampling.draws import StrataDraws
+from vcomp.inference.resampling.refits import Packed
+from vcomp.numerics.parallel import stream
+
+NESTED = sorted(name for name in GRIDS if "not nested" not in name)
+
+
+def model(name, fixed=""):
+    formula, data = gridded(name)
+    return vcomp.VarianceComponentsModel(formula.replace("~ ", f"~ {fixed}"), data)
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("fixed", ["", "x + "])
+@pytest.mark.parametrize("reml", [True, False])
+def test_derivatives_are_those_of_the_engine(name, fixed, reml):
+    of_data = model(name, fixed).statistics.strata
+    rng = np.random.default_rng(0)
+    for zero in (None, 0):
+        v = rng.uniform(0.2, 3.0, of_data.n_terms + 1)
+        if zero is not None:
+            v[zero] = 0.0
+        stats = StrataDraws(of_data).draw(v, stream(0, 1))
+        packed, engine = Packed(of_data), StrataLikelihood(stats, reml=reml)
+        ok, value, score, average, observed, beta = nested_derivatives(
+            v, packed.tree, packed.filled(stats), packed.n_fixed, reml
+        )
+        exact = engine.derivatives(v)
+        assert ok
+        np.testing.assert_allclose(value, exact.loglike, rtol=1e-12)
+        size = np.abs(exact.score).max()
+        np.testing.assert_allclose(score, exact.score, rtol=0, atol=1e-11 * size)
+        for found, kind in ((average, "average"), (observed, "observed")):
+            wanted = engine.information(v, kind)
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-11 * np.abs(wanted).max())
+        np.testing.assert_allclose(beta, engine.fixed_effects(v)[0], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_bounded_steps_are_the_best_in_their_box(k):
+    """Against all ways to be at some bounds, also where the information is singular."""
+    rng = np.random.default_rng(k)
+    for trial in range(30):
+        A = rng.normal(size=(k, k if trial % 2 else max(k - 1, 1)))
+        information, lower = A @ A.T, -rng.uniform(0.0, 1.0, k) * rng.integers(0, 2, k)
+        score = information @ rng.normal(size=k)  # within its range
+        best = 0.0
+        for at in itertools.product((False, True), repeat=k):
+            free = ~np.array(at)
+            d = np.where(free, 0.0, lower)
+            left = score[free] - information[np.ix_(free, ~free)] @ lower[~free]
+            d[free] = np.linalg.lstsq(information[np.ix_(free, free)], left, rcond=1e-10)[0]
+            if (d >= lower - 1e-9).all():
+                best = max(best, score @ d - 0.5 * d @ information @ d)
+        step, length = _bounded(information, score, lower, np.ones(k, dtype=bool))
+        assert (step >= lower - 1e-12).all()
+        gain = score @ step - 0.5 * step @ information @ step
+        # A ridge of 1e-14 leaves few digits of a singular step.
+        rel = 1e-9 if trial % 2 or k == 1 else 1e-3
+        assert gain == pytest.approx(best, rel=rel, abs=1e-12)
+        assert length == pytest.approx(np.sqrt(2.0 * max(gain, 0.0)), rel=rel, abs=1e-6)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_inverses_and_determinants(k):
+    """Scaled by the diagonal; what is not positive definite, or nearly so, is refused."""
+    rng = np.random.default_rng(k)
+    A = rng.normal(size=(k, k))
+    matrix = (A @ A.T + 0.1 * np.eye(k)) * np.outer(10.0 ** np.arange(k), 10.0 ** np.arange(k))
+    ok, log_det, inverse = _inverse(matrix, 0.0)
+    assert ok
+    np.testing.assert_allclose(inverse @ matrix, np.eye(k), atol=1e-8)
+    np.testing.assert_allclose(inverse, np.linalg.inv(matrix), rtol=1e-8)
+    assert log_det == pytest.approx(np.linalg.slogdet(matrix)[1], rel=1e-12)
+    assert not _inverse(-matrix, 0.0)[0]
+    assert not _inverse(np.full((k, k), np.nan), 0.0)[0]
+    smallest = np.linalg.eigvalsh(matrix / np.sqrt(np.outer(*[np.diagonal(matrix)] * 2)))[0]
+    assert _inverse(matrix, -0.999 * smallest)[0]
+    assert not _inverse(matrix, -1.001 * smallest)[0]
+
+
+FREE = np.zeros(3, dtype=bool)
+
+
+def symmetric(rng, k=3):
+    A = rng.normal(size=(k, k + 2))
+    return A @ A.T
+
+
+def test_newton_steps_are_suggested_close_to_a_maximum_inside():
+    """Where the observed information is positive definite; else those of the average one."""
+    rng = np.random.default_rng(1)
+    average, observed = symmetric(rng), symmetric(rng)
+    v, near = np.array([3.0, 2.0, 1.0]), 0.01 * average @ rng.normal(size=3)
+    average_step, newton_step = (np.linalg.solve(A, near) for A in (average, observed))
+    length = np.sqrt(near @ average_step)
+    assert length < 0.05
+    step, decrement = _suggested(v, near, average, observed, FREE, 1e-8)
+    np.testing.assert_allclose(step, newton_step, rtol=1e-9)
+    assert decrement == pytest.approx(np.sqrt(near @ newton_step), rel=1e-9)
+    for far, at, matrix in (
+        (1.001 * 0.05 / length, v, observed),
+        (1.0, v, observed - 2.0 * np.linalg.eigvalsh(observed)[-1] * np.eye(3)),
+        (1.0, np.array([3.0, 0.0, 1.0]), observed),  # at a bound, with a score that leads inside
+    ):
+        score = far * near * np.sign(average_step[1])
+        step, decrement = _suggested(at, score, average, matrix, FREE, 1e-8)
+        np.testing.assert_allclose(step, np.linalg.solve(average, score), rtol=1e-9)
+        assert decrement == pytest.approx(far * length, rel=1e-9)
+    # A component that stays at its bound, or is held, does not keep others from Newton's steps.
+    score = near.copy()
+    score[1] = -1.0
+    for held, second in ((FREE, 0.0), (np.array([False, True, False]), 2.0)):
+        at = np.array([3.0, second, 1.0])
+        step, _ = _suggested(at, score, average, observed, held, 1e-8)
+        expected = np.linalg.solve(observed[::2, ::2], score[::2])
+        np.testing.assert_allclose(step, [expected[0], 0.0, expected[1]], rtol=1e-9)
+
+
+def test_a_step_leaves_a_tenth_of_the_residual():
+    step, _ = _suggested(np.ones(3), np.full(3, -1e3), np.eye(3), np.eye(3), FREE, 1e-8)
+    np.testing.assert_allclose(step, [-1.0, -1.0, -0.9], rtol=1e-12)
+
+
+@pytest.mark.parametrize("reml", [True, False])
+def test_a_component_that_is_nothing_ends_at_zero(reml):
+    """From the maximum, but for a component that is a little above its bound."""
+    whole = model("crossed")
+    draws, packed = StrataDraws(whole.statistics.strata), Packed(whole.statistics.strata)
+    v = np.array([0.0, 1.0, 1.0])
+    assert whole.statistics.strata.n_terms == 2
+    ends = set()
+    for b in range(12):
+        stats = draws.draw(v, stream(3, b))
+        likelihood = packed.tree, packed.filled(stats), packed.n_fixed, reml
+        rule, none = (FREE, 1e-8, 100), (np.zeros(0), np.zeros(0))
+        ended, top, found = climb_nested(v + 0.1, rule, likelihood, none)
+        assert ended == 1
+        at_bound = top[0] == 0.0
+        ends.add(bool(at_bound))
+        # So little that the likelihood is the same to its last digit.
+        little = top.copy()
+        little[0] += 1e-18 / np.sqrt(found[3][0, 0]) if at_bound else 0.0
+        ended, again, derived = climb_nested(little, rule, likelihood, none)
+        assert ended == 1
+        np.testing.assert_array_equal(again == 0.0, top == 0.0)
+        np.testing.assert_allclose(again, top, rtol=1e-7)
+        exact = StrataLikelihood(stats, reml=reml).loglike(again)
+        assert derived[1] == pytest.approx(exact, rel=1e-12)
+    assert ends == {True, False}
