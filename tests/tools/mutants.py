@@ -5,7 +5,8 @@ its name survives edits elsewhere in the file. Annotations, defaults, docstrings
 is raised or asserted stay as they are. So do four kinds of expressions:
 
 - estimates of time, which are arithmetic with a number named in seconds: they decide which of two
-  ways to the same result is chosen;
+  ways to the same result is chosen. A comparison of two times is turned round but not moved, as no
+  two are exactly equal;
 - tolerances, which are constants below `TOLERANCE`: they are not doubled, and a comparison with
   one is turned round but not moved to include or exclude it, as no result is exactly so small;
 - limits that a module names for itself, as ``_MOST_CELLS``: a comparison with one is turned round
@@ -199,8 +200,8 @@ def _is_unknown_size(node: ast.expr) -> bool:
     return isinstance(node, ast.UnaryOp) and ast.unparse(node) == "-1"
 
 
-def _is_time(node: ast.BinOp) -> bool:
-    """Return whether arithmetic has a number that is named in seconds."""
+def _is_time(node: ast.expr) -> bool:
+    """Return whether an expression has a number that is named in seconds."""
     named = (getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node))
     return any("seconds" in name.lower() for name in named)
 
@@ -224,6 +225,12 @@ def _is_tolerance(node: ast.AST, small: set[str]) -> bool:
     return isinstance(value, float) and 0.0 < value < TOLERANCE
 
 
+def _is_fixed(sides: list[ast.expr], small: set[str]) -> bool:
+    """Return whether a comparison is not moved: with what is chosen, or of two times."""
+    times = any(map(_is_time, sides)) and not any(isinstance(s, ast.Constant) for s in sides)
+    return times or any(_is_chosen(side, small) for side in sides)
+
+
 def _is_chosen(node: ast.AST, small: set[str]) -> bool:
     """Return whether a node is a tolerance, or has a limit that the module names for itself."""
     named = (getattr(part, "id", "") for part in ast.walk(node))
@@ -239,8 +246,8 @@ def _changes(
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
         for k, op in enumerate(node.ops):
-            chosen = any(_is_chosen(side, small) for side in sides[k : k + 2])
-            for other in COMPARED[type(op)][chosen and isinstance(op, _ORDER) :]:
+            is_order = isinstance(op, _ORDER)
+            for other in COMPARED[type(op)][is_order and _is_fixed(sides[k : k + 2], small) :]:
                 changed = copy.deepcopy(node)
                 changed.ops[k] = other()
                 yield changed

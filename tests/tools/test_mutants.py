@@ -113,6 +113,8 @@ _NEAR = 1e-9
 def found(x, n, kernel):
     if abs(x) < _NEAR or x >= n * 2.0 or 1e-12 < n <= _FEW:
         return at_once(kernel, 3.0 * n * _SECONDS + 2.0 * kernel.seconds)
+    if kernel.seconds > 0.0 and kernel.seconds <= n:
+        return n
     return round(x.reshape(-1, 7).reshape((2, -1))[-1], 1e-8)
 """,
         encoding="utf-8",
@@ -128,6 +130,11 @@ def found(x, n, kernel):
         "2.0 -> 4.0",
         "1e-12 < n <= _FEW -> 1e-12 >= n <= _FEW",
         "1e-12 < n <= _FEW -> 1e-12 < n > _FEW",
+        "kernel.seconds > 0.0 and kernel.seconds <= n -> kernel.seconds > 0.0 or kernel.seconds <= n",
+        "kernel.seconds > 0.0 -> kernel.seconds >= 0.0",
+        "kernel.seconds > 0.0 -> kernel.seconds <= 0.0",
+        "0.0 -> 1.0",
+        "kernel.seconds <= n -> kernel.seconds > n",
         "7 -> 8",
         "2 -> 3",
         "1 -> 2",

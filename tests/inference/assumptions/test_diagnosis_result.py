@@ -117,6 +117,11 @@ def test_what_is_named(found):
     (table,) = found.tables[:1]
     first, second, _, p = table.pairs()[0]
     assert (p <= 0.05) == (f"residuals of {table.table.column}: {first} and {second} (" in text)
+    for largest, named in ((0.05, True), (0.051, False)):
+        p_pairs = np.full_like(table.p_pairs, largest)
+        changed = replace(found, tables=(replace(table, p_pairs=p_pairs),))
+        words = printed_words(changed.summary())
+        assert (f"residuals of {table.table.column}: {first}" in words) == named
     for known, said in ((0.49, True), (0.5, False)):
         sample = replace(found.samples[0], known=known)
         changed = replace(found, samples=(sample, *found.samples[1:]))

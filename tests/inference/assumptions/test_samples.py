@@ -29,6 +29,11 @@ def test_moments_and_probability_plots_are_those_of_scipy():
     assert straightness(np.sort(x)[:, None])[0] == pytest.approx(1 - r**2, rel=1e-9)
 
 
+def test_equal_values_have_no_shape():
+    for shape in (skewness, excess_kurtosis):
+        assert np.isnan(shape(np.full(5, 3.0)))
+
+
 def test_numbers_of_draws():
     assert (n_draws(100), n_draws(10**8), n_draws(100, 19)) == (999, 99, 19)
     for wrong in (18, 2.5, True):
@@ -42,6 +47,7 @@ def test_p_values():
     assert p_of(0.5, drawn) == 1.0
     assert 0.0 < p_of(1e6, drawn) < 1e-6  # beyond all draws: the tail
     assert p_of(100.0, drawn) <= 0.01
+    assert p_of(5.0, np.array([0.0, 1.0, 2.0])) == 0.25  # logarithms need positive draws
 
 
 def test_outliers_are_named_and_the_critical_deviate_has_its_level():
@@ -77,6 +83,17 @@ def test_levels_need_three_degrees_of_freedom_for_their_spread():
         found = level_spread("t", labels, codes, e[3 - n : 3 + n], 2.0 * n, 0.0)
         assert found.df.tolist() == [n, n]
         assert np.isfinite(found.log_sd) == known
+
+
+def test_levels_without_residuals_have_no_spread_to_compare():
+    e = np.array([2.0, -1.0, -1.0, 0.0, 0.0, 0.0, 0.0, 3.0, -3.0, 1.0, -1.0])
+    codes = np.repeat(np.arange(3), [3, 4, 4])
+    with_nothing = level_spread("t", ["a", "b", "c"], codes, e, 11.0, 0.0)
+    rest = np.delete(np.arange(11), slice(3, 7))
+    alone = level_spread("t", ["a", "b"], (codes // 2)[rest], e[rest], 7.0, 0.0)
+    assert with_nothing.variances[1] == 0.0
+    assert with_nothing.log_sd == alone.log_sd
+    assert np.isfinite(alone.log_sd)
 
 
 @pytest.mark.parametrize("equal", [True, False])

@@ -64,6 +64,10 @@ def test_sphericity_is_that_of_the_population():
     assert sphericity(made) == pytest.approx(min(1.0, corrected), rel=1e-10)
 
 
+def test_a_table_without_residuals_is_spherical():
+    assert sphericity(CrossedTable.of(np.add.outer(np.arange(8.0), np.arange(4.0)))) == 1.0
+
+
 def test_the_level_of_f_is_that_of_boxs_approximation():
     made = table(20, 6)
     assert f_level(made, 1.0) == pytest.approx(0.05)

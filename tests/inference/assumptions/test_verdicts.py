@@ -90,8 +90,9 @@ def test_the_kurtosis_widens_standard_errors(kurtosis):
     because = answers(found, SIZES)["Intervals"].because
     factor = re.search(r"kurtosis of topic .* about (\S+) times", because).group(1)
     assert float(factor) == pytest.approx(np.sqrt(1 + kurtosis / 2), abs=0.06)
-    light = answers([replace(found[0], effect=-0.5)], SIZES)["Intervals"].because
-    assert "They assume normal effects of one variance, and topic deviate" in light
+    for effect in (-0.5, 0.0):
+        light = answers([replace(found[0], effect=effect)], SIZES)["Intervals"].because
+        assert "They assume normal effects of one variance, and topic deviate" in light
 
 
 @pytest.mark.parametrize(
@@ -108,16 +109,20 @@ def test_f_tests_by_their_true_level(level, matters, table):
     assert answers([replace(one, of="topic")], SIZES, own)["F test"].matters == "no"
 
 
-@pytest.mark.parametrize(("power", "shift"), [(2.0, 0.0), (1.0, 0.0), (2.0, -16.0)])
+@pytest.mark.parametrize(("power", "shift"), [(2.0, 0.0), (1.0, 0.0), (2.0, -16.0), (2.0, None)])
 def test_scores_that_are_a_power_of_a_sum_get_the_root_back(power, shift):
     """(t + s)² is additive to the power ½; scores below zero have no power."""
     rng = np.random.default_rng(6)
-    y = (4.0 + rng.normal(size=(40, 1)) * 0.3 + 0.3 * rng.normal(size=8)) ** power + shift
-    found = findings_of(CrossedTable.of(y + 1e-3 * rng.normal(size=y.shape)), 19, rng)
+    y = (4.0 + rng.normal(size=(40, 1)) * 0.3 + 0.3 * rng.normal(size=8)) ** power
+    y += 1e-3 * rng.normal(size=y.shape)
+    y += -y.min() if shift is None else shift  # None: 0 is the lowest score
+    found = findings_of(CrossedTable.of(y), 19, rng)
     one = Deviation("additivity", "system and topic", 1.0, 0.01, 0.0)
     because = answers([one], SIZES, found)["Required"].because
     match = re.search(r"to the power (\S+) would be more nearly additive", because)
-    if (y > 0.0).all():
+    if shift is None:
+        assert match is not None
+    elif (y > 0.0).all():
         assert float(match.group(1)) == pytest.approx(1.0 / power, abs=0.1)
     else:
         assert match is None

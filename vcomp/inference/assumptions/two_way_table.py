@@ -280,7 +280,7 @@ def sphericity(table: CrossedTable) -> float:
     of_squares = (squares - trace**2 / df) / ((df - 1.0) * (df + 2.0)) * df**2
     squared = (trace**2 - 2.0 * squares / (df + 1.0)) / ((df - 1.0) * (df + 2.0))
     squared *= df * (df + 1.0)
-    if of_squares <= 0.0 or trace <= 0.0:
+    if of_squares <= 0.0:
         return 1.0
     return float(min(1.0, max(squared / ((k - 1.0) * of_squares), 1.0 / (k - 1.0))))
 
