@@ -199,6 +199,22 @@ def test_bad_options(universe, options, error, message):
         vcomp.per_document_study(universe, **options)
 
 
+@pytest.mark.parametrize(("systems", "topics"), [(2, 3), (3, 2), (1, 3)])
+def test_few_systems_and_topics(track, systems, topics):
+    names = track.retrieved["system"].unique()[:systems]
+    some = {f"T{k + 1}" for k in range(topics)}
+    few = track.retrieved[track.retrieved["system"].isin(names)]
+    made = document_universe(
+        few[few["topic"].isin(some)], track.judgements[track.judgements["topic"].isin(some)]
+    )
+    if min(systems, topics) < 2:
+        with pytest.raises(DataError, match=r"at least two systems .* there are 1 and 3"):
+            vcomp.per_document_study(made)
+    else:
+        sizes = vcomp.per_document_study(made).results["F"].gstudy().index
+        assert "system:topic" in {":".join(sorted(name.split(":"))) for name in sizes}
+
+
 def test_bad_universes(track, universe):
     with pytest.raises(DataError, match=r"needs a DocumentUniverse, .* not DataFrame"):
         vcomp.per_document_study(track.retrieved)

@@ -531,7 +531,7 @@ def _sources(
     ).set_index("source")
     positive = table["estimate"].clip(lower=0.0)
     total = positive.groupby(table["moves"]).transform("sum")
-    return table.assign(share=100.0 * positive / total.where(total > 0.0))
+    return table.assign(share=100.0 * positive / total)
 
 
 def _variance_of_roles(res: VarianceComponentsResults) -> float:

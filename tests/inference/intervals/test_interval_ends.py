@@ -140,6 +140,9 @@ def test_ends_where_there_is_no_root():
     assert ratio(-one, one, zero, zero, 1.0) == 0.0
     assert ratio(one, nothing, zero, zero, 1.0) == np.inf
     assert ratio(one, -one, zero, zero, -1.0) == np.inf
+    # A limit that is zero at most.
+    wide = Reach(np.ones(2), np.ones(2), *np.zeros((2, 2, 2)), np.zeros((0, 0)))
+    assert ratios_at_zero(np.eye(2)[:1], np.eye(2)[1:], zero, zero, 1.0, wide)[0] == 0.0
     # What is known has no error, and what is not does: 2/[.5, 3] and [.5, 3]/2
     assert ratio(nothing, one, 2.0 * known, zero, 1.0) == pytest.approx(2.0 / 3.0, rel=1e-14)
     assert ratio(nothing, one, 2.0 * known, zero, -1.0) == pytest.approx(4.0, rel=1e-14)

@@ -16,6 +16,8 @@ SPANS = {
     "at the low end": (Range(2.0, np.inf, ATTAINED), 2.0),
     "below": (Range(-np.inf, 2.0), -1.0),
     "below, attained": (Range(-np.inf, 2.0, None, ATTAINED), 2.0),
+    "above, at its end": (Range(2.0, np.inf), 2.0),
+    "below, at its end": (Range(-np.inf, 2.0), 2.0),
     "between": (Range(-1.0, 3.0), 0.5),
     "between, attained": (Range(-1.0, 3.0, ATTAINED, ATTAINED), -1.0),
 }

@@ -286,9 +286,8 @@ class Folded:
     def to(self, target: frozenset[str]) -> FloatArray:
         """Return the sums over the groups of a coarser set."""
         if target not in self._found:
-            sets = self._layout.groups
-            between = [s for s in sets if target < s < self._chosen]
-            source = min(between, key=self._layout.size) if between else self._chosen
+            above = (s for s in self._layout.groups if target < s <= self._chosen)
+            source = min(above, key=self._layout.size)
             self._found[target] = self._add_up(source, target)
         return self._found[target]
 
