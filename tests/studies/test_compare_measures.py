@@ -69,6 +69,7 @@ def test_rows_of_tables_are_numbered(compared):
     for name, table in tables.items():
         assert table.index.tolist() == list(range(len(table))), name
         assert len(table) >= 3, name
+        assert "index" not in table, name
 
 
 def test_all_forms_are_the_same(compared, frame, tmp_path):

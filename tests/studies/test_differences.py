@@ -15,7 +15,14 @@ import vcomp
 from tests.helpers.designs import balanced
 from tests.helpers.measure_scores import BOTH, scores
 from vcomp.inference.intervals import F_INTERVALS
-from vcomp.studies.differences import Influences, _f_ends, _table, correlations, left_out
+from vcomp.studies.differences import (
+    Influences,
+    _are_running_numbers,
+    _f_ends,
+    _table,
+    correlations,
+    left_out,
+)
 from vcomp.studies.planned import Known, mover
 
 MEASURES = ["ap", "p20"]
@@ -73,6 +80,18 @@ def test_an_open_interval_makes_an_open_one():
     low, high = mover(known(np.nan, 2.0, np.nan), known(1.0, 1.5, 2.0), np.array([0.0]))
     assert np.isnan(low[0])
     assert np.isnan(high[0])
+
+
+@pytest.mark.parametrize(
+    ("labels", "running"),
+    [
+        ("1 2 3", True), ("0 1 2", True), ("01 02 10 03 04 05 06 07 08 09", True),
+        ("t1 t2", True), ("topic 1,topic 2", True), ("t1 s2", False), ("1 3", False),
+        ("2 3", False), ("a b", False), ("1 2 x", False), ("1a 2a", False),
+    ],
+)  # fmt: skip
+def test_running_numbers(labels, running):
+    assert _are_running_numbers(set(labels.split("," if "," in labels else " "))) == running
 
 
 # The correlation --------------------------------------------------------------------------------

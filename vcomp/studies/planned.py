@@ -279,7 +279,7 @@ def side_by_side(compared: ComparisonRecord) -> pd.DataFrame:
     frames = []
     for name, res in compared.results.items():
         study = compared.studies[name]
-        table = study.table.reset_index(drop=True)
+        table = study.table
         sizes = list(study.plan.facets)
         shares = res.gstudy(compared.alpha)["percent"] / 100.0
         facet = required_facet(study, compared.goal, compared.facet)

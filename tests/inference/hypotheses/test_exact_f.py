@@ -11,9 +11,14 @@ from scipy import stats
 
 import vcomp
 from tests.helpers.designs import DESIGNS, balanced, gridded, unbalanced
-from vcomp.estimators.quadratic import AnovaTable
+from vcomp.estimators.quadratic import AnovaTable, TooLargeError
 from vcomp.inference.hypotheses import exact_f
-from vcomp.inference.hypotheses.exact_f import ratio_of_table, robust_ratio, synthesised_ratio
+from vcomp.inference.hypotheses.exact_f import (
+    _is_exact,
+    ratio_of_table,
+    robust_ratio,
+    synthesised_ratio,
+)
 from vcomp.inference.intervals.classical import MeanSquares
 
 # The mean square that is divided by, of every term; None where no single one will do.
@@ -288,6 +293,34 @@ def test_a_ratio_needs_the_same_expectation():
     expected[0, 1] = 0.0
     expected[1, 1] = 0.0
     assert ratio_of_table(table_of(names, df, mean_sq, expected), 0).df == (5.0, 11.0)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "both", "exact"),
+    [(1.0, 1.0, 0.0, True), (1.1, 1.0, 0.0, False), (1.0, 0.9, 0.0, False), (1.0, 1.0, 0.1, False)],
+)
+def test_a_ratio_is_exact_of_independent_chi_squares(own, other, both, exact):
+    """Var(SS) = 2 E(SS)²/df of a multiple of χ² with df degrees of freedom."""
+    expected = [[6.0, 2, 1], [0, 2, 1], [0, 0, 1]]
+    table = table_of(["a", "b", "Residual"], (5, 7, 11), [9.0, 6.0, 2.0], expected)
+
+    def covariance(v):
+        sd = table.expected @ v * np.sqrt(2.0 * table.df * np.array([own, other, 1.0]))
+        r = np.eye(3)
+        r[0, 1] = r[1, 0] = both
+        return r * np.outer(sd, sd)
+
+    assert _is_exact(table, covariance, 0, 1) == exact
+
+
+def test_a_sum_of_squares_that_would_not_fit_is_not_known_to_be_exact():
+    def covariance(v):
+        raise TooLargeError("no room")
+
+    expected = [[6.0, 2, 1], [0, 2, 1], [0, 0, 1]]
+    table = table_of(["a", "b", "Residual"], (5, 7, 11), [9.0, 6.0, 2.0], expected)
+    assert not _is_exact(table, covariance, 0, 1)
+    assert _is_exact(table, covariance, 1, 2)  # Wald's test needs none
 
 
 @pytest.mark.parametrize("upper", [None, [9.0, 30.0, 4.0]])

@@ -89,7 +89,7 @@ class PairwiseComparisons(display.Printed):
         import pandas as pd
 
         order = self._order()
-        distinct = self._square(self.table["significant"].to_numpy(), order, diagonal=False)
+        distinct = self._square(self.table["significant"].to_numpy(), order)
         groups = groups_of(distinct)
         index = pd.Index(self.means.index[order], name=self.facet)
         values = {"mean": self.means.to_numpy()[order], "group": letters(groups, len(order))}
@@ -209,7 +209,7 @@ class PairwiseComparisons(display.Printed):
         values: Any,
         order: LongArray,
         *,
-        diagonal: bool,
+        diagonal: bool = False,
         is_odd: bool = False,
     ) -> Any:
         """Return a square of values in some order, its diagonal nan or False."""

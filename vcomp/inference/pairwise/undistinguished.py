@@ -48,7 +48,6 @@ def groups_of(distinct: BoolArray) -> list[LongArray]:
             grouped[members] = True
             groups.append(members)
         if not grouped[level]:
-            grouped[level] = True
             groups.append(np.array([level]))
     return groups
 
