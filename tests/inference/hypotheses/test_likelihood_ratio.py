@@ -130,6 +130,17 @@ def test_drawn_ratios_have_the_exact_distribution_of_unbalanced_data(fixed):
     assert stats.ks_2samp(ours[ours > 1e-3], exact[exact > 1e-3]).pvalue > 0.001
 
 
+def test_draws_are_made_quietly_at_components_with_a_residual(capfd):
+    model = vcomp.VarianceComponentsModel("y ~ (1|g)", one_way(1, sizes=(2, 7, 3)))
+    arguments = model.statistics, model.component_names
+    assert likelihoods_under(*arguments, [0.0, 1e-9], [{}], 3, rng=1).shape == (3, 1)
+    assert likelihoods_under(*arguments, [0.0, 1.0], [], 3, rng=1).shape == (3, 0)
+    assert capfd.readouterr() == ("", "")
+    for wrong in ([0.5, 0.0], [-0.1, 1.0], [np.nan, 1.0], [1.0], [1.0, 1.0, 1.0]):
+        with pytest.raises(vcomp.EstimationError, match="2 non-negative components, the residual"):
+            likelihoods_under(*arguments, wrong, [{}], 3)
+
+
 def test_the_tail_of_drawn_ratios():
     drawn = np.array([0.0, 0.0, 1.0, 2.0, 3.0, np.nan])
     found = simulated_tail(2.0, drawn)
@@ -138,6 +149,7 @@ def test_the_tail_of_drawn_ratios():
     assert simulated_tail(0.0, drawn).p_value == 1.0
     with pytest.raises(vcomp.EstimationError, match="only 1 of 3 drawn data sets"):
         simulated_tail(0.0, np.array([np.nan, 0.0, np.nan]))
+    assert simulated_tail(0.0, np.array([np.nan, 0.0])).n == 1  # half of them are enough
 
 
 def test_components_that_were_held_stay_so():

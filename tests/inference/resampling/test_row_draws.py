@@ -126,6 +126,28 @@ def test_two_rows_covary_by_the_groups_that_they_share():
     agree_in_mean(errors[:, :, None] * errors[:, None, :], V, variance)
 
 
+def test_terms_without_variance_use_no_random_numbers():
+    formula, data = balanced("crossed")
+    rows = vcomp.VarianceComponentsModel(formula, data).chunk
+    alone = vcomp.VarianceComponentsModel("y ~ (1|b)", data).chunk
+    np.testing.assert_array_equal(
+        draw_errors(rows, np.array([0.0, 2.0, 0.5]), stream(1, 2)),
+        draw_errors(alone, np.array([2.0, 0.5]), stream(1, 2)),
+    )
+
+
+@pytest.mark.parametrize("method", ["type1", "henderson3"])
+def test_rows_are_drawn_where_sums_by_strata_are_not_enough(method):
+    """Reductions in order need the products of the fixed part with the groups."""
+    formula, data = gridded("one way")
+    res = vcomp.fit(formula.replace("~ ", "~ x + "), data, method=method)
+    assert (res.vcomp > 0.0).all()
+    made = res.bootstrap(n=300, rng=1, progress=False)
+    assert made.converged.all()
+    error = made.values.std(axis=0) / np.sqrt(300)
+    assert (np.abs(made.values.mean(axis=0) - res.vcomp) < 4.0 * error).all()  # unbiased
+
+
 def test_blocks_do_not_change_the_numbers():
     rows, v = model_of(("per document", "holes")).chunk, np.linspace(0.5, 1.5, 11)
     whole = draw_errors(rows, v, stream(1, 2))

@@ -140,7 +140,7 @@ class End:
     """
 
     theta: float
-    reached: bool
+    reached: bool = True
 
 
 @dataclass(slots=True)
@@ -257,11 +257,11 @@ class Trace:
                 outer = here
             step = self._newton(here, t, level)
             if abs(step) <= _CLOSE:
-                return End(self.coordinate.theta_of(t + step)[0], reached=True)
+                return End(self.coordinate.theta_of(t + step)[0])
             if outer is not None and abs(self._t(outer) - self._t(inner)) <= _NARROW:
                 if abs(outer.z - inner.z) > _JUMP:
                     break
-                return End(here.theta, reached=True)
+                return End(here.theta)
             if outer is None and abs(t - start) > _FAR and abs(step) > _FARTHER:
                 return End(limit, reached=False)
             # Newton steps that alternate between the two sides are replaced by interpolation.

@@ -245,11 +245,10 @@ def draw_errors(
             effects = rng.standard_normal(size) * np.sqrt(v[t])
             for some in slices(n, block):
                 errors[some] += effects[rows.codes[t][some]]
-    if v[-1] > 0.0:
-        for some in slices(n, block):
-            part = errors[some]
-            e = rng.standard_normal(part.size) * np.sqrt(v[-1])
-            part += e if rows.counts is None else e / np.sqrt(rows.counts[some])
+    for some in slices(n, block):
+        part = errors[some]
+        e = rng.standard_normal(part.size) * np.sqrt(v[-1])
+        part += e if rows.counts is None else e / np.sqrt(rows.counts[some])
     return errors
 
 
