@@ -10,7 +10,7 @@ import pytest
 import vcomp
 from tests.helpers.designs import balanced
 from tests.helpers.printed_tables import printed_columns, printed_words
-from vcomp.studies.subsample_result import required_sizes
+from vcomp.studies.subsample_result import _covered, required_sizes
 
 CELLS = np.array([[3, 4], [3, 9], [5, 4], [5, 9], [8, 2]])
 TRIALS = 9
@@ -48,6 +48,27 @@ def coefficients(lengths, middle):
 
 
 LENGTHS = np.array([0.3, 0.0999, 0.2, 0.1001, 0.05])
+
+
+def test_subsets_without_mean_squares_have_no_intervals(fitted):
+    """Of σ²(a), σ²(b) and σ²(e): intervals divide by the mean squares of b and of the residual."""
+    made = vcomp.subsample_study(
+        "y ~ (1|a) + (1|b)", balanced("crossed", 4)[1], sizes={"a": 3, "b": 4}, trials=2, rng=3,
+        dstudy={"b": 20}, method="anova",
+    )  # fmt: skip
+    for subset, known in (
+        ([1.0, 0.5, 2.0], True), ([1.0, 0.5, 0.0], False), ([1.0, -0.5, 1.5], False),
+        ([1.0, -0.4, 1.5], True), ([0.0, 0.5, -0.1], False),
+    ):  # fmt: skip
+        replicates = replace(made.replicates, values=np.array([subset, subset]))
+        covered = _covered(replace(made, replicates=replicates), "Erho2")
+        assert np.isfinite(covered).tolist() == [known]
+
+
+def test_representations_count_sizes(fitted):
+    several = replace(fitted, cells=CELLS, trials=TRIALS)
+    assert repr(several) == "<SubsampleStudy: 9 subsets of each of 5 sizes of a, b>"
+    assert repr(fitted) == "<SubsampleStudy: 2 subsets of one size of a, b>"
 
 
 def test_given_coefficients_are_those_of_the_subsets(fitted):

@@ -289,6 +289,10 @@ def test_a_ratio_needs_the_same_expectation():
     for few in ((5, 0, 11), (0, 7, 11)):
         assert ratio_of_table(table_of(names, few, mean_sq, expected), 0) is None
     assert ratio_of_table(table_of(names, df, [9.0, 0.0, 2.0], expected), 0) is None
+    # Rounding of a sum of squares without degrees of freedom is none.
+    sums = np.array([5.0, 0.0, 11.0]), np.array([45.0, 1e-20, 22.0])
+    nothing = AnovaTable(tuple(names), *sums, expected)
+    assert ratio_of_table(nothing, 0) is None
     # Of several the residual comes first.
     expected[0, 1] = 0.0
     expected[1, 1] = 0.0

@@ -18,6 +18,7 @@ from vcomp.inference.intervals.limits import (
     EXACT_F,
     FromComponents,
     satterthwaite_interval,
+    standard_errors,
 )
 from vcomp.inference.quantities import Quantities
 
@@ -27,6 +28,16 @@ G = from_components({"p": 2.0, "i": 1.0, "Residual": 4.0}, cov=COV).components
 
 def limits(text_or_q, method, g=G, alpha=0.05):
     return FromComponents(g, method).limits(text_or_q, alpha)
+
+
+def test_standard_errors_of_constants_are_zero_and_of_negative_variances_unknown():
+    cov = np.diag([4.0, 0.0, -1.0])
+    gradient = np.array([[3.0, 0, 0], [0, 0, 0], [0, 2, 0], [0, 0, 1], [1, 1, 0]])
+    expected = np.array([6.0, 0.0, 0.0, np.nan, 2.0])
+    np.testing.assert_array_equal(standard_errors(gradient, cov), expected)
+    unsure = np.array([False, True, False])
+    expected[2] = np.nan
+    np.testing.assert_array_equal(standard_errors(gradient, cov, unsure), expected)
 
 
 def test_delta_methods_on_their_scales():

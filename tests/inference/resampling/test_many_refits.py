@@ -215,4 +215,5 @@ def test_surfaces_are_not_for_components_near_zero(sparse):
 def test_stacks_are_for_the_usual_options(given, is_made):
     fit, _, _, _ = fit_again("y ~ (1|a) + (1|b)", crossed(60, 8, 5), "reml")
     recipe = replace(fit.recipe, estimator=REML(**given))
+    assert StackedRefits.of(fit.stats, recipe, fit.values * [1.0, 1.0, 0.0]) is None
     assert (StackedRefits.of(fit.stats, recipe, fit.values) is not None) is is_made
