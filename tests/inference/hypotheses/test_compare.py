@@ -265,6 +265,8 @@ def test_the_correlation_of_two_components_is_that_of_their_efficient_estimates(
     cov = np.linalg.inv(information[np.ix_(kept, kept)])
     expected = cov[0, 1] / np.sqrt(cov[0, 0] * cov[1, 1])
     assert _efficient_correlation(small, big, tested) == pytest.approx(expected, rel=1e-8)
+    small.estimate.values = v[[3, 2, 0]]  # without a residual nothing is known
+    assert _efficient_correlation(small, big, tested) is None
     big.stats = None
     assert _efficient_correlation(small, big, tested) is None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +15,11 @@ from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import gridded, unbalanced
 from vcomp.estimators.likelihood import REML
 from vcomp.inference.hypotheses.component import score_test
-from vcomp.inference.hypotheses.likelihood_ratio import likelihoods_under, simulated_tail
+from vcomp.inference.hypotheses.likelihood_ratio import (
+    likelihoods_under,
+    null_fit,
+    simulated_tail,
+)
 
 
 def one_way(seed, *, sizes=(4,) * 7, sd=0.5):
@@ -56,6 +62,9 @@ def test_an_estimate_at_its_bound_has_p_1():
     assert res.vcomp["g"] == 0.0
     assert res.test("g", "lrt").p_value == 1.0
     assert res.test("g", "lrt").statistic == 0.0
+    whole = res._record.estimate  # nor does rounding give it one
+    lifted = replace(whole, llf=whole.llf + 1e-12)
+    assert null_fit(res.model.statistics, lifted, "g").statistic == 0.0
     simulated = res.test("g", "simulated", n=50)
     assert simulated.p_value == 1.0
     assert simulated.p_error == 0.0
