@@ -52,6 +52,11 @@ def test_one_coefficient_needs_no_legend(compared):
     assert ax.get_legend() is None
 
 
+def test_there_are_no_curves_over_what_is_no_facet(compared):
+    with pytest.raises(PlanError, match="'c' does not have a size in all measures"):
+        compared.plot("curves", x="c")
+
+
 def test_curves_go_through_the_table(compared):
     ax = compared.plot("curves", coefficient="Phi")
     table = compared.table.set_index(["measure", "b"])

@@ -18,6 +18,7 @@ from vcomp.inference.intervals import F_INTERVALS
 from vcomp.studies.differences import (
     Influences,
     _are_running_numbers,
+    _drawn,
     _f_ends,
     _table,
     correlations,
@@ -346,6 +347,20 @@ def test_a_bootstrap_needs_the_same_levels(frame):
     holes = vcomp.compare_measures(frame.drop(index=3), BOTH, responses=["ap", "rr"], topic=5)
     with pytest.raises(vcomp.EstimationError, match="not fully crossed"):
         holes.differences(interval="bootstrap", n=5)
+
+
+def test_neither_nested_nor_fixed_facets_are_drawn():
+    rng = np.random.default_rng(1)
+    s, h, i = (a.ravel() for a in np.indices((5, 4, 3)))
+    data = {"s": s, "h": h, "i": 10 * h + i}
+    data |= {y: rng.normal(size=5)[s] + rng.normal(size=s.size) for y in ("u", "v")}
+    formula = "~ (1|s) + (1|h/i) + (1|s:h)"
+    for fixed, expected in (([], ["s", "h"]), (["h"], ["s"])):
+        found = vcomp.compare_measures(
+            data, formula, responses=["u", "v"], dstudy={"fixed": fixed}, h=4, i=3
+        )
+        assert _drawn(found, "auto") == expected
+        assert _drawn(found, ["s"]) == ["s"]
 
 
 # Effects that are not normal ---------------------------------------------------------------------

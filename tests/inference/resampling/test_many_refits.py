@@ -17,7 +17,7 @@ from vcomp.inference.resampling.draws import Responses, RowDraws
 from vcomp.inference.resampling.refits import Recipe
 from vcomp.inference.resampling.resampled_levels import Levels, Sample
 from vcomp.inference.resampling.stacked_refits import StackedRefits
-from vcomp.inference.resampling.surfaces import DrawnSurface, SurfaceLimits
+from vcomp.inference.resampling.surfaces import DrawnSurface, Surface, SurfaceLimits
 from vcomp.numerics import stream
 
 TIGHT = 1e-11
@@ -217,3 +217,25 @@ def test_stacks_are_for_the_usual_options(given, is_made):
     recipe = replace(fit.recipe, estimator=REML(**given))
     assert StackedRefits.of(fit.stats, recipe, fit.values * [1.0, 1.0, 0.0]) is None
     assert (StackedRefits.of(fit.stats, recipe, fit.values) is not None) is is_made
+
+
+@pytest.mark.parametrize(
+    ("given", "is_made"),
+    [
+        ({}, True),
+        ({"tol": 1e-8}, True),
+        ({"tol": 1e-9}, False),
+        ({"engine": "blocked"}, True),
+        ({"engine": "blocked", "tol": 1e-9}, False),
+        ({"engine": "iterative"}, False),
+        ({"hold": {"a": 0.5}}, False),
+        ({"hold": {"a": 0.5}, "tol": 1e-8}, False),
+    ],
+)
+def test_surfaces_are_for_the_usual_options(given, is_made):
+    fit, _, _, _ = fit_again("y ~ (1|a) + (1|b)", crossed(4000, 150, 130), "reml")
+    recipe = replace(fit.recipe, estimator=REML(**given))
+    assert (Surface.of(fit.stats, recipe, fit.values) is not None) is is_made
+    for t in range(3):
+        zero = np.where(np.arange(3) == t, 0.0, fit.values)
+        assert Surface.of(fit.stats, recipe, zero) is None

@@ -124,8 +124,7 @@ def ratios_at_zero(
         d = a + sign * bottom[some] / size_b[some, None]
         t[some] = _crossings(a, d, known_a[some], known_d[some], sign, reach)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(t < 1.0 - _LAST_BIT, size_a / size_b * t / (1.0 - t), np.inf)
-    return np.where(size_a > 0.0, found, 0.0)
+        return np.where(t < 1.0 - _LAST_BIT, size_a / size_b * t / (1.0 - t), np.inf)
 
 
 def _crossings(
@@ -203,8 +202,8 @@ def _expanded(x: FloatArray, d: FloatArray, reach: Reach) -> _Expansion:
     scale = np.where(plus, G, np.where(minus, H, 0.0))
     forms = list(_products(scale * x, scale * d))
     if minus.any():
-        n_plus = plus.sum(axis=1)
-        each = np.where(minus.any(axis=1) & (n_plus > 1), 1.0 / np.maximum(n_plus - 1, 1), 0.0)
+        # Of a single positive term `same` has nothing.
+        each = minus.any(axis=1) / np.maximum(plus.sum(axis=1) - 1, 1)
         x_plus, d_plus = np.where(plus, x, 0.0), np.where(plus, d, 0.0)
         x_minus, d_minus = np.where(minus, x, 0.0), np.where(minus, d, 0.0)
         xo, do = x_plus @ reach.opposite, d_plus @ reach.opposite

@@ -201,7 +201,7 @@ def _variances(
     relation : of sets and mean squares
     by : constants
     """
-    n = np.where(sizes < 3.0, 3.0, sizes)[:, None]
+    n = np.maximum(sizes, 3.0)[:, None]
     few = relation.few.any(axis=1, keepdims=True)
     root = np.sqrt(np.where(few, 0.0, _small_sample(n * np.einsum("mkk->mk", shared), n)))
     shared = shared * root[:, :, None] * root[:, None, :]
