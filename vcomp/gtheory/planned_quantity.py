@@ -323,7 +323,7 @@ def _local(
     default: Projected,
 ) -> FromComponents:
     negative = options.negative or default
-    return FromComponents.beside(source, components, negative, mean.beta, mean.cov_beta)
+    return FromComponents.beside(source, components, negative, (mean.beta, mean.cov_beta))
 
 
 def _estimated(

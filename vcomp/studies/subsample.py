@@ -146,7 +146,7 @@ class Subsets:
         rng : its random numbers
         closed_form : of :meth:`estimator` for these sizes
         """
-        if closed_form is None or self.table is None:
+        if self.table is None:
             return self._refit(lambda: self.drawn(sizes, rng))
         return self._of_levels(self._chosen(sizes, rng), closed_form)
 

@@ -301,7 +301,7 @@ def test_a_ratio_needs_the_same_expectation():
 
 @pytest.mark.parametrize(
     ("own", "other", "both", "exact"),
-    [(1.0, 1.0, 0.0, True), (1.1, 1.0, 0.0, False), (1.0, 0.9, 0.0, False), (1.0, 1.0, 0.1, False)],
+    [(1.0, 1.0, 0.0, True), (1.1, 1, 0.0, False), (1.0, 0.9, 0.0, False), (1.0, 1.0, 0.1, False)],
 )
 def test_a_ratio_is_exact_of_independent_chi_squares(own, other, both, exact):
     """Var(SS) = 2 E(SS)²/df of a multiple of χ² with df degrees of freedom."""

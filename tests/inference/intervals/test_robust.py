@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from vcomp.exceptions import EstimationError
 from vcomp.inference.intervals.classical import mean_squares
 from vcomp.inference.intervals.influences import (
+    FEWEST,
     _by_set,
     _engine,
     _Point,
@@ -25,7 +27,12 @@ from vcomp.inference.intervals.influences import (
 )
 from vcomp.inference.intervals.level_layout import Layout, Room
 from vcomp.inference.intervals.level_passes import sum_influences
-from vcomp.inference.intervals.robust import _Relation, _variances, robust_mean_squares
+from vcomp.inference.intervals.robust import (
+    _Relation,
+    _variances,
+    robust_mean_squares,
+    with_influences,
+)
 
 
 def crossed(sizes, seed=0, missing=0.0):
@@ -359,6 +366,30 @@ def test_variances_are_those_of_the_page(x, n, nu):
     assert lower[0] == pytest.approx(by_the_page(x, n, nu, own, coarser, apart, False), rel=1e-12)
     assert upper[0] == pytest.approx(by_the_page(x, n, nu, own, coarser, apart, True), rel=1e-12)
     assert correlation == np.eye(1)
+
+
+def test_influences_need_levels_and_rows():
+    """Enough levels of some facet of a term, and what sums them."""
+    components = fitted("s x t")[0]._record.components
+    levels = object()
+
+    def refused():
+        raise EstimationError("the rows are not at hand; fit again")
+
+    few, enough = {"s": FEWEST - 1, "t": 2, "other": 99}, {"s": FEWEST, "t": 2}
+    for sizes, made, found, reason in (
+        (few, lambda: levels, None, f"no facet has {FEWEST} or more levels"),
+        (enough, lambda: levels, levels, ""),
+        ({}, lambda: levels, levels, ""),
+        (enough, refused, None, "the rows are not at hand"),
+        (enough, lambda: None, None, "the result was stored without what is needed of the rows"),
+    ):
+        given, why = with_influences(replace(components, levels=None), sizes, made)
+        assert (given.levels, why) == (found, reason)
+    unknown = replace(components, levels=None, cov=None)
+    given, why = with_influences(unknown, few, lambda: levels)
+    assert given is unknown
+    assert why == ""
 
 
 def test_a_facet_that_stands_in_a_term_with_another_only():

@@ -284,8 +284,7 @@ class FromComponents:
         source: IntervalSource,
         components: VarianceComponents,
         negative: Projected = "keep",
-        beta: FloatArray | None = None,
-        cov_beta: FloatArray | None = None,
+        fixed: tuple[FloatArray, FloatArray] | None = None,
     ) -> FromComponents:
         """Return the source of the estimates and standard errors that are shown with intervals.
 
@@ -295,14 +294,13 @@ class FromComponents:
         ----------
         source : of the intervals
         components : used if `source` is not made from components
-        negative, beta, cov_beta : as for the class
+        negative : as for the class
+        fixed : effects and their covariance, for functions that depend on them
         """
         own = cls(components, "mls", negative)
         if isinstance(source, FromComponents):
             own = replace(source, negative=negative)
-        if beta is None or cov_beta is None:
-            return own
-        return replace(own, beta=beta, cov_beta=cov_beta)
+        return own if fixed is None else replace(own, beta=fixed[0], cov_beta=fixed[1])
 
     def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         """Return intervals with confidence 1 − alpha.
