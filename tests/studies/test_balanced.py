@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,6 +37,27 @@ def test_components_are_those_of_the_fit(name, seed, offset):
     size = np.abs(res.vcomp).max()
     np.testing.assert_allclose(found, res.vcomp, rtol=0.0, atol=tolerance * size)
     assert mean + design.origin == pytest.approx(frame["y"].mean() + offset, rel=1e-12)
+
+
+def test_small_components_keep_their_digits_beside_large_ones():
+    """Of integers, by exact fractions: rounding of the large sum of squares stays in it."""
+    rng = np.random.default_rng(2)
+    a, b = (x.ravel() for x in np.indices((6, 5)))
+    noise = rng.integers(-9, 10, 30) + rng.integers(-9, 10, 5)[b]
+    y = 10**6 * rng.integers(-9, 10, 6)[a] + noise
+    _, design, table = table_of("y ~ (1|a) + (1|b)", pd.DataFrame({"a": a, "b": b, "y": y * 1.0}))
+    cells = [[Fraction(int(y[5 * i + j])) for j in range(5)] for i in range(6)]
+    rows = [sum(row) / 5 for row in cells]
+    columns = [sum(row[j] for row in cells) / 6 for j in range(5)]
+    mean = sum(rows) / 6
+    ms_b = 6 * sum((c - mean) ** 2 for c in columns) / 4
+    left = [cells[i][j] - rows[i] - columns[j] + mean for i in range(6) for j in range(5)]
+    ms_e = sum(e**2 for e in left) / 20
+    res = vcomp.fit("y ~ (1|a) + (1|b)", balanced("crossed", 1)[1], method="anova")
+    made = BalancedEstimator(res.components, design.structure.facets, table.scores.shape)
+    found, _ = made(table.scores)
+    # The scores themselves have an error of 1e7 · 1e-16 beside residuals of size 1.
+    assert found[1:] == pytest.approx([float((ms_b - ms_e) / 6), float(ms_e)], rel=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -119,10 +119,8 @@ class BalancedEstimator:
         inside = np.array([[bool(s) and s <= t for s in strata] for t in terms], dtype=float)
         df = np.array([prod(self._axes[f] - 1 for f in s) for s in strata], dtype=float)
         sizes = np.array([prod(self._axes[f] for f in everything - t) for t in terms], dtype=float)
-        rows = _less_coarser(terms)
-        sums = rows @ inside
-        expected = (sums * df) @ (inside.T * sizes)
-        self._from_squares = solve(expected, sums)
+        expected = (inside * df) @ (inside.T * sizes)
+        self._from_squares = solve(expected, inside)
 
     def __call__(self, table: FloatArray) -> tuple[FloatArray, float]:
         """Return the (k + 1,) components, negative ones as estimated, and the mean."""
@@ -159,13 +157,3 @@ def _within(levels: Levels) -> LongArray:
     level = np.empty(levels.order.size, dtype=np.int64)
     level[levels.order] = np.repeat(np.arange(levels.n), np.diff(levels.starts))
     return level - levels.first[level]
-
-
-def _less_coarser(terms: Sequence[frozenset[int]]) -> FloatArray:
-    """Return the coefficients that subtract coarser terms from the sum of squares of each term."""
-    rows = np.eye(len(terms))
-    for t in sorted(range(len(terms)), key=lambda t: len(terms[t])):
-        for u, coarser in enumerate(terms):
-            if u != t and (coarser < terms[t] or (coarser == terms[t] and u < t)):
-                rows[t] -= rows[u]
-    return rows

@@ -15,6 +15,7 @@ from tests.helpers.designs import unbalanced
 from vcomp.inference.hypotheses.model_comparison import (
     _columns_differ,
     _efficient_correlation,
+    check_rows,
     facets_of,
     mixture_tail,
 )
@@ -170,6 +171,34 @@ def test_stored_results(data):
 def test_the_order_of_rows_does_not_matter(data):
     shuffled = data.sample(frac=1.0, random_state=1)
     assert vcomp.compare(fit("y ~ (1|a)", data), fit("y ~ (1|a*b)", shuffled)).table["df"].iloc[1]
+
+
+@pytest.mark.parametrize(
+    ("mean", "squares", "same"),
+    [
+        (10.0, 400.0, True),
+        (10.0 + 1e-12, 400.0 * (1.0 + 1e-12), True),
+        (10.0, 404.0, False),
+        (10.0, 396.0, False),
+        (10.1, 400.0, False),
+        (9.9, 400.0, False),
+    ],
+)
+def test_rows_are_known_by_mean_and_squares(mean, squares, same):
+    fits = [
+        SimpleNamespace(formula="y ~ 1", response="y", nobs=100, response_sums=sums)
+        for sums in ((10.0, 400.0), (mean, squares))
+    ]
+    for one, other in (fits, fits[::-1]):
+        if same:
+            check_rows(one, other)
+        else:
+            with pytest.raises(vcomp.DataError, match="fitted to different values of 'y'"):
+                check_rows(one, other)
+    fits[1].response_sums = None
+    for one, other in (fits, fits[::-1]):
+        with pytest.raises(vcomp.DataError, match="stored by an older version"):
+            check_rows(one, other)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
