@@ -24,7 +24,7 @@ from vcomp.studies.differences import (
     correlations,
     left_out,
 )
-from vcomp.studies.planned import Known, mover
+from vcomp.studies.planned import Known, _interval, mover
 
 MEASURES = ["ap", "p20"]
 
@@ -72,6 +72,12 @@ def test_mover_of_symmetric_intervals_is_the_usual_one():
     low, high = mover(known(1 - z * a, 1, 1 + z * a), known(3 - z * b, 3, 3 + z * b),
                       np.array([0.5]))  # fmt: skip
     assert (low[0], high[0]) == pytest.approx((-2 - z * sqrt(0.03), -2 + z * sqrt(0.03)))
+
+
+def test_intervals_with_an_unknown_end_are_not_printed():
+    assert _interval(0.25, 0.5) == "[0.250, 0.500]"
+    for unknown in ((np.nan, 0.5), (0.25, np.nan), (np.nan, np.nan)):
+        assert _interval(*unknown) == "–"
 
 
 def test_an_open_interval_makes_an_open_one():

@@ -362,7 +362,7 @@ def _read(scores: Any, response: str, names: Mapping[str, str | None]) -> pd.Dat
         raise DataError("role= and assessor= are both None: nothing distinguishes assessments")
     source = open_source(scores)
     optional = {name for name in ("role", "assessor") if given.get(name) == name}
-    if {"role", "assessor"} <= optional and not optional <= set(source.columns):
+    if optional == {"role", "assessor"}:
         # Either may be absent under its usual name.
         given = {k: c for k, c in given.items() if k not in optional or c in source.columns}
     for column in (*given.values(), response):

@@ -53,6 +53,7 @@ def test_one_component_more(data):
     assert large.test("b", "lrt").p_value == pytest.approx(table["p_value"].iloc[1], rel=1e-6)
     assert vcomp.compare(large, small).table.equals(table)
     assert "restricted likelihood (REML)" in str(found)
+    assert "of the smaller model at 0" not in str(found)
 
 
 def test_fixed_effects_by_ml(data):

@@ -315,6 +315,11 @@ def test_a_ratio_is_exact_of_independent_chi_squares(own, other, both, exact):
         return r * np.outer(sd, sd)
 
     assert _is_exact(table, covariance, 0, 1) == exact
+    assert _is_exact(table, covariance, 0, 2) == (own == 1.0)  # the other way, as b is in both
+    alike = table_of(table.names, (5, 7, 11), [9.0, 6.0, 2.0], [[6.0, 0, 1], [0, 0, 1], [0, 0, 1]])
+    table = alike
+    assert _is_exact(table, covariance, 0, 1) == exact
+    assert _is_exact(table, covariance, 0, 2)  # Wald's test
 
 
 def test_a_sum_of_squares_that_would_not_fit_is_not_known_to_be_exact():

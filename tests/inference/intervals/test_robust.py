@@ -368,6 +368,13 @@ def test_variances_are_those_of_the_page(x, n, nu):
     assert correlation == np.eye(1)
 
 
+def test_mean_squares_are_not_robust_without_influences_or_variances():
+    components = fitted("s x t")[0]._record.robust_components()
+    assert robust_mean_squares(components) is not None
+    assert robust_mean_squares(replace(components, levels=None)) is None
+    assert robust_mean_squares(replace(components, cov=None)) is None
+
+
 def test_influences_need_levels_and_rows():
     """Enough levels of some facet of a term, and what sums them."""
     components = fitted("s x t")[0]._record.components

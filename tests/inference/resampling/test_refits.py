@@ -91,6 +91,28 @@ def test_held_components_stay(hold):
     np.testing.assert_allclose(found.values, exact.vcomp, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("options", "once", "expected"),
+    [
+        (REML(), False, True),
+        (ML(), False, False),
+        (ML(), True, True),
+        (REML(hold={"p": 0.1}), False, False),
+    ],
+)
+def test_one_climb_is_enough_where_restricted_likelihoods_have_one_maximum(
+    options, once, expected
+):
+    whole = model("crossed")
+    made = Compiled(whole.statistics, options, whole.component_names, np.ones(3), once=once)
+    assert Packed(whole.statistics.strata).has_one_maximum()
+    assert made._once is expected
+    other = model("crossed", "x + ")
+    assert not Packed(other.statistics.strata).has_one_maximum()
+    made = Compiled(other.statistics, options, other.component_names, np.ones(3), once=once)
+    assert made._once is once
+
+
 @pytest.mark.parametrize("limit", [0, 1])
 def test_a_limit_of_steps_is_kept(limit):
     whole = model("per document")

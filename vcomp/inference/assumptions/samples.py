@@ -74,8 +74,7 @@ def n_draws(size: int, n: int | None = None) -> int:
     (999, 199, 99)
     """
     if n is not None:
-        whole = isinstance(n, int | np.integer) and not isinstance(n, bool)
-        if not whole or n < _EVERY - 1:
+        if not isinstance(n, int | np.integer) or n < _EVERY - 1:
             raise PlanError(f"n is a whole number from {_EVERY - 1} on, not {n!r}")
         return int(n)
     affordable = min(_MOST, max(_LEAST, _DRAWN // max(size, 1)))
