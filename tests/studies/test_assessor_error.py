@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from vcomp.exceptions import DataError
 from vcomp.studies.assessor_error import (
     AssessorStudy,
     _confounded,
     _kept,
+    _read,
     _variance_of_roles,
 )
 
@@ -51,6 +53,47 @@ def test_effects_that_are_kept(names, p, kept):
     assert _kept(fits(*names), table, 0.05) == kept
     if kept == ("individuals",) and p[1] >= 0.02 and p[0] != 0.05:
         assert _kept(fits(*names, aic=(3.0, 4.0)), table, 0.05) == ("roles",)
+
+
+SCORES = pd.DataFrame(
+    [(s, t, r, f"{r}{t % 2}") for s in "ab" for t in (1, 2, 3) for r in "xy"],
+    columns=["system", "topic", "role", "assessor"],
+)
+USUAL = {name: name for name in ("system", "topic", "role", "assessor")}
+
+
+@pytest.mark.parametrize(
+    ("absent", "given", "columns"),
+    [
+        ([], {}, {"role", "assessor"}),
+        # Under their usual names either may be absent.
+        (["role"], {}, {"assessor"}),
+        (["assessor"], {}, {"role"}),
+        (["role", "assessor"], {}, None),
+        (["assessor"], {"role": "part"}, None),
+        (["role"], {"assessor": "judge"}, None),
+        ([], {"role": "part"}, {"role", "assessor"}),
+        (["assessor"], {"role": "part", "assessor": None}, {"role"}),
+    ],
+)
+def test_columns_that_may_be_absent(absent, given, columns):
+    names = USUAL | given
+    table = SCORES.assign(score=np.arange(len(SCORES)) * 1.0).rename(
+        columns={usual: name for usual, name in given.items() if name}
+    )
+    table = table.drop(columns=[name for name in absent if name in table])
+    if columns is None:
+        with pytest.raises(DataError, match="no column"):
+            _read(table, "score", names)
+    else:
+        assert set(_read(table, "score", names)) & {"role", "assessor"} == columns
+
+
+def test_assessments_are_numbered_within_topics_by_who_judges():
+    read = _read(SCORES.assign(score=1.0), "score", USUAL)
+    assert read["assessment"].tolist() == [1, 2] * 6
+    for topic, rows in read.groupby("topic"):
+        assert rows.groupby("assessment")["assessor"].nunique().tolist() == [1, 1], topic
 
 
 def frame(rows):

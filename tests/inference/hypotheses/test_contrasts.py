@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from vcomp.exceptions import EstimationError
-from vcomp.inference.hypotheses.contrasts import Contrasts, contrasts_of
+from vcomp.exceptions import DataError, EstimationError
+from vcomp.inference.hypotheses.contrasts import Contrasts, FixedFit, contrasts_of
 
 NAMES = ("Intercept", "x", "z")
 
@@ -47,12 +49,21 @@ def test_contrasts_in_words():
         (np.ones(2), NAMES, "is not a contrast of the 3 fixed effects"),
         ([[0, 1, 0], [0, 0, 0]], NAMES, "row 2 of the contrasts is zero"),
         (np.array([0.0, np.nan, 1.0]), NAMES, "finite"),
+        ("x = 1e999", NAMES, "finite"),
+        (np.zeros((0, 3)), NAMES, "must have at least one row"),
         (np.array([0.0, np.inf, 1.0]), NAMES, "finite"),
     ],
 )
 def test_what_is_no_contrast(hypothesis, names, message):
     with pytest.raises(EstimationError, match=message):
         contrasts_of(hypothesis, names)
+
+
+@pytest.mark.parametrize(("stats", "design"), [(None, 1), (1, None), (None, None)])
+def test_the_correction_of_kenward_and_roger_needs_rows(stats, design):
+    loaded = SimpleNamespace(estimate=SimpleNamespace(method="reml"), stats=stats, design=design)
+    with pytest.raises(DataError, match="loaded without its rows, which ddf='kenward-roger'"):
+        FixedFit._kenward_roger(loaded, np.eye(2))
 
 
 def of(L, constants):

@@ -404,7 +404,7 @@ def contrasts_of(hypothesis: Any, names: tuple[str, ...]) -> Contrasts:
     if not (np.isfinite(L).all() and np.isfinite(values).all()):
         raise EstimationError("contrasts must be finite numbers")
     zero = ~L.any(axis=1)
-    if zero.any() or not L.size:
+    if zero.any():
         raise EstimationError(f"row {int(np.argmax(zero)) + 1} of the contrasts is zero")
     labels = tuple(_label(row, names) for row in L)
     return Contrasts(L, values.ravel(), labels)
