@@ -64,6 +64,20 @@ def test_sphericity_is_that_of_the_population():
     assert sphericity(made) == pytest.approx(min(1.0, corrected), rel=1e-10)
 
 
+@pytest.mark.parametrize("k", [3, 4, 6])
+def test_sphericity_is_between_its_bounds(k):
+    """1/(k − 1) where all residuals are along one contrast, 1 where all contrasts are alike."""
+    n = 12
+    rng = np.random.default_rng(k)
+    contrasts = stats.ortho_group.rvs(k, random_state=1)
+    contrasts[0] = 1.0
+    contrasts = np.linalg.qr(contrasts.T)[0].T[1:]
+    rows = np.linalg.qr(np.column_stack([np.ones(n), rng.normal(size=(n, k - 1))]))[0][:, 1:]
+    one, all_alike = rows[:, :1] @ contrasts[:1], rows @ contrasts
+    assert sphericity(CrossedTable.of(one)) == pytest.approx(1.0 / (k - 1), rel=1e-9)
+    assert sphericity(CrossedTable.of(all_alike)) == 1.0
+
+
 def test_a_table_without_residuals_is_spherical():
     assert sphericity(CrossedTable.of(np.add.outer(np.arange(8.0), np.arange(4.0)))) == 1.0
 

@@ -302,6 +302,10 @@ def test_what_is_approximate_is_noted(crossed, tmp_path):
     assert facet_bootstrap(fit, design, components, "p", 5).notes == ()
     formula, frame = table("p x i")
     frame["y"] = np.random.default_rng(0).normal(size=len(frame)) + 5.0 * frame.i
+    clear = frame.assign(y=frame["y"] + 5.0 * frame.p)
+    found = facet_bootstrap(*fit_again(formula, clear, "reml")[:3], "p", 5, rng=1)
+    assert (found.values > 0.0).all()
+    assert found.notes == ()
     fewer = frame.drop(index=3)
     found = facet_bootstrap(*fit_again(formula, fewer, "ml")[:3], "p", 20)
     said = "; ".join(found.notes)
