@@ -26,7 +26,7 @@ from vcomp.inference.intervals.influences import (
     level_variances,
 )
 from vcomp.inference.intervals.level_layout import Layout, Room
-from vcomp.inference.intervals.level_passes import sum_influences
+from vcomp.inference.intervals.level_passes import _FEW_ROWS, sum_influences
 from vcomp.inference.intervals.robust import (
     _Relation,
     _variances,
@@ -222,6 +222,30 @@ def test_threads_and_slabs_give_the_same(name, shuffled):
         np.testing.assert_allclose(found.shared, whole.shared, atol=1e-12 * scale)
         again = levels_of(res, many_rows=0, slab=slab)
         np.testing.assert_array_equal(again.shared, found.shared)
+
+
+@pytest.mark.parametrize("n", [300, _FEW_ROWS + 1])
+def test_rows_with_weights_count_as_often(n):
+    """Means of two rows each have twice the sums and products of the same rows alone."""
+    rng = np.random.default_rng(1)
+    data = {"s": rng.integers(0, 9, n), "y": rng.normal(size=n)}
+    model = vcomp.VarianceComponentsModel("y ~ (1|s)", data)
+    chunk, v = model.chunk, np.array([0.5, 1.0])
+
+    def total(of, *known):
+        return of(*known, chunk)
+
+    layout = Layout.of(model.design, _sets(model.design), total)
+    work = _Point.of(layout, _engine(model.statistics), total, v).work(slabs=False)
+    one = sum_influences(work, chunk)
+    both = sum_influences(work, replace(chunk, counts=np.full(n, 2.0)))
+    # Sums of n terms that cancel, in units of their size.
+    size = np.sqrt(np.diagonal(one.of_rows))
+    assert (np.abs(both.of_rows - 2.0 * one.of_rows) <= 1e-12 * np.outer(size, size)).all()
+    for sums, others in ((both.products[-1], one.products[-1]), *(
+        (table.dense, other.dense) for table, other in zip(both.tables, one.tables, strict=True)
+    )):  # fmt: skip
+        assert (np.abs(sums - 2.0 * others) <= 1e-12 * np.sqrt(n) * size).all()
 
 
 def test_slabs_are_used():

@@ -163,3 +163,11 @@ def test_refits_of_balanced_data_end_at_the_mean_squares():
     found = refit(model.statistics)
     assert found.converged
     np.testing.assert_allclose(found.values, expected, rtol=1e-12)
+    for method in (REML, ML):
+        refit = ByLikelihood(model.statistics, method(hold={"a": 0.25}), model.component_names,
+                             np.ones(4))  # fmt: skip
+        found = refit(model.statistics)
+        wanted = model.fit("reml" if method is REML else "ml", hold={"a": 0.25})
+        assert found.values[model.component_names.index("a")] == 0.25
+        np.testing.assert_allclose(found.values, wanted.vcomp, rtol=1e-5)
+        assert found.llf == pytest.approx(wanted.llf, rel=1e-10)
