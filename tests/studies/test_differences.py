@@ -14,6 +14,7 @@ from scipy.stats import f
 import vcomp
 from tests.helpers.designs import balanced
 from tests.helpers.measure_scores import BOTH, scores
+from tests.helpers.printed_tables import printed_columns
 from vcomp.inference.intervals import F_INTERVALS
 from vcomp.studies.differences import (
     Influences,
@@ -455,6 +456,15 @@ def test_the_summary(frame):
     assert text.startswith("Differences of Φ")
     assert "ap − p20" in text
     assert "jackknife over sys and topic" in text
+    table = found.differences("Phi").table
+    printed = printed_columns(found.differences("Phi").summary())
+    assert printed[""] == [
+        f"{a} − {b}" for a, b in zip(table["first"], table["second"], strict=True)
+    ]
+    assert printed["topic"] == ["10", "50"] * 3
+    for name, decimals in (("difference", 3), ("correlation", 2)):
+        cells = [cell.replace("−", "-") for cell in printed[name]]
+        assert cells == [f"{x:.{decimals}f}" for x in table[name]]
     assert "<table" in found.differences()._repr_html_()
     assert repr(found.differences()) == "<MeasureDifferences: Differences of Eρ², 6 rows>"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
 from vcomp.ir.documents.document_files import document_universe
 from vcomp.ir.documents.track import novelty_like_track
+from vcomp.studies.per_document import _kind_of_assessors
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +200,33 @@ def test_what_is_not_normalised_is_told_where_it_matters():
 def test_bad_options(universe, options, error, message):
     with pytest.raises(error, match=message):
         vcomp.per_document_study(universe, **options)
+
+
+JUDGED = {
+    # assessors of each topic: what they are, and what they may be called
+    "all of all": ([[0, 1], [0, 1], [0, 1]], "crossed", {"crossed", "nested"}),
+    "some of all": ([[0, 1], [0], [0, 1]], "crossed", {"crossed", "nested"}),
+    "others of each": ([[0, 1], [2, 3], [4]], "nested", {"nested"}),
+    "one of all": ([[0], [0], [0]], "none", {"none"}),
+    "one of each": ([[0], [1], [2]], "none", {"none"}),
+}
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_kinds_of_assessors(name):
+    topics, kind, allowed = JUDGED[name]
+    judged = np.concatenate(topics)
+    made = SimpleNamespace(
+        systems=range(4), topics=range(3), assessors=range(int(judged.max()) + 1),
+        judged_starts=np.cumsum([0, *map(len, topics)]), judged_assessors=judged,
+    )  # fmt: skip
+    assert _kind_of_assessors(made, None) == kind
+    for given in ("crossed", "nested", "none"):
+        if given in allowed:
+            assert _kind_of_assessors(made, given) == given
+        else:
+            with pytest.raises(PlanError, match=f"assessors='{given}'"):
+                _kind_of_assessors(made, given)
 
 
 @pytest.mark.parametrize(("systems", "topics"), [(2, 3), (3, 2), (1, 3)])

@@ -12,6 +12,7 @@ from scipy import stats
 import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import unbalanced
+from tests.helpers.printed_tables import printed_columns
 from vcomp.inference.hypotheses.model_comparison import (
     _columns_differ,
     _efficient_correlation,
@@ -253,6 +254,18 @@ def test_tails_of_mixtures():
     assert mixture_tail(weights, degrees, 0.0) == 1.0
     expected = 0.5 * stats.chi2.sf(3.0, 1) + 0.25 * stats.chi2.sf(3.0, 2)
     assert mixture_tail(weights, degrees, 3.0) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_printed_numbers_are_those_of_the_table(data):
+    found = vcomp.compare(fit("y ~ (1|a)", data), fit("y ~ (1|a) + (1|b)", data))
+    printed, table = printed_columns(found.summary(), 0), found.table
+    for header, name, decimals in (("llf", "llf", 3), ("AIC", "aic", 2), ("BIC", "bic", 2)):
+        cells = [cell.replace("−", "-") for cell in printed[header]]
+        assert cells == [f"{x:.{decimals}f}" for x in table[name]]
+    assert printed["LR"] == ["", f"{table['statistic'].iloc[1]:.3f}"]
+    assert printed[""] == ["1", "2"]
+    assert printed["p"][0] == ""
+    assert float(printed["p"][1]) == pytest.approx(table["p_value"].iloc[1], rel=5e-3)
 
 
 def test_printed(data):
