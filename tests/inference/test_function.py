@@ -42,6 +42,15 @@ def test_other_functions_have_differences(function, gradient):
     np.testing.assert_allclose(found, gradient, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_differences_at_zero_have_the_size_of_the_other_components(scale):
+    v = np.array([0.0, 3.0, 5.0]) * scale
+    found = smooth_of(lambda v: max(v["a"], -scale) * v["b"], NAMES).slopes(v, NOTHING)[0]
+    np.testing.assert_allclose(found, [3.0 * scale, 0.0, 0.0], rtol=1e-8, atol=1e-9 * scale)
+    nothing = smooth_of(lambda v: max(v["a"], -1.0), NAMES).slopes(np.zeros(3), NOTHING)[0]
+    np.testing.assert_allclose(nothing, [1.0, 0.0, 0.0], rtol=1e-8, atol=1e-9)
+
+
 def test_errors():
     with pytest.raises(
         EstimationError, match=r"uses component 'c'.* components are a, b, Residual"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcomp.gtheory import from_components
-from vcomp.inference.quantities import Quantities, used_components
+from vcomp.inference.quantities import EstimatedQuantity, Quantities, used_components
 
 A = np.array([[1.0, 0.0, 0.5], [1.0, -1.0, 0.0], [0.0, 0.0, 2.0]])
 B = np.array([[0.0, 1.0, 0.5], [0.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
@@ -44,6 +44,19 @@ def test_slopes_where_there_are_none():
     assert np.isnan(Quantities("root", A).gradients(v)).all()
     ratio = Quantities("ratio", A, B).gradients(v)
     assert np.isnan(ratio).any(axis=1).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("se", "low", "high", "text"),
+    [
+        (0.5, 1.0, 3.0, "q = 2 (standard error 0.5), 95 % interval [1, 3] by a; b"),
+        (np.nan, 1.0, 3.0, "q = 2, 95 % interval [1, 3] by a; b"),
+        (0.5, np.nan, 3.0, "q = 2 (standard error 0.5), no interval; b"),
+        (0.5, 1.0, np.nan, "q = 2 (standard error 0.5), no interval; b"),
+    ],
+)
+def test_words_of_a_quantity(se, low, high, text):
+    assert str(EstimatedQuantity("q", 2.0, se, low, high, 0.05, "a", ("b",))) == text
 
 
 def test_components_as_they_are_used():

@@ -12,6 +12,7 @@ import vcomp
 from tests.helpers.designs import balanced
 from tests.helpers.measure_scores import BOTH, scores
 from tests.helpers.printed_tables import printed_columns, printed_words
+from vcomp.studies.comparison import _range
 
 MEASURES = ["ap", "p20", "rr"]
 
@@ -348,6 +349,13 @@ def test_data_by_name_that_cannot_be(frame):
         vcomp.compare_measures({1: frame, "1": frame}, f"ap {BOTH}")
     with pytest.raises(vcomp.DataError, match="rows have no value in 'g'"):
         vcomp.compare_measures(frame.assign(g=[None, *["a", "b"] * 35, "a"]), f"ap {BOTH}", by="g")
+
+
+def test_ranges_with_an_unknown_end_are_not_printed():
+    assert _range(5.0, 12.0) == "5 to 12"
+    assert _range(5.0, np.inf) == "5 to ∞"
+    for unknown in ((np.nan, 12.0), (5.0, np.nan), (np.nan, np.nan)):
+        assert _range(*unknown) == "–"
 
 
 def test_the_summary(compared):

@@ -267,7 +267,7 @@ def _complex_step(at: Callable[[Any], Any], v: FloatArray, j: int) -> float:
 
 
 def _central(at: Callable[[Any], Any], v: FloatArray, j: int) -> float:
-    h = 1e-5 * (abs(v[j]) or np.abs(v).max(initial=1.0))
+    h = 1e-5 * (abs(v[j]) or np.abs(v).max() or 1.0)
     ends = []
     for sign in (1.0, -1.0):
         moved = v.copy()

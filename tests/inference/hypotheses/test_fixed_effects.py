@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from scipy import stats
 import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood, hessian_of
 from tests.helpers.designs import DESIGNS, unbalanced
+from vcomp.inference.hypotheses.fixed_effects import _slopes
 
 DDF = ["satterthwaite", "kenward-roger"]
 STEP = 1e-30
@@ -331,3 +334,15 @@ def test_many_fixed_effects_keep_their_df_in_a_file():
     with pytest.raises(vcomp.DataError, match="loaded without the slopes"):
         loaded.t_test("x1 = x2")
     assert loaded.t_test("x1 = x2", ddf="normal")["df"].item() == np.inf
+
+
+def test_unknown_variances_have_no_slopes():
+    formula, data = unbalanced("crossed", seed=2)
+    res = vcomp.fit(formula, data)
+    sums, estimate = res.model.statistics, replace(res._record.estimate, fixed_errors=None)
+    known = _slopes(sums, estimate)
+    assert known.shape == (3, 1, 1)
+    unknown = replace(estimate, cov_beta=np.full_like(estimate.cov_beta, np.nan))
+    assert _slopes(sums, unknown) is None
+    nothing = replace(estimate, values=estimate.values * [1.0, 1.0, 0.0])
+    assert _slopes(sums, nothing) is None

@@ -30,6 +30,7 @@ from vcomp.inference.intervals.level_passes import _FEW_ROWS, sum_influences
 from vcomp.inference.intervals.robust import (
     _Relation,
     _variances,
+    robust_covariance,
     robust_mean_squares,
     with_influences,
 )
@@ -395,8 +396,9 @@ def test_variances_are_those_of_the_page(x, n, nu):
 def test_mean_squares_are_not_robust_without_influences_or_variances():
     components = fitted("s x t")[0]._record.robust_components()
     assert robust_mean_squares(components) is not None
-    assert robust_mean_squares(replace(components, levels=None)) is None
-    assert robust_mean_squares(replace(components, cov=None)) is None
+    for lacking in ({"levels": None}, {"cov": None}):
+        assert robust_mean_squares(replace(components, **lacking)) is None
+        assert robust_covariance(replace(components, **lacking)) is None
 
 
 def test_influences_need_levels_and_rows():

@@ -7,8 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcomp.inference.intervals.level_passes import _write_constants, _write_slopes
+from vcomp.inference.intervals.level_passes import (
+    _write_constants,
+    _write_slopes,
+    write_pulls,
+)
 from vcomp.inference.kernels.group_influences import write_constants, write_slopes
+
+
+@pytest.mark.parametrize("has_finer", [False, True])
+def test_groups_without_rows_have_nothing(has_finer):
+    finer = np.ones(3) if has_finer else None
+    pulls = np.full((3, 4), np.nan)
+    write_pulls(pulls, np.zeros(3), np.ones(3), np.ones(3), None, finer, finer, 0.2, 0.7)
+    np.testing.assert_array_equal(pulls[:, 1:], 0.0)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 300), st.booleans(), st.booleans())

@@ -37,6 +37,8 @@ def anova(y):
 def test_whole_groups_are_drawn_as_many_as_there_are():
     res = vcomp.fit("y ~ (1|p) + (1|i)", frame(Y), method="anova")
     found = res.resample("p", 20, rng=3, groups=GROUPS)
+    assert found.fingerprint["groups"] == {"p": [0, 0, 1, 1, 1, 2]}
+    assert res.resample("p", 2, rng=3).fingerprint["groups"] is None
     for b, values in enumerate(found.values):
         drawn = stream(3, b).integers(3, size=3)
         rows = np.concatenate([MEMBERS[g] for g in drawn])

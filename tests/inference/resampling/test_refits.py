@@ -63,6 +63,17 @@ def test_refits_are_those_of_the_ordinary_way(name, method, fixed):
         assert given_up <= 1
 
 
+def test_what_the_kernel_leaves_to_python():
+    """Tables of about as many effects as rows, and starts next to nothing of a residual."""
+    few, many = model("nested"), model("crossed")
+    tiny = np.array([1.0, 1.0, 1e-31])
+    for whole, start in ((few, np.ones(4)), (many, tiny)):
+        made = Compiled(whole.statistics, ML(), whole.component_names, start)
+        assert made.by_kernel(whole.statistics) is None
+    made = Compiled(many.statistics, ML(), many.component_names, np.ones(3))
+    assert made.by_kernel(many.statistics) is not None
+
+
 class _GivesUp(Compiled):
     def by_kernel(self, stats):
         return None
