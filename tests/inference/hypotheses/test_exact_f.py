@@ -13,6 +13,7 @@ import vcomp
 from tests.helpers.designs import DESIGNS, balanced, gridded, unbalanced
 from vcomp.estimators.quadratic import AnovaTable, TooLargeError
 from vcomp.inference.hypotheses import exact_f
+from vcomp.inference.hypotheses.component import _exact, _f
 from vcomp.inference.hypotheses.exact_f import (
     _is_exact,
     ratio_of_table,
@@ -330,6 +331,20 @@ def test_a_sum_of_squares_that_would_not_fit_is_not_known_to_be_exact():
     table = table_of(["a", "b", "Residual"], (5, 7, 11), [9.0, 6.0, 2.0], expected)
     assert not _is_exact(table, covariance, 0, 1)
     assert _is_exact(table, covariance, 1, 2)  # Wald's test needs none
+
+
+def test_only_classical_tables_give_ratios_without_rows():
+    expected = [[6.0, 2, 1], [0, 2, 1], [0, 0, 1]]
+    table = table_of(["a", "b", "Residual"], (5, 7, 11), [9.0, 6.0, 2.0], expected)
+    estimate = SimpleNamespace(names=table.names)
+    for classical, kept, known in (
+        (True, table, True), (False, table, False), (True, None, False), (False, None, False),
+    ):  # fmt: skip
+        loaded = SimpleNamespace(stats=None, classical=classical, table=kept, estimate=estimate)
+        assert (_exact(loaded, "a") is not None) == known
+        if not known:
+            with pytest.raises(vcomp.VcompError):
+                _f(loaded, "a")
 
 
 @pytest.mark.parametrize("upper", [None, [9.0, 30.0, 4.0]])
