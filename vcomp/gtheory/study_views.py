@@ -89,7 +89,7 @@ def phi_lambda_table(study: StudyRecord, cut: Any) -> pd.DataFrame:
     cuts, mean = read_cuts(cut), study.mean or NO_MEAN
     w = weights(study.components, study.plan)
     beta = (mean.beta, mean.cov_beta)
-    local = FromComponents.beside(study.source, study.components, study.negative, *beta)
+    local = FromComponents.beside(study.source, study.components, study.negative, beta)
     source = local if isinstance(study.source, FromComponents) else study.source
     rows = []
     for plan in range(len(study.plan)):
