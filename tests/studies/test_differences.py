@@ -155,6 +155,19 @@ def test_the_same_measure_twice_does_not_differ(frame):
     assert ratio["low"] * ratio["high"] == pytest.approx(1.0, abs=1e-9)
 
 
+def test_a_facet_whose_levels_one_measure_cannot_leave_out_says_nothing(frame):
+    few = frame[frame["sys"].isin(sorted(frame["sys"].unique())[:2])]
+    found = vcomp.compare_measures(
+        {"one": frame, "two": few}, f"ap {BOTH}", method="anova", topic=10
+    )
+    topics = found.differences(shared=["topic"]).table
+    pd.testing.assert_frame_equal(found.differences().table, topics)
+    assert 0.0 < abs(topics["correlation"].item()) < 1.0
+    unknown = found.differences(shared=["sys"])
+    assert np.isnan(unknown.table["correlation"].item())
+    assert "The correlation of one and two is not known, and 0 is used" in " ".join(unknown.notes)
+
+
 def test_measures_without_a_level_in_common_are_independent(frame):
     other = scores(5, 7, 6).assign(sys=lambda d: "x" + d["sys"], topic=lambda d: "x" + d["topic"])
     data = {"one": frame, "two": other}

@@ -1,4 +1,4 @@
-"""Compiled refits are those of the ordinary engine and maximisation."""
+"""Refits of drawn data: compiled ones are those of the ordinary engine and maximisation."""
 
 from __future__ import annotations
 
