@@ -161,7 +161,8 @@ def test_a_facet_whose_levels_one_measure_cannot_leave_out_says_nothing(frame):
         {"one": frame, "two": few}, f"ap {BOTH}", method="anova", topic=10
     )
     topics = found.differences(shared=["topic"]).table
-    pd.testing.assert_frame_equal(found.differences().table, topics)
+    both = found.differences(shared=["sys", "topic"]).table
+    pd.testing.assert_frame_equal(both, topics)
     assert 0.0 < abs(topics["correlation"].item()) < 1.0
     unknown = found.differences(shared=["sys"])
     assert np.isnan(unknown.table["correlation"].item())
