@@ -13,13 +13,15 @@ import vcomp
 from tests.helpers.altered_engines import AverageOnly
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import gridded, unbalanced
-from vcomp.estimators.likelihood import REML
+from vcomp.estimators.likelihood import ML, REML
+from vcomp.inference.hypotheses import likelihood_ratio
 from vcomp.inference.hypotheses.component import score_test
 from vcomp.inference.hypotheses.likelihood_ratio import (
     likelihoods_under,
     null_fit,
     simulated_tail,
 )
+from vcomp.inference.resampling import drawn_refits
 
 
 def one_way(seed, *, sizes=(4,) * 7, sd=0.5):
@@ -148,6 +150,23 @@ def test_draws_are_made_quietly_at_components_with_a_residual(capfd):
     for wrong in ([0.5, 0.0], [-0.1, 1.0], [np.nan, 1.0], [1.0], [1.0, 1.0, 1.0]):
         with pytest.raises(vcomp.EstimationError, match="2 non-negative components, the residual"):
             likelihoods_under(*arguments, wrong, [{}], 3)
+
+
+def test_each_maximum_of_a_draw_is_that_of_one_climb(monkeypatch):
+    model = vcomp.VarianceComponentsModel("y ~ (1|g)", one_way(1, sizes=(2, 7, 3)))
+    found = []
+
+    def refits(stats, recipes, *arguments, **options):
+        found.extend((recipe.estimator, recipe.once) for recipe in recipes)
+        return drawn_refits(stats, recipes, *arguments, **options)
+
+    monkeypatch.setattr(likelihood_ratio, "drawn_refits", refits)
+    holds = [{}, {"g": 0.0}]
+    for reml, method in ((True, REML), (False, ML)):
+        found.clear()
+        arguments = model.statistics, model.component_names, [0.1, 1.0], holds, 3
+        likelihoods_under(*arguments, reml=reml, rng=1)
+        assert found == [(method(hold=hold), True) for hold in holds]
 
 
 def test_the_tail_of_drawn_ratios():
