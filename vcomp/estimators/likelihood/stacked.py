@@ -220,7 +220,8 @@ def _inverses(S: FloatArray) -> tuple[FloatArray, FloatArray]:
     except np.linalg.LinAlgError:
         sign, value = np.linalg.slogdet(S)
         smallest = np.linalg.eigvalsh(S)[:, 0]
-        return np.linalg.inv(S), np.where((sign > 0.0) & (smallest > 0.0), value, np.nan)
+        log_det = np.where((sign > 0.0) & (smallest > 0.0), value, np.nan)
+        return np.asarray(np.linalg.inv(S), dtype=np.float64), log_det
 
 
 def _times(matrix: FloatArray, vector: FloatArray) -> FloatArray:
