@@ -21,9 +21,9 @@ from vcomp.estimators.likelihood.equations import (
     Equations,
     Planner,
     Point,
-    Tables,
     random_part,
 )
+from vcomp.estimators.likelihood.pair_tables import Tables
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes, in_threads, limited_blas
 from vcomp.numerics.sparse import EliminationOrder, plan_elimination

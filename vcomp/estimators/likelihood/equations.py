@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood.pair_tables import Tables
 from vcomp.numerics import Positive
 from vcomp.numerics.sparse import EliminationOrder, Factor, Pattern, plan_elimination
 from vcomp.statistics import CrossProducts
@@ -126,33 +127,6 @@ _PRODUCT_SECONDS = 1e-9
 
 _CHEAP_PRODUCTS = 4e9
 """Multiplications up to which ‖Z_t'Q Z_u‖² of a small component is computed column by column."""
-
-
-class Tables:
-    """The pair tables Z_t'Z_u as sparse matrices, each made once."""
-
-    def __init__(
-        self, stats: CrossProducts, made: dict[tuple[int, int], Any] | None = None
-    ) -> None:
-        self.stats = stats
-        self._made: dict[tuple[int, int], Any] = {} if made is None else made
-
-    def with_response(self, stats: CrossProducts) -> Tables:
-        """Return the tables of the same rows with another response; the matrices are shared."""
-        return Tables(stats, self._made)
-
-    def between(self, t: int, u: int) -> Any:
-        """Return Z_t'Z_u of two different terms."""
-        if (t, u) not in self._made:
-            self._made[t, u] = self.stats.gram(t, u)
-        return self._made[t, u]
-
-    def times(self, t: int, u: int, x: FloatArray) -> FloatArray:
-        """Return Z_t'Z_u x for columns of effects of term u."""
-        if t == u:
-            return self.stats.group_n[t][:, None] * x
-        product: FloatArray = self.between(t, u) @ x
-        return product
 
 
 @dataclass(frozen=True, slots=True)
