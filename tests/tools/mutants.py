@@ -2,7 +2,7 @@
 
 A mutant is named by its module, its function and the two forms of the changed expression, so that
 its name survives edits elsewhere in the file. Annotations, defaults, docstrings, texts, and what
-is raised or asserted stay as they are. So do four kinds of expressions:
+is raised or asserted stay as they are. So do five kinds of expressions:
 
 - estimates of time, which are arithmetic with a number named in seconds: they decide which of two
   ways to the same result is chosen;
@@ -10,7 +10,8 @@ is raised or asserted stay as they are. So do four kinds of expressions:
   one is turned round but not moved to include or exclude it, as no result is exactly so small;
 - limits that a module names for itself, as ``_MOST_CELLS``: a comparison with one is turned round
   but not moved, as the number is chosen and what is exactly as large may go either way;
-- the size -1 in ``reshape``, as numpy takes any negative number for the unknown size.
+- the size -1 in ``reshape``, as numpy takes any negative number for the unknown size;
+- arguments that save numpy, scipy and pandas time or memory, as ``overwrite_b=True``.
 """
 
 from __future__ import annotations
@@ -59,6 +60,15 @@ COMBINED: dict[type[ast.operator], type[ast.operator]] = {
 
 TOLERANCE = 1e-6
 """Positive constants below it, in a function or of its module, are tolerances."""
+
+UNCHANGED = (
+    "strict=True",  # of zip, an assertion
+    "check_finite=False",
+    "copy=False",
+    "optimize=True",
+    *(f"overwrite_{x}={on}" for x in "abc" for on in (True, 1)),
+)
+"""Arguments that assert, or save time or memory."""
 
 SKIPPED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)
 
@@ -165,7 +175,7 @@ def _nodes(definition: ast.FunctionDef) -> Iterator[ast.expr | ast.AugAssign]:
 def _below(node: ast.AST) -> Iterator[ast.expr | ast.AugAssign]:
     if isinstance(node, SKIPPED) or (isinstance(node, ast.Expr) and _is_warning(node.value)):
         return
-    if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip, an assertion
+    if isinstance(node, ast.keyword) and ast.unparse(node) in UNCHANGED:
         return
     if isinstance(node, ast.BinOp) and _is_time(node):
         return

@@ -103,6 +103,21 @@ TESTS = [
 ]
 
 
+def test_arguments_that_save_time_or_memory_are_not_changed(tmp_path):
+    file = tmp_path / "small.py"
+    file.write_text(
+        """
+def found(A, b):
+    x = solve(A, b, lower=True, overwrite_a=1, overwrite_b=True, check_finite=False)
+    y = einsum(x, optimize=True)
+    return solve(A, y, overwrite_b=False, check_finite=True, copy=True)
+""",
+        encoding="utf-8",
+    )
+    found = [m.name.partition("found: ")[2] for m in mutants_of("small", file)]
+    assert found == ["True -> False", "False -> True", "True -> False #2", "True -> False #3"]
+
+
 def test_estimates_of_time_tolerances_limits_and_unknown_sizes_are_not_changed(tmp_path):
     file = tmp_path / "small.py"
     file.write_text(
