@@ -136,6 +136,20 @@ def test_a_dependent_column_is_named_with_the_columns_that_make_it(p, seed, kind
         _check_fixed(stats_of(X), names, origin)
 
 
+@pytest.mark.parametrize("x_origin", [0.0, 2.0])
+@pytest.mark.parametrize(("share", "named"), [(0.9e-6, "x0"), (1.1e-6, "x0, x1")])
+def test_a_column_is_named_from_a_millionth_of_the_dependent_ones_size(share, named, x_origin):
+    """Sizes include the origins: those of rows of 1, 1 and 10 about their mean."""
+    X = np.vstack([np.diag([1.0, 10.0]), -np.diag([1.0, 10.0])])
+    origins = np.array([0.0, 10.0 * x_origin])
+    size = np.sqrt(np.square(X + origins).sum(axis=0))
+    more = X[:, 0] / size[0] + share * X[:, 1] / size[1]
+    with pytest.raises(DesignError, match=f"'more' is a linear combination of {named}; leave"):
+        _check_fixed(
+            stats_of(np.column_stack([X, more])), ["x0", "x1", "more"], np.append(origins, 0.0)
+        )
+
+
 class Sums:
     """What is read of terms: group sizes, and which are finer than which."""
 
