@@ -1,3 +1,4 @@
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -231,7 +232,7 @@ def test_repeated_scores_of_a_cell():
         (EstimationError, "did you mean 'reml'", lambda: fit(method="rmel")),
         (EstimationError, "max_iter", lambda: fit(max_iter=0)),
         (EstimationError, "max_iter", lambda: fit(max_iter=True)),
-        (EstimationError, "tol", lambda: fit(tol=1.5)),
+        *((EstimationError, "tol", partial(fit, tol=x)) for x in (0.0, 1.0, True, "1e-9")),
         (EstimationError, "unknown term 'q'", lambda: fit().matrix("q")),
     ],
 )
@@ -253,6 +254,11 @@ def test_mistakes_are_named(error, words, call):
 def test_mistakes_with_long_data(error, words, formula, options):
     with pytest.raises(error, match=words):
         fit(formula, specification(1), **options)
+
+
+def test_a_single_step_may_be_requested():
+    with pytest.warns(VcompWarning, match="Not converged"):
+        assert not fit(max_iter=1).converged
 
 
 def test_a_single_variable_is_sent_to_fit():

@@ -40,7 +40,7 @@ COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
 }
 """Comparisons: a boundary moved by one value, and the opposite."""
 
-_LIMIT = re.compile(r"_[A-Z][A-Z_]+|(FEW|MANY)_ROWS|THREADS|(\w+\.)*_?limits\.\w+")
+_LIMIT = re.compile(r"_[A-Z][A-Z_]+|(FEW|MANY)_ROWS|THREADS|(\w+\.)*_?(limits\.\w+|dense_below)")
 """A module's own constants, those by which loops are compiled or shared, and fields of limits."""
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)

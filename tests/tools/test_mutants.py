@@ -128,7 +128,7 @@ _NEAR = 1e-9
 def found(x, n, kernel):
     if abs(x) < _NEAR or x >= n * 2.0 or 1e-12 < n <= _FEW:
         return at_once(kernel, 3.0 * n * _SECONDS + 2.0 * kernel.seconds)
-    if n <= self.limits.most:
+    if n <= self.limits.most < self._dense_below:
         return x.size < FEW_ROWS or limits < 0.001
     return round(x.reshape(-1, 7).reshape((2, -1))[-1], 1e-8)
 """,
@@ -145,7 +145,8 @@ def found(x, n, kernel):
         "2.0 -> 4.0",
         "1e-12 < n <= _FEW -> 1e-12 >= n <= _FEW",
         "1e-12 < n <= _FEW -> 1e-12 < n > _FEW",
-        "n <= self.limits.most -> n > self.limits.most",
+        "n <= self.limits.most < self._dense_below -> n > self.limits.most < self._dense_below",
+        "n <= self.limits.most < self._dense_below -> n <= self.limits.most >= self._dense_below",
         "x.size < FEW_ROWS or limits < 0.001 -> x.size < FEW_ROWS and limits < 0.001",
         "x.size < FEW_ROWS -> x.size >= FEW_ROWS",
         "limits < 0.001 -> limits >= 0.001",

@@ -223,7 +223,7 @@ def _all_independent(XX: FloatArray, origin: FloatArray) -> bool:
     One factorisation in the order of the columns decides for all of them.
     """
     diagonal = np.diagonal(XX)
-    if not (diagonal > _CONSTANT * origin).all() or not (diagonal > 0.0).all():
+    if not (diagonal > _CONSTANT * origin).all():  # origin is not negative
         return False
     scale = np.sqrt(diagonal)
     try:

@@ -74,6 +74,27 @@ def test_a_climb_to_a_known_maximum_is_given_up():
     assert climbed([1.0, 1e-12], known=known, near=frozenset({72})) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("decrement", "previous", "unseen", "is_last"),
+    [
+        (1e-9, np.inf, 1e-9, True),
+        (1.1e-9, np.inf, 1e-9, False),
+        (1e-9, 1e-9, 1e-9, True),
+        # What a step as good as the one before leaves: 2⁻¹⁶ · 2⁻¹⁶/2⁻⁴.
+        (2.0**-16, 2.0**-4, 2.0**-28, True),
+        (2.0**-16, 2.0**-4, 0.999 * 2.0**-28, False),
+        (1e-4, 1e-1, 1.01e-7, True),
+        (1.1e-4, 1e3, 1e-7, False),  # too far away in any case
+        (2e-5, 1e-5, 1e-5, False),  # the step before was none towards the end
+        (0.0, 0.0, 0.0, True),
+    ],
+)
+def test_the_next_step_is_the_last_if_it_is_as_good_as_the_one_before(
+    decrement, previous, unseen, is_last
+):
+    assert At(decrement=decrement).is_one_step_away(previous, unseen) is is_last
+
+
 def path_to(number, height, *, done=True, steps=1):
     return [At(decrement=1.0, number=-1)] * steps + [
         At(decrement=0.0, number=number, height=height)
