@@ -176,15 +176,20 @@ def test_a_step_leads_to_an_end_within_a_third_of_its_standard_errors():
         ([1.0, 1e-9], 6e12, False),
         ([1.0, 1e-14], 4.9e26, True),
         ([1.0, 1e-14], 5.1e26, False),
+        ([2.0**44, 1.0], 0.05, False),  # exactly a tenth of a degree of freedom
+        ([2.0**44, 1.0], 0.0499, True),
     ],
 )
 def test_a_residual_vanishes_if_its_freedom_is_rounding(v, information, vanishes):
     share, freedom = v[1] / sum(v), 2.0 * v[1] ** 2 * information
     assert vanishes == (share <= 1e-5 and freedom < 0.1 and freedom * share <= 1e-14)
     assert iterate(v, average=(1.0, information)).vanishes is vanishes
-    for score, unbounded in ((-0.26 / v[1], vanishes), (-0.24 / v[1], False), (0.3 / v[1], False)):
+    for scaled, unbounded in ((-0.26, vanishes), (-0.24, False), (0.3, False)):
+        score = scaled / v[1]
         found = iterate(v, average=(1.0, information), score=(0.0, score))
         assert found.is_unbounded is unbounded
+    if v[1] == 1.0:  # at least half a degree of freedom is left
+        assert iterate(v, average=(1.0, information), score=(0.0, -0.25)).is_unbounded is vanishes
 
 
 def test_scores_show_near_the_end_what_the_rounded_value_hides():
