@@ -325,3 +325,24 @@ def test_variances_of_zero_are_no_lower_rank(zeros, rank, words):
     layout = SimpleNamespace(n_variables=3, names=["p"], scores=SimpleNamespace(variables="abc"))
     end = SimpleNamespace(converged=True, S=[S], ranks=[rank], drops=())
     assert _status(layout, end).partition(" A matrix")[0] == words
+
+
+def test_errors_keep_a_rank_of_one():
+    """The 2 × 2 minors of such a matrix are zero, and so are their variances to first order."""
+    res = fit(data=crossed(0, n_p=5, n_i=4))
+    assert "Σ(p) has rank 1 of 3; Σ(i) has rank 1 of 3" in res.status
+    g = res._record.components
+    place = {e: k for k, e in enumerate(g.elements)}
+    for t in (0, 1):
+        S = g.values[t]
+        for a, b in ((0, 1), (0, 2), (1, 2)):
+            at = [place[t, a, a], place[t, b, b], place[t, a, b]]
+            slopes = np.array([S[b, b], S[a, a], -2.0 * S[a, b]])
+            variance = slopes @ g.cov[np.ix_(at, at)] @ slopes
+            size = np.abs(slopes) @ np.abs(g.cov[np.ix_(at, at)]) @ np.abs(slopes)
+            assert size > 0.0
+            assert abs(variance) < 1e-9 * size
+    directions = 2 * 3 + 6  # those of two vectors and of a matrix of full rank
+    unit = np.sqrt(np.diagonal(g.cov))
+    values = np.linalg.eigvalsh(g.cov / np.outer(unit, unit))
+    assert (values > 1e-9 * values[-1]).sum() == directions
