@@ -209,6 +209,7 @@ def test_maxima_of_responses_in_any_unit_are_the_same(unit, start):
 
 def test_only_positive_definite_matrices_have_a_determinant():
     """Two negative eigenvalues have a positive product."""
-    each = [np.diag(d) for d in ([2.0, 3.0, 1.0], [-2.0, -3.0, 1.0], [-2.0, 3.0, 1.0])]
+    of = [2.0, 3.0, 1.0], [-2.0, -3.0, 1.0], [-2.0, 3.0, 1.0], [0.0, 3.0, 1.0]
+    each = [np.diag(d) for d in of]
     found = _log_determinants(np.array(each))
-    np.testing.assert_allclose(found, [np.log(6.0), np.nan, np.nan], rtol=1e-15)
+    np.testing.assert_allclose(found, [np.log(6.0), *[np.nan] * 3], rtol=1e-15)

@@ -215,9 +215,8 @@ def _log_determinants(S: FloatArray) -> FloatArray:
     try:
         L = np.linalg.cholesky(S)
     except np.linalg.LinAlgError:
-        sign, value = np.linalg.slogdet(S)
         smallest = np.linalg.eigvalsh(S)[:, 0]
-        return np.where((sign > 0.0) & (smallest > 0.0), value, np.nan)
+        return np.where(smallest > 0.0, np.linalg.slogdet(S)[1], np.nan)
     found: FloatArray = 2.0 * np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
     return found
 
