@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +13,7 @@ from tests.helpers.multivariate_scores import (
     unit_matrices,
     vector,
 )
-from vcomp.multivariate.cone import _Search, _updated, maximise_in_cone
+from vcomp.multivariate.cone import _null_space, _Search, _updated, maximise_in_cone
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
 from vcomp.multivariate.strata_covariances import (
@@ -250,3 +252,31 @@ def test_columns_vanish_where_the_likelihood_falls_with_them():
         gradients = tuple(sign * np.eye(3) for _ in range(terms))
         found = [columns.tolist() for columns in search._gone(factors, gradients)]
         assert found == [gone, gone, [False] * 4]
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3])
+def test_the_null_space_of_a_factor(rank):
+    """Columns of a length of rounding count as none."""
+    rng = np.random.default_rng(rank)
+    root = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    for more in ([], [0.9e-7], [0.0]) if rank < 3 else ([],):
+        lengths = np.array([1.0, 0.5, 2e-7][:rank] + more)
+        null = _null_space(root[:, : lengths.size] * lengths)
+        expected = root[:, rank:] if rank else root  # of zeros it is the whole space
+        if rank == 0 and more == [0.9e-7]:
+            expected = root[:, 1:]  # there is no larger column
+        np.testing.assert_allclose(null @ null.T, expected @ expected.T, atol=1e-12)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3])
+def test_first_order_conditions_in_the_cone(rank):
+    """L'GL is zero, and G has no positive eigenvalue in the null space of LL'."""
+    rng = np.random.default_rng(rank)
+    root = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    L = root[:, :rank] * np.array([2.0, 1.0, 0.5][:rank])
+    search = _Search(SimpleNamespace(linked=np.ones((1, 3, 3), dtype=bool), n=25))
+    for slopes in ([0.0, 0.0, -7.0], [0.0, 0.3, -7.0], [-0.2, 0.0, 0.1], [0.4, -0.1, 0.2]):
+        G = root @ np.diag(slopes) @ root.T
+        own = np.abs(np.array(slopes)[:rank] * np.array([4.0, 1.0, 0.25])[:rank])
+        expected = max(0.0, *own, *slopes[rank:]) / 5.0
+        assert search._violation((L,), (G,)) == pytest.approx(expected, abs=1e-14)
