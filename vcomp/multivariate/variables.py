@@ -414,7 +414,7 @@ def _common_levels(
 
     columns = [model.rows.facets[facet] for model in parts.models]
     own = [pd.Series(c.cat.categories.to_numpy()) for c in columns]
-    labels = as_levels(facet, pd.concat(own, ignore_index=True)).cat.categories
+    labels = as_levels(facet, pd.concat(own)).cat.categories
     codes = np.concatenate(
         [
             labels.get_indexer(c.cat.categories)[c.cat.codes.to_numpy()].astype(np.int32)
