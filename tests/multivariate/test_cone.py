@@ -248,7 +248,8 @@ def test_columns_vanish_where_the_likelihood_falls_with_them():
     factors = tuple(L * np.sqrt(lengths) for _ in search.blocks)
     terms = len(search.blocks)
     assert terms == 3
-    for sign, gone in ((-1.0, [True, True, False, False]), (1.0, [True, False, False, False])):
+    short = [True, True, False, False]
+    for sign, gone in ((-1.0, short), (0.0, short), (1.0, [True, False, False, False])):
         gradients = tuple(sign * np.eye(3) for _ in range(terms))
         found = [columns.tolist() for columns in search._gone(factors, gradients)]
         assert found == [gone, gone, [False] * 4]
