@@ -1,5 +1,6 @@
 """Columns of the fixed part and components that the data cannot distinguish."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -225,3 +226,32 @@ def test_forms_of_residuals_are_those_of_dense_matrices(name, make, fixed):
     expected = [[np.sum((Q @ a @ Q) * b) for b in V] for a in V]
     found = residual_forms(model.statistics)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def nearly_dependent(least, third):
+    """Return a matrix with an eigenvalue of (c, −c, third), of unit length, on a unit diagonal."""
+    d = third * np.sqrt(2.0 / (1.0 - third**2))
+    r = 1.0 - least - 0.5 * d**2 * (1.0 - least)
+    a = 0.5 * d * (1.0 - least)
+    return np.array([[1.0, r, -a], [r, 1.0, a], [-a, a, 1.0]])
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.9, "'u', 'v'"), (1.5, "'u', 'v', 'w'")])
+def test_columns_are_named_from_a_share_of_a_thousandth(share, named):
+    units = np.outer([3.0, 0.5, 20.0], [3.0, 0.5, 20.0])
+    stats = stats_of(np.ones((5, 3)))
+    stats.sums.XX = nearly_dependent(5e-6, share * 1e-3) * units
+    with pytest.raises(DataError, match=f"columns {named} of the fixed part differ"):
+        check_digits(stats, ["u", "v", "w"], "y", (0.0, 1.0))
+    stats.sums.XX = nearly_dependent(5e-7, share * 1e-3) * units
+    names = {"u": "g[u]:x", "v": "g[v]:x", "w": "g[w]:x"}
+    expected = re.escape(", ".join(repr(x) for k, x in names.items() if k in named))
+    with pytest.raises(DataError, match=f"columns {expected} of the fixed part differ"):
+        _check_slopes(stats, list(names.values()), np.full(3, 3.0))
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.9, "a, b"), (1.5, "a, b, Residual")])
+def test_components_are_named_from_a_share_of_a_ten_thousandth(monkeypatch, share, named):
+    forms = nearly_dependent(5e-12, share * 1e-4)
+    with pytest.raises(DesignError, match=f"the variances of {named}: their covariance"):
+        check_terms(monkeypatch, forms, Sums([1.0, 2.0], [2.0, 1.0]), ["a", "b"])
