@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.dependent import nearly_dependent
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.estimators import identify
 from vcomp.estimators.identify import _check_fixed, _check_slopes, _covariate, check_digits
@@ -226,14 +227,6 @@ def test_forms_of_residuals_are_those_of_dense_matrices(name, make, fixed):
     expected = [[np.sum((Q @ a @ Q) * b) for b in V] for a in V]
     found = residual_forms(model.statistics)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-
-
-def nearly_dependent(least, third):
-    """Return a matrix with an eigenvalue of (c, −c, third), of unit length, on a unit diagonal."""
-    d = third * np.sqrt(2.0 / (1.0 - third**2))
-    r = 1.0 - least - 0.5 * d**2 * (1.0 - least)
-    a = 0.5 * d * (1.0 - least)
-    return np.array([[1.0, r, -a], [r, 1.0, a], [-a, a, 1.0]])
 
 
 @pytest.mark.parametrize(("share", "named"), [(0.9, "'u', 'v'"), (1.5, "'u', 'v', 'w'")])
