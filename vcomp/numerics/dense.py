@@ -146,7 +146,8 @@ def inverses(
 
 def _inverses_by_numpy(A: FloatArray, logs: FloatArray) -> FloatArray:
     logs += 2.0 * np.log(np.diagonal(np.linalg.cholesky(A), axis1=1, axis2=2)).sum(axis=1)
-    return np.linalg.inv(A)
+    found: FloatArray = np.linalg.inv(A)
+    return found
 
 
 def congruent(T: FloatArray, A: FloatArray) -> FloatArray:
@@ -186,7 +187,8 @@ def is_positive(matrix: FloatArray, least: float) -> bool:
     scale = np.diagonal(matrix)
     if not (scale > 0.0).all() or not np.isfinite(matrix).all():
         return False
-    values = np.linalg.eigvalsh(matrix / np.sqrt(np.outer(scale, scale)))
+    unit = np.sqrt(scale)
+    values = np.linalg.eigvalsh(matrix / np.outer(unit, unit))
     return bool(values.min(initial=1.0) > least)
 
 

@@ -220,7 +220,8 @@ def _inverses(S: FloatArray) -> tuple[FloatArray, FloatArray]:
     except np.linalg.LinAlgError:
         smallest = np.linalg.eigvalsh(S)[:, 0]
         log_det = np.where(smallest > 0.0, np.linalg.slogdet(S)[1], np.nan)
-        return np.linalg.inv(S), log_det
+        found: FloatArray = np.linalg.inv(S)
+        return found, log_det
 
 
 def _times(matrix: FloatArray, vector: FloatArray) -> FloatArray:
