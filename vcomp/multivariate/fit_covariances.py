@@ -312,7 +312,7 @@ def _by_likelihood(
         end = maximise_in_cone(likelihood, start, max_iter=max_iter, tol=tol)
     except np.linalg.LinAlgError:
         raise _no_maximum(layout) from None
-    if _is_singular(end.S[-1]):
+    if not is_positive(end.S[-1], _INDEPENDENT):
         raise _no_maximum(layout)
     kind = likelihood.kinds[0]
     back = element_map(layout, scale)
@@ -337,11 +337,6 @@ def _check_variation(layout: Layout) -> None:
                 f"the scores of variable {name!r} are all the same: the likelihood has no "
                 "maximum; leave it out, or use method='anova'"
             )
-
-
-def _is_singular(S: FloatArray) -> bool:
-    spread = np.sqrt(np.diagonal(S))
-    return bool(np.linalg.eigvalsh(S / np.outer(spread, spread))[0] < 1e-9)
 
 
 def _no_maximum(layout: Layout) -> EstimationError:
@@ -405,6 +400,9 @@ def _covariance(
         return np.asarray(0.5 * (cov + cov.T))
     return nothing
 
+
+_INDEPENDENT = 1e-9
+"""An eigenvalue of the residual matrix on a unit diagonal up to which it is singular."""
 
 _SINGULAR = 1e-10
 """An eigenvalue below which the observed information is left for the average one, as it may be
