@@ -146,8 +146,7 @@ def inverses(
 
 def _inverses_by_numpy(A: FloatArray, logs: FloatArray) -> FloatArray:
     logs += 2.0 * np.log(np.diagonal(np.linalg.cholesky(A), axis1=1, axis2=2)).sum(axis=1)
-    found: FloatArray = np.linalg.inv(A)
-    return found
+    return np.asarray(np.linalg.inv(A), dtype=np.float64)
 
 
 def congruent(T: FloatArray, A: FloatArray) -> FloatArray:

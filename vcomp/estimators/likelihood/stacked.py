@@ -220,8 +220,7 @@ def _inverses(S: FloatArray) -> tuple[FloatArray, FloatArray]:
     except np.linalg.LinAlgError:
         smallest = np.linalg.eigvalsh(S)[:, 0]
         log_det = np.where(smallest > 0.0, np.linalg.slogdet(S)[1], np.nan)
-        found: FloatArray = np.linalg.inv(S)
-        return found, log_det
+        return np.asarray(np.linalg.inv(S), dtype=np.float64), log_det
 
 
 def _times(matrix: FloatArray, vector: FloatArray) -> FloatArray:
