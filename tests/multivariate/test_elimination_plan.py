@@ -22,7 +22,7 @@ def test_groups_are_nested_if_each_has_units_of_one_level(q, n_levels, nested, s
 
 
 def dense_multiplications(plan, v):
-    """Return the multiplications of blocks as they are: Cholesky factors and solves, by columns."""
+    """Return the multiplications of factors and solves, block by block."""
     of_groups = sum(c.levels.size * c.columns.size**2 * v**3 for c in plan.classes)
     width, columns = plan.n_slots * v, plan.n_columns * v
     of_levels = plan.n_levels * (width**3 + width * columns**2)
