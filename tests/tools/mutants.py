@@ -71,6 +71,7 @@ UNCHANGED = (
     "check_finite=False",
     "copy=False",
     "optimize=True",
+    "overwrite=True",
     *(f"overwrite_{x}={on}" for x in "abc" for on in (True, 1)),
 )
 """Arguments that assert, or save time or memory."""
