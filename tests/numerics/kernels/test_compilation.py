@@ -336,3 +336,42 @@ def test_a_private_folder_is_made_and_used_if_it_is_this_user_s_alone(tmp_path, 
         assert compilation._private_folder() == str(tmp_path / "vcomp-kernels")
     finally:
         compilation._private_folder.cache_clear()
+
+
+@pytest.mark.parametrize("writable", ["numba's own", "a private one", "none"])
+def test_code_is_kept_in_a_folder_that_can_be_written(monkeypatch, writable):
+    made = []
+
+    def njit(**options):
+        here = "a private one" if numba.config.CACHE_DIR == "private" else "numba's own"
+        if options.get("cache") and here != writable:
+            raise RuntimeError("cannot cache function")
+        made.append((options, numba.config.CACHE_DIR))
+        return lambda function: SimpleNamespace(function=function)
+
+    numba = SimpleNamespace(njit=njit, config=SimpleNamespace(CACHE_DIR=""))
+    monkeypatch.setattr(compilation, "_numba", lambda: numba)
+    private = "private" if writable == "a private one" else None
+    monkeypatch.setattr(compilation, "_private_folder", lambda: private)
+    warned = []
+    monkeypatch.setattr(compilation, "_warn_of_no_folder", lambda: warned.append(True))
+    found = compilation._compilable(by_arrays, {"cache": True, "nogil": True})
+    assert found.function is by_arrays
+    keeps = writable != "none"
+    assert made == [({"cache": keeps, "nogil": True}, private or "")]
+    assert bool(warned) is not keeps
+
+
+def test_what_is_compiled_at_last_is_registered_once(monkeypatch):
+    """Kernels that are kept are those whose folder is said."""
+    kept, forgiven = [], []
+    monkeypatch.setattr(compilation, "_KEPT", kept)
+    monkeypatch.setattr(compilation, "_forgive", forgiven.append)
+    for options, cache in (({"cache": True}, "a cache"), ({"cache": False}, "a cache"),
+                           ({"cache": True}, None)):  # fmt: skip
+        kernel = SimpleNamespace() if cache is None else SimpleNamespace(_cache=cache)
+        numba = SimpleNamespace(njit=lambda k=kernel, **_: lambda function: k)
+        monkeypatch.setattr(compilation, "_numba", lambda n=numba: n)
+        assert compilation._compilable(by_arrays, options) is kernel
+    assert len(kept) == 1
+    assert forgiven == ["a cache"]
