@@ -138,7 +138,7 @@ def test_methods_share_the_forms_of_drawn_responses(sparse):
             np.testing.assert_array_equal(made.values, other.values)
             assert made.llf == other.llf
     n_nodes = surfaces[0]._surface.n_nodes(surfaces[0]._width)
-    assert len(drawn.__dict__["dense forms"]._made) == n_nodes**2
+    assert len(drawn.__dict__["dense forms of [0, 1]"]._made) == n_nodes**2
 
 
 def test_drawn_responses_of_an_iterative_fit_have_exact_maxima(sparse):
@@ -197,8 +197,46 @@ def test_deleted_levels_by_a_surface(sparse, method):
 
 def test_surfaces_are_not_for_components_near_zero(sparse):
     _, (fit, _, _, _) = sparse
-    near = fit.values * np.array([1e-3, 1.0, 1.0])
-    assert DrawnSurface.of(fit.stats, fit.recipe, near, 1000, ALWAYS) is None
+    for share in (1e-3, 0.0):
+        near = fit.values * np.array([share, 1.0, 1.0])
+        assert DrawnSurface.of(fit.stats, fit.recipe, near, 1000, ALWAYS) is None
+
+
+@pytest.mark.parametrize("most_effects", [3000, 0])
+@pytest.mark.parametrize(("share", "zeros"), [(0.0, 0.5), (0.02, 0.2)])
+@pytest.mark.parametrize("method", ["reml", "ml"])
+def test_null_distributions_of_crossed_terms_reach_the_bound(
+    sparse, method, share, zeros, most_effects
+):
+    """Of a component at zero, or so near that its box begins there; the other model holds it."""
+    _, (fit, _, _, _) = sparse
+    names, v = fit.recipe.names, fit.values * np.array([share, 1.0, 1.0])
+    limits = replace(ALWAYS, effects=most_effects)
+    draws, exact = RowDraws(fit.stats), get_estimator(method, tol=TIGHT)
+    drawn = Responses(draws.draw(v, stream(1, b)) for b in range(20))
+    for hold in ({}, {names[0]: 0.0}):
+        start = v if not hold else v * np.array([0.0, 1.0, 1.0])
+        recipe = Recipe(get_estimator(method, hold=hold), names, once=True)
+        surface = DrawnSurface.of(fit.stats, recipe, start, 100, limits)
+        found = surface.with_responses(drawn)
+        assert all(made is not None for made in found)
+        at_bound = 0
+        for made, stats in zip(found, drawn, strict=True):
+            one = replace(exact, hold=hold).estimate(stats, names)
+            assert made.llf == pytest.approx(one.llf, abs=1e-7)
+            np.testing.assert_allclose(made.values, one.values, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(made.beta, one.beta, rtol=1e-4, atol=1e-7)
+            at_bound += made.values[0] == 0.0
+        assert at_bound == 20 if hold else abs(at_bound / 20 - zeros) < 0.25
+
+
+@pytest.mark.parametrize("held", [0.3, 0.0])
+def test_surfaces_hold_components_at_zero_only(sparse, held):
+    _, (fit, _, _, _) = sparse
+    names = fit.recipe.names
+    recipe = Recipe(get_estimator("reml", hold={names[0]: held}), names, once=True)
+    v = np.append(held, fit.values[1:])
+    assert (DrawnSurface.of(fit.stats, recipe, v, 1000, ALWAYS) is not None) is (held == 0.0)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def case(request):
     stats = model.statistics
     engine = BlockedLikelihood(stats.cross_products, reml=reml)
     k = len(stats.sizes)
-    return stats, Surface(engine, np.zeros(k), np.full(k, 0.1)), reml
+    return stats, Surface(engine, np.arange(k), np.zeros(k), np.full(k, 0.1), np.zeros(k)), reml
 
 
 def by_matrices(cells, ratios, rows, y, reml):
@@ -98,7 +98,7 @@ def test_values_of_drawn_responses(case, ratios, effects):
     drawn = [stats, *(draws.draw(v, stream(3, b)) for b in range(3))]
     sums = [each.cross_products for each in drawn]
     if effects:
-        values = _DenseForms(sums).values(ratios[:k], reml=reml)
+        values = _DenseForms(sums, range(k)).values(ratios[:k], reml=reml)
     else:
         made = DrawnSurface(surface, SurfaceLimits(effects=0))
         values = made._by_sparse_factor(sums)(ratios[:k])
@@ -116,14 +116,13 @@ def test_factors_of_all_but_one_term(case):
     sums, codes = stats.cross_products, stats.cells.codes
     Z = [np.eye(q)[c] for q, c in zip(sums.sizes, codes, strict=True)]
     for lead in range(len(Z)):
-        absorbing = Absorbing(sums, lead)
+        absorbing = Absorbing(sums, lead, [t for t in range(len(Z)) if t != lead])
         for ratios in RATIOS[:, : len(Z)]:
             lower, D, log_det = absorbing.factor(ratios)
             np.testing.assert_allclose(D, Z[lead].sum(axis=0) + 1.0 / ratios[lead], rtol=1e-14)
             V = np.eye(70) + sum(r * z @ z.T for r, z in zip(ratios, Z, strict=True))
             assert log_det == pytest.approx(np.linalg.slogdet(V)[1], rel=1e-12)
             others = [z for t, z in enumerate(Z) if t != lead]
-            assert absorbing.rest == [t for t in range(len(Z)) if t != lead]
             right = np.random.default_rng(0).normal(size=(sum(z.shape[1] for z in others), 2))
             half = absorbing.halved(np.tril(lower), right)
             if others:

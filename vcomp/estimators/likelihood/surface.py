@@ -106,7 +106,7 @@ def surface_maxima(
         for part in (rss, *np.moveaxis(beta, 2, 0))
     ]
     value = _contracted(deviance, basis, (0,) * k)
-    inside = settled & (at_bound | (np.abs(x) <= _INSIDE)).all(axis=1)
+    inside = settled & ((x <= _INSIDE) & (bounded | (x >= -_INSIDE))).all(axis=1)
     return SurfaceMaxima(
         found=inside & (errors <= tolerance),
         ratios=ratios(x),

@@ -66,8 +66,8 @@ class DeletedSurface:
         sizes, k = stats.sizes, len(stats.sizes)
         products = [_inversions(sizes, rows.codes, deleted, t) for t in range(k)]
         self._lead, self._products = int(np.argmin(products)), min(products) / len(deleted)
-        self._absorbing = Absorbing(stats.cross_products, self._lead)
-        self._rest = self._absorbing.rest
+        self._rest = [t for t in range(k) if t != self._lead]
+        self._absorbing = Absorbing(stats.cross_products, self._lead, self._rest)
         begin = np.cumsum([0, *(sizes[t] for t in self._rest)])
         self._own = rows.codes[self._lead]
         self._places = np.array(
@@ -102,7 +102,9 @@ class DeletedSurface:
         if most > _MOST_ROWS or sum(stats.sizes) > limits.effects or len(v) > 4:
             return None
         surface = Surface.of(stats, recipe, v)
-        if surface is None or stats.cells.counts is not None:
+        if surface is None or surface.terms.size < len(stats.sizes):
+            return None
+        if stats.cells.counts is not None:
             return None
         found = cls(surface, stats, deleted, limits)
         points = surface.n_nodes(found._width(_SPREAD), _DIGITS) ** (len(v) - 1)

@@ -15,6 +15,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.estimators.likelihood import (
+    InformationKind,
     LikelihoodMethod,
     NodeValues,
     StrataLikelihood,
@@ -279,7 +280,9 @@ def _box(
     certain : whether no component may be near zero, as other maxima are not looked for
     """
     try:
-        cov = np.linalg.inv(StrataLikelihood(stats, reml=True).information(v, "average"))
+        # The average information is of these scores, which a null hypothesis need not fit.
+        kind: InformationKind = "average" if certain else "expected"
+        cov = np.linalg.inv(StrataLikelihood(stats, reml=True).information(v, kind))
     except np.linalg.LinAlgError:
         return None
     if not (np.diagonal(cov) > 0.0).all():

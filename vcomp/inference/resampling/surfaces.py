@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.estimators.likelihood import (
     BlockedLikelihood,
     LikelihoodEngine,
@@ -53,8 +53,8 @@ _FEWEST_NODES = 5
 _BYTES, _MOST = 4e8, 1000
 """Memory of drawn data sets that are refitted at once, and their largest number."""
 
-_TOLERANCE = 1e-6
-"""Largest error of a maximum, in standard errors."""
+_TOLERANCE, _TOLERANCE_AT_ONCE = 1e-6, 1e-4
+"""Largest errors of maxima, in standard errors; a likelihood ratio errs by the latter's square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,17 @@ class Surface:
     Attributes
     ----------
     engine : of the rows
-    centre, errors : (k,) logarithms of the ratios of components, and their standard errors
+    terms : (k,) positions of the components that are not held
+    centre, errors : (k,) logarithms of their ratios + `shift`, and their standard errors; where
+        a component may be zero, the middle and a part of half the width of its box
+    shift : (k,) zero, or what lets the box of a component begin at zero
     """
 
     engine: LikelihoodEngine
+    terms: LongArray
     centre: FloatArray
     errors: FloatArray
+    shift: FloatArray
 
     @classmethod
     def of(
@@ -111,25 +116,44 @@ class Surface:
         options = recipe.estimator
         if not isinstance(options, LikelihoodMethod) or stats.strata is not None:
             return None
-        usual = options.engine in ("auto", "blocked") and not options.hold
+        held = options.known(recipe.names).held
+        terms = np.flatnonzero(~held[:-1])
+        usual = options.engine in ("auto", "blocked") and not v[held].any() and terms.size > 0
         usual = usual and (options.tol is None or options.tol >= TOLERANCE)
-        if not usual or stats.make_cells is None or not (v > 0.0).all():
+        if not usual or stats.make_cells is None or not (recipe.once or (v[~held] > 0.0).all()):
             return None
         try:
             engine = choose_engine(stats, options.engine, reml=options.is_restricted)
-        except EstimationError:
+            # The average information is of these scores, which a null hypothesis need not fit.
+            information = engine.information(v, "expected" if recipe.once else "average")
+            cov = np.linalg.inv(information[np.ix_(~held, ~held)])
+        except (EstimationError, np.linalg.LinAlgError):
             return None
-        information = engine.information(v, "average")
-        try:
-            cov = np.linalg.inv(information)
-        except np.linalg.LinAlgError:
+        variances = np.diagonal(cov)
+        if not (variances > 0.0).all():
             return None
-        relative = cov / np.outer(v, v)
-        if not (np.diagonal(relative) > 0.0).all() or np.diagonal(relative).max() > _CERTAIN**-2:
+        if not recipe.once and (v[~held] < _CERTAIN * np.sqrt(variances)).any():
             return None
-        jump = np.hstack([np.eye(v.size - 1), -np.ones((v.size - 1, 1))])
-        errors = np.sqrt(np.diagonal(jump @ relative @ jump.T))
-        return cls(engine, np.log(v[:-1] / v[-1]), errors)
+        ratio = v[terms] / v[-1]
+        jump = np.hstack([np.eye(terms.size), -ratio[:, None]])
+        errors = np.sqrt(np.diagonal(jump @ cov @ jump.T)) / v[-1]
+        near = _SPREAD * errors >= ratio if recipe.once else np.zeros(terms.size, dtype=bool)
+        # The precision of a group's mean is at most its number of rows.
+        most = np.array([stats.cross_products.group_n[t].max() for t in terms])
+        shift = np.where(near, 1.0 / most, 0.0)
+        centre, errors = _coordinates(ratio, errors, shift)
+        return cls(engine, terms, centre, errors, shift)
+
+    @property
+    def may_be_zero(self) -> BoolArray:
+        """(k,) whether the box of a component begins at zero."""
+        return self.shift > 0.0
+
+    def placed(self, ratios: FloatArray) -> FloatArray:
+        """Return the ratios of all terms, zero where they are held."""
+        found = np.zeros(len(self.engine.sizes))
+        found[self.terms] = ratios
+        return found
 
     def seconds(self, stats: Statistics, limits: SurfaceLimits) -> float:
         """Return the expected time of a refit by the engine of the fit; little if not known."""
@@ -174,12 +198,27 @@ class Surface:
             degrees,
             n_nodes=self.n_nodes(width, digits),
             tolerance=tolerance,
+            shift=self.shift,
+            bounded=self.may_be_zero,
         )
-        v = np.column_stack([made.ratios, np.ones(len(made.ratios))]) * made.residual[:, None]
+        v = np.zeros((len(made.ratios), len(self.engine.sizes) + 1))
+        v[:, self.terms], v[:, -1] = made.ratios, 1.0
+        v *= made.residual[:, None]
         return [
             Refitted(v[b], made.beta[b], float(made.loglike[b]), True) if found else None
             for b, found in enumerate(made.found)
         ]
+
+
+def _coordinates(
+    ratio: FloatArray, errors: FloatArray, shift: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the centre of boxes and what `_SPREAD` times is half their width."""
+    near = shift > 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = np.log(shift), np.log(ratio + _SPREAD * errors + shift)
+        centre = np.where(near, 0.5 * (low + high), np.log(ratio))
+        return centre, np.where(near, 0.5 * (high - low) / _SPREAD, errors / ratio)
 
 
 class Absorbing:
@@ -189,13 +228,13 @@ class Absorbing:
     ----------
     sums : of the rows
     lead : term 1, which is absorbed: D = Z₁'Z₁ + 1/γ₁
+    rest : terms 2
     """
 
-    def __init__(self, sums: CrossProducts, lead: int) -> None:
+    def __init__(self, sums: CrossProducts, lead: int, rest: Sequence[int]) -> None:
         from scipy.sparse import csr_array, hstack
 
-        self.sums, self.lead = sums, lead
-        self.rest = [t for t in range(len(sums.sizes)) if t != lead]
+        self.sums, self.lead, self.rest = sums, lead, rest
         tables = [sums.gram(lead, t) for t in self.rest]
         self.across = hstack(tables, format="csr") if tables else csr_array((sums.sizes[lead], 0))
         self.transposed = self.across.T.tocsr()
@@ -206,6 +245,10 @@ class Absorbing:
     def factor(self, ratios: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         """Return the lower Cholesky factor of S, D, and log|V| of a residual variance of 1.
 
+        Parameters
+        ----------
+        ratios : of all terms, those in S and D positive
+
         Raises
         ------
         numpy.linalg.LinAlgError
@@ -215,7 +258,8 @@ class Absorbing:
 
         sums = self.sums
         D: FloatArray = sums.group_n[self.lead] + 1.0 / ratios[self.lead]
-        log_det = float(np.log(D).sum() + (np.log(ratios) * sums.sizes).sum())
+        used = [self.lead, *self.rest]
+        log_det = float(np.log(D).sum() + np.log(ratios[used]) @ np.array(sums.sizes)[used])
         if not self.rest:
             return np.zeros((0, 0)), D, log_det
         S = self._complement(D)
@@ -254,11 +298,15 @@ class DrawnSurface:
     ----------
     surface : around the components at which they are drawn
     limits : where surfaces are faster
+    tolerance : largest error of a maximum in standard errors
     """
 
-    def __init__(self, surface: Surface, limits: SurfaceLimits = LIMITS) -> None:
+    def __init__(
+        self, surface: Surface, limits: SurfaceLimits = LIMITS, tolerance: float = _TOLERANCE
+    ) -> None:
         self._surface, self._limits = surface, limits
         self._width = np.minimum(_SPREAD * surface.errors, _WIDEST_BOX)
+        self._tolerance = tolerance
 
     @classmethod
     def of(
@@ -287,16 +335,23 @@ class DrawnSurface:
         surface = Surface.of(stats, recipe, v)
         if surface is None:
             return None
-        found = cls(surface, limits)
-        points = surface.n_nodes(found._width) ** (len(v) - 1)
+        found = cls(surface, limits, _TOLERANCE_AT_ONCE if recipe.once else _TOLERANCE)
+        if (found._width < _SPREAD * surface.errors)[surface.may_be_zero].any():
+            return None
+        points = surface.n_nodes(found._width) ** surface.terms.size
         n, engine = min(n, found.most(stats)), surface.engine
-        rest = float(sum(stats.sizes) - max(stats.sizes))
+        rest = float(found._n_rest(stats.sizes))
         if rest <= limits.effects:
             seconds = points * (_POINT_SECONDS + PRODUCT_SECONDS * rest**2 * (rest / 3.0 + n))
             alone = surface.seconds(stats, limits) if alone is None else alone
             return found if seconds < n * alone else None
         slow = isinstance(engine, BlockedLikelihood) and engine.seconds >= limits.slow
         return found if slow and points < limits.evaluations * n else None
+
+    def _n_rest(self, sizes: Sequence[int]) -> int:
+        """Return the number of effects of the terms that are not absorbed."""
+        used = [int(sizes[t]) for t in self._surface.terms]
+        return sum(used) - max(used)
 
     @staticmethod
     def most(stats: Statistics) -> int:
@@ -306,19 +361,20 @@ class DrawnSurface:
 
     def with_responses(self, drawn: Responses) -> list[Refitted | None]:
         """Return the estimates from statistics of all rows with other responses."""
-        engine, sums = self._surface.engine, [stats.cross_products for stats in drawn]
+        surface, sums = self._surface, [stats.cross_products for stats in drawn]
+        engine, terms = surface.engine, surface.terms.tolist()
         degrees = engine.n - engine.n_fixed * engine.reml
-        sizes = sums[0].sizes
-        few = sum(sizes) - max(sizes) <= self._limits.effects
         values: Callable[[FloatArray], NodeValues]
-        if few:
-            forms = drawn.shared("dense forms", lambda: _DenseForms(sums))
+        if self._n_rest(sums[0].sizes) <= self._limits.effects:
+            forms = drawn.shared(f"dense forms of {terms}", lambda: _DenseForms(sums, terms))
             values = partial(forms.values, reml=engine.reml)
         else:
             values = self._by_sparse_factor(sums)
         whole = np.full(len(sums), float(degrees))
         try:
-            return self._surface.refitted(values, self._width, whole, _TOLERANCE)
+            return surface.refitted(
+                lambda ratios: values(surface.placed(ratios)), self._width, whole, self._tolerance
+            )
         except np.linalg.LinAlgError:  # a corner of the box has no likelihood
             return [None] * len(drawn)
 
@@ -349,11 +405,13 @@ class _DenseForms:
     Parameters
     ----------
     sums : of the same rows with several responses
+    terms : whose components are not held at zero
     """
 
-    def __init__(self, sums: Sequence[CrossProducts]) -> None:
-        lead = max(range(len(sums[0].sizes)), key=lambda t: sums[0].sizes[t])
-        self._absorbing = absorbing = Absorbing(sums[0], lead)
+    def __init__(self, sums: Sequence[CrossProducts], terms: Sequence[int]) -> None:
+        lead = max(terms, key=lambda t: sums[0].sizes[t])
+        rest = [t for t in terms if t != lead]
+        self._absorbing = absorbing = Absorbing(sums[0], lead, rest)
         self._XX = sums[0].XX
         self._Xy, self._yy = np.column_stack([s.Xy for s in sums]), np.array([s.yy for s in sums])
         right = [
