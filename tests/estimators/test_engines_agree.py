@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 import vcomp
-from tests.helpers.designs import GRIDS, gridded
+from tests.helpers.dense_likelihood import DenseLikelihood
+from tests.helpers.designs import GRIDS, balanced, gridded
 from tests.helpers.reference_frames import formula_of, frame_of
 from vcomp.statistics.statistics import Statistics
 
@@ -96,3 +97,20 @@ def test_what_is_no_grid(name, reference, shared_data):
     model = vcomp.VarianceComponentsModel(formula_of(stored), frame_of(stored, shared_data))
     assert model.design.grid is None
     assert model.statistics.strata is None
+
+
+@pytest.mark.parametrize("method", ["reml", "ml"])
+def test_estimates_without_bounds_are_those_of_the_expected_information(method):
+    """A facet whose means are equal has a component of zero."""
+    formula, data = balanced("crossed")
+    data["y"] -= data.groupby("b")["y"].transform("mean")
+    found = []
+    for engine in ("strata", "blocked"):
+        res = vcomp.fit(formula, data, method=method, engine=engine)
+        assert res.vcomp["b"] == 0.0
+        found.append(res._record.estimate.without_bounds)
+    for strata, blocked in zip(*found, strict=True):
+        np.testing.assert_allclose(strata, blocked, rtol=1e-6, atol=1e-12)
+    model, dense_at = res.model, np.array(res.vcomp)
+    expected = DenseLikelihood(model, reml=method == "reml").expected(dense_at)
+    np.testing.assert_allclose(found[0][1], np.linalg.inv(expected), rtol=1e-6, atol=1e-12)

@@ -1,5 +1,6 @@
 """Columns of the fixed part and components that the data cannot distinguish."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.dependent import nearly_dependent
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.estimators import identify
 from vcomp.estimators.identify import _check_fixed, _check_slopes, _covariate, check_digits
@@ -136,6 +138,20 @@ def test_a_dependent_column_is_named_with_the_columns_that_make_it(p, seed, kind
         _check_fixed(stats_of(X), names, origin)
 
 
+@pytest.mark.parametrize("x_origin", [0.0, 2.0])
+@pytest.mark.parametrize(("share", "named"), [(0.9e-6, "x0"), (1.1e-6, "x0, x1")])
+def test_a_column_is_named_from_a_millionth_of_the_dependent_ones_size(share, named, x_origin):
+    """Sizes include the origins: those of rows of 1, 1 and 10 about their mean."""
+    X = np.vstack([np.diag([1.0, 10.0]), -np.diag([1.0, 10.0])])
+    origins = np.array([0.0, 10.0 * x_origin])
+    size = np.sqrt(np.square(X + origins).sum(axis=0))
+    more = X[:, 0] / size[0] + share * X[:, 1] / size[1]
+    with pytest.raises(DesignError, match=f"'more' is a linear combination of {named}; leave"):
+        _check_fixed(
+            stats_of(np.column_stack([X, more])), ["x0", "x1", "more"], np.append(origins, 0.0)
+        )
+
+
 class Sums:
     """What is read of terms: group sizes, and which are finer than which."""
 
@@ -211,3 +227,24 @@ def test_forms_of_residuals_are_those_of_dense_matrices(name, make, fixed):
     expected = [[np.sum((Q @ a @ Q) * b) for b in V] for a in V]
     found = residual_forms(model.statistics)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.9, "'u', 'v'"), (1.5, "'u', 'v', 'w'")])
+def test_columns_are_named_from_a_share_of_a_thousandth(share, named):
+    units = np.outer([3.0, 0.5, 20.0], [3.0, 0.5, 20.0])
+    stats = stats_of(np.ones((5, 3)))
+    stats.sums.XX = nearly_dependent(5e-6, share * 1e-3) * units
+    with pytest.raises(DataError, match=f"columns {named} of the fixed part differ"):
+        check_digits(stats, ["u", "v", "w"], "y", (0.0, 1.0))
+    stats.sums.XX = nearly_dependent(5e-7, share * 1e-3) * units
+    names = {"u": "g[u]:x", "v": "g[v]:x", "w": "g[w]:x"}
+    expected = re.escape(", ".join(repr(x) for k, x in names.items() if k in named))
+    with pytest.raises(DataError, match=f"columns {expected} of the fixed part differ"):
+        _check_slopes(stats, list(names.values()), np.full(3, 3.0))
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.9, "a, b"), (1.5, "a, b, Residual")])
+def test_components_are_named_from_a_share_of_a_ten_thousandth(monkeypatch, share, named):
+    forms = nearly_dependent(5e-12, share * 1e-4)
+    with pytest.raises(DesignError, match=f"the variances of {named}: their covariance"):
+        check_terms(monkeypatch, forms, Sums([1.0, 2.0], [2.0, 1.0]), ["a", "b"])

@@ -73,11 +73,25 @@ def test_without_any_term_it_is_the_sample_variance(method):
     assert res.fe_params["Intercept"] == pytest.approx(np.mean(data["y"]), rel=1e-12)
     assert res.bse_fe["Intercept"] == pytest.approx(np.sqrt(s2 / n), rel=1e-12)
     assert "σ²(g) (was -0.9796)" in res.status
+    assert res.converged
+    assert np.isnan(res.llf)
     # It is there for D-studies, predictions and storage as any other result.
     assert res.dstudy(object="g", replicate=2).table["Erho2"].item() == 0.0
     assert (res.random_effects["g"]["estimate"] == 0.0).all()
     again = vcomp.VarianceComponentsResults.from_json(res.to_json())
     assert str(again.summary()) == str(res.summary())
+    if method == "anova":  # needs a constant mean
+        return
+    # Ordinary least squares with a covariate.
+    data["x"] = [0.1, 0.5, -0.3, 0.2, 0.7, 0.3, -0.2, 0.4]
+    X = np.column_stack([np.ones(n), data["x"]])
+    res = fit("y ~ x + (1|g)", data, method=method, negative="refit")
+    beta, rss = np.linalg.lstsq(X, np.array(data["y"]))[:2]
+    assert res.vcomp.tolist() == [0.0, pytest.approx(rss[0] / (n - 2), rel=1e-12)]
+    assert res.bse_vcomp["Residual"] == pytest.approx(rss[0] * np.sqrt(2 / (n - 2) ** 3))
+    np.testing.assert_allclose(res.fe_params, beta, rtol=1e-10)
+    covariance = np.linalg.inv(X.T @ X) * rss[0] / (n - 2)
+    np.testing.assert_allclose(res.bse_fe, np.sqrt(np.diagonal(covariance)), rtol=1e-10)
 
 
 def test_policies_that_cannot_be():

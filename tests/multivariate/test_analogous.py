@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,13 @@ from tests.helpers.multivariate_scores import (
     unit_matrices,
     vector,
 )
-from vcomp.multivariate.analogous import analogous_components, analogous_covariance, find_axis
+from vcomp.exceptions import EstimationError
+from vcomp.multivariate.analogous import (
+    _solved,
+    analogous_components,
+    analogous_covariance,
+    find_axis,
+)
 from vcomp.multivariate.covariance_components import elements
 
 FORMULA = "y ~ (1|p) + (1|i)"
@@ -124,3 +132,20 @@ def test_the_dense_parts_are_what_they_say():
         total += alone.llf
     _, _, (reml, _) = dense_parts(vector(S, layout), layout, layout.scores.y)
     assert reml == pytest.approx(total, abs=1e-9)
+
+
+@pytest.mark.parametrize("pair", [(0, 0), (0, 1)])
+def test_components_that_sums_of_products_do_not_distinguish_are_refused(pair):
+    scores = SimpleNamespace(variables=("a", "b"))
+    layout = SimpleNamespace(scores=scores, names=("p", "i", "Residual"))
+    units = np.array([1e-5, 1e7])
+    K, right = np.array([[2.0, 1.0], [1.0, 3.0]]) * units, np.array([3.0, -1.0])
+    np.testing.assert_allclose(K @ _solved(K, right, layout, pair, [0, 2]), right, rtol=1e-12)
+    named = "variable 'a'" if pair == (0, 0) else "variables 'a' and 'b'"
+    for singular in (
+        np.array([[1.0, 2.0], [1.0, 2.0 + 1e-10]]) * units,
+        np.array([[1.0, 0.0], [1.0, 0.0]]),
+    ):
+        words = f"components of p, Residual cannot be distinguished in {named} by"
+        with pytest.raises(EstimationError, match=words):
+            _solved(singular, right, layout, pair, [0, 2])

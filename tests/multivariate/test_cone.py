@@ -1,6 +1,10 @@
+from itertools import combinations
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.linalg import block_diag
 from scipy.optimize import minimize
 
 from tests.helpers.multivariate_scores import (
@@ -11,7 +15,15 @@ from tests.helpers.multivariate_scores import (
     unit_matrices,
     vector,
 )
-from vcomp.multivariate.cone import _Search, _updated, maximise_in_cone
+from vcomp.multivariate.cone import (
+    _bends,
+    _decrement,
+    _null_space,
+    _Search,
+    _updated,
+    _without_rotations,
+    maximise_in_cone,
+)
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
 from vcomp.multivariate.strata_covariances import (
@@ -246,7 +258,90 @@ def test_columns_vanish_where_the_likelihood_falls_with_them():
     factors = tuple(L * np.sqrt(lengths) for _ in search.blocks)
     terms = len(search.blocks)
     assert terms == 3
-    for sign, gone in ((-1.0, [True, True, False, False]), (1.0, [True, False, False, False])):
+    short = [True, True, False, False]
+    for sign, gone in ((-1.0, short), (0.0, short), (1.0, [True, False, False, False])):
         gradients = tuple(sign * np.eye(3) for _ in range(terms))
         found = [columns.tolist() for columns in search._gone(factors, gradients)]
         assert found == [gone, gone, [False] * 4]
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3])
+def test_the_null_space_of_a_factor(rank):
+    """Columns of a length of rounding count as none."""
+    rng = np.random.default_rng(rank)
+    root = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    for more in ([], [0.9e-7], [0.0]) if rank < 3 else ([],):
+        lengths = np.array([1.0, 0.5, 2e-7][:rank] + more)
+        null = _null_space(root[:, : lengths.size] * lengths)
+        expected = root[:, rank:] if rank else root  # of zeros it is the whole space
+        if rank == 0 and more == [0.9e-7]:
+            expected = root[:, 1:]  # there is no larger column
+        np.testing.assert_allclose(null @ null.T, expected @ expected.T, atol=1e-12)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3])
+def test_first_order_conditions_in_the_cone(rank):
+    """L'GL is zero, and G has no positive eigenvalue in the null space of LL'."""
+    rng = np.random.default_rng(rank)
+    root = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    L = root[:, :rank] * np.array([2.0, 1.0, 0.5][:rank])
+    search = _Search(SimpleNamespace(linked=np.ones((1, 3, 3), dtype=bool), n=25))
+    for slopes in ([0.0, 0.0, -7.0], [0.0, 0.3, -7.0], [-0.2, 0.0, 0.1], [0.4, -0.1, 0.2]):
+        G = root @ np.diag(slopes) @ root.T
+        own = np.abs(np.array(slopes)[:rank] * np.array([4.0, 1.0, 0.25])[:rank])
+        expected = max(0.0, *own, *slopes[rank:]) / 5.0
+        assert search._violation((L,), (G,)) == pytest.approx(expected, abs=1e-14)
+
+
+@pytest.mark.parametrize("ranks", [(1, 1), (2, 1), (3, 2), (0, 3)])
+def test_steps_do_not_rotate_factors(ranks):
+    """L + dL with dL L' + L dL' = 0 is the same matrix to first order."""
+    rng = np.random.default_rng(sum(ranks))
+    factors = tuple(
+        np.linalg.qr(rng.normal(size=(3, 3)))[0][:, :r] * np.array([2.0, 1.0, 0.5])[:r]
+        for r in ranks
+    )
+    size = 3 * sum(ranks)
+    half = rng.normal(size=(size, size + 2))
+    H, g = 1e-4 * half @ half.T, rng.normal(size=size)
+    found, slope = _without_rotations(factors, H, g)
+    rotations, first = [], 0
+    for L in factors:
+        for c, d in combinations(range(L.shape[1]), 2):
+            dL = np.zeros_like(L)
+            dL[:, c], dL[:, d] = L[:, d], -L[:, c]
+            np.testing.assert_allclose(dL @ L.T + L @ dL.T, 0.0, atol=1e-15)
+            whole = np.zeros(size)
+            whole[first : first + L.size] = dL.T.ravel() / np.linalg.norm(dL)
+            rotations.append(whole)
+        first += L.size
+    W = np.reshape(rotations, (-1, size))
+    P = np.eye(size) - W.T @ W
+    np.testing.assert_allclose(slope, P @ g, atol=1e-13)
+    np.testing.assert_allclose(found, H + np.trace(H) / size * (np.eye(size) - P), rtol=1e-12)
+
+
+def test_bends_of_a_product_of_factors():
+    """tr F LL' has the second derivatives 2F in every column of L."""
+    rng = np.random.default_rng(2)
+    factors = rng.normal(size=(3, 2)), rng.normal(size=(2, 1)), np.zeros((2, 0))
+    falls = [half + half.T for half in (rng.normal(size=(n, n)) for n in (3, 2, 2))]
+    expected = block_diag(2.0 * falls[0], 2.0 * falls[0], 2.0 * falls[1])
+    np.testing.assert_array_equal(_bends(factors, falls), expected)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 3, 4])
+def test_a_decrement_in_any_units(rank):
+    """√(g'H⁻¹g), along directions with information only."""
+    rng = np.random.default_rng(rank)
+    units = 10.0 ** np.array([-3.0, 0.0, 2.0, 4.0])[: max(rank, 1)]
+    half = rng.normal(size=(rank, rank + 2))
+    H, step = half @ half.T, 1e-3 * rng.normal(size=rank)
+    expected = np.sqrt(step @ H @ step)
+    units = units[:rank]
+    H, g = H * np.outer(units, units), H @ step * units
+    # A direction without information.
+    more = np.pad(H, (0, 1)), np.append(g, 0.0)
+    assert _decrement(H, g) == pytest.approx(expected, rel=1e-8)
+    if rank:
+        assert _decrement(*more) == pytest.approx(expected, rel=1e-8)

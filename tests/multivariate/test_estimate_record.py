@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import vcomp
 from tests.helpers.multivariate_scores import crossed
 from vcomp.multivariate.covariance_components import CovarianceComponents, elements
 from vcomp.multivariate.estimate_record import (
+    _on_links,
     component_table,
     correlation_table,
     correlations_of,
@@ -130,3 +132,28 @@ def test_printed_matrices(method):
     assert "1,080 scores of 3 variables" in text
     assert ("closed form" in text) == (method == "anova")
     assert ("converged" in text) == (method == "reml")
+
+
+@pytest.mark.parametrize(
+    ("shared", "notes"),
+    [
+        ([[9, 5, 2], [5, 9, 2], [2, 2, 9]], []),
+        ([[9, 0, 0], [0, 9, 0], [0, 0, 9]], ["i: no covariances, as each of its levels has"]),
+        ([[9, 1, 0], [1, 9, 0], [0, 0, 9]], ["i: no covariances, as any two variables share at"]),
+        ([[9, 5, 0], [5, 9, 1], [0, 1, 9]], ["i: no covariance of a, c; b, c, which share no"]),
+        ([[9, 2, 2], [2, 9, 0], [2, 0, 9]], ["i: no covariance of b, c, which share no levels."]),
+    ],
+)
+def test_covariances_that_are_not_estimable_are_said_with_the_reason(shared, notes):
+    """A covariance needs two levels that two variables share."""
+    all_shared = np.full((3, 3), 9.0)
+    counts = np.array([all_shared, shared], dtype=float)
+    layout = SimpleNamespace(
+        names=("p", "i"),
+        linked=counts >= 2.0,
+        shared=counts,
+        scores=SimpleNamespace(variables="abc"),
+    )
+    found = _on_links(layout)
+    assert len(found) == len(notes)
+    assert all(one.startswith(other) for one, other in zip(found, notes, strict=True))

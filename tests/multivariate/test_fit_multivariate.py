@@ -1,3 +1,4 @@
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -231,7 +232,7 @@ def test_repeated_scores_of_a_cell():
         (EstimationError, "did you mean 'reml'", lambda: fit(method="rmel")),
         (EstimationError, "max_iter", lambda: fit(max_iter=0)),
         (EstimationError, "max_iter", lambda: fit(max_iter=True)),
-        (EstimationError, "tol", lambda: fit(tol=1.5)),
+        *((EstimationError, "tol", partial(fit, tol=x)) for x in (0.0, 1.0, True, "1e-9")),
         (EstimationError, "unknown term 'q'", lambda: fit().matrix("q")),
     ],
 )
@@ -253,6 +254,11 @@ def test_mistakes_are_named(error, words, call):
 def test_mistakes_with_long_data(error, words, formula, options):
     with pytest.raises(error, match=words):
         fit(formula, specification(1), **options)
+
+
+def test_a_single_step_may_be_requested():
+    with pytest.warns(VcompWarning, match="Not converged"):
+        assert not fit(max_iter=1).converged
 
 
 def test_a_single_variable_is_sent_to_fit():
@@ -319,3 +325,24 @@ def test_variances_of_zero_are_no_lower_rank(zeros, rank, words):
     layout = SimpleNamespace(n_variables=3, names=["p"], scores=SimpleNamespace(variables="abc"))
     end = SimpleNamespace(converged=True, S=[S], ranks=[rank], drops=())
     assert _status(layout, end).partition(" A matrix")[0] == words
+
+
+def test_errors_keep_a_rank_of_one():
+    """The 2 × 2 minors of such a matrix are zero, and so are their variances to first order."""
+    res = fit(data=crossed(0, n_p=5, n_i=4))
+    assert "Σ(p) has rank 1 of 3; Σ(i) has rank 1 of 3" in res.status
+    g = res._record.components
+    place = {e: k for k, e in enumerate(g.elements)}
+    for t in (0, 1):
+        S = g.values[t]
+        for a, b in ((0, 1), (0, 2), (1, 2)):
+            at = [place[t, a, a], place[t, b, b], place[t, a, b]]
+            slopes = np.array([S[b, b], S[a, a], -2.0 * S[a, b]])
+            variance = slopes @ g.cov[np.ix_(at, at)] @ slopes
+            size = np.abs(slopes) @ np.abs(g.cov[np.ix_(at, at)]) @ np.abs(slopes)
+            assert size > 0.0
+            assert abs(variance) < 1e-9 * size
+    directions = 2 * 3 + 6  # those of two vectors and of a matrix of full rank
+    unit = np.sqrt(np.diagonal(g.cov))
+    values = np.linalg.eigvalsh(g.cov / np.outer(unit, unit))
+    assert (values > 1e-9 * values[-1]).sum() == directions

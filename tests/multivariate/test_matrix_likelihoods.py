@@ -1,9 +1,12 @@
 """Both likelihoods of matrices against their dense definition and against each other."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from tests.helpers.dependent import nearly_dependent
 from tests.helpers.multivariate_scores import (
     crossed,
     dense_parts,
@@ -14,10 +17,11 @@ from tests.helpers.multivariate_scores import (
     unit_matrices,
     vector,
 )
+from vcomp.exceptions import EstimationError
 from vcomp.multivariate.analogous import AxisLikelihood, find_axis
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
-from vcomp.multivariate.strata_covariances import StrataLikelihood, find_strata
+from vcomp.multivariate.strata_covariances import StrataLikelihood, check_residual, find_strata
 
 ITEMS = "y ~ (1|p) + (1|i)"
 
@@ -307,3 +311,27 @@ def test_the_log_likelihood_keeps_its_digits_with_large_effects():
     places = elements(layout.linked)
     found = [gradient[e] * (1.0 if e[1] == e[2] else 2.0) for e in places]
     np.testing.assert_allclose(found, score, rtol=1e-6, atol=1e-8)
+
+
+def check(products, df=9.0):
+    check_residual(SimpleNamespace(products=[products], df=[df]), ("a", "b", "c"))
+
+
+def test_residuals_have_as_many_degrees_of_freedom_as_variables():
+    check(np.eye(3), df=3.0)
+    with pytest.raises(EstimationError, match="has 2 degrees of freedom, too few for the 3 var"):
+        check(np.eye(3), df=2.0)
+
+
+def test_a_variable_without_residual_variance_is_named():
+    check(np.diag([1.0, 1.1e-10**2, 4.0]))
+    with pytest.raises(EstimationError, match="variable 'b' has no residual variance"):
+        check(np.diag([1.0, 0.9e-10**2, 4.0]))
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.9, "a, b"), (1.5, "a, b, c")])
+def test_dependent_residuals_are_named_from_a_share_of_a_thousandth(share, named):
+    units = np.outer([3.0, 0.5, 20.0], [3.0, 0.5, 20.0])
+    check(nearly_dependent(1.1e-10, share * 1e-3) * units)
+    with pytest.raises(EstimationError, match=f"residuals of {named} are linearly dependent"):
+        check(nearly_dependent(0.9e-10, share * 1e-3) * units)

@@ -4,7 +4,7 @@ import pytest
 import vcomp
 from tests.helpers.multivariate_scores import alone_of, crossed, long_of, specification
 from vcomp import PlanError
-from vcomp.multivariate.dstudies import COMPOSITE
+from vcomp.multivariate.dstudies import COMPOSITE, MultivariateDStudy
 
 WIDE = "a + b + c ~ (1|p) + (1|i)"
 ITEMS = "y ~ (1|p) + (1|i)"
@@ -204,3 +204,10 @@ def test_the_summary_says_what_is_planned():
     assert "D-study of 3 variables; object of measurement: p" in text
     assert "composite: 0.5 × a, 0.5 × b, 0 × c." in text
     assert "(first plan)" in text
+
+
+def test_a_composite_without_variance_has_no_shares():
+    """Estimates of analyses of variance may cancel; those of the other variances have shares."""
+    matrices = np.array([[np.diag([1.0, -1.0]), np.diag([3.0, 1.0]), -np.eye(2)]])
+    study = MultivariateDStudy(("a", "b"), np.ones(2), "p", ((),), matrices)
+    np.testing.assert_array_equal(study.shares, [[[np.nan] * 2, [0.75, 0.25], [np.nan] * 2]])

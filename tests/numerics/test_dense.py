@@ -112,8 +112,9 @@ def test_covariance_of_a_solution(n, seed):
     np.testing.assert_allclose(A @ covariance @ A.T, half @ half.T, rtol=1e-9, atol=1e-9)
 
 
-def test_a_matrix_is_positive_by_its_least_eigenvalue_on_a_unit_diagonal():
-    units = np.array([1e-6, 1.0, 1e5])
+@pytest.mark.parametrize("unit", [1.0, 1e100, 1e-100])
+def test_a_matrix_is_positive_by_its_least_eigenvalue_on_a_unit_diagonal(unit):
+    units = np.array([1e-6, 1.0, 1e5]) * unit
     correlated = np.array([[1.0, 0.75, 0.0], [0.75, 1.0, 0.0], [0.0, 0.0, 1.0]])
     A = correlated * np.outer(units, units)  # eigenvalues 0.25, 1 and 1.75
     assert is_positive(A, 0.249)

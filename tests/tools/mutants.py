@@ -2,16 +2,19 @@
 
 A mutant is named by its module, its function and the two forms of the changed expression, so that
 its name survives edits elsewhere in the file. Annotations, defaults, docstrings, texts, and what
-is raised or asserted stay as they are. So do four kinds of expressions:
+is raised or asserted stay as they are. So do five kinds of expressions:
 
 - estimates of time, which are arithmetic with a number named in seconds: they decide which of two
   ways to the same result is chosen. A comparison of two times is turned round but not moved, as no
   two are exactly equal;
 - tolerances, which are constants below `TOLERANCE`: they are not doubled, and a comparison with
-  one is turned round but not moved to include or exclude it, as no result is exactly so small;
-- limits that a module names for itself, as ``_MOST_CELLS``: a comparison with one is turned round
-  but not moved, as the number is chosen and what is exactly as large may go either way;
-- the size -1 in ``reshape``, as numpy takes any negative number for the unknown size.
+  one is turned round but not moved to include or exclude it, as no result is exactly so small; nor
+  is one with a constant below `SMALL`;
+- limits that a module names for itself, as ``_MOST_CELLS``, or that are a field of ``limits``: a
+  comparison with one is turned round but not moved, as the number is chosen and what is exactly as
+  large may go either way;
+- the size -1 in ``reshape``, as numpy takes any negative number for the unknown size;
+- arguments that save numpy, scipy and pandas time or memory, as ``overwrite_b=True``.
 """
 
 from __future__ import annotations
@@ -38,8 +41,8 @@ COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
 }
 """Comparisons: a boundary moved by one value, and the opposite."""
 
-_LIMIT = re.compile(r"_[A-Z][A-Z_]+")
-"""Names of a module's own constants."""
+_LIMIT = re.compile(r"_[A-Z][A-Z_]+|(FEW|MANY)_ROWS|THREADS|(\w+\.)*_?(limits\.\w+|dense_below)")
+"""A module's own constants, those by which loops are compiled or shared, and fields of limits."""
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
@@ -60,6 +63,19 @@ COMBINED: dict[type[ast.operator], type[ast.operator]] = {
 
 TOLERANCE = 1e-6
 """Positive constants below it, in a function or of its module, are tolerances."""
+
+SMALL = 0.01
+"""No result is exactly as large as a positive constant below it."""
+
+UNCHANGED = (
+    *(f"strict={on}" for on in (True, False)),  # of zip, an assertion
+    "check_finite=False",
+    "copy=False",
+    "optimize=True",
+    "overwrite=True",
+    *(f"overwrite_{x}={on}" for x in "abc" for on in (True, 1)),
+)
+"""Arguments that assert, or save time or memory."""
 
 SKIPPED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)
 
@@ -166,7 +182,7 @@ def _nodes(definition: ast.FunctionDef) -> Iterator[ast.expr | ast.AugAssign]:
 def _below(node: ast.AST) -> Iterator[ast.expr | ast.AugAssign]:
     if isinstance(node, SKIPPED) or (isinstance(node, ast.Expr) and _is_warning(node.value)):
         return
-    if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip, an assertion
+    if isinstance(node, ast.keyword) and ast.unparse(node) in UNCHANGED:
         return
     if isinstance(node, ast.BinOp) and _is_time(node):
         return
@@ -217,12 +233,12 @@ def _tolerances(tree: ast.Module) -> set[str]:
     }
 
 
-def _is_tolerance(node: ast.AST, small: set[str]) -> bool:
-    """Return whether a node is a small constant, or the name of one."""
+def _is_tolerance(node: ast.AST, small: set[str], least: float = TOLERANCE) -> bool:
+    """Return whether a node is a constant below `least`, or the name of one."""
     if isinstance(node, ast.Name):
         return node.id in small
     value = node.value if isinstance(node, ast.Constant) else None
-    return isinstance(value, float) and 0.0 < value < TOLERANCE
+    return isinstance(value, float) and 0.0 < value < least
 
 
 def _is_fixed(sides: list[ast.expr], small: set[str]) -> bool:
@@ -232,9 +248,9 @@ def _is_fixed(sides: list[ast.expr], small: set[str]) -> bool:
 
 
 def _is_chosen(node: ast.AST, small: set[str]) -> bool:
-    """Return whether a node is a tolerance, or has a limit that the module names for itself."""
-    named = (getattr(part, "id", "") for part in ast.walk(node))
-    return _is_tolerance(node, small) or any(_LIMIT.fullmatch(name) for name in named)
+    """Return whether a node is a small constant, or has a limit that is chosen."""
+    parts = (ast.unparse(p) for p in ast.walk(node) if isinstance(p, ast.Name | ast.Attribute))
+    return _is_tolerance(node, small, SMALL) or any(_LIMIT.fullmatch(part) for part in parts)
 
 
 def _changes(

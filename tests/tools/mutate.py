@@ -59,7 +59,7 @@ ROOMS = (
 TESTS = (*ROOMS, "invariants", "plots", "printed", "reference")
 """Folders of tests that are run; others enter the rooms in other processes, or hardly."""
 
-WITHOUT = ("test_compilation.py", "test_limited.py")
+WITHOUT = ("test_kept_code.py", "test_limited.py")
 """Files of tests in other processes."""
 
 LIBRARIES = ("numba", "pandas", "scipy.optimize", "scipy.sparse.linalg", "scipy.stats")

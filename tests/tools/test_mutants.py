@@ -103,6 +103,21 @@ TESTS = [
 ]
 
 
+def test_arguments_that_save_time_or_memory_are_not_changed(tmp_path):
+    file = tmp_path / "small.py"
+    file.write_text(
+        """
+def found(A, b):
+    x = solve(A, b, lower=True, overwrite_a=1, overwrite_b=True, check_finite=False)
+    y = einsum(x, optimize=True)
+    return solve(A, y, overwrite_b=False, check_finite=True, copy=True)
+""",
+        encoding="utf-8",
+    )
+    found = [m.name.partition("found: ")[2] for m in mutants_of("small", file)]
+    assert found == ["True -> False", "False -> True", "True -> False #2", "True -> False #3"]
+
+
 def test_estimates_of_time_tolerances_limits_and_unknown_sizes_are_not_changed(tmp_path):
     file = tmp_path / "small.py"
     file.write_text(
@@ -115,6 +130,8 @@ def found(x, n, kernel):
         return at_once(kernel, 3.0 * n * _SECONDS + 2.0 * kernel.seconds)
     if kernel.seconds > 0.0 and kernel.seconds <= n:
         return n
+    if n <= self.limits.most < self._dense_below:
+        return x.size < FEW_ROWS or limits < 0.001
     return round(x.reshape(-1, 7).reshape((2, -1))[-1], 1e-8)
 """,
         encoding="utf-8",
@@ -136,6 +153,12 @@ def found(x, n, kernel):
         "kernel.seconds > 0.0 -> kernel.seconds <= 0.0",
         "0.0 -> 1.0",
         "kernel.seconds <= n -> kernel.seconds > n",
+        "n <= self.limits.most < self._dense_below -> n > self.limits.most < self._dense_below",
+        "n <= self.limits.most < self._dense_below -> n <= self.limits.most >= self._dense_below",
+        "x.size < FEW_ROWS or limits < 0.001 -> x.size < FEW_ROWS and limits < 0.001",
+        "x.size < FEW_ROWS -> x.size >= FEW_ROWS",
+        "limits < 0.001 -> limits >= 0.001",
+        "0.001 -> 0.002",
         "7 -> 8",
         "2 -> 3",
         "1 -> 2",

@@ -35,6 +35,9 @@ _LEFT_OF_SLOPES = 1e-6
 _CONSTANT = 1e-26
 """A centred column whose squared norm is below this fraction of its mean's square is constant."""
 
+_USED = 1e-6
+"""Share of a dependent column's size from which on a column that it is made of is named."""
+
 
 def check_identified(
     stats: Statistics, terms: Sequence[str], fixed: Sequence[str], x_origin: FloatArray
@@ -160,27 +163,18 @@ def _check_fixed(stats: Statistics, names: Sequence[str], x_origin: FloatArray) 
         return
     XX = stats.sums.XX
     origin = stats.sums.n * x_origin**2
-    scale = np.diagonal(XX) + origin
     if _all_independent(XX, origin):
         return
-    kept: list[int] = []
-    for j, name in enumerate(names):
-        coefficients = solve_positive(XX[np.ix_(kept, kept)], XX[kept, j])
-        rest = XX[j, j] - coefficients @ XX[kept, j]
-        if XX[j, j] > _CONSTANT * origin[j] and rest > _DEPENDENT * XX[j, j]:
-            kept.append(j)
-            continue
-        used = [
-            names[i]
-            for i, c in zip(kept, coefficients, strict=True)
-            if abs(c) * np.sqrt(scale[i]) > 1e-6 * np.sqrt(scale[j])
-        ]
-        if x_origin[j] != 0.0 and "Intercept" in names and "Intercept" not in used:
-            used.insert(0, "Intercept")
-        reason = f"a linear combination of {', '.join(used)}" if used else "zero in every row"
-        raise DesignError(
-            f"the fixed part is rank-deficient: column {name!r} is {reason}; leave it out"
-        )
+    found = _first_dependent(XX, XX, origin)
+    if found is None:
+        return
+    j, used = found[0], [names[i] for i in found[1]]
+    if x_origin[j] != 0.0 and "Intercept" in names and "Intercept" not in used:
+        used.insert(0, "Intercept")
+    reason = f"a linear combination of {', '.join(used)}" if used else "zero in every row"
+    raise DesignError(
+        f"the fixed part is rank-deficient: column {names[j]!r} is {reason}; leave it out"
+    )
 
 
 def _check_beside_factor(wide: WideProducts, names: Sequence[str], x_origin: FloatArray) -> None:
@@ -190,26 +184,38 @@ def _check_beside_factor(wide: WideProducts, names: Sequence[str], x_origin: Flo
     """
     from vcomp.estimators.likelihood import WideProjector  # deferred as other engines
 
-    rest, XX = WideProjector(wide).rest, wide.products.XX
     origin = wide.n * x_origin[wide.dense_at] ** 2
-    first, last = (names[wide.sparse_at[j]] for j in (0, -1))
-    kept: list[int] = []
-    for j, place in enumerate(wide.dense_at):
+    found = _first_dependent(WideProjector(wide).rest, wide.products.XX, origin)
+    if found is not None:
+        j, *used = (names[wide.dense_at[i]] for i in (found[0], *found[1]))
+        first, last = (names[wide.sparse_at[i]] for i in (0, -1))
+        raise DesignError(
+            f"the fixed part is rank-deficient: column {j!r} is a linear combination "
+            f"of {', '.join([*used, f'{first} to {last}'])}; leave it out"
+        )
+
+
+def _first_dependent(
+    rest: FloatArray, XX: FloatArray, origin: FloatArray
+) -> tuple[int, list[int]] | None:
+    """Return the first column that is a linear combination of earlier ones, and of which.
+
+    Parameters
+    ----------
+    rest : (p, p) products of what is left of the columns beside a factor
+    XX : (p, p) products of the columns, less their origins
+    origin : (p,) sums of squares of the origins
+    """
+    scale, kept = np.sqrt(np.diagonal(XX) + origin), list[int]()
+    for j in range(len(XX)):
         coefficients = solve_positive(rest[np.ix_(kept, kept)], rest[kept, j])
         left = rest[j, j] - coefficients @ rest[kept, j]
         if XX[j, j] > _CONSTANT * origin[j] and left > _DEPENDENT * XX[j, j]:
             kept.append(j)
             continue
-        scale = np.sqrt(np.diagonal(XX))
-        others = [
-            names[wide.dense_at[i]]
-            for i, c in zip(kept, coefficients, strict=True)
-            if abs(c) * scale[i] > 1e-6 * scale[j]
-        ]
-        raise DesignError(
-            f"the fixed part is rank-deficient: column {names[place]!r} is a linear combination "
-            f"of {', '.join([*others, f'{first} to {last}'])}; leave it out"
-        )
+        sizes = np.abs(coefficients) * scale[kept]
+        return j, [i for i, size in zip(kept, sizes, strict=True) if size > _USED * scale[j]]
+    return None
 
 
 def _all_independent(XX: FloatArray, origin: FloatArray) -> bool:
@@ -218,7 +224,7 @@ def _all_independent(XX: FloatArray, origin: FloatArray) -> bool:
     One factorisation in the order of the columns decides for all of them.
     """
     diagonal = np.diagonal(XX)
-    if not (diagonal > _CONSTANT * origin).all() or not (diagonal > 0.0).all():
+    if not (diagonal > _CONSTANT * origin).all():  # origin is not negative
         return False
     scale = np.sqrt(diagonal)
     try:

@@ -42,7 +42,7 @@ from vcomp.multivariate.strata_covariances import (
 )
 from vcomp.multivariate.variable_layout import Layout, lay_out
 from vcomp.multivariate.variables import read_scores
-from vcomp.numerics import solve_positive
+from vcomp.numerics import is_positive, solve_positive
 
 _LEAST = 1e-10
 """Floor of the eigenvalues of the residual correlations that decorrelate the scores."""
@@ -312,7 +312,7 @@ def _by_likelihood(
         end = maximise_in_cone(likelihood, start, max_iter=max_iter, tol=tol)
     except np.linalg.LinAlgError:
         raise _no_maximum(layout) from None
-    if _is_singular(end.S[-1]):
+    if not is_positive(end.S[-1], _INDEPENDENT):
         raise _no_maximum(layout)
     kind = likelihood.kinds[0]
     back = element_map(layout, scale)
@@ -337,11 +337,6 @@ def _check_variation(layout: Layout) -> None:
                 f"the scores of variable {name!r} are all the same: the likelihood has no "
                 "maximum; leave it out, or use method='anova'"
             )
-
-
-def _is_singular(S: FloatArray) -> bool:
-    spread = np.sqrt(np.diagonal(S))
-    return bool(np.linalg.eigvalsh(S / np.outer(spread, spread))[0] < 1e-9)
 
 
 def _no_maximum(layout: Layout) -> EstimationError:
@@ -393,7 +388,7 @@ def _covariance(
     U = U[:, s > 1e-9 * s[0]]
     for choice in dict.fromkeys([kind, "average"]):
         inside = U.T @ likelihood.information(end.S, choice) @ U
-        if choice != "average" and not _smallest_eigenvalue(inside) > _SINGULAR:
+        if choice != "average" and not is_positive(inside, _SINGULAR):
             continue
         try:
             cov = np.asarray(back @ U @ solve_positive(inside, (back @ U).T))
@@ -406,18 +401,12 @@ def _covariance(
     return nothing
 
 
+_INDEPENDENT = 1e-9
+"""An eigenvalue of the residual matrix on a unit diagonal up to which it is singular."""
+
 _SINGULAR = 1e-10
 """An eigenvalue below which the observed information is left for the average one, as it may be
 rounding error. At a lower rank some are zero: those of directions that leave the rank."""
-
-
-def _smallest_eigenvalue(information: FloatArray) -> float:
-    """Return that of the information scaled to a unit diagonal; 0 if that is not positive."""
-    diagonal = np.diagonal(information)
-    if not (diagonal > 0.0).all():
-        return 0.0
-    unit = np.sqrt(diagonal)
-    return float(np.linalg.eigvalsh(information / np.outer(unit, unit))[0])
 
 
 _CLOSE = 2.0

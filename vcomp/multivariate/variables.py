@@ -116,7 +116,7 @@ class Scores:
     formula : as given
     variables : names of the dependent variables
     facets : names of the facets
-    levels : of each facet, of all variables together
+    levels : labels of each facet, of all variables together; with the variable if independent
     y : (n,) the scores, those of the first variable first
     variable : (n,) of each score
     codes : for each facet the (n,) level of each score
@@ -129,7 +129,7 @@ class Scores:
     formula: str
     variables: tuple[str, ...]
     facets: tuple[str, ...]
-    levels: tuple[pd.Index, ...]
+    levels: tuple[Sequence[Any], ...]
     y: FloatArray
     variable: IntArray
     codes: tuple[IntArray, ...]
@@ -414,7 +414,7 @@ def _common_levels(
 
     columns = [model.rows.facets[facet] for model in parts.models]
     own = [pd.Series(c.cat.categories.to_numpy()) for c in columns]
-    labels = as_levels(facet, pd.concat(own, ignore_index=True)).cat.categories
+    labels = as_levels(facet, pd.concat(own)).cat.categories
     codes = np.concatenate(
         [
             labels.get_indexer(c.cat.categories)[c.cat.codes.to_numpy()].astype(np.int32)
@@ -425,7 +425,7 @@ def _common_levels(
         return labels, codes
     keys, codes = number_combinations(variable, len(parts.names), codes, len(labels))
     named = [(parts.names[k // len(labels)], labels[k % len(labels)]) for k in keys.tolist()]
-    return pd.Index(named, tupleize_cols=False), codes
+    return named, codes
 
 
 def _cells(codes: list[IntArray], sizes: list[int], variable: IntArray) -> IntArray | None:

@@ -186,7 +186,8 @@ def is_positive(matrix: FloatArray, least: float) -> bool:
     scale = np.diagonal(matrix)
     if not (scale > 0.0).all() or not np.isfinite(matrix).all():
         return False
-    values = np.linalg.eigvalsh(matrix / np.sqrt(np.outer(scale, scale)))
+    unit = np.sqrt(scale)
+    values = np.linalg.eigvalsh(matrix / np.outer(unit, unit))
     return bool(values.min(initial=1.0) > least)
 
 

@@ -159,3 +159,23 @@ def test_a_last_step_that_is_not_evaluated_leads_to_the_maximum(name):
     assert (np.abs(found.v - exactly.v) * unit).max() < 1e-6
     last = np.array(found.log[-1].components)
     assert (last != found.v).any()
+
+
+@pytest.mark.parametrize("decrement", [1e-3, np.inf])
+@pytest.mark.parametrize("reml", [True, False])
+def test_components_at_zero_whose_groups_need_a_solve_each_have_no_information(reml, decrement):
+    """Nor has an engine that is prepared there, whose first step is Fisher's."""
+    model = vcomp.VarianceComponentsModel(*unbalanced("crossed"))
+    v = np.array([1.5, 0.0, 0.7])
+    engine = Slow(model.stats, reml=reml)
+    if decrement == np.inf:
+        engine = engine.prepared(v)
+    found = engine.curvature(v, decrement)
+    dense = Dense(model, v, reml=reml)
+    if found.kind == "Newton":
+        expected = 2.0 * dense.average() - dense.expected()
+    else:
+        expected = dense.expected()
+    expected[1] = expected[:, 1] = np.nan
+    np.testing.assert_allclose(found.information, expected, rtol=1e-9)
+    assert found.kind == ("Fisher" if decrement == np.inf else "Newton")

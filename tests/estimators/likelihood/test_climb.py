@@ -74,6 +74,27 @@ def test_a_climb_to_a_known_maximum_is_given_up():
     assert climbed([1.0, 1e-12], known=known, near=frozenset({72})) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("decrement", "previous", "unseen", "is_last"),
+    [
+        (1e-9, np.inf, 1e-9, True),
+        (1.1e-9, np.inf, 1e-9, False),
+        (1e-9, 1e-9, 1e-9, True),
+        # What a step as good as the one before leaves: 2⁻¹⁶ · 2⁻¹⁶/2⁻⁴.
+        (2.0**-16, 2.0**-4, 2.0**-28, True),
+        (2.0**-16, 2.0**-4, 0.999 * 2.0**-28, False),
+        (1e-4, 1e-1, 1.01e-7, True),
+        (1.1e-4, 1e3, 1e-7, False),  # too far away in any case
+        (2e-5, 1e-5, 1e-5, False),  # the step before was none towards the end
+        (0.0, 0.0, 0.0, True),
+    ],
+)
+def test_the_next_step_is_the_last_if_it_is_as_good_as_the_one_before(
+    decrement, previous, unseen, is_last
+):
+    assert At(decrement=decrement).is_one_step_away(previous, unseen) is is_last
+
+
 def path_to(number, height, *, done=True, steps=1):
     return [At(decrement=1.0, number=-1)] * steps + [
         At(decrement=0.0, number=number, height=height)
@@ -155,15 +176,20 @@ def test_a_step_leads_to_an_end_within_a_third_of_its_standard_errors():
         ([1.0, 1e-9], 6e12, False),
         ([1.0, 1e-14], 4.9e26, True),
         ([1.0, 1e-14], 5.1e26, False),
+        ([2.0**44, 1.0], 0.05, False),  # exactly a tenth of a degree of freedom
+        ([2.0**44, 1.0], 0.0499, True),
     ],
 )
 def test_a_residual_vanishes_if_its_freedom_is_rounding(v, information, vanishes):
     share, freedom = v[1] / sum(v), 2.0 * v[1] ** 2 * information
     assert vanishes == (share <= 1e-5 and freedom < 0.1 and freedom * share <= 1e-14)
     assert iterate(v, average=(1.0, information)).vanishes is vanishes
-    for score, unbounded in ((-0.26 / v[1], vanishes), (-0.24 / v[1], False), (0.3 / v[1], False)):
+    for scaled, unbounded in ((-0.26, vanishes), (-0.24, False), (0.3, False)):
+        score = scaled / v[1]
         found = iterate(v, average=(1.0, information), score=(0.0, score))
         assert found.is_unbounded is unbounded
+    if v[1] == 1.0:  # at least half a degree of freedom is left
+        assert iterate(v, average=(1.0, information), score=(0.0, -0.25)).is_unbounded is vanishes
 
 
 def test_scores_show_near_the_end_what_the_rounded_value_hides():

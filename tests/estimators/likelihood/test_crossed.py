@@ -64,8 +64,12 @@ def test_value_score_and_informations_are_those_of_the_textbook(name, reml):
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_effects_fixed_effects_and_start_are_those_of_elimination(name):
-    _, engine, blocked = engines(name, reml=True)
+    model, engine, blocked = engines(name, reml=True)
     near(engine.mivque0(), blocked.mivque0())
+    # tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X', whatever the likelihood.
+    forms = 2.0 * DenseLikelihood(model, reml=True).expected(np.array([0.0, 0.0, 1.0]))
+    for reml in (True, False):
+        near(engines(name, reml=reml)[1].quadratic_forms(), forms)
     assert engine.rss == pytest.approx(blocked.rss, rel=1e-11)
     assert (engine.n, engine.n_fixed, engine.sizes) == (blocked.n, blocked.n_fixed, blocked.sizes)
     for v in map(np.array, POINTS):

@@ -1,6 +1,8 @@
 """The iterative engine: exact with all unit vectors for probes, honest with a few."""
 
 import tracemalloc
+from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +13,7 @@ from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood import iterative
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.iterative import IterativeLikelihood, iterative_memory
+from vcomp.estimators.likelihood.iterative_point import COLUMNS_AT_ONCE
 from vcomp.estimators.likelihood.maximisation import maximise
 from vcomp.estimators.likelihood.sparse_equations import PairProducts, build_sparse_equations
 from vcomp.exceptions import EstimationError
@@ -319,3 +322,56 @@ def test_four_fifths_of_the_memory_may_be_used():
                     made()
             else:
                 assert made().n_fixed == stats.n_fixed
+
+
+@pytest.mark.parametrize(
+    ("sizes", "copied"),
+    [
+        ((30,), set()),
+        ((30, 20), set()),  # as it is: the larger term has the rows
+        ((20, 30), {(0, 1)}),  # transposed
+        ((30, 20, 10), {(0, 1), (0, 2), (1, 2)}),  # concatenated
+    ],
+)
+def test_memory_counts_the_tables_that_are_copied(sizes, copied):
+    """An entry has 12 bytes, a row 8; columns have 8 bytes for each group."""
+
+    def needed(entries, n_probes=7, n_levels=0):
+        pairs = {p: SimpleNamespace(indices=np.zeros(n)) for p, n in entries.items()}
+        stats = SimpleNamespace(sizes=sizes, n_terms=len(sizes), n_fixed=2, pairs=pairs)
+        return iterative_memory(stats, n_probes, n_levels)
+
+    none = needed({})
+    for t, u in combinations(range(len(sizes)), 2):
+        expected = 12.0 * 100 + 8.0 * sizes[u] if (t, u) in copied else 0.0
+        assert needed({(t, u): 100}) - none == expected
+    tail, lead = sum(sizes) - 30, 30
+    assert needed({}, 8) - none == 8.0 * tail
+    for n_levels in (0, 15):  # a term of 10 groups is small
+        n_small = 10 if n_levels and 10 in sizes else 0
+        tail = sum(sizes) - lead - n_small
+        fixed = 1 + 2 + len(sizes) + n_small
+        solves = 14 * COLUMNS_AT_ONCE
+        of_lead = 3 * fixed + 4 + (3 * COLUMNS_AT_ONCE if tail else 0)
+        found = needed({}, n_levels=n_levels)
+        assert found == 8.0 * ((7 + 3 * fixed + solves) * tail + of_lead * lead)
+
+
+def test_small_terms_have_a_number_of_levels_together():
+    small = iterative._small_terms
+    assert small((50, 3, 4), 7) == [1, 2]
+    assert small((50, 3, 4), 6) == [1]
+    assert small((50, 3, 4), 2) == []
+    assert small((3, 3), 100) == [1]  # never the largest; of equal ones the first is
+    most = int(iterative._LEVEL_EFFECTS)
+    assert small((most // 5 - 5, 5), 10) == [1]
+    assert small((most // 5 - 4, 5), 10) == []
+
+
+def test_a_covariance_of_means_of_two_samples():
+    found = iterative._covariance_of_mean(np.array([[1.0, 3.0], [5.0, 1.0]]))
+    np.testing.assert_array_equal(found, [[1.0, -2.0], [-2.0, 4.0]])
+    np.testing.assert_array_equal(iterative._covariance_of_mean(np.ones((2, 1))), np.zeros((2, 2)))
+    samples = np.random.default_rng(1).normal(size=(2, 5))
+    found = iterative._covariance_of_mean(samples)
+    np.testing.assert_allclose(found, np.cov(samples) / 5, rtol=1e-13)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,7 @@ import pytest
 import vcomp
 from vcomp.estimators.likelihood import maximise_stack
 from vcomp.estimators.likelihood.stacked import StackedLikelihood, _inverses
-from vcomp.estimators.likelihood.stacked_climb import _bounded_steps
+from vcomp.estimators.likelihood.stacked_climb import _bounded_steps, _Climb
 from vcomp.statistics import Stack, StackLayout, StackTables
 
 FORMULA = "y ~ x + (1|a) + (1|b) + (1|a:b)"
@@ -212,3 +214,31 @@ def test_only_positive_definite_matrices_have_a_determinant():
     each = [np.diag(d) for d in ([2.0, 3.0, 1.0], [-2.0, -3.0, 1.0], [-2.0, 3.0, 1.0])]
     found = _inverses(np.array(each))[1]
     np.testing.assert_allclose(found, [np.log(6.0), np.nan, np.nan], rtol=1e-15)
+
+
+def test_tables_with_about_as_many_effects_as_rows_are_left_out():
+    """5 + 6 levels and 30 cells in 40 rows: other starts may lead to a residual of zero."""
+    cell = np.arange(40) % 30
+    frames = [frame(s, n=40).assign(a=cell // 6, b=cell % 6) for s in range(6)]
+    stack, _ = stack_of(*frames, frame(7, n=40))
+    start, held = np.array([1.0, 1.0, 1.0, 1.0]), np.zeros(4, dtype=bool)
+    assert maximise_stack(stack, start, held, reml=True, once=True).found[:6].any()
+    assert not maximise_stack(stack, start, held, reml=True).found[:6].any()
+
+
+def test_a_climb_from_another_start_that_fails_leaves_the_maximum_uncertain(monkeypatch):
+    stack, _ = stack_of(*(frame(s) for s in range(8)))
+    start, held = np.ones(4), np.zeros(4, dtype=bool)
+    found = maximise_stack(stack, start, held, reml=True)
+    doubtful = (found.v[:, :-1] == 0.0).any(axis=1)  # of few levels
+    assert doubtful.any()
+    assert found.found[doubtful].any()
+    of_starts = _Climb.of_starts
+
+    def failing(*arguments):
+        ends = of_starts(*arguments)
+        return replace(ends, found=np.zeros_like(ends.found))
+
+    monkeypatch.setattr(_Climb, "of_starts", failing)
+    left = maximise_stack(stack, start, held, reml=True).found
+    assert not left[doubtful].any()

@@ -306,3 +306,12 @@ def test_the_limit_of_rounds_is_not_convergence():
     trapped = _Solved(np.ones(2), None, 5, 0.0, trapped=True)
     assert not trapped.is_end(given=True)
     assert trapped.status(given=True).startswith("Not converged: no further step keeps")
+
+
+def test_estimates_of_an_engine_at_a_prior_of_zero_are_final():
+    """They come without the forms that other priors have."""
+    model = vcomp.VarianceComponentsModel(*unbalanced("crossed"))
+    found, dense = (estimate(model, below, prior=0.0) for below in (0, 1000))
+    assert found.converged
+    assert found.status.startswith("Closed form. No standard errors")
+    np.testing.assert_allclose(found.values, dense.values, rtol=1e-9)

@@ -19,6 +19,7 @@ from tests.helpers.dense_quadratic import (
     two_parts,
 )
 from tests.helpers.designs import UNBALANCED, drop_rows, simulate, unbalanced
+from vcomp.estimators.quadratic.anova import anova_table
 from vcomp.estimators.quadratic.closed_form import Type1, estimate_from
 from vcomp.estimators.quadratic.reductions import ReductionLimits
 
@@ -198,3 +199,26 @@ def test_the_table_of_a_result_is_that_of_its_method():
     adjusted = vcomp.fit(formula, data, method="henderson3").anova_table()
     assert adjusted.loc["b", "sum_sq"] == pytest.approx(table.loc["b", "sum_sq"], rel=1e-12)
     assert adjusted.loc["a", "sum_sq"] != pytest.approx(table.loc["a", "sum_sq"], rel=1e-3)
+
+
+def test_without_degrees_of_freedom_there_are_no_expected_mean_squares():
+    rng = np.random.default_rng(3)
+    a, b = rng.permutation(np.arange(60) % 7), rng.integers(0, 5, 60)
+    data = pd.DataFrame({"a": a, "b": b, "x": rng.normal(size=60), "y": rng.normal(size=60)})
+    data["half"] = a > 3
+    model = vcomp.VarianceComponentsModel("y ~ x + (1|half) + (1|a:b) + (1|a)", data)
+    cells = len(data[["a", "b"]].drop_duplicates())
+    table = Type1().table(model.statistics, model.component_names)
+    assert table.df.tolist() == [1.0, cells - 2.0, 0.0, 60.0 - 1.0 - cells]
+    assert np.isnan(table.expected[2]).all()
+    assert np.isfinite(table.expected[[0, 1, 3]]).all()
+    # The cells are as many as the levels less one: none is left for the interaction.
+    path = data[:10].assign(a=[0, 0, 0, 0, 1, 1, 1, 1, 2, 2], b=[0, 0, 1, 1, 1, 1, 2, 2, 2, 2])
+    model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b) + (1|a:b)", path)
+    for table in (
+        anova_table(model.statistics.group_sums, model.component_names),
+        Type1().table(model.statistics, model.component_names),
+    ):
+        assert table.df.tolist() == [2.0, 2.0, 0.0, 5.0]
+        assert np.isnan(table.expected[2]).all()
+        assert np.isfinite(table.expected[[0, 1, 3]]).all()

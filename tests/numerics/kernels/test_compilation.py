@@ -1,16 +1,12 @@
-"""Kernels compile where no folder can be written: a read-only package, no home, a full image."""
+"""Kernels as numba makes them, and as Python where that is sooner done."""
 
 from __future__ import annotations
 
 import io
 import os
-import pickle
-import shutil
 import stat
-import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -22,157 +18,19 @@ import vcomp
 from vcomp.numerics.kernels import at_once, codes, compilation, ordering, seconds_as_python
 from vcomp.numerics.kernels.compilation import Compilations, say_what_it_is
 
-PACKAGE = Path(vcomp.__file__).parent
-
-KERNEL = """
-import numpy as np
-from vcomp.numerics.kernels.ldl import forward
-columns = np.array([[2.0, 1.0], [3.0, 4.0]])
-forward(np.array([0, 1]), np.array([1], np.int32), np.array([1.0]), columns)
-print(columns.tolist())
-"""
-"""A kernel that is always compiled."""
-
-FIT = (
-    """
-import numpy as np, vcomp
-rng = np.random.default_rng(0)
-data = {"a": rng.integers(0, 5, 60), "b": rng.integers(0, 4, 60), "y": rng.normal(size=60)}
-assert vcomp.fit("y ~ (1|a) + (1|b)", data).vcomp.size == 3
-"""
-    + KERNEL
-)
-
 pytestmark = pytest.mark.skipif(
     os.environ.get("NUMBA_DISABLE_JIT", "0") != "0", reason="nothing is compiled"
 )
 
 
-def run(root, program=FIT, **variables):
-    """Run a program in an environment of these variables alone; return its warnings."""
-    environment = {"PYTHONPATH": str(root), "PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
-    environment |= {name: str(value) for name, value in variables.items()}
-    done = subprocess.run(
-        [sys.executable, "-W", "always::UserWarning", "-c", program],
-        env=environment,
-        cwd="/",
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "[[2.0, 1.0], [1.0, 3.0]]\n"
-    return done.stderr
-
-
 def test_all_kernels_are_made_here():
-    files = [path for path in PACKAGE.rglob("*.py") if "numba" in path.read_text("utf-8")]
+    files = [
+        path
+        for path in Path(vcomp.__file__).parent.rglob("*.py")
+        if "numba" in path.read_text("utf-8")
+    ]
     direct = [path.name for path in files if "from numba" in path.read_text("utf-8")]
     assert not direct
-
-
-@pytest.fixture
-def read_only(tmp_path):
-    """Return the folder of a copy of the package in which no folder can be made.
-
-    Permissions do not stop root, so that files are where numba would make folders.
-    """
-    root = tmp_path / "site"
-    shutil.copytree(PACKAGE, root / "vcomp", ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in [path for path in (root / "vcomp").rglob("*") if path.is_dir()]:
-        (folder / "__pycache__").write_text("no folder")
-    return root
-
-
-@pytest.fixture
-def nowhere(tmp_path):
-    """Return a path below a file, where even root cannot make a folder."""
-    path = tmp_path / "file"
-    path.write_text("no folder")
-    return path / "below"
-
-
-@pytest.fixture
-def temporary(tmp_path):
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    return folder
-
-
-def test_a_private_folder_is_used_where_numba_finds_none(read_only, nowhere, temporary):
-    err = run(read_only, HOME=nowhere, NUMBA_CACHE_DIR=nowhere, TMPDIR=temporary)
-    assert "no folder for compiled code" not in err
-    (folder,) = temporary.iterdir()
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert list(folder.rglob("*.nbc"))
-
-
-@pytest.mark.parametrize("kind", ["open to others", "a link"])
-def test_code_that_others_could_have_written_is_not_run(
-    read_only, nowhere, temporary, tmp_path, kind
-):
-    folder = temporary / f"vcomp-kernels-{os.geteuid()}"
-    if kind == "a link":
-        other = tmp_path / "other"
-        other.mkdir(mode=0o700)
-        folder.symlink_to(other)
-    else:
-        folder.mkdir()
-        folder.chmod(0o777)
-    err = run(read_only, KERNEL, HOME=nowhere, TMPDIR=temporary)
-    assert err.count("no folder for compiled code can be written") == 1
-    assert not any(folder.iterdir())
-
-
-# Damaged files and full disks -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("ending", ["nbi", "nbc"])
-def test_damaged_code_is_compiled_anew(tmp_path, ending):
-    def contents():
-        return {path.name: path.read_bytes() for path in tmp_path.rglob(f"*.{ending}")}
-
-    assert run(PACKAGE.parent, KERNEL, NUMBA_CACHE_DIR=tmp_path) == ""
-    whole = contents()
-    assert whole
-    for path in tmp_path.rglob(f"*.{ending}"):
-        path.write_bytes(path.read_bytes()[:-20])
-    assert run(PACKAGE.parent, KERNEL, NUMBA_CACHE_DIR=tmp_path) == ""
-    assert {name: len(data) for name, data in contents().items()} == {
-        name: len(data) for name, data in whole.items()
-    }
-
-
-def test_code_of_another_version_of_numba_is_not_used(tmp_path):
-    assert run(PACKAGE.parent, KERNEL, NUMBA_CACHE_DIR=tmp_path) == ""
-    indexes = list(tmp_path.rglob("*.nbi"))
-    for path in indexes:
-        rest = io.BytesIO(path.read_bytes())
-        pickle.load(rest)  # the version, before the list of what is kept
-        path.write_bytes(pickle.dumps("0.1") + b"nonsense" + rest.read())
-    assert run(PACKAGE.parent, KERNEL, NUMBA_CACHE_DIR=tmp_path) == ""
-    assert indexes
-    assert all(b"nonsense" not in path.read_bytes() for path in indexes)
-
-
-def test_processes_that_start_together_share_a_folder(tmp_path):
-    with ThreadPoolExecutor(4) as pool:
-        said = pool.map(lambda _: run(PACKAGE.parent, KERNEL, NUMBA_CACHE_DIR=tmp_path), range(4))
-        assert set(said) == {""}
-    assert not list(tmp_path.rglob("*.tmp.*"))
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="limits of the size of files are POSIX's")
-def test_a_full_disk_is_a_warning(tmp_path):
-    limited = """
-import resource, signal
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-"""
-    err = run(PACKAGE.parent, limited + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-    assert err.count("compiled code cannot be kept in") >= 1
-    assert "File too large" in err
-    assert not list(tmp_path.rglob("*.tmp.*"))
 
 
 # What a wait is for ------------------------------------------------------------------------------
@@ -199,7 +57,14 @@ def test_a_wait_for_one_function_says_it_as_well():
     said = Event()
     waits = Compilations(said.set, patience=0.01)
     waits.on_start(None)
+    assert waits._timer.daemon  # no process waits for it at its end
     assert said.wait(60.0)
+    waits.on_end(None)
+    assert 0.01 <= waits.seconds < 60.0
+    # What it has said it does not say again.
+    said.clear()
+    waits.on_start(None)
+    assert not said.wait(0.05)
     waits.on_end(None)
 
 
@@ -210,6 +75,7 @@ def test_a_short_wait_says_nothing():
     waits.on_end(None)
     assert not said.wait(0.4)
     assert waits.count == 1
+    assert 0.0 <= waits.seconds < 0.2
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
@@ -219,188 +85,19 @@ def test_only_a_terminal_is_told(monkeypatch, is_terminal):
     monkeypatch.setattr(sys, "stderr", stream)
     say_what_it_is()
     assert ("vcomp warm-up" in stream.getvalue()) == is_terminal
+    monkeypatch.setattr(compilation, "parent_process", lambda: "a process that has workers")
+    before = stream.getvalue()
+    say_what_it_is()
+    assert stream.getvalue() == before
 
 
-# Before they are compiled, kernels with little to do are run as Python ---------------------------
-
-_LITTLE_TO_DO = """
-import numpy as np
-from vcomp.gtheory.allocation.search import search, value_at
-from vcomp.ir.kernels.safe_differences import smallest_safe_difference
-from vcomp.numerics.kernels import COMPILATIONS, at_once, compile_all, seconds_as_python
-
-assert seconds_as_python(value_at) == 3.0
-chosen = at_once(value_at, 1.0)
-assert chosen is not value_at
-found = chosen(np.array([0.0, 0.5, 1.0, 2.0]), np.array([4.0, 5.0]), True)
-assert found == 0.5 / 5 + 1.0 / 4 + 2.0 / 20, found
-assert at_once(value_at, 4.0) is value_at
-# What it has taken counts, whatever was expected, and after some seconds in all it is compiled.
-assert 0.0 < seconds_as_python(value_at) < 3.0
-assert at_once(value_at, 3.0 - 1e-12) is value_at
-with compile_all():
-    assert at_once(value_at, 0.0) is value_at
-# With the kernels that it calls, also those of other modules.
-means = np.array([[0.1, 0.2, 0.4]])
-orders = np.array([[2, 1, 0]])
-arguments = means, means, np.zeros(1), np.zeros(1), np.zeros(1, int), orders, orders, 0.05, False
-assert at_once(smallest_safe_difference, 0.0)(*arguments).tolist() == [0.1]
-assert COMPILATIONS.count == 0
-assert smallest_safe_difference(*arguments).tolist() == [0.1]
-assert COMPILATIONS.count > 0
-assert seconds_as_python(smallest_safe_difference) == 0.0
-assert at_once(smallest_safe_difference, 0.0) is smallest_safe_difference
-# Another process finds its code.
-"""
-
-_AT_HAND = """
-from vcomp.ir.kernels.safe_differences import smallest_safe_difference
-from vcomp.numerics.kernels import at_once, seconds_as_python
-assert not smallest_safe_difference.signatures
-assert seconds_as_python(smallest_safe_difference) == 0.0
-"""
+def test_a_notebook_is_told(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ipykernel", None)
+    say_what_it_is()
+    assert "vcomp warm-up" in capsys.readouterr().err
 
 
-def test_kernels_with_little_to_do_are_run_as_python(tmp_path):
-    run(PACKAGE.parent, _LITTLE_TO_DO + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-    run(PACKAGE.parent, _AT_HAND + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-    # Damaged files are as good as none.
-    for file in tmp_path.rglob("*smallest_safe_difference*.nbi"):
-        file.write_bytes(b"damaged")
-    run(PACKAGE.parent, _AT_HAND.replace("== 0.0", "> 0.0") + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-
-
-_COLD = """
-import vcomp
-from vcomp.numerics.kernels import COMPILATIONS
-
-res = vcomp.fit("score ~ (1|sys*topic)", vcomp.datasets.load("docsearch"))
-assert res.bootstrap(50, rng=1, progress=False).converged.all()
-res.dstudy(topic=[50, 100]).optimize("2*topic + topic:replicate", budget=300)
-assert COMPILATIONS.count == 0, COMPILATIONS.count
-"""
-
-
-def test_few_refits_and_small_searches_compile_nothing(tmp_path):
-    run(PACKAGE.parent, _COLD + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-
-
-_WITHOUT_NUMBA = """
-import sys
-import vcomp
-
-res = vcomp.fit("score ~ (1|sys*topic)", vcomp.datasets.load("docsearch"))
-str(res.summary()), str(res.dstudy(topic=[50, 100]).summary())
-from vcomp.numerics.kernels import ldl
-assert "numba" not in sys.modules
-"""
-
-
-def test_a_fit_of_a_small_complete_table_does_not_import_numba(tmp_path):
-    """It takes as long as the fit."""
-    run(PACKAGE.parent, _WITHOUT_NUMBA + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-
-
-_UNBALANCED = """
-import sys
-import numpy as np, vcomp
-
-rng = np.random.default_rng(0)
-data = {f: rng.integers(0, q, 60_000) for f, q in (("s", 2000), ("d", 800))}
-effects = rng.normal(size=2000)[data["s"]] + rng.normal(size=800)[data["d"]]
-data["y"] = effects + rng.normal(size=60_000)
-res = vcomp.fit("y ~ (1|s) + (1|d)", data)
-assert "blocked" in res.certificate.engine, res.certificate.engine
-str(res.summary())
-assert "numba" not in sys.modules
-"""
-
-_IN_LITTLE_TIME = """
-import sys
-import vcomp
-
-data = vcomp.datasets.load("docsearch")
-res = vcomp.fit("score ~ (1|sys*topic)", data)
-assert res.bootstrap(40, rng=1, progress=False).converged.all()
-table = data.groupby(["topic", "sys"], observed=True).score.mean().unstack("sys")
-vcomp.ir.accuracy(table.iloc[:60], ["tau", "rmse", "sens_abs"], [75], rng=1, trials=100)
-res.dstudy(topic=[50, 100]).optimize("2*topic + topic:replicate", budget=300)
-assert "numba" not in sys.modules
-"""
-
-
-@pytest.mark.parametrize("program", [_UNBALANCED, _IN_LITTLE_TIME])
-def test_work_that_is_sooner_done_does_not_import_numba(tmp_path, program):
-    """Whether the code of the kernels is at hand or not."""
-    run(PACKAGE.parent, program + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-    work = "\nfrom vcomp.numerics.kernels import compile_all\nwith compile_all():\n"
-    kept = work + "".join(f"    {line}\n" for line in program.splitlines() if "numba" not in line)
-    run(PACKAGE.parent, kept + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-    run(PACKAGE.parent, program + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-
-
-_KEPT_CODE = """
-import sys
-from vcomp.gtheory.allocation.search import value_at
-from vcomp.ir.kernels.safe_differences import smallest_safe_difference as smallest
-from vcomp.numerics.kernels import at_once, is_at_hand, seconds_as_python
-
-assert 0.0 < seconds_as_python(smallest) < 1.0 < seconds_as_python(value_at)
-assert at_once(smallest, 0.01) is not smallest
-assert at_once(smallest, 1.0) is smallest
-assert not is_at_hand(smallest, 0.01)
-assert not is_at_hand(value_at, 1.0)
-assert "numba" not in sys.modules
-assert is_at_hand(smallest, 1.0)
-assert "numba" in sys.modules
-assert seconds_as_python(smallest) == 0.0
-assert is_at_hand(smallest, 0.01)
-"""
-
-
-def test_kept_code_is_found_without_numba(tmp_path):
-    run(PACKAGE.parent, _LITTLE_TO_DO + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-    run(PACKAGE.parent, _KEPT_CODE + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-
-
-_NOT_USED = """
-import sys
-import vcomp
-
-res = vcomp.fit("score ~ (1|sys*topic)", vcomp.datasets.load("docsearch"))
-str(res.summary())
-rooms = ["assumptions", "pairwise", "profile.profile", "resampling.refits", "hypotheses.component"]
-unused = [f"vcomp.inference.{room}" for room in rooms]
-unused += ["vcomp.estimators.quadratic.anova", "vcomp.statistics.batches.passes"]
-unused += ["vcomp.statistics.level_grid", "matplotlib"]
-assert not [m for m in sys.modules if m.startswith(tuple(unused))]
-"""
-
-
-def test_a_fit_imports_little_that_it_does_not_use(tmp_path):
-    run(PACKAGE.parent, _NOT_USED + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-
-
-_TOGETHER = """
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from vcomp.numerics.kernels import COMPILATIONS
-from vcomp.numerics.kernels.pairs import _join_pairs, _root
-
-def root(_):
-    return _root(np.array([0, 0, 1], np.int32), 2)
-
-import numpy as np
-with ThreadPoolExecutor(8) as pool:
-    assert set(pool.map(root, range(32))) == {0}
-above = np.arange(3, dtype=np.int32)
-_join_pairs(above, np.array([0, 1]), np.array([1], np.int32), 1)  # calls _root
-assert above.tolist() == [0, 1, 0]
-"""
-
-
-def test_kernels_that_threads_call_first(tmp_path):
-    run(PACKAGE.parent, _TOGETHER + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+# Run as Python -----------------------------------------------------------------------------------
 
 
 class Stand:
@@ -419,7 +116,8 @@ def by_arrays(x):
 
 @pytest.fixture
 def anew():
-    """As in a process that has run no kernel, and does not compile all of them."""
+    """As in a process that has numba, has run no kernel, and does not compile all of them."""
+    compilation._numba()
     compiles, used = list(compilation._COMPILE_ALL), dict(compilation._RUN_AS_PYTHON)
     compilation._COMPILE_ALL.clear()
     compilation._RUN_AS_PYTHON.clear()
@@ -463,11 +161,105 @@ def test_for_a_moment_numba_is_not_imported(anew, monkeypatch, is_imported):
     monkeypatch.setattr(compilation, "_has_index", lambda kernel: True)
     compiled = Stand(["(float64,)"])
     anew[Stand()] = 0.2
+    left = 0.0 if is_imported else compilation._UNASKED - 0.2
+    assert seconds_as_python(compiled) == left
+    assert compilation.is_at_hand(compiled, left)
+    assert is_imported or not compilation.is_at_hand(compiled, 0.999 * left)
+    # An index alone, as of another version of numba, is not enough.
+    assert seconds_as_python(Stand()) == (3.0 if is_imported else left)
+    assert not compilation.is_at_hand(Stand(), left)
     expected = compiled if is_imported else by_arrays
     assert at_once(compiled, 0.04, by_arrays)(1) == expected(1)
     assert at_once(compiled, 0.11, by_arrays) is compiled
     with compilation.compile_all():
         assert at_once(compiled, 0.0, by_arrays) is compiled
+        assert compilation.is_at_hand(Stand(), 0.0)
+    assert not compilation._COMPILE_ALL
+    anew[Stand()] = 0.2
+    assert seconds_as_python(compiled) == 0.0
+
+
+@pytest.mark.parametrize("is_imported", [True, False])
+@pytest.mark.parametrize("has_index", [True, False])
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_kernel_is_compiled_here_or_in_its_folder(
+    anew, monkeypatch, is_imported, has_index, is_kept
+):
+    monkeypatch.setattr(compilation, "_is_imported", lambda: is_imported)
+    monkeypatch.setattr(compilation, "_has_index", lambda kernel: has_index)
+    monkeypatch.setattr(compilation, "_is_kept", lambda kernel: is_kept)
+    may_be = is_imported or has_index
+    assert compilation.is_compiled(Stand(["(float64,)"])) == may_be
+    assert compilation.is_compiled(Stand()) == (may_be and is_kept)
+    without = Stand()
+    del without.signatures  # as where numba leaves functions as they are
+    assert compilation.is_compiled(without) == may_be
+    assert compilation.is_compiled(by_arrays)
+    with compilation.compile_all():
+        assert compilation.is_compiled(Stand())
+
+
+def test_the_index_of_a_folder_names_the_machine_and_the_code():
+    """What numba's index has of a signature, the machine and the code."""
+
+    def kernel(*keys):
+        cache = SimpleNamespace(
+            _index_key=lambda signature, codegen: (signature, codegen, "code"),
+            _cache_file=SimpleNamespace(_load_index=lambda: dict.fromkeys(keys)),
+        )
+        return SimpleNamespace(_cache=cache, targetctx=SimpleNamespace(codegen=lambda: "machine"))
+
+    is_kept = compilation._is_kept.__wrapped__
+    assert not is_kept(kernel())
+    assert is_kept(kernel(("(int64,)", "machine", "code")))
+    assert is_kept(kernel(("(int64,)", "another", "code"), ("(int64,)", "machine", "code")))
+    assert not is_kept(kernel(("(int64,)", "another", "code"), ("(int64,)", "machine", "other")))
+    assert not is_kept(SimpleNamespace())  # of another version of numba
+
+
+_PLACES = {
+    "package": "package/__pycache__",
+    "home": "home/.cache/numba/package_1",
+    "cache": "cache/numba/package_1",
+    "given": "given/package_1",
+    "private": "private/package_1",
+}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere it is always yes")
+@pytest.mark.parametrize(
+    ("searched", "variables"),
+    [
+        ({"package", "home", "private"}, {"HOME": "home"}),
+        ({"package", "cache", "private"}, {"HOME": "home", "XDG_CACHE_HOME": "cache"}),
+        ({"given", "private"}, {"HOME": "home", "NUMBA_CACHE_DIR": "given"}),
+    ],
+)
+def test_where_an_index_is_looked_for(monkeypatch, tmp_path, searched, variables):
+    """In the folders that numba would use, under the name that it gives."""
+    for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, folder in variables.items():
+        monkeypatch.setenv(name, str(tmp_path / folder))
+    monkeypatch.setattr(compilation, "_private_path", lambda: tmp_path / "private")
+    names = {"__name__": "parts.kernels"}
+    source = "\n\ndef total(x):\n    return x"
+    exec(compile(source, tmp_path / "package" / "kernels.py", "exec"), names)
+    has_index = compilation._has_index.__wrapped__
+    for place, folder in _PLACES.items():
+        for name in ("kernels.total-3.py311.nbi", "kernels.total-4.py311.nbi"):
+            file = tmp_path / folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+            found = has_index(SimpleNamespace(py_func=names["total"]))
+            assert found == has_index(names["total"]) == (place in searched and "-3" in name)
+            file.unlink()
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_elsewhere_an_index_may_be_anywhere(monkeypatch, platform):
+    monkeypatch.setattr(sys, "platform", platform)
+    assert compilation._has_index.__wrapped__(by_arrays)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere it is always yes")
@@ -539,5 +331,47 @@ def test_a_private_folder_is_made_and_used_if_it_is_this_user_s_alone(tmp_path, 
         folder.symlink_to(tmp_path)
         compilation._private_folder.cache_clear()
         assert compilation._private_folder() is None
+        monkeypatch.setattr(sys, "platform", "win32")
+        compilation._private_folder.cache_clear()
+        assert compilation._private_folder() == str(tmp_path / "vcomp-kernels")
     finally:
         compilation._private_folder.cache_clear()
+
+
+@pytest.mark.parametrize("writable", ["numba's own", "a private one", "none"])
+def test_code_is_kept_in_a_folder_that_can_be_written(monkeypatch, writable):
+    made = []
+
+    def njit(**options):
+        here = "a private one" if numba.config.CACHE_DIR == "private" else "numba's own"
+        if options.get("cache") and here != writable:
+            raise RuntimeError("cannot cache function")
+        made.append((options, numba.config.CACHE_DIR))
+        return lambda function: SimpleNamespace(function=function)
+
+    numba = SimpleNamespace(njit=njit, config=SimpleNamespace(CACHE_DIR=""))
+    monkeypatch.setattr(compilation, "_numba", lambda: numba)
+    private = "private" if writable == "a private one" else None
+    monkeypatch.setattr(compilation, "_private_folder", lambda: private)
+    warned = []
+    monkeypatch.setattr(compilation, "_warn_of_no_folder", lambda: warned.append(True))
+    found = compilation._compilable(by_arrays, {"cache": True, "nogil": True})
+    assert found.function is by_arrays
+    keeps = writable != "none"
+    assert made == [({"cache": keeps, "nogil": True}, private or "")]
+    assert bool(warned) is not keeps
+
+
+def test_what_is_compiled_at_last_is_registered_once(monkeypatch):
+    """Kernels that are kept are those whose folder is said."""
+    kept, forgiven = [], []
+    monkeypatch.setattr(compilation, "_KEPT", kept)
+    monkeypatch.setattr(compilation, "_forgive", forgiven.append)
+    for options, cache in (({"cache": True}, "a cache"), ({"cache": False}, "a cache"),
+                           ({"cache": True}, None)):  # fmt: skip
+        kernel = SimpleNamespace() if cache is None else SimpleNamespace(_cache=cache)
+        numba = SimpleNamespace(njit=lambda k=kernel, **_: lambda function: k)
+        monkeypatch.setattr(compilation, "_numba", lambda n=numba: n)
+        assert compilation._compilable(by_arrays, options) is kernel
+    assert len(kept) == 1
+    assert forgiven == ["a cache"]

@@ -103,11 +103,9 @@ class Place:
         previous : decrement before that step
         unseen : decrement that is to be left
         """
-        if previous == np.inf:
-            return self.decrement <= unseen
-        rate = self.decrement / previous if self.decrement < previous else 1.0
-        left = self.decrement * rate
-        return self.decrement <= unseen or (self.decrement <= _LAST and left <= unseen)
+        is_near = self.decrement <= _LAST and previous < np.inf
+        # Such a step leaves decrement²/previous.
+        return self.decrement <= unseen or (is_near and self.decrement**2 <= unseen * previous)
 
     @staticmethod
     def highest(

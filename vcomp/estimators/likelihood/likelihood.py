@@ -28,7 +28,7 @@ from vcomp.estimators.options import (
     start_of,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import limited_blas, seed_from
+from vcomp.numerics import is_positive, limited_blas, seed_from
 from vcomp.statistics import Statistics
 
 _FLAT = 1e-8
@@ -177,15 +177,10 @@ def _covariance(information: FloatArray, free: BoolArray) -> FloatArray:
     """Return the inverse for the free components; nan for others, or if not positive definite."""
     covariance = np.full_like(information, np.nan)
     block = information[np.ix_(free, free)]
-    scale = np.sqrt(np.abs(np.diagonal(block)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scaled = block / np.outer(scale, scale)
-    if (
-        scaled.size
-        and np.isfinite(scaled).all()
-        and np.linalg.eigvalsh(scaled)[0] > _SINGULAR_INFORMATION
-    ):
-        covariance[np.ix_(free, free)] = np.linalg.inv(scaled) / np.outer(scale, scale)
+    if is_positive(block, _SINGULAR_INFORMATION):
+        unit = np.sqrt(np.diagonal(block))
+        units = np.outer(unit, unit)
+        covariance[np.ix_(free, free)] = np.linalg.inv(block / units) / units
     return covariance
 
 

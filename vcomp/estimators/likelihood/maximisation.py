@@ -282,7 +282,7 @@ class _Maximisation:
         moves = ~self.held & ((v > 0.0) | ~(score <= self.tol * unit))
         # A component that the average information does not know, such as that of groups with
         # equal means, falls to zero: EM steps would take it there more and more slowly.
-        falls = moves & (v > 0.0) & (score < 0.0) & (unit * v <= _UNKNOWN)
+        falls = moves & (score < 0.0) & (unit * v <= _UNKNOWN)
         falls[-1] = False
         moves &= ~falls
         kind: StepKind = "AI"

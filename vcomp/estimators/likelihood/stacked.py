@@ -218,9 +218,8 @@ def _inverses(S: FloatArray) -> tuple[FloatArray, FloatArray]:
     try:
         return inverses(S, log_det), log_det
     except np.linalg.LinAlgError:
-        sign, value = np.linalg.slogdet(S)
         smallest = np.linalg.eigvalsh(S)[:, 0]
-        log_det = np.where((sign > 0.0) & (smallest > 0.0), value, np.nan)
+        log_det = np.where(smallest > 0.0, np.linalg.slogdet(S)[1], np.nan)
         return np.asarray(np.linalg.inv(S), dtype=np.float64), log_det
 
 

@@ -133,7 +133,7 @@ def no_variance(method: str, stats: Statistics, names: tuple[str, ...]) -> Estim
 
 
 def _is_without_variance(stats: Statistics) -> bool:
-    return not (stats.yy > 0.0 and residual_sum_of_squares(stats) > _EXACT_FIT * stats.yy)
+    return not residual_sum_of_squares(stats) > _EXACT_FIT * stats.yy
 
 
 def residual_sum_of_squares(stats: Statistics) -> float:

@@ -40,7 +40,7 @@ from vcomp.estimators.quadratic.spaces import (
     Priors,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import covariance_of_solution, solve
+from vcomp.numerics import covariance_of_solution, is_positive, solve
 from vcomp.statistics import Statistics
 
 _DENSE_BELOW = 1500
@@ -51,6 +51,9 @@ _TOLERANCE = 1e-10
 
 _NEWTON_BELOW = 0.05
 """Length of a step, in standard errors, below which Newton's steps are used."""
+
+_POSITIVE = 1e-6
+"""Eigenvalue of the information on a unit diagonal up to which Newton's steps are not used."""
 
 _SAME = 1e-3
 """Length of a step, in standard errors, up to which prior and estimates count as equal."""
@@ -320,7 +323,7 @@ def _iterated(priors: Priors, w: FloatArray) -> _Solved:
     for done in range(1, _STEPS + 1):
         values = _solution(forms)
         step = _length(forms, values - forms.w)
-        if step < _NEWTON_BELOW and _is_positive(forms.information):
+        if step < _NEWTON_BELOW and is_positive(forms.information, _POSITIVE):
             score = 0.5 * (forms.right - forms.matrix @ forms.w)
             values = forms.w + solve(forms.information, score)
             step = _length(forms, values - forms.w)
@@ -384,13 +387,6 @@ def _solution(forms: PriorForms) -> FloatArray:
 def _length(forms: PriorForms, step: FloatArray) -> float:
     """Return the length of a step in standard errors; the information is half the matrix."""
     return float(np.sqrt(max(float(0.5 * step @ forms.matrix @ step), 0.0)))
-
-
-def _is_positive(matrix: FloatArray) -> bool:
-    scale = np.diagonal(matrix)
-    if (scale <= 0.0).any():
-        return False
-    return bool(np.linalg.eigvalsh(matrix / np.sqrt(np.outer(scale, scale))).min() > 1e-6)
 
 
 def _next(priors: Priors, w: FloatArray, values: FloatArray) -> PriorForms | None:

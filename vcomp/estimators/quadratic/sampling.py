@@ -491,9 +491,8 @@ def _averaged(forms: _Forms, rows: FloatArray, n_probes: int | None) -> Probing:
     def enough(probing: Probing) -> bool:
         return not bool((_relative_errors(probing, rows) > _ENOUGH).any())
 
-    if n_probes is not None:
-        return average_until(sample, exact, lambda _: False, n_probes, n_probes)
-    return average_until(sample, exact, enough, _BATCH, limit)
+    batch, limit = (_BATCH, limit) if n_probes is None else (n_probes, n_probes)
+    return average_until(sample, exact, enough, batch, limit)
 
 
 _Forms: TypeAlias = tuple[Callable[[int, int], FloatArray], FloatArray, float]

@@ -482,7 +482,7 @@ class Contrasts:
                 raise np.linalg.LinAlgError("the residual component is not positive")
             S = (self._Z * np.repeat(w[:-1], self._sizes)) @ self._Z.T
             S[np.diag_indices_from(S)] += w[-1]
-            factor = cho_factor(S, lower=True, overwrite_a=True, check_finite=False)
+            factor = cho_factor(S, overwrite_a=True, check_finite=False)
             # A pivot can be smaller than the residual only if another component is negative.
             if np.square(np.diagonal(factor[0])).min(initial=w[-1]) < _SINGULAR * w[-1]:
                 raise np.linalg.LinAlgError("V is singular to rounding")

@@ -1,0 +1,345 @@
+"""Code that is kept or cannot be, and what is compiled and imported at all, by other processes."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import shutil
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import vcomp
+
+PACKAGE = Path(vcomp.__file__).parent
+
+KERNEL = """
+import numpy as np
+from vcomp.numerics.kernels.ldl import forward
+columns = np.array([[2.0, 1.0], [3.0, 4.0]])
+forward(np.array([0, 1]), np.array([1], np.int32), np.array([1.0]), columns)
+print(columns.tolist())
+"""
+"""A kernel that is always compiled."""
+
+FIT = (
+    """
+import numpy as np, vcomp
+rng = np.random.default_rng(0)
+data = {"a": rng.integers(0, 5, 60), "b": rng.integers(0, 4, 60), "y": rng.normal(size=60)}
+assert vcomp.fit("y ~ (1|a) + (1|b)", data).vcomp.size == 3
+"""
+    + KERNEL
+)
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("NUMBA_DISABLE_JIT", "0") != "0", reason="nothing is compiled"
+)
+
+
+def run(root, program=FIT, **variables):
+    """Run a program in an environment of these variables alone; return its warnings."""
+    environment = {"PYTHONPATH": str(root), "PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment |= {name: str(value) for name, value in variables.items()}
+    done = subprocess.run(
+        [sys.executable, "-W", "always::UserWarning", "-c", program],
+        env=environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[[2.0, 1.0], [1.0, 3.0]]\n"
+    return done.stderr
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    """Return the folder of a copy of the package in which no folder can be made.
+
+    Permissions do not stop root, so that files are where numba would make folders.
+    """
+    root = tmp_path / "site"
+    shutil.copytree(PACKAGE, root / "vcomp", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in [path for path in (root / "vcomp").rglob("*") if path.is_dir()]:
+        (folder / "__pycache__").write_text("no folder")
+    return root
+
+
+@pytest.fixture
+def nowhere(tmp_path):
+    """Return a path below a file, where even root cannot make a folder."""
+    path = tmp_path / "file"
+    path.write_text("no folder")
+    return path / "below"
+
+
+@pytest.fixture
+def temporary(tmp_path):
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    return folder
+
+
+def test_a_private_folder_is_used_where_numba_finds_none(read_only, nowhere, temporary):
+    err = run(read_only, HOME=nowhere, NUMBA_CACHE_DIR=nowhere, TMPDIR=temporary)
+    assert "no folder for compiled code" not in err
+    (folder,) = temporary.iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert list(folder.rglob("*.nbc"))
+
+
+@pytest.mark.parametrize("kind", ["open to others", "a link"])
+def test_code_that_others_could_have_written_is_not_run(
+    read_only, nowhere, temporary, tmp_path, kind
+):
+    folder = temporary / f"vcomp-kernels-{os.geteuid()}"
+    if kind == "a link":
+        other = tmp_path / "other"
+        other.mkdir(mode=0o700)
+        folder.symlink_to(other)
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    err = run(read_only, KERNEL, HOME=nowhere, TMPDIR=temporary)
+    assert err.count("no folder for compiled code can be written") == 1
+    assert not any(folder.iterdir())
+
+
+# Damaged files and full disks -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_damaged_code_is_compiled_anew(tmp_path, ending):
+    def contents():
+        return {path.name: path.read_bytes() for path in tmp_path.rglob(f"*.{ending}")}
+
+    assert run(PACKAGE.parent, KERNEL, NUMBA_CACHE_DIR=tmp_path) == ""
+    whole = contents()
+    assert whole
+    for path in tmp_path.rglob(f"*.{ending}"):
+        path.write_bytes(path.read_bytes()[:-20])
+    assert run(PACKAGE.parent, KERNEL, NUMBA_CACHE_DIR=tmp_path) == ""
+    assert {name: len(data) for name, data in contents().items()} == {
+        name: len(data) for name, data in whole.items()
+    }
+
+
+def test_code_of_another_version_of_numba_is_not_used(tmp_path):
+    assert run(PACKAGE.parent, KERNEL, NUMBA_CACHE_DIR=tmp_path) == ""
+    indexes = list(tmp_path.rglob("*.nbi"))
+    for path in indexes:
+        rest = io.BytesIO(path.read_bytes())
+        pickle.load(rest)  # the version, before the list of what is kept
+        path.write_bytes(pickle.dumps("0.1") + b"nonsense" + rest.read())
+    assert run(PACKAGE.parent, KERNEL, NUMBA_CACHE_DIR=tmp_path) == ""
+    assert indexes
+    assert all(b"nonsense" not in path.read_bytes() for path in indexes)
+
+
+def test_processes_that_start_together_share_a_folder(tmp_path):
+    with ThreadPoolExecutor(4) as pool:
+        said = pool.map(lambda _: run(PACKAGE.parent, KERNEL, NUMBA_CACHE_DIR=tmp_path), range(4))
+        assert set(said) == {""}
+    assert not list(tmp_path.rglob("*.tmp.*"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of the size of files are POSIX's")
+def test_a_full_disk_is_a_warning(tmp_path):
+    limited = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+"""
+    err = run(PACKAGE.parent, limited + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    assert err.count("compiled code cannot be kept in") >= 1
+    assert "File too large" in err
+    assert not list(tmp_path.rglob("*.tmp.*"))
+
+
+# Before they are compiled, kernels with little to do are run as Python ---------------------------
+
+_LITTLE_TO_DO = """
+import numpy as np
+from vcomp.gtheory.allocation.search import search, value_at
+from vcomp.ir.kernels.safe_differences import smallest_safe_difference
+from vcomp.numerics.kernels import COMPILATIONS, at_once, compile_all, seconds_as_python
+
+assert seconds_as_python(value_at) == 3.0
+chosen = at_once(value_at, 1.0)
+assert chosen is not value_at
+found = chosen(np.array([0.0, 0.5, 1.0, 2.0]), np.array([4.0, 5.0]), True)
+assert found == 0.5 / 5 + 1.0 / 4 + 2.0 / 20, found
+assert at_once(value_at, 4.0) is value_at
+# What it has taken counts, whatever was expected, and after some seconds in all it is compiled.
+assert 0.0 < seconds_as_python(value_at) < 3.0
+assert at_once(value_at, 3.0 - 1e-12) is value_at
+with compile_all():
+    assert at_once(value_at, 0.0) is value_at
+# With the kernels that it calls, also those of other modules.
+means = np.array([[0.1, 0.2, 0.4]])
+orders = np.array([[2, 1, 0]])
+arguments = means, means, np.zeros(1), np.zeros(1), np.zeros(1, int), orders, orders, 0.05, False
+assert at_once(smallest_safe_difference, 0.0)(*arguments).tolist() == [0.1]
+assert COMPILATIONS.count == 0
+assert smallest_safe_difference(*arguments).tolist() == [0.1]
+assert COMPILATIONS.count > 0
+assert seconds_as_python(smallest_safe_difference) == 0.0
+assert at_once(smallest_safe_difference, 0.0) is smallest_safe_difference
+# Another process finds its code.
+"""
+
+_AT_HAND = """
+from vcomp.ir.kernels.safe_differences import smallest_safe_difference
+from vcomp.numerics.kernels import at_once, seconds_as_python
+assert not smallest_safe_difference.signatures
+assert seconds_as_python(smallest_safe_difference) == 0.0
+"""
+
+
+def test_kernels_with_little_to_do_are_run_as_python(tmp_path):
+    run(PACKAGE.parent, _LITTLE_TO_DO + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    run(PACKAGE.parent, _AT_HAND + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    # Damaged files are as good as none.
+    for file in tmp_path.rglob("*smallest_safe_difference*.nbi"):
+        file.write_bytes(b"damaged")
+    run(PACKAGE.parent, _AT_HAND.replace("== 0.0", "> 0.0") + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+
+
+_COLD = """
+import vcomp
+from vcomp.numerics.kernels import COMPILATIONS
+
+res = vcomp.fit("score ~ (1|sys*topic)", vcomp.datasets.load("docsearch"))
+assert res.bootstrap(50, rng=1, progress=False).converged.all()
+res.dstudy(topic=[50, 100]).optimize("2*topic + topic:replicate", budget=300)
+assert COMPILATIONS.count == 0, COMPILATIONS.count
+"""
+
+
+def test_few_refits_and_small_searches_compile_nothing(tmp_path):
+    run(PACKAGE.parent, _COLD + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+
+
+_WITHOUT_NUMBA = """
+import sys
+import vcomp
+
+res = vcomp.fit("score ~ (1|sys*topic)", vcomp.datasets.load("docsearch"))
+str(res.summary()), str(res.dstudy(topic=[50, 100]).summary())
+from vcomp.numerics.kernels import ldl
+assert "numba" not in sys.modules
+"""
+
+
+def test_a_fit_of_a_small_complete_table_does_not_import_numba(tmp_path):
+    """It takes as long as the fit."""
+    run(PACKAGE.parent, _WITHOUT_NUMBA + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+
+
+_UNBALANCED = """
+import sys
+import numpy as np, vcomp
+
+rng = np.random.default_rng(0)
+data = {f: rng.integers(0, q, 60_000) for f, q in (("s", 2000), ("d", 800))}
+effects = rng.normal(size=2000)[data["s"]] + rng.normal(size=800)[data["d"]]
+data["y"] = effects + rng.normal(size=60_000)
+res = vcomp.fit("y ~ (1|s) + (1|d)", data)
+assert "blocked" in res.certificate.engine, res.certificate.engine
+str(res.summary())
+assert "numba" not in sys.modules
+"""
+
+_IN_LITTLE_TIME = """
+import sys
+import vcomp
+
+data = vcomp.datasets.load("docsearch")
+res = vcomp.fit("score ~ (1|sys*topic)", data)
+assert res.bootstrap(40, rng=1, progress=False).converged.all()
+table = data.groupby(["topic", "sys"], observed=True).score.mean().unstack("sys")
+vcomp.ir.accuracy(table.iloc[:60], ["tau", "rmse", "sens_abs"], [75], rng=1, trials=100)
+res.dstudy(topic=[50, 100]).optimize("2*topic + topic:replicate", budget=300)
+assert "numba" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize("program", [_UNBALANCED, _IN_LITTLE_TIME])
+def test_work_that_is_sooner_done_does_not_import_numba(tmp_path, program):
+    """Whether the code of the kernels is at hand or not."""
+    run(PACKAGE.parent, program + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    work = "\nfrom vcomp.numerics.kernels import compile_all\nwith compile_all():\n"
+    kept = work + "".join(f"    {line}\n" for line in program.splitlines() if "numba" not in line)
+    run(PACKAGE.parent, kept + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    run(PACKAGE.parent, program + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+
+
+_KEPT_CODE = """
+import sys
+from vcomp.gtheory.allocation.search import value_at
+from vcomp.ir.kernels.safe_differences import smallest_safe_difference as smallest
+from vcomp.numerics.kernels import at_once, is_at_hand, seconds_as_python
+
+assert 0.0 < seconds_as_python(smallest) < 1.0 < seconds_as_python(value_at)
+assert at_once(smallest, 0.01) is not smallest
+assert at_once(smallest, 1.0) is smallest
+assert not is_at_hand(smallest, 0.01)
+assert not is_at_hand(value_at, 1.0)
+assert "numba" not in sys.modules
+assert is_at_hand(smallest, 1.0)
+assert "numba" in sys.modules
+assert seconds_as_python(smallest) == 0.0
+assert is_at_hand(smallest, 0.01)
+"""
+
+
+def test_kept_code_is_found_without_numba(tmp_path):
+    run(PACKAGE.parent, _LITTLE_TO_DO + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    run(PACKAGE.parent, _KEPT_CODE + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+
+
+_NOT_USED = """
+import sys
+import vcomp
+
+res = vcomp.fit("score ~ (1|sys*topic)", vcomp.datasets.load("docsearch"))
+str(res.summary())
+rooms = ["assumptions", "pairwise", "profile.profile", "resampling.refits", "hypotheses.component"]
+unused = [f"vcomp.inference.{room}" for room in rooms]
+unused += ["vcomp.estimators.quadratic.anova", "vcomp.statistics.batches.passes"]
+unused += ["vcomp.statistics.level_grid", "matplotlib"]
+assert not [m for m in sys.modules if m.startswith(tuple(unused))]
+"""
+
+
+def test_a_fit_imports_little_that_it_does_not_use(tmp_path):
+    run(PACKAGE.parent, _NOT_USED + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+
+
+_TOGETHER = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from vcomp.numerics.kernels import COMPILATIONS
+from vcomp.numerics.kernels.pairs import _join_pairs, _root
+
+def root(_):
+    return _root(np.array([0, 0, 1], np.int32), 2)
+
+import numpy as np
+with ThreadPoolExecutor(8) as pool:
+    assert set(pool.map(root, range(32))) == {0}
+above = np.arange(3, dtype=np.int32)
+_join_pairs(above, np.array([0, 1]), np.array([1], np.int32), 1)  # calls _root
+assert above.tolist() == [0, 1, 0]
+"""
+
+
+def test_kernels_that_threads_call_first(tmp_path):
+    run(PACKAGE.parent, _TOGETHER + KERNEL, NUMBA_CACHE_DIR=tmp_path)
