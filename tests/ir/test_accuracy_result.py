@@ -57,6 +57,11 @@ def test_every_cell_is_that_of_the_table(found):
     assert "from variance components, with their uncertainty" in words
 
 
+def test_rows_are_numbered(found):
+    assert found.table.index.tolist() == list(range(len(MEASURES) * len(SIZES)))
+    assert found.predict([5, 9]).index.tolist() == list(range(len(MEASURES) * 2))
+
+
 def test_lines_have_enough_points_between_the_sizes(found):
     curves = found._curves(["Erho2", "rmse"])
     for name in ("Erho2", "rmse"):

@@ -175,6 +175,7 @@ def test_numbers_may_be_of_any_kind():
         ([], "no number of topics is given"),
         (True, "positive, not True"),
         (float("nan"), "positive, not nan"),
+        (float("inf"), "positive, not inf"),
         ("ten", "positive, not 'ten'"),
         (np.array([[1, 2], [3, 4]]), r"positive, not array\(\[1, 2\]\)"),
     ],
@@ -200,7 +201,7 @@ def test_numbers_of_topics_are_checked(name, n, message):
         ([1, 2, None, 3], "the true mean of system '2' is nan"),
         ({"bm25": 1, "rm3": 2, "lm": np.inf, "dfr": 1}, "the true mean of system 'lm' is inf"),
         ([True, False, True, True], "truth must hold numbers; it is bool"),
-        (pd.Series([1, 2, 3, 4], index=["a", "a", "b", "c"]), "several systems called 'a'"),
+        (pd.Series([1, 2, 3, 4], index=["b", "a", "a", "c"]), "several systems called 'a'"),
         (OTHER.to_numpy()[:1], "truth: scores need at least two topics"),
         (None, "truth: scores must be a matrix"),
         (5.0, "truth: scores must be a matrix"),
@@ -226,6 +227,22 @@ def test_success_and_failure_may_be_the_truth():
     expected = get("tau").actual(SCORES, hits.astype(float))
     assert get("tau").actual(SCORES, hits) == expected
     assert get("tau").actual(SCORES, hits.to_numpy()) == expected
+
+
+@pytest.mark.parametrize(
+    ("of_truth", "of_scores", "order"),
+    [
+        ("abcd", "0123", [0, 1, 2, 3]),
+        ("0123", "wxyz", [0, 1, 2, 3]),
+        ("0123", "0123", [0, 1, 2, 3]),
+        ("3120", "0123", [3, 1, 2, 0]),
+    ],
+)
+def test_systems_without_names_are_those_in_the_same_place(of_truth, of_scores, order):
+    truth = OTHER.mean().to_numpy()
+    scores = SCORES.set_axis(list(of_scores), axis=1)
+    expected = get("tau").actual(scores.to_numpy(), truth[order])
+    assert get("tau").actual(scores, pd.Series(truth, list(of_truth))) == expected
 
 
 def test_masked_truths_are_missing():

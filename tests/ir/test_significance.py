@@ -20,6 +20,13 @@ from vcomp.ir.significance import (
 )
 
 
+def test_pairs_cannot_be_changed():
+    """They are made once and used by all."""
+    for of in pairs_of(4):
+        with pytest.raises(ValueError, match="read-only"):
+            of[0] = 1
+
+
 @pytest.mark.parametrize(("n", "k"), [(2, 2), (5, 4), (30, 7)])
 @pytest.mark.parametrize("origin", [0.0, -4.0, 1e6])
 def test_all_pairs_have_the_test_of_scipy(n, k, origin):

@@ -558,6 +558,6 @@ def _binomial(e: _BySize) -> tuple[FloatArray, FloatArray, float]:
 
 
 def _is_step(means: FloatArray) -> bool:
-    """Whether at most one mean is between 0 and 1, after zeros and before ones: b is infinite."""
-    first = int(np.argmax(np.append(means > 0.0, True)))
+    """Whether at most one mean, not all 0, is between 0 and 1, after zeros and before ones."""
+    first = int(np.argmax(means > 0.0))
     return bool((means[first + 1 :] == 1.0).all())

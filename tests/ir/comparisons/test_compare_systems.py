@@ -219,3 +219,11 @@ def test_the_printed_form():
         with pytest.raises(PlanError, match="show is a whole number of pairs"):
             made.summary(show)
     assert "<table" in made._repr_html_()
+
+
+@pytest.mark.parametrize("test", ["wilcoxon", "permutation", "bootstrap", "randomised_tukey"])
+def test_a_bar_is_shown_if_it_is_requested(test, capsys):
+    compare_systems(WIDE.iloc[:, :3], test, progress=False)
+    assert capsys.readouterr().err == ""
+    compare_systems(WIDE.iloc[:, :3], test, progress=True, n=None if test == "wilcoxon" else 300)
+    assert "blocks of " in capsys.readouterr().err

@@ -70,3 +70,9 @@ def test_what_is_just_critical_is_not_significant(alpha):
     found = PairedTests(t, t, 7, np.ones(4)).significant(alpha)
     assert found.tolist() == [True, False, False, True]
     assert 2.0 * stdtr(7, -limit) == pytest.approx(alpha, rel=1e-12)
+
+
+def test_tables_of_tails_cannot_be_changed():
+    """They are made once and used by all."""
+    with pytest.raises(ValueError, match="read-only"):
+        tail_table(7)[0] = 1.0

@@ -263,7 +263,7 @@ def test_small_and_coarse_collections(n, k, seed, margins, values, tied, random_
     [
         ("abc", "systems= is a list of names, not 'abc'"),
         (3, "systems= is a list of names, not 3"),
-        (["a", "b", "a"], "system 'a' is named twice"),
+        (["b", "a", "a"], "system 'a' is named twice"),
         (["a", None, "b"], "names of systems are text or numbers, not None"),
         (["a", "b"], "there are 2 names for 3 systems"),
     ],

@@ -14,7 +14,7 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.inference.pairwise import Pairs, studentized_range_isf, studentized_range_sf
 from vcomp.ir.agreement import rounding
 from vcomp.ir.kernels import DROPPED, PRATT, SPLIT, signed_ranks
-from vcomp.ir.significance import paired_tests
+from vcomp.ir.significance import paired_tests, settled
 from vcomp.ir.two_way_anova import mean_squares
 from vcomp.numerics import run, slices
 from vcomp.numerics.kernels import at_once
@@ -155,7 +155,13 @@ def wilcoxon_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
         kernel = at_once(signed_ranks, D.size * len(X) ** 2 * _SECONDS)
         return np.asarray(kernel(D, order, ZEROS[how.zeros], tolerance, _EXACT_UP_TO))
 
-    made = run(lambda: work, range(len(parts)), workers=how.workers, progress=False)
+    made = run(
+        lambda: work,
+        range(len(parts)),
+        workers=how.workers,
+        progress=how.progress,
+        label="blocks of pairs",
+    )
     ranks = np.concatenate([made[number] for number in range(len(parts))])
     total, mean, variance, signed, up_to, from_on = ranks.T
     root = np.sqrt(np.where(variance > 0.0, variance, 1.0))
@@ -220,10 +226,7 @@ def tukey_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
 
 def mean_differences(X: FloatArray, pairs: Pairs) -> FloatArray:
     """Return the mean differences of pairs; exactly zero if smaller than the rounding error."""
-    means = X.mean(axis=0)
-    differences: FloatArray = means[pairs[0]] - means[pairs[1]]
-    differences[np.abs(differences) <= rounding(means)] = 0.0
-    return differences
+    return settled(X.mean(axis=0), *pairs)
 
 
 def _of_tails(
