@@ -229,6 +229,15 @@ def test_success_and_failure_may_be_the_truth():
     assert get("tau").actual(SCORES, hits.to_numpy()) == expected
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "sens_rel"])
+def test_ties_at_zero_are_those_of_any_other_value(name):
+    """Zeros have no rounding error, so that a tolerance of zero must find them tied."""
+    found, X, Y = get(name).actual_of_scores, SCORES.to_numpy(), OTHER.to_numpy()
+    for scores, truth in ((0.0 * X, Y), (X, 0.0 * Y), (0.0 * X, 0.0 * Y)):
+        expected = found(scores + 1.0, truth + 1.0)
+        assert found(scores, truth) == pytest.approx(expected, rel=1e-12, nan_ok=True)
+
+
 @pytest.mark.parametrize(
     ("of_truth", "of_scores", "order"),
     [

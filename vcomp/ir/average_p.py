@@ -11,7 +11,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, PlanError
+from vcomp.exceptions import PlanError
 from vcomp.ir.agreement import complete
 from vcomp.ir.agreement import sizes as check_sizes
 from vcomp.ir.all_pairs import PairTest, Sides, check_test, compare_pairs
@@ -258,8 +258,6 @@ def average_p_values(
     X = complete(as_score_matrix(scores, system=system, topic=topic, score=score), "scores")
     check_test(test, sides)
     bounds = bin_bounds(bins)
-    if len(X) < 2:
-        raise DataError(f"tests need two topics or more; there are {len(X)}")
     n = _sizes(n_topics, len(X))
     pairs = max(X.shape[1] * (X.shape[1] - 1) // 2, 1)
     few = int(np.clip(_PAIRS // pairs, 1, _TRIALS))
@@ -315,12 +313,9 @@ def _carried(
         return np.asarray(_ratio(p, share) * sides / 2)
 
     now = expected(len(X))
-    rows = []
-    for n in n_topics:
-        then = expected(float(n))
-        known = np.isfinite(at_hand) & (at_hand > 0) & (now > 0)
-        rows.append(np.where(known, at_hand * _ratio(then, np.where(known, now, 1.0)), then))
-    return np.stack(rows)
+    known = np.minimum(at_hand, now) > 0
+    rows = [expected(float(n)) for n in n_topics]
+    return np.stack([np.where(known, at_hand * _ratio(then, now), then) for then in rows])
 
 
 def _ratio(sums: FloatArray, counts: FloatArray) -> FloatArray:
