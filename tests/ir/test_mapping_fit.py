@@ -41,6 +41,7 @@ def test_points_are_halves_of_the_published_sizes(study):
     points = study.points
     assert list(points) == ["collection", "n", "trial", "Erho2", "Phi", "n_systems", "topic_share",
                             "tau", "rmse", "power_ratio"]  # fmt: skip
+    assert points.index.tolist() == list(range(len(points)))
     sizes = points.groupby(["collection", "n"]).size()
     assert sizes.eq(20).all()  # two halves of ten splits
     assert sorted(set(points["n"])) == [10, 20]
@@ -122,6 +123,12 @@ def test_each_collection_by_itself(study, measure):
             pytest.approx(exponent, rel=1e-6)
         )
     assert min(curve.by_collection.values()) <= curve.exponent <= max(curve.by_collection.values())
+
+
+def test_collections_are_in_the_order_of_their_points(study):
+    backwards = study.points.sort_values("collection", ascending=False, kind="stable")
+    found = _by_collection(study.measures["tau"], backwards, study.smallest)
+    assert list(found) == list(dict.fromkeys(backwards["collection"]))
 
 
 @given(st.floats(0.05, 12.0), st.integers(0, 2**32))

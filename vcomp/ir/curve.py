@@ -398,9 +398,9 @@ def _columns(n_topics: ArrayLike, accuracy: ArrayLike) -> tuple[FloatArray, Floa
             "n_topics and accuracy are two columns of one length; they have the shapes "
             f"{n.shape} and {y.shape}"
         )
-    if not ((n > 0) & (n < np.inf)).all():
-        wrong = n[~((n > 0) & (n < np.inf))][0]
-        raise DataError(f"the number of topics of an observation must be positive, not {wrong}")
+    wrong = n[~((n > 0) & (n < np.inf))]
+    if wrong.size:
+        raise DataError(f"the number of topics of an observation must be positive, not {wrong[0]}")
     return n, y
 
 

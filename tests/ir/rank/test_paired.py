@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from vcomp.ir.rank.paired import difference_variances
+from vcomp.ir.rank.paired import difference_variances, effective_df
 
 
 def exact_variances(X, i, j):
@@ -38,3 +38,22 @@ def test_variances_of_differences_keep_their_digits(n, spread, unit):
     np.testing.assert_array_equal(found[~certain], 0.0)
     rtol = np.maximum(1e-9, 8 * np.finfo(float).eps * unit / np.sqrt(expected[certain]))
     assert (np.abs(found[certain] / expected[certain] - 1.0) < rtol).all()
+
+
+@pytest.mark.parametrize("n", [3.0, 7.5, 50.0])
+@pytest.mark.parametrize("k", [2, 5, 9])
+def test_effective_degrees_of_freedom(n, k):
+    """Box's, of eigenvalues about the mean of all systems, and those of Huynh and Feldt."""
+    A = np.random.default_rng(k).normal(size=(k, k + 2)) + np.arange(k)[:, None]
+    S, H = A @ A.T, np.eye(k) - 1 / k
+    values = np.linalg.eigvalsh(H @ S @ H)
+    box = values.sum() ** 2 / (values**2).sum()
+    epsilon = box / (k - 1)
+    left = n - 1 - (k - 1) * epsilon
+    corrected = (n * (k - 1) * epsilon - 2) / ((k - 1) * left) if left > 0 else epsilon
+    found = effective_df(S, n)
+    assert found[0] == pytest.approx(box, rel=1e-12)
+    assert found[1] == pytest.approx(
+        min(max(corrected * (k - 1), box, 1.0), k - 1.0), rel=1e-12
+    )
+    assert effective_df(np.full((k, k), 3.0), n) == (k - 1.0, k - 1.0)

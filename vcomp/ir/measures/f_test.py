@@ -101,9 +101,21 @@ class FTest(TopicMeasure):
 
     def estimate_of_matrix(self, matrix: ScoreMatrix, n: FloatArray) -> FloatArray:
         """Return the power of the test with n' topics."""
-        if (n <= 1).any():
-            raise PlanError(f"the F test needs more than one topic, not {n[n <= 1][0]:g}")
+        self.check_topics(n)
         return self.power(TwoWay.from_scores(matrix).residual, matrix.n_systems, n)
+
+    @staticmethod
+    def check_topics(n_topics: FloatArray) -> None:
+        """Refuse numbers of topics without degrees of freedom for error.
+
+        Raises
+        ------
+        PlanError
+            If one is not more than one.
+        """
+        few = n_topics[n_topics <= 1]
+        if few.size:
+            raise PlanError(f"the F test needs more than one topic, not {few[0]:g}")
 
     def power(self, residual: float, n_systems: int, n_topics: FloatArray) -> FloatArray:
         """Return the power of the test, unchecked.
