@@ -18,7 +18,7 @@ from vcomp.ir.all_pairs import PairTest, Sides, check_test, compare_pairs
 from vcomp.ir.curve import whole
 from vcomp.ir.pair_forecast import PairForecast
 from vcomp.ir.scores import ScoresLike, as_score_matrix
-from vcomp.ir.significance import bin_bounds, bin_places
+from vcomp.ir.significance import bin_bounds, sums_by_bin
 from vcomp.ir.splits import draw_subsets
 from vcomp.numerics import check_count, run, seed_from
 
@@ -296,10 +296,8 @@ def average_p_values(
 def _sums(X: FloatArray, bounds: FloatArray, test: PairTest, sides: Sides) -> FloatArray:
     """Return the number of pairs in each bin, and the sum of their p-values, (2, b)."""
     tested = compare_pairs(X, test, sides)
-    place, inside = bin_places(tested.differences, bounds)
-    b = bounds.size - 1
-    p = np.bincount(place[inside], tested.p_values[inside], minlength=b)
-    return np.array([np.bincount(place[inside], minlength=b), p])
+    count = np.ones(tested.differences.size)
+    return sums_by_bin(tested.differences, bounds, count, tested.p_values)
 
 
 def _carried(

@@ -18,7 +18,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.ir.all_pairs import PairTest, compare_pairs
 from vcomp.ir.rank import PairedDifferences, difference_variances, error_share
-from vcomp.ir.significance import critical_t, pairs_of, settled
+from vcomp.ir.significance import critical_t, pairs_of, settled, sums_by_bin
 
 _MOST_PAIRS = 20_000
 """More pairs are represented by as many of them, evenly spaced in the order of |t|."""
@@ -170,7 +170,7 @@ class PairForecast:
                 found += self._by_difference(slice(at, at + step), nodes, n_topics, bounds, alpha)
             found *= (1.0 - self.certain - self.equal) / (m * nodes)
         each = np.full(self.fixed.size, self.certain / max(self.fixed.size, 1))
-        found[0] += _by_bin(self.fixed, bounds, each)[0]
+        found[0] += sums_by_bin(self.fixed, bounds, each)[0]
         return found
 
     def _by_difference(
@@ -188,7 +188,7 @@ class PairForecast:
         again = mean[:, None] + shrink * (x - mean[:, None])
         swap = _normal(-np.sign(x) * again / np.sqrt(prior * (1.0 - shrink) + 1.0 / n))
         columns = (weight, weight * swap, _mean_p(size, n - 1, alpha))
-        return _by_bin(np.abs(x) * S[:, None], bounds, *columns)
+        return sums_by_bin(np.abs(x) * S[:, None], bounds, *columns)
 
     def _means(self, t: FloatArray) -> FloatArray:
         return np.asarray(self.reliability / np.sqrt(self.n_topics) * t)
@@ -238,13 +238,6 @@ def _with_p_values(p: FloatArray, df: float) -> FloatArray:
     from scipy.special import stdtrit
 
     return np.asarray(-stdtrit(df, np.maximum(p, _TINY) / 2.0))
-
-
-def _by_bin(sizes: FloatArray, bounds: FloatArray, *columns: FloatArray) -> FloatArray:
-    """Return the sums of columns over the sizes in each bin, which are of their shape."""
-    place = np.searchsorted(bounds, sizes.ravel(), side="right")
-    sums = [np.bincount(place, column.ravel(), bounds.size + 1) for column in columns]
-    return np.array(sums)[:, 1:-1]  # without what is below and above all bins
 
 
 def _normal(x: FloatArray) -> FloatArray:

@@ -93,7 +93,7 @@ class FTest(TopicMeasure):
 
         n, k = X.shape
         ms_s, _, ms_e = mean_squares(X)
-        F = ms_s / ms_e if ms_e > 0 else (np.inf if ms_s > 0 else 0.0)
+        F = ms_s / ms_e if ms_e > 0 else np.inf  # without any difference the span is 0
         significant = fdtrc(k - 1, (k - 1) * (n - 1), F) < self.alpha
         means = X.mean(axis=0)
         span = means.max() - means.min() + rounding(means)  # 0.35 - 0.3 is 0.05
