@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -15,7 +17,13 @@ from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir import measures
 from vcomp.ir.mapping import PUBLISHED, map_reliability
 from vcomp.ir.mapping_fit import _FEWEST_POINTS as FEWEST
-from vcomp.ir.mapping_fit import _by_collection, _coefficients, fit_exponent, fit_mapping
+from vcomp.ir.mapping_fit import (
+    _by_collection,
+    _coefficients,
+    _used,
+    fit_exponent,
+    fit_mapping,
+)
 from vcomp.ir.measures import RMSE
 
 
@@ -133,10 +141,23 @@ def test_collections_are_in_the_order_of_their_points(study):
     assert len(found) >= 2
 
 
+def test_points_at_the_limit_are_used(study):
+    limit = study.points["Phi"].sort_values().iloc[-30]
+    limits = {"Erho2": 0.8, "Phi": limit}
+    used = _used(study.measures["rmse"], study.points, limits)[1]
+    assert len(used) == 30
+    drawn = replace(study, smallest=limits).plot("rmse").lines[0].get_xdata()
+    assert sorted(drawn) == sorted(used["Phi"])
+    plt.close("all")
+
+
 @given(st.floats(0.05, 12.0), st.integers(0, 2**32))
 def test_exact_points_give_their_exponent(a, seed):
     x = np.random.default_rng(seed).uniform(0.3, 0.99, 6)
     assert fit_exponent(x, x**a) == pytest.approx(a, rel=1e-6)
+    ends = np.array([0.0, 1.0, 1.0])
+    more = np.append(x**a, [0.1, 0.9, 1.0])
+    assert fit_exponent(np.append(x, ends), more) == pytest.approx(a, rel=1e-6)
 
 
 def test_values_below_zero_and_at_the_ends_are_fitted():
@@ -194,6 +215,8 @@ def test_summary(study):
         "By collection: smallest and largest exponent",
     ):
         assert piece in " ".join(text.split()), piece
+    fewer = any(curve.n_collections < 3 for curve in study.maps.values())
+    assert ("Not every collection" in text) == fewer
     assert max(map(len, text.splitlines())) <= 100
     assert "<table" in study._repr_html_()
     assert repr(study) == "<MappingStudy: tau, rmse, power_ratio from 120 points of 3 collections>"

@@ -142,6 +142,7 @@ def test_systems_that_are_called_by_numbers_are_matched_by_name():
         ("p_value", {"lower": float("nan")}, "a bin needs 0 <= lower < upper"),
         ("p_value", {"lower": "a"}, "lower and upper must be numbers, not 'a'"),
         ("p_value", {"sides": 3}, "sides must be 1 or 2, not 3"),
+        ("F", {"delta": np.inf}, "delta must be a positive difference of scores, not inf"),
         ("F", {"delta": 0}, "delta must be a positive difference of scores, not 0"),
         ("F", {"dispersion": "max"}, "dispersion must be 'minimum', .* not 'max'"),
         ("F", {"dispersion": ["minimum"]}, r"dispersion must be .* not \['minimum'\]"),

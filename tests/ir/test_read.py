@@ -74,6 +74,8 @@ def test_other_measures_and_what_is_not_retrieved(folder):
         ("map all 0.2\n", "has only the summary of map; use trec_eval -q"),
         ("mAP 401 0.2\n", r"has no measure 'map' \(did you mean 'mAP'\?\); it has mAP"),
         ("", "has no measure 'map'; it is empty"),
+        ("\n".join(f"m{k} 1 0.1" for k in range(12)), "has m0, .*, m11$"),
+        ("\n".join(f"m{k} 1 0.1" for k in range(13)), "has m0, .*, m11 …$"),
         ("map 1 0.1\n" + "x" * 80, "line 2: 'x{80}'; trec_eval -q prints"),
         ("map 1 0.1\n" + "x" * 81, "line 2: 'x{80} …'; trec_eval -q prints"),
         ("map 1 0.1\n" + "x" * 100, "line 2: 'x{80} …'; trec_eval -q prints"),

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vcomp.exceptions import DataError, EstimationError, PlanError
+from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
+from vcomp.ir.measures import get
 from vcomp.ir.significance import swap_rates
 
 RNG = np.random.default_rng(1)
@@ -92,3 +93,11 @@ def test_missing_scores_are_refused():
     holes[2, 1] = np.nan
     with pytest.raises(DataError, match="1 of 105 are missing, that of system '1' on topic '2'"):
         swap_rates(holes)
+
+
+@pytest.mark.parametrize("name", ["swap_rate", "p_value"])
+def test_nothing_is_expected_of_differences_that_are_not(name):
+    """None are so large, whatever the number of topics."""
+    X = np.random.default_rng(5).normal(size=(12, 5))
+    with pytest.warns(VcompWarning, match="no pair of systems differs by that much"):
+        assert np.isnan(get(name, lower=1e6).estimate(X, [5, 500])).all()

@@ -263,9 +263,7 @@ def bin_places(differences: FloatArray, bounds: FloatArray) -> LongArray:
     return np.where(size > 0, place, 0)
 
 
-def sums_by_bin(
-    differences: FloatArray, bounds: FloatArray, *columns: FloatArray
-) -> FloatArray:
+def sums_by_bin(differences: FloatArray, bounds: FloatArray, *columns: FloatArray) -> FloatArray:
     """Return the sums in each bin of columns that have a number for each difference."""
     place = bin_places(differences, bounds).ravel()
     sums = [np.bincount(place, column.ravel(), bounds.size + 1) for column in columns]

@@ -53,7 +53,5 @@ def test_effective_degrees_of_freedom(n, k):
     corrected = (n * (k - 1) * epsilon - 2) / ((k - 1) * left) if left > 0 else epsilon
     found = effective_df(S, n)
     assert found[0] == pytest.approx(box, rel=1e-12)
-    assert found[1] == pytest.approx(
-        min(max(corrected * (k - 1), box, 1.0), k - 1.0), rel=1e-12
-    )
+    assert found[1] == pytest.approx(min(max(corrected * (k - 1), box, 1.0), k - 1.0), rel=1e-12)
     assert effective_df(np.full((k, k), 3.0), n) == (k - 1.0, k - 1.0)

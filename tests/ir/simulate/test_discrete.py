@@ -28,6 +28,7 @@ def test_supports():
     assert support_of("RR").size == 1001
     assert support_of("rr@4").tolist() == [0.0, 0.25, 1 / 3, 0.5, 1.0]
     assert support_of([1.0, 0.0, 0.5, 0.5]).tolist() == [0.0, 0.5, 1.0]
+    assert support_of([1.0, 0.0]).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("wrong", ["nDCG", "P@", "P@0", "RR@0", [0.5], [0.0, np.nan], ["a", "b"]])

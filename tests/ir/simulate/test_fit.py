@@ -192,7 +192,12 @@ BAD = [
     ([[0.1, 0.2], [0.3, 0.5]], {"means": [0.1, 0.0]}, PlanError, "system '1' is 0; it must be"),
     ([[0.1, 0.2], [0.3, 0.5]], {"means": [0.1, 1.0]}, PlanError, "system '1' is 1; it must be"),
     ([[0.1, 0.2], [0.3, 0.5]], {"copula": "t", "df": 0.99}, PlanError, "finite number from 1 on"),
-    ([[0.1, 0.2], [0.3, 0.5]], {"copula": "t", "df": np.inf}, PlanError, "finite number from 1 on"),
+    (
+        [[0.1, 0.2], [0.3, 0.5]],
+        {"copula": "t", "df": np.inf},
+        PlanError,
+        "finite number from 1 on",
+    ),
     ([[0.1, 0.2], [0.3, 0.5]], {"systems": ["a"]}, DataError, "1 names for 2 systems"),
 ]
 
