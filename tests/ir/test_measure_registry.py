@@ -259,3 +259,15 @@ def test_masked_truths_are_missing():
     truth = np.ma.masked_equal([0.1, 0.5, 0.2, 0.3], 0.5)
     with pytest.raises(DataError, match="the true mean of system '1' is nan"):
         get("tau").actual(SCORES, truth)
+
+
+def test_a_long_truth_has_the_columns_of_the_scores():
+    names = {"system": "run", "topic": "qid", "score": "map"}
+
+    def long(wide):
+        rows = wide.rename_axis("qid").reset_index()
+        return rows.melt("qid", var_name="run", value_name="map")
+
+    expected = get("rmse").actual(SCORES, OTHER)
+    for truth in (long(OTHER), long(OTHER).assign(more=1.0)):
+        assert get("rmse").actual(long(SCORES), truth, **names) == expected
