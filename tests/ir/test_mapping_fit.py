@@ -320,6 +320,25 @@ def test_bad_collections(collections):
         fit_mapping({"a": collections["first"][:10]})
 
 
+def test_coefficients_without_error():
+    assert _coefficients(np.tile([1.0, 2.0, 4.0], (5, 1))) == pytest.approx(
+        (1.0, 1.0, np.nan), nan_ok=True
+    )
+
+
+def test_only_points_between_the_ends_are_enough():
+    tau, limits = measures.get("tau"), {"Erho2": 0.0, "Phi": 0.0}
+    x = np.linspace(0.3, 0.9, FEWEST)
+    points = pd.DataFrame({"collection": "one", "Erho2": x, "tau": x})
+    assert len(_used(tau, points, limits)[1]) == FEWEST
+    for end in (0.0, 1.0):
+        points.loc[0, "Erho2"] = end
+        with pytest.raises(EstimationError, match=f"has {FEWEST - 1} points .* needs {FEWEST}"):
+            _used(tau, points, limits)
+    with pytest.raises(EstimationError, match=f"has {FEWEST - 1} points .* needs {FEWEST + 1}"):
+        _used(tau, points, limits, 1)
+
+
 def test_points_at_the_ends_do_not_count():
     """A curve is 0 at 0 and 1 at 1 whatever its exponent."""
     x = np.linspace(0.3, 0.9, FEWEST)

@@ -13,7 +13,7 @@ from vcomp.ir import measures
 from vcomp.ir.curve import MODELS, fit_curve
 from vcomp.ir.measures import MeanMeasure
 from vcomp.ir.splits import published_sizes
-from vcomp.ir.splitting import split_half
+from vcomp.ir.splitting import _sizes, split_half
 
 
 @pytest.fixture(scope="module")
@@ -300,3 +300,11 @@ def test_other_tables_are_read(scores):
     np.testing.assert_array_equal(
         split_half(frame, "tau").values, split_half(scores, "tau").values
     )
+
+
+def test_the_smallest_and_the_largest_halves():
+    for smallest in (1, 2):
+        assert _sizes([5, smallest], 10, smallest) == [smallest, 5]
+        for wrong in (smallest - 1, 6):
+            with pytest.raises(EstimationError, match=f"from {smallest} to 5, not {wrong}"):
+                _sizes(wrong, 10, smallest)

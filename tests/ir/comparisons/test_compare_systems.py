@@ -12,6 +12,7 @@ from statsmodels.stats.multitest import multipletests
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir import ScoreMatrix, as_score_matrix, compare_systems
+from vcomp.ir.comparisons import PairOptions, outcome_of
 
 RNG = np.random.default_rng(6)
 NAMES = ["bm25", "rm3", "ql", "tfidf", "lsa"]
@@ -219,6 +220,13 @@ def test_the_printed_form():
         with pytest.raises(PlanError, match="show is a whole number of pairs"):
             made.summary(show)
     assert "<table" in made._repr_html_()
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("level", [0.0, 0.3])
+def test_systems_that_are_alike_have_a_p_value_of_1(test, level):
+    found = outcome_of(np.full((8, 3), level), test, PairOptions(n=100))
+    np.testing.assert_array_equal(found.p_values, 1.0)
 
 
 @pytest.mark.parametrize("test", ["wilcoxon", "permutation", "bootstrap", "randomised_tukey"])

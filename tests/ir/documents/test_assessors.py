@@ -125,6 +125,13 @@ def test_individuals_in_roles_and_everyone():
     assert len(layouts["roles x individuals"].assignments) == 8
 
 
+def test_one_role_is_all_there_are():
+    cells = [(t, "x", a) for t in (1, 2, 3) for a in "AB"]
+    layouts = assessor_layouts(pd.DataFrame(cells, columns=["topic", "role", "assessor"]))
+    assert layouts["crossed"].measures == "individuals in one role"
+    assert "roles" not in layouts["individuals"].confounds
+
+
 def test_individuals_in_roles_need_two_topics_with_two_roles():
     def why(cells):
         frame = pd.DataFrame(cells, columns=["topic", "role", "assessor"])

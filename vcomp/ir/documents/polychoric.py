@@ -66,7 +66,7 @@ def bivariate_normal(h: FloatArray, k: FloatArray, rho: FloatArray) -> FloatArra
     slope = np.sqrt((1.0 - rho) * (1.0 + rho))
     with np.errstate(over="ignore"):
         parts = owens_t(h, (k / h - rho) / slope) + owens_t(k, (h / k - rho) / slope)
-    opposite = np.where(h * np.sign(k) > 0.0, 0.0, 0.5)
+    opposite = np.where(np.sign(h) == np.sign(k), 0.0, 0.5)
     return np.asarray(0.5 * (ndtr(h) + ndtr(k)) - parts - opposite)
 
 
