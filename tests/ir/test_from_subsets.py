@@ -13,6 +13,7 @@ from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
 from vcomp.ir import accuracy, as_score_matrix, average_p_values
 from vcomp.ir.all_pairs import compare_pairs
 from vcomp.ir.measures import FromSubsets, available, get
+from vcomp.ir.measures.from_subsets import _carried
 from vcomp.ir.pair_forecast import PairForecast
 from vcomp.ir.splits import draw_halves, draw_subsets
 from vcomp.ir.two_way_anova import mean_squares
@@ -361,3 +362,19 @@ def test_accuracy_has_the_intervals_and_none_where_nothing_varies():
     assert accuracy(flat, "power_ratio").table[["low", "high"]].isna().all(axis=None)
     few = accuracy(SCORES[:4], "minor_conflicts", 2, trials=9).table
     assert few[["low", "high"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("at_hand", "now", "then", "expected"),
+    [
+        (0.2, 0.4, 0.1, 0.05),
+        (np.nan, 0.4, 0.1, 0.1),
+        (0.0, 0.4, 0.1, 0.1),
+        (0.2, 0.0, 0.3, 0.2),
+        (0.4, 0.0, 0.3, 0.3),
+        (0.4, np.nan, 0.3, 0.3),
+        (0.0, 0.0, 0.3, 0.0),
+    ],
+)
+def test_an_error_is_carried_by_a_ratio_that_there_is(at_hand, now, then, expected):
+    assert _carried(at_hand, now, then) == pytest.approx(expected, rel=1e-15)

@@ -20,11 +20,14 @@ from vcomp.ir.mapping_fit import _FEWEST_POINTS as FEWEST
 from vcomp.ir.mapping_fit import (
     _by_collection,
     _coefficients,
+    _smallest,
     _used,
+    curve_through,
     fit_exponent,
     fit_mapping,
 )
 from vcomp.ir.measures import RMSE
+from vcomp.ir.splits import FEWEST as FEWEST_TOPICS
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +225,17 @@ def test_summary(study):
     assert repr(study) == "<MappingStudy: tau, rmse, power_ratio from 120 points of 3 collections>"
 
 
+def test_the_table_has_the_curves(study):
+    table = study.table.set_index("indicator")
+    for name, curve in study.maps.items():
+        single = curve.by_collection.values()
+        assert tuple(table.loc[name, ["lowest", "highest"]]) == (min(single), max(single))
+        assert table.loc[name, "nobs"] == curve.nobs
+    curves = {"tau": replace(study.maps["tau"], by_collection={})}
+    alone = replace(study, maps=curves).table
+    assert alone[["lowest", "highest"]].isna().all(axis=None)
+
+
 def test_picture(study):
     plt.switch_backend("Agg")
     ax = study.plot("rmse")
@@ -320,6 +334,25 @@ def test_bad_collections(collections):
         fit_mapping({"a": collections["first"][:10]})
 
 
+def test_the_least_coefficient_is_at_least_0_and_less_than_1():
+    assert _smallest({"Erho2": 0.0, "Phi": 0.99}) == {"Erho2": 0.0, "Phi": 0.99}
+    for wrong in (1.0, -1e-9, True):
+        with pytest.raises(PlanError, match="at least 0 and less than 1"):
+            _smallest({"Phi": wrong})
+
+
+@pytest.mark.parametrize("variance", ["constant", "shrinking"])
+def test_points_at_the_ends_leave_the_curve(study, variance):
+    """A curve is 0 at 0 and 1 at 1 whatever its exponent, and so is a point there."""
+    tau, limits = study.measures["tau"], {"Erho2": 0.0, "Phi": 0.0}
+    points = study.points[study.points["Erho2"].between(0.0, 1.0, inclusive="neither")]
+    ends = points.iloc[:4].assign(Erho2=[0.0, 0.0, 1.0, 1.0], tau=[0.0, 0.0, 1.0, 1.0])
+    expected = curve_through(tau, points, limits, variance)
+    found = curve_through(tau, pd.concat([points, ends]), limits, variance)
+    assert found.exponent == pytest.approx(expected.exponent, rel=1e-7)
+    assert found.bse == pytest.approx(expected.bse, rel=1e-6)
+
+
 def test_coefficients_without_error():
     assert _coefficients(np.tile([1.0, 2.0, 4.0], (5, 1))) == pytest.approx(
         (1.0, 1.0, np.nan), nan_ok=True
@@ -350,3 +383,10 @@ def test_points_at_the_ends_do_not_count():
     found = _by_collection(measures.get("tau"), points, {"Erho2": 0.0, "Phi": 0.0})
     assert list(found) == ["many"]
     assert found["many"] == pytest.approx(2.0, rel=1e-9)
+
+
+def test_halves_have_two_topics_or_more(collections):
+    points = fit_mapping(collections, "tau", sizes=[FEWEST_TOPICS, 22], trials=4, rng=1).points
+    assert sorted(set(points["n"])) == [FEWEST_TOPICS, 22]
+    with pytest.raises(EstimationError, match="whole numbers from 2 on, not 1"):
+        fit_mapping(collections, "tau", sizes=FEWEST_TOPICS - 1)

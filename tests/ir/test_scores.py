@@ -146,6 +146,10 @@ class TestDropWorst:
         matrix = ScoreMatrix(np.vstack([means - 0.1, means + 0.1]), ("1", "2"), tuple("abcde"))
         assert "".join(matrix.drop_worst(fraction).systems) == kept
 
+    @pytest.mark.parametrize("level", [0.0, 0.3])
+    def test_none_of_equal_systems_is_the_worst(self, level):
+        assert as_score_matrix(np.full((4, 3), level)).drop_worst(0.5).n_systems == 3
+
     def test_missing_cells_do_not_count(self):
         scores = [[0.1, 0.3, 0.2], [0.5, np.nan, 0.2], [0.6, 0.2, np.nan]]
         assert as_score_matrix(scores).drop_worst(0.5).systems == ("0", "1")

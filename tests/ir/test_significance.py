@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from vcomp.exceptions import PlanError
+from vcomp.ir.all_pairs import compare_pairs, significant_pairs
 from vcomp.ir.significance import (
     between,
     check_bin,
@@ -102,3 +103,19 @@ def test_bins():
     check_bin(0, 1e-9)
     check_bin(0.2, np.inf)
     check_bin(np.float64(0.0), np.int64(3))
+
+
+def test_a_p_value_of_alpha_is_not_significant():
+    """Of five differences of one sign the exact p-value is 2/32, of one-sided tests 1/32."""
+    X = np.array([[1.0, 0.0], [2.0, 0.5], [3.0, 0.7], [4.0, 0.1], [5.0, 0.2]])
+    for sides in (1, 2):
+        assert compare_pairs(X, "wilcoxon", sides).p_values.tolist() == [sides / 32]
+        for alpha, expected in ((sides / 32, False), (sides / 31, True)):
+            assert significant_pairs(X, alpha, "wilcoxon", sides)[1].tolist() == [expected]
+
+
+def test_of_systems_with_the_same_mean_the_first_comes_first():
+    X = np.array([[3.0, 0.0], [0.0, 1.0], [0.0, 1.5], [0.0, 0.5]])
+    expected = stats.wilcoxon(*X.T, alternative="greater").pvalue
+    assert expected != stats.wilcoxon(*X.T[::-1], alternative="greater").pvalue
+    assert compare_pairs(X, "wilcoxon", 1).p_values == pytest.approx(expected, rel=1e-12)

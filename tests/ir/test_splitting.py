@@ -209,6 +209,11 @@ def test_summary_says_what_the_numbers_are(scores):
     assert max(map(len, text.splitlines())) <= 100
     inside = str(split_half(scores, "tau", 10, models="logit", alpha=0.1))
     assert "Beyond" not in inside
+    assert "Beyond" not in str(split_half(scores, "tau", 15, trials=20))
+    one, two = (" ".join(str(split_half(scores, "tau", 16, models=m, trials=20)).split())
+                for m in ("logit", ["exp1", "logit"]))  # fmt: skip
+    assert "need not agree" not in one
+    assert "known to be biased; the models need not agree." in two
     assert "90 % of splits" in inside
 
 

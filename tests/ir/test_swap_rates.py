@@ -104,3 +104,19 @@ def test_nothing_is_expected_of_differences_that_are_not(name):
     """None are so large, whatever the number of topics."""
     X = np.random.default_rng(5).normal(size=(12, 5))
     assert np.isnan(get(name, lower=1e6).expected(PairForecast.from_scores(X), 50))
+
+
+@pytest.mark.parametrize("name", ["swap_rate", "minor_conflicts", "major_conflicts"])
+def test_systems_that_are_tied_are_not_swapped(name):
+    X = np.random.default_rng(6).normal(size=(9, 5)) + np.arange(5.0)
+    for one, other in ((X, np.ones((9, 5))), (X, X[:, [0, 0, 0, 0, 0]]), (0.0 * X, X)):
+        found = get(name).actual_of_scores(one, other)
+        assert found == 0.0 or np.isnan(found)
+
+
+def test_a_rate_of_swaps_counts_pairs_in_the_other_order():
+    X = np.random.default_rng(6).normal(size=(9, 5))
+    truth = np.array([0.3, 0.3, 0.1, 0.2, 0.2])
+    pairs = list(combinations(range(5), 2))
+    swapped = [(X[:, i] - X[:, j]).mean() * (truth[i] - truth[j]) < 0 for i, j in pairs]
+    assert get("swap_rate").actual_of_scores(X, truth) == np.mean(swapped)

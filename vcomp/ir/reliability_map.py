@@ -250,7 +250,7 @@ class ReliabilityMap:
 
     def _error(self, features: Mapping[str, ArrayLike] | None, a: Any) -> Any:
         """Return the standard error of the exponent at these features."""
-        if self.covariance is None or not self.slopes:
+        if self.covariance is None:
             return self.bse
         away = np.broadcast_arrays(1.0, *self._away(features).values())
         v = np.stack(away, axis=-1)

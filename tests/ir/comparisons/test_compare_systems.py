@@ -235,3 +235,8 @@ def test_a_bar_is_shown_if_it_is_requested(test, capsys):
     assert capsys.readouterr().err == ""
     compare_systems(WIDE.iloc[:, :3], test, progress=True, n=None if test == "wilcoxon" else 300)
     assert "blocks of " in capsys.readouterr().err
+
+
+def test_one_pair_has_its_own_interval():
+    assert "Intervals: t, of the mean difference." in compare_systems(WIDE.iloc[:, :2]).notes
+    assert "Intervals: t, each pair separately." in compare_systems(WIDE).notes

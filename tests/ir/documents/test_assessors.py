@@ -125,6 +125,13 @@ def test_individuals_in_roles_and_everyone():
     assert len(layouts["roles x individuals"].assignments) == 8
 
 
+@pytest.mark.parametrize(("roles", "people"), [("xy", "A"), ("x", "AB"), ("x", "A")])
+def test_roles_and_individuals_are_two_of_each(roles, people):
+    cells = [(t, r, a) for t in (1, 2, 3) for r in roles for a in people]
+    found = assessor_layouts(pd.DataFrame(cells, columns=["topic", "role", "assessor"]))
+    assert found.impossible["roles x individuals"] == "it needs two roles and two individuals"
+
+
 def test_one_role_is_all_there_are():
     cells = [(t, "x", a) for t in (1, 2, 3) for a in "AB"]
     layouts = assessor_layouts(pd.DataFrame(cells, columns=["topic", "role", "assessor"]))

@@ -8,7 +8,9 @@ import pytest
 
 import vcomp.ir
 from tests.helpers.reference_frames import COLLECTIONS
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, PlanError
+from vcomp.ir.rank.correlation import RankOptions, Swaps
+from vcomp.ir.rank.errors import corrected_lengths
 from vcomp.ir.rank.paired import PairedDifferences
 
 
@@ -61,3 +63,25 @@ def test_by_default_the_test_is_as_long_as_it_is(measure):
 def test_dropping_nearly_all_systems_is_an_error(measure):
     with pytest.raises(DataError, match="leaves '1' alone of 3 systems"):
         measure(SCORES, drop_worst=0.9)
+
+
+def test_differences_as_large_as_the_threshold_are_not_unequal():
+    one = np.ones(3)
+    swaps = Swaps(np.array([0.5, -0.5, 0.75]), one, np.empty(0, dtype=np.int64), 0.5)
+    assert swaps.unequal.tolist() == [False, False, True]
+    assert Swaps(0.0 * one, one, np.empty(0, dtype=np.int64), 0.0).unequal.all()
+
+
+def test_one_draw_is_enough():
+    assert RankOptions(draws=1).draws == 1
+    with pytest.raises(PlanError, match="draws is a whole number from 1 on"):
+        RankOptions(draws=0)
+
+
+def test_lengths_of_errors_are_never_spread():
+    """Sample covariances with more degrees of freedom than the true ones leave errors alone."""
+    errors = np.random.default_rng(1).normal(size=(50, 3))
+    for sample_df, df in ((5.0, 4.0), (5.0, 5.0)):
+        np.testing.assert_allclose(corrected_lengths(errors, 3.0, sample_df, df), errors, rtol=1e-14)
+    np.testing.assert_array_equal(corrected_lengths(0.0 * errors, 0.0, 2.0, 5.0), 0.0)
+    assert np.abs(corrected_lengths(errors, 3.0, 2.0, 5.0) - errors).max() > 0.1

@@ -111,5 +111,7 @@ def test_tracks_with_graded_relevance_and_skewed_topics():
     assert stats.skew(shares(skewed)) > stats.skew(shares(usual))
     with pytest.raises(DataError, match="cuts= ascend"):
         vcomp.ir.novelty_like_track(**sizes, cuts=(1.0, 0.0))
+    with pytest.raises(DataError, match="cuts= ascend"):
+        vcomp.ir.novelty_like_track(**sizes, cuts=(1.0, 1.0))
     with pytest.raises(PlanError, match="margins= names no component 'relevance'"):
         vcomp.ir.novelty_like_track(**sizes, margins={"relevance": SKEWED})

@@ -235,7 +235,7 @@ def _by_column(
     """
     if not isinstance(groups, str):
         return groups
-    if isinstance(scores, ScoreMatrix) or not hasattr(scores, "__getitem__"):
+    if not hasattr(scores, "__getitem__"):
         raise DataError(
             f"groups={groups!r} is a column of a long table, and scores are a matrix; pass a "
             "mapping from systems to groups"
