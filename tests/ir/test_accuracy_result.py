@@ -89,6 +89,14 @@ def found_scores():
     return np.random.default_rng(2).uniform(size=(10, 5))
 
 
+def test_only_correlations_of_ranks_are_labelled_by_their_estimator(found):
+    assert [found._label(name) for name in MEASURES] == [
+        "τ (shrunken)", "Eρ²", "ε", "τ_AP (shrunken)", "Φ", "F",
+    ]  # fmt: skip
+    halves = vcomp.ir.accuracy(found_scores(), ["sens_rel"], [8], trials=20, rng=1)
+    assert halves._label("sens_rel") == "sens_rel"
+
+
 def test_what_is_drawn(found):
     assert found._chosen(None) == MEASURES
     assert found._chosen(["Phi", "tau", "Phi"]) == ["Phi", "tau"]

@@ -280,3 +280,8 @@ def test_the_share_of_topics_is_that_of_their_variance(topic, error):
     assert found["n_topics"].tolist() == [10.0, 20.0]
     known = {} if topic == error else {"topic_share": max(topic, 0.0) / (max(topic, 0.0) + error)}
     assert {k: v for k, v in found.items() if k == "topic_share"} == known
+
+
+def test_nested_topics_have_no_share_of_their_own():
+    study = vcomp.from_components({"s": 1.0, "t:s": 0.3}).dstudy(t=[10], object="s")
+    assert "topic_share" not in _features_of(study)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from scipy.optimize import brentq
 
 import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError
-from vcomp.ir import measures
+from vcomp.ir import as_score_matrix, measures
 from vcomp.ir.mapping import PUBLISHED, map_reliability
 from vcomp.ir.mapping_fit import _FEWEST_POINTS as FEWEST
 from vcomp.ir.mapping_fit import (
@@ -317,6 +318,10 @@ def test_rows_of_coefficients_are_refused(study):
 
 
 def test_bad_collections(collections):
+    one = pd.DataFrame(collections["first"])
+    for single in (one, one.to_numpy(), as_score_matrix(one), pl.from_pandas(one)):
+        with pytest.raises(DataError, match="put a single one in a list"):
+            fit_mapping(single)
     with pytest.raises(DataError, match="no collection is given"):
         fit_mapping([])
     with pytest.raises(DataError, match="put a single one in a list"):
@@ -336,7 +341,7 @@ def test_bad_collections(collections):
 
 def test_the_least_coefficient_is_at_least_0_and_less_than_1():
     assert _smallest({"Erho2": 0.0, "Phi": 0.99}) == {"Erho2": 0.0, "Phi": 0.99}
-    for wrong in (1.0, -1e-9, True):
+    for wrong in (1.0, -1e-9, True, "0.5", None, np.nan):
         with pytest.raises(PlanError, match="at least 0 and less than 1"):
             _smallest({"Phi": wrong})
 
@@ -388,5 +393,7 @@ def test_points_at_the_ends_do_not_count():
 def test_halves_have_two_topics_or_more(collections):
     points = fit_mapping(collections, "tau", sizes=[FEWEST_TOPICS, 22], trials=4, rng=1).points
     assert sorted(set(points["n"])) == [FEWEST_TOPICS, 22]
-    with pytest.raises(EstimationError, match="whole numbers from 2 on, not 1"):
-        fit_mapping(collections, "tau", sizes=FEWEST_TOPICS - 1)
+    assert set(fit_mapping(collections, "tau", sizes=22, trials=4).points["n"]) == {22}
+    for wrong in (FEWEST_TOPICS - 1, 2.5, True, "2"):
+        with pytest.raises(EstimationError, match="whole numbers from 2 on, not "):
+            fit_mapping(collections, "tau", sizes=[wrong])

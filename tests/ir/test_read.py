@@ -113,7 +113,7 @@ def test_files_that_cannot_be_read(folder):
 @pytest.mark.parametrize("damaged", [lambda c: c[:-9], lambda c: c[:10] + b"\xff" + c[11:]])
 def test_a_packed_file_that_is_damaged_or_cut_off(damaged, folder):
     (folder / "c.gz").write_bytes(damaged(gzip.compress(BM25.encode())))
-    with pytest.raises(DataError, match=r"c\.gz' cannot be read"):
+    with pytest.raises(DataError, match=r"c\.gz' cannot be read: (?!None)\w"):
         read_trec_eval(folder / "c.gz")
 
 

@@ -264,7 +264,7 @@ def average_p_values(
     each, seed = few if trials is None else check_count(trials, "trials"), seed_from(rng)
     beyond = n[n > len(X)]
     within = [int(m) for m in n[n <= len(X)]]
-    measured = within if len(X) in within or not beyond.size else [*within, len(X)]
+    measured = [*within, len(X)] if beyond.size else within
 
     def work(place: int) -> FloatArray:
         m = measured[place]
@@ -286,8 +286,7 @@ def average_p_values(
     seen = _ratio(sums[:, 1], sums[:, 0])
     counts, values = sums[: len(within), 0], seen[: len(within)]
     if beyond.size:
-        at_hand = seen[measured.index(len(X))]
-        values = np.concatenate([values, _carried(X, beyond, bounds, at_hand, sides)])
+        values = np.concatenate([values, _carried(X, beyond, bounds, seen[-1], sides)])
         counts = np.concatenate([counts, np.full((beyond.size, bounds.size - 1), np.nan)])
     n_rows, k = X.shape
     return AveragePValues(n, bounds, counts, values, each, n_rows, k, test, sides)

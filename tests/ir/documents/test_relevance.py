@@ -1,6 +1,6 @@
 """The model of relevance, against its own definition: pairs one by one, and known effects."""
 
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,7 @@ import pytest
 import vcomp
 from vcomp.exceptions import DataError, EstimationError, VcompWarning
 from vcomp.ir.documents.polychoric import polychoric_correlations
+from vcomp.ir.documents.relevance import _components
 
 CUTS = (0.0, 0.8)
 
@@ -230,3 +231,23 @@ def test_relevance_that_is_not_of_documents():
     table = pd.DataFrame({"topic": t, "document": d, "assessor": a, "relevant": grades})
     with pytest.raises(EstimationError, match="no more alike"):
         vcomp.ir.fit_relevance(table.sample(frac=1.0, random_state=rng.integers(9)))
+
+
+@pytest.mark.parametrize("known", list(product([True, False], repeat=5)))
+def test_components_add_up_whatever_is_known(known):
+    """Those of pairs that do not occur are in others; some pairs are needed of all."""
+    one, two, _, by_one, by_two = known
+    if not ((one or two) and (by_one or by_two)):
+        return
+    r = np.where(known, [0.65, 0.4, 0.7, 0.25, 0.1], np.nan)
+    found = _components(r)
+    assert found.sum() == pytest.approx(1.0, rel=1e-12)
+    assert np.isfinite(found).all()
+    if all(known):
+        np.testing.assert_allclose(found, _estimates(r), rtol=1e-12)
+    nothing = r[4] if by_two else r[3]
+    i, a, ai, *_ = found * (1.0 - nothing)
+    if one:  # what judgements of one assessor on a topic have in common
+        assert i + a + ai == pytest.approx(r[0] - nothing, abs=1e-12)
+    if two:
+        assert i == pytest.approx(r[1] - nothing, abs=1e-12)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import vcomp.ir
 from tests.helpers.reference_frames import COLLECTIONS
@@ -82,6 +83,27 @@ def test_lengths_of_errors_are_never_spread():
     """Sample covariances with more degrees of freedom than the true ones leave errors alone."""
     errors = np.random.default_rng(1).normal(size=(50, 3))
     for sample_df, df in ((5.0, 4.0), (5.0, 5.0)):
-        np.testing.assert_allclose(corrected_lengths(errors, 3.0, sample_df, df), errors, rtol=1e-14)
+        np.testing.assert_allclose(
+            corrected_lengths(errors, 3.0, sample_df, df), errors, rtol=1e-14
+        )
     np.testing.assert_array_equal(corrected_lengths(0.0 * errors, 0.0, 2.0, 5.0), 0.0)
     assert np.abs(corrected_lengths(errors, 3.0, 2.0, 5.0) - errors).max() > 0.1
+
+
+@pytest.mark.parametrize("df", [[], [5.0]])
+def test_differences_that_are_constant_are_certain(df):
+    """At the threshold they are ties; without one, systems that are alike are half a swap."""
+    differences, deviations = np.array([0.7, 0.5, -0.5, -0.7, 0.0, 0.2]), np.zeros(6)
+    deviations[5] = 0.3
+    ahead, behind = Swaps(differences, deviations, np.array(df), 0.5).probabilities(4.0)
+    assert ahead[:5].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
+    assert behind[:5].tolist() == [0.0, 0.0, 0.0, 1.0, 0.0]
+    assert ahead[5] == pytest.approx(_below((0.2 - 0.5) * 2.0 / 0.3, df), rel=1e-12)
+    assert behind[5] == pytest.approx(_below((-0.2 - 0.5) * 2.0 / 0.3, df), rel=1e-12)
+    ahead, behind = Swaps(differences, deviations, np.array(df), 0.0).probabilities(4.0)
+    assert ahead[:5].tolist() == [1.0, 1.0, 0.0, 0.0, 0.5]
+    assert behind[:5].tolist() == [0.0, 0.0, 1.0, 1.0, 0.5]
+
+
+def _below(z, df):
+    return stats.t(df[0]).cdf(z) if df else stats.norm.cdf(z)

@@ -111,6 +111,9 @@ def test_tracks_with_graded_relevance_and_skewed_topics():
     assert stats.skew(shares(skewed)) > stats.skew(shares(usual))
     with pytest.raises(DataError, match="cuts= ascend"):
         vcomp.ir.novelty_like_track(**sizes, cuts=(1.0, 0.0))
+    for cuts in ((), ((0.0, 1.0),), (0.0, np.inf), (np.nan,)):
+        with pytest.raises(DataError, match="cuts= are one or more finite numbers"):
+            vcomp.ir.novelty_like_track(**sizes, cuts=cuts)
     with pytest.raises(DataError, match="cuts= ascend"):
         vcomp.ir.novelty_like_track(**sizes, cuts=(1.0, 1.0))
     with pytest.raises(PlanError, match="margins= names no component 'relevance'"):
