@@ -29,7 +29,7 @@ from vcomp.ir.rank.correlation import (
 )
 from vcomp.ir.rank.correlation_tables import correlation_table
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
+from vcomp.ir.scores import ScoresLike, as_score_matrix
 
 if TYPE_CHECKING:
     import pandas as pd
