@@ -352,6 +352,12 @@ def test_a_greedy_search_finds_a_pair_where_thinning_leaves_nothing():
     assert (found.rows, found.columns, found.exact) == ((0, 1), (0, 1), False)
 
 
+def test_thinning_finds_what_the_sets_that_were_examined_have_not():
+    table = [frozenset({0, 1}), *[frozenset({2, 3, 4})] * 3]
+    found = largest_crossed(table, most_sets=0)
+    assert (found.rows, found.columns, found.exact) == ((1, 2, 3), (2, 3, 4), False)
+
+
 def test_no_more_sets_are_examined_than_wanted():
     # Two rows and what they have in common are three sets.
     table = [frozenset({0, 1, 2}), frozenset({0, 1, 3})]
