@@ -76,3 +76,9 @@ def test_tables_of_tails_cannot_be_changed():
     """They are made once and used by all."""
     with pytest.raises(ValueError, match="read-only"):
         tail_table(7)[0] = 1.0
+
+
+@pytest.mark.parametrize("df", [1, 5, 300, 2000])
+def test_tables_of_tails_are_smooth_where_their_series_begins(df):
+    logs = np.log(tail_table(df)[1:-1])
+    assert np.abs(np.diff(logs, 2)).max() < 1e-6
