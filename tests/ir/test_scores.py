@@ -33,6 +33,13 @@ def test_arrays_are_numbered(scores):
     assert matrix.systems == ("0", "1")
 
 
+@pytest.mark.parametrize("role", ["system", "topic", "score"])
+@pytest.mark.parametrize("k", [2, 3])
+def test_arrays_have_no_columns_of_names(role, k):
+    with pytest.raises(DataError, match="data of type ndarray cannot be read"):
+        as_score_matrix(np.ones((5, k)), **{role: "run"})
+
+
 @pytest.mark.parametrize("frame", [WIDE, WIDE.astype("Float64")], ids=["numpy", "nullable"])
 def test_frames_keep_their_names(frame):
     matrix = as_score_matrix(frame)

@@ -93,6 +93,15 @@ def test_scores_of_0_and_1_are_between_0_and_1(scores):
         np.testing.assert_array_equal(found.quantiles, expected.quantiles)
 
 
+def test_residuals_end_where_logits_do(scores):
+    simulator = fit_collection(scores)
+    effects, reach = decompose(simulator.scale.forward(scores)), simulator.scale.reach
+    assert reach == pytest.approx(np.log(1.05 / 0.05), rel=1e-12)
+    for margin, residuals in zip(simulator.margins, effects.residuals.T, strict=True):
+        expected = kernel_margin(residuals, -reach, reach)
+        np.testing.assert_array_equal(margin.quantiles, expected.quantiles)
+
+
 def test_margins_of_scores_are_not_on_a_scale_of_effects(scores):
     simulator = fit_collection(scores, margins="beta")
     assert simulator.topic_margin is None
