@@ -83,7 +83,9 @@ def test_a_bin_has_its_lower_bound_but_for_rounding():
     assert between(d, 0.1, 0.2).tolist() == [False, True, True, True, False, True, False, True,
                                             False]  # fmt: skip
     assert between(d, 0.0, np.inf).tolist() == [False] + [True] * 8
-    assert between(d * 1e-6, 1e-7, 2e-7).tolist() == between(d, 0.1, 0.2).tolist()
+    for unit in (1e-6, 1e-13, 1e13):  # rounding errors are relative
+        found = between(d * unit, 0.1 * unit, 0.2 * unit)
+        assert found.tolist() == between(d, 0.1, 0.2).tolist()
     nearly = 0.2 - 1e-15
     assert between(np.array([nearly]), 0.1, 0.2).tolist() == [False]
     assert between(np.array([nearly]), 0.2, 0.3).tolist() == [True]

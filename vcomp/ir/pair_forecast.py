@@ -278,7 +278,7 @@ def _mean_p(size: FloatArray, df: float, alpha: float | None) -> FloatArray:
 
     levels = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
     ratio = np.sqrt(chdtri(df, 1.0 - levels) / df)  # S/σ
-    grid = size.max(initial=0.0) * np.square(np.linspace(0.0, 1.0, _POINTS))
+    grid = size.max() * np.square(np.linspace(0.0, 1.0, _POINTS))
     t = grid[:, None] / ratio
     limit = 0.0 if alpha is None else critical_t(alpha, df)
     p = np.where(t >= limit, 2.0 * stdtr(df, -t), 0.0)
