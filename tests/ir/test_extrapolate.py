@@ -217,6 +217,7 @@ def test_what_has_no_curve(n, tau, model, message):
         ([5, np.nan, 3], [0.5, 0.6, 0.6], {}, DataError, "must be positive, not nan"),
         ([5, np.inf, 3], [0.5, 0.6, 0.6], {}, DataError, "must be positive, not inf"),
         ([5, 9, 3], [0.5, 1.2, 0.6], {}, DataError, r"is 1.2, outside of \[-1, 1\]"),
+        ([5, 9, 3], [0.5, -1.2, 0.6], {}, DataError, r"is -1.2, outside of \[-1, 1\]"),
         ([5, 9, 3], [0.5, -0.2, 0.6], {"scale": "error"}, DataError, r"outside of \[0, 1\]"),
         ([5, 9, 3], [0.5, np.inf, 0.6], {}, DataError, "is ∞"),
         ([5, 9, 3], [0.5, 0.6, 0.7], {"model": "exp3"}, PlanError, "did you mean 'exp"),

@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from vcomp.ir.rank.paired import difference_variances, effective_df
+from vcomp.ir.rank.errors import mean_error_ratio
+from vcomp.ir.rank.paired import PairedDifferences, difference_variances, effective_df
 
 
 def exact_variances(X, i, j):
@@ -55,3 +56,9 @@ def test_effective_degrees_of_freedom(n, k):
     assert found[0] == pytest.approx(box, rel=1e-12)
     assert found[1] == pytest.approx(min(max(corrected * (k - 1), box, 1.0), k - 1.0), rel=1e-12)
     assert effective_df(np.full((k, k), 3.0), n) == (k - 1.0, k - 1.0)
+
+
+def test_scales_of_errors_that_are_none_do_not_vary():
+    pairs = PairedDifferences.from_scores(np.add.outer(np.arange(6.0), [0.0, 1.0, 2.0, 5.0]), "abcd")
+    g = np.random.default_rng(1).normal(size=(4, 6))
+    np.testing.assert_array_equal(pairs._drawn_scales(g), mean_error_ratio(5.0))
