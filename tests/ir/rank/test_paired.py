@@ -59,6 +59,8 @@ def test_effective_degrees_of_freedom(n, k):
 
 
 def test_scales_of_errors_that_are_none_do_not_vary():
-    pairs = PairedDifferences.from_scores(np.add.outer(np.arange(6.0), [0.0, 1.0, 2.0, 5.0]), "abcd")
+    pairs = PairedDifferences.from_scores(
+        np.add.outer(np.arange(6.0), [0.0, 1.0, 2.0, 5.0]), "abcd"
+    )
     g = np.random.default_rng(1).normal(size=(4, 6))
     np.testing.assert_array_equal(pairs._drawn_scales(g), mean_error_ratio(5.0))

@@ -107,3 +107,17 @@ def test_differences_that_are_constant_are_certain(df):
 
 def _below(z, df):
     return stats.t(df[0]).cdf(z) if df else stats.norm.cdf(z)
+
+
+@pytest.mark.parametrize(("sample_df", "df"), [(2.0, 5.0), (3.0, 3.5)])
+def test_squares_of_lengths_are_raised_to_a_power_that_leaves_their_mean(sample_df, df):
+    errors, mean = np.random.default_rng(2).normal(size=(9, 4)), 3.1
+    power = np.sqrt(sample_df / df)
+    # The squares over their mean are a chi-square over its degrees of freedom.
+    chi2 = stats.chi2(sample_df)
+    raised = chi2.expect(lambda q: (q / sample_df) ** power)
+    squares = (errors**2).sum(axis=1)
+    found = corrected_lengths(errors, mean, sample_df, df)
+    expected = mean * (squares / mean) ** power / raised
+    np.testing.assert_allclose((found**2).sum(axis=1), expected, rtol=1e-7)  # of the quadrature
+    np.testing.assert_allclose(found / errors, (found / errors)[:, [0]].repeat(4, 1), rtol=1e-12)

@@ -9,6 +9,7 @@ from scipy import integrate, optimize, stats
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir.simulate.margin import GRID
 from vcomp.ir.simulate.margin_families import (
+    _EDGE,
     CONTINUOUS,
     beta_kernel_margin,
     beta_margin,
@@ -164,3 +165,12 @@ def test_a_margin_is_refused_in_words():
 def test_margins_print():
     assert repr(normal_margin(np.array([-1.0, 0.0, 1.0]))) == "Margin('normal', mean=0, sd=1)"
     assert repr(normal_margin(np.array([-4.0, 0.0, 4.0]))) == "Margin('normal', mean=0, sd=4)"
+
+
+@pytest.mark.parametrize("family", [beta_margin, beta_kernel_margin])
+def test_scores_of_0_and_1_are_next_to_0_and_1(family):
+    few = np.random.default_rng(4).beta(2.0, 3.0, 30)
+    found = family(np.concatenate([few, [0.0, 1.0]]))
+    expected = family(np.concatenate([few, [_EDGE, 1.0 - _EDGE]]))
+    np.testing.assert_array_equal(found.quantiles, expected.quantiles)
+    assert found.log_likelihood == expected.log_likelihood
