@@ -101,7 +101,7 @@ def critical_t(alpha: float, df: int) -> float:
 
 def between(differences: FloatArray, lower: float, upper: float) -> BoolArray:
     """Return which differences, regardless of sign, are in a bin; zeros are in none."""
-    return bin_places(differences, np.array([lower, upper])) == 1
+    return np.asarray(bin_places(differences, np.array([lower, upper])) == 1)
 
 
 def check_bin(lower: float, upper: float) -> None:
@@ -267,7 +267,7 @@ def sums_by_bin(differences: FloatArray, bounds: FloatArray, *columns: FloatArra
     """Return the sums in each bin of columns that have a number for each difference."""
     place = bin_places(differences, bounds).ravel()
     sums = [np.bincount(place, column.ravel(), bounds.size + 1) for column in columns]
-    return np.array(sums)[:, 1:-1]  # without what is below and above all bins
+    return np.array(sums, dtype=float)[:, 1:-1]  # without what is below and above all bins
 
 
 def _set_size(n_topics: int | None, available: int) -> int:

@@ -67,10 +67,10 @@ def largest_crossed(
     closed, exact = _closed_sets(counts, least_columns, most_sets)
     found: list[CrossedSubset] = []
     # In an order that does not depend on hashes: of equal ones the first columns are chosen.
-    for columns in sorted(map(sorted, closed)):
-        rows = sorted(r for own in counts if own.issuperset(columns) for r in counts[own])
+    for chosen in sorted(map(sorted, closed)):
+        rows = sorted(r for own in counts if own.issuperset(chosen) for r in counts[own])
         if len(rows) >= least_rows:
-            found.append(CrossedSubset(tuple(rows), tuple(columns), exact))
+            found.append(CrossedSubset(tuple(rows), tuple(chosen), exact))
     if not exact:
         found += _greedy(table, least_rows, least_columns)
     return max(found, key=lambda subset: len(subset.rows) * len(subset.columns), default=None)
