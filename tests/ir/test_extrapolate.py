@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -276,6 +277,8 @@ def test_accuracies_that_no_test_reaches():
     assert flat.required(0.9) == np.inf
     slow = fit_curve([2, 4, 8, 16], [0.5, 0.5, 0.5, 0.50001], "exp1", scale="share")
     assert slow.required(0.999) == np.inf
+    level = replace(slow, params=np.array([-0.5, 0.0]))
+    assert level.required(0.9) == np.inf
 
 
 @pytest.mark.parametrize("accuracy", [1.0, -1.0, 90, np.nan, "0.9", True, None])
