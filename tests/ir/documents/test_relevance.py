@@ -146,6 +146,8 @@ def test_what_cannot_be_separated_is_said(rule, message, zero):
     assert [name for name in zero if values[name] == 0.0] == zero
     assert sum(values.values()) == pytest.approx(1.0, rel=1e-12)
     assert message.split(".*")[0] in model.notes[0].lower()
+    # What is 0 because it cannot be separated was not set to it.
+    assert not set(zero) & set(" ".join(model.notes[1:]).replace(".", "").replace(",", "").split())
     assert ("1 assessor>" if model.sizes["assessors"] == 1 else "4 assessors>") in repr(model)
     assert model.notes[0] in " ".join(str(model.summary()).split())
 
