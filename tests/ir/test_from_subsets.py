@@ -378,3 +378,13 @@ def test_accuracy_has_the_intervals_and_none_where_nothing_varies():
 )
 def test_an_error_is_carried_by_a_ratio_that_there_is(at_hand, now, then, expected):
     assert _carried(at_hand, now, then) == pytest.approx(expected, rel=1e-15)
+
+
+@pytest.mark.filterwarnings("ignore:.* has no value in:vcomp.exceptions.VcompWarning")
+def test_of_all_topics_there_is_what_was_observed():
+    """No pair differs by so much; of more topics some are expected to."""
+    X = np.random.default_rng(8).normal(size=(20, 4))
+    lower = 1.01 * np.ptp(X.mean(axis=0))
+    observed, expected = get("p_value", lower=lower).estimate(X, [20, 21])
+    assert np.isnan(observed)
+    assert 0.0 < expected < 1.0
