@@ -253,3 +253,11 @@ def test_components_add_up_whatever_is_known(known):
         assert i + a + ai == pytest.approx(r[0] - nothing, abs=1e-12)
     if two:
         assert i == pytest.approx(r[1] - nothing, abs=1e-12)
+
+
+def test_documents_that_differ_in_nothing_have_no_relevance():
+    """The second assessor gives both documents of a topic one grade: pairs are alike in all."""
+    rows = [(t, d, a, d if a == 0 else t % 2) for t in range(6) for d in (0, 1) for a in (0, 1)]
+    table = pd.DataFrame(rows, columns=["topic", "document", "assessor", "relevant"])
+    with pytest.raises(EstimationError, match="are no more alike than those of two documents"):
+        vcomp.ir.fit_relevance(table)
