@@ -82,3 +82,10 @@ def test_tables_of_tails_cannot_be_changed():
 def test_tables_of_tails_are_smooth_where_their_series_begins(df):
     logs = np.log(tail_table(df)[1:-1])
     assert np.abs(np.diff(logs, 2)).max() < 1e-6
+
+
+@pytest.mark.parametrize("df", [1, 7, 300])
+def test_tables_of_tails_go_on_as_cubics(df):
+    table = tail_table(df)
+    for ends in (table[:5], table[-5:]):  # of a cubic the fourth differences are zero
+        assert np.diff(ends, 4) == pytest.approx([0.0], abs=1e-13 * table.max())
