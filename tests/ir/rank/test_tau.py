@@ -10,7 +10,7 @@ from scipy import stats
 import vcomp.ir
 from tests.helpers.reference_frames import COLLECTIONS
 from vcomp.exceptions import DataError, PlanError
-from vcomp.ir.rank.correlation import RankOptions, Swaps
+from vcomp.ir.rank.correlation import RankOptions, Swaps, error_share
 from vcomp.ir.rank.errors import corrected_lengths
 from vcomp.ir.rank.paired import PairedDifferences
 
@@ -121,3 +121,19 @@ def test_squares_of_lengths_are_raised_to_a_power_that_leaves_their_mean(sample_
     expected = mean * (squares / mean) ** power / raised
     np.testing.assert_allclose((found**2).sum(axis=1), expected, rtol=1e-7)  # of the quadrature
     np.testing.assert_allclose(found / errors, (found / errors)[:, [0]].repeat(4, 1), rtol=1e-12)
+
+
+def test_differences_are_shrunken_by_the_root_of_what_is_not_error():
+    X = np.random.default_rng(3).normal(size=(15, 6)) + np.arange(6.0)
+    pairs = PairedDifferences.from_scores(X, "abcdef")
+    share = error_share(pairs).mean
+    assert 0.01 < share < 0.5
+    found = Swaps.of(pairs, "shrunken", 0.0)
+    np.testing.assert_allclose(found.differences, np.sqrt(1 - share) * pairs.differences)
+    np.testing.assert_array_equal(Swaps.of(pairs, "urbano", 0.0).differences, pairs.differences)
+
+
+def test_intervals_end_at_minus_one_and_one():
+    X = [[0.1, 0.3], [0.4, 0.2], [0.5, 0.51]]
+    table = vcomp.ir.expected_tau(X, 3, estimator="urbano", interval="independent")
+    assert table[["low", "high"]].to_numpy().tolist() == [[-1.0, 1.0]]

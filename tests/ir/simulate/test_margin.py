@@ -174,3 +174,10 @@ def test_scores_of_0_and_1_are_next_to_0_and_1(family):
     expected = family(np.concatenate([few, [_EDGE, 1.0 - _EDGE]]))
     np.testing.assert_array_equal(found.quantiles, expected.quantiles)
     assert found.log_likelihood == expected.log_likelihood
+
+
+@pytest.mark.parametrize("family", [beta_margin, truncated_normal_margin])
+def test_two_shapes_are_two_parameters(family):
+    margin = family(X)
+    assert len(margin.parameters) == margin.df == 2.0
+    assert margin.aic == pytest.approx(4.0 - 2.0 * margin.log_likelihood, rel=1e-14)
