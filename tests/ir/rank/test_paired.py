@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from vcomp.ir.rank.errors import mean_error_ratio
 from vcomp.ir.rank.paired import PairedDifferences, difference_variances, effective_df
@@ -64,3 +65,10 @@ def test_scales_of_errors_that_are_none_do_not_vary():
     )
     g = np.random.default_rng(1).normal(size=(4, 6))
     np.testing.assert_array_equal(pairs._drawn_scales(g), mean_error_ratio(5.0))
+
+
+@pytest.mark.parametrize("df", [2.0, 3.0, 7.5, 100.0])
+def test_errors_are_as_large_as_students_distribution_says(df):
+    mean = 2.0 * stats.t(df).expect(lambda t: t, lb=0.0)
+    assert mean_error_ratio(df) == pytest.approx(mean / np.sqrt(2.0 / np.pi), rel=1e-6)
+    assert mean_error_ratio(1.0) == mean_error_ratio(2.0)
