@@ -72,3 +72,12 @@ def test_errors_are_as_large_as_students_distribution_says(df):
     mean = 2.0 * stats.t(df).expect(lambda t: t, lb=0.0)
     assert mean_error_ratio(df) == pytest.approx(mean / np.sqrt(2.0 / np.pi), rel=1e-6)
     assert mean_error_ratio(1.0) == mean_error_ratio(2.0)
+
+
+def test_degrees_of_freedom_of_error_are_those_of_topics_less_one():
+    X = np.random.default_rng(4).normal(size=(9, 4))
+    pairs = PairedDifferences.from_scores(X, "abcd")
+    assert pairs.error_df == pytest.approx(8.0 * pairs.df, rel=1e-14)
+    X[0, 0] = np.nan  # three of six pairs have eight topics in common
+    pairs = PairedDifferences.from_scores(X, "abcd")
+    assert pairs.error_df == pytest.approx(7.5 * pairs.df, rel=1e-14)
