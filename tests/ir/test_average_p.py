@@ -47,6 +47,10 @@ def test_only_what_is_beyond_the_collection_is_carried_on(sizes):
     beyond = sizes[1] > 12
     assert found.table["source"].tolist()[-1] == ("noncentral t" if beyond else "all topics")
     assert ("Beyond 12 topics" in str(found)) == beyond
+    assert repr(found) == (
+        f"<AveragePValues: two-sided t-tests of 6 systems on 5 to {sizes[1]} topics, "
+        "2 bins of differences>"
+    )
 
 
 def test_bins_without_a_p_value_have_those_of_the_forecast():

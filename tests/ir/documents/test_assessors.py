@@ -67,6 +67,7 @@ def test_roles_take_the_first_of_several(layouts):
 
 
 def test_all_opinions(layouts):
+    assert "Individuals and roles are one effect" in layouts["individuals"].confounds
     assert chosen(layouts["individuals"]) == set(ASSIGNED.itertuples(index=False, name=None))
     second = ASSIGNED[ASSIGNED["role"] == "second"]
     assert chosen(layouts["individuals in second"]) == set(
