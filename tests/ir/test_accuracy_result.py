@@ -57,6 +57,11 @@ def test_every_cell_is_that_of_the_table(found):
     assert "from variance components, with their uncertainty" in words
 
 
+def test_rows_are_numbered(found):
+    assert found.table.index.tolist() == list(range(len(MEASURES) * len(SIZES)))
+    assert found.predict([5, 9]).index.tolist() == list(range(len(MEASURES) * 2))
+
+
 def test_lines_have_enough_points_between_the_sizes(found):
     curves = found._curves(["Erho2", "rmse"])
     for name in ("Erho2", "rmse"):
@@ -82,6 +87,14 @@ def test_lines_of_what_is_slow_have_the_sizes_alone():
 
 def found_scores():
     return np.random.default_rng(2).uniform(size=(10, 5))
+
+
+def test_only_correlations_of_ranks_are_labelled_by_their_estimator(found):
+    assert [found._label(name) for name in MEASURES] == [
+        "τ (shrunken)", "Eρ²", "ε", "τ_AP (shrunken)", "Φ", "F",
+    ]  # fmt: skip
+    halves = vcomp.ir.accuracy(found_scores(), ["sens_rel"], [8], trials=20, rng=1)
+    assert halves._label("sens_rel") == "sens_rel"
 
 
 def test_what_is_drawn(found):

@@ -273,6 +273,7 @@ def test_pages():
         assert f"\n{symbol}" in text
     assert "accuracy of halves of 2 to 12 topic against other halves" in text
     assert "Beyond, curves are extrapolated" in text
+    assert "Beyond" not in str(accuracy(SCORES, "sens_rel", 12, trials=10).summary())
     assert repr(made) == "<Accuracy: tau, rmse, sens_rel of 9 system on 25 to 50 topic>"
     assert "<table" in made._repr_html_()
     assert repr(accuracy(SCORES, "tau", 25)).endswith("on 25 topic>")

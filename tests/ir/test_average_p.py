@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from vcomp.exceptions import PlanError
-from vcomp.ir.average_p import _sizes, _sums
+from vcomp.ir.average_p import _sizes, _sums, average_p_values
+from vcomp.ir.pair_forecast import PairForecast
 
 
 @pytest.mark.parametrize("sides", [1, 2])
@@ -37,3 +38,30 @@ def test_sizes_are_two_topics_or_more(given, sizes):
 def test_sizes_that_cannot_be(given):
     with pytest.raises(PlanError, match="tests need two topics or more"):
         _sizes(given, 10)
+
+
+@pytest.mark.parametrize("sizes", [[5, 12], [5, 13]])
+def test_only_what_is_beyond_the_collection_is_carried_on(sizes):
+    X = np.random.default_rng(3).normal(size=(12, 6)) + np.arange(6.0)
+    found = average_p_values(X, sizes, bins=[0, 2, 9], trials=5)
+    beyond = sizes[1] > 12
+    assert found.table["source"].tolist()[-1] == ("noncentral t" if beyond else "all topics")
+    assert ("Beyond 12 topics" in str(found)) == beyond
+    assert repr(found) == (
+        f"<AveragePValues: two-sided t-tests of 6 systems on 5 to {sizes[1]} topics, "
+        "2 bins of differences>"
+    )
+
+
+def test_bins_without_a_p_value_have_those_of_the_forecast():
+    """Differences that are the same on all topics have a p-value of zero, which is not scaled."""
+    X = np.random.default_rng(3).normal(size=(12, 4))
+    X[:, 1], X[:, 3] = X[:, 0] + 0.25, X[:, 2] + 8.0
+    bounds = np.array([0.0, 0.2, 0.3, 3.0, 7.9, 8.1, 20.0])
+    found = average_p_values(X, [12, 20], bins=bounds, trials=5).values
+    share, _, p = PairForecast.from_scores(X).by_difference(20, bounds)
+    now = np.divide(*PairForecast.from_scores(X).by_difference(12, bounds)[[2, 0]])
+    then = p / share
+    scaled = np.minimum(found[0], now) > 0
+    np.testing.assert_allclose(found[1], np.where(scaled, found[0] * then / now, then), rtol=1e-12)
+    assert 0 < scaled.sum() < 6

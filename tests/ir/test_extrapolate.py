@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -198,6 +199,9 @@ def test_a_prediction_interval_holds_the_confidence_interval(model):
             "logit",
             "no finite fit: observations have errors between zero and one",
         ),
+        ([3, 5, 9, 12], [1, 0.5, -1, -1], "logit", "between zero and one at one number of topics"),
+        ([3, 5, 9, 12], [-1, -1, 0.5, 1], "logit", "between zero and one at one number of topics"),
+        ([3, 5, 9], [1, -1, -1], "logit", "between zero and one at one number of topics"),
         ([], [], "exp2", "there are 0 at 0"),
         ([5, 9], [np.nan, np.nan], "exp2", "there are 0 at 0"),
     ],
@@ -217,6 +221,7 @@ def test_what_has_no_curve(n, tau, model, message):
         ([5, np.nan, 3], [0.5, 0.6, 0.6], {}, DataError, "must be positive, not nan"),
         ([5, np.inf, 3], [0.5, 0.6, 0.6], {}, DataError, "must be positive, not inf"),
         ([5, 9, 3], [0.5, 1.2, 0.6], {}, DataError, r"is 1.2, outside of \[-1, 1\]"),
+        ([5, 9, 3], [0.5, -1.2, 0.6], {}, DataError, r"is -1.2, outside of \[-1, 1\]"),
         ([5, 9, 3], [0.5, -0.2, 0.6], {"scale": "error"}, DataError, r"outside of \[0, 1\]"),
         ([5, 9, 3], [0.5, np.inf, 0.6], {}, DataError, "is ∞"),
         ([5, 9, 3], [0.5, 0.6, 0.7], {"model": "exp3"}, PlanError, "did you mean 'exp"),
@@ -275,6 +280,8 @@ def test_accuracies_that_no_test_reaches():
     assert flat.required(0.9) == np.inf
     slow = fit_curve([2, 4, 8, 16], [0.5, 0.5, 0.5, 0.50001], "exp1", scale="share")
     assert slow.required(0.999) == np.inf
+    level = replace(slow, params=np.array([-0.5, 0.0]))
+    assert level.required(0.9) == np.inf
 
 
 @pytest.mark.parametrize("accuracy", [1.0, -1.0, 90, np.nan, "0.9", True, None])

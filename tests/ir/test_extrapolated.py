@@ -91,6 +91,8 @@ def test_options_are_checked(name, options, error, message, scores):
 def test_scores_are_checked(scores):
     with pytest.raises(DataError, match=r"'sens_abs' is .* halves of at least 2 .* 3 topics in"):
         get("sens_abs").estimate(scores[:3], 50)
+    with pytest.raises(EstimationError, match="sens_abs is not extrapolated"):
+        quiet("sens_abs", 100.0 * scores[:4], 50)
     with pytest.raises(DataError, match="scores: 1 of 360 are missing"):
         get("sens_abs").estimate(np.where(scores == scores.max(), np.nan, scores), 50)
     with pytest.raises(PlanError, match="must be positive, not -1"):

@@ -13,6 +13,7 @@ from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
 from vcomp.ir import accuracy, as_score_matrix, average_p_values
 from vcomp.ir.all_pairs import compare_pairs
 from vcomp.ir.measures import FromSubsets, available, get
+from vcomp.ir.measures.from_subsets import _carried
 from vcomp.ir.pair_forecast import PairForecast
 from vcomp.ir.splits import draw_halves, draw_subsets
 from vcomp.ir.two_way_anova import mean_squares
@@ -361,3 +362,29 @@ def test_accuracy_has_the_intervals_and_none_where_nothing_varies():
     assert accuracy(flat, "power_ratio").table[["low", "high"]].isna().all(axis=None)
     few = accuracy(SCORES[:4], "minor_conflicts", 2, trials=9).table
     assert few[["low", "high"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("at_hand", "now", "then", "expected"),
+    [
+        (0.2, 0.4, 0.1, 0.05),
+        (np.nan, 0.4, 0.1, 0.1),
+        (0.0, 0.4, 0.1, 0.1),
+        (0.2, 0.0, 0.3, 0.2),
+        (0.4, 0.0, 0.3, 0.3),
+        (0.4, np.nan, 0.3, 0.3),
+        (0.0, 0.0, 0.3, 0.0),
+    ],
+)
+def test_an_error_is_carried_by_a_ratio_that_there_is(at_hand, now, then, expected):
+    assert _carried(at_hand, now, then) == pytest.approx(expected, rel=1e-15)
+
+
+@pytest.mark.filterwarnings("ignore:.* has no value in:vcomp.exceptions.VcompWarning")
+def test_of_all_topics_there_is_what_was_observed():
+    """No pair differs by so much; of more topics some are expected to."""
+    X = np.random.default_rng(8).normal(size=(20, 4))
+    lower = 1.01 * np.ptp(X.mean(axis=0))
+    observed, expected = get("p_value", lower=lower).estimate(X, [20, 21])
+    assert np.isnan(observed)
+    assert 0.0 < expected < 1.0

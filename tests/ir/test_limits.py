@@ -8,6 +8,7 @@ import pytest
 
 import vcomp
 from vcomp.exceptions import DataError, PlanError
+from vcomp.ir import ScoreMatrix
 from vcomp.ir.documents.document_tables import listed
 from vcomp.ir.measures import get
 from vcomp.ir.rank.paired import check_systems
@@ -47,6 +48,16 @@ def test_topics_of_relevance(topics, allowed):
 def test_two_documents_of_a_topic_are_needed():
     with pytest.raises(DataError, match="no topic has two documents"):
         vcomp.ir.fit_relevance(judgements(2, 5, 1))
+    assert len(vcomp.ir.fit_relevance(judgements(2, 10, 2)).cuts) == 1
+
+
+@pytest.mark.parametrize(("topics", "allowed"), [(2, False), (3, True)])
+def test_a_jackknife_leaves_topics_that_can_be_tested(topics, allowed):
+    X = np.random.default_rng(1).normal(size=(topics, 12)) + np.arange(12.0) / 2.0
+    ends = get("power_ratio", alpha=0.3).interval_of_matrix(
+        ScoreMatrix(X, tuple("abc"[:topics]), tuple("abcdefghijkl")), np.array([3.0, 6.0]), 0.05
+    )
+    assert (np.isfinite(ends) == allowed).all()
 
 
 @pytest.mark.parametrize(("k", "allowed"), [(1, False), (2, True), (5_000, True), (5_001, False)])

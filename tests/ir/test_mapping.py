@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 import vcomp
 from vcomp.exceptions import DataError, PlanError
 from vcomp.ir import measures
-from vcomp.ir.mapping import PUBLISHED, ReliabilityMap, map_dstudy, map_reliability
+from vcomp.ir.mapping import (
+    PUBLISHED,
+    ReliabilityMap,
+    _features_of,
+    map_dstudy,
+    map_reliability,
+)
 
 KEYS = {
     "tau": "gt2tau",
@@ -265,3 +271,17 @@ def test_the_trend_of_figure_4():
         assert np.polyfit(year, column, 1)[0] < 0
     # relative stability "for the most part" between .8 and 1
     assert (table["Erho2"] > 0.8).mean() > 0.8
+
+
+@pytest.mark.parametrize(("topic", "error"), [(0.0, 0.0), (0.0, 0.2), (0.3, 0.0), (-0.1, 0.2)])
+def test_the_share_of_topics_is_that_of_their_variance(topic, error):
+    g = vcomp.from_components({"s": 1.0, "t": topic, "Residual": error})
+    found = _features_of(g.dstudy(t=[10, 20], object="s"))
+    assert found["n_topics"].tolist() == [10.0, 20.0]
+    known = {} if topic == error else {"topic_share": max(topic, 0.0) / (max(topic, 0.0) + error)}
+    assert {k: v for k, v in found.items() if k == "topic_share"} == known
+
+
+def test_nested_topics_have_no_share_of_their_own():
+    study = vcomp.from_components({"s": 1.0, "t:s": 0.3}).dstudy(t=[10], object="s")
+    assert "topic_share" not in _features_of(study)

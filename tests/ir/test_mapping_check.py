@@ -12,6 +12,7 @@ from scipy.stats import norm
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.ir import fit_mapping, measures, validate_mapping
 from vcomp.ir.mapping import MappingStudy
+from vcomp.ir.mapping_check import _scores
 from vcomp.ir.mapping_fit import _fit_spread, curve_through
 
 TAU = measures.get("tau")
@@ -145,3 +146,42 @@ def test_bad_options():
         validate_mapping(study.points)
     with pytest.raises(PlanError, match="unknown option 'sizes'"):
         validate_mapping(replace(study), {"own": {"sizes": 3}})
+
+
+def test_points_at_a_limit_count():
+    """Those with the least coefficient are used, and those at an end of their interval inside."""
+    points = simulated(4, s=6.0)
+    points["tau"] = points["tau"].clip(lower=-1.0)
+    assert min((points["tau"] == 1.0).sum(), (points["tau"] == -1.0).sum()) > 3
+    limits = {"Erho2": points["Erho2"].sort_values().iloc[5], "Phi": 0.5}
+    maps = {"tau": curve_through(TAU, points, limits)}
+    row = validate_mapping(MappingStudy(maps, {"tau": TAU}, points, limits), {"plain": {}}).iloc[0]
+    used = points[points["Erho2"].rank() > 5]
+    outside = 0
+    for name, own in used.groupby("collection"):
+        curve = curve_through(TAU, points[points["collection"] != name], limits)
+        found, y = curve.predict(own["Erho2"]), own["tau"].to_numpy()
+        outside += int(((y < found["obs_low"]) | (y > found["obs_high"])).sum())
+    assert row["nobs"] == len(used) == len(points) - 5
+    assert row["coverage"] == pytest.approx(1.0 - outside / len(used), rel=1e-12)
+
+
+def test_a_feature_needs_three_more_collections():
+    for n in (3, 4):
+        points = simulated(n)
+        study = MappingStudy({"tau": curve_through(TAU, points, SMALLEST)}, {"tau": TAU}, points,
+                             SMALLEST)  # fmt: skip
+        kinds = {"one": {"features": "n_systems"}}
+        if n == 4:
+            assert len(validate_mapping(study, kinds)) == 1
+            continue
+        with pytest.raises(EstimationError, match="'one' has 1 features: it needs 4 collections"):
+            validate_mapping(study, kinds)
+
+
+def test_the_top_is_the_tenth_with_the_largest_coefficients():
+    found = pd.DataFrame({
+        "collection": "one", "x": np.arange(11.0), "error": 0.0, "length": 1.0,
+        "inside": [*[True] * 8, False, True, False],
+    })  # fmt: skip
+    assert _scores(found)["coverage_top"] == 0.5

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,11 +15,20 @@ from scipy.optimize import brentq
 
 import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError
-from vcomp.ir import measures
+from vcomp.ir import as_score_matrix, measures
 from vcomp.ir.mapping import PUBLISHED, map_reliability
 from vcomp.ir.mapping_fit import _FEWEST_POINTS as FEWEST
-from vcomp.ir.mapping_fit import _by_collection, _coefficients, fit_exponent, fit_mapping
+from vcomp.ir.mapping_fit import (
+    _by_collection,
+    _coefficients,
+    _smallest,
+    _used,
+    curve_through,
+    fit_exponent,
+    fit_mapping,
+)
 from vcomp.ir.measures import RMSE
+from vcomp.ir.splits import FEWEST as FEWEST_TOPICS
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +53,7 @@ def test_points_are_halves_of_the_published_sizes(study):
     points = study.points
     assert list(points) == ["collection", "n", "trial", "Erho2", "Phi", "n_systems", "topic_share",
                             "tau", "rmse", "power_ratio"]  # fmt: skip
+    assert points.index.tolist() == list(range(len(points)))
     sizes = points.groupby(["collection", "n"]).size()
     assert sizes.eq(20).all()  # two halves of ten splits
     assert sorted(set(points["n"])) == [10, 20]
@@ -124,10 +137,31 @@ def test_each_collection_by_itself(study, measure):
     assert min(curve.by_collection.values()) <= curve.exponent <= max(curve.by_collection.values())
 
 
+def test_collections_are_in_the_order_of_their_points(study):
+    backwards = study.points.sort_values("collection", ascending=False, kind="stable")
+    found = _by_collection(study.measures["tau"], backwards, study.smallest)
+    order = dict.fromkeys(backwards["collection"])
+    assert list(found) == [name for name in order if name in found]
+    assert len(found) >= 2
+
+
+def test_points_at_the_limit_are_used(study):
+    limit = study.points["Phi"].sort_values().iloc[-30]
+    limits = {"Erho2": 0.8, "Phi": limit}
+    used = _used(study.measures["rmse"], study.points, limits)[1]
+    assert len(used) == 30
+    drawn = replace(study, smallest=limits).plot("rmse").lines[0].get_xdata()
+    assert sorted(drawn) == sorted(used["Phi"])
+    plt.close("all")
+
+
 @given(st.floats(0.05, 12.0), st.integers(0, 2**32))
 def test_exact_points_give_their_exponent(a, seed):
     x = np.random.default_rng(seed).uniform(0.3, 0.99, 6)
     assert fit_exponent(x, x**a) == pytest.approx(a, rel=1e-6)
+    ends = np.array([0.0, 1.0, 1.0])
+    more = np.append(x**a, [0.1, 0.9, 1.0])
+    assert fit_exponent(np.append(x, ends), more) == pytest.approx(a, rel=1e-6)
 
 
 def test_values_below_zero_and_at_the_ends_are_fitted():
@@ -185,9 +219,22 @@ def test_summary(study):
         "By collection: smallest and largest exponent",
     ):
         assert piece in " ".join(text.split()), piece
+    fewer = any(curve.n_collections < 3 for curve in study.maps.values())
+    assert ("Not every collection" in text) == fewer
     assert max(map(len, text.splitlines())) <= 100
     assert "<table" in study._repr_html_()
     assert repr(study) == "<MappingStudy: tau, rmse, power_ratio from 120 points of 3 collections>"
+
+
+def test_the_table_has_the_curves(study):
+    table = study.table.set_index("indicator")
+    for name, curve in study.maps.items():
+        single = curve.by_collection.values()
+        assert tuple(table.loc[name, ["lowest", "highest"]]) == (min(single), max(single))
+        assert table.loc[name, "nobs"] == curve.nobs
+    curves = {"tau": replace(study.maps["tau"], by_collection={})}
+    alone = replace(study, maps=curves).table
+    assert alone[["lowest", "highest"]].isna().all(axis=None)
 
 
 def test_picture(study):
@@ -271,6 +318,10 @@ def test_rows_of_coefficients_are_refused(study):
 
 
 def test_bad_collections(collections):
+    one = pd.DataFrame(collections["first"])
+    for single in (one, one.to_numpy(), as_score_matrix(one), pl.from_pandas(one)):
+        with pytest.raises(DataError, match="put a single one in a list"):
+            fit_mapping(single)
     with pytest.raises(DataError, match="no collection is given"):
         fit_mapping([])
     with pytest.raises(DataError, match="put a single one in a list"):
@@ -288,6 +339,44 @@ def test_bad_collections(collections):
         fit_mapping({"a": collections["first"][:10]})
 
 
+def test_the_least_coefficient_is_at_least_0_and_less_than_1():
+    assert _smallest({"Erho2": 0.0, "Phi": 0.99}) == {"Erho2": 0.0, "Phi": 0.99}
+    for wrong in (1.0, -1e-9, True, "0.5", None, np.nan):
+        with pytest.raises(PlanError, match="at least 0 and less than 1"):
+            _smallest({"Phi": wrong})
+
+
+@pytest.mark.parametrize("variance", ["constant", "shrinking"])
+def test_points_at_the_ends_leave_the_curve(study, variance):
+    """A curve is 0 at 0 and 1 at 1 whatever its exponent, and so is a point there."""
+    tau, limits = study.measures["tau"], {"Erho2": 0.0, "Phi": 0.0}
+    points = study.points[study.points["Erho2"].between(0.0, 1.0, inclusive="neither")]
+    ends = points.iloc[:4].assign(Erho2=[0.0, 0.0, 1.0, 1.0], tau=[0.0, 0.0, 1.0, 1.0])
+    expected = curve_through(tau, points, limits, variance)
+    found = curve_through(tau, pd.concat([points, ends]), limits, variance)
+    assert found.exponent == pytest.approx(expected.exponent, rel=1e-7)
+    assert found.bse == pytest.approx(expected.bse, rel=1e-6)
+
+
+def test_coefficients_without_error():
+    assert _coefficients(np.tile([1.0, 2.0, 4.0], (5, 1))) == pytest.approx(
+        (1.0, 1.0, np.nan), nan_ok=True
+    )
+
+
+def test_only_points_between_the_ends_are_enough():
+    tau, limits = measures.get("tau"), {"Erho2": 0.0, "Phi": 0.0}
+    x = np.linspace(0.3, 0.9, FEWEST)
+    points = pd.DataFrame({"collection": "one", "Erho2": x, "tau": x})
+    assert len(_used(tau, points, limits)[1]) == FEWEST
+    for end in (0.0, 1.0):
+        points.loc[0, "Erho2"] = end
+        with pytest.raises(EstimationError, match=f"has {FEWEST - 1} points .* needs {FEWEST}"):
+            _used(tau, points, limits)
+    with pytest.raises(EstimationError, match=f"has {FEWEST - 1} points .* needs {FEWEST + 1}"):
+        _used(tau, points, limits, 1)
+
+
 def test_points_at_the_ends_do_not_count():
     """A curve is 0 at 0 and 1 at 1 whatever its exponent."""
     x = np.linspace(0.3, 0.9, FEWEST)
@@ -299,3 +388,12 @@ def test_points_at_the_ends_do_not_count():
     found = _by_collection(measures.get("tau"), points, {"Erho2": 0.0, "Phi": 0.0})
     assert list(found) == ["many"]
     assert found["many"] == pytest.approx(2.0, rel=1e-9)
+
+
+def test_halves_have_two_topics_or_more(collections):
+    points = fit_mapping(collections, "tau", sizes=[FEWEST_TOPICS, 22], trials=4, rng=1).points
+    assert sorted(set(points["n"])) == [FEWEST_TOPICS, 22]
+    assert set(fit_mapping(collections, "tau", sizes=22, trials=4).points["n"]) == {22}
+    for wrong in (FEWEST_TOPICS - 1, 2.5, True, "2"):
+        with pytest.raises(EstimationError, match="whole numbers from 2 on, not "):
+            fit_mapping(collections, "tau", sizes=[wrong])

@@ -142,6 +142,7 @@ def test_systems_that_are_called_by_numbers_are_matched_by_name():
         ("p_value", {"lower": float("nan")}, "a bin needs 0 <= lower < upper"),
         ("p_value", {"lower": "a"}, "lower and upper must be numbers, not 'a'"),
         ("p_value", {"sides": 3}, "sides must be 1 or 2, not 3"),
+        ("F", {"delta": np.inf}, "delta must be a positive difference of scores, not inf"),
         ("F", {"delta": 0}, "delta must be a positive difference of scores, not 0"),
         ("F", {"dispersion": "max"}, "dispersion must be 'minimum', .* not 'max'"),
         ("F", {"dispersion": ["minimum"]}, r"dispersion must be .* not \['minimum'\]"),
@@ -175,6 +176,7 @@ def test_numbers_may_be_of_any_kind():
         ([], "no number of topics is given"),
         (True, "positive, not True"),
         (float("nan"), "positive, not nan"),
+        (float("inf"), "positive, not inf"),
         ("ten", "positive, not 'ten'"),
         (np.array([[1, 2], [3, 4]]), r"positive, not array\(\[1, 2\]\)"),
     ],
@@ -200,7 +202,7 @@ def test_numbers_of_topics_are_checked(name, n, message):
         ([1, 2, None, 3], "the true mean of system '2' is nan"),
         ({"bm25": 1, "rm3": 2, "lm": np.inf, "dfr": 1}, "the true mean of system 'lm' is inf"),
         ([True, False, True, True], "truth must hold numbers; it is bool"),
-        (pd.Series([1, 2, 3, 4], index=["a", "a", "b", "c"]), "several systems called 'a'"),
+        (pd.Series([1, 2, 3, 4], index=["b", "a", "a", "c"]), "several systems called 'a'"),
         (OTHER.to_numpy()[:1], "truth: scores need at least two topics"),
         (None, "truth: scores must be a matrix"),
         (5.0, "truth: scores must be a matrix"),
@@ -228,7 +230,44 @@ def test_success_and_failure_may_be_the_truth():
     assert get("tau").actual(SCORES, hits.to_numpy()) == expected
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "sens_rel"])
+def test_ties_at_zero_are_those_of_any_other_value(name):
+    """Zeros have no rounding error, so that a tolerance of zero must find them tied."""
+    found, X, Y = get(name).actual_of_scores, SCORES.to_numpy(), OTHER.to_numpy()
+    for scores, truth in ((0.0 * X, Y), (X, 0.0 * Y), (0.0 * X, 0.0 * Y)):
+        expected = found(scores + 1.0, truth + 1.0)
+        assert found(scores, truth) == pytest.approx(expected, rel=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("of_truth", "of_scores", "order"),
+    [
+        ("abcd", "0123", [0, 1, 2, 3]),
+        ("0123", "wxyz", [0, 1, 2, 3]),
+        ("0123", "0123", [0, 1, 2, 3]),
+        ("3120", "0123", [3, 1, 2, 0]),
+    ],
+)
+def test_systems_without_names_are_those_in_the_same_place(of_truth, of_scores, order):
+    truth = OTHER.mean().to_numpy()
+    scores = SCORES.set_axis(list(of_scores), axis=1)
+    expected = get("tau").actual(scores.to_numpy(), truth[order])
+    assert get("tau").actual(scores, pd.Series(truth, list(of_truth))) == expected
+
+
 def test_masked_truths_are_missing():
     truth = np.ma.masked_equal([0.1, 0.5, 0.2, 0.3], 0.5)
     with pytest.raises(DataError, match="the true mean of system '1' is nan"):
         get("tau").actual(SCORES, truth)
+
+
+def test_a_long_truth_has_the_columns_of_the_scores():
+    names = {"system": "run", "topic": "qid", "score": "map"}
+
+    def long(wide):
+        rows = wide.rename_axis("qid").reset_index()
+        return rows.melt("qid", var_name="run", value_name="map")
+
+    expected = get("rmse").actual(SCORES, OTHER)
+    for truth in (long(OTHER), long(OTHER).assign(more=1.0)):
+        assert get("rmse").actual(long(SCORES), truth, **names) == expected

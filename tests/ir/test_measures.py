@@ -469,3 +469,10 @@ def test_systems_that_are_equal_are_in_any_order():
         assert get("d_rank").actual(X, np.array(truth)) == 0.0
     with pytest.warns(VcompWarning, match="the covariance of the systems is singular"):
         assert np.isnan(get("d_rank").actual(X, np.array([1.0, 2.0, 3.0])))
+
+
+def test_scores_in_the_true_order_are_at_no_distance():
+    X = np.random.default_rng(2).normal(size=(8, 4)) + np.arange(4.0)
+    for truth in (X, X.mean(axis=0), np.argsort(np.argsort(X.mean(axis=0))), np.zeros(4)):
+        assert get("d_rank").actual_of_scores(X, np.asarray(truth, float)) == 0.0
+    assert get("d_rank").actual_of_scores(X, -X) > 0.0

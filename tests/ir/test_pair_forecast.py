@@ -9,8 +9,9 @@ from scipy import stats
 from scipy.special import ndtr, owens_t
 
 from vcomp.ir.measures import get
-from vcomp.ir.pair_forecast import PairForecast, _exceeds
+from vcomp.ir.pair_forecast import PairForecast, _exceeds, _mean_p
 from vcomp.ir.rank import PairedDifferences
+from vcomp.ir.two_way_anova import mean_squares
 
 VARYING = PairForecast.from_scores(
     np.random.default_rng(4).normal(size=(20, 4)) + np.array([0.0, 0.3, 0.5, 0.9])
@@ -133,3 +134,32 @@ def test_means_over_few_pairs_are_exact(n, is_exact):
     found = PairForecast._over_pairs(SimpleNamespace(t=t), lambda x: np.sin(40.0 * x))
     expected = np.sin(40.0 * t).mean() if n else 0.0
     assert (found == pytest.approx(expected, rel=1e-12)) == is_exact
+
+
+def test_systems_with_the_same_means_do_not_differ_reliably():
+    """Of three systems, with no more than two degrees of freedom, by the ANOVA method."""
+    Z = np.random.default_rng(2).integers(-9, 9, size=(6, 3)).astype(float)
+    X = np.concatenate([Z, -Z])
+    assert PairForecast.from_scores(X).reliability == 0.0
+    for shift in (0.1, 40.0):
+        Y = X + shift * np.arange(3.0)
+        ms_s, _, ms_e = mean_squares(Y)
+        expected = max(0.0, 1.0 - ms_e / ms_s)
+        assert PairForecast.from_scores(Y).reliability == pytest.approx(expected, rel=1e-12)
+
+
+def test_no_difference_has_a_p_value_of_1():
+    sizes = np.array([0.0, 0.5, 3.0])
+    found = _mean_p(sizes, 5.0, None)
+    assert found[0] == pytest.approx(1.0, rel=1e-12)
+    # Of a normal difference given, over the distribution of S.
+    for size, p in zip(sizes, found, strict=True):
+        mean = stats.chi2(5).expect(lambda q, s=size: 2 * stats.t.sf(s / np.sqrt(q / 5), 5))
+        assert p == pytest.approx(mean, abs=0.005)  # of 64 quantiles
+    assert _mean_p(sizes, 5.0, 0.05)[0] == 0.0
+
+
+def test_without_power_there_are_no_conflicts():
+    equal = PairForecast.from_scores(np.tile(np.arange(6.0)[:, None], (1, 3)))
+    assert (equal.equal, equal.power(20, 0.05)) == (1.0, 0.0)
+    assert np.isnan(equal.conflicts(20, 0.05, significantly=True))

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import t as student
 
 from vcomp.exceptions import DataError, PlanError
-from vcomp.ir.reliability_map import ReliabilityMap
+from vcomp.ir.reliability_map import ReliabilityMap, feature_values
 
 X = np.array([0.0, 1e-9, 0.2, 0.75, 0.999, 1.0])
 PLAIN = ReliabilityMap(
@@ -56,6 +56,15 @@ def test_intervals_are_cut_where_the_indicator_ends():
     assert wide[["low", "high", "obs_low", "obs_high"]].to_numpy().tolist() == [[-1, 1, -1, 1]]
     wide = replace(PLAIN, bse=20.0, resid_sd=5.0, lowest=0.0).predict(0.5)
     assert wide[["low", "obs_low"]].to_numpy().tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize("name", ["n_topics", "n_systems"])
+def test_sizes_are_above_0(name):
+    assert feature_values(name, [1e-9, 1.0]).tolist() == [np.log(1e-9), 0.0]
+    with pytest.raises(DataError, match=f"{name} must be above 0, not 0"):
+        feature_values(name, [[3.0], [0.0]])
+    with pytest.raises(DataError, match=f"{name} must be above 0, not -2"):
+        feature_values(name, -2)
 
 
 def test_features_move_the_exponent_and_its_error():

@@ -33,6 +33,13 @@ def test_arrays_are_numbered(scores):
     assert matrix.systems == ("0", "1")
 
 
+@pytest.mark.parametrize("role", ["system", "topic", "score"])
+@pytest.mark.parametrize("k", [2, 3])
+def test_arrays_have_no_columns_of_names(role, k):
+    with pytest.raises(DataError, match="data of type ndarray cannot be read"):
+        as_score_matrix(np.ones((5, k)), **{role: "run"})
+
+
 @pytest.mark.parametrize("frame", [WIDE, WIDE.astype("Float64")], ids=["numpy", "nullable"])
 def test_frames_keep_their_names(frame):
     matrix = as_score_matrix(frame)
@@ -84,10 +91,10 @@ def test_a_matrix_is_one_already():
     [
         (WIDE.assign(q=list("abc")), "column 'q' .* call it 'topic' if it names topics, or drop"),
         (WIDE.assign(topic=1, qid=2), "topics have one column, not 'topic', 'qid'; drop others"),
-        (WIDE.assign(Topic=[401, 402, 401]), "several topics called '401'"),
+        (WIDE.assign(Topic=[402, 401, 401]), "several topics called '401'"),
         (WIDE.assign(topic=["1", None, "3"]), "the topic in row 1 has no name"),
         (WIDE.assign(when=pd.Timestamp("2003-01-01")), "column 'when'"),
-        (WIDE.set_axis(["a", "a"], axis=1), "several systems called 'a'"),
+        (WIDE.assign(c=1.0).set_axis(["b", "a", "a"], axis=1), "several systems called 'a'"),
         (WIDE[["rm3"]], r"two systems \(columns\); there are 3 × 1"),
         (WIDE[:1], r"two topics \(rows\).*; there are 1 × 2"),
         (WIDE.replace(0.5, -np.inf), "system 'rm3' on topic '402' is infinite"),
@@ -99,7 +106,7 @@ def test_a_matrix_is_one_already():
         ([["1", "2"], ["3", "4"]], "they are str"),
         (np.ones((2, 2)) * 1j, "they are complex"),
         ([[1, 2], [3, {}]], "matrix of numbers"),
-        (WIDE.set_axis(["401", "401", "402"]), "several topics called '401'"),
+        (WIDE.set_axis(["402", "401", "401"]), "several topics called '401'"),
         (WIDE.set_axis(["401", None, "402"]), "the topic in row 1 has no name"),
         (WIDE.set_axis(["bm25", np.nan], axis=1), "the system in column 1 has no name"),
         (WIDE.replace(0.5, 1e200), "system 'rm3' on topic '402' is too large to be squared"),
@@ -145,6 +152,10 @@ class TestDropWorst:
         means = np.array([0.5, 0.4, 0.3, 0.2, 0.1])
         matrix = ScoreMatrix(np.vstack([means - 0.1, means + 0.1]), ("1", "2"), tuple("abcde"))
         assert "".join(matrix.drop_worst(fraction).systems) == kept
+
+    @pytest.mark.parametrize("level", [0.0, 0.3])
+    def test_none_of_equal_systems_is_the_worst(self, level):
+        assert as_score_matrix(np.full((4, 3), level)).drop_worst(0.5).n_systems == 3
 
     def test_missing_cells_do_not_count(self):
         scores = [[0.1, 0.3, 0.2], [0.5, np.nan, 0.2], [0.6, 0.2, np.nan]]
@@ -253,7 +264,7 @@ def test_selecting_and_common_topics():
         ({"systems": ["bm25", "rm"]}, r"there is no system 'rm' \(did you mean 'rm3'\?\)"),
         ({"topics": [401, 404]}, "there is no topic '404'"),
         ({"systems": "bm25"}, "systems are given as a list of names, not 'bm25'"),
-        ({"systems": ["rm3", "rm3"]}, "system 'rm3' is given twice"),
+        ({"systems": ["bm25", "rm3", "rm3"]}, "system 'rm3' is given twice"),
         ({"systems": 3}, "systems are given as a list of names, not 3"),
         ({"topics": [401]}, r"at least two topics .* there are 1 × 2"),
     ],

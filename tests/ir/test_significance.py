@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from vcomp.exceptions import PlanError
+from vcomp.ir.all_pairs import compare_pairs, significant_pairs
 from vcomp.ir.significance import (
     between,
     check_bin,
@@ -18,6 +19,13 @@ from vcomp.ir.significance import (
     settled,
     signs,
 )
+
+
+def test_pairs_cannot_be_changed():
+    """They are made once and used by all."""
+    for of in pairs_of(4):
+        with pytest.raises(ValueError, match="read-only"):
+            of[0] = 1
 
 
 @pytest.mark.parametrize(("n", "k"), [(2, 2), (5, 4), (30, 7)])
@@ -75,7 +83,9 @@ def test_a_bin_has_its_lower_bound_but_for_rounding():
     assert between(d, 0.1, 0.2).tolist() == [False, True, True, True, False, True, False, True,
                                             False]  # fmt: skip
     assert between(d, 0.0, np.inf).tolist() == [False] + [True] * 8
-    assert between(d * 1e-6, 1e-7, 2e-7).tolist() == between(d, 0.1, 0.2).tolist()
+    for unit in (1e-6, 1e-13, 1e13):  # rounding errors are relative
+        found = between(d * unit, 0.1 * unit, 0.2 * unit)
+        assert found.tolist() == between(d, 0.1, 0.2).tolist()
     nearly = 0.2 - 1e-15
     assert between(np.array([nearly]), 0.1, 0.2).tolist() == [False]
     assert between(np.array([nearly]), 0.2, 0.3).tolist() == [True]
@@ -95,3 +105,19 @@ def test_bins():
     check_bin(0, 1e-9)
     check_bin(0.2, np.inf)
     check_bin(np.float64(0.0), np.int64(3))
+
+
+def test_a_p_value_of_alpha_is_not_significant():
+    """Of five differences of one sign the exact p-value is 2/32, of one-sided tests 1/32."""
+    X = np.array([[1.0, 0.0], [2.0, 0.5], [3.0, 0.7], [4.0, 0.1], [5.0, 0.2]])
+    for sides in (1, 2):
+        assert compare_pairs(X, "wilcoxon", sides).p_values.tolist() == [sides / 32]
+        for alpha, expected in ((sides / 32, False), (sides / 31, True)):
+            assert significant_pairs(X, alpha, "wilcoxon", sides)[1].tolist() == [expected]
+
+
+def test_of_systems_with_the_same_mean_the_first_comes_first():
+    X = np.array([[3.0, 0.0], [0.0, 1.0], [0.0, 1.5], [0.0, 0.5]])
+    expected = stats.wilcoxon(*X.T, alternative="greater").pvalue
+    assert expected != stats.wilcoxon(*X.T[::-1], alternative="greater").pvalue
+    assert compare_pairs(X, "wilcoxon", 1).p_values == pytest.approx(expected, rel=1e-12)

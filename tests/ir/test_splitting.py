@@ -13,7 +13,7 @@ from vcomp.ir import measures
 from vcomp.ir.curve import MODELS, fit_curve
 from vcomp.ir.measures import MeanMeasure
 from vcomp.ir.splits import published_sizes
-from vcomp.ir.splitting import split_half
+from vcomp.ir.splitting import _sizes, split_half
 
 
 @pytest.fixture(scope="module")
@@ -209,6 +209,11 @@ def test_summary_says_what_the_numbers_are(scores):
     assert max(map(len, text.splitlines())) <= 100
     inside = str(split_half(scores, "tau", 10, models="logit", alpha=0.1))
     assert "Beyond" not in inside
+    assert "Beyond" not in str(split_half(scores, "tau", 15, trials=20))
+    one, two = (" ".join(str(split_half(scores, "tau", 16, models=m, trials=20)).split())
+                for m in ("logit", ["exp1", "logit"]))  # fmt: skip
+    assert "need not agree" not in one
+    assert "known to be biased; the models need not agree." in two
     assert "90 % of splits" in inside
 
 
@@ -300,3 +305,11 @@ def test_other_tables_are_read(scores):
     np.testing.assert_array_equal(
         split_half(frame, "tau").values, split_half(scores, "tau").values
     )
+
+
+def test_the_smallest_and_the_largest_halves():
+    for smallest in (1, 2):
+        assert _sizes([5, smallest], 10, smallest) == [smallest, 5]
+        for wrong in (smallest - 1, 6):
+            with pytest.raises(EstimationError, match=f"from {smallest} to 5, not {wrong}"):
+                _sizes(wrong, 10, smallest)

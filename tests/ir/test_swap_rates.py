@@ -9,6 +9,8 @@ import pytest
 from scipy import stats
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
+from vcomp.ir.measures import get
+from vcomp.ir.pair_forecast import PairForecast
 from vcomp.ir.significance import swap_rates
 
 RNG = np.random.default_rng(1)
@@ -69,6 +71,9 @@ def test_a_difference_on_a_bound_is_in_the_upper_bin():
         ({"bins": [-1, 1]}, PlanError, "that increase from zero or more"),
         ({"bins": [[0, 1], [2, 3]]}, PlanError, "two or more bounds"),
         ({"bins": ["a", "b"]}, PlanError, "bins must be numbers"),
+        ({"bins": [0.1, 0.2, 0.2]}, PlanError, "bins must be two or more bounds that increase"),
+        ({"bins": [0.1]}, PlanError, "bins must be two or more bounds"),
+        ({"bins": [-1e-9, 0.1]}, PlanError, "bins must be .* from zero or more"),
         ({"alpha": 1}, PlanError, "alpha must be between"),
         ({"trials": 0}, EstimationError, "trials must be a whole number of at least 1, not 0"),
         ({"rng": "x"}, EstimationError, "rng"),
@@ -92,3 +97,26 @@ def test_missing_scores_are_refused():
     holes[2, 1] = np.nan
     with pytest.raises(DataError, match="1 of 105 are missing, that of system '1' on topic '2'"):
         swap_rates(holes)
+
+
+@pytest.mark.parametrize("name", ["swap_rate", "p_value"])
+def test_nothing_is_expected_of_differences_that_are_not(name):
+    """None are so large, whatever the number of topics."""
+    X = np.random.default_rng(5).normal(size=(12, 5))
+    assert np.isnan(get(name, lower=1e6).expected(PairForecast.from_scores(X), 50))
+
+
+@pytest.mark.parametrize("name", ["swap_rate", "minor_conflicts", "major_conflicts"])
+def test_systems_that_are_tied_are_not_swapped(name):
+    X = np.random.default_rng(6).normal(size=(9, 5)) + np.arange(5.0)
+    for one, other in ((X, np.ones((9, 5))), (X, X[:, [0, 0, 0, 0, 0]]), (0.0 * X, X)):
+        found = get(name).actual_of_scores(one, other)
+        assert found == 0.0 or np.isnan(found)
+
+
+def test_a_rate_of_swaps_counts_pairs_in_the_other_order():
+    X = np.random.default_rng(6).normal(size=(9, 5))
+    truth = np.array([0.3, 0.3, 0.1, 0.2, 0.2])
+    pairs = list(combinations(range(5), 2))
+    swapped = [(X[:, i] - X[:, j]).mean() * (truth[i] - truth[j]) < 0 for i, j in pairs]
+    assert get("swap_rate").actual_of_scores(X, truth) == np.mean(swapped)

@@ -9,7 +9,6 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.exceptions import PlanError
 from vcomp.gtheory import DStudy, PlannedName
 from vcomp.ir.agreement import Measure
 from vcomp.ir.curve import Model
@@ -149,9 +148,7 @@ class ByPower:
 
     def at(self, n_topics: FloatArray, alpha: float) -> Estimated:
         """Return the power at the variance, and at the ends of its interval."""
-        if (n_topics <= 1).any():
-            few = n_topics[n_topics <= 1][0]
-            raise PlanError(f"the F test needs more than one topic, not {few:g}")
+        self.measure.check_topics(n_topics)
         of_one = ByDStudy(self.study, self.sampled, "rel_err_var").at(np.ones(1), alpha)
 
         def power(variance: FloatArray) -> FloatArray:

@@ -237,13 +237,8 @@ class Accuracy(display.Printed):
         if low == high:
             low, high = min(low, max(2.0, low / 4.0)), 2.0 * high
         fine = np.union1d(np.geomspace(low, high, _POINTS), self.requested)
-        parts = []
-        for name in chosen:
-            if self._is_slow(name):
-                parts.append(self._rows(name, np.sort(self.requested)))
-            else:
-                parts.append(self._rows(name, fine))
-        return pd.concat(parts, ignore_index=True)
+        few = np.sort(self.requested)
+        return pd.concat([self._rows(m, few if self._is_slow(m) else fine) for m in chosen])
 
     def _is_slow(self, name: str) -> bool:
         """Whether a point of a line takes a maximisation, or tests of many subsets."""

@@ -350,9 +350,6 @@ def _true_means(truth: TruthLike) -> tuple[FloatArray, tuple[str, ...] | None] |
     """Return true means and their systems if they have names, or nothing if it is a matrix."""
     import pandas as pd
 
-    is_table = hasattr(truth, "__arrow_c_stream__") and len(getattr(truth, "shape", ())) == 2
-    if is_table or isinstance(truth, ScoreMatrix | pd.DataFrame):
-        return None
     if isinstance(truth, Mapping):
         truth = pd.Series(dict(truth))
     names = tuple(map(str, truth.index)) if isinstance(truth, pd.Series) else None

@@ -10,7 +10,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import PlanError, check_one_of
 from vcomp.ir.comparisons import PairOptions, outcome_of
-from vcomp.ir.significance import critical_t, paired_tests, pairs_of, settled
+from vcomp.ir.significance import paired_tests, pairs_of, settled
 
 PairTest: TypeAlias = Literal["t", "wilcoxon"]
 Sides: TypeAlias = Literal[1, 2]
@@ -85,6 +85,6 @@ def significant_pairs(
     """Return differences of all pairs, and which of them are significant at level `alpha`."""
     if test == "t":
         tests = paired_tests(X)
-        return tests.differences, np.abs(tests.t) > critical_t(two_sided(alpha, sides), tests.df)
+        return tests.differences, tests.significant(two_sided(alpha, sides))
     tested = compare_pairs(X, test, sides)
     return tested.differences, tested.p_values < alpha

@@ -11,14 +11,14 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, PlanError
+from vcomp.exceptions import PlanError
 from vcomp.ir.agreement import complete
 from vcomp.ir.agreement import sizes as check_sizes
 from vcomp.ir.all_pairs import PairTest, Sides, check_test, compare_pairs
 from vcomp.ir.curve import whole
 from vcomp.ir.pair_forecast import PairForecast
 from vcomp.ir.scores import ScoresLike, as_score_matrix
-from vcomp.ir.significance import bin_bounds, bin_places
+from vcomp.ir.significance import bin_bounds, sums_by_bin
 from vcomp.ir.splits import draw_subsets
 from vcomp.numerics import check_count, run, seed_from
 
@@ -258,15 +258,13 @@ def average_p_values(
     X = complete(as_score_matrix(scores, system=system, topic=topic, score=score), "scores")
     check_test(test, sides)
     bounds = bin_bounds(bins)
-    if len(X) < 2:
-        raise DataError(f"tests need two topics or more; there are {len(X)}")
     n = _sizes(n_topics, len(X))
     pairs = max(X.shape[1] * (X.shape[1] - 1) // 2, 1)
     few = int(np.clip(_PAIRS // pairs, 1, _TRIALS))
     each, seed = few if trials is None else check_count(trials, "trials"), seed_from(rng)
     beyond = n[n > len(X)]
     within = [int(m) for m in n[n <= len(X)]]
-    measured = within if len(X) in within or not beyond.size else [*within, len(X)]
+    measured = [*within, len(X)] if beyond.size else within
 
     def work(place: int) -> FloatArray:
         m = measured[place]
@@ -288,8 +286,7 @@ def average_p_values(
     seen = _ratio(sums[:, 1], sums[:, 0])
     counts, values = sums[: len(within), 0], seen[: len(within)]
     if beyond.size:
-        at_hand = seen[measured.index(len(X))]
-        values = np.concatenate([values, _carried(X, beyond, bounds, at_hand, sides)])
+        values = np.concatenate([values, _carried(X, beyond, bounds, seen[-1], sides)])
         counts = np.concatenate([counts, np.full((beyond.size, bounds.size - 1), np.nan)])
     n_rows, k = X.shape
     return AveragePValues(n, bounds, counts, values, each, n_rows, k, test, sides)
@@ -298,10 +295,8 @@ def average_p_values(
 def _sums(X: FloatArray, bounds: FloatArray, test: PairTest, sides: Sides) -> FloatArray:
     """Return the number of pairs in each bin, and the sum of their p-values, (2, b)."""
     tested = compare_pairs(X, test, sides)
-    place, inside = bin_places(tested.differences, bounds)
-    b = bounds.size - 1
-    p = np.bincount(place[inside], tested.p_values[inside], minlength=b)
-    return np.array([np.bincount(place[inside], minlength=b), p])
+    count = np.ones(tested.differences.size)
+    return sums_by_bin(tested.differences, bounds, count, tested.p_values)
 
 
 def _carried(
@@ -315,12 +310,9 @@ def _carried(
         return np.asarray(_ratio(p, share) * sides / 2)
 
     now = expected(len(X))
-    rows = []
-    for n in n_topics:
-        then = expected(float(n))
-        known = np.isfinite(at_hand) & (at_hand > 0) & (now > 0)
-        rows.append(np.where(known, at_hand * _ratio(then, np.where(known, now, 1.0)), then))
-    return np.stack(rows)
+    known = np.minimum(at_hand, now) > 0
+    rows = [expected(float(n)) for n in n_topics]
+    return np.stack([np.where(known, at_hand * _ratio(then, now), then) for then in rows])
 
 
 def _ratio(sums: FloatArray, counts: FloatArray) -> FloatArray:

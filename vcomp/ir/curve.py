@@ -398,9 +398,9 @@ def _columns(n_topics: ArrayLike, accuracy: ArrayLike) -> tuple[FloatArray, Floa
             "n_topics and accuracy are two columns of one length; they have the shapes "
             f"{n.shape} and {y.shape}"
         )
-    if not ((n > 0) & (n < np.inf)).all():
-        wrong = n[~((n > 0) & (n < np.inf))][0]
-        raise DataError(f"the number of topics of an observation must be positive, not {wrong}")
+    wrong = n[~((n > 0) & (n < np.inf))]
+    if wrong.size:
+        raise DataError(f"the number of topics of an observation must be positive, not {wrong[0]}")
     return n, y
 
 
@@ -558,6 +558,6 @@ def _binomial(e: _BySize) -> tuple[FloatArray, FloatArray, float]:
 
 
 def _is_step(means: FloatArray) -> bool:
-    """Whether at most one mean is between 0 and 1, after zeros and before ones: b is infinite."""
-    first = int(np.argmax(np.append(means > 0.0, True)))
+    """Whether at most one mean, not all 0, is between 0 and 1, after zeros and before ones."""
+    first = int(np.argmax(means > 0.0))
     return bool((means[first + 1 :] == 1.0).all())

@@ -273,6 +273,8 @@ def curve_through(
     EstimationError
         If there are too few points, values beyond 1, or features that do not vary.
     """
+    from scipy.special import xlogy
+
     coefficient, used = _used(measure, points, smallest, len(features))
     x, y = used[coefficient].to_numpy(), used[measure.name].to_numpy()
     rises = measure.larger_is_better
@@ -280,14 +282,14 @@ def curve_through(
     inside = (base > 0.0) & (base < 1.0)
     if variance == "shrinking":  # points at the ends tell nothing of the variance within
         used, x, y, base = used[inside], x[inside], y[inside], base[inside]
-        inside = np.ones(y.size, dtype=bool)
+        inside = inside[inside]
     names = used["collection"].to_numpy()
     Z, centres = _features(used, features, len(set(names)))
     theta, power = _fitted(base[inside], y[inside], Z[inside], 1.0 - x[inside], variance)
     a = np.exp(theta[0] + Z @ theta[1:])
-    weights = (1.0 - x) ** -power if power else np.ones_like(x)
+    weights = (1.0 - x) ** -power
     residual = weights * (y - base**a)
-    slope = np.where(inside, weights * base**a * a * np.log(np.where(inside, base, 1.0)), 0.0)
+    slope = weights * a * xlogy(base**a, base)
     jacobian = slope[:, None] * np.column_stack([np.ones_like(x), Z])
     resid_var = float(residual @ residual) / (y.size - theta.size)
     covariance = _sandwich(jacobian, residual, names, resid_var)

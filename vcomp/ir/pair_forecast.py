@@ -18,7 +18,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.ir.all_pairs import PairTest, compare_pairs
 from vcomp.ir.rank import PairedDifferences, difference_variances, error_share
-from vcomp.ir.significance import critical_t, pairs_of, settled
+from vcomp.ir.significance import critical_t, pairs_of, settled, sums_by_bin
 
 _MOST_PAIRS = 20_000
 """More pairs are represented by as many of them, evenly spaced in the order of |t|."""
@@ -169,10 +169,8 @@ class PairForecast:
             for at in range(0, m, step):
                 found += self._by_difference(slice(at, at + step), nodes, n_topics, bounds, alpha)
             found *= (1.0 - self.certain - self.equal) / (m * nodes)
-        place = _bins(self.fixed, bounds)
-        inside = (place >= 0) & (place < bounds.size - 1)
-        counts = np.bincount(place[inside], minlength=bounds.size - 1)
-        found[0] += self.certain * counts / max(self.fixed.size, 1)
+        each = np.full(self.fixed.size, self.certain / max(self.fixed.size, 1))
+        found[0] += sums_by_bin(self.fixed, bounds, each)[0]
         return found
 
     def _by_difference(
@@ -183,8 +181,6 @@ class PairForecast:
         mean, prior, S = self._means(self.t[pairs]), self.variance, self.deviations[pairs]
         quantiles = ndtri((np.arange(nodes) + 0.5) / nodes)
         x = mean[:, None] + np.sqrt(prior + 1.0 / n) * quantiles
-        place = _bins(np.abs(x) * S[:, None], bounds).ravel()
-        inside = (place >= 0) & (place < bounds.size - 1)
         size = np.sqrt(n) * np.abs(x)
         weight = np.ones(x.shape) if alpha is None else _significance(size, n - 1, alpha)
         # Given the difference on the first topics, the true one is nearer to it.
@@ -192,12 +188,7 @@ class PairForecast:
         again = mean[:, None] + shrink * (x - mean[:, None])
         swap = _normal(-np.sign(x) * again / np.sqrt(prior * (1.0 - shrink) + 1.0 / n))
         columns = (weight, weight * swap, _mean_p(size, n - 1, alpha))
-        return np.array(
-            [
-                np.bincount(place[inside], c.ravel()[inside], minlength=bounds.size - 1)
-                for c in columns
-            ]
-        )
+        return sums_by_bin(np.abs(x) * S[:, None], bounds, *columns)
 
     def _means(self, t: FloatArray) -> FloatArray:
         return np.asarray(self.reliability / np.sqrt(self.n_topics) * t)
@@ -249,10 +240,6 @@ def _with_p_values(p: FloatArray, df: float) -> FloatArray:
     return np.asarray(-stdtrit(df, np.maximum(p, _TINY) / 2.0))
 
 
-def _bins(sizes: FloatArray, bounds: FloatArray) -> FloatArray:
-    return np.asarray(np.searchsorted(bounds, sizes, side="right") - 1)
-
-
 def _normal(x: FloatArray) -> FloatArray:
     from scipy.special import ndtr
 
@@ -291,7 +278,7 @@ def _mean_p(size: FloatArray, df: float, alpha: float | None) -> FloatArray:
 
     levels = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
     ratio = np.sqrt(chdtri(df, 1.0 - levels) / df)  # S/σ
-    grid = size.max(initial=0.0) * np.square(np.linspace(0.0, 1.0, _POINTS))
+    grid = size.max() * np.square(np.linspace(0.0, 1.0, _POINTS))
     t = grid[:, None] / ratio
     limit = 0.0 if alpha is None else critical_t(alpha, df)
     p = np.where(t >= limit, 2.0 * stdtr(df, -t), 0.0)

@@ -51,8 +51,9 @@ def feature_values(name: str, values: ArrayLike) -> FloatArray:
     z = np.asarray(values, dtype=float)
     if name not in _LOGARITHMIC:
         return np.asarray(_shares(z, name))
-    if (z <= 0.0).any():
-        raise DataError(f"{name} must be above 0, not {display.number(z[z <= 0.0].flat[0])}")
+    wrong = z[z <= 0.0]
+    if wrong.size:
+        raise DataError(f"{name} must be above 0, not {display.number(wrong[0])}")
     logarithm: FloatArray = np.log(z)
     return logarithm
 
@@ -220,7 +221,7 @@ class ReliabilityMap:
         the published curves, whatever their distribution.
         """
         import pandas as pd
-        from scipy.special import stdtrit
+        from scipy.special import stdtrit, xlogy
 
         check_alpha(alpha)
         x = np.atleast_1d(_shares(coefficient, SYMBOLS[self.coefficient]))
@@ -234,7 +235,7 @@ class ReliabilityMap:
         base = self._base(x)
         a = self.exponents(features)
         y = base**a
-        slope = np.where(base > 0.0, y * np.log(np.where(base > 0.0, base, 1.0)), 0.0)
+        slope = xlogy(y, base)
         df = self.n_collections - 1 if self.n_collections > 1 else self.nobs - 1
         columns = {self.coefficient: x, "estimate": y}
         curve = np.abs(slope) * self._error(features, a)
@@ -249,7 +250,7 @@ class ReliabilityMap:
 
     def _error(self, features: Mapping[str, ArrayLike] | None, a: Any) -> Any:
         """Return the standard error of the exponent at these features."""
-        if self.covariance is None or not self.slopes:
+        if self.covariance is None:
             return self.bse
         away = np.broadcast_arrays(1.0, *self._away(features).values())
         v = np.stack(away, axis=-1)

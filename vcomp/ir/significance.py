@@ -100,14 +100,8 @@ def critical_t(alpha: float, df: int) -> float:
 
 
 def between(differences: FloatArray, lower: float, upper: float) -> BoolArray:
-    """Return which differences, regardless of sign, are in a bin; zeros are in none.
-
-    A difference within rounding error of a bound is on it: 0.3 - 0.2 is 0.1.
-    """
-    d = np.abs(differences)
-    slack = 1e-12 * d.max(initial=0.0)
-    inside: BoolArray = (d > 0) & (d >= lower - slack) & (d < upper - slack)
-    return inside
+    """Return which differences, regardless of sign, are in a bin; zeros are in none."""
+    return np.asarray(bin_places(differences, np.array([lower, upper])) == 1)
 
 
 def check_bin(lower: float, upper: float) -> None:
@@ -258,15 +252,22 @@ def _counts(X: FloatArray, Y: FloatArray, bounds: FloatArray, alpha: float | Non
     return counts
 
 
-def bin_places(differences: FloatArray, bounds: FloatArray) -> tuple[LongArray, BoolArray]:
-    """Return the bin of each difference, regardless of sign, and which are in one; zeros are not.
+def bin_places(differences: FloatArray, bounds: FloatArray) -> LongArray:
+    """Return the bin of each difference, regardless of sign, from 1 on.
 
-    A difference within rounding error of a bound is on it.
+    It is 0 below all bins and for zeros. A difference within rounding error of a bound is on it:
+    0.3 - 0.2 is 0.1.
     """
     size = np.abs(differences)
-    place = np.searchsorted(bounds, size + 1e-12 * size.max(initial=0.0), side="right") - 1
-    counted: BoolArray = (size > 0) & (place >= 0) & (place < bounds.size - 1)
-    return place, counted
+    place = np.searchsorted(bounds, size + 1e-12 * size.max(initial=0.0), side="right")
+    return np.where(size > 0, place, 0)
+
+
+def sums_by_bin(differences: FloatArray, bounds: FloatArray, *columns: FloatArray) -> FloatArray:
+    """Return the sums in each bin of columns that have a number for each difference."""
+    place = bin_places(differences, bounds).ravel()
+    sums = [np.bincount(place, column.ravel(), bounds.size + 1) for column in columns]
+    return np.array(sums, dtype=float)[:, 1:-1]  # without what is below and above all bins
 
 
 def _set_size(n_topics: int | None, available: int) -> int:

@@ -265,7 +265,7 @@ def observed(X: FloatArray, measures: Sequence[Measure], halves: Sequence[Halves
 def _check_places(halves: Halves, n_topics: int) -> None:
     """Refuse places of topics out of range."""
     for places in (halves.collection, halves.truth):
-        if places.size and not 0 <= places.min() <= places.max() < n_topics:
+        if places.size and (places.min() < 0 or places.max() >= n_topics):
             raise DataError(
                 f"halves have places of topics from {places.min()} to {places.max()}; there are "
                 f"{n_topics} topics, from 0 to {n_topics - 1}"

@@ -12,6 +12,7 @@ from statsmodels.stats.multitest import multipletests
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir import ScoreMatrix, as_score_matrix, compare_systems
+from vcomp.ir.comparisons import PairOptions, outcome_of
 
 RNG = np.random.default_rng(6)
 NAMES = ["bm25", "rm3", "ql", "tfidf", "lsa"]
@@ -219,3 +220,23 @@ def test_the_printed_form():
         with pytest.raises(PlanError, match="show is a whole number of pairs"):
             made.summary(show)
     assert "<table" in made._repr_html_()
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("level", [0.0, 0.3])
+def test_systems_that_are_alike_have_a_p_value_of_1(test, level):
+    found = outcome_of(np.full((8, 3), level), test, PairOptions(n=100))
+    np.testing.assert_array_equal(found.p_values, 1.0)
+
+
+@pytest.mark.parametrize("test", ["wilcoxon", "permutation", "bootstrap", "randomised_tukey"])
+def test_a_bar_is_shown_if_it_is_requested(test, capsys):
+    compare_systems(WIDE.iloc[:, :3], test, progress=False)
+    assert capsys.readouterr().err == ""
+    compare_systems(WIDE.iloc[:, :3], test, progress=True, n=None if test == "wilcoxon" else 300)
+    assert "blocks of " in capsys.readouterr().err
+
+
+def test_one_pair_has_its_own_interval():
+    assert "Intervals: t, of the mean difference." in compare_systems(WIDE.iloc[:, :2]).notes
+    assert "Intervals: t, each pair separately." in compare_systems(WIDE).notes

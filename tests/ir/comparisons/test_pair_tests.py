@@ -139,3 +139,14 @@ def test_tukey_without_an_error_tells_equal_systems_from_others():
     found = outcome_of(X, "tukey", options())
     np.testing.assert_array_equal(found.p_values, [1.0, 0.0, 0.0])
     np.testing.assert_array_equal(found.statistic, [0.0, np.inf, np.inf])
+
+
+@pytest.mark.parametrize("test", ["wilcoxon", "sign"])
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+@pytest.mark.parametrize("n", [2, 3, 9])
+def test_the_smallest_p_value_is_that_of_differences_of_one_sign(test, alternative, n):
+    better = np.arange(1.0, n + 1.0)
+    X = np.column_stack([better, np.zeros(n)] if alternative != "less" else [np.zeros(n), better])
+    found = outcome_of(X, test, PairOptions(alternative=alternative))
+    assert found.smallest.tolist() == found.p_values.tolist()
+    assert found.smallest.tolist() == [0.5**n * (2 if alternative == "two-sided" else 1)]

@@ -34,6 +34,8 @@ def test_all_signs_are_used_where_there_are_no_more_than_replicates():
         made = outcome_of(SCORES, "permutation", PairOptions(n=n))
         assert made.is_exact.all() == exact
         assert (made.smallest == (2 / 512 if exact else 1 / (n + 1))).all()
+        one = outcome_of(SCORES, "permutation", PairOptions(n=n, alternative="greater"))
+        assert (one.smallest == (1 / 512 if exact else 1 / (n + 1))).all()
 
 
 def test_all_signs_enumerated():

@@ -143,6 +143,10 @@ def test_bad_paths(universe, tmp_path):
 def test_frames_that_do_not_fit_are_not_begun(universe):
     with pytest.raises(DataError, match="write_per_document"):
         universes.document_scores(universe, free_bytes=lambda: 1000.0)
+    needed = 32.0 * universe.n_rows  # with temporaries, of half of what is free
+    assert len(universes.document_scores(universe, free_bytes=lambda: 2.0 * needed))
+    with pytest.raises(DataError, match="write_per_document"):
+        universes.document_scores(universe, free_bytes=lambda: 1.99 * needed)
 
 
 FOUR = {"relevant_retrieved": 1, "relevant_missed": 0, "nonrelevant_retrieved": 0,

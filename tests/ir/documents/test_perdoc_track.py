@@ -195,3 +195,10 @@ def test_the_correlation_of_effects_is_the_given_one():
 def test_bad_correlations(correlations, message):
     with pytest.raises(PlanError, match=message):
         novelty_like_track(n_systems=2, n_topics=2, n_documents=8, correlations=correlations)
+
+
+def test_sums_of_0_are_not_above_0():
+    effects = dict.fromkeys(TRACK_EFFECTS, 0.0)
+    track = novelty_like_track(n_systems=2, n_topics=2, n_documents=8, effects=effects)
+    assert len(track.retrieved) == 0
+    assert not track.judgements["relevant"].any()

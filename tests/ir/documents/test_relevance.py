@@ -1,6 +1,6 @@
 """The model of relevance, against its own definition: pairs one by one, and known effects."""
 
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,7 @@ import pytest
 import vcomp
 from vcomp.exceptions import DataError, EstimationError, VcompWarning
 from vcomp.ir.documents.polychoric import polychoric_correlations
+from vcomp.ir.documents.relevance import _components
 
 CUTS = (0.0, 0.8)
 
@@ -145,6 +146,8 @@ def test_what_cannot_be_separated_is_said(rule, message, zero):
     assert [name for name in zero if values[name] == 0.0] == zero
     assert sum(values.values()) == pytest.approx(1.0, rel=1e-12)
     assert message.split(".*")[0] in model.notes[0].lower()
+    # What is 0 because it cannot be separated was not set to it.
+    assert not set(zero) & set(" ".join(model.notes[1:]).replace(".", "").replace(",", "").split())
     assert ("1 assessor>" if model.sizes["assessors"] == 1 else "4 assessors>") in repr(model)
     assert model.notes[0] in " ".join(str(model.summary()).split())
 
@@ -230,3 +233,31 @@ def test_relevance_that_is_not_of_documents():
     table = pd.DataFrame({"topic": t, "document": d, "assessor": a, "relevant": grades})
     with pytest.raises(EstimationError, match="no more alike"):
         vcomp.ir.fit_relevance(table.sample(frac=1.0, random_state=rng.integers(9)))
+
+
+@pytest.mark.parametrize("known", list(product([True, False], repeat=5)))
+def test_components_add_up_whatever_is_known(known):
+    """Those of pairs that do not occur are in others; some pairs are needed of all."""
+    one, two, _, by_one, by_two = known
+    if not ((one or two) and (by_one or by_two)):
+        return
+    r = np.where(known, [0.65, 0.4, 0.7, 0.25, 0.1], np.nan)
+    found = _components(r)
+    assert found.sum() == pytest.approx(1.0, rel=1e-12)
+    assert np.isfinite(found).all()
+    if all(known):
+        np.testing.assert_allclose(found, _estimates(r), rtol=1e-12)
+    nothing = r[4] if by_two else r[3]
+    i, a, ai, *_ = found * (1.0 - nothing)
+    if one:  # what judgements of one assessor on a topic have in common
+        assert i + a + ai == pytest.approx(r[0] - nothing, abs=1e-12)
+    if two:
+        assert i == pytest.approx(r[1] - nothing, abs=1e-12)
+
+
+def test_documents_that_differ_in_nothing_have_no_relevance():
+    """The second assessor gives both documents of a topic one grade: pairs are alike in all."""
+    rows = [(t, d, a, d if a == 0 else t % 2) for t in range(6) for d in (0, 1) for a in (0, 1)]
+    table = pd.DataFrame(rows, columns=["topic", "document", "assessor", "relevant"])
+    with pytest.raises(EstimationError, match="are no more alike than those of two documents"):
+        vcomp.ir.fit_relevance(table)

@@ -70,3 +70,22 @@ def test_what_is_just_critical_is_not_significant(alpha):
     found = PairedTests(t, t, 7, np.ones(4)).significant(alpha)
     assert found.tolist() == [True, False, False, True]
     assert 2.0 * stdtr(7, -limit) == pytest.approx(alpha, rel=1e-12)
+
+
+def test_tables_of_tails_cannot_be_changed():
+    """They are made once and used by all."""
+    with pytest.raises(ValueError, match="read-only"):
+        tail_table(7)[0] = 1.0
+
+
+@pytest.mark.parametrize("df", [1, 5, 300, 2000])
+def test_tables_of_tails_are_smooth_where_their_series_begins(df):
+    logs = np.log(tail_table(df)[1:-1])
+    assert np.abs(np.diff(logs, 2)).max() < 1e-6
+
+
+@pytest.mark.parametrize("df", [1, 7, 300])
+def test_tables_of_tails_go_on_as_cubics(df):
+    table = tail_table(df)
+    for ends in (table[:5], table[-5:]):  # of a cubic the fourth differences are zero
+        assert np.diff(ends, 4) == pytest.approx([0.0], abs=1e-13 * table.max())

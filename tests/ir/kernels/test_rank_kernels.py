@@ -207,3 +207,15 @@ def test_positive_means_without_ties(seed, k, rate, noise, relative):
     got = safe_difference(means, y, none, none, swapped, *by, rate, relative)
     expected = [smallest_by_search(x, truth, 0.0, 0.0, rate, relative) for x in means]
     np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_the_smallest_difference_may_be_next_to_nothing(relative):
+    """Of three systems in the right order every difference is safe."""
+    x = np.array([[1.0, 1e-20, 0.0]]) + (1e-200 if relative else 0.0)
+    y, none = np.array([[3.0, 2.0, 1.0]]), np.zeros(1)
+    expected = 1.0 if relative else 1e-20
+    for swapped in (-1, 0):
+        known = np.array([swapped])
+        found = safe_difference(x, y, none, none, known, *orders(x, y), 0.0, relative)
+        assert found == pytest.approx([expected], rel=1e-12)

@@ -10,6 +10,7 @@ from scipy.special import gamma
 
 from vcomp.exceptions import DataError
 from vcomp.ir.rank import ErrorEffect, FacetedDifferences
+from vcomp.ir.rank.faceted import _pattern
 
 SYSTEMS = ["d", "b", "a", "c"]
 
@@ -268,3 +269,16 @@ def test_equal_means_are_equal_in_any_unit(unit):
     assert made.systems == tuple("bacdefgh")
     assert len(set(made.effects)) == 2
     assert made.effects[0] > made.effects[1]
+
+
+@pytest.mark.parametrize("bad", [(1.0, 0.0, 2.0), (1.0, 3.0, 0.0), (0.0, 3.0, 2.0)])
+def test_effects_without_variance_have_no_pattern(bad):
+    """Of residuals, degrees of freedom or a component that are zero."""
+    vectors = np.random.default_rng(3).normal(size=(2, 4))
+    scale, df, variance = bad
+    empty, good = (scale * vectors[::-1], df, variance), (vectors, 5.0, 1.5)
+    for one, other in zip(_pattern([good, empty], 4), _pattern([good], 4), strict=True):
+        np.testing.assert_array_equal(one, other)
+    pattern, df = _pattern([empty], 4)
+    np.testing.assert_array_equal(pattern, np.eye(4) - 0.25)
+    assert df == _pattern([], 4)[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
@@ -65,6 +66,14 @@ def test_intervals_are_those_of_the_coefficient():
         np.testing.assert_allclose(rows[end], tau_of_erho2(table[f"Erho2_{end}"]))
     ap = made[made["measure"] == "tau_ap"]
     np.testing.assert_allclose(ap["estimate"], tau_ap_of_erho2(table["Erho2"], 5))
+
+
+def test_an_interval_beyond_one_ends_there():
+    X = np.random.default_rng(1).normal(size=(5, 4)) + 1.5 * np.arange(4.0)
+    frame = pd.DataFrame(X).rename_axis("t").reset_index().melt("t", var_name="s")
+    study = vcomp.fit("value ~ (1|s) + (1|t)", frame).dstudy(t=5, interval="wald")
+    assert study.table["Erho2_high"].item() > 1.0
+    np.testing.assert_allclose(normal_tau(study)["high"], 1.0, rtol=1e-12)
 
 
 def test_mistakes():

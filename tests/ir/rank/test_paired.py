@@ -6,8 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from vcomp.ir.rank.paired import difference_variances
+from vcomp.ir.rank.errors import mean_error_ratio
+from vcomp.ir.rank.paired import PairedDifferences, difference_variances, effective_df
 
 
 def exact_variances(X, i, j):
@@ -38,3 +40,44 @@ def test_variances_of_differences_keep_their_digits(n, spread, unit):
     np.testing.assert_array_equal(found[~certain], 0.0)
     rtol = np.maximum(1e-9, 8 * np.finfo(float).eps * unit / np.sqrt(expected[certain]))
     assert (np.abs(found[certain] / expected[certain] - 1.0) < rtol).all()
+
+
+@pytest.mark.parametrize("n", [3.0, 7.5, 50.0])
+@pytest.mark.parametrize("k", [2, 5, 9])
+def test_effective_degrees_of_freedom(n, k):
+    """Box's, of eigenvalues about the mean of all systems, and those of Huynh and Feldt."""
+    A = np.random.default_rng(k).normal(size=(k, k + 2)) + np.arange(k)[:, None]
+    S, H = A @ A.T, np.eye(k) - 1 / k
+    values = np.linalg.eigvalsh(H @ S @ H)
+    box = values.sum() ** 2 / (values**2).sum()
+    epsilon = box / (k - 1)
+    left = n - 1 - (k - 1) * epsilon
+    corrected = (n * (k - 1) * epsilon - 2) / ((k - 1) * left) if left > 0 else epsilon
+    found = effective_df(S, n)
+    assert found[0] == pytest.approx(box, rel=1e-12)
+    assert found[1] == pytest.approx(min(max(corrected * (k - 1), box, 1.0), k - 1.0), rel=1e-12)
+    assert effective_df(np.full((k, k), 3.0), n) == (k - 1.0, k - 1.0)
+
+
+def test_scales_of_errors_that_are_none_do_not_vary():
+    pairs = PairedDifferences.from_scores(
+        np.add.outer(np.arange(6.0), [0.0, 1.0, 2.0, 5.0]), "abcd"
+    )
+    g = np.random.default_rng(1).normal(size=(4, 6))
+    np.testing.assert_array_equal(pairs._drawn_scales(g), mean_error_ratio(5.0))
+
+
+@pytest.mark.parametrize("df", [2.0, 3.0, 7.5, 100.0])
+def test_errors_are_as_large_as_students_distribution_says(df):
+    mean = 2.0 * stats.t(df).expect(lambda t: t, lb=0.0)
+    assert mean_error_ratio(df) == pytest.approx(mean / np.sqrt(2.0 / np.pi), rel=1e-6)
+    assert mean_error_ratio(1.0) == mean_error_ratio(2.0)
+
+
+def test_degrees_of_freedom_of_error_are_those_of_topics_less_one():
+    X = np.random.default_rng(4).normal(size=(9, 4))
+    pairs = PairedDifferences.from_scores(X, "abcd")
+    assert pairs.error_df == pytest.approx(8.0 * pairs.df, rel=1e-14)
+    X[0, 0] = np.nan  # three of six pairs have eight topics in common
+    pairs = PairedDifferences.from_scores(X, "abcd")
+    assert pairs.error_df == pytest.approx(7.5 * pairs.df, rel=1e-14)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import vcomp.ir
 from tests.helpers.reference_frames import COLLECTIONS
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, PlanError
+from vcomp.ir.rank.correlation import RankOptions, Swaps, error_share
+from vcomp.ir.rank.errors import corrected_lengths
 from vcomp.ir.rank.paired import PairedDifferences
 
 
@@ -61,3 +64,76 @@ def test_by_default_the_test_is_as_long_as_it_is(measure):
 def test_dropping_nearly_all_systems_is_an_error(measure):
     with pytest.raises(DataError, match="leaves '1' alone of 3 systems"):
         measure(SCORES, drop_worst=0.9)
+
+
+def test_differences_as_large_as_the_threshold_are_not_unequal():
+    one = np.ones(3)
+    swaps = Swaps(np.array([0.5, -0.5, 0.75]), one, np.empty(0, dtype=np.int64), 0.5)
+    assert swaps.unequal.tolist() == [False, False, True]
+    assert Swaps(0.0 * one, one, np.empty(0, dtype=np.int64), 0.0).unequal.all()
+
+
+def test_one_draw_is_enough():
+    assert RankOptions(draws=1).draws == 1
+    with pytest.raises(PlanError, match="draws is a whole number from 1 on"):
+        RankOptions(draws=0)
+
+
+def test_lengths_of_errors_are_never_spread():
+    """Sample covariances with more degrees of freedom than the true ones leave errors alone."""
+    errors = np.random.default_rng(1).normal(size=(50, 3))
+    for sample_df, df in ((5.0, 4.0), (5.0, 5.0)):
+        np.testing.assert_allclose(
+            corrected_lengths(errors, 3.0, sample_df, df), errors, rtol=1e-14
+        )
+    np.testing.assert_array_equal(corrected_lengths(0.0 * errors, 0.0, 2.0, 5.0), 0.0)
+    assert np.abs(corrected_lengths(errors, 3.0, 2.0, 5.0) - errors).max() > 0.1
+
+
+@pytest.mark.parametrize("df", [[], [5.0]])
+def test_differences_that_are_constant_are_certain(df):
+    """At the threshold they are ties; without one, systems that are alike are half a swap."""
+    differences, deviations = np.array([0.7, 0.5, -0.5, -0.7, 0.0, 0.2]), np.zeros(6)
+    deviations[5] = 0.3
+    ahead, behind = Swaps(differences, deviations, np.array(df), 0.5).probabilities(4.0)
+    assert ahead[:5].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
+    assert behind[:5].tolist() == [0.0, 0.0, 0.0, 1.0, 0.0]
+    assert ahead[5] == pytest.approx(_below((0.2 - 0.5) * 2.0 / 0.3, df), rel=1e-12)
+    assert behind[5] == pytest.approx(_below((-0.2 - 0.5) * 2.0 / 0.3, df), rel=1e-12)
+    ahead, behind = Swaps(differences, deviations, np.array(df), 0.0).probabilities(4.0)
+    assert ahead[:5].tolist() == [1.0, 1.0, 0.0, 0.0, 0.5]
+    assert behind[:5].tolist() == [0.0, 0.0, 1.0, 1.0, 0.5]
+
+
+def _below(z, df):
+    return stats.t(df[0]).cdf(z) if df else stats.norm.cdf(z)
+
+
+@pytest.mark.parametrize(("sample_df", "df"), [(2.0, 5.0), (3.0, 3.5)])
+def test_squares_of_lengths_are_raised_to_a_power_that_leaves_their_mean(sample_df, df):
+    errors, mean = np.random.default_rng(2).normal(size=(9, 4)), 3.1
+    power = np.sqrt(sample_df / df)
+    # The squares over their mean are a chi-square over its degrees of freedom.
+    chi2 = stats.chi2(sample_df)
+    raised = chi2.expect(lambda q: (q / sample_df) ** power)
+    squares = (errors**2).sum(axis=1)
+    found = corrected_lengths(errors, mean, sample_df, df)
+    expected = mean * (squares / mean) ** power / raised
+    np.testing.assert_allclose((found**2).sum(axis=1), expected, rtol=1e-7)  # of the quadrature
+    np.testing.assert_allclose(found / errors, (found / errors)[:, [0]].repeat(4, 1), rtol=1e-12)
+
+
+def test_differences_are_shrunken_by_the_root_of_what_is_not_error():
+    X = np.random.default_rng(3).normal(size=(15, 6)) + np.arange(6.0)
+    pairs = PairedDifferences.from_scores(X, "abcdef")
+    share = error_share(pairs).mean
+    assert 0.01 < share < 0.5
+    found = Swaps.of(pairs, "shrunken", 0.0)
+    np.testing.assert_allclose(found.differences, np.sqrt(1 - share) * pairs.differences)
+    np.testing.assert_array_equal(Swaps.of(pairs, "urbano", 0.0).differences, pairs.differences)
+
+
+def test_intervals_end_at_minus_one_and_one():
+    X = [[0.1, 0.3], [0.4, 0.2], [0.5, 0.51]]
+    table = vcomp.ir.expected_tau(X, 3, estimator="urbano", interval="independent")
+    assert table[["low", "high"]].to_numpy().tolist() == [[-1.0, 1.0]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtr
 
 from vcomp.exceptions import PlanError
@@ -204,3 +204,15 @@ def test_offsets_of_scores_as_they_are():
     spread, scale = Spread(values, weights), Scale(logit=False)
     assert spread.offset(0.4, scale, 9.0) == pytest.approx(0.4 - 0.65, rel=1e-14)
     assert spread.mean(-0.25, scale) == pytest.approx(0.4, rel=1e-14)
+
+
+def test_fitted_degrees_of_freedom_have_the_largest_likelihood_of_ranks():
+    R = np.array([[1.0, 0.6, 0.2], [0.6, 1.0, 0.3], [0.2, 0.3, 1.0]])
+    columns = t_vectors(40, R, 3.0, 5)
+    found = fitted_df(columns, R)
+    assert 1.5 < found < 20.0
+    u = stats.rankdata(columns, axis=0) / 41.0
+    best = minimize_scalar(
+        lambda df: -pair_likelihood(u, R, df), bounds=(0.5 * found, 2.0 * found), method="bounded"
+    ).x
+    assert found == pytest.approx(best, rel=1e-4)

@@ -28,6 +28,7 @@ def test_supports():
     assert support_of("RR").size == 1001
     assert support_of("rr@4").tolist() == [0.0, 0.25, 1 / 3, 0.5, 1.0]
     assert support_of([1.0, 0.0, 0.5, 0.5]).tolist() == [0.0, 0.5, 1.0]
+    assert support_of([1.0, 0.0]).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("wrong", ["nDCG", "P@", "P@0", "RR@0", [0.5], [0.0, np.nan], ["a", "b"]])
@@ -190,3 +191,10 @@ def test_limits_beyond_the_last_score_that_occurs():
 def test_a_score_that_is_not_in_the_support():
     with pytest.raises(DataError, match=r"system 'rm3' has the score 0.55"):
         score_margin(np.array([0.1, 0.55]), "auto", SUPPORT, "rm3")
+
+
+@pytest.mark.parametrize("end", [0.0, 1.0, -0.1, 1.1])
+def test_a_mean_is_between_the_smallest_and_the_largest_score(end):
+    for margin in (beta_binomial_margin, discrete_kernel_margin):
+        with pytest.raises(EstimationError, match="cannot have the mean"):
+            margin(PLACES, SUPPORT).with_mean(end)

@@ -6,9 +6,11 @@ from scipy import stats
 
 import vcomp
 from vcomp.exceptions import DataError, PlanError
+from vcomp.ir.simulate.margin import discrete
 from vcomp.simulate import simulate_effects
 
 COMPONENTS = {"p": 0.5, "a": 0.1, "pa": 0.4, "Residual": 0.3}
+CONSTANT = discrete("one", np.array([0.0, 1.0]), np.array([1.0, 0.0]), {}, 0.0, 0.0)
 SKEWED = np.random.default_rng(1).exponential(size=300)
 
 
@@ -76,6 +78,7 @@ def test_what_is_refused():
     for options, message in (
         ({"margins": {"q": SKEWED}}, "margins= names no component 'q'"),
         ({"margins": {"p": [1.0, 1.0]}}, "margin of 'p' is a vcomp.simulate.Margin or 5 or more"),
+        ({"margins": {"p": CONSTANT}}, "the margin of 'p' has no variance"),
         ({"correlations": {"b": 0.5}}, "correlations= names 'b'"),
         ({"correlations": {"a": [[1, 2], [2, 1]]}}, "positive semidefinite 3 × 3"),
         ({"correlations": {"a": 0.5, "p": 0.1}}, "component 'pa' has the facets"),
@@ -108,5 +111,10 @@ def test_tracks_with_graded_relevance_and_skewed_topics():
     assert stats.skew(shares(skewed)) > stats.skew(shares(usual))
     with pytest.raises(DataError, match="cuts= ascend"):
         vcomp.ir.novelty_like_track(**sizes, cuts=(1.0, 0.0))
+    for cuts in ((), ((0.0, 1.0),), (0.0, np.inf), (np.nan,)):
+        with pytest.raises(DataError, match="cuts= are one or more finite numbers"):
+            vcomp.ir.novelty_like_track(**sizes, cuts=cuts)
+    with pytest.raises(DataError, match="cuts= ascend"):
+        vcomp.ir.novelty_like_track(**sizes, cuts=(1.0, 1.0))
     with pytest.raises(PlanError, match="margins= names no component 'relevance'"):
         vcomp.ir.novelty_like_track(**sizes, margins={"relevance": SKEWED})

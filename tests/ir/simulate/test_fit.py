@@ -13,6 +13,7 @@ from scipy import stats
 
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir.simulate.copula import correlation_factor, decompose, gaussian, spread_of
+from vcomp.ir.simulate.margin_families import kernel_margin
 from vcomp.simulate import fit_collection
 
 COLLECTIONS = ["enterprise2006", "genomics2004", "robust2003", "web2004"]
@@ -80,6 +81,33 @@ def test_a_system_that_is_always_wrong_stays_so(scores):
     simulator = fit_collection(scores)
     assert simulator.means[3] == pytest.approx(0.0, abs=1e-9)
     assert simulator.simulate(200, rng=1).scores[..., 3].max() < 1e-6
+
+
+def test_scores_of_0_and_1_are_between_0_and_1(scores):
+    scores[0, 0], scores[1, 1] = 0.0, 1.0
+    fit_collection(scores, copula="t", df=1)
+    for shift, reach in ((0.0, 1.0), (0.5, np.inf), (-0.5, np.inf)):
+        Y = scores + shift
+        found = fit_collection(Y, margins="normal").topic_margin
+        expected = kernel_margin(decompose(Y).topics, -reach, reach)
+        np.testing.assert_array_equal(found.quantiles, expected.quantiles)
+
+
+def test_residuals_end_where_logits_do(scores):
+    simulator = fit_collection(scores)
+    effects, reach = decompose(simulator.scale.forward(scores)), simulator.scale.reach
+    assert reach == pytest.approx(np.log(1.05 / 0.05), rel=1e-12)
+    for margin, residuals in zip(simulator.margins, effects.residuals.T, strict=True):
+        expected = kernel_margin(residuals, -reach, reach)
+        np.testing.assert_array_equal(margin.quantiles, expected.quantiles)
+
+
+def test_margins_of_scores_are_not_on_a_scale_of_effects(scores):
+    simulator = fit_collection(scores, margins="beta")
+    assert simulator.topic_margin is None
+    assert not simulator.scale.logit
+    assert not simulator.homoscedastic
+    assert (simulator.offsets == 0.0).all()
 
 
 def test_decomposition_adds_up(scores):
@@ -170,6 +198,15 @@ BAD = [
     ([[0.1, 0.2], [0.3, 0.5]], {"means": [0.1]}, PlanError, "1 numbers for 2 systems"),
     ([[0.1, 0.2], [0.3, 0.5]], {"means": [0.1, 1.5]}, PlanError, "system '1' is 1.5"),
     ([[0.1, 0.2], [0.3, 0.5]], {"means": [0.1, None]}, PlanError, "must be between 0 and 1"),
+    ([[0.1, 0.2], [0.3, 0.5]], {"means": [0.1, 0.0]}, PlanError, "system '1' is 0; it must be"),
+    ([[0.1, 0.2], [0.3, 0.5]], {"means": [0.1, 1.0]}, PlanError, "system '1' is 1; it must be"),
+    ([[0.1, 0.2], [0.3, 0.5]], {"copula": "t", "df": 0.99}, PlanError, "finite number from 1 on"),
+    (
+        [[0.1, 0.2], [0.3, 0.5]],
+        {"copula": "t", "df": np.inf},
+        PlanError,
+        "finite number from 1 on",
+    ),
     ([[0.1, 0.2], [0.3, 0.5]], {"systems": ["a"]}, DataError, "1 names for 2 systems"),
 ]
 
@@ -263,7 +300,7 @@ def test_small_and_coarse_collections(n, k, seed, margins, values, tied, random_
     [
         ("abc", "systems= is a list of names, not 'abc'"),
         (3, "systems= is a list of names, not 3"),
-        (["a", "b", "a"], "system 'a' is named twice"),
+        (["b", "a", "a"], "system 'a' is named twice"),
         (["a", None, "b"], "names of systems are text or numbers, not None"),
         (["a", "b"], "there are 2 names for 3 systems"),
     ],

@@ -9,6 +9,7 @@ from scipy import integrate, optimize, stats
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir.simulate.margin import GRID
 from vcomp.ir.simulate.margin_families import (
+    _EDGE,
     CONTINUOUS,
     beta_kernel_margin,
     beta_margin,
@@ -138,7 +139,8 @@ def test_a_mean_that_cannot_be():
         beta_margin(X).with_mean(1.2)
     # Between the last scores, but nearer to one than any shape leads.
     margin = beta_margin(X)
-    for end in (margin.quantiles[0] + 1e-13, margin.quantiles[-1] - 1e-13):
+    low, high = margin.quantiles[[0, -1]]
+    for end in (low, low + 1e-13, high - 1e-13, high):
         with pytest.raises(EstimationError, match="cannot have the mean"):
             margin.with_mean(end)
     same = beta_margin(X)
@@ -163,3 +165,19 @@ def test_a_margin_is_refused_in_words():
 def test_margins_print():
     assert repr(normal_margin(np.array([-1.0, 0.0, 1.0]))) == "Margin('normal', mean=0, sd=1)"
     assert repr(normal_margin(np.array([-4.0, 0.0, 4.0]))) == "Margin('normal', mean=0, sd=4)"
+
+
+@pytest.mark.parametrize("family", [beta_margin, beta_kernel_margin])
+def test_scores_of_0_and_1_are_next_to_0_and_1(family):
+    few = np.random.default_rng(4).beta(2.0, 3.0, 30)
+    found = family(np.concatenate([few, [0.0, 1.0]]))
+    expected = family(np.concatenate([few, [_EDGE, 1.0 - _EDGE]]))
+    np.testing.assert_array_equal(found.quantiles, expected.quantiles)
+    assert found.log_likelihood == expected.log_likelihood
+
+
+@pytest.mark.parametrize("family", [beta_margin, truncated_normal_margin])
+def test_two_shapes_are_two_parameters(family):
+    margin = family(X)
+    assert len(margin.parameters) == margin.df == 2.0
+    assert margin.aic == pytest.approx(4.0 - 2.0 * margin.log_likelihood, rel=1e-14)

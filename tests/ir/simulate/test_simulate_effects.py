@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -151,6 +153,12 @@ def test_negative_components_are_told():
 def test_what_cannot_be_drawn(crossed, options, words):
     with pytest.raises(PlanError, match=words):
         simulate_effects(crossed, **options)
+
+
+def test_a_component_that_is_unknown_is_named():
+    known = vcomp.from_components({"p": 1.0, "i": 0.2, "Residual": 0.5}).components
+    with pytest.raises(PlanError, match="component 'i' is nan"):
+        simulate_effects(replace(known, values=np.array([1.0, np.nan, 0.5])), p=3, i=4)
 
 
 @pytest.mark.parametrize("source", [None, {"a": 1.0}, "p x i"])

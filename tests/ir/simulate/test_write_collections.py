@@ -44,6 +44,14 @@ def test_workers_change_nothing(simulator, tmp_path):
     assert one.read_bytes() == two.read_bytes()
 
 
+def test_only_the_bar_of_parts_is_shown(simulator, tmp_path, capsys):
+    for shown in (False, True):
+        write_collections(simulator, tmp_path / "sims.parquet", 5, 4, progress=shown)
+        said = capsys.readouterr().err
+        assert ("parts" in said) == shown
+        assert "collections" not in said
+
+
 def test_each_part_is_seen_as_it_is_written(simulator, tmp_path):
     parts, path = [], tmp_path / "a.csv"
     write_batches(simulator, path, 10, n=5, rng=1, rows_at_once=100, each=parts.append)

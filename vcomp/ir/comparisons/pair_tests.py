@@ -14,7 +14,7 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.inference.pairwise import Pairs, studentized_range_isf, studentized_range_sf
 from vcomp.ir.agreement import rounding
 from vcomp.ir.kernels import DROPPED, PRATT, SPLIT, signed_ranks
-from vcomp.ir.significance import paired_tests
+from vcomp.ir.significance import paired_tests, settled
 from vcomp.ir.two_way_anova import mean_squares
 from vcomp.numerics import run, slices
 from vcomp.numerics.kernels import at_once
@@ -155,15 +155,20 @@ def wilcoxon_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
         kernel = at_once(signed_ranks, D.size * len(X) ** 2 * _SECONDS)
         return np.asarray(kernel(D, order, ZEROS[how.zeros], tolerance, _EXACT_UP_TO))
 
-    made = run(lambda: work, range(len(parts)), workers=how.workers, progress=False)
+    made = run(
+        lambda: work,
+        range(len(parts)),
+        workers=how.workers,
+        progress=how.progress,
+        label="blocks of pairs",
+    )
     ranks = np.concatenate([made[number] for number in range(len(parts))])
     total, mean, variance, signed, up_to, from_on = ranks.T
-    root = np.sqrt(np.where(variance > 0.0, variance, 1.0))
-    exact = ~np.isnan(up_to)
-    up_to = np.where(exact, up_to, ndtr((total - mean + 0.5) / root))
-    from_on = np.where(exact, from_on, ndtr((mean - total + 0.5) / root))
-    least = np.where(exact, 0.5**signed, 0.0)
-    return _of_tails(total, up_to, from_on, least, how.alternative, exact)
+    many = np.isnan(up_to)
+    off, root = (total - mean)[many], np.sqrt(variance[many])
+    up_to[many], from_on[many] = ndtr((off + 0.5) / root), ndtr((0.5 - off) / root)
+    least = np.where(many, 0.0, 0.5**signed)
+    return _of_tails(total, up_to, from_on, least, how.alternative, ~many)
 
 
 def sign_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
@@ -187,9 +192,7 @@ def sign_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
         D[np.abs(D) <= tolerance] = 0.0
         plus[of], minus[of] = (D > 0.0).sum(axis=0), (D < 0.0).sum(axis=0)
     n = plus + minus
-    counted = n > 0
-    up_to = np.where(counted, bdtr(plus, np.maximum(n, 1), 0.5), 1.0)
-    from_on = np.where(counted, bdtr(minus, np.maximum(n, 1), 0.5), 1.0)
+    up_to, from_on = bdtr(plus, n, 0.5), bdtr(minus, n, 0.5)
     exact = np.ones(i.size, dtype=bool)
     least = np.power(0.5, n.astype(float))
     return _of_tails(plus.astype(float), up_to, from_on, least, how.alternative, exact)
@@ -220,10 +223,7 @@ def tukey_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
 
 def mean_differences(X: FloatArray, pairs: Pairs) -> FloatArray:
     """Return the mean differences of pairs; exactly zero if smaller than the rounding error."""
-    means = X.mean(axis=0)
-    differences: FloatArray = means[pairs[0]] - means[pairs[1]]
-    differences[np.abs(differences) <= rounding(means)] = 0.0
-    return differences
+    return settled(X.mean(axis=0), *pairs)
 
 
 def _of_tails(

@@ -44,7 +44,7 @@ def permutation_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
     """
     n = len(X)
     Z = X - X.mean(axis=1, keepdims=True)
-    is_exact = n < 63 and 2**n <= how.n
+    is_exact = 2**n <= how.n
     if is_exact:
         bits = np.arange(2**n)[:, None] >> np.arange(n) & 1
         with limited_blas(0):

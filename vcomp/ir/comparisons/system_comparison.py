@@ -378,7 +378,7 @@ def _notes(
             f"{display.count(matrix.n_topics)})."
         )
     yield from _on_test(test, how, outcome, several=differences.size > 1)
-    endless = np.isinf(outcome.statistic) & (differences != 0.0)
+    endless = np.isinf(outcome.statistic)
     if endless.any():
         yield (
             f"{display.count(int(endless.sum()))} of {display.count(differences.size)} "

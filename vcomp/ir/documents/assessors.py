@@ -107,7 +107,8 @@ class AssessorLayout:
             frame,
             {**dict(zip(keys, keys, strict=True)), "topic": topic, "assessor": assessor},
         )
-        if not (place >= 0).any():
+        belongs = place >= 0
+        if not belongs.any():
             own = self.assignments.iloc[0]
             such = "there are none"
             if len(frame):
@@ -117,9 +118,9 @@ class AssessorLayout:
                 f"no score belongs to the layout {self.name!r}, which has assessor "
                 f"{shown(own['assessor'])} of topic {shown(own['topic'])}; of the scores {such}"
             )
-        rest = frame.loc[place >= 0].reset_index(drop=True)
+        rest = frame.loc[belongs].reset_index(drop=True)
         rest = rest.drop(columns=list({topic, assessor, *keys} & set(rest.columns)))
-        chosen = place[place >= 0]
+        chosen = place[belongs]
         judges = {c: pd.Categorical(self.assignments[c]).take(chosen) for c in self.assignments}
         front = {c: rest[c] for c in ("system",) if c in rest}
         return pd.DataFrame({**front, **judges, **{c: rest[c] for c in rest if c not in front}})

@@ -185,7 +185,7 @@ def _with_more(
     if more is not None:
         if isinstance(more, str):
             raise DataError(f"systems= is a list of names, not the text {more!r}")
-        given = pd.Index(list(more), tupleize_cols=False)
+        given = pd.Index(list(more))
         if len(given) and _kind(given) != _kind(labels):
             raise DataError(
                 f"systems= holds {_kind(given)} and column {name!r} {_kind(labels)}, such as "

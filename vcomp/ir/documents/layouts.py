@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vcomp.data import open_source
@@ -64,20 +65,15 @@ def largest_crossed(
     for number, columns in enumerate(table):
         counts.setdefault(columns, []).append(number)
     closed, exact = _closed_sets(counts, least_columns, most_sets)
-    best: CrossedSubset | None = None
+    found: list[CrossedSubset] = []
     # In an order that does not depend on hashes: of equal ones the first columns are chosen.
-    for columns in sorted(closed, key=sorted):
-        rows = sorted(r for own, numbers in counts.items() if columns <= own for r in numbers)
-        if len(rows) >= least_rows and len(rows) * len(columns) > _cells(best):
-            best = CrossedSubset(tuple(rows), tuple(sorted(columns)), exact)
-    if exact:
-        return best
-    thinned = _greedy(table, least_rows, least_columns)
-    return thinned if _cells(thinned) > _cells(best) else best
-
-
-def _cells(subset: CrossedSubset | None) -> int:
-    return 0 if subset is None else len(subset.rows) * len(subset.columns)
+    for chosen in sorted(map(sorted, closed)):
+        rows = sorted(r for own in counts if own.issuperset(chosen) for r in counts[own])
+        if len(rows) >= least_rows:
+            found.append(CrossedSubset(tuple(rows), tuple(chosen), exact))
+    if not exact:
+        found += _greedy(table, least_rows, least_columns)
+    return max(found, key=lambda subset: len(subset.rows) * len(subset.columns), default=None)
 
 
 def _closed_sets(
@@ -97,23 +93,20 @@ def _closed_sets(
 
 def _greedy(
     table: Sequence[frozenset[int]], least_rows: int, least_columns: int
-) -> CrossedSubset | None:
+) -> list[CrossedSubset]:
     """Remove the row or column with the largest share of empty cells until none is empty."""
     rows, columns = set(range(len(table))), set().union(*table)
     while len(rows) >= least_rows and len(columns) >= least_columns:
-        of_row = {r: len(columns - table[r]) / len(columns) for r in sorted(rows)}
-        of_column = {c: sum(c not in table[r] for r in rows) / len(rows) for c in sorted(columns)}
-        row, column = (
-            max(of_row, key=of_row.__getitem__),
-            max(of_column, key=of_column.__getitem__),
-        )
-        if of_row[row] == 0.0:
-            return CrossedSubset(tuple(sorted(rows)), tuple(sorted(columns)), False)
-        if of_row[row] >= of_column[column]:
-            rows.discard(row)
-        else:
-            columns.discard(column)
-    return None
+        shares = [
+            *((len(columns - table[r]) / len(columns), rows, r) for r in sorted(rows)),
+            *((sum(c not in table[r] for r in rows) / len(rows), columns, c)
+              for c in sorted(columns)),
+        ]  # fmt: skip
+        share, side, number = max(shares, key=itemgetter(0))
+        if share == 0.0:
+            return [CrossedSubset(tuple(sorted(rows)), tuple(sorted(columns)), False)]
+        side.discard(number)
+    return []
 
 
 _MOST_PAIRS = 12

@@ -66,7 +66,7 @@ def bivariate_normal(h: FloatArray, k: FloatArray, rho: FloatArray) -> FloatArra
     slope = np.sqrt((1.0 - rho) * (1.0 + rho))
     with np.errstate(over="ignore"):
         parts = owens_t(h, (k / h - rho) / slope) + owens_t(k, (h / k - rho) / slope)
-    opposite = np.where(h * np.sign(k) > 0.0, 0.0, 0.5)
+    opposite = np.where(np.sign(h) == np.sign(k), 0.0, 0.5)
     return np.asarray(0.5 * (ndtr(h) + ndtr(k)) - parts - opposite)
 
 
@@ -101,10 +101,10 @@ def polychoric_correlations(tables: FloatArray, shares: FloatArray) -> FloatArra
 
 
 def _slope(tables: FloatArray, h: FloatArray, k: FloatArray, rho: FloatArray) -> FloatArray:
-    """Return the derivative of the log likelihood by the correlation."""
+    """Return 2π times the derivative of the log likelihood by the correlation."""
     free = (1.0 - rho) * (1.0 + rho)
     density = np.exp(-0.5 * (h * h - 2.0 * rho * h * k + k * k) / free)
-    density /= 2.0 * np.pi * np.sqrt(free)
+    density /= np.sqrt(free)
     cumulated = bivariate_normal(h, k, rho)
     probability = _rectangles(cumulated, _borders(h, k))
     derivative = _rectangles(density, None)

@@ -378,9 +378,7 @@ def _left_out(tables: FloatArray, weights: FloatArray) -> FloatArray:
     share = np.divide(weights, pairs, out=np.zeros_like(pairs), where=pairs > 0.0)
     weighted = tables * share[:, np.newaxis, np.newaxis]
     every = weighted.sum(axis=0)
-    # Differences of weights are rounded, those of pairs are not: none are left where it is 0.
-    left = (pairs.sum() - pairs > 0.0)[:, np.newaxis, np.newaxis]
-    return np.concatenate([every[np.newaxis], np.where(left, every - weighted, 0.0)])
+    return np.concatenate([every[np.newaxis], every - weighted])
 
 
 def _components(correlations: FloatArray) -> FloatArray:

@@ -238,8 +238,7 @@ def swaps_by_arrays(
         rank = np.empty((at.size, k), np.int64)
         np.put_along_axis(rank, order[at], place[None, :], axis=1)
         r = np.take_along_axis(rank, truth_order[at], axis=1)
-        earlier = (r[:, None, :] < r[:, :, None]) & (place < place[:, None])
-        both = earlier.sum(axis=2)
+        both = np.tril(r[:, None, :] < r[:, :, None]).sum(axis=2)
         pairs[at] = (place - both).sum(axis=1)
         # Added one after the other, as the kernel does.
         shares[0, at] = np.cumsum(weights[r] * (r - both), axis=1)[:, -1]

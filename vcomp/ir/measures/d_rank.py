@@ -143,5 +143,5 @@ def _least_distance(E: FloatArray, f: FloatArray) -> float:
     b[-1] = 1.0
     weights, _ = nnls(A, b, maxiter=30 * A.shape[1])
     residual = A @ weights - b
-    u = -residual[:-1] / residual[-1] * scale
+    u = residual[:-1] / residual[-1] * scale
     return float(np.sqrt(u @ u))

@@ -93,7 +93,7 @@ class FTest(TopicMeasure):
 
         n, k = X.shape
         ms_s, _, ms_e = mean_squares(X)
-        F = ms_s / ms_e if ms_e > 0 else (np.inf if ms_s > 0 else 0.0)
+        F = ms_s / ms_e if ms_e > 0 else np.inf  # without any difference the span is 0
         significant = fdtrc(k - 1, (k - 1) * (n - 1), F) < self.alpha
         means = X.mean(axis=0)
         span = means.max() - means.min() + rounding(means)  # 0.35 - 0.3 is 0.05
@@ -101,9 +101,21 @@ class FTest(TopicMeasure):
 
     def estimate_of_matrix(self, matrix: ScoreMatrix, n: FloatArray) -> FloatArray:
         """Return the power of the test with n' topics."""
-        if (n <= 1).any():
-            raise PlanError(f"the F test needs more than one topic, not {n[n <= 1][0]:g}")
+        self.check_topics(n)
         return self.power(TwoWay.from_scores(matrix).residual, matrix.n_systems, n)
+
+    @staticmethod
+    def check_topics(n_topics: FloatArray) -> None:
+        """Refuse numbers of topics without degrees of freedom for error.
+
+        Raises
+        ------
+        PlanError
+            If one is not more than one.
+        """
+        few = n_topics[n_topics <= 1]
+        if few.size:
+            raise PlanError(f"the F test needs more than one topic, not {few[0]:g}")
 
     def power(self, residual: float, n_systems: int, n_topics: FloatArray) -> FloatArray:
         """Return the power of the test, unchecked.

@@ -181,11 +181,12 @@ class FromSubsets(TopicMeasure):
             raise DataError(
                 f"{self.name!r} needs {2 * self.n_sets} topics at least; there are {len(X)}"
             )
-        if (n < 2).any():
-            raise PlanError(f"tests need two topics or more, not {float(n[n < 2][0])!r}")
+        few = n[n < 2]
+        if few.size:
+            raise PlanError(f"tests need two topics or more, not {float(few[0])!r}")
         pairs = X.shape[1] * (X.shape[1] - 1) // 2
-        few = int(np.clip(_PAIRS // max(pairs, 1), 1, TRIALS))
-        return X, few if trials is None else check_count(trials, "trials")
+        each = int(np.clip(_PAIRS // max(pairs, 1), 1, TRIALS))
+        return X, each if trials is None else check_count(trials, "trials")
 
     def _estimated(
         self, X: FloatArray, n: FloatArray, trials: int, seed: int

@@ -236,12 +236,9 @@ def _precision(pairs: Pairs) -> FloatArray:
     """Return 1 / (√2 s) of each two systems, infinite where s is zero."""
     k = pairs.n_systems
     i, j = np.triu_indices(k, 1)
-    deviations = np.sqrt(2.0 * pairs.variances)
     out = np.full((k, k), np.inf)
-    out[i, j] = np.divide(
-        1.0, deviations, out=np.full(deviations.size, np.inf), where=deviations > 0.0
-    )
-    out[j, i] = out[i, j]
+    with np.errstate(divide="ignore"):
+        out[i, j] = out[j, i] = 1.0 / np.sqrt(2.0 * pairs.variances)
     return out
 
 

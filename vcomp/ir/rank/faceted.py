@@ -195,7 +195,7 @@ class FacetedDifferences:
 
     @property
     def df(self) -> float:
-        """Effective degrees of freedom between systems, ν (eq. 15.8)."""
+        """Effective degrees of freedom between systems, ν, at least 1 (eq. 15.8)."""
         return self._effective_df[1]
 
     @cached_property
@@ -214,7 +214,7 @@ class FacetedDifferences:
 
         Its relative variance is that of its ratio to the mean, and that of the mean itself.
         """
-        share = (1.0 - 1.0 / self.df) / self.pattern_df if self.df > 1.0 else 0.0
+        share = (1.0 - 1.0 / self.df) / self.pattern_df
         return np.array([1.0 / (share + 1.0 / self.error_df)])
 
     def drawn_errors(
@@ -244,10 +244,10 @@ class FacetedDifferences:
         )
         g = rng.standard_normal((2, draws))
         # B is c²/F times a mean square with ν degrees of freedom, and c² has ν'.
-        part = self.df / (self.df + self.error_df) if self.df > 0.0 else 0.0
+        part = self.df / (self.df + self.error_df)
         g[0] = np.sqrt(part) * share + np.sqrt(1.0 - part) * g[0]
         ratio = mean_error_ratio(float(self.swap_df[0]))
-        scales = ratio * np.exp(self.loadings @ g / (2.0 * np.sqrt(max(self.df, 1.0))))
+        scales = ratio * np.exp(self.loadings @ g / (2.0 * np.sqrt(self.df)))
         spread = ratio * np.exp(g[0] / np.sqrt(2.0 * self.error_df))
         own *= spread[:, np.newaxis] * np.sqrt(self.error_variance)
         return own, new, scales

@@ -161,7 +161,7 @@ class PairedDifferences:
         names = tuple(str(systems[s]) for s in order)
         upper = np.triu_indices(len(names), 1)
         Z, centres = _centred(X)
-        Z = np.nan_to_num(Z, copy=False)
+        Z = np.nan_to_num(Z)
         differences, variances, doubtful, n_common = _incomplete(X, Z, centres, names, upper)
         variances[doubtful] = _direct_variances(X, upper[0][doubtful], upper[1][doubtful])
         _make_exact(differences, variances, tolerance)

@@ -29,7 +29,7 @@ from vcomp.ir.rank.correlation import (
 )
 from vcomp.ir.rank.correlation_tables import correlation_table
 from vcomp.ir.rank.paired import PairedDifferences
-from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
+from vcomp.ir.scores import ScoresLike, as_score_matrix
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -235,7 +235,7 @@ def _by_column(
     """
     if not isinstance(groups, str):
         return groups
-    if isinstance(scores, ScoreMatrix) or not hasattr(scores, "__getitem__"):
+    if not hasattr(scores, "__getitem__"):
         raise DataError(
             f"groups={groups!r} is a column of a long table, and scores are a matrix; pass a "
             "mapping from systems to groups"

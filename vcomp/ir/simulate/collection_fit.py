@@ -394,7 +394,7 @@ def _from_effects(
     columns = np.column_stack([effects.topics, effects.residuals])
     copula = _copula(options, columns, factor)
     # Scores beyond 0 and 1, as of discounted gains, have effects that end nowhere.
-    inside = scale.logit or bool((X >= 0.0).all() and (X <= 1.0).all())
+    inside = bool((X >= 0.0).all() and (X <= 1.0).all())
     reach = scale.reach if inside else np.inf
     topic = kernel_margin(effects.topics, -reach, reach)
     residuals = tuple(

@@ -51,7 +51,7 @@ def measures_of(X: FloatArray) -> dict[str, float]:
     return {
         "skewness": skewness(z),
         "kurtosis": excess_kurtosis(z),
-        "log_sd": float(np.log(sd[known] ** 2).std(ddof=1)) if known.sum() > 1 else float("nan"),
+        "log_sd": float(np.log(sd[known] ** 2).std(ddof=1)) if known.any() else float("nan"),
         "with_topics": float(np.sqrt(np.mean(table.row_correlations**2))),
         "between": float(np.sqrt(np.mean(table.correlations[upper] ** 2))),
         "sampling": float("nan"),

@@ -169,7 +169,7 @@ def _writer(target: Path) -> Iterator[Callable[[SimulatedCollections], None]]:
     with replacing(target) as unfinished, _open(unfinished, schema, text=text) as file:
 
         def write(some: SimulatedCollections) -> None:
-            file.write_table(pa.Table.from_pandas(some.to_long(), schema, False))
+            file.write_table(pa.Table.from_pandas(some.to_long(), schema))
 
         yield write
 
