@@ -47,6 +47,19 @@ def test_dots_are_the_table(compared):
     assert by_label["_child4"].get_xdata()[0] == 0.95
 
 
+@pytest.mark.parametrize("plan", [-1, 2, 1.0, True, "1"])
+def test_a_plan_is_the_number_of_a_row(compared, plan):
+    with pytest.raises(PlanError, match=f"plan= is the number of a row, from 0 to 1, not {plan!r}"):
+        compared.plot(plan=plan)
+
+
+def test_plans_of_different_sizes_are_not_named():
+    frame = balanced("crossed", 4)[1]
+    fewer = frame[frame["b"] != frame["b"].iloc[0]]
+    found = vcomp.compare_measures({"all": frame, "fewer": fewer}, FORMULA)
+    assert found.plot().get_xlabel() == "coefficient, 95 % intervals"
+
+
 def test_one_coefficient_needs_no_legend(compared):
     ax = compared.plot(coefficient="Phi", ax=plt.figure().subplots())
     assert ax.get_legend() is None

@@ -131,6 +131,7 @@ def test_groups(frame):
     ]  # fmt: skip
     one = vcomp.fit(f"ap {BOTH}", data.query("track == 'web' and year == 2")).dstudy(topic=10)
     assert table["Phi"].iloc[3] == one.table["Phi"].item()
+    assert table.columns[:4].tolist() == ["measure", "track", "year", "nobs"]
     # Categories of which there are no rows, and groups that are combined in no row, are none.
     track = pd.Categorical(data["track"], ["web", "none", "qa"])
     few = data.assign(track=track).query("track == 'web' or year == 2")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import vcomp
 from tests.helpers.designs import balanced
 from vcomp.exceptions import PlanError
-from vcomp.studies.planned import required_facet
+from vcomp.studies.planned import _interval, required_facet
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,9 @@ def test_the_only_facet_with_a_size_or_the_given_one(design, fixed, given, expec
         required_facet(study, 0.9, "a")
     with pytest.raises(PlanError):
         required_facet(study, 1.0, given)
+
+
+def test_intervals_with_an_unknown_end_are_not_printed():
+    assert _interval(-0.25, 1.5) == "[-0.250, 1.500]"
+    for unknown in ((np.nan, 1.0), (1.0, np.nan), (np.nan, np.nan)):
+        assert _interval(*unknown) == "–"

@@ -130,3 +130,10 @@ def test_nested_facets_have_no_groups(frame):
         vcomp.subsample_study(
             "score ~ (1|org/sys) + (1|topic)", data, sizes={"sys": 1}, groups={"sys": org}
         )
+
+
+def test_as_many_as_the_largest_group_has_are_all(frame):
+    study = vcomp.subsample_study(
+        FORMULA, frame, sizes={"sys": max(SIZES)}, groups={"sys": org}, trials=1
+    )
+    assert study.frame["sys"].tolist() == [len(NAMES)]

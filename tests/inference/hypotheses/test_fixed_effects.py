@@ -12,7 +12,7 @@ from scipy import stats
 import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood, hessian_of
 from tests.helpers.designs import DESIGNS, unbalanced
-from vcomp.inference.hypotheses.fixed_effects import _slopes
+from vcomp.inference.hypotheses.fixed_effects import Clustered, Satterthwaite, _slopes
 
 DDF = ["satterthwaite", "kenward-roger"]
 STEP = 1e-30
@@ -346,3 +346,11 @@ def test_unknown_variances_have_no_slopes():
     assert _slopes(sums, unknown) is None
     nothing = replace(estimate, values=estimate.values * [1.0, 1.0, 0.0])
     assert _slopes(sums, nothing) is None
+
+
+def test_a_variance_of_zero_has_no_degrees_of_freedom():
+    tests = Satterthwaite(np.zeros((1, 1)), np.ones((1, 1, 1)), np.eye(1), np.zeros(1, dtype=bool))
+    assert np.isnan(tests.degrees(np.eye(1))).all()
+    assert np.isnan(tests.degrees_of_each()).all()
+    clustered = Clustered(np.zeros((1, 1)), np.ones((1, 1, 1)), np.array([5.0]))
+    assert np.isnan(clustered.degrees(np.eye(1))).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from tests.helpers.quadratic import quadratic
 from vcomp.estimators.likelihood.engine import Derivatives
 from vcomp.exceptions import EstimationError
 from vcomp.inference.profile.constrained import (
+    _Search,
     Surface,
     _Search,
     is_positive_within,
@@ -141,6 +143,12 @@ def test_what_has_no_value_cannot_be_rescaled():
         surface = Surface(lambda v, x=normal: np.full(2, x), lambda v, x=gap: x, is_flat=False)
         with pytest.raises(np.linalg.LinAlgError):
             rescaled(np.ones(2), surface, nothing)
+
+
+def test_a_step_that_does_not_come_nearer_is_none():
+    surface = Surface(lambda v: np.ones(2), lambda v: 1.0, is_flat=False)
+    search = SimpleNamespace(surface=surface)
+    assert _Search._nearer(search, np.ones(2), np.full(2, -0.5), 1.0) is None
 
 
 def test_no_step_is_said():

@@ -339,6 +339,15 @@ def test_a_curve_has_points_at_equal_distances(name, points):
     assert len(known.calls) == before
 
 
+def test_a_single_visit_has_nothing_to_fill():
+    known = Known(SCALES["real"], *SHAPES["linear"])
+    trace = known.trace()
+    centre = known.scale.centre
+    trace.fill(centre, centre, 5)
+    assert known.calls == []
+    assert len(trace.visits) == 1
+
+
 def curve_of(name, shape="linear", alpha=0.1, points=5, span=None, edges=(None, None)):
     scale = SCALES[name]
     known = Known(scale, *SHAPES[shape], edges)
