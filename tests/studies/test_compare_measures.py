@@ -12,7 +12,7 @@ import vcomp
 from tests.helpers.designs import balanced
 from tests.helpers.measure_scores import BOTH, scores
 from tests.helpers.printed_tables import printed_columns, printed_words
-from vcomp.studies.comparison import _range
+from vcomp.studies.comparison import _fewest, _range
 
 MEASURES = ["ap", "p20", "rr"]
 
@@ -357,6 +357,13 @@ def test_ranges_with_an_unknown_end_are_not_printed():
     assert _range(5.0, np.inf) == "5 to ∞"
     for unknown in ((np.nan, 12.0), (5.0, np.nan), (np.nan, np.nan)):
         assert _range(*unknown) == "–"
+
+
+@pytest.mark.parametrize(("n", "more"), [(1, ""), (5, ""), (6, ", …"), (9, ", …")])
+def test_five_measures_that_need_fewest_are_named(n, more):
+    table = pd.DataFrame({"measure": [*"abcdefghi"][:n], "n_Phi": np.arange(9.0)[:n] + 3.0})
+    named = ", ".join(f"{name} ({k + 3})" for k, name in enumerate("abcde"[:n]))
+    assert _fewest(table.iloc[::-1], "Phi", "Φ") == f"Fewest for Φ: {named}{more}."
 
 
 def test_the_summary(compared):

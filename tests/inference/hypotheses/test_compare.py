@@ -330,6 +330,8 @@ def test_columns_of_any_unit_differ_by_more_than_rounding(unit, moved, expected,
             stats=SimpleNamespace(XX=XX, wide=products), exog_names=tuple(names)
         )
 
+    nothing = of(np.zeros((20, 2)), "ab")
+    assert not _columns_differ(nothing, nothing)
     one, two = of(X, "abc"), of(other, "cab")
     assert _columns_differ(one, two) is expected
     assert _columns_differ(two, one) is expected

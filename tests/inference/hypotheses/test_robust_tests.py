@@ -11,7 +11,9 @@ from scipy import stats as distributions
 
 import vcomp
 from tests.inference.intervals.test_robust import levels_of
+from vcomp.inference.hypotheses.fixed_effects import Clustered
 from vcomp.inference.intervals.robust import robust_mean_squares
+from vcomp.inference.quantities import LevelVariances
 
 DESIGNS = {
     "s x t": ("y ~ x + (1|s) + (1|t)", {"s": 8, "t": 9}, 0.0),
@@ -131,6 +133,24 @@ def test_of_facets_with_few_levels_the_model_is_used():
     row = res.fixed_effects(cov_type="robust").iloc[0]
     assert row.std_error > np.sqrt(res.vcomp["a"] / 3.0)
     assert row.std_error == pytest.approx(res.fixed_effects().std_error.iloc[0], rel=0.2)
+
+
+def test_parts_of_facets_with_few_levels_are_those_of_the_model():
+    p, a = frozenset("p"), frozenset("a")
+    levels = LevelVariances(
+        information=np.array([[2.0]]),
+        sets=(p, a, p | a),
+        sizes=np.array([30.0, 3.0, 90.0]),
+        shared=np.array([[[0.5]], [[9.0]], [[0.25]]]),
+        few={"a": 3},
+    )
+    slopes = np.array([1.0 / 30.0, 1.0 / 3.0, 1.0 / 90.0])[:, None, None]
+    found = Clustered.of(levels, (p, a, p | a), np.array([1.5, 0.6, 1.0]), slopes)
+    assert found.parts.ravel().tolist() == pytest.approx([0.75, 0.2], rel=1e-15)
+    assert found.df.tolist() == [29.0, 2.0]
+    assert found.cov_beta.item() == pytest.approx(0.95, rel=1e-14)
+    with pytest.raises(vcomp.EstimationError, match="facet 'a' has too few levels"):
+        Clustered.of(levels, (p, a, p | a), np.array([1.5, 0.6, 1.0]), None)
 
 
 @pytest.mark.parametrize("name", ["s x t", "holes"])

@@ -120,6 +120,15 @@ def test_few_replicates_are_said():
     assert "with 50 replicates the ends are uncertain; use 800 or more" in found.notes
 
 
+def test_one_known_value_has_no_interval():
+    converged = np.array([True, False, False])
+    found = source(values=VALUES[:3], converged=converged).limits(COMPONENTS, 0.1)
+    assert np.isnan([found.low, found.high]).all()
+    converged[1] = True
+    found = source(values=VALUES[:3], converged=converged).limits(COMPONENTS, 0.1)
+    np.testing.assert_allclose(found.low, np.quantile(VALUES[:2], 0.05, axis=0), rtol=1e-14)
+
+
 def test_errors():
     with pytest.raises(EstimationError, match="bootstrap_type='bca' is not known"):
         source("bca")
