@@ -94,6 +94,9 @@ def both(request):
 RESULTS = {
     "components": lambda r: (r.vcomp, r.bse_vcomp, r.cov_vcomp),
     "fixed effects": lambda r: (r.fe_params, r.bse_fe, r.df_fe, r.fixed_effects()),
+    "robust fixed effects": lambda r: r.fixed_effects(cov_type="robust"),
+    "kenward-roger": lambda r: r.fixed_effects(ddf="kenward-roger"),
+    "joint tests": lambda r: [r.f_test("Intercept = 0", cov_type=c) for c in ("model", "robust")],
     "predictions": lambda r: (r.predict(), r.fittedvalues, r.resid),
     "effects": lambda r: r.random_effects,
     "robust": lambda r: r.conf_int(interval="robust"),
@@ -101,6 +104,7 @@ RESULTS = {
     "satterthwaite": lambda r: r.conf_int(interval="satterthwaite"),
     "wald": lambda r: r.conf_int(interval="wald"),
     "log": lambda r: r.conf_int(interval="log"),
+    "profile": lambda r: r.conf_int(interval="profile"),
     "levels": lambda r: r.compare_levels("p").table,
     "likelihood ratio tests": lambda r: [r.test(n, test="lrt").p_value for n in r.vcomp.index[:2]],
     "score tests": lambda r: [r.test(n, test="score").p_value for n in r.vcomp.index[:2]],
@@ -127,6 +131,19 @@ def test_results_of_a_fit(both, what):
             RESULTS[what](other)
         return
     check_same(expected, RESULTS[what](other), unit, tiny=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("unit", UNITS)
+def test_comparisons_of_models(unit):
+    def compared(data):
+        formulas = ("y ~ (1|p)", "y ~ (1|p) + (1|i)", "y ~ (1|p) + (1|i) + (1|p:i)")
+        return vcomp.compare(*(vcomp.fit(formula, data) for formula in formulas)).table
+
+    data = frame("holes")
+    one, other = compared(data), compared(data.assign(y=unit * data["y"]))
+    names = ["npar", "statistic", "df", "p_value"]
+    check_same(one[names], other[names], unit, tiny=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore")

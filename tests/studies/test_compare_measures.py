@@ -370,6 +370,7 @@ def test_the_summary(compared):
     text = str(compared)
     assert "3 measures by REML: shares of variance" in text
     assert "Fewest for Eρ²: ap" in text
+    assert "did not converge" not in text
     assert max(map(len, text.splitlines())) <= 95
     assert "<table" in compared._repr_html_()
     assert repr(compared) == "<MeasureComparison: ap, p20, rr>"

@@ -82,6 +82,18 @@ def test_rows_are_in_one_group_if_they_share_all_levels(model, room):
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed")
 @pytest.mark.parametrize("room", ROOMS)
+def test_groups_of_terms_have_the_numbers_of_their_rows(model, room):
+    layout = layout_of(model, ROOMS[room])
+    codes = dict(enumerate(model.chunk.compact_codes))
+    for t, chosen in enumerate(layout.terms):
+        groups = layout.groups[chosen]
+        places, of_term = groups.places_of(layout.design, t), model.chunk.codes[t]
+        found = of_term if places is None else places[of_term]
+        np.testing.assert_array_equal(found, np.broadcast_to(groups.numbers(codes), found.shape))
+
+
+@pytest.mark.filterwarnings("ignore:.*not fully crossed")
+@pytest.mark.parametrize("room", ROOMS)
 def test_levels_of_groups_and_sums_over_coarser_sets_are_those_of_the_rows(model, room):
     layout = layout_of(model, ROOMS[room])
     codes = dict(enumerate(model.chunk.compact_codes))

@@ -348,6 +348,19 @@ def test_a_single_visit_has_nothing_to_fill():
     assert len(trace.visits) == 1
 
 
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_points_reach_an_end_at_zero(side):
+    """Rounding errors are relative to an end, and zero has none."""
+    span = (0.0, INF) if side < 0.0 else (-INF, 0.0)
+    known = Known(Coordinate(*span, -side, 1.0, 0.1, 0.1), *SHAPES["linear"])
+    trace = known.trace()
+    z = known.z(known.scale.t_of(0.0) - known.origin)
+    end = trace.add(Visit(0.0, z, 0.0, np.zeros(1), None))
+    trace.fill(*sorted((0.0, -side)), 3)
+    visited = np.array([v.z for v in trace.visits])
+    assert np.abs(visited - 0.5 * end.z).min() <= abs(end.z) / 6.0
+
+
 def curve_of(name, shape="linear", alpha=0.1, points=5, span=None, edges=(None, None)):
     scale = SCALES[name]
     known = Known(scale, *SHAPES[shape], edges)

@@ -134,6 +134,7 @@ def test_errors():
         source("bca")
     with pytest.raises(EstimationError, match=r"needs at least 2 replicates .*, not 1$"):
         source(values=VALUES[:1])
+    assert np.isfinite(source(values=VALUES[:2]).limits(COMPONENTS, 0.1).low).all()
     with pytest.raises(PlanError, match="alpha"):
         source().limits(COMPONENTS, 2)
 
