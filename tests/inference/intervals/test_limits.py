@@ -304,3 +304,14 @@ def test_satterthwaite_intervals_of_what_is_hardly_estimated():
     assert df / stats.chi2.ppf(0.025, df) > 1e6
     high = satterthwaite_interval(np.array([1.0]), np.array([3.9]), 0.8)[1]
     assert high[0] == pytest.approx(df / stats.chi2.ppf(0.4, df), rel=1e-9)
+
+
+def test_a_held_component_above_an_estimated_one_is_its_reciprocal():
+    """What is held is known, although it has no mean square of its own."""
+    rng = np.random.default_rng(0)
+    a, b = (x.ravel() for x in np.indices((8, 6)))
+    y = rng.normal(size=8)[a] + rng.normal(size=6)[b] + rng.normal(size=48)
+    res = vcomp.fit("y ~ (1|a) + (1|b)", {"a": a, "b": b, "y": y}, hold={"b": 0.5})
+    low, high = res.conf_int(interval="mls").loc["var(a)"]
+    found = res.quantity("b / a", interval="mls")
+    assert (found.low, found.high) == pytest.approx((0.5 / high, 0.5 / low), rel=1e-9)

@@ -110,10 +110,10 @@ def ratios_at_zero(
     -------
     (m,) ρ; 0 if the limit is nowhere positive, inf if the denominator may be zero
     """
+    # With ρ = t/(1 − t) size_a/size_b the form is (1 − t) a − t b, a and b of size 1.
     size_a = np.abs(known_top) + np.abs(top).sum(axis=1)
     size_b = np.abs(known_bottom) + np.abs(bottom).sum(axis=1)
-    # With ρ = t/(1 − t) size_a/size_b the form is (1 − t) a − t b, a and b of size 1.
-    size_a, size_b = np.where(size_a > 0.0, size_a, 0.0), np.where(size_b > 0.0, size_b, 1.0)
+    size_b = np.where(size_b > 0.0, size_b, 1.0)
     divisor = np.where(size_a > 0.0, size_a, 1.0)
     known_a = sign * known_top / divisor
     known_d = known_a + sign * known_bottom / size_b
