@@ -394,9 +394,9 @@ def _table(
         "alpha_change": change,
     }
     reasons = _reasons(found, change, *thresholds)
-    index = pd.Index(matrix.items, name="item", tupleize_cols=False)
     return pd.DataFrame(
-        {**columns, "flagged": [bool(r) for r in reasons], "reason": reasons}, index=index
+        {**columns, "flagged": [bool(r) for r in reasons], "reason": reasons},
+        index=matrix.items.rename("item"),
     )
 
 

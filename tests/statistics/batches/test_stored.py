@@ -54,6 +54,14 @@ def test_stored_levels_of_arrow_s_types(tmp_path, levels):
     assert (loaded + made).n_levels == made.n_levels
 
 
+def test_members_may_be_larger_than_2_gib(tmp_path):
+    """Version 4.5 of the format, which has sizes of 64 bits."""
+    accumulate(FORMULA, data()).save(tmp_path / "a.vcomp")
+    with zipfile.ZipFile(tmp_path / "a.vcomp") as archive:
+        versions = {m.filename: m.extract_version for m in archive.infolist()}
+    assert {versions[name] for name in versions if name.endswith(".npy")} == {45}
+
+
 def test_dates_of_csv_files_are_stored(tmp_path):
     frame = data()
     frame["topic"] = pd.Series(days()[:3]).sample(15, replace=True, random_state=1).to_numpy()
