@@ -214,7 +214,7 @@ def test_thresholds():
 
 @pytest.mark.parametrize("end", [{"low": -1.0}, {"low": 1.0}, {"rise": 0.0}, {"rise": 1.0}])
 def test_thresholds_have_the_ends_of_correlations_and_differences(end):
-    (name, value), = end.items()
+    ((name, value),) = end.items()
     item_analysis(QUESTIONS, **end)
     beyond = np.nextafter(value, 9.0 if value > 0.0 else -9.0)
     with pytest.raises(DataError, match=f"{name} is a "):
@@ -431,6 +431,13 @@ def test_items_that_undo_each_other_have_no_alpha():
     found = given_order(np.column_stack([half, 0.7 - half, last]))
     assert np.isnan(found["alpha_if_dropped"].iloc[-1])
     assert np.isfinite(found["alpha_if_dropped"].iloc[:-1]).all()
+
+
+def test_two_complete_objects_are_enough():
+    X = QUESTIONS[:4].copy()
+    X[2:, 0] = np.nan
+    found = item_analysis(X, missing="listwise", order="given")
+    np.testing.assert_allclose(found["difficulty"], X[:2].mean(axis=0))
 
 
 def test_two_objects_with_scores_are_enough():

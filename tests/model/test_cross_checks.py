@@ -35,9 +35,9 @@ def test_three_standard_errors_and_beyond_all_draws(z, differs):
     assert made["z"] == pytest.approx(z)
     assert made["differs"] == differs
     # One draw that is farther away explains it.
-    for far in (2.0 + 0.5 * (z + 0.1), 2.0 + 0.5 * (z - 0.1)):
+    for far in (2.0 + 0.5 * (z + 0.1), 2.0 + 0.5 * z, 2.0 + 0.5 * (z - 0.1)):
         apart = np.append(drawn(400), [[far]], axis=0)
-        beyond = abs(far - 2.0) > abs(0.5 * z)
+        beyond = abs(far - 2.0) >= abs(0.5 * z)
         assert found(2.0 + 0.5 * z, apart, own(401))["differs"] == (
             abs(z) > 3 and not beyond and abs((0.5 * z) / apart.std(ddof=1)) > 3
         )

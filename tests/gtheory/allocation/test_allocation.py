@@ -290,6 +290,14 @@ def test_polars_and_numpy_arguments():
     assert found.best.sizes == {"i": 10, "a": 2}
 
 
+def test_as_many_designs_are_listed_as_may_be():
+    assert len(study().optimize("i + i*a", budget=100, top=1).table) == 1
+    assert len(study().optimize("i + i*a", budget=100, top=10_000).table) >= 1
+    # A variance may have a goal of 1 and above.
+    cheapest = study().optimize("i + i*a", goal=1.0, coefficient="abs_err_var").best
+    assert (cheapest.sizes, cheapest.cost) == ({"i": 1, "a": 1}, 2.0)
+
+
 # mistakes ----------------------------------------------------------------------------------------
 
 
@@ -309,6 +317,7 @@ def test_polars_and_numpy_arguments():
         ({"goal": 0.9, "coefficient": "phi"}, r"not 'phi' \(did you mean 'Phi'\?\)"),
         ({"budget": 100, "coefficient": None}, "coefficient must be 'rel_err_var'"),
         ({"budget": 100, "top": 0}, "top is a whole number from 1 to 10,000"),
+        ({"budget": 100, "top": 10_001}, "top is a whole number from 1 to 10,000"),
         ({"budget": 100, "top": 10**9}, "top is a whole number from 1 to 10,000, not 1000000000"),
         ({"budget": 100, "designs": []}, "designs is empty"),
         ({"budget": 100, "designs": [None]}, r"designs are texts .* not \[None\]"),
