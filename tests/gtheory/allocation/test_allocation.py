@@ -270,11 +270,13 @@ def test_what_is_printed():
 
 
 def test_other_policies_and_functions():
-    own = from_components({**BODOFF_LI, "a": -0.0001, "ia": 0.002}).dstudy(
+    own = from_components({**BODOFF_LI, "a": -0.0001, "ia": 0.002, "pa": 0.0}).dstudy(
         i=1, a=1, negative="keep"
     )
     with pytest.raises(PlanError, match=r'negative="keep" σ²\(a\) = -0\.0001 would let the error'):
         own.optimize("i*a", budget=10, coefficient="Phi")
+    nothing = from_components(dict.fromkeys(BODOFF_LI, 0.0)).dstudy(i=1, a=1, negative="keep")
+    assert nothing.optimize("i*a", budget=10, coefficient="abs_err_var").best.cost == 1
     # Where the sum of what is divided alike is positive the sign of a part does not matter.
     assert own.optimize("i*a", budget=10, coefficient="Phi", designs="p x (a:i)").best.cost == 10
     assert own.optimize("i*a", budget=10).best.cost == 10
