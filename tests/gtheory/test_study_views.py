@@ -105,7 +105,7 @@ def test_cut_scores_are_read():
     assert read_cuts(np.array([0.5, 1.0])) == [0.5, 1.0]
     assert read_cuts(np.float64(2.0)) == [2.0]
     assert read_cuts(3) == [3.0]
-    for bad in ([], [True], [0.2, np.nan], "0.5", None, [np.inf]):
+    for bad in ([], [True], [0.2, np.nan], "0.5", None, [np.inf], np.array(0.5)):
         with pytest.raises(PlanError, match="cut"):
             read_cuts(bad)
 

@@ -26,7 +26,16 @@ def found(difference, apart, beside):
 
 
 @pytest.mark.parametrize(
-    ("z", "differs"), [(3.01, True), (2.99, False), (-3.01, True), (-2.99, False), (0.5, False)]
+    ("z", "differs"),
+    [
+        (3.01, True),
+        (2.99, False),
+        (-3.01, True),
+        (-2.99, False),
+        (0.5, False),
+        (5.0, True),
+        (-5.0, True),
+    ],
 )
 def test_three_standard_errors_and_beyond_all_draws(z, differs):
     made = found(2.0 + 0.5 * z, drawn(), own())

@@ -171,8 +171,8 @@ def test_a_limit_that_whole_sizes_just_keep(n):
     # With one level less of the facet that was reduced last, the limit is not kept.
     less = first - [0.0, 1.0]
     assert first[1] == 1.0 or evaluate(error, 1.0 / less[None, :])[0] > goal
-    alone = first_that_reaches(np.array([0.0, 1.0]), np.ones(1), np.array([16.0]), 1.0 / 8.0)
-    assert alone.tolist() == [8.0]
+    alone = first_that_reaches(np.array([0.0, 1.0]), np.ones(1), np.array([16.0]), 1.0 / 6.0)
+    assert alone.tolist() == [6.0]
 
 
 def test_equally_good_sizes():
