@@ -116,20 +116,42 @@ def test_slices_cover_a_range_once(count):
     assert all(part.stop - part.start == 3 for part in found[:-1])
 
 
-def test_small_matrices_have_one_thread_of_blas():
+def threads():
+    """Return the numbers of threads of BLAS."""
     from threadpoolctl import threadpool_info
 
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+@pytest.fixture
+def two_threads():
+    from threadpoolctl import threadpool_limits
+
     np.ones((64, 64)) @ np.ones((64, 64))
+    with threadpool_limits(2, "blas"):
+        yield
 
-    def threads():
-        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
-    before = threads()
+def test_small_matrices_have_one_thread_of_blas(two_threads):
     with limited_blas(9999):
         assert threads() == {1}
-    with limited_blas(10_000):
-        assert threads() == before
-    assert threads() == before
+        with limited_blas(3):
+            assert threads() == {1}
+        with limited_blas(10_000):  # a large one among them has all
+            assert threads() == {2}
+        assert threads() == {1}
+    assert threads() == {2}
+
+
+def test_threads_that_leave_in_any_order_restore_what_was_before(two_threads):
+    """Each would restore the one thread that the other had set."""
+    first, second = limited_blas(0), limited_blas(1)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert threads() == {1}
+    second.__exit__(None, None, None)
+    assert threads() == {2}
 
 
 def test_where_the_system_says_nothing_four_gigabytes_are_assumed(tmp_path, monkeypatch):

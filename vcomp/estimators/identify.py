@@ -17,7 +17,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood import residual_forms
 from vcomp.exceptions import DataError, DesignError
 from vcomp.formula import RESIDUAL
-from vcomp.numerics import solve_positive
+from vcomp.numerics import limited_blas, solve_positive
 from vcomp.statistics import Statistics, WideProducts
 
 _DEPENDENT = 1e-11
@@ -56,9 +56,10 @@ def check_identified(
         If slopes by level are of a covariate so far from zero that fewer than nine digits are
         left.
     """
-    _check_slopes(stats, fixed, x_origin)
-    _check_fixed(stats, fixed, x_origin)
-    _check_terms(stats, terms)
+    with limited_blas(0):
+        _check_slopes(stats, fixed, x_origin)
+        _check_fixed(stats, fixed, x_origin)
+        _check_terms(stats, terms)
 
 
 def check_digits(

@@ -19,7 +19,7 @@ from vcomp.inference.assumptions import (
     assess,
 )
 from vcomp.model.row_access import RowAccess
-from vcomp.numerics import check_memory, seed_from
+from vcomp.numerics import check_memory, limited_blas, seed_from
 
 _FEWEST, _FILLED = 3, 0.5
 """A table has so many levels of both facets, and this share of its cells is filled."""
@@ -56,13 +56,13 @@ def diagnose(
         _BYTES_A_ROW * rows.y.size, f"the diagnosis of {rows.y.size:,} rows needs",
         "diagnose a part of the data", EstimationError,
     )  # fmt: skip
-    solution = access.solution
-    diagnosed = _rows(design, chunk)
-    tables, left = _tables(design, chunk, solution, object_ or _first(design))
-    return assess(
-        design.structure.title(), _effects(access, solution), diagnosed, tables, left, n=n,
-        seed=seed,
-    )  # fmt: skip
+    with limited_blas(0):
+        solution = access.solution
+        diagnosed = _rows(design, chunk)
+        tables, left = _tables(design, chunk, solution, object_ or _first(design))
+        effects = _effects(access, solution)
+        title = design.structure.title()
+        return assess(title, effects, diagnosed, tables, left, n=n, seed=seed)
 
 
 def _first(design: Design) -> str:

@@ -3,6 +3,7 @@ from .dense import bounded_step as bounded_step
 from .dense import congruent as congruent
 from .dense import constrained_step as constrained_step
 from .dense import covariance_of_solution as covariance_of_solution
+from .dense import inverses as inverses
 from .dense import is_positive as is_positive
 from .dense import solve as solve
 from .dense import solve_positive as solve_positive

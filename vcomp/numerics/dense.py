@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
@@ -99,6 +101,52 @@ class Positive:
             inverse = inverse_by_factor(self._lower)
         inverse /= np.outer(self._scale, self._scale)
         return inverse
+
+
+_SMALL = 12
+"""Order of matrices that are inverted one by one; larger ones are by products of parts."""
+
+
+def inverses(
+    A: FloatArray,
+    logs: FloatArray,
+    of_small: Callable[[FloatArray, FloatArray], FloatArray] | None = None,
+) -> FloatArray:
+    """Return the inverses of positive definite matrices (P, s, s), by those of their parts.
+
+    No digit of one depends on the others.
+
+    Parameters
+    ----------
+    A : the matrices
+    logs : (P,) to which log-determinants are added
+    of_small : does the same for matrices of order up to 12
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is not positive definite.
+    """
+    s = A.shape[1]
+    if s <= _SMALL:
+        return (of_small or _inverses_by_numpy)(A, logs)
+    h = s // 2
+    first, B = inverses(A[:, :h, :h], logs, of_small), A[:, :h, h:]
+    C = first @ B
+    second = inverses(A[:, h:, h:] - B.swapaxes(1, 2) @ C, logs, of_small)
+    D = C @ second
+    X: FloatArray = np.empty(A.shape)
+    X[:, :h, :h] = first
+    X[:, :h, :h] += D @ C.swapaxes(1, 2)
+    np.negative(D, out=X[:, :h, h:])
+    X[:, h:, :h] = X[:, :h, h:].swapaxes(1, 2)
+    X[:, h:, h:] = second
+    return X
+
+
+def _inverses_by_numpy(A: FloatArray, logs: FloatArray) -> FloatArray:
+    logs += 2.0 * np.log(np.diagonal(np.linalg.cholesky(A), axis1=1, axis2=2)).sum(axis=1)
+    return np.linalg.inv(A)
 
 
 def congruent(T: FloatArray, A: FloatArray) -> FloatArray:

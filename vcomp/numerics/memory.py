@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any, TypeAlias
 
 from vcomp.display import memory
@@ -156,22 +158,62 @@ MANY_ROWS = 200_000
 """Number of rows below which starting threads takes longer than they save."""
 
 _ONE_THREAD_BELOW = 10_000
-"""Order of a matrix below which one thread is used. On an idle machine two threads are at most
-twice as fast as one. If another process uses one of two cores, the threads wait for each other: a
-Cholesky factor and inverse of order 1,000 then takes 2 to 3 times as long as with one thread, of
-order 4,000 6 to 8 times as long."""
+"""Order of a matrix below which one thread is used. Threads of BLAS wait busily for their next
+work, also between products: on two idle cores fits of 10⁵ rows take as long with two threads as
+with one, and twice the processor time. If another process uses one of the cores, a Cholesky factor
+and inverse of order 1,000 takes 2 to 3 times as long as with one thread, of order 4,000 6 to 8
+times."""
+
+
+class _Threads:
+    """How many threads BLAS may use: one inside a limited part, all inside a part that needs them.
+
+    Parts may be nested, and be left in any order by threads that run them beside each other: each
+    would otherwise restore the one thread that another had set.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._loaded = Lock(), 0
+        self._limited, self._lifted = 0, 0
+        self._limits: list[Any] = []
+
+    @contextmanager
+    def part(self, limited: bool) -> Iterator[None]:
+        """Enter a part, and leave it."""
+        self._move(limited, 1)
+        try:
+            yield
+        finally:
+            self._move(limited, -1)
+
+    def _move(self, limited: bool, step: int) -> None:
+        with self._lock:
+            self._limited += step * limited
+            self._lifted += step * (not limited)
+            if not self._limited or self._lifted:
+                while self._limits:
+                    self._limits.pop().restore_original_limits()
+                return
+            # SciPy brings a library of its own, perhaps while others are limited.
+            before, self._loaded = self._loaded, _n_loaded()
+            if not self._limits or before < self._loaded:
+                self._limits.append(_controller(self._loaded).limit(limits=1, user_api="blas"))
+
+
+def _n_loaded() -> int:
+    return 1 + ("scipy.linalg" in sys.modules)
 
 
 @cache
-def _controller() -> Any:
+def _controller(_: int) -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
-def limited_blas(order: int) -> AbstractContextManager[Any]:
+_THREADS = _Threads()
+
+
+def limited_blas(order: int) -> AbstractContextManager[None]:
     """Return a context in which BLAS uses one thread for small matrices, all for large ones."""
-    if order >= _ONE_THREAD_BELOW:
-        return nullcontext()
-    context: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
-    return context
+    return _THREADS.part(order < _ONE_THREAD_BELOW)

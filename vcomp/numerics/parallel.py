@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp.display import progress_bar
 from vcomp.exceptions import EstimationError
-from vcomp.numerics.memory import THREADS
+from vcomp.numerics.memory import THREADS, limited_blas
 
 Row = TypeVar("Row")
 Item = TypeVar("Item")
@@ -70,6 +70,9 @@ def run(
 ) -> dict[int, Row]:
     """Return the results of replicates by number, without those not started before the time limit.
 
+    BLAS uses one thread for each: sums in another order differ in the last bit, so that results
+    would depend on the machine.
+
     Parameters
     ----------
     make : returns the function that computes a replicate from its number, or a :class:`Together`;
@@ -84,7 +87,7 @@ def run(
     """
     done: dict[int, Row] = {}
     last = monotonic()
-    with progress_bar(progress, len(numbers), label) as bar:
+    with progress_bar(progress, len(numbers), label) as bar, limited_blas(0):
         try:
             for rows in _portions(make, numbers, workers, time_limit):
                 done |= rows

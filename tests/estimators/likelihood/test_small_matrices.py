@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from vcomp.estimators.likelihood.kernels import add_embedded, fill_inside, invert_positive
-from vcomp.estimators.likelihood.level_blocks import inverse_of
+from vcomp.estimators.likelihood.level_blocks import _inverted_by_loops
+from vcomp.numerics import inverses
 
 
 def positive(n, s, seed=0):
@@ -14,12 +15,16 @@ def positive(n, s, seed=0):
     return half @ half.swapaxes(1, 2)
 
 
+WAYS = [None, _inverted_by_loops]
+
+
+@pytest.mark.parametrize("of_small", WAYS)
 @pytest.mark.parametrize("n", [0, 1, 7])
 @pytest.mark.parametrize("s", [1, 2, 5, 12, 13, 30, 61])
-def test_inverses_and_determinants_are_those_of_lapack(n, s):
+def test_inverses_and_determinants_are_those_of_lapack(n, s, of_small):
     matrices, logs = positive(n, s), np.ones(n)
     before = matrices.copy()
-    found = inverse_of(matrices, logs)
+    found = inverses(matrices, logs, of_small)
     assert (matrices == before).all()
     wanted = np.linalg.inv(matrices)
     assert found.shape == wanted.shape
@@ -27,13 +32,14 @@ def test_inverses_and_determinants_are_those_of_lapack(n, s):
     np.testing.assert_allclose(logs - 1.0, np.linalg.slogdet(matrices)[1], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("of_small", WAYS)
 @pytest.mark.parametrize("s", [3, 20])
 @pytest.mark.parametrize("at", [0, -1])
-def test_a_matrix_that_is_not_positive_is_refused(s, at):
+def test_a_matrix_that_is_not_positive_is_refused(s, at, of_small):
     matrices = positive(4, s)
     matrices[2, at, at] = -1.0
     with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
-        inverse_of(matrices, np.zeros(4))
+        inverses(matrices, np.zeros(4), of_small)
     assert not invert_positive(matrices, np.zeros(4))
 
 

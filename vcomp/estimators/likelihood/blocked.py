@@ -10,7 +10,6 @@ finite differences. The algebra of the equations is in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -140,9 +139,6 @@ class CrossProductsEngine(SummedEngine):
 _QUICK = 0.01
 """Seconds of an evaluation up to which squares are computed at each point near the maximum."""
 
-_LONG = 10_000
-"""Effects above which BLAS would use threads for their products."""
-
 _FAR = 0.05
 """Newton decrement above which Fisher's step is better than Newton's: it is exact for balanced
 data, but the convergence of such steps is linear."""
@@ -259,15 +255,11 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
 
     def derivatives(self, v: FloatArray) -> Derivatives:
         """Return log-likelihood, score and average information at `v`; components may be 0."""
-        with self._limited():
+        with limited_blas(0):
             point = self.point(v)
             traces = self._of_traces(point).traces(with_fixed=self.reml)
             score = self._score(point, traces)
             return Derivatives(self._loglike(point), score, self._average(point))
-
-    def _limited(self) -> AbstractContextManager[Any]:
-        """Return a context in which products of long vectors do not wait for threads."""
-        return limited_blas(1) if sum(self.stats.sizes) > _LONG else nullcontext()
 
     def information(
         self,
@@ -292,7 +284,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         """
         if kind != "average":
             self.eliminations.check_norms(kind)
-        with self._limited():
+        with limited_blas(0):
             point = self.point(v)
             average = self._average(point)
             if kind == "average":

@@ -327,9 +327,9 @@ class BlockedCovariance:
         def with_term(m: int) -> list[FloatArray]:
             # Z_l'V⁻¹f for f = Z_m r, whose sums within groups are Z_l'Z_m r.
             sums = [tables.times(t, m, rows[m]) for t in range(k)]
-            solved = point.solve(point.stacked(sums))
-            forms = point.projected(sums, solved)
-            return [self._product(r, f) for r, f in zip(rows, forms, strict=True)]
+            solved = point.solve(point.stacked(sums), overwrite=True)
+            forms = zip(rows, point.scaled_projections(sums, solved), strict=True)
+            return [self._product(r, f) / scale for r, (f, scale) in forms]
 
         first = np.array([self._product(r, r) for r in rows]).reshape(k, b, b)
         second = np.empty((k, k, b, b))

@@ -289,12 +289,15 @@ class Point:
 
     # Solutions ------------------------------------------------------------------------------
 
-    def solve(self, Zb: FloatArray, Xb: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+    def solve(
+        self, Zb: FloatArray, Xb: FloatArray | None = None, *, overwrite: bool = False
+    ) -> tuple[FloatArray, FloatArray]:
         """Return û and β̂ of columns b from Z'b of the positive terms, stacked, and X'b.
 
-        If X'b is None, the equations are those without fixed effects, and β̂ is zero.
+        If X'b is None, the equations are those without fixed effects, and β̂ is zero. Z'b may be
+        overwritten if nobody needs it.
         """
-        effects = self.factor.solve(Zb)
+        effects = self.factor.solve(Zb, overwrite=overwrite)
         if Xb is None:
             return effects, np.zeros((self.stats.n_fixed, Zb.shape[1]))
         beta = self.fixed.solve(Xb - self.equations.ZX.T @ effects)
@@ -350,17 +353,21 @@ class Point:
         self, sums: list[FloatArray], solved: tuple[FloatArray, FloatArray]
     ) -> list[FloatArray]:
         """Return Z_t'Q b of each term, eqs. (7.3) and (7.6), from Z_t'b and the solution for b."""
+        return [rows / scale for rows, scale in self.scaled_projections(sums, solved)]
+
+    def scaled_projections(
+        self, sums: list[FloatArray], solved: tuple[FloatArray, FloatArray]
+    ) -> Iterator[tuple[FloatArray, float]]:
+        """Yield a multiple of Z_t'Q b of each term, where possible as a view, and its factor."""
         effects, beta = solved
-        rows = []
         for t in range(self.stats.n_terms):
             if self.v[t] > 0.0:
-                rows.append(effects[self.equations.slices[self.active.index(t)]] / self.v[t])
+                yield effects[self.equations.slices[self.active.index(t)]], float(self.v[t])
                 continue
             rest = sums[t] - self.stats.ZX[t] @ beta
             for u, place in zip(self.active, self.equations.slices, strict=True):
                 rest -= self.equations.tables.times(t, u, effects[place])
-            rows.append(rest / self.residual)
-        return rows
+            yield rest, self.residual
 
     @cached_property
     def _random_terms(self) -> list[int]:
@@ -554,7 +561,7 @@ class Point:
         apart = np.zeros((W.shape[0], p * len(places)))
         for i, place in enumerate(places):
             apart[place, p * i : p * (i + 1)] = W[place]
-        solved = self.factor.solve(apart)
+        solved = self.factor.solve(apart, overwrite=True)
         for i, rows in enumerate(places):
             for j, others in enumerate(places):
                 norms[i, j] += 2.0 * np.vdot(W[rows], solved[rows, p * j : p * (j + 1)])
@@ -593,4 +600,5 @@ class Point:
             slab = slice(start, start + width)
             sums = [table[:, slab].toarray() for table in tables]
             X = stats.ZX[term][slab].T if with_fixed else None
-            yield self.projected(sums, self.solve(self.stacked(sums), X))
+            solved = self.solve(self.stacked(sums), X, overwrite=True)
+            yield self.projected(sums, solved)

@@ -16,15 +16,12 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood.kernels import add_embedded, fill_inside, invert_positive
-from vcomp.numerics import Positive, in_threads
+from vcomp.numerics import Positive, in_threads, inverses
 from vcomp.numerics.kernels import at_once
 from vcomp.statistics import Alike, LevelGrid
 
 _BLOCK = 2**17
 """Numbers of the matrices that are worked on at once, which fit into a cache."""
-
-_LEAF = 12
-"""Order up to which matrices are inverted by loops, and larger ones by products of parts."""
 
 _OWN = 4
 """Levels of a pattern up to which its matrix is copied for each of them."""
@@ -50,36 +47,11 @@ def inside(a: Alike, matrices: FloatArray) -> FloatArray:
     return out
 
 
-def inverse_of(A: FloatArray, logs: FloatArray) -> FloatArray:
-    """Return the inverses of positive definite matrices (P, s, s), by those of their parts.
-
-    Parameters
-    ----------
-    logs : (P,) to which log-determinants are added
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If a matrix is not positive definite.
-    """
-    s = A.shape[1]
-    X: FloatArray
-    if s <= _LEAF:
-        X = A.copy()
-        if not at_once(invert_positive, len(A) * s**3 * _SECONDS)(X, logs):
-            raise np.linalg.LinAlgError("a block is not positive definite")
-        return X
-    h = s // 2
-    first, B = inverse_of(A[:, :h, :h], logs), A[:, :h, h:]
-    C = first @ B
-    second = inverse_of(A[:, h:, h:] - B.swapaxes(1, 2) @ C, logs)
-    D = C @ second
-    X = np.empty(A.shape)
-    X[:, :h, :h] = first
-    X[:, :h, :h] += D @ C.swapaxes(1, 2)
-    np.negative(D, out=X[:, :h, h:])
-    X[:, h:, :h] = X[:, :h, h:].swapaxes(1, 2)
-    X[:, h:, h:] = second
+def _inverted_by_loops(A: FloatArray, logs: FloatArray) -> FloatArray:
+    """Return the inverses of small matrices, as `inverses` takes them."""
+    X = A.copy()
+    if not at_once(invert_positive, len(A) * A.shape[1] ** 3 * _SECONDS)(X, logs):
+        raise np.linalg.LinAlgError("a block is not positive definite")
     return X
 
 
@@ -161,7 +133,7 @@ class LevelBlocks:
         if not a.by_holes:
             np.einsum("pii->pi", block)[:] += self._error / a.counts
         logs = np.zeros(len(block))
-        inverse = inverse_of(block, logs)
+        inverse = inverses(block, logs, _inverted_by_loops)
         return inverse, float(np.diff(a.bounds) @ logs)
 
     def each(self) -> Iterator[tuple[Alike, FloatArray]]:

@@ -28,7 +28,7 @@ from vcomp.estimators.options import (
     start_of,
 )
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import seed_from
+from vcomp.numerics import limited_blas, seed_from
 from vcomp.statistics import Statistics
 
 _FLAT = 1e-8
@@ -273,9 +273,10 @@ class LikelihoodMethod:
             n_probes=self.n_probes,
             seed=0 if self.rng is None else seed_from(self.rng),
         )
-        if self.engine != "auto":
-            return estimate_by_likelihood(likelihood, names, self)
-        return _estimate_or_change_engine(stats, likelihood, names, self)
+        with limited_blas(0):
+            if self.engine != "auto":
+                return estimate_by_likelihood(likelihood, names, self)
+            return _estimate_or_change_engine(stats, likelihood, names, self)
 
 
 class REML(LikelihoodMethod):

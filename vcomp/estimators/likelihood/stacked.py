@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
+from vcomp.numerics import inverses
 from vcomp.statistics import Stack
 
 
@@ -177,15 +178,16 @@ class StackedLikelihood:
         S = A * root[:, :, None] * root[:, None, :]
         places = np.flatnonzero(~fixed)
         S[:, places, places] += 1.0
-        K = np.linalg.inv(S) * root[:, :, None] * root[:, None, :]
+        whole, log_det = _inverses(S)
+        K = whole * root[:, :, None] * root[:, None, :]
         if self.reml:
-            return K, K, _log_determinants(S)
+            return K, K, log_det
         n_random = int((~fixed).sum())
-        inner = np.ascontiguousarray(S[:, :n_random, :n_random])
+        inner, log_det = _inverses(np.ascontiguousarray(S[:, :n_random, :n_random]))
         r = root[:, :n_random]
         K_traces = np.zeros_like(K)
-        K_traces[:, :n_random, :n_random] = np.linalg.inv(inner) * r[:, :, None] * r[:, None, :]
-        return K, K_traces, _log_determinants(inner)
+        K_traces[:, :n_random, :n_random] = inner * r[:, :, None] * r[:, None, :]
+        return K, K_traces, log_det
 
     def _squares(
         self, Q: FloatArray, KA: FloatArray, K: FloatArray, M: FloatArray, KM: FloatArray
@@ -210,16 +212,15 @@ class StackedLikelihood:
         return squares
 
 
-def _log_determinants(S: FloatArray) -> FloatArray:
-    """Return log-determinants, nan where a matrix is not positive definite."""
+def _inverses(S: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return inverses and log-determinants, nan where a matrix is not positive definite."""
+    log_det = np.zeros(len(S))
     try:
-        L = np.linalg.cholesky(S)
+        return inverses(S, log_det), log_det
     except np.linalg.LinAlgError:
         sign, value = np.linalg.slogdet(S)
         smallest = np.linalg.eigvalsh(S)[:, 0]
-        return np.where((sign > 0.0) & (smallest > 0.0), value, np.nan)
-    found: FloatArray = 2.0 * np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
-    return found
+        return np.linalg.inv(S), np.where((sign > 0.0) & (smallest > 0.0), value, np.nan)
 
 
 def _times(matrix: FloatArray, vector: FloatArray) -> FloatArray:

@@ -19,7 +19,7 @@ from vcomp.estimators.likelihood import LikelihoodEngine
 from vcomp.exceptions import EstimationError, check_alpha
 from vcomp.inference.profile.constrained import SearchPoint, search_point
 from vcomp.inference.profile.constraints import Range
-from vcomp.numerics import bounded_step
+from vcomp.numerics import bounded_step, limited_blas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -436,13 +436,15 @@ def trace_curve(
     def ends(level: float) -> tuple[End, End]:
         z = -float(ndtri(0.5 * level))
         at_low, at_high = start.theta <= span.low, start.theta >= span.high
-        low = End(span.low, False) if at_low else trace.crossing(-z, guess(-z))
-        high = End(span.high, False) if at_high else trace.crossing(z, guess(z))
+        with limited_blas(0):
+            low = End(span.low, False) if at_low else trace.crossing(-z, guess(-z))
+            high = End(span.high, False) if at_high else trace.crossing(z, guess(z))
         return low, high
 
     low, high = ends(alpha)
     if points:
-        trace.fill(low.theta, high.theta, points)
+        with limited_blas(0):
+            trace.fill(low.theta, high.theta, points)
     # Trials far beyond an end, or at infinity, are left out.
     far = 0.5 - float(ndtri(0.5 * alpha))
     visits = [v for v in trace.visits if np.isfinite(v.theta) and abs(v.z) <= far]

@@ -30,7 +30,7 @@ from vcomp.inference.resampling.facet import check_levels
 from vcomp.inference.resampling.refits import Refitted
 from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.resampled_levels import Levels, Sample, check_facets
-from vcomp.numerics import check_count, run
+from vcomp.numerics import check_count, limited_blas, run
 from vcomp.statistics import StackTables
 
 if TYPE_CHECKING:
@@ -348,7 +348,8 @@ def _without_each(
     parts = [levels.rows(int(level)) for level in left_out]
     stacked = fit.stacked()
     seconds = None if stacked is None else stacked.seconds
-    surface = DeletedSurface.of(fit.stats, fit.recipe, fit.values, parts, alone=seconds)
+    with limited_blas(0):
+        surface = DeletedSurface.of(fit.stats, fit.recipe, fit.values, parts, alone=seconds)
     if stacked is not None and surface is None:
 
         def deleted(numbers: Sequence[int]) -> dict[int, StackTables]:
@@ -356,7 +357,8 @@ def _without_each(
 
         together = stacked.together(deleted, alone)
         return run(lambda: together, range(n), workers=workers, progress=progress, label=KIND)
-    known = [None] * n if surface is None else surface.refitted()
+    with limited_blas(0):
+        known = [None] * n if surface is None else surface.refitted()
     found = {b: made for b, made in enumerate(known) if made is not None}
     rest = [b for b in range(n) if b not in found]
     return found | run(lambda: alone, rest, workers=workers, progress=progress, label=KIND)

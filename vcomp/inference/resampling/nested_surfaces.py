@@ -24,7 +24,7 @@ from vcomp.inference.resampling.draws import Responses
 from vcomp.inference.resampling.refits import TOLERANCE, Recipe, Refitted
 from vcomp.statistics import Statistics, StratumStatistics
 
-_FEWEST_GROUPS, _MOST_TERMS = 500, 3
+_FEWEST_GROUPS, _MOST_TERMS = 100, 3
 """Innermost groups from which, and terms up to which, this is faster than refits one by one."""
 
 _SPREAD, _WIDEST, _CERTAIN = 4.5, 1.5, 6.0

@@ -28,7 +28,7 @@ _SECONDS = 2e-7
 _STEPS = 50
 """Requested largest number of steps from which the fewer ones of a stack are as good."""
 
-_BYTES, _MOST, _WORKING = 48e6, 256, 20.0
+_BYTES, _MOST, _WORKING = 24e6, 256, 20.0
 """Memory of a stack, data sets in it, and matrices that its likelihood works with."""
 
 

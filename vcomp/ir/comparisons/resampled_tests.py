@@ -135,14 +135,13 @@ def _replicates(
     def work(number: int) -> FloatArray:
         return draw(min(_BLOCK, how.n - starts[number]), stream(how.seed, number))
 
-    with limited_blas(0):
-        made = run(
-            lambda: work,
-            range(len(starts)),
-            workers=how.workers,
-            progress=how.progress,
-            label="blocks of replicates",
-        )
+    made = run(
+        lambda: work,
+        range(len(starts)),
+        workers=how.workers,
+        progress=how.progress,
+        label="blocks of replicates",
+    )
     return np.concatenate([made[number] for number in range(len(starts))], axis=1)
 
 

@@ -293,7 +293,7 @@ class CollectionSimulator:
         >>> bool((all_at_once[9] == the_last[0]).all())
         True
         """
-        from vcomp.numerics import limited_blas, run, seed_from, stream
+        from vcomp.numerics import run, seed_from, stream
 
         n_topics, n = whole(n_topics, "n_topics"), whole(n, "n")
         first, workers = whole(first, "first", least=0), whole(workers, "workers")
@@ -305,9 +305,7 @@ class CollectionSimulator:
         def one(number: int) -> None:
             self._draw_into(scores[number], stream(seed, first + number))
 
-        # One thread, however large the product: sums in another order differ in the last bit.
-        with limited_blas(0):
-            run(lambda: one, range(n), workers=workers, progress=progress, label="collections")
+        run(lambda: one, range(n), workers=workers, progress=progress, label="collections")
         return SimulatedCollections(scores, self.means, self.systems, seed, first)
 
     def summary(self) -> Any:

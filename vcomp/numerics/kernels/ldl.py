@@ -168,17 +168,24 @@ def forward(ptr: LongArray, rows: IntArray, values: FloatArray, x: FloatArray) -
     """Replace columns x by L⁻¹x, for the leading columns of L."""
     for k in range(ptr.size - 1):
         for p in range(ptr[k], ptr[k + 1]):
+            i, entry = rows[p], values[p]
             for c in range(x.shape[1]):
-                x[rows[p], c] -= values[p] * x[k, c]
+                x[i, c] -= entry * x[k, c]
 
 
 @njit(cache=True, nogil=True)
-def backward(ptr: LongArray, rows: IntArray, values: FloatArray, x: FloatArray) -> None:
-    """Replace columns x by L'⁻¹x, for the leading columns of L."""
+def backward(
+    ptr: LongArray, rows: IntArray, values: FloatArray, pivots: FloatArray, x: FloatArray
+) -> None:
+    """Replace columns x by L'⁻¹D⁻¹x, for the leading columns of L: each row is visited once."""
     for k in range(ptr.size - 2, -1, -1):
+        shrink = 1.0 / pivots[k]
+        for c in range(x.shape[1]):
+            x[k, c] *= shrink
         for p in range(ptr[k], ptr[k + 1]):
+            i, entry = rows[p], values[p]
             for c in range(x.shape[1]):
-                x[k, c] -= values[p] * x[rows[p], c]
+                x[k, c] -= entry * x[i, c]
 
 
 @njit(cache=True, nogil=True)

@@ -24,6 +24,9 @@ from vcomp.numerics.sparse.leaf_pairs import LeafPairs
 _CANCELS = 1e-6
 """A pivot below this share of its diagonal has lost half of its digits."""
 
+_WORTH_COMPILING = 1e6
+"""Entries of L times columns from which a solution by leaves uses compiled loops."""
+
 _WORKERS_BYTES = 2.0**29
 """Bytes that threads for several blocks may use together."""
 
@@ -216,23 +219,24 @@ class Factor:
         dense = 2.0 * np.log(np.diagonal(self.corner)).sum()
         return float(np.log(self.pivots).sum() + dense)
 
-    def solve(self, right: FloatArray) -> FloatArray:
-        """Solve for right-hand sides of shape (n, k)."""
-        cut = self.pattern.cut
-        x = np.ascontiguousarray(self.pattern.permuted(right))
-        leaves = self._leaves if self.pattern.leaf.all() else None
+    def solve(self, right: FloatArray, *, overwrite: bool = False) -> FloatArray:
+        """Solve for right-hand sides of shape (n, k); they may be overwritten on request."""
+        pattern = self.pattern
+        kept = overwrite and pattern.order is None and right.flags.c_contiguous
+        x = right if kept else np.ascontiguousarray(pattern.permuted(right))
+        cut, few = pattern.cut, self.values.size * x.shape[1] < _WORTH_COMPILING
+        leaves = self._leaves if few and pattern.leaf.all() else None
         if leaves is None:
             ldl.forward(*self._columns, x)
         else:
             x[cut:] -= leaves @ x[:cut]
-        x[:cut] /= self.pivots[:, None]
-        if self.pattern.n_dense:
+        if pattern.n_dense:
             x[cut:] = self._solve_corner(x[cut:])
         if leaves is None:
-            ldl.backward(*self._columns, x)
+            ldl.backward(*self._columns, self.pivots, x)
         else:
-            x[:cut] -= leaves.T @ x[cut:]
-        return self.pattern.restored(x)
+            x[:cut] = x[:cut] / self.pivots[:, None] - leaves.T @ x[cut:]
+        return pattern.restored(x)
 
     @property
     def tails(self) -> tuple[LongArray, IntArray, LongArray, IntArray, FloatArray, int]:
