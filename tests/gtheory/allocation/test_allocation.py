@@ -353,7 +353,7 @@ def test_objects_that_are_counted_in_one_alternative_alone():
 
 def test_other_mistakes():
     with pytest.raises(
-        PlanError, match="Eρ² = 0.9 is out of reach: the variance of p is not estimated above"
+        PlanError, match=r"Eρ² = 0\.9 is out of reach: the variance of p is not estimated above"
     ):
         study(p=0).optimize("i*a", goal=0.9)
     # Of what remains, only what no sizes remove is named: with many a, σ²(pi) alone.
