@@ -149,3 +149,6 @@ def test_the_horizontal_axis(study):
     one = known().dstudy(h=[2, 3], i=10).plan
     assert _label(one, "h", ["i"]) == "levels of h  (with i = 10)"
     assert _horizontal(one, None) == "h"
+    values = {"p": 1.0, "i": 1.0, "pi": 1.0, "Residual": 1.0}
+    repeated = from_components(values).dstudy(i=5, replicate=[1, 2, 3]).plan
+    assert _horizontal(repeated, None) == "i"
