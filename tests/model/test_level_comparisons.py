@@ -21,7 +21,7 @@ from vcomp.estimators.likelihood import EngineLimits, difference_variances
 from vcomp.exceptions import DataError, EstimationError, FormulaError, PlanError
 from vcomp.inference.hypotheses import ContrastTest
 from vcomp.inference.pairwise import adjusted
-from vcomp.model.level_comparisons import _pairs, _values
+from vcomp.model.level_comparisons import _loadings, _pairs, _values
 
 
 def deterministic():
@@ -485,6 +485,11 @@ def test_differences_without_error_are_certain():
     np.testing.assert_array_equal(found["p_value"], [1.0, 0.0, 0.0])
     np.testing.assert_array_equal(found["low"], d)
     np.testing.assert_array_equal(found["high"], d)
+
+
+def test_differences_without_error_have_no_correlations():
+    with pytest.raises(EstimationError, match="needs differences to the baseline"):
+        _loadings(np.diag([1.0, 0.0]))
 
 
 @pytest.mark.parametrize("levels", [["a", "b"], ["a", "b", "c"]])
