@@ -406,7 +406,7 @@ def _at_worker(work: _Work, first: _Found) -> _Work:
 
 def _read_partition(frame: pd.DataFrame, work: _Work) -> _Read:
     """Return the result of the first pass over a partition, and its rows for the next ones."""
-    n_bytes = float(frame.memory_usage(deep=True).sum())
+    n_bytes = float(frame.memory_usage(index=False, deep=True).sum())
     return _Read(_of_partition(frame, work), frame if n_bytes <= work.keeps else None)
 
 

@@ -242,7 +242,7 @@ class _Kept:
         if self._left <= 0.0:
             self._parts = None
             return
-        size = float(part.frame.memory_usage(deep=True).sum() + part.y.nbytes)
+        size = float(part.frame.memory_usage(index=False, deep=True).sum() + part.y.nbytes)
         with self._lock:
             self._left -= size
             if self._parts is not None and self._left > 0:
