@@ -5,11 +5,11 @@ that enter the changed function, until one fails: first those of the module's ow
 then those of its room, then all others, each the fastest first, up to ``--tests`` seconds of
 processor time in all. What survives meets two files of tests whole, the module's own and that with
 most tests that enter the function: of a test with parameters, few cases are recorded. A mutant
-lives in a process of its own, which gets the changed code of the
-function; no file is changed. Loops that numba compiles are compiled anew, with all that call
-them. What was found is appended to the file of ``--results``, from which an interrupted run
-continues. ``--again`` runs the survivors of that file once more, with the tests as they are now.
-Mutants that change no behaviour, with the reason, are listed in ``equivalent.txt``.
+lives in a process of its own, which gets the changed code of the function; no file is changed.
+Loops that numba compiles are compiled anew, with all that call them. What was found is appended to
+the file of ``--results``, from which an interrupted run continues. ``--again`` runs the survivors
+of that file once more, with the tests as they are now. Mutants that change no behaviour, with the
+reason, are listed in ``equivalent.txt``.
 """
 
 from __future__ import annotations
