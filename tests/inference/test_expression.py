@@ -51,6 +51,11 @@ def test_what_is_read(text, form, value):
     assert q.values(V)[0] == pytest.approx(value, rel=1e-14)
 
 
+def test_a_name_that_begins_with_another_is_read_as_a_whole():
+    q = read_quantity("run (2) / (run + run (2))", ["run", "run (2)", "Residual"])
+    assert q.values(np.array([2.0, 3.0, 5.0]))[0] == pytest.approx(3 / 5, rel=1e-14)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -73,6 +73,8 @@ def test_the_printed_form():
     values = TABLE.assign(p_value=0.0123456, p_adjusted=0.0246912)
     digits = printed_columns(replace(MADE, table=values).summary(), 1)
     assert (digits["p"][0], digits["p adj."][0]) == ("0.0123", "0.0247")
+    tied = printed_columns(replace(MADE, table=TABLE.assign(p_adjusted=0.02)).summary(), 1)
+    assert tied[""] == ["a − b", "b − c", "a − c"]  # by the size of the difference
     text = printed_words(summary)
     assert text.count("*") == 2
     assert "Two systems share a letter if their difference is not significant. So." in text

@@ -62,6 +62,18 @@ def test_small_data_are_refitted_together(monkeypatch):
         np.testing.assert_allclose(found.llf, other.llf, atol=1e-7)
 
 
+def test_errors_of_a_surface_are_those_of_logarithms_of_ratios():
+    """Var(log v_t/v_e) = C_tt/v_t² − 2 C_te/(v_t v_e) + C_ee/v_e², C the inverse information."""
+    fit, _, _, _ = fit_again("y ~ (1|a) + (1|b)", crossed(2000, 120, 110), "reml")
+    surface = Surface.of(fit.stats, fit.recipe, fit.values)
+    C = np.linalg.inv(surface.engine.information(fit.values, "average"))
+    relative = C / np.outer(fit.values, fit.values)
+    own = np.diagonal(relative)
+    expected = np.sqrt(own[:-1] - 2.0 * relative[:-1, -1] + own[-1])
+    np.testing.assert_allclose(surface.errors, expected, rtol=1e-8)
+    np.testing.assert_allclose(surface.centre, np.log(fit.values[:-1] / fit.values[-1]))
+
+
 def test_responses_of_a_wide_table_are_refitted_by_a_surface():
     fit, _, _, _ = fit_again("y ~ (1|a) + (1|b)", crossed(2000, 120, 110), "reml")
     stacked = StackedRefits.of(fit.stats, fit.recipe, fit.values)

@@ -10,9 +10,10 @@ import pytest
 
 from tests.helpers.refits import fit_again
 from vcomp.estimators import get_estimator
+from vcomp.estimators.likelihood import choose_engine
 from vcomp.inference.hypotheses.likelihood_ratio import likelihoods_under
 from vcomp.inference.resampling.draws import Responses, draws_of
-from vcomp.inference.resampling.nested_surfaces import NestedSurface
+from vcomp.inference.resampling.nested_surfaces import _SPREAD, NestedSurface
 from vcomp.inference.resampling.parametric import parametric_bootstrap
 from vcomp.inference.resampling.refits import Recipe
 from vcomp.numerics import stream
@@ -104,6 +105,20 @@ def test_most_maxima_are_certain(nested):
     draws = draws_of(nested.stats, recipe)
     found = surface.with_responses(Responses(draws.draw(v, stream(1, b)) for b in range(100)))
     assert sum(made is not None for made in found) >= 95
+
+
+def test_boxes_reach_a_multiple_of_the_errors_of_ratios(nested):
+    """Var(v_t/v_e) = (C_tt − 2r C_te + r² C_ee) / v_e², with C the inverse information."""
+    v, recipe = nested.values, Recipe(get_estimator("reml"), nested.recipe.names)
+    surface = NestedSurface.of(nested.stats, recipe, v, 1000)
+    C = np.linalg.inv(choose_engine(nested.stats).information(v, "average"))
+    for term, centre, width, shift in zip(
+        surface._terms, surface._box.centre, surface._box.width, surface._box.shift, strict=True
+    ):
+        r = v[term] / v[-1]
+        error = np.sqrt(C[term, term] - 2.0 * r * C[term, -1] + r**2 * C[-1, -1]) / v[-1]
+        ends = np.exp(centre + np.array([-width, width])) - shift
+        np.testing.assert_allclose(ends, r + _SPREAD * error * np.array([-1, 1]), rtol=1e-8)
 
 
 def test_surfaces_are_not_for_what_needs_other_climbs(nested):
