@@ -49,7 +49,9 @@ def test_dots_are_the_table(compared):
 
 @pytest.mark.parametrize("plan", [-1, 2, 1.0, True, "1"])
 def test_a_plan_is_the_number_of_a_row(compared, plan):
-    with pytest.raises(PlanError, match=f"plan= is the number of a row, from 0 to 1, not {plan!r}"):
+    with pytest.raises(
+        PlanError, match=f"plan= is the number of a row, from 0 to 1, not {plan!r}"
+    ):
         compared.plot(plan=plan)
 
 

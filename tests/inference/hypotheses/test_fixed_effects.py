@@ -334,6 +334,8 @@ def test_many_fixed_effects_keep_their_df_in_a_file():
     with pytest.raises(vcomp.DataError, match="loaded without the slopes"):
         loaded.t_test("x1 = x2")
     assert loaded.t_test("x1 = x2", ddf="normal")["df"].item() == np.inf
+    with pytest.raises(vcomp.DataError, match="loaded without its rows"):
+        loaded.fixed_effects(ddf="kenward-roger")
 
 
 def test_unknown_variances_have_no_slopes():

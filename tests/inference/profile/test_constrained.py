@@ -143,6 +143,8 @@ def test_what_has_no_value_cannot_be_rescaled():
         surface = Surface(lambda v, x=normal: np.full(2, x), lambda v, x=gap: x, is_flat=False)
         with pytest.raises(np.linalg.LinAlgError):
             rescaled(np.ones(2), surface, nothing)
+    there = Surface(lambda v: np.zeros(2), lambda v: 0.0, is_flat=False)
+    assert rescaled(np.ones(2), there, nothing).tolist() == [1.0, 1.0]
 
 
 def test_a_step_that_does_not_come_nearer_is_none():

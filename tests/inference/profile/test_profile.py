@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.optimize import brentq
@@ -12,10 +14,10 @@ from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import balanced, unbalanced
 from tests.helpers.profile_models import Z, component, engine_of, fitted, one_way, two_way
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
-from vcomp.exceptions import PlanError
+from vcomp.exceptions import EstimationError, PlanError
 from vcomp.inference.profile import profile
 from vcomp.inference.profile.constraints import LinearConstraint, RatioConstraint, SmoothConstraint
-from vcomp.inference.profile.profile import profile_quantity
+from vcomp.inference.profile.profile import _Quantity, profile_quantity
 
 # Against dense formulas -------------------------------------------------------------------------
 
@@ -253,3 +255,40 @@ def test_another_level_is_another_trace():
         assert curve.interval(alpha) == pytest.approx((fresh.low, fresh.high), rel=1e-8)
     with pytest.raises(PlanError, match="alpha"):
         curve.interval(0.0)
+
+
+@pytest.mark.parametrize(
+    ("v", "held", "score", "expected"),
+    [
+        ([0.0, 0.0, 2.0], [False, False, False], [-3.0, -1.0, 0.0], -1.0),
+        ([0.0, 0.0, 2.0], [False, True, False], [-3.0, -1.0, 0.0], -3.0),
+        ([0.0, 1.0, 2.0], [False, True, False], [-3.0, -1.0, 0.0], -3.0),
+        ([0.0, 0.0, 2.0], [False, False, False], [-3.0, 1.0, 0.0], 0.0),
+        ([0.0, 1.0, 2.0], [False, False, False], [-3.0, -1.0, 0.0], 0.0),
+        ([0.0, 0.0, 2.0], [True, True, False], [-3.0, -1.0, 0.0], 0.0),
+    ],
+)
+def test_the_slope_at_a_bound_is_that_of_the_free_component_that_lowers_least(
+    v, held, score, expected
+):
+    """Of σ²(1) + σ²(2); inside of the range the slope of the profile is zero."""
+    here = SimpleNamespace(v=np.array(v), score=np.array(score))
+    of = SimpleNamespace(
+        constraint=LinearConstraint(np.array([1.0, 1.0, 0.0])), estimate=v[0] + v[1],
+        here=here, held=np.array(held),
+    )  # fmt: skip
+    assert _Quantity._slope(of, 1.0) == expected
+
+
+@pytest.mark.parametrize(("saturated", "converged"), [(True, True), (False, False), (True, False)])
+def test_an_end_whose_maximum_is_not_found_is_refused(saturated, converged, monkeypatch):
+    found = SimpleNamespace(saturated=saturated, converged=converged)
+    monkeypatch.setattr(profile, "maximise", lambda *_, **__: found)
+    zero = np.array([True, False])
+    of = SimpleNamespace(
+        span=SimpleNamespace(zero_low=zero, zero_high=None), held=~zero & False,
+        engine=SimpleNamespace(sizes=(3,), n=9), here=SimpleNamespace(v=np.ones(2)),
+    )  # fmt: skip
+    with pytest.raises(EstimationError, match="components at zero was not found"):
+        _Quantity.edge(of, -1.0)
+    assert _Quantity.edge(of, 1.0) is None
