@@ -12,7 +12,6 @@ from tests.helpers.quadratic import quadratic
 from vcomp.estimators.likelihood.engine import Derivatives
 from vcomp.exceptions import EstimationError
 from vcomp.inference.profile.constrained import (
-    _Search,
     Surface,
     _Search,
     is_positive_within,
