@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -356,3 +357,18 @@ def test_a_variance_of_zero_has_no_degrees_of_freedom():
     assert np.isnan(tests.degrees_of_each()).all()
     clustered = Clustered(np.zeros((1, 1)), np.ones((1, 1, 1)), np.array([5.0]))
     assert np.isnan(clustered.degrees(np.eye(1))).all()
+
+
+def test_known_components_do_not_count_in_degrees_of_freedom():
+    """ν = 2Φ² / g'Cg over the components that are estimated: Satterthwaite (1946)."""
+    q, g, known = 0.7, np.array([0.2, 0.5, 0.3]), np.array([False, True, False])
+    C = np.array([[2.0, 0.1, 0.3], [0.1, 5.0, 0.2], [0.3, 0.2, 1.0]])
+    free = [0, 2]
+    expected = pytest.approx(2.0 * q**2 / (g[free] @ C[np.ix_(free, free)] @ g[free]), rel=1e-14)
+    by_matrices = Satterthwaite(np.array([[q]]), g[:, None, None], C, known)
+    assert by_matrices.degrees(np.eye(1)).item() == expected
+    assert by_matrices.degrees_of_each().item() == expected
+    solved = SimpleNamespace(
+        diagonal=lambda: np.array([q]), slopes_of_each=lambda: g[:, None]
+    )  # by solves of each column
+    assert Satterthwaite(solved, None, C, known).degrees_of_each().item() == expected

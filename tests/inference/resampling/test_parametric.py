@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import vcomp
@@ -408,3 +409,21 @@ def test_likelihoods_need_components_that_can_be_drawn(crossed):
     with pytest.raises(EstimationError, match="which is not in the model"):
         likelihoods_under(stats, names, np.ones(3), [{"who": 0.0}], 2)
     assert likelihoods_under(stats, names, np.ones(3), [], 2).shape == (2, 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*not fully crossed")
+@pytest.mark.parametrize(
+    ("formula", "surface"),
+    [("y ~ (1|a)", "NestedSurface"), ("y ~ (1|a) + (1|b)", "DrawnSurface")],
+)
+def test_where_time_is_limited_data_are_not_collected(formula, surface, monkeypatch):
+    rng = np.random.default_rng(2)
+    data = pd.DataFrame({"a": rng.integers(9, size=60), "b": rng.integers(5, size=60)})
+    res = vcomp.fit(formula, data.assign(y=rng.normal(size=60) + 2.0 * rng.normal(size=9)[data.a]))
+    asked = []
+    monkeypatch.setattr(getattr(parametric, surface), "of", lambda *_, **__: asked.append(1))
+    limited = res.bootstrap(3, rng=1, time_limit=600.0)
+    assert not asked
+    whole = res.bootstrap(3, rng=1)
+    assert asked
+    np.testing.assert_allclose(limited.values, whole.values, rtol=1e-7, atol=1e-9)
