@@ -165,7 +165,7 @@ class PairForecast:
         m = self.t.size
         if m:
             nodes = int(np.clip(_NODES // m, _FEWEST_NODES, _MOST_NODES))
-            step = max(1, 1_000_000 // nodes)
+            step = 1_000_000 // nodes
             for at in range(0, m, step):
                 found += self._by_difference(slice(at, at + step), nodes, n_topics, bounds, alpha)
             found *= (1.0 - self.certain - self.equal) / (m * nodes)

@@ -286,3 +286,20 @@ def test_distributions_of_effects_are_on_their_range(effects, low, high):
     found = _Distribution(np.array(effects))
     assert (found.low, found.high) == (low, high)
     assert (found.table[0], found.table[-1]) == (0.0, 1.0)
+
+
+def test_two_of_each_are_enough():
+    """Two systems and topics: shares, the distance of effects and standard errors by hand."""
+    X, other = collection(30, 2, seed=2), collection(40, 2, seed=3)
+    Y = np.stack([X[:2], other[:2]])
+    with pytest.warns(VcompWarning, match="cor is undefined"):
+        comparison = vcomp.ir.compare_simulated(X, Y)
+    for row, y in zip(comparison.table.itertuples(), Y, strict=True):
+        np.testing.assert_allclose(
+            [row.var_s, row.var_t, row.var_st], shares(y) - shares(X), atol=1e-12
+        )
+    mu = comparison.table["mu_s"]
+    assert f"{abs(mu[0] - mu[1]) / 2.0:.5f}" in str(comparison.summary())
+    points = np.array([-0.2, 0.3])
+    found = _Distribution(points).distances(points[None])
+    assert found.item() == pytest.approx(omega2(points, points), abs=1e-4)
