@@ -476,3 +476,17 @@ def test_scores_in_the_true_order_are_at_no_distance():
     for truth in (X, X.mean(axis=0), np.argsort(np.argsort(X.mean(axis=0))), np.zeros(4)):
         assert get("d_rank").actual_of_scores(X, np.asarray(truth, float)) == 0.0
     assert get("d_rank").actual_of_scores(X, -X) > 0.0
+
+
+def test_the_distance_of_ranks_goes_on_where_means_are_tied():
+    """Also if another two systems are in the wrong order; without any it is zero."""
+    X = np.random.default_rng(2).integers(0, 9, size=(12, 4)).astype(float)
+    X[:, 1] = X[::-1, 0]  # the same mean
+    X[:, 3] -= X[:, 3].mean() - X[:, 0].mean() + 0.5
+    truth = np.array([0.5, 0.9, 0.1, 0.7])
+    near = X + np.array([0.0, 1e-7, 0.0, 0.0])
+    measure = get("d_rank")
+    found = measure.actual_of_scores(X, truth)
+    assert found > 0.1
+    assert found == pytest.approx(measure.actual_of_scores(near, truth), rel=1e-4)
+    assert measure.actual_of_scores(X + 100.0 * truth, truth) == 0.0

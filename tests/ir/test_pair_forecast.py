@@ -163,3 +163,18 @@ def test_without_power_there_are_no_conflicts():
     equal = PairForecast.from_scores(np.tile(np.arange(6.0)[:, None], (1, 3)))
     assert (equal.equal, equal.power(20, 0.05)) == (1.0, 0.0)
     assert np.isnan(equal.conflicts(20, 0.05, significantly=True))
+
+
+@pytest.mark.parametrize("significantly", [True, False])
+def test_conflicts_of_small_differences_by_quadrature(significantly):
+    """Over the normal distribution of δ given t, without the splines between."""
+    pairs = replace(VARYING, t=np.array([0.0, 0.4, 1.1]))
+    z, w = np.polynomial.hermite_e.hermegauss(100)
+    delta = pairs.reliability * pairs.t[:, None] / np.sqrt(20) + np.sqrt(pairs.variance) * z
+    c, limit = np.sqrt(30) * np.abs(delta), stats.t.isf(0.1, 29)
+    up, down = stats.nct.sf(limit, 29, c), stats.nct.cdf(-limit, 29, c)
+    down = np.where(c > 7.5, 0.0, down)  # scipy has no smaller ones
+    swapped = 2 * up * down if significantly else up * (ndtr(-c) - down) + down * (ndtr(c) - up)
+    expected = (swapped @ w).mean() / ((up + down) @ w).mean()
+    found = pairs.conflicts(30, 0.2, significantly=significantly)
+    assert found == pytest.approx(expected, rel=1e-6)

@@ -282,7 +282,7 @@ def average_p_values(
         progress=progress,
         label="sizes",
     )
-    sums = np.stack([done[place] for place in jobs]) if measured else np.empty((0, 2, 0))
+    sums = np.stack([done[place] for place in jobs])
     seen = _ratio(sums[:, 1], sums[:, 0])
     counts, values = sums[: len(within), 0], seen[: len(within)]
     if beyond.size:

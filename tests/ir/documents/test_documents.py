@@ -252,3 +252,16 @@ def test_rows_by_brute_force(tables, kind):
 @pytest.mark.parametrize("n", [1, 126, 127, 128, 32_766, 32_767])
 def test_codes_have_the_type_of_pandas(n):
     assert _small(n) == pd.Categorical(np.arange(n)).codes.dtype
+
+
+def test_places_begin_and_end_as_documented():
+    universe = document_universe(RETRIEVED, JUDGED)
+    T, D = len(universe.topics), len(universe.documents)
+    for starts, n, last in (
+        (universe.starts, T, D),
+        (universe.retrieved_starts, D, universe.retrieved_systems.size),
+        (universe.relevant_starts, D, universe.relevant_assessors.size),
+        (universe.judged_starts, T, universe.judged_assessors.size),
+    ):
+        assert starts.shape == (n + 1,)
+        assert (starts[0], starts[-1]) == (0, last)

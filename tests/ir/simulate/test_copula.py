@@ -257,3 +257,8 @@ def test_the_slope_of_an_expected_score_is_its_derivative(offset):
     mean, slope = spread._with_slope(offset, scale)
     assert mean == pytest.approx(spread.mean(offset, scale), rel=1e-14)
     assert slope == pytest.approx((up - down) / (2 * h), rel=1e-6)
+
+
+def test_normal_vectors_have_the_most_degrees_of_freedom_that_are_fitted():
+    R = equal_correlations(3, 0.5)
+    assert fitted_df(t_vectors(60, R, 1e9, 8), R) == pytest.approx(200.0, rel=1e-3)

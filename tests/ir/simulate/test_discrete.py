@@ -223,3 +223,11 @@ def test_the_selected_width_has_the_smallest_loss_of_all(places):
 def test_two_shapes_are_two_parameters():
     margin = beta_binomial_margin(PLACES, SUPPORT)
     assert margin.aic == pytest.approx(4.0 - 2.0 * margin.log_likelihood, rel=1e-14)
+
+
+@pytest.mark.parametrize("places", [[0] * 66 + [1], [10] * 66 + [9]])
+def test_the_limit_of_rare_scores_has_their_mean(places):
+    """A mean of 1/670, which varies less than the binomial distribution."""
+    margin = beta_binomial_margin(np.array(places), SUPPORT)
+    binomial = stats.binom(10, np.mean(places) / 10).logpmf(places).sum()
+    assert margin.log_likelihood == pytest.approx(binomial, abs=1e-4)

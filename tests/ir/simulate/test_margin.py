@@ -189,7 +189,9 @@ def test_two_shapes_are_two_parameters(family):
 def test_mirrored_scores_have_the_mirrored_distribution(family, x):
     """Also where the likelihood rises up to a limit, as for scores near 0."""
     one, other = family(x), family(1.0 - x)
-    mean, mirrored = ("mu", lambda m: 1.0 - m["mu"]) if "mu" in one.parameters else ("a", lambda m: m["b"])
+    mean, mirrored = (
+        ("mu", lambda m: 1.0 - m["mu"]) if "mu" in one.parameters else ("a", lambda m: m["b"])
+    )
     assert one.parameters[mean] == pytest.approx(mirrored(other.parameters), rel=1e-3)
     np.testing.assert_allclose(one.quantile(P), 1.0 - other.quantile(1.0 - P), atol=TABLE)
 

@@ -11,7 +11,12 @@ from scipy.special import ndtr
 import vcomp
 from vcomp.exceptions import DataError, VcompWarning
 from vcomp.ir.simulate.margin_families import cdf_bandwidth
-from vcomp.ir.simulate.source_comparison import INDICATORS, OriginalCollection, _Distribution
+from vcomp.ir.simulate.source_comparison import (
+    INDICATORS,
+    OriginalCollection,
+    _Distribution,
+    _row_correlations,
+)
 
 
 def collection(n_topics, n_systems, seed):
@@ -303,3 +308,13 @@ def test_two_of_each_are_enough():
     points = np.array([-0.2, 0.3])
     found = _Distribution(points).distances(points[None])
     assert found.item() == pytest.approx(omega2(points, points), abs=1e-4)
+
+
+def test_correlations_of_rows_leave_unknown_ones_out():
+    rng = np.random.default_rng(4)
+    rows, others = rng.normal(size=(2, 5, 9)) + 3.0
+    rows[1, :2], others[1, 1:4], rows[2, 2:], others[3, :] = np.nan, np.nan, np.nan, np.nan
+    found = _row_correlations(rows, others)
+    expected = [pd.Series(x).corr(pd.Series(y)) for x, y in zip(rows, others, strict=True)]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert np.isnan(found).tolist() == [False, False, False, True, False]
