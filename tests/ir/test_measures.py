@@ -16,6 +16,7 @@ from scipy.special import betainc, gammaln
 import vcomp
 from vcomp.exceptions import PlanError, VcompWarning
 from vcomp.ir.measures import get
+from vcomp.ir.measures.f_test import _intermediate, _maximum, _minimum
 
 # Few values make many ties.
 tied = arrays(float, st.tuples(st.just(2), st.integers(2, 6)), elements=st.integers(0, 4))
@@ -490,3 +491,14 @@ def test_the_distance_of_ranks_goes_on_where_means_are_tied():
     assert found > 0.1
     assert found == pytest.approx(measure.actual_of_scores(near, truth), rel=1e-4)
     assert measure.actual_of_scores(X + 100.0 * truth, truth) == 0.0
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 9])
+def test_effect_sizes_are_those_of_the_patterns_of_means(k):
+    """Cohen (1988, sec. 8.2): all others in the middle, evenly spaced, or half at either end."""
+    d = 0.7
+    middle = np.r_[-d / 2, np.zeros(k - 2), d / 2]
+    ends = np.where(np.arange(k) < k // 2, -d / 2, d / 2)
+    patterns = (middle, np.linspace(-d / 2, d / 2, k), ends)
+    for of, means in zip((_minimum, _intermediate, _maximum), patterns, strict=True):
+        assert of(d, k) == pytest.approx(means.std(), rel=1e-12)

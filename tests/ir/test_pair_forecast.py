@@ -178,3 +178,9 @@ def test_conflicts_of_small_differences_by_quadrature(significantly):
     expected = (swapped @ w).mean() / ((up + down) @ w).mean()
     found = pairs.conflicts(30, 0.2, significantly=significantly)
     assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [2, 4, 30])
+def test_shares_of_significant_pairs_add_up_to_the_power(n):
+    found = VARYING.by_difference(n, np.array([0.0, 1.0, 1e6]), 0.05)[0].sum()
+    assert found == pytest.approx(VARYING.power(n, 0.05), rel=2e-3)  # of a sum over quantiles

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from vcomp.exceptions import DataError
 from vcomp.ir.rank.errors import mean_error_ratio
 from vcomp.ir.rank.paired import PairedDifferences, difference_variances, effective_df
 
@@ -98,3 +99,10 @@ def test_degrees_of_freedom_of_incomplete_scores_pair_by_pair():
             S[i, j] = Z[:, i] @ Z[:, j] / (n[i, j] - 1)
     expected = effective_df(S, n[np.triu_indices(5, 1)].mean())
     assert (pairs.sample_df, pairs.df) == pytest.approx(expected, rel=1e-12)
+
+
+def test_an_infinite_score_is_told_by_its_system():
+    X = np.random.default_rng(3).normal(size=(6, 4))
+    X[4, 2] = np.inf
+    with pytest.raises(DataError, match="system 'c' has an infinite score"):
+        PairedDifferences.from_scores(X, "abcd")

@@ -11,6 +11,7 @@ from vcomp.ir.simulate.margin import GRID
 from vcomp.ir.simulate.margin_families import (
     _EDGE,
     CONTINUOUS,
+    _truncated_quantiles,
     beta_kernel_margin,
     beta_margin,
     beta_start,
@@ -200,3 +201,9 @@ def test_mirrored_scores_have_the_mirrored_distribution(family, x):
 def test_searches_start_from_the_mean_and_variance(mean, variance):
     found = stats.beta(*beta_start(mean, variance))
     assert (found.mean(), found.var()) == pytest.approx((mean, variance), rel=1e-12)
+
+
+@pytest.mark.parametrize("mu", [0.6, 0.9, 1.0, 3.0])
+def test_quantiles_of_a_mirrored_truncated_normal_keep_their_digits(mu):
+    one, other = _truncated_quantiles(mu, 0.1), _truncated_quantiles(1.0 - mu, 0.1)
+    np.testing.assert_allclose(one, 1.0 - other[::-1], rtol=1e-12)
