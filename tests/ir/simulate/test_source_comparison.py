@@ -305,7 +305,11 @@ def test_two_of_each_are_enough():
         )
     mu = comparison.table["mu_s"]
     assert f"{abs(mu[0] - mu[1]) / 2.0:.5f}" in str(comparison.summary())
-    points = np.array([-0.2, 0.3])
+
+
+@pytest.mark.parametrize("points", [[-0.2, 0.3], [0.0, 0.0, 0.3], [-0.3, 0.0, 0.0]])
+def test_distances_of_few_effects(points):
+    points = np.array(points)
     found = _Distribution(points).distances(points[None])
     assert found.item() == pytest.approx(omega2(points, points), abs=1e-4)
 
