@@ -175,6 +175,10 @@ class TestDropWorst:
         with pytest.raises(DataError, match="system 'bm25' has no score"):
             as_score_matrix(WIDE.assign(bm25=np.nan)).drop_worst(0.1)
 
+    def test_none_is_left_out_by_default(self):
+        matrix = as_score_matrix(WIDE.assign(bm25=np.nan))
+        assert matrix.drop_worst(0.0) is matrix
+
 
 LONG = pd.DataFrame(
     {
