@@ -502,3 +502,11 @@ def test_effect_sizes_are_those_of_the_patterns_of_means(k):
     patterns = (middle, np.linspace(-d / 2, d / 2, k), ends)
     for of, means in zip((_minimum, _intermediate, _maximum), patterns, strict=True):
         assert of(d, k) == pytest.approx(means.std(), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["tau", "tau_ap"])
+@pytest.mark.parametrize("variant", ["a", "b"])
+def test_two_systems_are_in_order_or_not(name, variant):
+    measure = get(name, variant=variant)
+    assert value(measure, [0.1, 0.3], [0.2, 0.4]) == 1.0
+    assert value(measure, [0.3, 0.1], [0.2, 0.4]) == -1.0

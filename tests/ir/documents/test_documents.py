@@ -156,6 +156,8 @@ def test_a_topic_with_nothing_at_all_has_no_rows():
          r"'document' holds numbers .* such as 1 and 'u'; make both text"),
         (RETRIEVED.replace({"system": {"b": None}}), JUDGED,
          "retrieved: 2 rows have no value in column 'system', the first of them row 2"),
+        (RETRIEVED, pd.concat([JUDGED, JUDGED]),
+         r"document 'w' of topic 1 was judged twice by assessor 'K' \(6 such rows in all\)"),
         (RETRIEVED, JUDGED.assign(relevant=["1"] * 6), "it must hold grades"),
         (RETRIEVED, JUDGED.assign(relevant=[1, 1, 1, 0, 1, np.nan]), "1 rows have no value"),
         (RETRIEVED, JUDGED.assign(relevant=[1, 1, 1, 0, 1, np.inf]), "are not finite"),
