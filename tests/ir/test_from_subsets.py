@@ -400,3 +400,12 @@ def test_tests_of_two_topics_are_means_over_subsets():
 
 def test_a_share_above_one_by_rounding_is_one():
     np.testing.assert_allclose(_angle(np.array([0.5, 1.0 + 1e-15])), [np.pi / 4, np.pi / 2])
+
+
+@pytest.mark.parametrize(("name", "fewest"), [("power_ratio", 2), ("swap_rate", 4)])
+def test_collections_of_two_topics_a_set_are_enough(name, fewest):
+    X = SCORES[:fewest]
+    found = get(name).estimate(X, [2, 9], trials=3, rng=1)
+    assert found.shape == (2,)
+    with pytest.raises(DataError, match="at least"):
+        get(name).estimate(X[1:], 2)

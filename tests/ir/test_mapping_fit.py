@@ -220,6 +220,8 @@ def test_summary(study):
         "By collection: smallest and largest exponent",
     ):
         assert piece in " ".join(text.split()), piece
+    for curve in study.maps.values():
+        assert f"{curve.bse:.2g}" in text.split()
     fewer = any(curve.n_collections < 3 for curve in study.maps.values())
     assert ("Not every collection" in text) == fewer
     assert max(map(len, text.splitlines())) <= 100

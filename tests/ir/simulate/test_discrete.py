@@ -27,6 +27,7 @@ SCORES = SUPPORT[PLACES]
 def test_supports():
     np.testing.assert_array_equal(support_of("p10"), np.arange(11) / 10)
     assert support_of("RR").size == 1001
+    assert support_of("RR@1").tolist() == support_of("P@1").tolist() == [0.0, 1.0]
     assert support_of("rr@4").tolist() == [0.0, 0.25, 1 / 3, 0.5, 1.0]
     assert support_of([1.0, 0.0, 0.5, 0.5]).tolist() == [0.0, 0.5, 1.0]
     assert support_of([1.0, 0.0]).tolist() == [0.0, 1.0]
