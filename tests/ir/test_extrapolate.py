@@ -352,6 +352,6 @@ def test_bad_rows(sizes, rows, options, error, message):
 
 
 def test_errors_above_one_by_rounding_are_one():
-    tau = [1.0, 1.0, -1.0 - 1e-13, -1.0]
+    tau = [1.0, 1.0, -1.0, -1.0 - 1e-13]
     with pytest.raises(EstimationError, match="errors between zero and one at one"):
         fit_curve([5, 10, 20, 40], tau, "logit")
