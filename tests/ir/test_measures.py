@@ -515,5 +515,5 @@ def test_two_systems_are_in_order_or_not(name, variant):
 def test_an_f_test_needs_more_than_one_topic():
     measure = get("F")
     measure.check_topics(np.array([1.001, 2.0]))
-    with pytest.raises(PlanError, match="more than one topic, not 1$"):
+    with pytest.raises(PlanError, match=r"more than one topic, not 1$"):
         measure.check_topics(np.array([2.0, 1.0]))

@@ -184,3 +184,10 @@ def test_conflicts_of_small_differences_by_quadrature(significantly):
 def test_shares_of_significant_pairs_add_up_to_the_power(n):
     found = VARYING.by_difference(n, np.array([0.0, 1.0, 1e6]), 0.05)[0].sum()
     assert found == pytest.approx(VARYING.power(n, 0.05), rel=2e-3)  # of a sum over quantiles
+
+
+def test_one_difference_that_does_not_vary_has_the_whole_share():
+    bounds = np.array([0.0, 0.5, 0.9, 1e6])
+    one = replace(VARYING, certain=0.2, equal=0.0, fixed=np.array([0.7]))
+    expected = 0.8 * VARYING.by_difference(30, bounds)[0] + [0.0, 0.2, 0.0]
+    np.testing.assert_allclose(one.by_difference(30, bounds)[0], expected, rtol=1e-12)
