@@ -65,3 +65,17 @@ def test_bins_without_a_p_value_have_those_of_the_forecast():
     scaled = np.minimum(found[0], now) > 0
     np.testing.assert_allclose(found[1], np.where(scaled, found[0] * then / now, then), rtol=1e-12)
     assert 0 < scaled.sum() < 6
+
+
+@pytest.mark.parametrize(("n_topics", "first"), [(40, 5), (5, 5), (3, 3)])
+def test_sizes_are_by_default_from_five_topics_to_all(n_topics, first):
+    found = _sizes(None, n_topics)
+    assert (found[0], found[-1]) == (first, n_topics)
+
+
+@pytest.mark.parametrize(("sizes", "sources"), [
+    (12, ["all topics"]), (20, ["noncentral t"]), ([8, 20], ["subsets", "noncentral t"]),
+])  # fmt: skip
+def test_sizes_within_or_beyond_alone(sizes, sources):
+    X = np.random.default_rng(3).normal(size=(12, 6))
+    assert average_p_values(X, sizes, bins=[0, 9], trials=5).table["source"].tolist() == sources

@@ -349,3 +349,9 @@ def test_only_the_models_that_are_wanted():
 def test_bad_rows(sizes, rows, options, error, message):
     with pytest.raises(error, match=message):
         fit_curves(sizes, rows, **options)
+
+
+def test_errors_above_one_by_rounding_are_one():
+    tau = [1.0, 1.0, -1.0, -1.0 - 1e-13]
+    with pytest.raises(EstimationError, match="errors between zero and one at one"):
+        fit_curve([5, 10, 20, 40], tau, "logit")

@@ -13,7 +13,7 @@ from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
 from vcomp.ir import accuracy, as_score_matrix, average_p_values
 from vcomp.ir.all_pairs import compare_pairs
 from vcomp.ir.measures import FromSubsets, available, get
-from vcomp.ir.measures.from_subsets import _carried
+from vcomp.ir.measures.from_subsets import _angle, _carried
 from vcomp.ir.pair_forecast import PairForecast
 from vcomp.ir.splits import draw_halves, draw_subsets
 from vcomp.ir.two_way_anova import mean_squares
@@ -388,3 +388,24 @@ def test_of_all_topics_there_is_what_was_observed():
     observed, expected = get("p_value", lower=lower).estimate(X, [20, 21])
     assert np.isnan(observed)
     assert 0.0 < expected < 1.0
+
+
+def test_tests_of_two_topics_are_means_over_subsets():
+    measure = get("power_ratio")
+    found = measure.estimate(SCORES, 2, trials=7, rng=3)
+    subsets = draw_subsets(21, 2, 7, 3)
+    expected = np.mean([(compare_pairs(SCORES[one]).p_values < 0.05).mean() for one in subsets])
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_share_above_one_by_rounding_is_one():
+    np.testing.assert_allclose(_angle(np.array([0.5, 1.0 + 1e-15])), [np.pi / 4, np.pi / 2])
+
+
+@pytest.mark.parametrize(("name", "fewest"), [("power_ratio", 2), ("swap_rate", 4)])
+def test_collections_of_two_topics_a_set_are_enough(name, fewest):
+    X = SCORES[:fewest]
+    found = get(name).estimate(X, [2, 9], trials=3, rng=1)
+    assert found.shape == (2,)
+    with pytest.raises(DataError, match="at least"):
+        get(name).estimate(X[1:], 2)

@@ -29,6 +29,7 @@ from vcomp.ir.mapping_fit import (
 )
 from vcomp.ir.measures import RMSE
 from vcomp.ir.splits import FEWEST as FEWEST_TOPICS
+from vcomp.ir.two_way_anova import mean_squares
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +220,8 @@ def test_summary(study):
         "By collection: smallest and largest exponent",
     ):
         assert piece in " ".join(text.split()), piece
+    for curve in study.maps.values():
+        assert f"{curve.bse:.2g}" in text.split()
     fewer = any(curve.n_collections < 3 for curve in study.maps.values())
     assert ("Not every collection" in text) == fewer
     assert max(map(len, text.splitlines())) <= 100
@@ -397,3 +400,29 @@ def test_halves_have_two_topics_or_more(collections):
     for wrong in (FEWEST_TOPICS - 1, 2.5, True, "2"):
         with pytest.raises(EstimationError, match="whole numbers from 2 on, not "):
             fit_mapping(collections, "tau", sizes=[wrong])
+
+
+def test_a_value_just_beyond_one_has_no_curve():
+    points = pd.DataFrame({"Erho2": [0.5, 0.7], "Phi": [0.4, 0.6], "rmse": [0.9, 1.5]})
+    with pytest.raises(EstimationError, match=r"values up to 1\.5, and curves lie below 1"):
+        _used(RMSE(), points, {"Erho2": 0.0, "Phi": 0.0})
+
+
+@pytest.mark.parametrize(
+    ("systems", "expected"), [(0.0, (np.nan,) * 3), (1.0, (1.0, 1.0, np.nan))]
+)
+def test_coefficients_of_scores_that_are_equal(systems, expected):
+    X = 3.0 + systems * np.tile(np.arange(3.0), (5, 1))
+    np.testing.assert_array_equal(_coefficients(X), expected)
+
+
+def test_coefficients_of_units_of_variance():
+    """A variance of exactly one, of systems or of error, is not none."""
+    H = np.array([[1.0, 1.0, -1.0, -1.0], [1.0, -1.0, 1.0, -1.0], [1.0, -1.0, -1.0, 1.0]]).T
+    system = np.sqrt(3 / 4) * np.array([1.0, 1.0, -1.0, -1.0])
+    residual = np.outer(H[:, 0], H[:, 1]) * 3 / 4
+    ms_s, _, ms_e = mean_squares(system + residual)
+    assert ms_e == pytest.approx(1.0, rel=1e-14)
+    found = _coefficients(system + residual)
+    assert found[0] == pytest.approx(1.0 - ms_e / ms_s, rel=1e-12)
+    assert _coefficients(np.outer(H[:, 0], H[:, 1]))[:2] == (0.0, 0.0)

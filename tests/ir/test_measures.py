@@ -16,6 +16,7 @@ from scipy.special import betainc, gammaln
 import vcomp
 from vcomp.exceptions import PlanError, VcompWarning
 from vcomp.ir.measures import get
+from vcomp.ir.measures.f_test import _intermediate, _maximum, _minimum
 
 # Few values make many ties.
 tied = arrays(float, st.tuples(st.just(2), st.integers(2, 6)), elements=st.integers(0, 4))
@@ -476,3 +477,43 @@ def test_scores_in_the_true_order_are_at_no_distance():
     for truth in (X, X.mean(axis=0), np.argsort(np.argsort(X.mean(axis=0))), np.zeros(4)):
         assert get("d_rank").actual_of_scores(X, np.asarray(truth, float)) == 0.0
     assert get("d_rank").actual_of_scores(X, -X) > 0.0
+
+
+def test_the_distance_of_ranks_goes_on_where_means_are_tied():
+    """Also if another two systems are in the wrong order; without any it is zero."""
+    X = np.random.default_rng(2).integers(0, 9, size=(12, 4)).astype(float)
+    X[:, 1] = X[::-1, 0]  # the same mean
+    X[:, 3] -= X[:, 3].mean() - X[:, 0].mean() + 0.5
+    truth = np.array([0.5, 0.9, 0.1, 0.7])
+    near = X + np.array([0.0, 1e-7, 0.0, 0.0])
+    measure = get("d_rank")
+    found = measure.actual_of_scores(X, truth)
+    assert found > 0.1
+    assert found == pytest.approx(measure.actual_of_scores(near, truth), rel=1e-4)
+    assert measure.actual_of_scores(X + 100.0 * truth, truth) == 0.0
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 9])
+def test_effect_sizes_are_those_of_the_patterns_of_means(k):
+    """Cohen (1988, sec. 8.2): all others in the middle, evenly spaced, or half at either end."""
+    d = 0.7
+    middle = np.r_[-d / 2, np.zeros(k - 2), d / 2]
+    ends = np.where(np.arange(k) < k // 2, -d / 2, d / 2)
+    patterns = (middle, np.linspace(-d / 2, d / 2, k), ends)
+    for of, means in zip((_minimum, _intermediate, _maximum), patterns, strict=True):
+        assert of(d, k) == pytest.approx(means.std(), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["tau", "tau_ap"])
+@pytest.mark.parametrize("variant", ["a", "b"])
+def test_two_systems_are_in_order_or_not(name, variant):
+    measure = get(name, variant=variant)
+    assert value(measure, [0.1, 0.3], [0.2, 0.4]) == 1.0
+    assert value(measure, [0.3, 0.1], [0.2, 0.4]) == -1.0
+
+
+def test_an_f_test_needs_more_than_one_topic():
+    measure = get("F")
+    measure.check_topics(np.array([1.001, 2.0]))
+    with pytest.raises(PlanError, match=r"more than one topic, not 1$"):
+        measure.check_topics(np.array([2.0, 1.0]))

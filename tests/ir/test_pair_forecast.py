@@ -163,3 +163,31 @@ def test_without_power_there_are_no_conflicts():
     equal = PairForecast.from_scores(np.tile(np.arange(6.0)[:, None], (1, 3)))
     assert (equal.equal, equal.power(20, 0.05)) == (1.0, 0.0)
     assert np.isnan(equal.conflicts(20, 0.05, significantly=True))
+
+
+@pytest.mark.parametrize("significantly", [True, False])
+def test_conflicts_of_small_differences_by_quadrature(significantly):
+    """Over the normal distribution of δ given t, without the splines between."""
+    pairs = replace(VARYING, t=np.array([0.0, 0.4, 1.1]))
+    z, w = np.polynomial.hermite_e.hermegauss(100)
+    delta = pairs.reliability * pairs.t[:, None] / np.sqrt(20) + np.sqrt(pairs.variance) * z
+    c, limit = np.sqrt(30) * np.abs(delta), stats.t.isf(0.1, 29)
+    up, down = stats.nct.sf(limit, 29, c), stats.nct.cdf(-limit, 29, c)
+    down = np.where(c > 7.5, 0.0, down)  # scipy has no smaller ones
+    swapped = 2 * up * down if significantly else up * (ndtr(-c) - down) + down * (ndtr(c) - up)
+    expected = (swapped @ w).mean() / ((up + down) @ w).mean()
+    found = pairs.conflicts(30, 0.2, significantly=significantly)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [2, 4, 30])
+def test_shares_of_significant_pairs_add_up_to_the_power(n):
+    found = VARYING.by_difference(n, np.array([0.0, 1.0, 1e6]), 0.05)[0].sum()
+    assert found == pytest.approx(VARYING.power(n, 0.05), rel=2e-3)  # of a sum over quantiles
+
+
+def test_one_difference_that_does_not_vary_has_the_whole_share():
+    bounds = np.array([0.0, 0.5, 0.9, 1e6])
+    one = replace(VARYING, certain=0.2, equal=0.0, fixed=np.array([0.7]))
+    expected = 0.8 * VARYING.by_difference(30, bounds)[0] + [0.0, 0.2, 0.0]
+    np.testing.assert_allclose(one.by_difference(30, bounds)[0], expected, rtol=1e-12)

@@ -175,6 +175,10 @@ class TestDropWorst:
         with pytest.raises(DataError, match="system 'bm25' has no score"):
             as_score_matrix(WIDE.assign(bm25=np.nan)).drop_worst(0.1)
 
+    def test_none_is_left_out_by_default(self):
+        matrix = as_score_matrix(WIDE.assign(bm25=np.nan))
+        assert matrix.drop_worst(0.0) is matrix
+
 
 LONG = pd.DataFrame(
     {
@@ -278,3 +282,10 @@ def test_no_topics_in_common():
     scores = [[1, np.nan], [2, np.nan], [3, 4], [np.nan, 5]]
     with pytest.raises(DataError, match=r"1 topics in common, .*; system '1' lacks most, 2 of 4"):
         as_score_matrix(scores).common_topics()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_an_array_that_looks_like_a_long_table_is_refused(others):
+    rows = [[t, s, *[1.0] * others, 0.1 * t + 0.03 * s] for t in range(4) for s in range(5)]
+    with pytest.raises(DataError, match="look like a long table"):
+        as_score_matrix(np.array(rows))

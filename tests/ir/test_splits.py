@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from math import comb
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from vcomp.ir.splits import (
     observer,
     published_sizes,
     published_trials,
+    usual_subsets,
 )
 
 
@@ -226,3 +228,11 @@ def test_halves_of_other_scores():
         observer(np.ones((11, 3)), [get("tau")])(halves)
     with pytest.raises(DataError, match="4 pairs of halves of one size"):
         evaluate_halves(np.ones((12, 3)), [get("tau")], [halves, draw_halves(12, 3, 5, 0)])
+
+
+@pytest.mark.parametrize("n_systems", [1, 2, 3, 317, 318, 350, 3162, 3163, 4000])
+def test_a_hundred_subsets_or_as_many_as_have_five_million_pairs(n_systems):
+    pairs = comb(n_systems, 2)
+    assert usual_subsets(n_systems) == next(
+        m for m in range(100, 0, -1) if m * pairs <= 5_000_000 or m == 1
+    )

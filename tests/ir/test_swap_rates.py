@@ -120,3 +120,10 @@ def test_a_rate_of_swaps_counts_pairs_in_the_other_order():
     pairs = list(combinations(range(5), 2))
     swapped = [(X[:, i] - X[:, j]).mean() * (truth[i] - truth[j]) < 0 for i, j in pairs]
     assert get("swap_rate").actual_of_scores(X, truth) == np.mean(swapped)
+
+
+def test_one_pair_in_one_trial_has_a_rate():
+    X = np.column_stack([np.arange(8.0), np.arange(8.0) + np.tile([1.0, 2.0], 4)])
+    table = swap_rates(X, 4, bins=[0, 0.5, 5], trials=1, rng=1)
+    assert table["n_pairs"].tolist() == [0, 1]
+    np.testing.assert_array_equal(table["swap_rate"], [np.nan, 0.0])

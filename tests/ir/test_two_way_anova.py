@@ -95,3 +95,9 @@ def test_levels_of_one_sided_tests():
     assert two_sided(0.05, 2) == 0.05
     assert two_sided(0.05, 1) == 0.1
     assert two_sided(0.7, 1) < 1.0
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.7])
+def test_a_one_sided_test_of_a_high_level_finds_each_difference_of_its_sign(alpha):
+    assert two_sided(alpha, 1) == pytest.approx(1.0, rel=1e-11)
+    assert two_sided(alpha, 1) < 1.0

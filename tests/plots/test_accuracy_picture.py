@@ -91,7 +91,7 @@ def test_where_the_collection_is(accuracy):
 def test_one_size_has_a_curve_around_it():
     (ax,) = vcomp.ir.accuracy(SCORES, "tau", 30).plot()
     x = ax.lines[0].get_xdata()
-    assert x.min() < 30 < x.max()
+    assert (x.min(), x.max()) == pytest.approx((30 / 4, 2 * 30), rel=1e-12)
 
 
 def test_far_sizes_need_a_logarithmic_axis(accuracy):

@@ -72,3 +72,10 @@ def test_pictures_that_cannot_be(study):
         study.plot("taus")
     with pytest.raises(DataError, match="the table of observations has no column 'accuracy'"):
         plots.accuracy_curves(study.frame, study.table)
+
+
+def test_curves_begin_at_the_smallest_half(study):
+    begins = {line.get_label(): line.get_xdata()[0] for line in study.plot("tau").lines}
+    drawn = [begins[label] for label in begins if "exp" in label or "logit" in label]
+    assert len(drawn) > 0
+    assert drawn == pytest.approx([study.sizes[0]] * len(drawn), rel=1e-12)

@@ -19,7 +19,7 @@ from vcomp.ir.curve import whole
 from vcomp.ir.pair_forecast import PairForecast
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 from vcomp.ir.significance import bin_bounds, sums_by_bin
-from vcomp.ir.splits import draw_subsets
+from vcomp.ir.splits import draw_subsets, usual_subsets
 from vcomp.numerics import check_count, run, seed_from
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _BINS = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.10, np.inf)
 _SIZES = 10
-_TRIALS = 100
-_PAIRS = 5_000_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -259,9 +257,8 @@ def average_p_values(
     check_test(test, sides)
     bounds = bin_bounds(bins)
     n = _sizes(n_topics, len(X))
-    pairs = max(X.shape[1] * (X.shape[1] - 1) // 2, 1)
-    few = int(np.clip(_PAIRS // pairs, 1, _TRIALS))
-    each, seed = few if trials is None else check_count(trials, "trials"), seed_from(rng)
+    each = usual_subsets(X.shape[1]) if trials is None else check_count(trials, "trials")
+    seed = seed_from(rng)
     beyond = n[n > len(X)]
     within = [int(m) for m in n[n <= len(X)]]
     measured = [*within, len(X)] if beyond.size else within
@@ -282,7 +279,7 @@ def average_p_values(
         progress=progress,
         label="sizes",
     )
-    sums = np.stack([done[place] for place in jobs]) if measured else np.empty((0, 2, 0))
+    sums = np.stack([done[place] for place in jobs])
     seen = _ratio(sums[:, 1], sums[:, 0])
     counts, values = sums[: len(within), 0], seen[: len(within)]
     if beyond.size:

@@ -165,7 +165,7 @@ class PairForecast:
         m = self.t.size
         if m:
             nodes = int(np.clip(_NODES // m, _FEWEST_NODES, _MOST_NODES))
-            step = max(1, 1_000_000 // nodes)
+            step = 1_000_000 // nodes
             for at in range(0, m, step):
                 found += self._by_difference(slice(at, at + step), nodes, n_topics, bounds, alpha)
             found *= (1.0 - self.certain - self.equal) / (m * nodes)
@@ -230,7 +230,7 @@ def _reliability(X: FloatArray) -> float:
     share = error_share(PairedDifferences.from_scores(X, [str(s) for s in range(X.shape[1])]))
     if share.is_known:
         return 1.0 - share.mean
-    return max(0.0, 1.0 - 1.0 / share.F) if share.F > 0.0 else 0.0
+    return 1.0 - 1.0 / share.F if share.F > 1.0 else 0.0
 
 
 def _with_p_values(p: FloatArray, df: float) -> FloatArray:

@@ -217,9 +217,8 @@ def swap_rates(
     for number in range(n_trials):
         counts += done[number]
     pairs, swaps, _ = counts
-    some = pairs > 0
     share = np.full((2, n_bins), np.nan)
-    np.divide(counts[1:], pairs, out=share, where=np.broadcast_to(some, share.shape))
+    np.divide(counts[1:], pairs, out=share, where=pairs > 0)
     return pd.DataFrame(
         {
             "low": bounds[:-1],

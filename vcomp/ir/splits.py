@@ -35,6 +35,9 @@ _MOST_SIZES = 20
 _MOST_TRIALS = 100
 _MOST_SPLITS = 1000
 
+_MOST_TESTS = 5_000_000
+"""Pairs of systems that are tested for each size, if no number of subsets is given."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Halves:
@@ -136,6 +139,18 @@ def published_trials(n_sizes: int) -> int:
     (100, 50)
     """
     return max(1, min(_MOST_TRIALS, _MOST_SPLITS // n_sizes))
+
+
+def usual_subsets(n_systems: int) -> int:
+    """Return the number of subsets of each size: 100, or fewer if many pairs are tested on each.
+
+    Examples
+    --------
+    >>> usual_subsets(318), usual_subsets(350), usual_subsets(4000)
+    (99, 81, 1)
+    """
+    pairs = max(n_systems * (n_systems - 1) // 2, 1)
+    return max(1, min(_MOST_TRIALS, _MOST_TESTS // pairs))
 
 
 def draw_halves(n_topics: int, size: int, trials: int, seed: int) -> Halves:

@@ -150,3 +150,15 @@ def test_the_smallest_p_value_is_that_of_differences_of_one_sign(test, alternati
     found = outcome_of(X, test, PairOptions(alternative=alternative))
     assert found.smallest.tolist() == found.p_values.tolist()
     assert found.smallest.tolist() == [0.5**n * (2 if alternative == "two-sided" else 1)]
+
+
+@pytest.mark.parametrize("test", ["wilcoxon", "sign"])
+def test_no_p_value_of_systems_that_never_differ_can_be_above_one(test):
+    found = outcome_of(np.ones((4, 2)), test, PairOptions())
+    assert found.smallest.tolist() == found.p_values.tolist() == [1.0]
+
+
+def test_an_approximation_may_have_any_p_value():
+    X = np.random.default_rng(1).normal(size=(80, 2))
+    found = outcome_of(X, "wilcoxon", PairOptions())
+    assert (found.smallest.tolist(), found.is_exact.tolist()) == ([0.0], [False])

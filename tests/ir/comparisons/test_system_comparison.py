@@ -146,3 +146,12 @@ def test_differences_without_variance_are_counted():
         if np.ptp(scores[:, pair[0]] - scores[:, pair[1]]) < 1e-12
     ]  # fmt: skip
     assert endless == [(0, 1), (0, 2), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("k", "words"), [(2, "of the mean difference"), (3, "each pair separate")]
+)
+def test_intervals_of_two_systems_with_a_baseline_are_of_each_pair(k, words):
+    X = np.random.default_rng(1).normal(size=(9, k))
+    text = " ".join(str(vcomp.ir.compare_systems(X, test="t", baseline=0)).split())
+    assert f"Intervals: t, {words}" in text

@@ -383,3 +383,15 @@ def test_a_greedy_one_is_told():
     rows = layout.assignments
     assert len(rows) == rows["topic"].nunique() * rows["assessor"].nunique()
     assert "greedy search" in " ".join(str(layouts).split())
+
+
+def test_two_roles_are_confounded_with_individuals():
+    cells = [(t, r, a) for t in (1, 2, 3) for r in "xy" for a in "AB"]
+    found = assessor_layouts(pd.DataFrame(cells, columns=["topic", "role", "assessor"]))
+    assert "Individuals and roles are one effect" in found["individuals"].confounds
+
+
+def test_a_score_of_no_layout_is_told_by_the_first(layouts):
+    scores = pd.DataFrame({"topic": [7, 8], "assessor": ["P", "Q"], "role": "author"})
+    with pytest.raises(DataError, match=r"of the scores one is of 'P' and 7$"):
+        layouts["roles"].rows(scores)

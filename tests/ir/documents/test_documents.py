@@ -156,6 +156,8 @@ def test_a_topic_with_nothing_at_all_has_no_rows():
          r"'document' holds numbers .* such as 1 and 'u'; make both text"),
         (RETRIEVED.replace({"system": {"b": None}}), JUDGED,
          "retrieved: 2 rows have no value in column 'system', the first of them row 2"),
+        (RETRIEVED, pd.concat([JUDGED, JUDGED]),
+         r"document 'w' of topic 1 was judged twice by assessor 'K' \(6 such rows in all\)"),
         (RETRIEVED, JUDGED.assign(relevant=["1"] * 6), "it must hold grades"),
         (RETRIEVED, JUDGED.assign(relevant=[1, 1, 1, 0, 1, np.nan]), "1 rows have no value"),
         (RETRIEVED, JUDGED.assign(relevant=[1, 1, 1, 0, 1, np.inf]), "are not finite"),
@@ -252,3 +254,16 @@ def test_rows_by_brute_force(tables, kind):
 @pytest.mark.parametrize("n", [1, 126, 127, 128, 32_766, 32_767])
 def test_codes_have_the_type_of_pandas(n):
     assert _small(n) == pd.Categorical(np.arange(n)).codes.dtype
+
+
+def test_places_begin_and_end_as_documented():
+    universe = document_universe(RETRIEVED, JUDGED)
+    T, D = len(universe.topics), len(universe.documents)
+    for starts, n, last in (
+        (universe.starts, T, D),
+        (universe.retrieved_starts, D, universe.retrieved_systems.size),
+        (universe.relevant_starts, D, universe.relevant_assessors.size),
+        (universe.judged_starts, T, universe.judged_assessors.size),
+    ):
+        assert starts.shape == (n + 1,)
+        assert (starts[0], starts[-1]) == (0, last)

@@ -71,3 +71,9 @@ def test_perfect_agreement_empty_tables_and_grades_that_do_not_occur():
     same, none = polychoric_correlations(tables, shares)
     assert same > 0.99999
     assert np.isnan(none)
+
+
+def test_shares_that_add_up_to_more_than_one_by_rounding():
+    shares = np.array([0.666, 0.063, 0.04, 0.231, 0.0])
+    assert np.cumsum(shares)[3] > 1.0
+    assert thresholds(shares)[3] == 30.0

@@ -89,3 +89,11 @@ def test_tables_of_tails_go_on_as_cubics(df):
     table = tail_table(df)
     for ends in (table[:5], table[-5:]):  # of a cubic the fourth differences are zero
         assert np.diff(ends, 4) == pytest.approx([0.0], abs=1e-13 * table.max())
+
+
+@pytest.mark.parametrize("df", [1, 5, 400])
+def test_tables_end_with_cubics(df):
+    table = tail_table(df)
+    for end in (table[:5], table[-5:]):
+        assert np.diff(end, 4).item() == pytest.approx(0.0, abs=1e-14)
+        assert abs(np.diff(end)).min() > 1e-12

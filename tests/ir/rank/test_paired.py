@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from vcomp.exceptions import DataError
 from vcomp.ir.rank.errors import mean_error_ratio
 from vcomp.ir.rank.paired import PairedDifferences, difference_variances, effective_df
 
@@ -81,3 +82,27 @@ def test_degrees_of_freedom_of_error_are_those_of_topics_less_one():
     X[0, 0] = np.nan  # three of six pairs have eight topics in common
     pairs = PairedDifferences.from_scores(X, "abcd")
     assert pairs.error_df == pytest.approx(7.5 * pairs.df, rel=1e-14)
+
+
+def test_degrees_of_freedom_of_incomplete_scores_pair_by_pair():
+    """The covariance of two systems is over the topics that both have."""
+    X = np.random.default_rng(3).normal(size=(15, 5)) + 0.3 * np.arange(5.0)
+    X[:9, 0], X[2:5, 2] = np.nan, np.nan
+    pairs = PairedDifferences.from_scores(X, "abcde")
+    Z = pairs.residuals  # zero where a score is missing
+    there = Z != 0.0
+    assert there.sum() == 75 - 12
+    S, n = np.empty((5, 5)), np.empty((5, 5))
+    for i in range(5):
+        for j in range(5):
+            n[i, j] = (there[:, i] & there[:, j]).sum()
+            S[i, j] = Z[:, i] @ Z[:, j] / (n[i, j] - 1)
+    expected = effective_df(S, n[np.triu_indices(5, 1)].mean())
+    assert (pairs.sample_df, pairs.df) == pytest.approx(expected, rel=1e-12)
+
+
+def test_an_infinite_score_is_told_by_its_system():
+    X = np.random.default_rng(3).normal(size=(6, 4))
+    X[4, 2] = np.inf
+    with pytest.raises(DataError, match="system 'c' has an infinite score"):
+        PairedDifferences.from_scores(X, "abcd")

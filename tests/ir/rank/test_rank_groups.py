@@ -80,6 +80,17 @@ def test_choices_of_systems_widen_the_interval_of_a_test_only(pairs):
     assert widths["expectation"] < 0.8 * widths["test"]
 
 
+def test_a_draw_of_a_test_is_of_one_choice(pairs):
+    """τ of four systems is a multiple of a third, which a mean over choices need not be."""
+    draws = [
+        expected_correlation(pairs, 5, draws=1, groups=GROUPS, target="test", rng=k).iloc[0]
+        for k in range(20)
+    ]
+    thirds = 3.0 * np.array([[d["low"], d["high"]] for d in draws])
+    np.testing.assert_allclose(thirds, np.rint(thirds), atol=1e-12)
+    assert len(np.unique(thirds)) > 2
+
+
 def test_variants_of_one_system_hide_how_well_groups_are_ranked():
     """Copies of each system with small changes swap with each other: B08, section 4.6."""
     rng = np.random.default_rng(3)

@@ -10,7 +10,7 @@ from scipy import stats
 import vcomp.ir
 from tests.helpers.reference_frames import COLLECTIONS
 from vcomp.exceptions import DataError, PlanError
-from vcomp.ir.rank.correlation import RankOptions, Swaps, error_share
+from vcomp.ir.rank.correlation import RankCorrelation, RankOptions, Swaps, error_share
 from vcomp.ir.rank.errors import corrected_lengths
 from vcomp.ir.rank.paired import PairedDifferences
 
@@ -137,3 +137,24 @@ def test_intervals_end_at_minus_one_and_one():
     X = [[0.1, 0.3], [0.4, 0.2], [0.5, 0.51]]
     table = vcomp.ir.expected_tau(X, 3, estimator="urbano", interval="independent")
     assert table[["low", "high"]].to_numpy().tolist() == [[-1.0, 1.0]]
+
+
+@pytest.mark.parametrize("measure", ["expected_tau", "expected_tau_ap"])
+def test_a_threshold_is_in_the_unit_of_scores(measure):
+    X = np.random.default_rng(3).normal(size=(12, 6)) + 0.3 * np.arange(6.0)
+    one, half = (
+        getattr(vcomp.ir, measure)(s * X, 20, threshold=s, draws=200, rng=1) for s in (1.0, 0.5)
+    )
+    columns = ["estimate", "variance", "low", "high"]
+    np.testing.assert_allclose(one[columns], half[columns], rtol=1e-10)
+
+
+def test_tau_b_of_counts():
+    """Concordant less discordant pairs over the root of unequal pairs in each ranking."""
+    one, other = [1, 1, 2, 3, 4, 4, 4], [1, 2, 2, 3, 1, 5, 6]
+    i, j = np.triu_indices(7, 1)
+    a, b = (np.sign(np.take(x, j) - np.take(x, i)) for x in (one, other))
+    counts = np.array([[a @ b, 0, abs(a).sum(), abs(b).sum()], [0, 0, 0, 9]], dtype=float)
+    found = RankCorrelation(False, "b").of_counts(counts, 7)
+    assert found[0] == pytest.approx(stats.kendalltau(one, other).statistic, rel=1e-14)
+    assert np.isnan(found[1])

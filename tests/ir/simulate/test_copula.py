@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtr
 
@@ -14,6 +15,7 @@ from vcomp.ir.simulate.copula import (
     Spread,
     fitted_df,
     gaussian,
+    normal_scores,
     pair_likelihood,
     student,
     student_quantiles,
@@ -216,3 +218,49 @@ def test_fitted_degrees_of_freedom_have_the_largest_likelihood_of_ranks():
         lambda df: -pair_likelihood(u, R, df), bounds=(0.5 * found, 2.0 * found), method="bounded"
     ).x
     assert found == pytest.approx(best, rel=1e-4)
+
+
+@pytest.mark.parametrize("df", [1.5, 4.0])
+def test_conditional_distributions_are_those_of_the_bivariate_t_density(df):
+    correlation, z = 0.6, GRID[::128]
+    copula = student(df)
+    other = copula.conditional(correlation, z)
+    joint = stats.multivariate_t(shape=equal_correlations(2, correlation), df=df)
+    inner = np.flatnonzero(np.abs(z) < 2.5)
+    assert inner.size > 2
+    for i in inner:
+        x = stats.t.ppf(ndtr(z[i]), df)
+        for j in inner:
+            y = stats.t.ppf(ndtr(other[i, j]), df)
+            below = quad(lambda v, x=x: joint.pdf([x, v]), -np.inf, y)[0]
+            assert below / stats.t.pdf(x, df) == pytest.approx(ndtr(z[j]), abs=1e-4)
+
+
+def test_degrees_of_freedom_are_one_or_more():
+    R = equal_correlations(3, 0.5)
+    assert fitted_df(t_vectors(60, R, 0.3, 2), R) == pytest.approx(1.0, rel=1e-4)
+
+
+def test_normal_scores_are_those_of_ranks():
+    X = np.array([[3.0, 0.1], [1.0, 0.1], [2.0, 0.7]])
+    expected = stats.norm.ppf(np.array([[3, 1.5], [1, 1.5], [2, 3]]) / 4)
+    np.testing.assert_allclose(normal_scores(X), expected, rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("offset", [-1.0, 0.3, 4.0])
+def test_the_slope_of_an_expected_score_is_its_derivative(offset):
+    values = np.linspace(-3.0, 3.0, 41)
+    spread = Spread(values, np.full(41, 1 / 41))
+    scale = Scale(logit=True)
+    h = 1e-6
+    up, down = (spread.mean(offset + s * h, scale) for s in (1, -1))
+    mean, slope = spread._with_slope(offset, scale)
+    assert mean == pytest.approx(spread.mean(offset, scale), rel=1e-14)
+    assert slope == pytest.approx((up - down) / (2 * h), rel=1e-6)
+
+
+def test_points_of_a_circle_have_the_most_degrees_of_freedom_that_are_fitted():
+    """Their extremes never come together."""
+    at = np.linspace(0.0, 2.0 * np.pi, 60, endpoint=False)
+    columns = np.column_stack([np.cos(at), np.sin(at)])
+    assert fitted_df(columns, np.eye(2)) == pytest.approx(200.0, rel=1e-2)

@@ -14,6 +14,7 @@ from vcomp.ir.simulate.margin_families import (
     discrete_kernel_margin,
     places_on,
     score_margin,
+    selected_width,
     support_of,
 )
 
@@ -26,6 +27,7 @@ SCORES = SUPPORT[PLACES]
 def test_supports():
     np.testing.assert_array_equal(support_of("p10"), np.arange(11) / 10)
     assert support_of("RR").size == 1001
+    assert support_of("RR@1").tolist() == support_of("P@1").tolist() == [0.0, 1.0]
     assert support_of("rr@4").tolist() == [0.0, 0.25, 1 / 3, 0.5, 1.0]
     assert support_of([1.0, 0.0, 0.5, 0.5]).tolist() == [0.0, 0.5, 1.0]
     assert support_of([1.0, 0.0]).tolist() == [0.0, 1.0]
@@ -198,3 +200,35 @@ def test_a_mean_is_between_the_smallest_and_the_largest_score(end):
     for margin in (beta_binomial_margin, discrete_kernel_margin):
         with pytest.raises(EstimationError, match="cannot have the mean"):
             margin(PLACES, SUPPORT).with_mean(end)
+
+
+@pytest.mark.parametrize(
+    "places", [[0, 10], [3] * 40 + [7] * 40, PLACES, [0] * 30 + [1] * 3, [0, 0, 0, 5], [9, 10, 10]]
+)
+def test_the_selected_width_has_the_smallest_loss_of_all(places):
+    """Leave-one-out by loops, at a thousand widths; widths are from 0 to 1."""
+    places = np.asarray(places)
+    apart = np.abs(np.subtract.outer(np.arange(11), places))
+    n = places.size
+
+    def loss_at(width):
+        kernels = np.where(apart == 0, 1.0 - width, 0.5 * (1.0 - width) * width**apart)
+        left_out = [(kernels[j].sum() - (1.0 - width)) / (n - 1) for j in places]
+        return np.sum(kernels.mean(axis=1) ** 2) - 2.0 * np.mean(left_out)
+
+    found = selected_width(places, 11)
+    assert 0.0 <= found <= 1.0
+    assert loss_at(found) <= min(map(loss_at, np.linspace(0.0, 1.0, 1001))) + 1e-14
+
+
+def test_two_shapes_are_two_parameters():
+    margin = beta_binomial_margin(PLACES, SUPPORT)
+    assert margin.aic == pytest.approx(4.0 - 2.0 * margin.log_likelihood, rel=1e-14)
+
+
+@pytest.mark.parametrize("places", [[0] * 66 + [1], [10] * 66 + [9]])
+def test_the_limit_of_rare_scores_has_their_mean(places):
+    """A mean of 1/670, which varies less than the binomial distribution."""
+    margin = beta_binomial_margin(np.array(places), SUPPORT)
+    binomial = stats.binom(10, np.mean(places) / 10).logpmf(places).sum()
+    assert margin.log_likelihood == pytest.approx(binomial, abs=1e-4)

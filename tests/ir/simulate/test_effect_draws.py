@@ -6,6 +6,7 @@ from scipy import stats
 
 import vcomp
 from vcomp.exceptions import DataError, PlanError
+from vcomp.ir.simulate.effect_draws import correlated
 from vcomp.ir.simulate.margin import discrete
 from vcomp.simulate import simulate_effects
 
@@ -118,3 +119,13 @@ def test_tracks_with_graded_relevance_and_skewed_topics():
         vcomp.ir.novelty_like_track(**sizes, cuts=(1.0, 1.0))
     with pytest.raises(PlanError, match="margins= names no component 'relevance'"):
         vcomp.ir.novelty_like_track(**sizes, margins={"relevance": SKEWED})
+
+
+def test_correlated_effects_take_one_random_number_each():
+    """So that what is drawn after them does not depend on how they are made."""
+    rng, same = np.random.default_rng(4), np.random.default_rng(4)
+    levels, rest = np.tile([0, 1], 3), np.repeat([0, 1, 2], 2)
+    factor = np.linalg.cholesky([[1.0, 0.5], [0.5, 1.0]])
+    found = correlated(np.arange(6), 6, levels, rest, factor, rng)
+    np.testing.assert_allclose(found, (same.standard_normal((3, 2)) @ factor.T).ravel())
+    assert rng.random() == same.random()

@@ -322,3 +322,10 @@ def test_there_are_only_so_many_collections():
     for number in (2, -1, 0.5):
         with pytest.raises(PlanError, match=f"collections are numbered from 0 to 1, not {number}"):
             simulated.to_frame(number)
+
+
+def test_the_first_score_beyond_one_is_told():
+    X = np.random.default_rng(3).uniform(size=(6, 3))
+    X[2, 1], X[4, 0] = 1.5, 1.7
+    with pytest.raises(DataError, match=r"of system '1' on topic number 3 is 1\.5"):
+        fit_collection(X, margins="beta")

@@ -11,8 +11,10 @@ from vcomp.ir.simulate.margin import GRID
 from vcomp.ir.simulate.margin_families import (
     _EDGE,
     CONTINUOUS,
+    _truncated_quantiles,
     beta_kernel_margin,
     beta_margin,
+    beta_start,
     density_bandwidth,
     kernel_margin,
     normal_margin,
@@ -181,3 +183,27 @@ def test_two_shapes_are_two_parameters(family):
     margin = family(X)
     assert len(margin.parameters) == margin.df == 2.0
     assert margin.aic == pytest.approx(4.0 - 2.0 * margin.log_likelihood, rel=1e-14)
+
+
+@pytest.mark.parametrize("family", [beta_margin, truncated_normal_margin])
+@pytest.mark.parametrize("x", [X, np.geomspace(1e-4, 0.1, 20)])
+def test_mirrored_scores_have_the_mirrored_distribution(family, x):
+    """Also where the likelihood rises up to a limit, as for scores near 0."""
+    one, other = family(x), family(1.0 - x)
+    mean, mirrored = (
+        ("mu", lambda m: 1.0 - m["mu"]) if "mu" in one.parameters else ("a", lambda m: m["b"])
+    )
+    assert one.parameters[mean] == pytest.approx(mirrored(other.parameters), rel=1e-3)
+    np.testing.assert_allclose(one.quantile(P), 1.0 - other.quantile(1.0 - P), atol=TABLE)
+
+
+@pytest.mark.parametrize(("mean", "variance"), [(0.3, 0.02), (0.8, 0.1), (0.5, 0.001)])
+def test_searches_start_from_the_mean_and_variance(mean, variance):
+    found = stats.beta(*beta_start(mean, variance))
+    assert (found.mean(), found.var()) == pytest.approx((mean, variance), rel=1e-12)
+
+
+@pytest.mark.parametrize("mu", [0.6, 0.9, 1.0, 3.0])
+def test_quantiles_of_a_mirrored_truncated_normal_keep_their_digits(mu):
+    one, other = _truncated_quantiles(mu, 0.1), _truncated_quantiles(1.0 - mu, 0.1)
+    np.testing.assert_allclose(one, 1.0 - other[::-1], rtol=1e-12)

@@ -286,3 +286,12 @@ def test_one_large_collection_needs_little_more_than_itself(scores, margins):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2.2 * made.scores.nbytes
+
+
+def test_the_memory_of_eight_bytes_a_score_is_told():
+    simulator = fit_collection(
+        np.random.default_rng(3).uniform(size=(12, 4)), random_sampling=True
+    )
+    needed = f"{8 * 10**8 * 1000 * 4 / 2**30:,.1f} GiB"
+    with pytest.raises(PlanError, match=f"1,000 topics × 4 systems need {needed}"):
+        simulator.simulate(1000, 10**8)

@@ -11,7 +11,12 @@ from scipy.special import ndtr
 import vcomp
 from vcomp.exceptions import DataError, VcompWarning
 from vcomp.ir.simulate.margin_families import cdf_bandwidth
-from vcomp.ir.simulate.source_comparison import INDICATORS, OriginalCollection, _Distribution
+from vcomp.ir.simulate.source_comparison import (
+    INDICATORS,
+    OriginalCollection,
+    _Distribution,
+    _row_correlations,
+)
 
 
 def collection(n_topics, n_systems, seed):
@@ -286,3 +291,34 @@ def test_distributions_of_effects_are_on_their_range(effects, low, high):
     found = _Distribution(np.array(effects))
     assert (found.low, found.high) == (low, high)
     assert (found.table[0], found.table[-1]) == (0.0, 1.0)
+
+
+def test_two_of_each_are_enough():
+    """Two systems and topics: shares, the distance of effects and standard errors by hand."""
+    X, other = collection(30, 2, seed=2), collection(40, 2, seed=3)
+    Y = np.stack([X[:2], other[:2]])
+    with pytest.warns(VcompWarning, match="cor is undefined"):
+        comparison = vcomp.ir.compare_simulated(X, Y)
+    for row, y in zip(comparison.table.itertuples(), Y, strict=True):
+        np.testing.assert_allclose(
+            [row.var_s, row.var_t, row.var_st], shares(y) - shares(X), atol=1e-12
+        )
+    mu = comparison.table["mu_s"]
+    assert f"{abs(mu[0] - mu[1]) / 2.0:.5f}" in str(comparison.summary())
+
+
+@pytest.mark.parametrize("points", [[-0.2, 0.3], [0.0, 0.0, 0.3], [-0.3, 0.0, 0.0]])
+def test_distances_of_few_effects(points):
+    points = np.array(points)
+    found = _Distribution(points).distances(points[None])
+    assert found.item() == pytest.approx(omega2(points, points), abs=1e-4)
+
+
+def test_correlations_of_rows_leave_unknown_ones_out():
+    rng = np.random.default_rng(4)
+    rows, others = rng.normal(size=(2, 5, 9)) + 3.0
+    rows[1, :2], others[1, 1:4], rows[2, 2:], others[3, :] = np.nan, np.nan, np.nan, np.nan
+    found = _row_correlations(rows, others)
+    expected = [pd.Series(x).corr(pd.Series(y)) for x, y in zip(rows, others, strict=True)]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert np.isnan(found).tolist() == [False, False, False, True, False]

@@ -108,7 +108,7 @@ def t_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
 
     made = paired_tests(X, pairs)
     if how.alternative == "two-sided":
-        p = np.minimum(2.0 * stdtr(made.df, -np.abs(made.t)), 1.0)
+        p = 2.0 * stdtr(made.df, -np.abs(made.t))
     else:
         p = stdtr(made.df, -made.t if how.alternative == "greater" else made.t)
     tails = 2.0 if how.alternative == "two-sided" else 1.0

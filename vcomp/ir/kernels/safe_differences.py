@@ -119,7 +119,7 @@ def smallest_by_arrays(
     least, most = means.min(axis=1), means.max(axis=1)
     span = most - least
     kept = np.flatnonzero((np.maximum(tolerances, _TINY) < span) & (span < np.inf))
-    for some in slices(kept.size if i.size else 0, 1 + _PAIRS // max(i.size, 1)):
+    for some in slices(kept.size, 1 + _PAIRS // max(i.size, 1)):
         at = kept[some]
         x, y = means[at], truth[at]
         dx, dy = x[:, j] - x[:, i], y[:, j] - y[:, i]

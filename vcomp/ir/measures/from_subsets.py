@@ -13,14 +13,8 @@ from vcomp.exceptions import DataError, PlanError, warn
 from vcomp.ir.agreement import TopicMeasure, complete, sizes
 from vcomp.ir.pair_forecast import PairForecast
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
-from vcomp.ir.splits import draw_halves, draw_subsets
+from vcomp.ir.splits import draw_halves, draw_subsets, usual_subsets
 from vcomp.numerics import check_count, seed_from
-
-TRIALS = 100
-"""Subsets of each size; fewer if there are many pairs of systems."""
-
-_PAIRS = 5_000_000
-"""Pairs tested for each size, if no number of subsets is given."""
 
 _GROUPS = 10
 """Groups of topics that the jackknife leaves out in turn."""
@@ -184,9 +178,8 @@ class FromSubsets(TopicMeasure):
         few = n[n < 2]
         if few.size:
             raise PlanError(f"tests need two topics or more, not {float(few[0])!r}")
-        pairs = X.shape[1] * (X.shape[1] - 1) // 2
-        each = int(np.clip(_PAIRS // max(pairs, 1), 1, TRIALS))
-        return X, each if trials is None else check_count(trials, "trials")
+        each = usual_subsets(X.shape[1]) if trials is None else check_count(trials, "trials")
+        return X, each
 
     def _estimated(
         self, X: FloatArray, n: FloatArray, trials: int, seed: int

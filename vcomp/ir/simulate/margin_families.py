@@ -24,7 +24,10 @@ _NORMAL_IQR = 1.3489795003921634
 
 _BLOCK = 2**20
 
-_LOG_SIZE = 12.0 + np.log(2.0)
+_MOST_LOG = 12.0
+"""Logarithms of the shapes of Beta distributions are between it and its negative."""
+
+_LOG_SIZE = _MOST_LOG + np.log(2.0)
 """Logarithm of the sum of the shapes that stand for the limit of large ones, the binomial."""
 
 _FLAT = 1e-8
@@ -117,8 +120,11 @@ def _functional(x: FloatArray, g: float, order: int) -> float:
 _EDGE = 1e-6
 """Scores are kept this far from 0 and 1, where a density may be infinite; as in simIReff."""
 
-_LEAST_SD = 0.05
-"""Smallest σ of a truncated normal; as in simIReff."""
+_LEAST_SD, _MOST_SD = 0.05, 10.0
+"""Smallest σ of a truncated normal, as in simIReff, and largest."""
+
+_FARTHEST = 10.0
+"""How far μ of a truncated normal may be from the scores."""
 
 _BETA_POINTS = 1024
 
@@ -212,7 +218,7 @@ def truncated_normal_margin(x: FloatArray) -> Margin:
         return quadratic + float(np.log(sd)) + 0.5 * float(np.log(2.0 * np.pi)) + mass
 
     start = np.array([mean, np.log(max(float(x.std(ddof=1)), _LEAST_SD))])
-    bounds = [(-10.0, 11.0), (np.log(_LEAST_SD), np.log(10.0))]
+    bounds = [(-_FARTHEST, 1.0 + _FARTHEST), (np.log(_LEAST_SD), np.log(_MOST_SD))]
     options = {"ftol": 1e-14, "gtol": 1e-9}
     found = minimize(negative, start, method="L-BFGS-B", bounds=bounds, options=options)
     if not np.isfinite(found.fun):
@@ -283,7 +289,7 @@ def _maximise(
         lambda at: negative(float(np.exp(at[0])), float(np.exp(at[1]))),
         np.log(start),
         method="L-BFGS-B",
-        bounds=[(-12.0, 12.0)] * 2,
+        bounds=[(-_MOST_LOG, _MOST_LOG)] * 2,
         options={"ftol": 1e-15, "gtol": 1e-9},
     )
     if not np.isfinite(found.fun):
@@ -406,7 +412,7 @@ def beta_binomial_margin(places: LongArray, support: FloatArray) -> Margin:
         lambda at: -float(counts @ logs(at)) / counts.sum(),
         start,
         method="L-BFGS-B",
-        bounds=[(-12.0, 12.0)] * 2,
+        bounds=[(-_MOST_LOG, _MOST_LOG)] * 2,
         options={"ftol": 1e-15, "gtol": 1e-9},
     )
     if not np.isfinite(found.fun):
