@@ -232,6 +232,12 @@ def test_a_crossed_facet_is_found_where_there_is_one():
     }
 
 
+def test_of_crossed_facets_of_one_size_the_first_is_taken():
+    layout = layout_of("a + b + c ~ (1|p) + (1|i)", crossed(1, n_p=5))
+    assert [len(levels) for levels in layout.scores.levels] == [5, 5]
+    assert find_axis(layout).facet == "p"
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_singular_matrices_of_terms_are_as_good_as_others(name):
     layout = OTHERS[name]()
@@ -270,6 +276,17 @@ def test_degrees_of_freedom_and_coefficients_of_nested_raters():
     # Components p, t, t:r, p:t, Residual in the expected mean products of t.
     np.testing.assert_array_equal(by_facets[frozenset({t})][1], [0, 10, 5, 2, 1])
     np.testing.assert_array_equal(by_facets[frozenset({p})][1], [6, 0, 0, 2, 1])
+
+
+def test_a_stratum_without_degrees_of_freedom_is_none():
+    """One rater within each task, whom no term distinguishes from the task."""
+    frame = nested_data()
+    frame["same"] = frame["t"]
+    plain = find_strata(layout_of("a + b ~ (1|t) + (1|p:t) + (1|r:t)", frame))
+    again = find_strata(layout_of("a + b ~ (1|t) + (1|p:t:same) + (1|r:t:same)", frame))
+    np.testing.assert_array_equal(again.df, plain.df)
+    np.testing.assert_array_equal(again.coefficients, plain.coefficients)
+    np.testing.assert_allclose(again.products, plain.products, rtol=1e-12)
 
 
 def test_without_a_residual_there_is_no_likelihood():

@@ -126,6 +126,27 @@ def test_components_of_a_hyperplane_leave_zero_in_pairs():
     np.testing.assert_array_equal(stays, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("score", "normal", "least", "most"),
+    [
+        ((1.0, -3.0, 2.0), (1.0, -1.0, 0.0), 1.0, 3.0),
+        ((1.0, -3.0, -2.0), (1.0, -1.0, 0.0), 1.0, 3.0),
+        ((-3.0, 2.0), (1.0, 0.0), -3.0, np.inf),
+        ((-3.0, -2.0), (-1.0, 0.0), -np.inf, 3.0),
+    ],
+)
+def test_components_outside_of_a_hyperplane_leave_zero_alone(score, normal, least, most):
+    # The components of the hyperplane stay at zero, as s ≤ λa has solutions; the last is its own.
+    zero = np.zeros(len(score))
+    step, multiplier, _ = constrained_step(
+        np.eye(zero.size), np.array(score), zero, np.array(normal)
+    )
+    np.testing.assert_allclose(step[-1], max(score[-1], 0.0), rtol=1e-12)
+    np.testing.assert_array_equal(step[:-1], 0.0)
+    assert least <= multiplier <= most
+    assert np.isfinite(multiplier)
+
+
 def test_the_step_to_a_hyperplane_goes_as_far_as_it_has_to():
     step, _, _ = constrained_step(
         np.eye(2), np.zeros(2), np.array([-np.inf, -0.25]), np.ones(2), -1.0
