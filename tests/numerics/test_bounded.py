@@ -55,6 +55,14 @@ def test_a_flat_direction_has_a_finite_step():
     assert decrement == pytest.approx(1.0, rel=1e-6)
 
 
+def test_a_component_without_information_falls_to_its_bound():
+    step, decrement = bounded_step(
+        np.diag([4.0, 0.0]), np.array([4.0, -1.0]), np.array([-1.0, -2.0])
+    )
+    np.testing.assert_allclose(step, [1.0, -2.0], rtol=1e-12)
+    assert decrement**2 == pytest.approx(8.0, rel=1e-12)
+
+
 def test_nothing_is_free():
     step, decrement = bounded_step(np.zeros((0, 0)), np.zeros(0), np.zeros(0))
     assert step.size == 0
