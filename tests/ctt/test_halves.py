@@ -148,6 +148,14 @@ def test_a_half_without_variance_says_so():
     assert "In 1 of 1 splits a half has no variance" in str(found)
 
 
+def test_halves_that_are_opposite_have_no_correction():
+    """r = −1 exactly: 2r/(1 + r) and Horst's correction have no value, 4 × −4/2 is −8."""
+    found = split_half_reliability([[0, 3], [2, -1]], "first-last").mean
+    assert found["correlation"] == -1.0
+    assert found[["spearman_brown", "horst"]].isna().all()
+    assert found[["flanagan_rulon", "raju"]].tolist() == [-8.0, -8.0]
+
+
 def test_missing_cells():
     X = holed(QUESTIONS, 0.05)
     with pytest.raises(DataError, match=r"cells are missing.*missing='listwise'"):

@@ -137,6 +137,10 @@ def test_alpha_is_that_of_the_matrix():
 def test_an_item_far_larger_than_the_rest(share):
     # Var(t) − 2 Cov + Var cancels all digits of a rest so small
     X = holed(QUESTIONS, share)
+    if share:  # objects without a rest do not count
+        alone = np.full((2, 10), np.nan)
+        alone[:, 3] = 1.0, 6.0
+        X = np.vstack([X, alone])
     far = X * np.where(np.arange(10) == 3, 1e9, 1.0)
     columns = ["item_rest", "alpha_if_dropped"]
     one, other = given_order(X)[columns].loc[3], given_order(far)[columns].loc[3]
@@ -206,6 +210,23 @@ def test_thresholds():
     X = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, -1.0], [-1.0, -1.0, 1.0], [-1.0, -1.0, -1.0]])
     assert item_analysis(X, rise=1.0).table["reason"][2] == "low item-rest"
     assert not item_analysis(X, low=0.0, rise=1.0).table["flagged"].any()
+
+
+@pytest.mark.parametrize("end", [{"low": -1.0}, {"low": 1.0}, {"rise": 0.0}, {"rise": 1.0}])
+def test_thresholds_have_the_ends_of_correlations_and_differences(end):
+    ((name, value),) = end.items()
+    item_analysis(QUESTIONS, **end)
+    beyond = np.nextafter(value, 9.0 if value > 0.0 else -9.0)
+    with pytest.raises(DataError, match=f"{name} is a "):
+        item_analysis(QUESTIONS, **{name: beyond})
+
+
+def test_covariances_that_add_up_to_nothing_give_no_alpha():
+    """Those of an item, its mirror image and a constant, in whole numbers."""
+    found = item_analysis([[1, -1, 0], [3, -3, 0], [5, -5, np.nan], [3, -3, 0]])
+    assert np.isnan(found.alpha)
+    assert found["alpha_if_dropped"].isna().all()
+    assert "do not add up to more than 0" in str(found)
 
 
 def test_every_nan_of_a_correlation_has_a_reason():
@@ -410,6 +431,13 @@ def test_items_that_undo_each_other_have_no_alpha():
     found = given_order(np.column_stack([half, 0.7 - half, last]))
     assert np.isnan(found["alpha_if_dropped"].iloc[-1])
     assert np.isfinite(found["alpha_if_dropped"].iloc[:-1]).all()
+
+
+def test_two_complete_objects_are_enough():
+    X = QUESTIONS[:4].copy()
+    X[2:, 0] = np.nan
+    found = item_analysis(X, missing="listwise", order="given")
+    np.testing.assert_allclose(found["difficulty"], X[:2].mean(axis=0))
 
 
 def test_two_objects_with_scores_are_enough():

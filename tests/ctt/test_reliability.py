@@ -91,6 +91,20 @@ def test_more_items_than_objects():
     assert "16 items" in found.reasons["lambda4"]
 
 
+@pytest.mark.parametrize(("n", "has_one"), [(10, False), (11, True)])
+def test_lambda6_needs_more_objects_than_items(n, has_one):
+    found = reliability(np.random.default_rng(1).normal(size=(n, 10)))
+    assert np.isfinite(found.coefficients["lambda6"]) == has_one
+    assert has_one or "more objects than items" in found.reasons["lambda6"]
+
+
+def test_covariances_of_pairs_that_add_up_to_nothing():
+    """Of an item, its mirror image and a constant, in whole numbers."""
+    X = [[1, -1, 0], [3, -3, 0], [5, -5, np.nan], [3, -3, 0]]
+    with pytest.raises(DataError, match="variance of the total that is not above 0"):
+        reliability(X, missing="pairwise")
+
+
 def test_lambda4_is_the_best_of_all_halves():
     S = np.cov(QUESTIONS[:, :7], rowvar=False)
     best = max(

@@ -3,10 +3,12 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import vcomp
 from tests.helpers.learned_designs import design_of
 from vcomp.design.learning import Centre
 from vcomp.exceptions import DataError, DesignError
@@ -149,3 +151,10 @@ def test_columns_far_from_zero_are_not_constant(far):
     with_constant[:2, :2] = cov
     found = Centre.constant_of(("x", "z", "five"), np.array([far, -far, 5.0]), with_constant)
     np.testing.assert_allclose(found, [0.0, 0.0, 0.2], rtol=1e-12, atol=1e-16)
+
+
+def test_levels_of_a_factor_with_one_name_are_named():
+    levels = ["x", 1, "1"]
+    data = vcomp.datasets.load("bodoff2007_alpha").assign(g=pd.Categorical(levels * 5, levels))
+    with pytest.raises(DataError, match=r"factor 'g' .* levels 1 and '1', whose columns"):
+        vcomp.fit("score ~ g + (1|sys)", data)

@@ -157,6 +157,9 @@ def check_words(structure):
     assert (f"falls into {structure.n_parts} parts" in report) != structure.connected
     for facet, above in structure.nested_in.items():
         assert (f"{facet} is nested in" in report) == bool(above)
+    for term, effects in structure.terms.items():
+        several = f"{term} holds {' and '.join(effects[-2:])}, which cannot" in report
+        assert several == (len(effects) == 2)
 
 
 FORMULAS = [

@@ -41,5 +41,6 @@ def test_what_rows_have_to_decide():
     assert found_in(np.where(np.arange(20)[:, None] == 3, np.nan, X)) is None  # an empty row
     additive = np.where(np.isnan(X), np.nan, np.arange(20.0)[:, None] + np.arange(10.0))
     assert found_in(additive) is None  # no residual
+    assert found_in(additive + 1e-3 * (X - 100.0)) is None  # 2e-8 of the variance
     assert found_in(np.where(np.isnan(X), np.nan, 1.0)) is None  # all equal
     assert matrix_components(X, ("object", "item")) is None  # small

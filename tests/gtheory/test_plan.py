@@ -10,6 +10,7 @@ from tests.helpers.gstudies import BODOFF_LI, PER_DOCUMENT, REPLICATED, TREC3, g
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.plan import PlanOptions, make_plans
 from vcomp.gtheory.published import from_components
+from vcomp.gtheory.universe import check_facets
 
 CROSSED = from_components(BODOFF_LI, sizes={"p": 14, "i": 49, "a": 2}).components
 
@@ -120,6 +121,8 @@ def test_unknown_facets():
         make_plans(TREC3, "sys x judge x topic")
     with pytest.raises(PlanError, match="unknown facet 'run'"):
         make_plans(TREC3, object="run")
+    with pytest.raises(PlanError, match="unknown facet 'qxi'; the G-study has"):
+        check_facets(["qxi"], ("p", "i"))
     with pytest.raises(PlanError, match=r"unknown facet 'pxi' \(with spaces around x: 'p x i'\)"):
         make_plans(CROSSED, "pxi x a")
 

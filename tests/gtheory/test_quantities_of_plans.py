@@ -60,6 +60,8 @@ def test_phi_lambda_by_brennan_and_kanes_formula():
     v, mean = RES.vcomp, RES.fe_params.iloc[0]
     table = RES.dstudy(topic=[3, 12]).phi_lambda([0.5, 0.7, float(mean)])
     assert table["cut"].tolist() == [0.5, 0.7, mean] * 2
+    assert list(table) == ["topic", "cut", "estimate", "se", "low", "high"]
+    assert table.index.tolist() == list(range(6))
     error_of_mean = v["sys"] / 5 + v["topic"] / 3 + v["Residual"] / 15
     for row in table.itertuples():
         away = max((mean - row.cut) ** 2 - error_of_mean, 0.0)

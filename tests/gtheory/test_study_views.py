@@ -105,7 +105,7 @@ def test_cut_scores_are_read():
     assert read_cuts(np.array([0.5, 1.0])) == [0.5, 1.0]
     assert read_cuts(np.float64(2.0)) == [2.0]
     assert read_cuts(3) == [3.0]
-    for bad in ([], [True], [0.2, np.nan], "0.5", None, [np.inf]):
+    for bad in ([], [True], [0.2, np.nan], "0.5", None, [np.inf], np.array(0.5)):
         with pytest.raises(PlanError, match="cut"):
             read_cuts(bad)
 
@@ -149,3 +149,6 @@ def test_the_horizontal_axis(study):
     one = known().dstudy(h=[2, 3], i=10).plan
     assert _label(one, "h", ["i"]) == "levels of h  (with i = 10)"
     assert _horizontal(one, None) == "h"
+    values = {"p": 1.0, "i": 1.0, "pi": 1.0, "Residual": 1.0}
+    repeated = from_components(values).dstudy(i=5, replicate=[1, 2, 3]).plan
+    assert _horizontal(repeated, None) == "i"

@@ -26,7 +26,16 @@ def found(difference, apart, beside):
 
 
 @pytest.mark.parametrize(
-    ("z", "differs"), [(3.01, True), (2.99, False), (-3.01, True), (-2.99, False), (0.5, False)]
+    ("z", "differs"),
+    [
+        (3.01, True),
+        (2.99, False),
+        (-3.01, True),
+        (-2.99, False),
+        (0.5, False),
+        (5.0, True),
+        (-5.0, True),
+    ],
 )
 def test_three_standard_errors_and_beyond_all_draws(z, differs):
     made = found(2.0 + 0.5 * z, drawn(), own())
@@ -35,9 +44,9 @@ def test_three_standard_errors_and_beyond_all_draws(z, differs):
     assert made["z"] == pytest.approx(z)
     assert made["differs"] == differs
     # One draw that is farther away explains it.
-    for far in (2.0 + 0.5 * (z + 0.1), 2.0 + 0.5 * (z - 0.1)):
+    for far in (2.0 + 0.5 * (z + 0.1), 2.0 + 0.5 * z, 2.0 + 0.5 * (z - 0.1)):
         apart = np.append(drawn(400), [[far]], axis=0)
-        beyond = abs(far - 2.0) > abs(0.5 * z)
+        beyond = abs(far - 2.0) >= abs(0.5 * z)
         assert found(2.0 + 0.5 * z, apart, own(401))["differs"] == (
             abs(z) > 3 and not beyond and abs((0.5 * z) / apart.std(ddof=1)) > 3
         )

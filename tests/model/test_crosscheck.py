@@ -35,6 +35,8 @@ def test_estimates_are_those_of_the_other_methods(nested):
     assert list(check.table) == ["component", *COLUMNS]
     assert list(check.fixed_effects) == ["coefficient", *COLUMNS]
     assert set(check.table["method"]) == set(METHODS) - {"reml"}
+    for table in (check.table, check.fixed_effects):
+        assert table.index.tolist() == list(range(len(table)))
     for method, part in check.table.groupby("method"):
         other = vcomp.fit(formula, data, method=method)
         part = part.set_index("component")

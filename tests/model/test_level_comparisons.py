@@ -19,8 +19,9 @@ import vcomp
 from tests.helpers.designs import unbalanced
 from vcomp.estimators.likelihood import EngineLimits, difference_variances
 from vcomp.exceptions import DataError, EstimationError, FormulaError, PlanError
+from vcomp.inference.hypotheses import ContrastTest
 from vcomp.inference.pairwise import adjusted
-from vcomp.model.level_comparisons import _pairs
+from vcomp.model.level_comparisons import _loadings, _pairs, _values
 
 
 def deterministic():
@@ -459,7 +460,7 @@ def test_the_result_is_printed_and_drawn(main_effects):
         ({"correction": "bonf"}, PlanError, "correction must be"),
         ({"levels": "ab"}, PlanError, "a list of levels of sys, not the text 'ab'"),
         ({"levels": ["a", "e"]}, DataError, "sys has no level 'e'"),
-        ({"levels": ["a", "a"]}, PlanError, "level 'a' of sys is given twice"),
+        ({"levels": ["b", "a", "a"]}, PlanError, "level 'a' of sys is given twice"),
         ({"levels": ["a"]}, PlanError, "at least two levels of sys, not 1"),
         ({"levels": ["a", "b"], "baseline": "c"}, DataError, "sys has no level 'c'"),
         ({"alpha": 1.0}, PlanError, "alpha"),
@@ -473,6 +474,28 @@ def test_the_result_is_printed_and_drawn(main_effects):
 def test_mistakes(main_effects, options, error, message):
     with pytest.raises(error, match=message):
         main_effects.compare_levels(**{"facet": "sys", **options})
+
+
+def test_differences_without_error_are_certain():
+    """Of 0 they have p = 1, of others p = 0."""
+    d, nothing = np.array([0.0, 2.0, -3.0]), np.zeros(3)
+    tests = ContrastTest(d, nothing, np.full(3, 5.0), np.full(3, np.nan), np.full(3, np.nan))
+    found, _ = _values("t", tests, lambda: np.zeros((3, 3)), 3, 0.05)
+    np.testing.assert_array_equal(found["statistic"], [0.0, np.inf, -np.inf])
+    np.testing.assert_array_equal(found["p_value"], [1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(found["low"], d)
+    np.testing.assert_array_equal(found["high"], d)
+
+
+def test_differences_without_error_have_no_correlations():
+    with pytest.raises(EstimationError, match="needs differences to the baseline"):
+        _loadings(np.diag([1.0, 0.0]))
+
+
+@pytest.mark.parametrize("levels", [["a", "b"], ["a", "b", "c"]])
+def test_intervals_of_several_pairs_are_of_each_separately(main_effects, levels):
+    text = str(main_effects.compare_levels("sys", levels=levels))
+    assert ("each pair separately" in text) == (len(levels) > 2)
 
 
 def test_a_column_that_occurs_twice_is_refused():

@@ -64,6 +64,7 @@ def test_conditions_are_combinations_of_mean_squares(n_day, n_run, n_rep, seed, 
         "within-laboratory": [1 / (r * n), (1 - 1 / r) / n, 1 - 1 / n],
     }
     assert list(found.table.index) == list(combinations)
+    assert list(found.table) == [*found.sources, "limit"]
     for name, c in combinations.items():
         value, nu = of_combination(c, S, df)
         ends = nu * value / stats.chi2.isf([alpha / 2, 1 - alpha / 2], nu)

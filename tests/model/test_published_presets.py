@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import vcomp
 from tests.helpers.command_line import output_of
@@ -12,6 +13,7 @@ from tests.model.test_gauge import aiag
 from tests.model.test_precision import scores
 from vcomp.exceptions import PlanError
 from vcomp.presets import gauge_rr, precision
+from vcomp.presets.gauge import _published_f
 
 CROSSED = "y ~ (1|part) + (1|operator) + (1|part:operator)"
 SIZES = {"part": 10, "operator": 3, "replicate": 3}
@@ -62,6 +64,25 @@ def test_published_mean_squares_give_the_precision_of_the_fit():
     np.testing.assert_allclose(made.table, whole.table, rtol=1e-9)
     np.testing.assert_allclose(made.sources, whole.sources, rtol=1e-9)
     assert list(made.table.index) == list(whole.table.index)
+
+
+@pytest.mark.parametrize(("mean", "has_cv"), [(0.0, False), (0.5, True)])
+def test_coefficients_of_variation_need_a_mean_above_zero(mean, has_cv):
+    sizes = {"day": 4, "replicate": 3}
+    found = precision(vcomp.from_components({"day": 2.0, "Residual": 1.0}, sizes=sizes, mean=mean))
+    assert ("cv" in found.table) == has_cv
+
+
+@pytest.mark.parametrize(("triple", "expected"), [(2.0, 1.5), (0.0, None)])
+def test_an_interaction_is_tested_by_its_own_mean_square_of_error(triple, expected):
+    """Of part and operator on several days by that of all three facets; not if this is 0."""
+    squares = {"p": 12.0, "o": 3.0, "d": 4.0, "po": 3.0, "pd": 2.0, "od": 2.0, "pod": triple}
+    sizes = {"p": 5, "o": 3, "d": 2, "replicate": 2}
+    found = _published_f(vcomp.from_mean_squares({**squares, "Residual": 1.0}, sizes=sizes), "po")
+    if expected is None:
+        assert found is None
+    else:
+        assert found == pytest.approx((expected, stats.f.sf(expected, 8, 8)))
 
 
 def test_without_sizes_there_are_variances_and_the_reason():

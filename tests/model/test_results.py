@@ -339,6 +339,10 @@ def test_stored_results(two_way, tmp_path):
     path = tmp_path / "fit.json"
     text = res.to_json(path)
     assert json.loads(text)["format"] == 2
+    renamed = vcomp.fit(
+        "noté ~ (1|sys)", vcomp.datasets.load("bodoff2007_alpha").rename(columns={"score": "noté"})
+    )
+    assert "noté ~ (1|sys)" in renamed.to_json()
     for source in (text, path, str(path)):
         loaded = vcomp.VarianceComponentsResults.from_json(source)
         pd.testing.assert_series_equal(loaded.vcomp, res.vcomp, check_exact=True)

@@ -47,6 +47,7 @@ def test_profiles_go_with_monotone_functions(res):
 def test_curves_of_quantities(res):
     profile = res.profile(["sys", "sys / (sys + Residual)", "sys + topic"])
     assert list(profile.curves) == ["sys", "sys / (sys + Residual)", "sys + topic"]
+    assert profile.frame.index.tolist() == list(range(len(profile.frame)))
     for name in profile.curves:
         expected = res.quantity(name, interval="profile")
         found = profile.conf_int().loc[name]

@@ -106,6 +106,8 @@ def test_a_lattice_of_more_than_four_facets():
     assert sorted(first_lines) == sorted(e.name for e in effects)
     (last,) = [t.get_text() for t in ax.texts if "error" in t.get_text()]
     assert last.startswith("piob:a\n= ")
+    noted = {t.get_text().split("\n")[0] for t in ax.texts if "\n" in t.get_text()}
+    assert noted == {place.effect.name for place in res.design.effects if len(place.holds) > 1}
     # A line for each pair of effects with none between them.
     sets = [e.facets for e in effects]
     covers = sum(a < b and not any(a < c < b for c in sets) for a in sets for b in sets)

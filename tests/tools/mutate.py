@@ -3,11 +3,13 @@
 ``python -m tests.tools.mutate --sample 300`` draws mutants by a seed, and runs for each the tests
 that enter the changed function, until one fails: first those of the module's own file of tests,
 then those of its room, then all others, each the fastest first, up to ``--tests`` seconds of
-processor time in all. A mutant lives in a process of its own, which gets the changed code of the
-function; no file is changed. Loops that numba compiles are compiled anew, with all that call
-them. What was found is appended to the file of ``--results``, from which an interrupted run
-continues. ``--again`` runs the survivors of that file once more, with the tests as they are now.
-Mutants that change no behaviour, with the reason, are listed in ``equivalent.txt``.
+processor time in all. What survives meets two files of tests whole, the module's own and that with
+most tests that enter the function: of a test with parameters, few cases are recorded. A mutant
+lives in a process of its own, which gets the changed code of the function; no file is changed.
+Loops that numba compiles are compiled anew, with all that call them. What was found is appended to
+the file of ``--results``, from which an interrupted run continues. ``--again`` runs the survivors
+of that file once more, with the tests as they are now. Mutants that change no behaviour, with the
+reason, are listed in ``equivalent.txt``.
 """
 
 from __future__ import annotations
@@ -70,6 +72,9 @@ FIRST = 4.0
 
 SECONDS = 20.0
 """Processor time for the tests of a mutant: five times what they take, and this."""
+
+WHOLE = 180.0
+"""Processor time for the whole files of tests that a survivor meets."""
 
 COMPILATION = 120.0
 """Processor time beside that, if loops have to be compiled."""
@@ -292,32 +297,34 @@ class Bench:
         """
         code_of(mutant, self.paths[mutant.module])  # raises an error if the module was edited
         outcome = "not reached"
+        extra = COMPILATION if mutant.compiled else 0.0
         for tests in portions(mutant, known, most):
-            limit = SECONDS + 5.0 * sum(k.seconds for k in tests)
-            limit += COMPILATION if mutant.compiled else 0.0
-            code = apart(lambda tests=tests: self._test(mutant, tests), log, limit)  # type: ignore[misc]
+            limit = SECONDS + 5.0 * sum(k.seconds for k in tests) + extra
+            names = [k.test for k in tests]
+            code = apart(lambda names=names: self._test(mutant, names), log, limit)  # type: ignore[misc]
             # 2 is an error where a module of tests is imported, which fits at once.
             known_codes = {0: "survived", 1: "caught", 2: "caught", None: "timed out"}
             outcome = known_codes.get(code, f"error {code}")
             if outcome != "survived":
-                break
-        return outcome
+                return outcome
+        files = files_of(mutant, known)
+        code = apart(lambda: self._test(mutant, files), log, WHOLE + extra) if files else 0
+        return "caught" if code in (1, 2) else outcome
 
     def check(self, known: Sequence[Known]) -> None:
         """Raise an error if tests fail without a change, as where pytest does not start."""
         log = self.store / "unchanged.log"
         quick = sorted(known, key=lambda k: k.seconds)[:20]
-        if apart(lambda: self._run(quick), log, SECONDS + COMPILATION) != 0:
+        if apart(lambda: self._run([k.test for k in quick]), log, SECONDS + COMPILATION) != 0:
             raise RuntimeError(f"tests fail without a change: {log}")
 
     @staticmethod
-    def _run(tests: Sequence[Known]) -> int:
+    def _run(names: Sequence[str]) -> int:
         import pytest
 
-        names = [k.test for k in tests]
         return int(pytest.main([*_OPTIONS, "-x", *names], plugins=[Quick()]))
 
-    def _test(self, mutant: Mutant, tests: Sequence[Known]) -> int:
+    def _test(self, mutant: Mutant, names: Sequence[str]) -> int:
         code = code_of(mutant, self.paths[mutant.module])
         if mutant.compiled:
             self.loops.compile_anew(f"{mutant.module}:{mutant.function}", code)
@@ -325,7 +332,7 @@ class Bench:
             function = function_of(mutant.module, mutant.function)
             assert function is not None
             function.__code__ = code
-        return self._run(tests)
+        return self._run(names)
 
 
 def _names(code: CodeType) -> list[str]:
@@ -340,12 +347,9 @@ def portions(mutant: Mutant, known: Sequence[Known], most: float) -> list[list[K
     Where none is known to enter the function, as cases of a test that were not recorded may, these
     are the tests that enter its module.
     """
-    entered = f"{mutant.module}:{mutant.function}"
     _, room, *_, module = mutant.module.split(".")
     own = (f"/test_{module}.py", f"/{module}.py")
-    reaching = [k for k in known if entered in k.functions] or [
-        k for k in known if any(f.startswith(f"{mutant.module}:") for f in k.functions)
-    ]
+    reaching = _reaching(mutant, known)
     reaching.sort(
         key=lambda k: (
             not k.test.partition("::")[0].endswith(own),
@@ -360,6 +364,22 @@ def portions(mutant: Mutant, known: Sequence[Known], most: float) -> list[list[K
             total += test.seconds
             parts[total > FIRST].append(test)
     return [part for part in parts if part] or [reaching[:1]][: len(reaching)]
+
+
+def _reaching(mutant: Mutant, known: Sequence[Known]) -> list[Known]:
+    entered = f"{mutant.module}:{mutant.function}"
+    return [k for k in known if entered in k.functions] or [
+        k for k in known if any(f.startswith(f"{mutant.module}:") for f in k.functions)
+    ]
+
+
+def files_of(mutant: Mutant, known: Sequence[Known]) -> list[str]:
+    """Return the module's own file of tests and that with most tests of a mutant, if any."""
+    counts = Counter(k.test.partition("::")[0] for k in _reaching(mutant, known))
+    module = mutant.module.rpartition(".")[2]
+    files = [name for name, _ in counts.most_common() if name.startswith("tests/")]
+    own = [name for name in files if name.endswith(f"/test_{module}.py")]
+    return list(dict.fromkeys([*own[:1], *files[: 2 - len(own[:1])]]))
 
 
 def in_parallel(pieces: Sequence[Callable[[], None]]) -> None:

@@ -199,7 +199,9 @@ def test_where_no_test_is_known_to_enter_the_function_those_of_its_module_are_ru
         ([2], "caught"),
         ([0, 1], "caught"),
         ([0, None], "timed out"),
-        ([0, 0], "survived"),
+        ([0, 0, 0], "survived"),
+        ([0, 0, 1], "caught"),
+        ([0, 0, None], "survived"),  # the files are long
         ([0, 5], "error 5"),
     ],
 )
@@ -212,6 +214,19 @@ def test_what_survives_few_tests_meets_the_others(codes, expected, path, tmp_pat
     assert bench.outcome(mutant, TESTS, 60.0, tmp_path / "log") == expected
     assert list(left) == []
     assert bench.outcome(mutant, ELSEWHERE, 60.0, tmp_path / "log") == "not reached"
+
+
+def test_survivors_meet_two_files_of_tests_whole(path):
+    mutant = mutants_of("vcomp.room.small", path)[0]
+    assert mutate.files_of(mutant, TESTS) == [
+        "tests/room/test_small.py",
+        "tests/room/test_large.py",
+    ]
+    assert mutate.files_of(mutant, TESTS[:4]) == [
+        "tests/room/test_large.py",
+        "tests/other/test_any.py",
+    ]
+    assert mutate.files_of(mutant, []) == []
 
 
 LOOPS = """

@@ -112,7 +112,7 @@ def is_constant(variances: FloatArray, largest: FloatArray) -> BoolArray:
 
     Parameters
     ----------
-    variances : (k,) of the items
+    variances : (k,) of the items; nan where it is not known, which is no constant
     largest : (k,) their largest scores, without sign
     """
     return np.asarray(variances <= np.square(_CONSTANT * largest))

@@ -117,15 +117,13 @@ def of_available(X: FloatArray, covariances: ItemCovariances | None) -> ItemStat
     largest = np.fmax.reduce(np.abs(X), axis=0, initial=0.0)
     df = np.where(n > 1.0, n - 1.0, np.nan)
     variance = np.einsum("ij,ij->j", D, D) / df
-    constant = is_constant(np.where(n > 1.0, variance, np.inf), largest)
+    constant = is_constant(variance, largest)
     variance[constant] = 0.0
     item_total, of_total = _with_totals(D, there, totals / np.maximum(counts, 1.0), variance)
     every = np.full(k, largest.max())
-    item_total[constant | is_constant(np.where(n > 1.0, of_total, np.inf), every)] = np.nan
+    item_total[constant | is_constant(of_total, every)] = np.nan
     item_rest, of_rest = _with_rests(D, there, totals, counts)
-    rest_constant = is_constant(
-        np.where(np.isnan(of_rest), np.inf, of_rest), _of_others(largest, np.fmax)
-    )
+    rest_constant = is_constant(of_rest, _of_others(largest, np.fmax))
     item_rest[constant | rest_constant] = np.nan
     without, alpha = np.full(k, np.nan), np.nan
     if covariances is not None and covariances.total > 0.0:
@@ -368,7 +366,7 @@ def _covariances(matrix: ItemScores) -> tuple[ItemCovariances | None, tuple[str,
     except DataError as error:
         return None, (f"No α here: {error}. vcomp.reliability estimates it by REML.",)
     if covariances.total <= 0.0:
-        return covariances, ("No α here: covariances of pairs add up to less than 0.",)
+        return covariances, ("No α here: covariances of pairs do not add up to more than 0.",)
     return covariances, (
         "α here rests on the covariances of pairs of items, that of vcomp.reliability on REML.",
     )
@@ -394,9 +392,9 @@ def _table(
         "alpha_change": change,
     }
     reasons = _reasons(found, change, *thresholds)
-    index = pd.Index(matrix.items, name="item", tupleize_cols=False)
     return pd.DataFrame(
-        {**columns, "flagged": [bool(r) for r in reasons], "reason": reasons}, index=index
+        {**columns, "flagged": [bool(r) for r in reasons], "reason": reasons},
+        index=matrix.items.rename("item"),
     )
 
 
@@ -406,8 +404,8 @@ def _reasons(found: ItemStatistics, change: FloatArray, low: float, rise: float)
     flags = (
         (found.n == 0, "no score"),
         (found.n == 1, "one score"),
-        ((found.n > 1) & found.constant, "no variance"),
-        ((found.n > 1) & ~found.constant & found.rest_constant, "the rest has no variance"),
+        (found.constant, "no variance"),
+        (~found.constant & found.rest_constant, "the rest has no variance"),
         (r < 0.0, "negative item-rest"),
         ((r >= 0.0) & (r < low), "low item-rest"),
         ((change > max(rise, _RISE)) & ~found.constant, "α higher without it"),

@@ -48,8 +48,7 @@ class Facet:
             of_category = self.levels.get_indexer(column.cat.categories)
             codes = column.cat.codes.to_numpy()
             return np.where(codes < 0, -1, of_category[codes]).astype(np.int32)
-        rows = pd.Index(column, tupleize_cols=False)
-        return self.levels.get_indexer(rows).astype(np.int32)
+        return self.levels.get_indexer(pd.Index(column)).astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -371,7 +371,7 @@ def first_two_way(components: VarianceComponents, plan: DStudyPlan) -> TwoWayMea
     plan : of the D-study
     """
     table = two_way_table(components, plan)
-    return table if table is not None and two_way_plans(table, plan)[0] else None
+    return table if two_way_plans(table, plan)[0] else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ def compare_levels(
     tests, covariance = found.tested((kept[pairs[0]], kept[pairs[1]]))
     family = (correction or "holm") if test == "t" else None
     values, notes = _values(test, tests, covariance, len(names), alpha)
-    index = pd.Index(pd.Series(names, dtype=object), name=facet, tupleize_cols=False)
+    index = pd.Index(pd.Series(names, dtype=object), name=facet)
     return PairwiseComparisons(
         table=pairs_table(names, pairs, {}, values, family, alpha),
         means=pd.Series(found.means[kept], index=index, name="mean"),
@@ -433,7 +433,7 @@ def _loadings(covariance: FloatArray) -> FloatArray:
 def _are_alike(values: FloatArray) -> bool:
     """Whether numbers differ by rounding only; unknown ones do not differ."""
     known = values[np.isfinite(values)]
-    return bool(np.ptp(known) <= _ALIKE * known.max()) if known.size else True
+    return bool((known >= (1.0 - _ALIKE) * known.max(initial=0.0)).all())
 
 
 def _on_degrees(tests: ContrastTest) -> Iterator[str]:

@@ -437,8 +437,7 @@ _ENOUGH = 5
 def _stubs(study: GaugeStudy) -> list[str]:
     level = dict.fromkeys(study.sources, 2)
     level |= {TOTAL_GAUGE: 0, REPEATABILITY: 1, REPRODUCIBILITY: 1, PART_TO_PART: 0, TOTAL: 0}
-    parts = study.sources[PART_TO_PART]
-    level |= {name: 1 for name in parts if len(parts) > 1}
+    level |= dict.fromkeys(study.sources[PART_TO_PART], 1)  # alone it has no row of its own
     return ["  " * level[name] + name for name in study.sources]
 
 

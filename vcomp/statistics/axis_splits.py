@@ -134,7 +134,7 @@ def group_means(table: FloatArray, n: FloatArray, groups: IntArray) -> FloatArra
     q = int(groups.max()) + 1
     if q == n.size == table.shape[1] and (groups[1:] > groups[:-1]).all():
         return table  # each cell is a group
-    if table.shape[1] == 1 < n.size:
+    if table.shape[1] == 1:
         return np.repeat(table, q, axis=1)
     group_n = np.bincount(groups, weights=n, minlength=q)
     weighted = table if (n == 1.0).all() else table * n

@@ -165,10 +165,7 @@ class CrossProducts:
 
     def is_finer(self, t: int, u: int) -> bool:
         """Whether every group of term t lies within one group of term u."""
-        if t == u:
-            return True
-        pair = (t, u) if t < u else (u, t)
-        return self.pairs[pair].counts.size == self.sizes[t]
+        return t == u or self.pairs[min(t, u), max(t, u)].counts.size == self.sizes[t]
 
     def __add__(self, other: CrossProducts) -> CrossProducts:
         return CrossProducts(

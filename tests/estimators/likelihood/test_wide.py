@@ -400,6 +400,10 @@ class TestManyLevels:
         row = pairs.table.set_index(["first", "second"]).loc[("i00003", "i00007")]
         for one, other in (("difference", "coef"), ("std_error", "std_error"), ("df", "df")):
             assert row[one] == pytest.approx(contrast[other], rel=1e-9)
+        baseline = pairs.table.set_index(["first", "second"]).loc[("i00003", "i00000")]
+        alone = found.t_test("item[T.i00003] = 0").iloc[0]
+        assert baseline["difference"] == pytest.approx(alone["coef"], rel=1e-9)
+        assert baseline["std_error"] == pytest.approx(alone["std_error"], rel=1e-9)
         kinds = found.compare_levels("kind").table.iloc[0]
         assert kinds["difference"] == pytest.approx(-found.fe_params["kind[T.v]"], rel=1e-9)
 

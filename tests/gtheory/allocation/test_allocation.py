@@ -270,11 +270,13 @@ def test_what_is_printed():
 
 
 def test_other_policies_and_functions():
-    own = from_components({**BODOFF_LI, "a": -0.0001, "ia": 0.002}).dstudy(
+    own = from_components({**BODOFF_LI, "a": -0.0001, "ia": 0.002, "pa": 0.0}).dstudy(
         i=1, a=1, negative="keep"
     )
     with pytest.raises(PlanError, match=r'negative="keep" σ²\(a\) = -0\.0001 would let the error'):
         own.optimize("i*a", budget=10, coefficient="Phi")
+    nothing = from_components(dict.fromkeys(BODOFF_LI, 0.0)).dstudy(i=1, a=1, negative="keep")
+    assert nothing.optimize("i*a", budget=10, coefficient="abs_err_var").best.cost == 1
     # Where the sum of what is divided alike is positive the sign of a part does not matter.
     assert own.optimize("i*a", budget=10, coefficient="Phi", designs="p x (a:i)").best.cost == 10
     assert own.optimize("i*a", budget=10).best.cost == 10
@@ -288,6 +290,14 @@ def test_other_policies_and_functions():
 def test_polars_and_numpy_arguments():
     found = study().optimize({"i": np.int32(3)}, budget=np.float64(30), bounds={"a": np.int8(2)})
     assert found.best.sizes == {"i": 10, "a": 2}
+
+
+def test_as_many_designs_are_listed_as_may_be():
+    assert len(study().optimize("i + i*a", budget=100, top=1).table) == 1
+    assert len(study().optimize("i + i*a", budget=100, top=10_000).table) >= 1
+    # A variance may have a goal of 1 and above.
+    cheapest = study().optimize("i + i*a", goal=1.0, coefficient="abs_err_var").best
+    assert (cheapest.sizes, cheapest.cost) == ({"i": 1, "a": 1}, 2.0)
 
 
 # mistakes ----------------------------------------------------------------------------------------
@@ -309,6 +319,7 @@ def test_polars_and_numpy_arguments():
         ({"goal": 0.9, "coefficient": "phi"}, r"not 'phi' \(did you mean 'Phi'\?\)"),
         ({"budget": 100, "coefficient": None}, "coefficient must be 'rel_err_var'"),
         ({"budget": 100, "top": 0}, "top is a whole number from 1 to 10,000"),
+        ({"budget": 100, "top": 10_001}, "top is a whole number from 1 to 10,000"),
         ({"budget": 100, "top": 10**9}, "top is a whole number from 1 to 10,000, not 1000000000"),
         ({"budget": 100, "designs": []}, "designs is empty"),
         ({"budget": 100, "designs": [None]}, r"designs are texts .* not \[None\]"),
@@ -341,7 +352,9 @@ def test_objects_that_are_counted_in_one_alternative_alone():
 
 
 def test_other_mistakes():
-    with pytest.raises(PlanError, match="out of reach: the variance of p is not estimated above"):
+    with pytest.raises(
+        PlanError, match=r"Eρ² = 0\.9 is out of reach: the variance of p is not estimated above"
+    ):
         study(p=0).optimize("i*a", goal=0.9)
     # Of what remains, only what no sizes remove is named: with many a, σ²(pi) alone.
     number = r"= 0\.\d+"

@@ -162,6 +162,29 @@ def test_a_search_can_be_given_up():
     assert work > 5000
 
 
+def test_a_search_that_is_given_up_did_more_than_it_may():
+    """By its work, so that the search is complete unless that is above the limit."""
+    o, c, limit, lo, hi, budget = a_problem(True)
+    rest = (o, c, limit, lo, hi, budget, np.arange(3), 400, 5.0, np.inf)
+    whole, _, work = search(*rest, MOST_WORK)
+    done = [0]
+    while done[-1] < work:
+        found, _, more = search(*rest, done[-1])
+        assert more > done[-1]
+        done.append(more)
+    found, _, more = search(*rest, work)
+    assert (more, len(done) > 10) == (work, True)
+    np.testing.assert_array_equal(found, whole)
+
+
+def test_designs_without_error_are_all_near_each_other():
+    o, c = np.zeros(4), np.array([0.0, 0.0, 0.0, 1.0])
+    lo, hi = np.ones(2), np.full(2, 6.0)
+    found, _, _ = search(o, c, 6.5, lo, hi, True, np.arange(2), 5, 0.0, np.inf, 1000)
+    np.testing.assert_array_equal(found[:4, 1:], [[1, 6], [2, 3], [3, 2], [6, 1]])
+    assert np.isinf(found[4, 0])
+
+
 def test_equal_designs_are_compared_by_their_first_size():
     o, c = np.array([0.0, 1.0, 1.0, 0.0]), np.array([0.0, 0.0, 0.0, 1.0])
     lo, hi = np.ones(2), np.full(2, 6.0)

@@ -114,6 +114,7 @@ def test_numpy_scalars_and_tuples_of_facets():
     cost = Cost({("i", "a"): np.float32(2), "i": np.int64(3)}, setup=np.float64(1))
     assert str(cost) == "2 per i:a + 3 per i + 1"
     assert str(Cost()) == "0"
+    assert Cost({"i": 2, "a": 0}, setup=0) == Cost({"i": 2})
     assert repr(Cost({"i": 2.5})) == "Cost.parse('2.5 per i')"
 
 
@@ -156,6 +157,10 @@ def test_functions_that_return_no_cost(value):
         read_cost(lambda i, a: value).at(SIZES)
 
 
+def test_functions_may_return_nothing_to_pay():
+    assert read_cost(lambda i, a: 0 * i).at(SIZES).tolist() == [0.0, 0.0, 0.0]
+
+
 def test_parameters_that_are_no_facets():
     with pytest.raises(PlanError, match=r"parameter 'topc', .* \(did you mean 'topic'\?\)"):
         read_cost(lambda topc: topc).check_facets(["topic"])
@@ -176,6 +181,8 @@ def test_parameters_that_are_no_facets():
         (1.0, "1"),
         (1.004, "1"),
         (0.5, "0.5"),
+        (0.0, "0"),
+        (0.004, "0.004"),
         (0.0125, "0.0125"),
         (0.0123456789, "0.0123457"),
     ],

@@ -1,5 +1,7 @@
 """Frontiers against all designs up to the budget."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -86,6 +88,32 @@ def test_of_any_cost():
     by_prices = g.optimize("3*i + i*a", budget=60).frontier
     np.testing.assert_array_equal(by_function["cost"], by_prices["cost"])
     np.testing.assert_array_equal(by_function[["i", "a"]], by_prices[["i", "a"]])
+
+
+@pytest.mark.parametrize(("budget", "is_whole"), [(60, True), (61, False)])
+def test_a_cost_function_has_a_frontier_of_sixty_designs(budget, is_whole):
+    """Of more than these those are shown that are best for sixty budgets in equal ratios."""
+    one = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=1)
+    found = one.optimize(lambda i: i, budget=budget)
+    assert found.frontier_is_whole == is_whole
+    assert (found.frontier["i"].tolist() == list(range(1, budget + 1))) == is_whole
+    assert found.frontier["i"].iloc[[0, -1]].tolist() == [1, budget]
+
+
+@pytest.mark.parametrize(("cost", "is_whole"), [(lambda i: i, False), ("i", True)])
+def test_a_frontier_that_takes_long_is_thinned(cost, is_whole):
+    """Of a function, each design of it needs a search among all sizes of a facet."""
+    one = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=1)
+    found = one.optimize(cost, budget=99, bounds={"i": (1, 99)})
+    long = replace(
+        found,
+        alternatives=tuple(
+            replace(a, solution=replace(a.solution, work=20_001)) for a in found.alternatives
+        ),
+    )
+    assert long.frontier_is_whole == is_whole
+    assert (set(long.frontier["i"]) == set(range(1, 100))) == is_whole
+    assert long.frontier["i"].iloc[[0, -1]].tolist() == [1, 99]
 
 
 def test_of_one_design():

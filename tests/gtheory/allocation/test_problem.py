@@ -126,6 +126,7 @@ def test_bounds_are_read():
     assert read_bounds(None, known) == {}
     bounds = {"topic": (np.int64(2), None), "judge": [None, 3.0]}
     assert read_bounds(bounds, known) == {"topic": (2.0, np.inf), "judge": (1.0, 3.0)}
+    assert read_bounds({"topic": (4, 4), "judge": 1}, known) == {"topic": (4, 4), "judge": (1, 1)}
     for wrong in (0, -1, 2.5, "3", True, (1, 2, 3), (1, 2.5), np.nan, np.inf):
         with pytest.raises(PlanError, match="bounds of 'topic' are one whole number"):
             read_bounds({"topic": wrong}, known)
@@ -142,6 +143,12 @@ def test_bounds_of_fixed_facets_and_finite_universes():
     problem = make_problem(TREC5, plan, Cost({"i": 1}), {}, relative=False)
     assert (problem.facets, problem.hi.tolist()) == (("i",), [30.0])
     assert problem.sizes(np.array([[7.0]])).tolist() == [[7.0, 3.0]]
+    for ends in ((3, 9), (1, 3), (3, 3)):
+        held = make_problem(TREC5, plan, Cost({"i": 1}), {"a": ends}, relative=False)
+        assert held.facets == ("i",)
+    whole = make_plans(TREC5, None, "p", {"i": 10, "a": 3}, fixed="a", universe={"i": 30})
+    alone = make_problem(TREC5, whole, Cost({"i": 1}), {"i": (30, 50)}, relative=False)
+    assert (alone.facets, alone.sizes(np.empty((1, 0))).tolist()) == ((), [[30.0, 3.0]])
     with pytest.raises(PlanError, match="'a' is fixed at 3 levels"):
         make_problem(TREC5, plan, Cost({"i": 1}), {"a": (5, 9)}, relative=False)
     with pytest.raises(PlanError, match=r"require 40 of 'i', and there are 30\.5 in all"):

@@ -138,6 +138,8 @@ def test_the_best_ratio_of_sizes():
         )
     for cost in ("3*i*a + i", "3*i*a + a", "3*i + a"):
         assert study().optimize(cost, budget=600).ratio is None
+    free = study().optimize("3", budget=5, bounds={"i": (1, 9), "a": (1, 4)})
+    assert (free.best.sizes, free.ratio) == ({"i": 9, "a": 4}, None)
     nested = from_components({"p": 1.0, "i": 0.5, "a:i": 0.3, "p:i": 0.4, "Residual": 1.0})
     assert nested.dstudy(i=2, a=3).optimize("i*a", budget=60).ratio is None
     without = from_components(VALUES | {"pa": 0.0, "a": 0.0}).dstudy("p x i x a", i=10, a=2)

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.problem import evaluate
-from vcomp.gtheory.allocation.solve import ROOM, Limit, continuous_sizes, solve
+from vcomp.gtheory.allocation.solve import (
+    ROOM,
+    Limit,
+    continuous_sizes,
+    first_that_reaches,
+    solve,
+)
 
 coefficient = st.one_of(st.just(0.0), st.floats(-2, 2).map(lambda x: 10.0**x))
 WIDEST = {1: 300, 2: 50, 3: 12}
@@ -140,6 +146,33 @@ def test_three_facets_and_a_budget_of_a_million():
     errors = variances[0] / n_1 + variances[1] / n_2 + variances[2] / n_3
     np.testing.assert_allclose(found.error[0], errors.min(), rtol=1.1e-11)
     assert found.cost[0] <= 1e6 * (1 + ROOM)
+
+
+def test_a_search_may_do_all_the_work_that_is_allowed():
+    error, cost = np.array([0.0, 0.5, 1.0, 2.0]), np.array([0.0, 0.0, 10.0, 1.0])
+    problem = error, cost, np.ones(2), np.full(2, np.inf), Limit(200)
+    found = solve(*problem)
+    again = solve(*problem, most_work=found.work)
+    assert (again.work, again.sizes.tolist()) == (found.work, found.sizes.tolist())
+    with pytest.raises(PlanError, match="are not found among"):
+        solve(*problem, most_work=found.work - 1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8, 9])
+def test_a_limit_that_whole_sizes_just_keep(n):
+    """In powers of two, without rounding: 1/n₁ + 1/n₂ with n₁ up to 8, n₂ up to 4."""
+    error, hi = np.array([0.0, 1.0, 1.0, 0.0]), np.array([8.0, 4.0])
+    goal = 1.0 / n + 0.25
+    first = first_that_reaches(error, np.ones(2), hi, goal)
+    if n == 9:
+        assert first is None
+        return
+    assert evaluate(error, 1.0 / first[None, :])[0] <= goal
+    # With one level less of the facet that was reduced last, the limit is not kept.
+    less = first - [0.0, 1.0]
+    assert first[1] == 1.0 or evaluate(error, 1.0 / less[None, :])[0] > goal
+    alone = first_that_reaches(np.array([0.0, 1.0]), np.ones(1), np.array([16.0]), 1.0 / 6.0)
+    assert alone.tolist() == [6.0]
 
 
 def test_equally_good_sizes():

@@ -58,6 +58,24 @@ COSTS = [
 ]
 
 
+def test_facets_at_their_bounds_are_improved_upon():
+    """One level of each reaches the goal; a second level of a is paid by every budget."""
+    problem, error = problem_of(lambda i, a: 100 + i + a)
+    found = solve_any(problem, error, Limit(None, error.sum()), top=5, near=0.25)
+    assert found.sizes.tolist() == [[1.0, 1.0]]
+    problem, error = problem_of(lambda i: 3 * i, {"a": (1, 2)})
+    found = solve_any(problem, error, Limit(15.0), top=5, near=9.0)
+    assert dict(zip(problem.facets, found.sizes.T.tolist(), strict=True)) == {"i": [5], "a": [2]}
+
+
+def test_a_cost_that_falls_at_the_largest_sizes_is_refused():
+    def cost(i, a):
+        return 10 * i * a - 100 * ((i == 3) & (a == 9))
+
+    with pytest.raises(PlanError, match="cost falls from 180 to 170 when i grows from 2 to 3"):
+        solve_any(*problem_of(cost, {"i": (1, 3), "a": (1, 9)}), Limit(500.0))
+
+
 @pytest.mark.parametrize("function", COSTS)
 @pytest.mark.parametrize("budget", [60.0, 333.0, 900.0])
 def test_functions_against_all_sizes(function, budget):

@@ -65,6 +65,7 @@ def test_every_draw_has_its_own_best_design(coefficient):
     assert told.expected_loss == pytest.approx(np.mean(losses), rel=1e-6, abs=1e-12)
     assert told.within(0.001) == np.mean(np.array(losses) <= 0.001)
     shares = told.frame["design"].value_counts(normalize=True)
+    assert "Best design, with any sizes" in str(told)
     for design in told.wins.index:
         assert told.wins[design] == pytest.approx(shares.get(design, 0.0))
 
@@ -88,6 +89,9 @@ def test_with_a_goal():
         low, median, high = told.sizes.loc[facet]
         assert (low, median, high) == (ordered[0, j], ordered[19, j], ordered[38, j])
     assert f"In {round(100 * told.reached)} % of 40 χ² draws" in str(told)
+    assert told.unreachable == 0.0
+    assert "no design reaches it" not in str(told)
+    assert "Best design, with any sizes" not in str(told)  # there is one
 
 
 def test_goals_that_some_draws_do_not_reach():

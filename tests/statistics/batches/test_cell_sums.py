@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 import vcomp
 from tests.helpers.designs import UNBALANCED, unbalanced
 from vcomp import AccumulatedStatistics, accumulate
+from vcomp.formula import parse
+from vcomp.statistics.batches import restated
 from vcomp.statistics.batches.collapsed import PartSums
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
@@ -142,6 +144,9 @@ def test_factors_in_another_order():
     words = r"'g' .* its levels in another order .* \('u' < 'v' < 'w' and 'w' < 'v' < 'u'\)"
     with pytest.raises(vcomp.DataError, match=words):
         accumulate(formula, one) + accumulate(formula, other)
+    another = data().assign(g=pd.Categorical(["c", "b"] * 7 + ["u"], ["u", "c", "b"]))
+    with pytest.raises(vcomp.DataError, match=r"'g' .* \('v', 'w', 'c', 'b'\), and so other"):
+        accumulate(formula, one) + accumulate(formula, another)
     formula = "score ~ C(k) + (1|sys) + (1|topic)"
     three, four = (data().assign(k=np.arange(15) % k) for k in (3, 4))
     with pytest.raises(vcomp.DataError, match=r"other columns \(C\(k\)\[T.3\] in one of the two"):
@@ -225,6 +230,27 @@ def test_sums_of_few_rows_in_many_cells_keep_the_cells_that_have_rows():
     assert total._sums.table.counts.size == n_cells
     assert accumulate(FORMULA, frame)._sums.table.counts.size == n_cells
     same(total, FORMULA, frame)
+
+
+@pytest.mark.parametrize("n", [60, 400])
+def test_sums_of_some_of_the_facets_are_those_of_their_own_cells(n):
+    """Of three facets in another order; with 400 levels few of all cells have rows."""
+    rng = np.random.default_rng(3)
+    rows = pd.DataFrame({facet: rng.integers(n, size=n) for facet in "abcd"})
+    again = rows.assign(d=rows["d"].sample(frac=1.0, random_state=1).to_numpy())
+    frame = pd.concat([rows, rows, again]).assign(y=rng.normal(size=3 * n))
+    formula = "y ~ (1|c) + (1|a) + (1|b)"
+    sums = accumulate("y ~ (1|a) + (1|b) + (1|c) + (1|d)", frame)._sums
+    found = restated(sums, parse(formula), {facet: facet for facet in "abc"})
+    (places, one), (expected, other) = (
+        made.table.filled() for made in (found, accumulate(formula, frame)._sums)
+    )
+    assert (found.table.places is None) == (n == 60)
+    np.testing.assert_array_equal(places, expected)
+    np.testing.assert_array_equal(one.counts, other.counts)
+    np.testing.assert_allclose(one.means, other.means, atol=1e-13)
+    np.testing.assert_allclose(one.within, other.within, rtol=1e-12)
+    np.testing.assert_allclose(one.powers, other.powers, rtol=1e-12, atol=1e-13)
 
 
 def test_a_crossed_facet_is_found_in_any_sums_of_its_cells(tmp_path):

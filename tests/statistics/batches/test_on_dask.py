@@ -263,6 +263,14 @@ def test_statistics_of_partitions_can_be_added():
     same(vcomp.fit(formula, data), whole.fit())
 
 
+def test_complete_partitions_can_be_added_as_well():
+    """Nothing is collapsed, though each of the two fills a grid of nested groups."""
+    formula, data = gridded("nested, balanced", seed=1)
+    first, second = data[data["p"] < 2], data[data["p"] >= 2]
+    whole = vcomp.accumulate(formula, partitioned(first)) + vcomp.accumulate(formula, second)
+    same(vcomp.fit(formula, data), whole.fit())
+
+
 def test_missing_values_are_counted_over_all_partitions():
     formula, data = gridded("crossed")
     data.loc[[0, 7, 19], "y"] = np.nan

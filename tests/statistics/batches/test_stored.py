@@ -54,6 +54,30 @@ def test_stored_levels_of_arrow_s_types(tmp_path, levels):
     assert (loaded + made).n_levels == made.n_levels
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_scores_that_are_all_0_are_stored(tmp_path, times):
+    """Their means, sums of squares and powers are at the ends of what they may be."""
+    made = accumulate(FORMULA, pd.concat([data().assign(score=0.0)] * times))
+    made.save(tmp_path / "a.vcomp")
+    assert repr(AccumulatedStatistics.load(tmp_path / "a.vcomp")) == repr(made)
+
+
+def test_a_fixed_part_of_truth_values_alone_is_stored(tmp_path):
+    formula = "score ~ f + (1|sys) + (1|topic)"
+    made = accumulate(formula, data().assign(f=np.arange(15) % 2 == 0))
+    made.save(tmp_path / "a.vcomp")
+    found = AccumulatedStatistics.load(tmp_path / "a.vcomp").fit()
+    pd.testing.assert_series_equal(found.fe_params, made.fit().fe_params, check_exact=True)
+
+
+def test_members_may_be_larger_than_2_gib(tmp_path):
+    """Version 4.5 of the format, which has sizes of 64 bits."""
+    accumulate(FORMULA, data()).save(tmp_path / "a.vcomp")
+    with zipfile.ZipFile(tmp_path / "a.vcomp") as archive:
+        versions = {m.filename: m.extract_version for m in archive.infolist()}
+    assert {versions[name] for name in versions if name.endswith(".npy")} == {45}
+
+
 def test_dates_of_csv_files_are_stored(tmp_path):
     frame = data()
     frame["topic"] = pd.Series(days()[:3]).sample(15, replace=True, random_state=1).to_numpy()

@@ -60,7 +60,7 @@ class Frontiers:
         import pandas as pd
 
         frames = list(self.tables.values())
-        table = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+        table = pd.concat(frames)
         worth = table[self.aim.coefficient] * (1.0 if self.aim.is_coefficient else -1.0)
         order = np.lexsort([-worth, table["cost"]])
         best, kept = -np.inf, []

@@ -77,7 +77,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
         import pandas as pd
 
         frames = []
-        for number, alternative in enumerate(self.alternatives):
+        for alternative in self.alternatives:
             rows = alternative.solution.sizes
             source = self.study.source if self.study.source.interval != "profile" else None
             plan = replace(alternative.problem.plan, sizes=alternative.problem.sizes(rows))
@@ -92,18 +92,14 @@ class Allocation(display.Printed, AllocationRecord[S]):
             frame = frame[[*facets, *wanted]]
             frame.insert(len(facets), "cost", alternative.solution.cost)
             frame.insert(0, "design", str(plan.design))
-            first = np.arange(len(rows)) > 0
-            frames.append(frame.assign(_first=first, _number=number))
-        table = pd.concat(frames, ignore_index=True)
+            frames.append(frame.assign(_first=np.arange(len(rows)) > 0))
         column, rising = self.aim.coefficient, not self.aim.is_coefficient
         keys = [column, "cost"] if self.aim.budget is not None else ["cost", column]
         ascending = [rising if key == column else True for key in keys]
-        ordered = table.sort_values(
-            ["_first", *keys, "_number"], ascending=[True, *ascending, True], kind="stable"
-        )
+        # By several columns pandas sorts stably: of equal rows the better alternative comes first.
+        ordered = pd.concat(frames).sort_values(["_first", *keys], ascending=[True, *ascending])
         shown = len(self.alternatives) + self.top - 1
-        kept = ordered.drop(columns=["_first", "_number"]).head(shown)
-        return kept.reset_index(drop=True)
+        return ordered.drop(columns="_first").head(shown).reset_index(drop=True)
 
     @property
     def continuous(self) -> pd.DataFrame:

@@ -485,7 +485,8 @@ def _pair(
         if min(at_below, at_above) > _threshold(found, near, ceiling):
             break
         tried += 1
-        n = below if at_below <= at_above else above
+        falls = at_below <= at_above
+        n = below if falls else above
         to_o, to_c = (1.0 / n, n) if budget else (n, 1.0 / n)
         a, b = c[0] + c[2] * to_c, c[1] + c[3] * to_c
         last = _furthest_whole(a, b, limit, lo[1], hi[1], budget)
@@ -495,7 +496,7 @@ def _pair(
             if _is_undominated(constraint, limit, all_hi, all_lo, sizes, budget):
                 other = a + b * (last if budget else 1.0 / last)
                 _keep(value, other, sizes, order, found, others)
-        if at_below <= at_above:
+        if falls:
             below -= 1.0
             at_below = math.inf
             if below >= low:

@@ -211,7 +211,7 @@ def _check_factor(name: str, mine: FacetSurvey | None, theirs: FacetSurvey | Non
     levels, others = mine.used()[0], theirs.used()[0]
     if levels.equals(others):
         return
-    only = [*levels.difference(others, sort=False), *others.difference(levels, sort=False)]
+    only = levels.symmetric_difference(others, sort=False).tolist()
     if only:
         has = f"other levels in one of the two ({', '.join(map(repr, only[:5]))})"
     else:

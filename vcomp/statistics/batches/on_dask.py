@@ -286,7 +286,7 @@ class _Partitions:
         if not made or key in made[0].__dask_graph__():
             return made, (work, key)
         # Older versions of Dask pass the work on as it is, still delayed.
-        each = dask.delayed(function, pure=False)
+        each = dask.delayed(function)
         return [each(part, work) for part in self._rows.to_delayed()], (work, work.key)
 
 

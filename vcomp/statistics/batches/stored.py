@@ -55,7 +55,7 @@ def write_sums(sums: CellSums, path: str | Path) -> None:
     """
     header, arrays = _packed(sums)
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        archive.writestr(_HEADER, json.dumps(header, ensure_ascii=False))
+        archive.writestr(_HEADER, json.dumps(header))
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, np.ascontiguousarray(array), allow_pickle=False)
@@ -225,8 +225,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     except OSError as error:
         raise DataError(f"cannot write {str(target)!r}: {error.strerror or error}") from None
     finally:
-        with suppress(OSError):  # its name is too long, or its folder is gone
-            temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # it was renamed, its name is too long, or its folder is gone
+            temporary.unlink()
 
 
 def target_of(path: str | os.PathLike[str]) -> Path:
@@ -321,7 +321,7 @@ def _arrow_bytes(levels: pd.Index) -> Any:
     import pyarrow as pa
 
     try:
-        array = pa.array(levels, from_pandas=True)
+        array = pa.array(levels)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):  # of several types
         return None
     if not str(array.type).startswith(_OF_ARROW):
