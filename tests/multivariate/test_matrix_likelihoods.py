@@ -20,6 +20,7 @@ from tests.helpers.multivariate_scores import (
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.analogous import AxisLikelihood, find_axis
 from vcomp.multivariate.covariance_components import elements
+from vcomp.multivariate.fit_covariances import uncorrelated
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
 from vcomp.multivariate.strata_covariances import StrataLikelihood, check_residual, find_strata
 
@@ -328,6 +329,15 @@ def test_the_log_likelihood_keeps_its_digits_with_large_effects():
     places = elements(layout.linked)
     found = [gradient[e] * (1.0 if e[1] == e[2] else 2.0) for e in places]
     np.testing.assert_allclose(found, score, rtol=1e-6, atol=1e-8)
+
+
+def test_scores_without_residual_variance_keep_their_scale():
+    frame = nested_data()
+    frame["b"] = 2.0 * frame["p"]  # no rounding is left of it
+    layout = layout_of("a + b ~ (1|p) + (1|t)", frame)
+    L, x = uncorrelated(layout)
+    np.testing.assert_array_equal(L, np.diag(layout.scale))
+    assert x is None
 
 
 def check(products, df=9.0):
