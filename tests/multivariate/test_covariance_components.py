@@ -117,6 +117,7 @@ def test_exact_divisors_have_to_be_alike():
     same = np.full((3, 3, 3), 0.25)
     w = np.array([1.0, 1.0, 0.0])
     assert is_alike(replace(g, inverse_n={"p": same}), w)
+    assert is_alike(replace(g, inverse_n={"p": 0.0 * same}), w)
     other = same.copy()
     other[2, 2, 2] = 0.5  # of a variable without a weight
     assert is_alike(replace(g, inverse_n={"p": other}), w)

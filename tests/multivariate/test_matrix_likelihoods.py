@@ -20,6 +20,7 @@ from tests.helpers.multivariate_scores import (
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.analogous import AxisLikelihood, find_axis
 from vcomp.multivariate.covariance_components import elements
+from vcomp.multivariate.fit_covariances import uncorrelated
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
 from vcomp.multivariate.strata_covariances import StrataLikelihood, check_residual, find_strata
 
@@ -232,6 +233,12 @@ def test_a_crossed_facet_is_found_where_there_is_one():
     }
 
 
+def test_of_crossed_facets_of_one_size_the_first_is_taken():
+    layout = layout_of("a + b + c ~ (1|p) + (1|i)", crossed(1, n_p=5))
+    assert [len(levels) for levels in layout.scores.levels] == [5, 5]
+    assert find_axis(layout).facet == "p"
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_singular_matrices_of_terms_are_as_good_as_others(name):
     layout = OTHERS[name]()
@@ -270,6 +277,17 @@ def test_degrees_of_freedom_and_coefficients_of_nested_raters():
     # Components p, t, t:r, p:t, Residual in the expected mean products of t.
     np.testing.assert_array_equal(by_facets[frozenset({t})][1], [0, 10, 5, 2, 1])
     np.testing.assert_array_equal(by_facets[frozenset({p})][1], [6, 0, 0, 2, 1])
+
+
+def test_a_stratum_without_degrees_of_freedom_is_none():
+    """One rater within each task, whom no term distinguishes from the task."""
+    frame = nested_data()
+    frame["same"] = frame["t"]
+    plain = find_strata(layout_of("a + b ~ (1|t) + (1|p:t) + (1|r:t)", frame))
+    again = find_strata(layout_of("a + b ~ (1|t) + (1|p:t:same) + (1|r:t:same)", frame))
+    np.testing.assert_array_equal(again.df, plain.df)
+    np.testing.assert_array_equal(again.coefficients, plain.coefficients)
+    np.testing.assert_allclose(again.products, plain.products, rtol=1e-12)
 
 
 def test_without_a_residual_there_is_no_likelihood():
@@ -311,6 +329,15 @@ def test_the_log_likelihood_keeps_its_digits_with_large_effects():
     places = elements(layout.linked)
     found = [gradient[e] * (1.0 if e[1] == e[2] else 2.0) for e in places]
     np.testing.assert_allclose(found, score, rtol=1e-6, atol=1e-8)
+
+
+def test_scores_without_residual_variance_keep_their_scale():
+    frame = nested_data()
+    frame["b"] = 2.0 * frame["p"]  # no rounding is left of it
+    layout = layout_of("a + b ~ (1|p) + (1|t)", frame)
+    L, x = uncorrelated(layout)
+    np.testing.assert_array_equal(L, np.diag(layout.scale))
+    assert x is None
 
 
 def check(products, df=9.0):

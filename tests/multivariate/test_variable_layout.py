@@ -16,6 +16,7 @@ LAYOUTS = {
     "long, incomplete": lambda: layout_of(
         "y ~ (1|p) + (1|i)", specification(5, missing=0.3), variable="test"
     ),
+    "two items": lambda: layout_of("a + b ~ (1|p) + (1|i)", crossed(6, n_i=2, v=2)),
     "combinations": lambda: layout_of("a + b ~ (1|p) + (1|i) + (1|p:i)", repeated()),
 }
 

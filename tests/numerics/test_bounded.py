@@ -55,6 +55,14 @@ def test_a_flat_direction_has_a_finite_step():
     assert decrement == pytest.approx(1.0, rel=1e-6)
 
 
+def test_a_component_without_information_falls_to_its_bound():
+    step, decrement = bounded_step(
+        np.diag([4.0, 0.0]), np.array([4.0, -1.0]), np.array([-1.0, -2.0])
+    )
+    np.testing.assert_allclose(step, [1.0, -2.0], rtol=1e-12)
+    assert decrement**2 == pytest.approx(8.0, rel=1e-12)
+
+
 def test_nothing_is_free():
     step, decrement = bounded_step(np.zeros((0, 0)), np.zeros(0), np.zeros(0))
     assert step.size == 0
@@ -124,6 +132,27 @@ def test_components_of_a_hyperplane_leave_zero_in_pairs():
         np.eye(2), np.array([1.0, -3.0]), np.zeros(2), np.array([1.0, -1.0])
     )
     np.testing.assert_array_equal(stays, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("score", "normal", "least", "most"),
+    [
+        ((1.0, -3.0, 2.0), (1.0, -1.0, 0.0), 1.0, 3.0),
+        ((1.0, -3.0, -2.0), (1.0, -1.0, 0.0), 1.0, 3.0),
+        ((-3.0, 2.0), (1.0, 0.0), -3.0, np.inf),
+        ((-3.0, -2.0), (-1.0, 0.0), -np.inf, 3.0),
+    ],
+)
+def test_components_outside_of_a_hyperplane_leave_zero_alone(score, normal, least, most):
+    # The components of the hyperplane stay at zero, as s ≤ λa has solutions; the last is its own.
+    zero = np.zeros(len(score))
+    step, multiplier, _ = constrained_step(
+        np.eye(zero.size), np.array(score), zero, np.array(normal)
+    )
+    np.testing.assert_allclose(step[-1], max(score[-1], 0.0), rtol=1e-12)
+    np.testing.assert_array_equal(step[:-1], 0.0)
+    assert least <= multiplier <= most
+    assert np.isfinite(multiplier)
 
 
 def test_the_step_to_a_hyperplane_goes_as_far_as_it_has_to():

@@ -43,6 +43,18 @@ def test_start_at_the_solution_needs_no_product():
     assert again.converged
 
 
+def test_columns_of_zeros_are_solved():
+    S, b = system()
+    b[:, 1] = 0.0
+    solved, plain = solve(S, b, tol=1e-10), solve(S, np.delete(b, 1, axis=1), tol=1e-10)
+    assert solved.converged
+    assert solved.iterations == plain.iterations
+    np.testing.assert_array_equal(solved.x[:, 1], 0.0)
+    nothing = solve(S, np.zeros_like(b), tol=1e-10)
+    assert nothing.converged
+    assert nothing.iterations == 0
+
+
 def test_columns_are_independent():
     S, b = system()
     b[:, 2] = 0.0

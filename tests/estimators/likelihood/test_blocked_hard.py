@@ -88,16 +88,20 @@ def any_plan(seed):
     def plan(matrix, sizes):
         rng = np.random.default_rng(seed)
         n = matrix.shape[0]
-        order = rng.permutation(n)
-        cut = int(rng.integers(0, n + 1))
-        lower = tril(matrix[order][:, order], -1, format="csr")
-        lower.sort_indices()
-        parent, counts = elimination_tree(
-            lower.indptr.astype(np.int64), lower.indices.astype(np.int32), cut, 10**9
-        )
-        return EliminationOrder(order, cut, lower, np.where(parent < 0, n, parent), counts, 0.0)
+        return plan_at(matrix, rng.permutation(n), int(rng.integers(0, n + 1)))
 
     return plan
+
+
+def plan_at(matrix, order, cut):
+    """Return the plan of an order, None for the original one, and a cut."""
+    n, own = matrix.shape[0], matrix if order is None else matrix[order][:, order]
+    lower = tril(own, -1, format="csr")
+    lower.sort_indices()
+    parent, counts = elimination_tree(
+        lower.indptr.astype(np.int64), lower.indices.astype(np.int32), cut, 10**9
+    )
+    return EliminationOrder(order, cut, lower, np.where(parent < 0, n, parent), counts, 0.0)
 
 
 @settings(deadline=None, max_examples=60)
@@ -241,6 +245,29 @@ def test_a_sparse_tail_in_two_orders():
     assert one.loglike == pytest.approx(two.loglike, rel=1e-12)
     np.testing.assert_allclose(one.score, two.score, rtol=1e-9)
     np.testing.assert_allclose(engine.information(v), other.information(v), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("cut", "words"),
+    [
+        (0, "all 19 columns dense"),
+        (7, "sparse factor of 7 groups of a, 12 columns dense"),
+        (10, "sparse factor of a, 9 columns dense"),
+        (12, "sparse factor of a and 2 groups of b, 7 columns dense"),
+        (16, "sparse factor of a and b, 3 columns dense"),
+        (19, "sparse factor of a, b and c"),
+    ],
+)
+def test_what_is_eliminated_sparsely_in_words(cut, words):
+    rows = np.arange(60)
+    data = {"y": rows % 7, "a": rows % 10, "b": rows // 10, "c": rows % 3}
+    model = vcomp.VarianceComponentsModel("y ~ (1|c) + (1|a) + (1|b)", data)
+    found = elimination.Eliminations(
+        model.stats,
+        model.component_names[:-1],
+        planner=lambda matrix, sizes: plan_at(matrix, None, cut),
+    )
+    assert found.in_words() == words
 
 
 def test_reasons_in_words():

@@ -77,6 +77,14 @@ def test_squares_of_other_terms_or_far_components_are_not_carried():
     assert here.carried(np.array([1.01, 1.0, 1.0]), 3.9 * here.traces) is None
 
 
+def test_components_of_the_same_ratios_have_squares_of_another_unit():
+    model = vcomp.VarianceComponentsModel(*unbalanced("crossed"))
+    v = np.array([0.7, 1.3, 1.0])
+    here = exact(model, v)
+    found = here.carried(2.0 * v, 0.5 * here.traces)
+    np.testing.assert_allclose(found.squares, 0.25 * here.squares, rtol=1e-14)
+
+
 class Counting(Slow):
     """Counts how often squares are computed."""
 

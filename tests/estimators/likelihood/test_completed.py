@@ -77,6 +77,8 @@ def test_few_holes_are_solved_for_exactly(name, reml):
         np.testing.assert_allclose(one.average, other.average, atol=1e-8 * scale)
         for found, expected in zip(ours.fixed_effects(v), blocked.fixed_effects(v), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
+        for t, errors in enumerate(ours.solution(v).prediction_var):
+            assert (errors == 0.0).all() if v[t] == 0.0 else np.isnan(errors).all()
         effects = zip(ours.solution(v).effects, blocked.solution(v).effects, strict=True)
         for found, expected in effects:
             np.testing.assert_allclose(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import vcomp
 from tests.helpers.altered_engines import AverageOnly, Interrupted, Probing
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
+from vcomp.estimators.likelihood import maximisation
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.maximisation import maximise
 
@@ -293,6 +295,28 @@ def test_an_em_step_is_that_of_the_equations():
                 np.testing.assert_allclose(after.components, expected, rtol=1e-6)
                 n_found += 1
     assert n_found >= 5
+
+
+class Convex(BlockedLikelihood):
+    """Has an average information of nothing but rounding."""
+
+    def derivatives(self, v):
+        found = super().derivatives(v)
+        return replace(found, average=-1e-20 * found.average)
+
+
+def test_an_em_step_leaves_components_at_zero():
+    """It is in proportion to σ⁴, though the score there is positive."""
+    model, _, sizes = engine_of("crossed")
+    start = np.ones(sizes.size)
+    start[0] = 0.0
+    assert model.score(start)[0] > 0.0
+    held = np.zeros(sizes.size, dtype=bool)
+    search = maximisation._Maximisation(Convex(model.stats, reml=True), sizes, held, 1e-8, 9)
+    here = search.at(start)
+    assert here.kind == "EM"
+    assert here.step[0] == 0.0
+    assert (here.step[1:] != 0.0).all()
 
 
 @pytest.mark.parametrize("factor", [2.0**-80, 2.0**-40, 2.0**40, 2.0**80])

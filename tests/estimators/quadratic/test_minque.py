@@ -27,6 +27,7 @@ from vcomp.estimators.quadratic.minque import (
     _STEPS,
     _TOLERANCE,
     MINQUE,
+    _next,
     _priors,
     _Solved,
     prior_components,
@@ -152,6 +153,27 @@ def test_rounds_are_estimates_at_the_last_estimates(dense_below):
         np.testing.assert_allclose(at_once.values, found.values, rtol=1e-9)
         assert at_once.converged
         assert at_once.status.startswith(f"{rounds} rounds, as requested")
+
+
+def test_the_next_prior_is_as_far_as_the_covariance_matrix_is_positive_definite():
+    model = model_of("crossed", seed=1)
+    w, target = np.ones(3), np.array([-9.0, 2.0, 1.0])
+    priors, fraction = _priors(model.statistics), 1.0
+    while np.linalg.eigvalsh(covariance_matrix(model, w + fraction * (target - w)))[0] <= 0.0:
+        fraction *= 0.5
+    assert 0.01 < fraction < 0.5
+    np.testing.assert_array_equal(_next(priors, w, target).w, w + fraction * (target - w))
+    np.testing.assert_array_equal(_next(priors, w, 2.0 * w).w, 2.0 * w)
+    assert _next(priors, -w, -w) is None
+
+
+def test_with_many_groups_the_next_prior_may_be_zero_but_not_below():
+    priors = _priors(model_of("crossed", seed=1).statistics, 0)
+    at_zero = np.array([0.0, 0.5, 1.0])
+    found = _next(priors, np.ones(3), at_zero).w
+    np.testing.assert_allclose(found / found[-1], at_zero, rtol=1e-12)
+    with pytest.raises(vcomp.EstimationError, match="reaches negative components"):
+        _next(priors, np.ones(3), np.array([-1e-12, 0.5, 1.0]))
 
 
 @given(case=UNBALANCED, power=st.integers(-3, 3))

@@ -96,7 +96,7 @@ def points_of(stats: Sequence[Statistics], values: Sequence[FloatArray]) -> list
         for s, v in zip(stats, values, strict=True)
     ]
     # Orthogonal strata and few responses need no common solve.
-    together = len(stats) >= _TOGETHER and stats[0].strata is None and stats[0].Xy.size > 0
+    together = len(stats) >= _TOGETHER and stats[0].strata is None
     found: dict[int, FloatArray | None] = {}
     if together:
         v = np.maximum(values, 0.0)

@@ -253,20 +253,18 @@ class ProbedForms:
 
     def _traces_of_products(self) -> FloatArray:
         """Return tr(A_a A_b) of all pairs of projectors."""
-        m, total = len(self._positions), self._k + 1
+        m = len(self._positions)
         traces = np.ones((m, m))  # that of the mean and any projector is 1
         for i, a in enumerate(self._positions):
             for j, b in enumerate(self._positions[: i + 1]):
                 if self._k not in (a, b):
                     traces[i, j] = traces[j, i] = self._trace_of_product(min(a, b), max(a, b))
-        if total in self._positions:
-            place = self._positions.index(total)
-            traces[place, place] = self._n
         return traces
 
     def _trace_of_product(self, a: int, b: int) -> float:
-        if b > self._k or a == b:
-            return float(self._tables.sizes[a]) if a < self._k else self._n
+        whole = self._k + 1
+        if b == whole or a == b:
+            return self._n if a == whole else float(self._tables.sizes[a])
         table, n = self._tables.pairs[a, b], self._tables.group_n
         rows = np.repeat(n[a], np.diff(table.indptr))
         return float((np.square(table.counts) / rows / n[b][table.indices]).sum())
