@@ -138,7 +138,9 @@ class CrossedLikelihood(TotalsEngine[_Point]):
         table, a, b = self.table, self._a, self._b
         e, n = float(v[-1]), table.counts[a]
         w = 1.0 / (e + v[a] * n)
-        M = np.diag(table.counts[b] / e) - table.weighted(v[a] / e * w)
+        M = np.diag(table.counts[b] / e)
+        if v[a] > 0.0:  # else a pass over the table for nothing
+            M -= table.weighted(v[a] / e * w)
         log_det = (table.n - n.size) * np.log(e) - float(np.log(w).sum())
         shrink, own, of_b = self._absorbed(v, M)
         squared = None if shrink is None else table.weighted(w * w)

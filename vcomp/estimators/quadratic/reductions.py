@@ -208,7 +208,7 @@ class Reductions:
                 total += weight * self._inner(a, b, u, w)
         if v[k] == 0.0:
             return total
-        if a | b in {a, b}:
+        if a <= b or b <= a:
             # If one space contains the other, N_a N_b is the residual maker of the larger one.
             larger = self._spaces[a | b]
             traces = [larger.trace(u) for u in left]

@@ -5,6 +5,7 @@ Also Tukey's test of all pairs by the two-way analysis of variance.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -56,6 +57,19 @@ class PairOptions:
     seed: int = 0
     workers: int = 1
     progress: bool | None = None
+
+    def of_blocks(
+        self, work: Callable[[int], FloatArray], n: int, what: str, axis: int = 0
+    ) -> FloatArray:
+        """Return the results of `n` blocks of what is computed, joined in their order."""
+        made = run(
+            lambda: work,
+            range(n),
+            workers=self.workers,
+            progress=self.progress,
+            label=f"blocks of {what}",
+        )
+        return np.concatenate([made[number] for number in range(n)], axis=axis)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,14 +169,7 @@ def wilcoxon_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
         kernel = at_once(signed_ranks, D.size * len(X) ** 2 * _SECONDS)
         return np.asarray(kernel(D, order, ZEROS[how.zeros], tolerance, _EXACT_UP_TO))
 
-    made = run(
-        lambda: work,
-        range(len(parts)),
-        workers=how.workers,
-        progress=how.progress,
-        label="blocks of pairs",
-    )
-    ranks = np.concatenate([made[number] for number in range(len(parts))])
+    ranks = how.of_blocks(work, len(parts), "pairs")
     total, mean, variance, signed, up_to, from_on = ranks.T
     many = np.isnan(up_to)
     off, root = (total - mean)[many], np.sqrt(variance[many])

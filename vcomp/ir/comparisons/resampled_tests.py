@@ -18,7 +18,7 @@ from vcomp.ir.comparisons.pair_tests import (
     parts_of_pairs,
 )
 from vcomp.ir.kernels import means_of_sets, shuffled_ranges
-from vcomp.numerics import check_memory, limited_blas, run, stream
+from vcomp.numerics import check_memory, limited_blas, stream
 from vcomp.numerics.kernels import at_once
 
 _BLOCK = 250
@@ -135,14 +135,7 @@ def _replicates(
     def work(number: int) -> FloatArray:
         return draw(min(_BLOCK, how.n - starts[number]), stream(how.seed, number))
 
-    made = run(
-        lambda: work,
-        range(len(starts)),
-        workers=how.workers,
-        progress=how.progress,
-        label="blocks of replicates",
-    )
-    return np.concatenate([made[number] for number in range(len(starts))], axis=1)
+    return how.of_blocks(work, len(starts), "replicates", axis=1)
 
 
 def _p_values(
