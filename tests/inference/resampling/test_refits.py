@@ -180,5 +180,6 @@ def test_refits_of_balanced_data_end_at_the_mean_squares():
         found = refit(model.statistics)
         wanted = model.fit("reml" if method is REML else "ml", hold={"a": 0.25})
         assert found.values[model.component_names.index("a")] == 0.25
+        # Refits end at a decrement of 1e-6, in standard errors.
         np.testing.assert_allclose(found.values, wanted.vcomp, rtol=1e-5)
         assert found.llf == pytest.approx(wanted.llf, rel=1e-10)

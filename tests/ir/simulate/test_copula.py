@@ -217,7 +217,7 @@ def test_fitted_degrees_of_freedom_have_the_largest_likelihood_of_ranks():
     best = minimize_scalar(
         lambda df: -pair_likelihood(u, R, df), bounds=(0.5 * found, 2.0 * found), method="bounded"
     ).x
-    assert found == pytest.approx(best, rel=1e-4)
+    assert found == pytest.approx(best, rel=1e-4)  # both searches stop in the flat top
 
 
 @pytest.mark.parametrize("df", [1.5, 4.0])
@@ -233,11 +233,13 @@ def test_conditional_distributions_are_those_of_the_bivariate_t_density(df):
         for j in inner:
             y = stats.t.ppf(ndtr(other[i, j]), df)
             below = quad(lambda v, x=x: joint.pdf([x, v]), -np.inf, y)[0]
+            # The quantiles of t are interpolated in a table.
             assert below / stats.t.pdf(x, df) == pytest.approx(ndtr(z[j]), abs=1e-4)
 
 
 def test_degrees_of_freedom_are_one_or_more():
     R = equal_correlations(3, 0.5)
+    # A search between bounds stops just before one.
     assert fitted_df(t_vectors(60, R, 0.3, 2), R) == pytest.approx(1.0, rel=1e-4)
 
 
@@ -263,4 +265,5 @@ def test_points_of_a_circle_have_the_most_degrees_of_freedom_that_are_fitted():
     """Their extremes never come together."""
     at = np.linspace(0.0, 2.0 * np.pi, 60, endpoint=False)
     columns = np.column_stack([np.cos(at), np.sin(at)])
+    # The search of their logarithm stops just before the bound.
     assert fitted_df(columns, np.eye(2)) == pytest.approx(200.0, rel=1e-2)

@@ -193,6 +193,7 @@ def test_mirrored_scores_have_the_mirrored_distribution(family, x):
     mean, mirrored = (
         ("mu", lambda m: 1.0 - m["mu"]) if "mu" in one.parameters else ("a", lambda m: m["b"])
     )
+    # The search ends at a small gradient, from starts that are not mirrored to the last digit.
     assert one.parameters[mean] == pytest.approx(mirrored(other.parameters), rel=1e-3)
     np.testing.assert_allclose(one.quantile(P), 1.0 - other.quantile(1.0 - P), atol=TABLE)
 
