@@ -265,5 +265,5 @@ def test_points_of_a_circle_have_the_most_degrees_of_freedom_that_are_fitted():
     """Their extremes never come together."""
     at = np.linspace(0.0, 2.0 * np.pi, 60, endpoint=False)
     columns = np.column_stack([np.cos(at), np.sin(at)])
-    # The search of their logarithm stops just before the bound.
+    # The search of their reciprocal stops just before the bound.
     assert fitted_df(columns, np.eye(2)) == pytest.approx(200.0, rel=1e-2)
