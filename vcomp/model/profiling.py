@@ -155,6 +155,7 @@ class Likelihood:
             name if name in ("strata", "blocked") else "auto",
             reml=estimate.method == "reml",
             names=estimate.names[:-1],
+            repeated=True,
         )
         held = np.array([name in estimate.held for name in estimate.names])
         return cls(engine, estimate, held)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from vcomp.estimators.likelihood import choose
 from vcomp.estimators.likelihood.blocked_covariance import Eliminations
 from vcomp.estimators.likelihood.choose import EngineLimits, choose_engine, prediction_engine
 from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
-from vcomp.estimators.likelihood.iterative import IterativeLikelihood
+from vcomp.estimators.likelihood.iterative import IterativeLikelihood, probes_for_one_fit
 from vcomp.statistics import Statistics
 
 
@@ -78,11 +79,12 @@ def test_an_order_that_is_too_slow_is_looked_for_once(monkeypatch):
     assert choose_engine(stats, reml=True).name == "blocked"
 
 
-def test_an_exact_engine_may_take_a_second_or_three_times_as_long():
+def test_an_exact_engine_may_take_a_second_or_a_third_longer():
+    assert EngineLimits().patience == 4.0 / 3.0
     stats = statistics(crossed(60, 70, 0.05))
     assert stats.completed is None
     sums = Statistics.from_cross_products(stats.cross_products)
-    iterative = IterativeLikelihood.expected_seconds(sums.cross_products)
+    iterative = IterativeLikelihood(sums.cross_products, reml=True).seconds
     exact = choose_engine(sums, "blocked", reml=True).seconds
     for limits, name in (
         (EngineLimits(quick=0.0, exact=2.0 * exact, patience=0.0), "blocked"),
@@ -94,6 +96,35 @@ def test_an_exact_engine_may_take_a_second_or_three_times_as_long():
         (EngineLimits(quick=0.0, exact=2.0 * exact, seconds=0.5 * exact), "iterative"),
     ):
         assert choose_engine(sums, reml=True, limits=limits).name == name
+
+
+def test_solves_are_preferred_to_levels_that_take_longer():
+    """Scores in twos, so that blocks of levels apply, and elimination fills up."""
+    twice = pd.concat([crossed(40, 12, 0.3)] * 2)
+    stats = statistics(twice)
+    levels = choose_engine(stats, "levels", reml=True).seconds
+    by_solves = choose_engine(stats, "iterative", reml=True).seconds
+    for exact, patience, name in (
+        (1.1 * levels, 0.0, "levels"),
+        (0.0, 1.1 * levels / by_solves, "levels"),
+        (0.9 * levels, 0.9 * levels / by_solves, "iterative"),
+    ):
+        limits = EngineLimits(quick=0.0, exact=exact, patience=patience, seconds_per_cube=1e6)
+        assert choose_engine(stats, reml=True, limits=limits).name == name
+    # More effects than these are not ordered, and their pair tables not made.
+    limits = EngineLimits(planned=0, exact=0.0, patience=0.0)
+    assert choose_engine(stats, reml=True, limits=limits).name == "levels"
+
+
+def test_each_of_many_fits_has_few_probes():
+    sums = statistics(crossed(300, 280, 0.05))
+    made = partial(choose_engine, sums, "iterative", reml=True)
+    one, many = made(), made(repeated=True)
+    assert (one.products, many.products) == ({}, {})
+    assert "traces from 64 random probes" in many.reason
+    assert f"traces from {probes_for_one_fit(sums.cross_products)} random probes" in one.reason
+    for repeated in (True, False):
+        assert "traces from 9 random probes" in made(n_probes=9, repeated=repeated).reason
 
 
 def test_predictions_are_by_the_engine_of_the_fit():

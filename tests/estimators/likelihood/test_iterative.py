@@ -357,6 +357,40 @@ def test_memory_counts_the_tables_that_are_copied(sizes, copied):
         assert found == 8.0 * ((7 + 3 * fixed + solves) * tail + of_lead * lead)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "entries", "few", "one"),
+    [
+        # An evaluation of 0.12 s: 2e-9 s for a probe, large term, and entry or tenth of an effect.
+        ((2_000, 1_500), 30_000, 64, int(0.12 / (2e-9 * 2 * 45_000))),
+        ((1_500, 2_000), 30_000, 64, int(0.12 / (2e-9 * 2 * 45_000))),
+        ((2_000, 1_500, 20), 30_000, 64, int(0.12 / (2e-9 * 2 * 45_000))),
+        ((2_000, 1_500, 200), 30_000, 64, int(0.12 / (2e-9 * 3 * (90_000 + 17_000)))),
+        ((2_000, 300), 3_000, 64, 300),  # no more than the effects that are solved for
+        ((2_000, 1_500), 1_000_000, 64, 64),
+        ((2_000, 1_500), 4_000_000, 25, 25),
+        ((2_000, 1_500), 10_000_000, 16, 16),
+        ((2_000,), 0, 64, 64),
+    ],
+)
+def test_a_single_fit_has_as_many_probes_as_a_second_allows(sizes, entries, few, one):
+    pairs = {
+        p: SimpleNamespace(indices=np.zeros(entries)) for p in combinations(range(len(sizes)), 2)
+    }
+    if len(sizes) == 3:  # the fewest are of all tables
+        few = int(np.clip(1e8 / (3 * entries), 16, 64))
+    stats = SimpleNamespace(sizes=sizes, n_terms=len(sizes), n_fixed=1, pairs=pairs)
+    assert iterative.fewest_probes(stats) == few
+    assert iterative.probes_for_one_fit(stats) == one
+    tail = iterative._tail(stats)
+    assert tail == sorted((n for n in sizes if n > 128), reverse=True)[1:]
+    seconds = [iterative.seconds_of(stats, n) for n in (0, 100, 200)]
+    assert seconds[0] == 1e-3
+    each = (
+        2e-9 * (1 + len(tail)) * max(entries * (1 + len(tail)) * len(tail) / 2 + 10 * sum(tail), 1)
+    )
+    np.testing.assert_allclose(np.diff(seconds), 100 * each, rtol=1e-12)
+
+
 def test_small_terms_have_a_number_of_levels_together():
     small = iterative._small_terms
     assert small((50, 3, 4), 7) == [1, 2]

@@ -59,7 +59,7 @@ class EngineLimits:
     quick_per_row: float = 1e-7
     planned: int = 30_000
     exact: float = 0.125
-    patience: float = 3.0
+    patience: float = 4.0 / 3.0
     seconds: float = 10.0
     for_variances: float = 60.0
     few_holes: float = 0.2
@@ -87,6 +87,7 @@ def choose_engine(
     names: Sequence[str] | None = None,
     n_probes: int | None = None,
     seed: int = 0,
+    repeated: bool = False,
     limits: EngineLimits = ENGINE_LIMITS,
 ) -> LikelihoodEngine:
     """Return the requested engine, or the best one for the data.
@@ -99,11 +100,14 @@ def choose_engine(
         missing; ``"blocked"``, exact for any data; ``"iterative"``, with random probes, if the
         exact ones would be too slow or would not fit into memory. ``"auto"`` uses the strata if it
         can, else the faster one of levels and blocked if a fit takes about a second, or not more
-        than three times as long as an iterative one
+        than a third longer than an iterative one
     reml : whether the likelihood is the restricted one; fixed effects, their variances and
         predicted effects are the same by either
     names : of the terms, for messages
-    n_probes, seed : random probes of the iterative engine
+    n_probes, seed : random probes of the iterative engine; by default as many as a fit of about a
+        second allows
+    repeated : whether many fits are made: each then has the fewest probes that suffice beside the
+        sampling error
     limits : up to where each engine is used
 
     Raises
@@ -111,8 +115,13 @@ def choose_engine(
     EstimationError
         If the requested engine does not apply to these data, or no engine fits into memory.
     """
+    iterative = partial(
+        _iterative, stats, limits, reml=reml, n_probes=n_probes, seed=seed, repeated=repeated
+    )
     if engine == "auto":
-        return _best(stats, limits, reml=reml, names=names, n_probes=n_probes, seed=seed)
+        if stats.strata is not None:
+            return StrataLikelihood(stats.strata, reml=reml)
+        return _without_strata(stats, limits, iterative, reml=reml, names=names)
     if engine == "strata":
         _check_columns(stats, engine)
         if stats.strata is not None:
@@ -148,7 +157,7 @@ def choose_engine(
         other = "iterative" if stats.strata is None else "strata"
         advice = f"use engine={other!r}, or method='anova'"
         return _blocked(stats.cross_products, limits, reml=reml, names=names, advice=advice)
-    return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
+    return iterative()
 
 
 def _check_columns(stats: Statistics, engine: str) -> None:
@@ -217,7 +226,8 @@ def prediction_engine(stats: Statistics, engine: str = "auto") -> LikelihoodEngi
             return strata
     elif engine != "auto":
         return choose_engine(stats, engine, reml=True)
-    return _without_strata(stats, ENGINE_LIMITS, reml=True)
+    iterative = partial(_iterative, stats, ENGINE_LIMITS, reml=True)
+    return _without_strata(stats, ENGINE_LIMITS, iterative, reml=True)
 
 
 def predicted(engine: LikelihoodEngine, v: FloatArray) -> Solution:
@@ -361,36 +371,20 @@ def _blocked_within(
     return blocked
 
 
-def _best(
-    stats: Statistics,
-    limits: EngineLimits,
-    *,
-    reml: bool,
-    names: Sequence[str] | None,
-    n_probes: int | None,
-    seed: int,
-) -> LikelihoodEngine:
-    """Return the engine of ``engine="auto"``."""
-    if stats.strata is not None:
-        return StrataLikelihood(stats.strata, reml=reml)
-    return _without_strata(stats, limits, reml=reml, names=names, n_probes=n_probes, seed=seed)
-
-
 def _without_strata(
     stats: Statistics,
     limits: EngineLimits,
+    iterative: Callable[[], LikelihoodEngine],
     *,
     reml: bool,
     names: Sequence[str] | None = None,
-    n_probes: int | None = None,
-    seed: int = 0,
 ) -> LikelihoodEngine:
-    """Return the best engine but for strata: an exact one, or the iterative one."""
+    """Return the best engine but for strata: an exact one, or what `iterative` makes."""
     if stats.wide is not None:
         # Other engines form matrices of columns by columns.
         return _wide(stats.wide, limits, reml=reml, names=names, most_seconds=limits.seconds)
     if _NOT_FACTORED.get(stats) == limits:
-        return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
+        return iterative()
     few = sum(stats.sizes) <= limits.planned
     quick = min(limits.quick + limits.quick_per_row * stats.n, limits.seconds)
     if crossed := _crossed(stats, limits, reml=reml):
@@ -401,29 +395,36 @@ def _without_strata(
         and (blocked := _blocked_within(stats, quick, limits, reml=reml, names=names))
     ):
         return blocked
-    levels = _levels(stats, limits, reml=reml)
-    # Ordering more effects takes longer than a fit by levels.
+    levels, grid = _levels(stats, limits, reml=reml), _grid(stats, limits)
+    # Ordering more effects takes longer than a fit by levels, and so do their pair tables.
     if levels is not None and not few:
         return levels
-    seconds = limits.seconds
+    most = limits.seconds if grid is not None else _seconds_of_exact(stats, limits)
+    # With two large facets, solves are faster than blocks of levels.
+    if levels is not None and levels.seconds > most:
+        levels = None
     if levels is not None:
-        seconds = levels.seconds
-    elif _grid(stats, limits) is not None:
-        seconds = limits.grid_seconds if few else 0.0
-    else:
-        from vcomp.estimators.likelihood.iterative import IterativeLikelihood
-
-        iterative = IterativeLikelihood.expected_seconds(stats.cross_products)
-        seconds = min(seconds, max(limits.exact, limits.patience * iterative))
+        most = levels.seconds
+    elif grid is not None:
+        most = limits.grid_seconds if few else 0.0
     blocked = None
-    if seconds > 0.0:
-        blocked = _blocked_within(stats, seconds, limits, reml=reml, names=names)
+    if most > 0.0:
+        blocked = _blocked_within(stats, most, limits, reml=reml, names=names)
     if blocked is not None:
         return blocked
     if levels is not None:
         return levels
     _NOT_FACTORED[stats] = limits
-    return _iterative(stats, limits, reml=reml, n_probes=n_probes, seed=seed)
+    return iterative()
+
+
+def _seconds_of_exact(stats: Statistics, limits: EngineLimits) -> float:
+    """Return the time of an evaluation above which solves with probes are preferred."""
+    from vcomp.estimators.likelihood.iterative import probes_for_one_fit, seconds_of
+
+    sums = stats.cross_products
+    by_solves = seconds_of(sums, probes_for_one_fit(sums))
+    return min(limits.seconds, max(limits.exact, limits.patience * by_solves))
 
 
 def _crossed(stats: Statistics, limits: EngineLimits, *, reml: bool) -> CrossedLikelihood | None:
@@ -468,12 +469,15 @@ def _iterative(
     reml: bool,
     n_probes: int | None = None,
     seed: int = 0,
+    repeated: bool = False,
 ) -> LikelihoodEngine:
     """Return the holes engine for a nearly complete grid, else the iterative engine."""
     sums, grid = stats.cross_products, _grid(stats, limits)
     if grid is None:
-        from vcomp.estimators.likelihood.iterative import IterativeLikelihood
+        from vcomp.estimators.likelihood.iterative import IterativeLikelihood, fewest_probes
 
+        if repeated and n_probes is None:
+            n_probes = fewest_probes(sums)
         return IterativeLikelihood(sums, reml=reml, n_probes=n_probes, seed=seed)
     from vcomp.estimators.likelihood.incomplete import N_PROBES, CompletedLikelihood
 

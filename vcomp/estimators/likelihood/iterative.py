@@ -35,10 +35,20 @@ from vcomp.numerics.sparse import Probes, Rademacher
 from vcomp.statistics import CrossProducts
 
 _PROBES = 16, 64
-"""Smallest and largest number of probes."""
+"""Smallest and largest number of probes that suffice beside the sampling error."""
 
 _PROBE_ENTRIES = 1e8
 """Entries of the pair tables × probes, if the number of probes is between these two."""
+
+_SECONDS = 0.12
+"""Time of an evaluation up to which a single fit has more probes: as long as an exact fit may take
+in any case, so that the error falls as far as that time allows, and time grows with the data."""
+
+_SECONDS_PER_ENTRY = 2e-9
+"""Seconds of an evaluation for each probe, large term and entry of its pair tables."""
+
+_ENTRIES_PER_EFFECT = 10
+"""Entries that take as long as the vectors of one effect."""
 
 _LEVELS = 128
 """Largest number of groups of all small terms together. A small term's groups are right-hand sides
@@ -56,7 +66,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
     ----------
     stats : cross-products, centred
     reml : whether the likelihood is the restricted one
-    n_probes : number of random probes; None is 16 to 64, fewer for larger tables
+    n_probes : number of random probes; by default :func:`probes_for_one_fit`
     seed : seed of the probes
     n_levels : largest number of groups of all small terms together, whose traces are exact
     tol : tolerance of the solves, relative to the right-hand side
@@ -85,7 +95,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         probes: Probes | None = None,
         free_bytes: Callable[[], float] = available_bytes,
     ) -> None:
-        n_probes = _probes_for(stats) if n_probes is None else n_probes
+        n_probes = probes_for_one_fit(stats) if n_probes is None else n_probes
         if n_probes < 2:
             raise EstimationError(
                 f"n_probes must be at least 2, not {n_probes}: the Monte Carlo error is estimated "
@@ -98,10 +108,10 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         self._context = Context.of(stats, self._probes, tol, _small_terms(stats.sizes, n_levels))
         self._equations: dict[tuple[int, ...], SparseEquations] = {}
 
-    @staticmethod
-    def expected_seconds(stats: CrossProducts) -> float:
-        """Return the expected time of one evaluation in seconds, from measured ones."""
-        return 1e-3 + 5e-7 * stats.n_entries
+    @property
+    def seconds(self) -> float:
+        """Expected time of an evaluation in seconds, from measured ones."""
+        return seconds_of(self.stats, self._probes.count(tuple(_tail(self.stats))))
 
     @property
     def reason(self) -> str:
@@ -214,9 +224,49 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         return 0.5 * with_residual(point.forms, squares, point.yPy, point.v)
 
 
-def _probes_for(stats: CrossProducts) -> int:
+def fewest_probes(stats: CrossProducts) -> int:
+    """Return the number of probes of each of many fits: 16 to 64, fewer for larger tables."""
     entries = sum(pair.indices.size for pair in stats.pairs.values())
     return int(np.clip(_PROBE_ENTRIES / max(entries, 1), *_PROBES))
+
+
+def probes_for_one_fit(stats: CrossProducts) -> int:
+    """Return as many probes as a fit of about a second allows, at least the fewest.
+
+    More than the effects that are solved for are of no use.
+    """
+    affordable = int(min(_SECONDS / _seconds_per_probe(stats), sum(_tail(stats))))
+    return max(fewest_probes(stats), affordable)
+
+
+def seconds_of(stats: CrossProducts, n_probes: int) -> float:
+    """Return the expected time of an evaluation in seconds, from measured ones.
+
+    Parameters
+    ----------
+    stats : cross-products
+    n_probes : number of random probes
+    """
+    return 1e-3 + n_probes * _seconds_per_probe(stats)
+
+
+def _seconds_per_probe(stats: CrossProducts) -> float:
+    """Return the seconds that a probe adds to an evaluation."""
+    large = _large_terms(stats.sizes, _LEVELS)
+    entries = sum(p.indices.size for (t, u), p in stats.pairs.items() if t in large and u in large)
+    work = entries + _ENTRIES_PER_EFFECT * sum(_tail(stats))
+    return _SECONDS_PER_ENTRY * len(large) * max(work, 1)
+
+
+def _tail(stats: CrossProducts) -> list[int]:
+    """Return the sizes of the large terms but the largest, which is eliminated."""
+    return [stats.sizes[t] for t in _large_terms(stats.sizes, _LEVELS)[1:]]
+
+
+def _large_terms(sizes: tuple[int, ...], n_levels: int) -> list[int]:
+    """Return the terms that are not small, largest first."""
+    small = _small_terms(sizes, n_levels)
+    return sorted(set(range(len(sizes))) - set(small), key=lambda t: (-sizes[t], t))
 
 
 def _small_terms(sizes: tuple[int, ...], n_levels: int) -> list[int]:
@@ -260,9 +310,8 @@ def iterative_memory(
     stats : cross-products
     n_probes, n_levels : as for :class:`IterativeLikelihood`
     """
-    n_probes = _probes_for(stats) if n_probes is None else n_probes
-    small = _small_terms(stats.sizes, n_levels)
-    large = sorted(set(range(stats.n_terms)) - set(small), key=lambda t: (-stats.sizes[t], t))
+    n_probes = probes_for_one_fit(stats) if n_probes is None else n_probes
+    small, large = _small_terms(stats.sizes, n_levels), _large_terms(stats.sizes, n_levels)
     lead, tail = stats.sizes[large[0]], sum(stats.sizes[t] for t in large[1:])
     tables = 0.0
     for (t, u), pair in stats.pairs.items():

@@ -214,8 +214,9 @@ class LikelihoodMethod:
     start : starting values by name, the others from MIVQUE(0); or all in the order of the
         components, the residual last
     engine : ``"auto"``, ``"strata"``, ``"levels"``, ``"blocked"`` or ``"iterative"``
-    n_probes : number of random probes of the iterative engine, by default 16 to 64, fewer for
-        larger tables; four times as many halve the Monte Carlo error. Other engines use none
+    n_probes : number of random probes of the iterative engine, by default as many as a fit of a
+        second allows, and at least 16 to 64; four times as many halve the Monte Carlo error. Other
+        engines use none
     rng : seed or ``numpy.random.Generator`` of the probes; seed 0 if None
 
     Raises

@@ -109,11 +109,7 @@ class DeletedSurface:
         found = cls(surface, stats, deleted, limits)
         points = surface.n_nodes(found._width(_SPREAD), _DIGITS) ** (len(v) - 1)
         seconds = points * (_BLOCK_SECONDS + PRODUCT_SECONDS * found._products)
-        return (
-            found
-            if seconds < (surface.seconds(stats, limits) if alone is None else alone)
-            else None
-        )
+        return found if seconds < (surface.seconds(limits) if alone is None else alone) else None
 
     def _width(self, spread: float) -> FloatArray:
         """Return half the widths of the box: one level changes an estimate by SE/√levels."""

@@ -200,6 +200,7 @@ class ByLikelihood:
             names=self._names[:-1],
             n_probes=self._options.n_probes,
             seed=self._seed,
+            repeated=True,
         )
         if isinstance(self._engine, BlockedLikelihood):
             self._engine = self._engine.prepared(self._start)

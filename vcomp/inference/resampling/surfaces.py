@@ -123,7 +123,9 @@ class Surface:
         if not usual or stats.make_cells is None or not (recipe.once or (v[~held] > 0.0).all()):
             return None
         try:
-            engine = choose_engine(stats, options.engine, reml=options.is_restricted)
+            engine = choose_engine(
+                stats, options.engine, reml=options.is_restricted, repeated=True
+            )
             # The average information is of these scores, which a null hypothesis need not fit.
             information = engine.information(v, "expected" if recipe.once else "average")
             cov = np.linalg.inv(information[np.ix_(~held, ~held)])
@@ -155,7 +157,7 @@ class Surface:
         found[self.terms] = ratios
         return found
 
-    def seconds(self, stats: Statistics, limits: SurfaceLimits) -> float:
+    def seconds(self, limits: SurfaceLimits) -> float:
         """Return the expected time of a refit by the engine of the fit; little if not known."""
         # Deferred for start-up time: a fit has one engine.
         from vcomp.estimators.likelihood import (
@@ -168,8 +170,7 @@ class Surface:
         if isinstance(self.engine, BlockedLikelihood | CrossedLikelihood | LevelsLikelihood):
             evaluations = limits.evaluations * self.engine.seconds
         elif isinstance(self.engine, IterativeLikelihood):
-            expected = IterativeLikelihood.expected_seconds(stats.cross_products)
-            evaluations = _ITERATIVE_EVALUATIONS * expected
+            evaluations = _ITERATIVE_EVALUATIONS * self.engine.seconds
         return _REFIT_SECONDS + evaluations
 
     def n_nodes(self, width: FloatArray, digits: float = 10.0) -> int:
@@ -343,7 +344,7 @@ class DrawnSurface:
         rest = float(found._n_rest(stats.sizes))
         if rest <= limits.effects:
             seconds = points * (_POINT_SECONDS + PRODUCT_SECONDS * rest**2 * (rest / 3.0 + n))
-            alone = surface.seconds(stats, limits) if alone is None else alone
+            alone = surface.seconds(limits) if alone is None else alone
             return found if seconds < n * alone else None
         slow = isinstance(engine, BlockedLikelihood) and engine.seconds >= limits.slow
         return found if slow and points < limits.evaluations * n else None
