@@ -18,6 +18,7 @@ import argparse
 import ast
 import builtins
 import contextlib
+import gc
 import hashlib
 import importlib
 import json
@@ -66,9 +67,6 @@ WITHOUT = ("test_kept_code.py", "test_limited.py")
 
 LIBRARIES = ("numba", "pandas", "scipy.optimize", "scipy.sparse.linalg", "scipy.stats")
 """What tests import, so that it is imported once."""
-
-FIRST = 4.0
-"""Seconds of tests that are run before the others, whose files take long to collect."""
 
 SECONDS = 20.0
 """Processor time for the tests of a mutant: five times what they take, and this."""
@@ -199,6 +197,7 @@ class Bench:
 
     def __init__(self, store: Path) -> None:
         self.store = store
+        self.items: dict[str, Any] = {}
         self._of_files: dict[str, set[str]] = {}
 
     @cached_property
@@ -290,26 +289,30 @@ class Bench:
         part.write_text(json.dumps([plain, recorder.slow]), encoding="utf-8")
         return 0
 
+    def serve(self, known: Sequence[Known], work: Callable[[], None]) -> None:
+        """Collect all tests once, and do some work, whose processes run them."""
+        import pytest
+
+        files = dict.fromkeys(k.test.partition("::")[0] for k in known)
+        pytest.main([*_OPTIONS, "-s", *files], plugins=[Serving(self, work), Quick()])
+
     def outcome(self, mutant: Mutant, known: Sequence[Known], most: float, log: Path) -> str:
         """Return ``"caught"``, ``"survived"``, ``"timed out"`` or ``"not reached"``.
 
         The tests may take `most` seconds in all.
         """
         code_of(mutant, self.paths[mutant.module])  # raises an error if the module was edited
-        outcome = "not reached"
+        tests = affordable(mutant, known, most)
+        if not tests:
+            return "not reached"
         extra = COMPILATION if mutant.compiled else 0.0
-        for tests in portions(mutant, known, most):
-            limit = SECONDS + 5.0 * sum(k.seconds for k in tests) + extra
-            names = [k.test for k in tests]
-            code = apart(lambda names=names: self._test(mutant, names), log, limit)  # type: ignore[misc]
-            # 2 is an error where a module of tests is imported, which fits at once.
-            known_codes = {0: "survived", 1: "caught", 2: "caught", None: "timed out"}
-            outcome = known_codes.get(code, f"error {code}")
-            if outcome != "survived":
-                return outcome
-        files = files_of(mutant, known)
-        code = apart(lambda: self._test(mutant, files), log, WHOLE + extra) if files else 0
-        return "caught" if code in (1, 2) else outcome
+        limit = SECONDS + 5.0 * sum(k.seconds for k in tests) + extra
+        code = apart(lambda: self._test(mutant, [k.test for k in tests]), log, limit)
+        outcome = {0: "survived", 1: "caught", None: "timed out"}.get(code, f"error {code}")
+        if outcome == "survived":
+            files = files_of(mutant, known)
+            code = apart(lambda: self._test(mutant, files), log, WHOLE + extra)
+        return "caught" if code == 1 else outcome
 
     def check(self, known: Sequence[Known]) -> None:
         """Raise an error if tests fail without a change, as where pytest does not start."""
@@ -318,11 +321,16 @@ class Bench:
         if apart(lambda: self._run([k.test for k in quick]), log, SECONDS + COMPILATION) != 0:
             raise RuntimeError(f"tests fail without a change: {log}")
 
-    @staticmethod
-    def _run(names: Sequence[str]) -> int:
-        import pytest
-
-        return int(pytest.main([*_OPTIONS, "-x", *names], plugins=[Quick()]))
+    def _run(self, names: Sequence[str]) -> int:
+        """Run tests and whole files of tests; return whether one failed."""
+        wanted = dict.fromkeys(names)
+        chosen = [self.items[name] for name in wanted if name in self.items]
+        chosen += [of for name, of in self.items.items() if name.partition("::")[0] in wanted]
+        for item, after in zip(chosen, [*chosen[1:], None], strict=True):
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=after)
+            if item.session.testsfailed:
+                return 1
+        return 0
 
     def _test(self, mutant: Mutant, names: Sequence[str]) -> int:
         code = code_of(mutant, self.paths[mutant.module])
@@ -341,8 +349,8 @@ def _names(code: CodeType) -> list[str]:
     return [*code.co_names, *inner]
 
 
-def portions(mutant: Mutant, known: Sequence[Known], most: float) -> list[list[Known]]:
-    """Return the tests of a mutant in the order in which they are run: few, then the others.
+def affordable(mutant: Mutant, known: Sequence[Known], most: float) -> list[Known]:
+    """Return the tests of a mutant that take `most` seconds, in the order in which they are run.
 
     Where none is known to enter the function, as cases of a test that were not recorded may, these
     are the tests that enter its module.
@@ -357,13 +365,12 @@ def portions(mutant: Mutant, known: Sequence[Known], most: float) -> list[list[K
             k.seconds,
         )
     )
-    parts: list[list[Known]] = [[], []]
-    total = 0.0
+    chosen, total = [], 0.0
     for test in reaching:
         if total + test.seconds <= most:
             total += test.seconds
-            parts[total > FIRST].append(test)
-    return [part for part in parts if part] or [reaching[:1]][: len(reaching)]
+            chosen.append(test)
+    return chosen or reaching[:1]
 
 
 def _reaching(mutant: Mutant, known: Sequence[Known]) -> list[Known]:
@@ -380,6 +387,20 @@ def files_of(mutant: Mutant, known: Sequence[Known]) -> list[str]:
     files = [name for name, _ in counts.most_common() if name.startswith("tests/")]
     own = [name for name in files if name.endswith(f"/test_{module}.py")]
     return list(dict.fromkeys([*own[:1], *files[: 2 - len(own[:1])]]))
+
+
+class Serving:
+    """A plugin of pytest: where tests would be run, work is done that has their items."""
+
+    def __init__(self, bench: Bench, work: Callable[[], None]) -> None:
+        self._bench, self._work = bench, work
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        """Do the work in place of the tests."""
+        self._bench.items = {item.nodeid: item for item in session.items}
+        gc.freeze()  # or every process copies what its collection touches
+        self._work()
+        return True
 
 
 def in_parallel(pieces: Sequence[Callable[[], None]]) -> None:
@@ -500,8 +521,9 @@ def _run(args: argparse.Namespace) -> None:
     bench = Bench(args.store)
     # As drawn: where the time ends, those that were run are a sample too.
     chosen = [m for m in wanted if m.module in bench.paths and function_of(m.module, m.function)]
-    known = bench.known(args.slow, args.jobs) if chosen else []
-    bench.check(known)
+    if not chosen:
+        return
+    known = bench.known(args.slow, args.jobs)
     ends = time.monotonic() + args.seconds
 
     def work(job: int) -> None:
@@ -515,7 +537,11 @@ def _run(args: argparse.Namespace) -> None:
             with args.results.open("a", encoding="utf-8") as out:
                 out.write(json.dumps({"outcome": outcome, "mutant": asdict(mutant)}) + "\n")
 
-    in_parallel([lambda job=job: work(job) for job in range(args.jobs)])
+    def all_jobs() -> None:
+        bench.check(known)
+        in_parallel([lambda job=job: work(job) for job in range(args.jobs)])
+
+    bench.serve(known, all_jobs)
 
 
 def _done(results: Path) -> dict[str, tuple[Mutant, str]]:
