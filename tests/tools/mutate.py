@@ -289,17 +289,19 @@ class Bench:
         part.write_text(json.dumps([plain, recorder.slow]), encoding="utf-8")
         return 0
 
-    def serve(self, known: Sequence[Known], work: Callable[[], None]) -> None:
-        """Collect all tests once, and do some work, whose processes run them."""
+    def serve(self, tests: Sequence[Known], work: Callable[[], None]) -> None:
+        """Collect tests once, and do some work, whose processes run them."""
         import pytest
 
-        files = dict.fromkeys(k.test.partition("::")[0] for k in known)
+        files = dict.fromkeys(k.test.partition("::")[0] for k in tests)
         pytest.main([*_OPTIONS, "-s", *files], plugins=[Serving(self, work), Quick()])
 
-    def outcome(self, mutant: Mutant, known: Sequence[Known], most: float, log: Path) -> str:
+    def outcome(
+        self, mutant: Mutant, known: Sequence[Known], most: float, log: Path, *, whole: bool = True
+    ) -> str:
         """Return ``"caught"``, ``"survived"``, ``"timed out"`` or ``"not reached"``.
 
-        The tests may take `most` seconds in all.
+        The tests may take `most` seconds in all, without the whole files of tests.
         """
         code_of(mutant, self.paths[mutant.module])  # raises an error if the module was edited
         tests = affordable(mutant, known, most)
@@ -309,7 +311,7 @@ class Bench:
         limit = SECONDS + 5.0 * sum(k.seconds for k in tests) + extra
         code = apart(lambda: self._test(mutant, [k.test for k in tests]), log, limit)
         outcome = {0: "survived", 1: "caught", None: "timed out"}.get(code, f"error {code}")
-        if outcome == "survived":
+        if outcome == "survived" and whole:
             files = files_of(mutant, known)
             code = apart(lambda: self._test(mutant, files), log, WHOLE + extra)
         return "caught" if code == 1 else outcome
@@ -503,8 +505,8 @@ def drawn(sample: int, seed: int, only: str) -> list[Mutant]:
         m
         for room in ROOMS
         for module, path in modules_of(room)
-        if only in module
         for m in mutants_of(module, path)
+        if re.search(only, m.name)
     ]
     return random.Random(seed).sample(every, len(every))[:sample]
 
@@ -530,7 +532,8 @@ def _run(args: argparse.Namespace) -> None:
         for mutant in chosen[job :: args.jobs]:
             if time.monotonic() > ends:
                 return
-            outcome = bench.outcome(mutant, known, args.tests, args.store / f"last{job}.log")
+            log = args.store / f"last{job}.log"
+            outcome = bench.outcome(mutant, used, args.tests, log, whole=not args.few)
             print(f"{outcome:>12}  {mutant.name}", flush=True)
             if outcome.startswith("error"):  # as of tests that were renamed meanwhile
                 continue
@@ -538,10 +541,12 @@ def _run(args: argparse.Namespace) -> None:
                 out.write(json.dumps({"outcome": outcome, "mutant": asdict(mutant)}) + "\n")
 
     def all_jobs() -> None:
-        bench.check(known)
+        bench.check(used)
         in_parallel([lambda job=job: work(job) for job in range(args.jobs)])
 
-    bench.serve(known, all_jobs)
+    modules = tuple(f"{m.module}:" for m in chosen)
+    used = [k for k in known if any(f.startswith(modules) for f in k.functions)]
+    bench.serve(used, all_jobs)
 
 
 def _done(results: Path) -> dict[str, tuple[Mutant, str]]:
@@ -559,11 +564,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sample", type=int, default=300, help="mutants that are drawn")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="part of the names of the modules")
+    parser.add_argument("--only", default="", help="pattern of their names")
     parser.add_argument("--seconds", type=float, default=1e9, help="in all, but for recording")
     parser.add_argument("--tests", type=float, default=60.0, help="seconds for each mutant")
     parser.add_argument("--slow", type=float, default=5.0, help="seconds of the longest test")
     parser.add_argument("--jobs", type=int, default=1, help="processes beside each other")
+    parser.add_argument("--few", action="store_true", help="no whole files of tests: run --again")
     parser.add_argument("--again", action="store_true", help="run survivors once more")
     parser.add_argument("--store", type=Path, default=Path("build/mutants"))
     parser.add_argument("--results", type=Path, default=Path("build/mutants/results.jsonl"))
