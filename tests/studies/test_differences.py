@@ -262,6 +262,20 @@ def test_correlations_of_what_does_not_vary():
     assert correlations(moving, moving, []) == pytest.approx(0.0)
 
 
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_correlations_are_at_most_1(sign):
+    """Rounding alone puts some of a thousand correlations of ±1 beyond it."""
+    rng = np.random.default_rng(2)
+    moves = {("a", str(k)): rng.normal(size=1000) for k in range(7)}
+    first, second = Influences(moves), Influences({k: sign * x / 3.0 for k, x in moves.items()})
+    a, b = (np.array(list(x.of.values())) for x in (first, second))
+    exact = (a * b).sum(axis=0) / np.sqrt(np.square(a).sum(axis=0) * np.square(b).sum(axis=0))
+    assert (np.abs(exact) > 1.0).any()
+    r = correlations(first, second, ["a"])
+    assert (np.abs(r) <= 1.0).all()
+    np.testing.assert_allclose(r, sign, rtol=1e-14)
+
+
 # Ratios -----------------------------------------------------------------------------------------
 
 

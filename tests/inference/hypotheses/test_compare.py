@@ -16,6 +16,7 @@ from tests.helpers.printed_tables import printed_columns
 from vcomp.inference.hypotheses.model_comparison import (
     _columns_differ,
     _efficient_correlation,
+    _not_nested,
     check_rows,
     facets_of,
     mixture_tail,
@@ -151,6 +152,31 @@ def test_models_that_are_not_nested(data):
     assert "AIC and BIC only" in str(found)
     fixed = vcomp.compare(fit("y ~ x + (1|a)", data, "ml"), fit("y ~ z + (1|a*b)", data, "ml"))
     assert "fixed effect 'x'" in fixed.comparisons[0].notes[0]
+
+
+@pytest.mark.parametrize(
+    ("small", "big", "why"),
+    [
+        ({"b": 2.0}, {}, "σ²(b) is held at different values"),  # 0 in the second, which has no b
+        ({}, {"b": 2.0}, "σ²(b) is held at different values"),
+        ({"b": 2.0}, {"b": 1.0}, "σ²(b) is held at different values"),
+        ({"b": 2.0}, {"b": 2.0}, ""),
+        ({"b": 0.0}, {}, ""),
+        ({}, {"b": 0.0}, ""),
+        ({"b": 2.0}, {"b": None}, ""),  # estimated in the second
+        ({"b": None}, {"b": 2.0}, "σ²(b) is held in the second"),
+        ({"b": None}, {}, "σ²(b) is missing in the second"),
+    ],
+)
+def test_held_components_are_nested_where_they_have_the_same_value(small, big, why):
+    """Of models with components a and e and, held at a value or estimated (None), b."""
+
+    def fitted(b):
+        values = {facets_of(name): v for name, v in b.items() if v is not None}
+        free = {facets_of(name): name for name in ("a", "e", *b) if b.get(name) is None}
+        return SimpleNamespace(exog_names=("Intercept",), known=values, free=free)
+
+    assert _not_nested(fitted(small), fitted(big)) == why
 
 
 def test_the_same_model_twice(data):

@@ -269,6 +269,22 @@ def test_upper_limits_are_continuous_where_the_estimate_is_zero():
     np.testing.assert_allclose(ends[2], ends[1], rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("shift", "alpha", "raised"),
+    [(-1e-9, 0.5, True), (-1e-9, 0.01, False), (0.0, 0.5, False), (1e-9, 0.5, False)],
+)
+def test_only_estimates_below_zero_have_at_least_the_limit_of_zero(shift, alpha, raised):
+    """It is that of 68 %, which is more than that of 50 % and less than that of 99 %."""
+    cov = np.array([[0.4, 0.0, -0.04], [0.0, 0.3, -0.03], [-0.04, -0.03, 0.2]])
+    g = from_components({"p": shift, "i": 1.0, "Residual": 4.0}, cov=cov).components
+    one = Quantities("linear", np.eye(3)[:1])
+    found = limits(one, "mls", g, alpha)
+    assert (BELOW_ZERO in found.notes) == raised
+    at_zero = replace(g, values=np.array([0.0, 1.0, 4.0]))
+    level = 2.0 * stats.norm.sf(1.0) if raised else alpha
+    assert found.high[0] == pytest.approx(limits(one, "mls", at_zero, level).high[0], rel=1e-6)
+
+
 def test_satterthwaite_intervals_grow_with_confidence():
     value, se = np.array([1.0, 1.0, 1.0, 1.0]), np.array([0.1, 1.0, 5.0, 30.0])
     previous = value, value

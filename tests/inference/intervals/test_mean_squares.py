@@ -13,6 +13,7 @@ from vcomp.inference import VarianceComponents
 from vcomp.inference.intervals.classical import (
     MeanSquares,
     _basis,
+    _expected,
     mean_squares,
     rests_on_two,
 )
@@ -198,3 +199,14 @@ def test_mean_squares_at_components_are_not_lowered():
     lam = squares.values
     components = np.array([lam[0], lam[1] - lam[0], lam[2] - lam[1]])
     np.testing.assert_allclose(squares.coefficients(weights) @ lam, weights @ components)
+
+
+def test_expectations_that_are_not_above_zero_are_those_of_positive_components():
+    basis = np.array([[2.0, 1.0, 0.0], [0.0, 4.0, 1.0], [0.0, 0.0, 1.0]])
+    for values, expected in (
+        ([-0.5, 2.0, 3.0], [1.0, 11.0, 3.0]),
+        ([-1.0, 2.0, 3.0], [2.0, 11.0, 3.0]),
+        ([-1.5, 2.0, 3.0], [2.0, 11.0, 3.0]),
+        ([1.0, -1.0, 3.0], [1.0, 3.0, 3.0]),
+    ):
+        assert _expected(basis, np.array(values)).tolist() == expected

@@ -49,6 +49,27 @@ def test_jackknife_of_a_table_with_holes(method, facet):
         assert found.llf[j] == pytest.approx(llf, abs=1e-9)
 
 
+@pytest.mark.parametrize("failing", [{0, 1, 2}, {1}])
+def test_samples_that_cannot_be_drawn_have_the_reason(failing):
+    data = crossed(150, 12, 9)
+    res = vcomp.fit("y ~ x + (1|a) + (1|b)", data)
+    fit = res._row_access.generating()
+
+    def draw(number):
+        if number in failing:
+            raise vcomp.EstimationError(f"no sample {number}")
+        return Sample.whole(fit.stats.rows)
+
+    work = fit.refits_of_samples(res.model.design, draw, 3)
+    assert fit.stacked() is not None
+    for number, made in enumerate(work.work([0, 1, 2])):
+        assert made.converged == (number not in failing)
+        if number in failing:
+            assert made.reason == f"no sample {number}"
+        else:
+            np.testing.assert_allclose(made.values, res.vcomp, rtol=1e-6)
+
+
 def test_small_data_are_refitted_together(monkeypatch):
     data = crossed(150, 12, 9)
     res = vcomp.fit("y ~ (1|a) + (1|b)", data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from vcomp.estimators import get_estimator
 from vcomp.estimators.likelihood import choose_engine
 from vcomp.inference.hypotheses.likelihood_ratio import likelihoods_under
 from vcomp.inference.resampling.draws import Responses, draws_of
-from vcomp.inference.resampling.nested_surfaces import _SPREAD, NestedSurface
+from vcomp.inference.resampling.nested_surfaces import _SPREAD, NestedSurface, _groupings_of
 from vcomp.inference.resampling.parametric import parametric_bootstrap
 from vcomp.inference.resampling.refits import Recipe
 from vcomp.numerics import stream
@@ -135,3 +136,12 @@ def test_surfaces_are_not_for_what_needs_other_climbs(nested):
     assert surface(held, v) is None
     assert surface(Recipe(get_estimator("anova"), names), v) is None
     assert surface(Recipe(get_estimator("reml", tol=1e-12), names), v) is None
+
+
+@pytest.mark.parametrize(
+    ("strata", "parents", "expected"), [(1, (), [1, 0]), (2, (), None), (1, None, None)]
+)
+def test_only_a_single_nested_stratum_has_these_forms(strata, parents, expected):
+    remainder = SimpleNamespace(parents=parents)
+    stats = SimpleNamespace(strata=[None] * strata, remainder=remainder, term_groupings=(1, 0))
+    assert _groupings_of(stats) == expected

@@ -136,6 +136,18 @@ def test_terms_without_variance_use_no_random_numbers():
     )
 
 
+def test_a_response_is_a_sum_of_effects_that_are_drawn_term_after_term():
+    """A seed gives the same response in every version: effects by term, then one for each row."""
+    rows, v = model_of(("three facets", "unbalanced")).chunk, np.arange(1.0, 8.0)
+    assert len(rows.codes) == 6
+    rng = stream(1, 2)
+    expected = np.zeros(rows.n)
+    for variance, size, codes in zip(v, rows.sizes, rows.codes, strict=False):
+        expected += np.sqrt(variance) * rng.standard_normal(size)[codes]
+    expected += np.sqrt(v[-1]) * rng.standard_normal(rows.n)
+    np.testing.assert_allclose(draw_errors(rows, v, stream(1, 2)), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("method", ["type1", "henderson3"])
 def test_rows_are_drawn_where_sums_by_strata_are_not_enough(method):
     """Reductions in order need the products of the fixed part with the groups."""
