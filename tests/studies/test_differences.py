@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, sqrt
 
 import numpy as np
@@ -21,11 +22,13 @@ from vcomp.studies.differences import (
     _are_running_numbers,
     _drawn,
     _f_ends,
+    _in_closed_form,
     _table,
     correlations,
     left_out,
 )
 from vcomp.studies.planned import Known, _interval, mover
+from vcomp.studies.subsample import Subsets
 
 MEASURES = ["ap", "p20"]
 
@@ -235,6 +238,23 @@ def test_levels_are_left_out_of_tables_as_of_rows(name, method):
         assert parts.levels == own.levels
         # REML goes on until a Newton decrement of 1e-8 standard errors.
         np.testing.assert_allclose(parts.values, own.values, rtol=1e-6, atol=1e-7)
+
+
+def test_a_table_without_a_level_that_has_no_estimate_is_left_to_the_jackknife(
+    frame, monkeypatch
+):
+    res = vcomp.fit(f"ap {BOTH}", frame, method="anova")
+    found = _in_closed_form(res, "sys")
+    assert found.levels == tuple(sorted(frame["sys"].unique()))
+    assert found.groups.tolist() == [0] * 7
+    without = Subsets.without
+
+    def failing(self, facet, level):
+        made = without(self, facet, level)
+        return replace(made, converged=False) if level == 4 else made
+
+    monkeypatch.setattr(Subsets, "without", failing)
+    assert _in_closed_form(res, "sys") is None
 
 
 def test_missing_cells_and_missing_levels(frame):

@@ -12,9 +12,10 @@ import vcomp
 from tests.helpers.refits import fit_again
 from vcomp.estimators import get_estimator
 from vcomp.estimators.likelihood import REML, choose_engine
+from vcomp.inference.resampling import stacked_refits
 from vcomp.inference.resampling.deleted_surface import DeletedSurface
 from vcomp.inference.resampling.draws import Responses, RowDraws
-from vcomp.inference.resampling.refits import Recipe
+from vcomp.inference.resampling.refits import InClosedForm, Recipe
 from vcomp.inference.resampling.resampled_levels import Levels, Sample
 from vcomp.inference.resampling.stacked_refits import StackedRefits
 from vcomp.inference.resampling.surfaces import DrawnSurface, Surface, SurfaceLimits
@@ -271,6 +272,27 @@ def test_surfaces_hold_components_at_zero_only(sparse, held):
     recipe = Recipe(get_estimator("reml", hold={names[0]: held}), names, once=True)
     v = np.append(held, fit.values[1:])
     assert (DrawnSurface.of(fit.stats, recipe, v, 1000, ALWAYS) is not None) is (held == 0.0)
+    nothing = Recipe(get_estimator("reml", hold=dict.fromkeys(names[:-1], 0.0)), names, once=True)
+    v[:-1] = 0.0
+    assert DrawnSurface.of(fit.stats, nothing, v, 1000, ALWAYS) is None
+
+
+def test_what_cannot_be_computed_together_is_refitted_alone(sparse, monkeypatch):
+    """As equations of one are singular, or a corner of a box has no likelihood."""
+    _, (fit, _, _, _) = sparse
+
+    def fails(*_, **__):
+        raise np.linalg.LinAlgError
+
+    surface = DrawnSurface.of(fit.stats, fit.recipe, fit.values, 8, ALWAYS)
+    stack = StackedRefits.of(fit.stats, fit.recipe, fit.values)
+    closed = InClosedForm(Recipe(get_estimator("henderson3"), fit.recipe.names))
+    monkeypatch.setattr(Surface, "refitted", fails)
+    monkeypatch.setattr(stacked_refits, "maximise_stack", fails)
+    monkeypatch.setattr(closed, "_points", fails)
+    drawn = Responses(RowDraws(fit.stats).draw(fit.values, stream(1, b)) for b in range(3))
+    for refits in (surface, stack, closed):
+        assert refits.with_responses(drawn) == [None] * 3
 
 
 @pytest.mark.parametrize(

@@ -134,8 +134,21 @@ def test_surfaces_are_not_for_what_needs_other_climbs(nested):
     assert surface(usual, v, 5) is None
     held = Recipe(get_estimator("reml", hold={names[0]: 0.5}), names)
     assert surface(held, v) is None
+    nothing = Recipe(get_estimator("reml", hold=dict.fromkeys(names[:-1], 0.0)), names)
+    assert surface(nothing, v) is None
     assert surface(Recipe(get_estimator("anova"), names), v) is None
     assert surface(Recipe(get_estimator("reml", tol=1e-12), names), v) is None
+
+
+def test_corners_without_a_likelihood_leave_all_to_refits_alone(nested, monkeypatch):
+    def fails(*_):
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(NestedSurface, "_values", fails)
+    surface = NestedSurface.of(nested.stats, nested.recipe, nested.values, 1000)
+    draws = draws_of(nested.stats, nested.recipe)
+    drawn = Responses(draws.draw(nested.values, stream(1, b)) for b in range(3))
+    assert surface.with_responses(drawn) == [None] * 3
 
 
 @pytest.mark.parametrize(

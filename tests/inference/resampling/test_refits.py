@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -170,6 +171,22 @@ def test_of_several_climbs_the_highest_is_the_maximum(monkeypatch, climbs, best)
     for (start, known), share in zip(begun[1:], shares, strict=False):
         assert start.tolist() == [1.0, *(6.0 * share[1:])]
         assert [k.tolist() for k in known] == [[1.0, 2.0, 3.0], [1.0, 2.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("once", "doubtful", "n"), [(True, True, 0), (False, True, 2), (False, False, 0)]
+)
+def test_other_starts_are_for_doubts_about_one_climb(once, doubtful, n, monkeypatch):
+    whole = model("crossed")
+    made = Compiled(whole.statistics, ML(), whole.component_names, np.ones(3), once=once)
+    others = SimpleNamespace(
+        doubtful=lambda *_: np.array([False, doubtful, False]),
+        elsewhere=lambda v, doubtful: np.outer([1.0, 2.0], v),
+    )
+    monkeypatch.setattr(made, "_others", others)
+    shares = made._elsewhere(np.array([0.2, 0.3, 0.5]), np.eye(3), np.eye(3))
+    assert shares.tolist() == [[0.2, 0.3, 0.5], [0.4, 0.6, 1.0]][:n]
+    assert shares.shape == (n, 3)
 
 
 # Steps and starts of the climb ----------------------------------------------------------------
