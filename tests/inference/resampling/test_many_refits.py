@@ -18,7 +18,7 @@ from vcomp.inference.resampling.draws import Responses, RowDraws
 from vcomp.inference.resampling.refits import InClosedForm, Recipe
 from vcomp.inference.resampling.resampled_levels import Levels, Sample
 from vcomp.inference.resampling.stacked_refits import StackedRefits
-from vcomp.inference.resampling.surfaces import DrawnSurface, Surface, SurfaceLimits
+from vcomp.inference.resampling.surfaces import _SPREAD, DrawnSurface, Surface, SurfaceLimits
 from vcomp.numerics import stream
 
 TIGHT = 1e-11
@@ -334,3 +334,25 @@ def test_surfaces_are_for_the_usual_options(given, is_made):
         zero = np.where(np.arange(3) == t, 0.0, fit.values)
         made = Surface.of(fit.stats, recipe, zero)
         assert (made is not None) is ("hold" in given and t == 0)  # held there
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02])
+def test_boxes_near_zero_begin_there(sparse, share):
+    """Of log(γ + 1/n), n the rows of the largest group, up to γ and so many standard errors."""
+    data, (fit, _, _, _) = sparse
+    v = fit.values * np.array([share, 1.0, 1.0])
+    surface = Surface.of(fit.stats, replace(fit.recipe, once=True), v)
+    C = np.linalg.inv(surface.engine.information(v, "expected"))
+    assert surface.may_be_zero.tolist() == [True, False]
+    for t, group in enumerate("ab"):
+        r = v[t] / v[-1]
+        error = np.sqrt(C[t, t] - 2.0 * r * C[t, -1] + r**2 * C[-1, -1]) / v[-1]
+        ends = surface.centre[t] + _SPREAD * surface.errors[t] * np.array([-1.0, 1.0])
+        if t == 0:
+            shift = 1.0 / data[group].value_counts().max()
+            assert surface.shift[t] == pytest.approx(shift, rel=1e-12)
+            expected = [np.log(shift), np.log(r + _SPREAD * error + shift)]
+        else:
+            assert surface.shift[t] == 0.0
+            expected = np.log(r) + _SPREAD * error / r * np.array([-1.0, 1.0])
+        np.testing.assert_allclose(ends, expected, rtol=1e-8)
