@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +17,7 @@ from vcomp.estimators.likelihood import REML, choose_engine
 from vcomp.inference.resampling import stacked_refits
 from vcomp.inference.resampling.deleted_surface import DeletedSurface
 from vcomp.inference.resampling.draws import Responses, RowDraws
+from vcomp.inference.resampling.nested_surfaces import NestedSurface
 from vcomp.inference.resampling.refits import InClosedForm, Recipe
 from vcomp.inference.resampling.resampled_levels import Levels, Sample
 from vcomp.inference.resampling.stacked_refits import StackedRefits
@@ -150,6 +153,8 @@ def test_drawn_responses_by_a_surface(sparse, most_effects):
     draws = RowDraws(fit.stats)
     drawn = Responses(draws.draw(fit.values, stream(1, b)) for b in range(4))
     found = surface.with_responses(drawn)
+    (alone,) = surface.with_responses(Responses(drawn[1:2]))
+    np.testing.assert_allclose(alone.values, found[1].values, rtol=1e-7)
     options = type(fit.recipe.estimator)(tol=TIGHT)
     for made, stats in zip(found, drawn, strict=True):
         one = options.estimate(stats, fit.recipe.names)
@@ -344,6 +349,8 @@ def test_boxes_near_zero_begin_there(sparse, share):
     surface = Surface.of(fit.stats, replace(fit.recipe, once=True), v)
     C = np.linalg.inv(surface.engine.information(v, "expected"))
     assert surface.may_be_zero.tolist() == [True, False]
+    recipe = replace(fit.recipe, once=True)
+    assert DrawnSurface.of(fit.stats, recipe, v, 1000, ALWAYS) is not None
     for t, group in enumerate("ab"):
         r = v[t] / v[-1]
         error = np.sqrt(C[t, t] - 2.0 * r * C[t, -1] + r**2 * C[-1, -1]) / v[-1]
@@ -356,3 +363,25 @@ def test_boxes_near_zero_begin_there(sparse, share):
             assert surface.shift[t] == 0.0
             expected = np.log(r) + _SPREAD * error / r * np.array([-1.0, 1.0])
         np.testing.assert_allclose(ends, expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("n", [100, 10**4, 10**6, 10**8])
+@pytest.mark.parametrize("n_terms", [1, 6])
+def test_as_many_are_refitted_at_once_as_fit_into_memory(n, n_terms):
+    """Each has its response and the sums of all groups, and up to ten times as much around them."""
+    q = int(0.8 * n)
+    stats = SimpleNamespace(n=n, sizes=(q,) * n_terms)
+    nested = SimpleNamespace(_n=np.empty(q))
+    width = 20 * n_terms
+    stack = SimpleNamespace(
+        layout=SimpleNamespace(width=width, sizes=(q,), lead=0), tables=SimpleNamespace(n=n)
+    )
+    stack._most = partial(StackedRefits._most, stack)
+    for most, largest, numbers, memory in (
+        (DrawnSurface.most(stats), 1000, n + n_terms * q, 4e8),
+        (NestedSurface.most.fget(nested), 500, q, 1e8),
+        (StackedRefits.most_responses.fget(stack), 256, n + q + width**2, 24e6),
+    ):
+        assert 1 <= most <= largest
+        assert most == 1 or 8.0 * most * numbers <= memory
+        assert most == largest or 8.0 * (most + 1) * 21.0 * numbers >= memory
