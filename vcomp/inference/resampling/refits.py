@@ -255,8 +255,8 @@ class Packed:
         solved /= np.abs(solved).max(axis=1, keepdims=True)
         plus, minus = np.abs(solved - 1.0) < 1e-9, np.abs(solved + 1.0) < 1e-9
         zero = np.abs(solved) < 1e-9
-        one_sided = (plus.sum(axis=1) == 1) & (minus.sum(axis=1) <= 1)
-        return bool((plus | minus | zero).all() and one_sided.all())
+        # As all of them have the residual once, one is added and at most one is subtracted.
+        return bool((plus | minus | zero).all() and (plus.sum(axis=1) == 1).all())
 
     def filled(self, stats: StratumStatistics) -> Strata:
         """Return the arrays of strata with a response, as arguments of the kernel."""
