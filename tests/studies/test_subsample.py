@@ -309,6 +309,8 @@ def test_spans_with_infinite_values():
     assert endless.length == 0.0
     alone = span_of(np.array([2.0]), 0.05)
     assert (alone.low, alone.high, alone.length) == (2.0, 2.0, 0.0)
+    assert np.isnan(alone.sd)
+    assert span_of(np.array([1.0, np.nan, 3.0]), 0.05).sd == pytest.approx(np.sqrt(2.0))
 
 
 def test_quantiles_are_those_of_numpy():
