@@ -246,8 +246,7 @@ class Packed:
         only_mean = self.n_fixed == 1 and self.n_columns[0] == 2 and self.multiplicity[0] == 1.0
         if not (only_mean and self.tree[0].tolist() == [1.0]):
             return False
-        counts = self.multiplicity[1:] > 0.0
-        expected = np.unique(self.coefficients[1:][counts].sum(axis=1), axis=0)
+        expected = np.unique(self.coefficients[1:].sum(axis=1), axis=0)
         k1 = expected.shape[1]
         if expected.shape[0] != k1 or np.linalg.matrix_rank(expected) < k1:
             return False
