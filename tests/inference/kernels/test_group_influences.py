@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vcomp.inference.intervals.level_passes import (
@@ -30,6 +30,7 @@ def test_groups_without_rows_have_nothing(has_finer):
     st.booleans(),
     st.sampled_from([0.3, 0.0]),
 )
+@example(seed=1, q=1, has_variances=True, has_finer=True, scale=0.3)
 @settings(deadline=None)
 def test_arrays_prepare_groups_as_the_kernels_do(seed, q, has_variances, has_finer, scale):
     rng = np.random.default_rng(seed)
