@@ -12,6 +12,7 @@ from tests.helpers.designs import GRIDS, gridded
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.inference.kernels.nested_strata import (
     _bounded,
+    _combined,
     _inverse,
     _suggested,
     climb_nested,
@@ -96,6 +97,32 @@ def test_inverses_and_determinants(k):
     smallest = np.linalg.eigvalsh(matrix / np.sqrt(np.outer(*[np.diagonal(matrix)] * 2)))[0]
     assert _inverse(matrix, -0.999 * smallest)[0]
     assert not _inverse(matrix, -1.001 * smallest)[0]
+
+
+def test_singular_matrices_have_no_inverse():
+    for matrix in ([[0.0]], [[1.0, 0.0], [0.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]], [[4.0, 2], [2, 1]]):
+        assert not _inverse(np.array(matrix), 0.0)[0]
+        assert _inverse(np.array(matrix) + np.eye(len(matrix)), 0.0)[0]
+        assert _inverse(np.array(matrix), 1e-3)[0] is (0.0 not in np.diagonal(matrix))
+
+
+@pytest.mark.parametrize(
+    ("own", "log_det", "known"), [(2.0, 0.3, True), (-2.0, 0.3, False), (2.0, np.inf, False)]
+)
+@pytest.mark.parametrize("reml", [True, False])
+def test_a_likelihood_needs_a_positive_matrix_and_a_finite_value(own, log_det, known, reml):
+    """Of y'V⁻¹y = 5 and one column of X with x'V⁻¹y = 1."""
+    sums = (
+        np.ones(2), np.eye(2), np.array([[5.0, 1.0], [1.0, own]]), np.ones((2, 2, 2)),
+        np.ones((2, 2, 2, 2)),
+    )  # fmt: skip
+    ok, value, *_, beta = _combined(log_det, 7.0, sums, reml)
+    assert ok == known
+    if known:
+        deviance = log_det + 4.5 + (np.log(2.0) + 6.0 * np.log(2.0 * np.pi) if reml
+                                    else 7.0 * np.log(2.0 * np.pi))  # fmt: skip
+        assert value == pytest.approx(-0.5 * deviance, rel=1e-14)
+        assert beta == pytest.approx([0.5], rel=1e-14)
 
 
 FREE = np.zeros(3, dtype=bool)
