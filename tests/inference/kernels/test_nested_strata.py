@@ -56,7 +56,7 @@ def test_derivatives_are_those_of_the_engine(name, fixed, reml):
         np.testing.assert_allclose(beta, engine.fixed_effects(v)[0], rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
 def test_bounded_steps_are_the_best_in_their_box(k):
     """Against all ways to be at some bounds, also where the information is singular."""
     rng = np.random.default_rng(k)
@@ -79,6 +79,10 @@ def test_bounded_steps_are_the_best_in_their_box(k):
         rel = 1e-9 if trial % 2 or k == 1 else 1e-3
         assert gain == pytest.approx(best, rel=rel, abs=1e-12)
         assert length == pytest.approx(np.sqrt(2.0 * max(gain, 0.0)), rel=rel, abs=1e-6)
+        # A step of other lengths is as long as they are.
+        if trial % 2:
+            small, _ = _bounded(information, 1e-8 * score, 1e-8 * lower, np.ones(k, dtype=bool))
+            np.testing.assert_allclose(small, 1e-8 * step, rtol=1e-6, atol=1e-15)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
@@ -161,6 +165,16 @@ def test_newton_steps_are_suggested_close_to_a_maximum_inside():
         step, _ = _suggested(at, score, average, observed, held, 1e-8)
         expected = np.linalg.solve(observed[::2, ::2], score[::2])
         np.testing.assert_allclose(step, [expected[0], 0.0, expected[1]], rtol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-5, 1.0, 1e5])
+@pytest.mark.parametrize(("score", "moves"), [(0.5e-8, False), (2e-8, True)])
+def test_a_component_at_zero_moves_for_a_score_above_the_tolerance(unit, score, moves):
+    """In units of its standard error, whatever those of the response are."""
+    sd = unit * np.array([2.0, 3.0, 1.0])
+    v, score = np.array([3.0, 0.0, 1.0]) / unit, sd * np.array([1e-3, score, 1e-3])
+    step, _ = _suggested(v, score, np.diag(sd**2), np.diag(sd**2), FREE, 1e-8)
+    np.testing.assert_allclose(step, score / sd**2 * np.array([1.0, moves, 1.0]), rtol=1e-12)
 
 
 def test_a_step_leaves_a_tenth_of_the_residual():
