@@ -182,12 +182,49 @@ def test_a_step_leaves_a_tenth_of_the_residual():
     np.testing.assert_allclose(step, [-1.0, -1.0, -0.9], rtol=1e-12)
 
 
+def climb(start, held=FREE, known=None, seed=1):
+    """Return a climb for drawn scores of a crossed table, and its likelihood by the engine."""
+    strata = model("crossed").statistics.strata
+    stats = StrataDraws(strata).draw(np.ones(3), stream(3, seed))
+    packed, none = Packed(strata), (np.zeros(0), np.zeros(0))
+    likelihood = packed.tree, packed.filled(stats), packed.n_fixed, True
+    made = climb_nested(np.asarray(start), (held, 1e-8, 100), likelihood, known or none)
+    return *made, StrataLikelihood(stats, reml=True)
+
+
+def test_a_climb_to_a_known_maximum_is_given_up():
+    ended, top, found, _ = climb(np.ones(3))
+    assert ended == 1
+    assert (top > 0.0).all()
+    units = np.sqrt(np.diagonal(found[3]))
+    for away, end in ((0.0, -1), (0.2, -1), (-0.2, -1), (0.5, 1), (-0.5, 1)):
+        known = top.copy()
+        known[1] += away / units[1]
+        ended, there, _, _ = climb(1.001 * top, known=(known, units))
+        assert ended == end
+        if end == 1:
+            np.testing.assert_allclose(there, top, rtol=1e-6)
+
+
+def test_a_climb_ends_at_once_where_nothing_moves_or_without_a_residual():
+    start = np.array([0.4, 0.0, 0.7])
+    ended, v, found, engine = climb(start, held=~FREE)
+    assert ended == 1
+    assert v.tolist() == start.tolist()
+    assert found[1] == pytest.approx(engine.loglike(start), rel=1e-13)
+    for start in ([1.0, 1.0, 1e-30], [1e3, 1e3, 5e-28]):
+        ended, v, _, _ = climb(start)
+        assert ended == 0
+        assert v.tolist() == start
+
+
+@pytest.mark.parametrize("term", [0, 1])
 @pytest.mark.parametrize("reml", [True, False])
-def test_a_component_that_is_nothing_ends_at_zero(reml):
+def test_a_component_that_is_nothing_ends_at_zero(reml, term):
     """From the maximum, but for a component that is a little above its bound."""
     whole = model("crossed")
     draws, packed = StrataDraws(whole.statistics.strata), Packed(whole.statistics.strata)
-    v = np.array([0.0, 1.0, 1.0])
+    v = np.where(np.arange(3) == term, 0.0, 1.0)
     assert whole.statistics.strata.n_terms == 2
     ends = set()
     for b in range(12):
@@ -196,11 +233,11 @@ def test_a_component_that_is_nothing_ends_at_zero(reml):
         rule, none = (FREE, 1e-8, 100), (np.zeros(0), np.zeros(0))
         ended, top, found = climb_nested(v + 0.1, rule, likelihood, none)
         assert ended == 1
-        at_bound = top[0] == 0.0
+        at_bound = top[term] == 0.0
         ends.add(bool(at_bound))
         # So little that the likelihood is the same to its last digit.
         little = top.copy()
-        little[0] += 1e-18 / np.sqrt(found[3][0, 0]) if at_bound else 0.0
+        little[term] += 1e-18 / np.sqrt(found[3][term, term]) if at_bound else 0.0
         ended, again, derived = climb_nested(little, rule, likelihood, none)
         assert ended == 1
         np.testing.assert_array_equal(again == 0.0, top == 0.0)
