@@ -240,9 +240,7 @@ def test_levels_are_left_out_of_tables_as_of_rows(name, method):
         np.testing.assert_allclose(parts.values, own.values, rtol=1e-6, atol=1e-7)
 
 
-def test_a_table_without_a_level_that_has_no_estimate_is_left_to_the_jackknife(
-    frame, monkeypatch
-):
+def test_a_table_without_a_level_that_has_no_estimate_is_left_to_the_jackknife(frame, monkeypatch):
     res = vcomp.fit(f"ap {BOTH}", frame, method="anova")
     found = _in_closed_form(res, "sys")
     assert found.levels == tuple(sorted(frame["sys"].unique()))

@@ -65,7 +65,7 @@ def test_subsets_without_mean_squares_have_no_intervals(fitted):
         assert np.isfinite(covered).tolist() == [known]
 
 
-@pytest.mark.parametrize(("a", "expected"), [(0.01, 1.0), (-0.0025, 1.0), (1.0, 0.0)])
+@pytest.mark.parametrize(("a", "expected"), [(0.01, 1.0), (-0.02475, 1.0), (1.0, 0.0)])
 @pytest.mark.parametrize("coefficient", ["Erho2", "Phi"])
 def test_intervals_that_end_at_zero_cover_a_coefficient_of_zero(a, expected, coefficient):
     """Subsets of 3 × 40, whose mean squares are 1 + 40 σ²(a), 4 and 1, from data without a."""

@@ -104,7 +104,12 @@ def test_inverses_and_determinants(k):
 
 
 def test_singular_matrices_have_no_inverse():
-    for matrix in ([[0.0]], [[1.0, 0.0], [0.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]], [[4.0, 2], [2, 1]]):
+    for matrix in (
+        [[0.0]],
+        [[1.0, 0.0], [0.0, 0.0]],
+        [[1.0, 1.0], [1.0, 1.0]],
+        [[4.0, 2], [2, 1]],
+    ):
         assert not _inverse(np.array(matrix), 0.0)[0]
         assert _inverse(np.array(matrix) + np.eye(len(matrix)), 0.0)[0]
         assert _inverse(np.array(matrix), 1e-3)[0] is (0.0 not in np.diagonal(matrix))
@@ -216,6 +221,17 @@ def test_a_climb_ends_at_once_where_nothing_moves_or_without_a_residual():
         ended, v, _, _ = climb(start)
         assert ended == 0
         assert v.tolist() == start
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_the_only_free_component_ends_at_zero_where_it_lowers_the_likelihood(seed):
+    held = np.array([False, True, True])
+    _, _, derived, engine = climb([0.0, 40.0, 40.0], held=held, seed=seed)
+    assert derived[2][0] < 0.0
+    ended, v, derived, _ = climb([1e-20, 40.0, 40.0], held=held, seed=seed)
+    assert ended == 1
+    assert v.tolist() == [0.0, 40.0, 40.0]
+    assert derived[1] == pytest.approx(engine.loglike(v), rel=1e-13)
 
 
 @pytest.mark.parametrize("term", [0, 1])

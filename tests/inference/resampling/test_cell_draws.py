@@ -12,7 +12,7 @@ import vcomp
 from tests.helpers.designs import gridded, unbalanced
 from tests.helpers.moments import agree_in_mean, score_agrees
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
-from vcomp.inference.resampling.draws import RowDraws, _Inside
+from vcomp.inference.resampling.draws import RowDraws, _Inside, factor_of
 from vcomp.numerics.parallel import stream
 
 CASES = {
@@ -144,6 +144,21 @@ def test_products_within_cells_are_those_of_so_many_vectors(df, rank):
         assert (rest > 0.0).all()
     assert inside._within is within
     assert within[0, 0] == 9.0
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 5])
+def test_factors_have_at_most_so_many_columns(most):
+    """Those of most length: products without them have the smallest eigenvalues left."""
+    F = np.array([[3.0, 0.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    made = factor_of(F @ F.T, most)
+    assert made.shape == (4, min(most, 3))
+    if most >= 3:
+        np.testing.assert_allclose(made @ made.T, F @ F.T, atol=1e-14)
+    unit = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    values, vectors = np.linalg.eigh(unit)
+    made, kept = factor_of(unit, most), slice(max(3 - most, 0), 3)
+    expected = (vectors[:, kept] * values[kept]) @ vectors[:, kept].T
+    np.testing.assert_allclose(made @ made.T, expected, atol=1e-14)
 
 
 def test_cells_of_single_scores_are_rows():

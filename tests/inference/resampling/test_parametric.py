@@ -448,7 +448,5 @@ def test_few_data_sets_are_refitted_one_by_one(make, method, options, collected)
     fit = res._row_access.generating()
     draws, v = draws_of(fit.stats, fit.recipe), np.ones(len(fit.recipe.names))
     for limited, several in zip((True, False), collected, strict=True):
-        work = parametric._of_draws(
-            fit.stats, draws, fit.recipe, v, 2, limited=limited, climbs=2
-        )
+        work = parametric._of_draws(fit.stats, draws, fit.recipe, v, 2, limited=limited, climbs=2)
         assert work.most > 1 if several else work.most == 1
