@@ -201,7 +201,8 @@ def test_a_climb_to_a_known_maximum_is_given_up():
     ended, top, found, _ = climb(np.ones(3))
     assert ended == 1
     assert (top > 0.0).all()
-    units = np.sqrt(np.diagonal(found[3]))
+    assert found[2] == pytest.approx(0.0, abs=1e-6)
+    units = np.full(3, 50.0)
     for away, end in ((0.0, -1), (0.2, -1), (-0.2, -1), (0.5, 1), (-0.5, 1)):
         known = top.copy()
         known[1] += away / units[1]

@@ -368,7 +368,7 @@ def test_boxes_near_zero_begin_there(sparse, share):
 @pytest.mark.parametrize("n", [100, 10**4, 10**6, 10**8])
 @pytest.mark.parametrize("n_terms", [1, 6])
 def test_as_many_are_refitted_at_once_as_fit_into_memory(n, n_terms):
-    """Each has its response and the sums of all groups, and up to ten times as much around them."""
+    """Each has its response and the sums of all groups, and up to twenty times as much beside."""
     q = int(0.8 * n)
     stats = SimpleNamespace(n=n, sizes=(q,) * n_terms)
     nested = SimpleNamespace(_n=np.empty(q))

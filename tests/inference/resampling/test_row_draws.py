@@ -190,7 +190,7 @@ def test_memory_is_that_of_responses_and_groups(monkeypatch):
     made = simulate_responses(rows, v, beta, 9, rng=4)
     whole = made.nbytes + 3 * rows.y.nbytes + groups
     for share, is_enough in ((1.001, True), (0.999, False)):
-        refused = pytest.raises(vcomp.EstimationError, match="9 responses of .* rows need")
+        refused = pytest.raises(vcomp.EstimationError, match=r"9 responses of .* rows need")
         with nullcontext() if is_enough else refused:
             simulate_responses(rows, v, beta, 9, free_bytes=lambda: share * whole / 0.8)  # noqa: B023
     mean = rows.origin + rows.columns @ beta
