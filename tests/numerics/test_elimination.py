@@ -408,7 +408,7 @@ def test_pairs_are_not_formed_where_a_later_cut_is_cheaper(n_rows, sparse):
 
 
 def test_pairs_are_not_formed_where_dense_is_cheapest_without_them(monkeypatch):
-    """Where nearly all levels of 300, 100 and 5 meet, to form the products took as long as the fit."""
+    """Where nearly all levels of 300, 100 and 5 meet, they took as long as the fit."""
     rng, sizes = np.random.default_rng(2), [300, 100, 5]
     n = sum(sizes)
     A = (rng.random((n, n)) < 0.99).astype(float)
