@@ -366,6 +366,9 @@ def test_memory_counts_the_tables_that_are_copied(sizes, copied):
         ((2_000, 1_500, 20), 30_000, 64, int(0.12 / (2e-9 * 2 * 45_000))),
         ((2_000, 1_500, 200), 30_000, 64, int(0.12 / (2e-9 * 3 * (90_000 + 17_000)))),
         ((2_000, 300), 3_000, 64, 300),  # no more than the effects that are solved for
+        # (0.12 / 128 / 4e-9 - 15_000) entries allow twice the fewest, and more of them less.
+        ((2_000, 1_500), 219_000, 64, 128),
+        ((2_000, 1_500), 220_000, 64, 64),
         ((2_000, 1_500), 1_000_000, 64, 64),
         ((2_000, 1_500), 4_000_000, 25, 25),
         ((2_000, 1_500), 10_000_000, 16, 16),
@@ -416,6 +419,8 @@ def test_an_engine_with_few_probes_is_one_of_the_same_data():
     engine = IterativeLikelihood(stats, reml=False, n_probes=200, seed=7)
     few = engine.with_few_probes()
     own = IterativeLikelihood(stats, reml=False, n_probes=64, seed=7)
+    made = (IterativeLikelihood(stats, reml=True, n_probes=n) for n in (127, 128))
+    assert [engine.with_few_probes() is None for engine in made] == [True, False]
     assert few.reason == own.reason
     for v in ([1.0, 0.4, 1.1], [1.0, 0.0, 1.1]):
         found, wanted = few.derivatives(np.array(v)), own.derivatives(np.array(v))
@@ -456,7 +461,7 @@ def test_steps_with_few_probes_count(max_iter):
     start = {"a": 30.0, "b": 0.01, "Residual": 5.0}
     with pytest.warns(vcomp.VcompWarning, match="ot converged"):
         res = vcomp.fit(
-            formula, data, engine="iterative", n_probes=100, max_iter=max_iter, start=start
+            formula, data, engine="iterative", n_probes=200, max_iter=max_iter, start=start
         )
     steps = res.iterations["step"].tolist()
     assert len([s for s in steps if s not in ("start", "probes")]) == max_iter

@@ -44,6 +44,9 @@ _SECONDS = 0.12
 """Time of an evaluation up to which a single fit has more probes: as long as an exact fit may take
 in any case, so that the error falls as far as that time allows, and time grows with the data."""
 
+_WORTH = 2
+"""How many times the fewest probes there must be for a climb with the fewest to save time."""
+
 _SECONDS_PER_ENTRY = 2e-9
 """Seconds of an evaluation for each probe, large term and entry of its pair tables."""
 
@@ -198,9 +201,9 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         )
 
     def with_few_probes(self) -> IterativeLikelihood | None:
-        """Return the engine with the fewest probes, None if it has no more."""
+        """Return the engine with the fewest probes, None if it has about as few."""
         few = fewest_probes(self.stats)
-        if not isinstance(self._probes, Rademacher) or self._probes.n <= few:
+        if not isinstance(self._probes, Rademacher) or self._probes.n < _WORTH * few:
             return None
         return IterativeLikelihood(
             self.stats, reml=self.reml, n_probes=few, seed=self._probes.seed, like=self
@@ -249,10 +252,11 @@ def fewest_probes(stats: CrossProducts) -> int:
 def probes_for_one_fit(stats: CrossProducts) -> int:
     """Return as many probes as a fit of about a second allows, at least the fewest.
 
-    More than the effects that are solved for are of no use.
+    More than the effects that are solved for are of no use, nor are a few more than the fewest.
     """
     affordable = int(min(_SECONDS / _seconds_per_probe(stats), sum(_tail(stats))))
-    return max(fewest_probes(stats), affordable)
+    few = fewest_probes(stats)
+    return affordable if affordable >= _WORTH * few else few
 
 
 def seconds_of(stats: CrossProducts, n_probes: int) -> float:
