@@ -13,10 +13,12 @@ import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import unbalanced
 from tests.helpers.printed_tables import printed_columns
+from vcomp.inference.hypotheses import model_comparison
 from vcomp.inference.hypotheses.model_comparison import (
     _columns_differ,
     _efficient_correlation,
     _not_nested,
+    _weights,
     check_rows,
     facets_of,
     mixture_tail,
@@ -152,6 +154,18 @@ def test_models_that_are_not_nested(data):
     assert "AIC and BIC only" in str(found)
     fixed = vcomp.compare(fit("y ~ x + (1|a)", data, "ml"), fit("y ~ z + (1|a*b)", data, "ml"))
     assert "fixed effect 'x'" in fixed.comparisons[0].notes[0]
+
+
+@pytest.mark.parametrize(("correlation", "outer"), [(1.0, 0.0), (-1.0, 0.5), (0.0, 0.25)])
+@pytest.mark.parametrize("rounding", [-2e-16, 0.0, 2.5e-16])
+def test_weights_of_correlations_next_to_1(correlation, outer, rounding, monkeypatch):
+    """arccos(ρ)/2π of χ²_r, which has no value for 1 + 2e-16; the others are ½ and the rest."""
+    rho = correlation + np.copysign(rounding, correlation) * np.sign(rounding)
+    monkeypatch.setattr(model_comparison, "_efficient_correlation", lambda *_: rho)
+    fit = SimpleNamespace(free={}, estimate=SimpleNamespace(names=(), values=()))
+    weights, notes = _weights(fit, fit, [facets_of("a"), facets_of("b")])
+    np.testing.assert_allclose(weights, [outer, 0.5, 0.5 - outer], atol=1e-8)
+    assert notes == ()
 
 
 @pytest.mark.parametrize(

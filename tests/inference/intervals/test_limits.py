@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -331,3 +332,14 @@ def test_a_held_component_above_an_estimated_one_is_its_reciprocal():
     low, high = res.conf_int(interval="mls").loc["var(a)"]
     found = res.quantity("b / a", interval="mls")
     assert (found.low, found.high) == pytest.approx((0.5 / high, 0.5 / low), rel=1e-9)
+
+
+def test_what_depends_only_on_components_that_are_not_known_is_undetermined():
+    """Of a, which is neither estimated nor held, b, which is held, and the residual."""
+    of = SimpleNamespace(components=SimpleNamespace(names=("a", "b", "Residual"), held=("b",)))
+    squares = SimpleNamespace(places=np.array([2]))
+    a = np.array([[1.0, 0, 0], [1.0, 0, 0.5], [0, 1.0, 0], [0, 0, 0], [2.0, -1.0, 0], [0, 0, 1.0]])
+    found = FromComponents._is_undetermined(of, squares, SimpleNamespace(a=a, b=None))
+    assert found.tolist() == [True, False, False, False, False, False]
+    found = FromComponents._is_undetermined(of, squares, SimpleNamespace(a=a, b=a[::-1]))
+    assert found.tolist() == [True, False, False, False, False, True]

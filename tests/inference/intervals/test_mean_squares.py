@@ -13,6 +13,7 @@ from vcomp.inference import VarianceComponents
 from vcomp.inference.intervals.classical import (
     MeanSquares,
     _basis,
+    _correlation,
     _expected,
     mean_squares,
     rests_on_two,
@@ -210,3 +211,14 @@ def test_expectations_that_are_not_above_zero_are_those_of_positive_components()
         ([1.0, -1.0, 3.0], [1.0, 3.0, 3.0]),
     ):
         assert _expected(basis, np.array(values)).tolist() == expected
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_correlations_are_at_most_1(sign):
+    """A covariance may be larger than the root of the product of variances by rounding error."""
+    rng = np.random.default_rng(3)
+    for a, b in rng.uniform(0.1, 9.0, (50, 2)):
+        both = sign * np.sqrt(a * b) * (1.0 + 4e-16)
+        R = _correlation(np.array([[a, both], [both, b]]), np.array([a, b]))
+        np.testing.assert_allclose(R, [[1.0, sign], [sign, 1.0]], rtol=1e-14)
+        assert np.abs(R).max() <= 1.0
