@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 
 import vcomp
+from vcomp.gtheory.published import from_components
 from vcomp.inference import VarianceComponents
 from vcomp.inference.intervals.classical import (
+    _KNOWN,
     MeanSquares,
     _basis,
     _correlation,
@@ -222,3 +224,12 @@ def test_correlations_are_at_most_1(sign):
         R = _correlation(np.array([[a, both], [both, b]]), np.array([a, b]))
         np.testing.assert_allclose(R, [[1.0, sign], [sign, 1.0]], rtol=1e-14)
         assert np.abs(R).max() <= 1.0
+
+
+@pytest.mark.parametrize("variance", [1e-30, 1e-12, 1e-4, 0.5])
+def test_degrees_of_freedom_are_those_of_the_variance_up_to_a_limit(variance):
+    """2E²/Var of a mean square E; what is known exactly has no more than a limit."""
+    values = {"a": 2.0, "Residual": 4.0}
+    g = from_components(values, cov=np.diag([0.3, variance])).components
+    found = mean_squares(g)
+    assert found.df[found.places == 1] == pytest.approx(min(32.0 / variance, _KNOWN), rel=1e-12)
