@@ -166,15 +166,21 @@ def test_the_p_value_is_that_of_all_exchanges(seed):
 
 
 def test_exchanges_with_the_same_statistic_count():
-    """Of two levels of two rows a third of all exchanges have the two pairs of residuals."""
+    """Of two levels of three rows, of all twenty ways to share out their residuals."""
+    e = np.array([2.0, -1.0, -1.0, 6.0, -3.0, -3.0]) / 3.0
     rows = SimpleNamespace(
-        residuals=np.array([1.0, -1.0, 3.0, -3.0]) / 3.0, codes={"a": levels(2, 2)},
-        crossed={"a": ()}, peers=lambda facet: np.zeros(4, dtype=np.int64),
-        projection=SimpleNamespace(residuals=lambda e: e * (1.0 + 1e-15)),
+        residuals=e, codes={"a": levels(3, 3)}, crossed={"a": ()},
+        peers=lambda facet: np.zeros(6, dtype=np.int64),
+        projection=SimpleNamespace(residuals=lambda drawn: drawn),
     )  # fmt: skip
-    spread = SimpleNamespace(facet="a", log_sd=0.5)
-    test = _equal_variances(spread, rows, 999, np.random.default_rng(1))
-    assert test.p_value == pytest.approx(1 / 3, abs=4.0 * np.sqrt(2 / 9 / 999))
+    test = _equal_variances(SimpleNamespace(facet="a", log_sd=0.5), rows, 999,
+                            np.random.default_rng(1))  # fmt: skip
+    ways = [list(some) for some in itertools.combinations(range(6), 3)]
+    drawn = [levene(e[some], np.delete(e, some), center="median").statistic for some in ways]
+    as_large = np.array(drawn) / levene(e[:3], e[3:], center="median").statistic
+    p = (as_large > 1.0 - 1e-9).mean()
+    assert p - (as_large > 1.0 + 1e-9).mean() > 0.09
+    assert test.p_value == pytest.approx(p, abs=4.0 * np.sqrt(p * (1.0 - p) / 999))
 
 
 def test_equal_distances_are_equal_variances():
