@@ -53,6 +53,8 @@ def test_what_takes_too_long_is_solved_for_iteratively():
     sparse = statistics(crossed(12, 15, 0.3))
     assert sparse.completed is None
     assert isinstance(choose_engine(sparse, reml=True, limits=limits), IterativeLikelihood)
+    no_mean = statistics(crossed(12, 15, 0.9), "y ~ 0 + (1|a) + (1|b)")
+    assert isinstance(choose_engine(no_mean, reml=True, limits=limits), CompletedLikelihood)
     # Among more effects than planned no order of elimination is looked for.
     unplanned = EngineLimits(planned=0, seconds=0.0)
     assert isinstance(choose_engine(few, reml=True, limits=unplanned), CompletedLikelihood)
@@ -245,7 +247,7 @@ def test_of_levels_and_blocks_the_faster_one_serves():
 @pytest.mark.parametrize("quick", [0.0, 0.4])
 @pytest.mark.parametrize("factor", [0.99, 1.01])
 def test_no_levels_are_considered_where_blocks_are_quick(quick, factor):
-    """In so many seconds, and more of them for each row; if a factor is not expected to be slow."""
+    """In so many seconds, and more for each row; if a factor is not expected to be slow."""
     stats = by_levels(12, 200)
     levels, blocked = (choose_engine(stats, e, reml=True) for e in ("levels", "blocked"))
     assert levels.seconds < blocked.seconds

@@ -119,8 +119,9 @@ def test_a_response_without_variance_has_components_of_zero(constant):
     rows = drawn[0].cells.y.size
     for b in constant:
         drawn[b] = made.statistics.with_response(np.full(rows, 0.0))
-    for method in ("type1", "henderson3", "minque"):
-        found = get_estimator(method).prepared(drawn[0], names)(drawn)
+    methods = [get_estimator(m) for m in ("type1", "henderson3", "minque")]
+    for method in (*methods, get_estimator("minque", iterated=2)):
+        found = method.prepared(drawn[0], names)(drawn)
         for b, point in enumerate(found):
             assert point.values.any() == (b not in constant)
             assert point.beta.any() == (b not in constant)
