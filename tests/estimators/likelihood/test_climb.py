@@ -60,6 +60,7 @@ def climbed(decrements, *, max_iter=100, known=(), **changes):
         ([0.0, 1.0], {"violation": 1.1e-4}, (1, False)),  # a decrement of zero that is none
         ([1e-3, 1e-6, 0.51e-6, 1e-9, 1e-12], {}, (2, True)),  # stalled: not by half
         ([1e-3, 1e-6, 0.49e-6, 1e-9, 1e-12], {}, (4, True)),
+        ([1e-3, 2.0**-20, 2.0**-21, 1e-12], {}, (3, True)),  # exactly by half
         ([1e-3, 1e-6, 0.3e-6, 1e-12], {"rate": 0.2}, (2, True)),
         ([1e-3, 1.01e-6, 1.01e-6, 1e-12], {}, (3, True)),  # stalled, but too far away
         ([1.0, 0.1, 1e-4], {}, (2, True)),  # no step raises the value: rounding
