@@ -226,3 +226,12 @@ def test_terms_of_few_levels_are_apart_if_the_others_are_sure(changes, expected)
             assert found is not None
         else:
             assert (None if found is None else found.tolist()) == expected
+
+
+def test_starts_have_a_residual():
+    """Also beside a term that has all of the total but for less than its rounding."""
+    starts = OtherStarts(FREE, np.array([5.0, 4.0, 40.0]))
+    for v in ([1.0, 0.0, 1e-17], [1.0, 0.0, 1e-15]):
+        assert v[0] / sum(v) == 1.0 or v[2] == 1e-15
+        shares = starts.elsewhere(np.array(v), starts.free)
+        assert (shares[:, -1] > 0.0).all()
