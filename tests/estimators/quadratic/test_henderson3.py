@@ -173,17 +173,3 @@ def test_bases_of_spaces_are_compared_up_to_a_number_of_products(name):
         with pytest.raises(TooLargeError):
             few._products(a, b, left)
     assert n_pairs
-
-
-def test_a_term_without_degrees_of_freedom_has_no_squares():
-    """Exactly: what is left of the difference of two reductions is rounding error."""
-    grid = [(a, b) for a in range(8) for b in range(8) if (a < 4) == (b < 4) for _ in range(3)]
-    data = pd.DataFrame(grid, columns=["a", "b"])
-    data["c"] = np.where(data["a"] < 4, data["a"] % 2, data["b"] % 2)
-    for seed in range(8):
-        data["y"] = np.random.default_rng(seed).normal(size=len(data))
-        model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b) + (1|c)", data)
-        found = Henderson3().reductions(model.statistics.cross_products)
-        assert found.df[2] == 0
-        assert found.sum_sq[2] == 0.0
-        assert (found.sum_sq[[0, 1, 3]] > 0.0).all()
