@@ -503,31 +503,43 @@ def test_an_em_step_keeps_a_tenth_of_the_residual_and_what_is_held():
         np.testing.assert_allclose(search._em(search.at(HERE)), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("best", range(6))
-def test_without_a_value_the_first_step_with_a_smaller_decrement_is_taken(best):
-    """Of the step, its halves up to an eighth, and the EM step: here the decrement is in scores.
+TRIED = {
+    "whole": (HERE + STEP, "AI", 1.0),
+    "half": (HERE + 0.5 * STEP, "AI", 0.5),
+    "EM": (EM, "EM", 1.0),
+    "quarter": (HERE + 0.25 * STEP, "AI", 0.25),
+    "eighth": (HERE + 0.125 * STEP, "AI", 0.125),
+}
 
-    The last case is that none is smaller: then the smallest of all is taken.
-    """
-    tried = [*(HERE + 0.5**h * STEP for h in range(4)), EM]
+
+@pytest.mark.parametrize(
+    ("decrements", "taken"),
+    [
+        ({"whole": 0.5, "half": 0.1, "EM": 0.1}, "whole"),
+        # The better one of half a step and an EM step; a decrement that is the same is no less.
+        ({"half": 0.5, "quarter": 0.1}, "half"),
+        ({"EM": 0.5, "quarter": 0.1}, "EM"),
+        ({"half": 0.4, "EM": 0.5}, "half"),
+        ({"half": 0.5, "EM": 0.4}, "EM"),
+        ({"quarter": 0.5, "eighth": 0.1}, "quarter"),
+        ({"eighth": 0.5}, "eighth"),
+        # If none is smaller the smallest.
+        ({"whole": 5.0, "half": 4.0, "EM": 3.0, "quarter": 2.0, "eighth": 3.0}, "quarter"),
+        ({"whole": 2.0, "half": 4.0, "EM": 3.0, "quarter": 5.0, "eighth": 3.0}, "whole"),
+    ],
+)
+def test_without_a_value_the_first_step_with_a_smaller_decrement_is_taken(decrements, taken):
+    """Decrements relative to the one here, which are those of the scores."""
 
     def score(v):
-        number = [k for k, at in enumerate(tried) if np.allclose(v, at, rtol=1e-9)]
-        if not number:
-            return SCORE  # the start
-        if best == 5:
-            return (2.0 + abs(number[0] - 3)) * SCORE
-        # A decrement that is the same is not smaller.
-        return (0.5 if number[0] >= best else 1.0) * SCORE
+        at = [name for name, (point, *_) in TRIED.items() if np.allclose(v, point, rtol=1e-9)]
+        return decrements.get(*at, 1.0) * SCORE if at else SCORE
 
-    told = Told(score, AVERAGE, exact=False)
-    search = search_of(told)
-    here = replace(search.at(HERE), step=STEP)
-    there = search.move(here)
-    number = 3 if best == 5 else best
-    np.testing.assert_allclose(there.v, tried[number], rtol=1e-12)
-    names = [*(("AI", 0.5**h) for h in range(4)), ("EM", 1.0)]
-    assert (there.reached_by, there.fraction) == names[number]
+    search = search_of(Told(score, AVERAGE, exact=False))
+    there = search.move(replace(search.at(HERE), step=STEP))
+    at, kind, fraction = TRIED[taken]
+    np.testing.assert_allclose(there.v, at, rtol=1e-12)
+    assert (there.reached_by, there.fraction) == (kind, fraction)
 
 
 def test_without_a_value_a_step_stays_within_the_total_of_the_response():
