@@ -116,8 +116,13 @@ def test_variances_by_iteration(name):
         v = np.append(rng.choice(COMPONENTS, size=len(model.component_names) - 1), 0.7)
         check(model, v, rng, limits)
     groups, X = some_combinations(model, rng)
-    with pytest.raises(EstimationError, match=r"different predictions.*predictions at a time"):
-        prediction_errors._by_iteration(model.stats, v, groups, X, most_entries=100.0)
+    # A solve for each takes as long as the pair tables have entries.
+    entries, n = float(model.stats.n_entries), len(X)
+    for most, said in ((2.5, "2"), (0.5, "1"), (n - 0.01, f"{n - 1}")):
+        words = f"of {n} different predictions would .* of at most {said} predictions at a time"
+        with pytest.raises(EstimationError, match=words):
+            prediction_errors._by_iteration(model.stats, v, groups, X, most_entries=most * entries)
+    prediction_errors._by_iteration(model.stats, v, groups, X, most_entries=n * entries)
 
 
 @pytest.mark.parametrize("name", ["crossed", "nested", "crossed and nested"])
