@@ -330,6 +330,11 @@ def test_half_of_a_partial_grid_is_filled(n, is_found):
     assert (check_partial(*coded(table)) is not None) == is_found
 
 
+def test_nested_facets_alone_have_no_partial_grid():
+    table = pd.DataFrame({"a": [0, 0, 0, 1, 1, 2], "b": range(6)})
+    assert check_partial(*coded(table)) is None
+
+
 # Combinations -----------------------------------------------------------------------------------
 
 
