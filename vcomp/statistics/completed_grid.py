@@ -91,7 +91,7 @@ def complete(
         return None
     n_cells, n_columns = grid.n_combinations * grid.n_cells, 1 + chunk.X.shape[1]
     # The engine fills a copy of the tables.
-    if 2.2 * 8.0 * n_columns * n_cells + 8.0 * chunk.response.size > 0.8 * free_bytes():
+    if 2.2 * 8.0 * n_columns * n_cells + 8.0 * chunk.n > 0.8 * free_bytes():
         return None
     places = place_in_grid(chunk, grid, groupings)
     columns = [chunk.y, *chunk.X.T]
