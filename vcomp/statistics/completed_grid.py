@@ -129,9 +129,8 @@ def refill(known: CompletedGrid, chunk: Chunk, partial: PartialGrid) -> Complete
     partial : the grid that they nearly fill
     """
     tables = known.tables.copy()
-    table = np.zeros(tables[0].size)
-    table[place_in_grid(chunk, partial.grid, known.groupings)] = chunk.y
-    tables[0] = table.reshape(tables[0].shape)
+    places = place_in_grid(chunk, partial.grid, known.groupings)
+    tables.reshape(len(tables), -1)[0, places] = chunk.y  # holes stay zero
     return replace(known, tables=tables)
 
 
