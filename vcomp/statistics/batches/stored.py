@@ -44,6 +44,9 @@ _PLAIN = "biufM"
 _OF_ARROW = ("date", "timestamp", "duration", "time", "decimal", "binary")
 """Types that are stored in Arrow's format: dates, times with a zone, exact decimals."""
 
+_ROUNDING = 1e-6
+"""Share of the largest number by which numbers that agree may differ."""
+
 
 def write_sums(sums: CellSums, path: str | Path) -> None:
     """Write sums to a file; an existing file is replaced once the new one is complete.
@@ -149,7 +152,7 @@ def _checked(sums: CellSums) -> CellSums:
     values = survey.values or (survey.low, survey.high)
     _check(values[0] == survey.low and values[-1] == survey.high)
     _check(values == tuple(sorted(values)))
-    slack = 1e-6 * max(abs(survey.low), abs(survey.high))
+    slack = _ROUNDING * max(abs(survey.low), abs(survey.high))
     _check(survey.low - slack <= survey.mean <= survey.high + slack)
     for facet in (*survey.facets, *columns):
         _check(facet.levels.is_unique and not facet.levels.hasnans)
@@ -162,7 +165,7 @@ def _checked(sums: CellSums) -> CellSums:
     _check_table(table, coding.places.size, coding.n_columns, survey.n)
     # A mean is within the scores that it is of; a changed one may be anything.
     means = table.means[0, table.counts > 0] + coding.centre.origin
-    spread = 1e-6 * (survey.high - survey.low) + slack
+    spread = _ROUNDING * (survey.high - survey.low) + slack
     _check(survey.low - spread <= float(means.min(initial=np.inf)))
     _check(float(means.max(initial=-np.inf)) <= survey.high + spread)
     return sums
@@ -188,7 +191,7 @@ def _check_table(table: CellTable, n_places: int, n_columns: int, n_rows: int) -
     _check(bool((squares >= 0.0).all() and np.array_equal(table.within, table.within.T)))
     with np.errstate(over="ignore"):
         largest = np.sqrt(squares)[:, None] * np.sqrt(squares)
-    _check(bool((np.abs(table.within) <= largest * (1.0 + 1e-6)).all()))
+    _check(bool((np.abs(table.within) <= largest * (1.0 + _ROUNDING)).all()))
     if table.powers is not None:
         _check_powers(table.powers, table.counts, float(squares[0]))
 
@@ -198,7 +201,7 @@ def _check_powers(powers: FloatArray, counts: FloatArray, within: float) -> None
     _check(powers.dtype.kind == "f" and powers.shape == (3, size))
     _check(bool(np.isfinite(powers).all() and (powers[[0, 2]] >= 0.0).all()))
     _check(not powers[:, powers[0] == 0.0].any())
-    _check(abs(float(powers[0].sum()) - within) <= 1e-6 * within)
+    _check(abs(float(powers[0].sum()) - within) <= _ROUNDING * within)
 
 
 def _check(agrees: bool) -> None:
