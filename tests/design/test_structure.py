@@ -116,6 +116,32 @@ def is_balanced(table, above):
     return len(set(cells)) == round(n_possible)
 
 
+def harmonic_mean(numbers):
+    return len(numbers) / sum(1 / n for n in numbers)
+
+
+def met(groups, units):
+    """Return with how many different units each group occurs."""
+    found = {}
+    for group, unit in zip(groups, units, strict=True):
+        found.setdefault(group, set()).add(unit)
+    return [len(own) for own in found.values()]
+
+
+def sizes_of(table, above):
+    """Return how many levels of each facet go with one of those above, or of the first other."""
+    top = [f for f in above if not above[f]]
+    sizes = {}
+    for facet in above:
+        others = [f for f in top if f != facet]
+        group = sorted(above[facet]) or others[:1]
+        groups = rows(table, group) if group else [()] * len(table[facet])
+        sizes[facet] = harmonic_mean(met(groups, units(table, facet, above)))
+    cells = rows(table, list(above))
+    counts = [cells.count(cell) for cell in set(cells)]
+    return sizes if max(counts) == 1 else {**sizes, "replicate": harmonic_mean(counts)}
+
+
 def check(formula, table):
     structure, above = structure_of(formula, table), nesting(formula, table)
     facets = structure.facets
@@ -145,6 +171,7 @@ def check(formula, table):
     assert structure.n_parts == n_parts(table, above)
     assert structure.connected == (structure.n_parts == 1)
     assert structure.balanced == is_balanced(table, above)
+    assert structure.sizes == pytest.approx(sizes_of(table, above), rel=1e-14)
     check_words(structure)
     return structure
 
@@ -264,6 +291,21 @@ def test_topics_with_different_numbers_of_documents():
     assert not structure.balanced
     assert structure.fully_crossed == (("sys", "topic"), ("sys", "doc"))
     assert structure.n_levels == (3, 4, 18)
+    assert structure.sizes["doc"] == pytest.approx(4 / (1 / 3 + 3 / 5), rel=1e-15)
+
+
+@pytest.mark.parametrize("numbers", [(2, 3), (1, 2, 2), (49, 49, 49), (1, 4, 9, 4)])
+def test_harmonic_means_of_numbers_of_levels(numbers):
+    """Of equal numbers exactly that number, also if 1/n is rounded."""
+    rows = {"topic": [], "doc": []}
+    for topic, n in enumerate(numbers):
+        rows["topic"] += [topic] * n
+        rows["doc"] += range(n)
+    grid = {f: np.repeat(codes, 2) for f, codes in rows.items()}
+    found = check("y ~ (1|topic/doc)", grid).sizes["doc"]
+    assert found == pytest.approx(len(numbers) / sum(1 / n for n in numbers), rel=1e-14)
+    if len(set(numbers)) == 1:
+        assert found == numbers[0]
 
 
 def test_deep_nesting():

@@ -5,12 +5,14 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patsy import EvalEnvironment
 
 import vcomp
 from tests.helpers.designs import DESIGNS, GRIDS, gridded, unbalanced
 from tests.helpers.examples import examples
-from tests.helpers.readings import model_of
+from tests.helpers.readings import accumulated, model_of
 from vcomp.data.reading import Reading
+from vcomp.statistics.batches import finish
 from vcomp.statistics.batches import passes as module
 
 FIXED = ["x + g", "0 + g", "0 + x", "np.log(x) + b:g", "standardize(x) + I(x**2)"]
@@ -39,6 +41,9 @@ def same(kept, streamed, tolerance=1e-12, methods=("reml", "ml")):
     assert kept.design.structure == streamed.design.structure
     assert (kept.statistics.strata is None) == (streamed.statistics.strata is None)
     assert kept.nobs == streamed.nobs
+    for name in ("origin", "x_origin", "constant"):
+        one, other = (getattr(model.design, name) for model in (kept, streamed))
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     # An element of a design's own scale; digits are lost where a component is a small difference.
     for method in methods:
         a, b = kept.fit(method), streamed.fit(method)
@@ -107,6 +112,30 @@ def test_squares_about_a_mean_that_is_near_the_origin_or_far(name, fixed, mean):
         found = model._found.response_sums
         np.testing.assert_allclose(found[0], y.mean(), rtol=1e-12, atol=1e-13)
         np.testing.assert_allclose(found[1], np.square(y - y.mean()).sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("away", "is_constant"), [(0.0, True), (1e-9, True), (1e-5, False)])
+def test_scores_of_cells_stand_for_rows_where_no_column_varies_in_cells(away, is_constant):
+    """Up to 10⁻⁸ of its spread it is rounding of origins."""
+    formula, data = gridded("unequally replicated", seed=4)
+    noise = away * np.random.default_rng(2).normal(size=len(data))
+    data = data.assign(x=data["xi"] / data["xi"].std() + noise)
+    sums = accumulated(formula.replace("~", "~ x +"), data, stream=True, batch_rows=17)._sums
+    found = finish(sums, Reading(EvalEnvironment([{}])))
+    moments = found.moments_as_rows()
+    assert (moments is not None) == is_constant
+    if is_constant:
+        y = moments.response + found.design.origin
+        for power in range(5):
+            total = moments.counts @ (y - 3.0) ** power
+            assert total == pytest.approx(((data["y"] - 3.0) ** power).sum(), rel=1e-11)
+
+
+def test_passes_are_numbered(capsys):
+    formula, data = gridded("replicated", seed=4)
+    model_of(formula, data, stream=True, batch_rows=17, kept_bytes=0.0, progress=True)
+    said = capsys.readouterr().err
+    assert [f"pass {k}: 100%" in said for k in (1, 2, 3)] == [True, True, False]
 
 
 def test_more_places_than_rows_fill_are_sorted():

@@ -156,7 +156,7 @@ def _checked(sums: CellSums) -> CellSums:
     _check(survey.low - slack <= survey.mean <= survey.high + slack)
     for facet in (*survey.facets, *columns):
         _check(facet.levels.is_unique and not facet.levels.hasnans)
-        _check(int(facet.counts.min(initial=0)) >= 0 and int(facet.counts.sum()) == survey.n)
+        _check(bool((facet.counts >= 0).all()) and int(facet.counts.sum()) == survey.n)
     for (inner, outer), level in survey.determined.items():
         _check(max(inner, outer) < n_facets and inner != outer)
         most = len(survey.facets[outer].levels)
@@ -181,7 +181,7 @@ def _check_table(table: CellTable, n_places: int, n_columns: int, n_rows: int) -
     if table.places is not None:
         arrays += [(table.places, "i", (size,))]
     _check(all(a.dtype.kind in kinds and a.shape == shape for a, kinds, shape in arrays))
-    _check(int(table.counts.min(initial=0)) >= 0 and table.n == n_rows)
+    _check(bool((table.counts >= 0).all()) and table.n == n_rows)
     if table.places is not None:
         inside = (table.places >= 0) & (table.places < n_places)
         _check(bool(inside.all() and (np.diff(table.places) > 0).all()))
@@ -197,7 +197,7 @@ def _check_table(table: CellTable, n_places: int, n_columns: int, n_rows: int) -
 
 
 def _check_powers(powers: FloatArray, counts: FloatArray, within: float) -> None:
-    size = counts.size if int(counts.max(initial=0)) > 1 else 0
+    size = counts.size if (counts > 1).any() else 0
     _check(powers.dtype.kind == "f" and powers.shape == (3, size))
     _check(bool(np.isfinite(powers).all() and (powers[[0, 2]] >= 0.0).all()))
     _check(not powers[:, powers[0] == 0.0].any())
