@@ -32,6 +32,10 @@ def test_a_spread_is_measured_from_the_mean_on_both_sides(sign):
     for low, high in ((-1e36, 1.0), (-1.0, 1e36)):
         with pytest.raises(DataError, match="column 'x' of the fixed part varies by 1e\\+36"):
             centre(low, high, 0.0)
+        with pytest.raises(DataError, match="response 'y' varies by 1e\\+36"):
+            Centre.of(FORMULA, ("Intercept", "x"), CONSTANT, (low, high, 0.0))
+    y = mean - 1e25, mean + 1e25, mean
+    assert Centre.of(FORMULA, ("Intercept", "x"), CONSTANT, y).origin == mean
 
 
 def test_without_a_constant_spreads_are_measured_from_zero():

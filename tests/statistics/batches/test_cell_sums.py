@@ -187,6 +187,7 @@ def test_five_levels_of_a_factor_are_named():
         ("0 + two + x", [0.5, 0.0]),
         ("0 + u + w", [1.0, 1.0]),
         ("0 + of_part", [0.0]),
+        ("of_part", [1.0, 0.0]),
         ("0 + of_part + other", [0.2, 0.2]),
         ("0 + x + x2", [0.0, 0.0]),
         ("0", []),
@@ -204,6 +205,9 @@ def test_the_constant_of_all_rows_is_found_from_their_cells(fixed, constant):
     frame["y"] = 1000.0 + rng.normal(size=n)
     formula = f"y ~ {fixed} + (1|g) + (1|h)"
     parts = [accumulate(formula, frame[part == k]) for k in (0, 1)]
+    for k, sums in enumerate(parts):
+        own = vcomp.VarianceComponentsModel(formula, frame).exog[part == k]
+        np.testing.assert_allclose(sums._sums.x_mean(), own.mean(axis=0), rtol=1e-12)
     for found in (parts[0] + parts[1], parts[1] + parts[0]):
         coding, table = found._sums.coding, found._sums.table.filled()[1]
         centre = coding.centre

@@ -1,5 +1,7 @@
 """Rows in batches come to the same design, estimates and summaries as rows in memory."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -240,6 +242,20 @@ def test_what_cannot_be_used_is_refused():
         vcomp.fit("y ~ (1|a)", data.assign(y=[1.0, 2.0, 3.0]), stream="yes")
     with pytest.raises(vcomp.DesignError, match="one level only"):
         vcomp.fit("y ~ (1|a)", data.assign(a="u", y=[1.0, 2.0, 3.0]), stream=True)
+
+
+@pytest.mark.parametrize("origin", [0.0, 7.0])
+@pytest.mark.parametrize(("low", "high"), [(-1000.0, 1.0), (-1.0, 1000.0)])
+def test_scores_that_changed_by_more_than_rounding_are_noticed(origin, low, high):
+    """A billionth of the largest distance from the origin, on average, and rounding of them."""
+    n, low, high = 50, low + origin, high + origin
+    survey = SimpleNamespace(n=n, low=low, high=high, total=np.longdouble(n * origin), mean=origin)
+    coding = SimpleNamespace(survey=survey, centre=SimpleNamespace(origin=origin))
+    for away in (0.99e-6, -0.99e-6):
+        module.check_scores(coding, n * away)
+    for away in (1.01e-6, -1.01e-6):
+        with pytest.raises(vcomp.DataError, match="the rows have other scores now"):
+            module.check_scores(coding, n * away)
 
 
 class Changing:
