@@ -168,6 +168,15 @@ def test_a_constant_that_is_a_small_part_of_its_columns(size):
     np.testing.assert_allclose(found, [1.0, 0.0, 1.0], rtol=1e-10, atol=1e-10)
 
 
+def test_a_column_whose_mean_is_rounded_is_the_constant():
+    rng, n = np.random.default_rng(2), 36
+    X = np.column_stack([rng.normal(size=n), np.full(n, 0.1)])
+    assert X.mean(axis=0)[1] != 0.1
+    columns = {"x": X[:, 0], "c": X[:, 1], "a": np.arange(n) % 5, "y": rng.normal(size=n)}
+    found = design_of("y ~ 0 + x + c + (1|a)", columns)
+    assert found.constant.tolist() == [0.0, 10.0]
+
+
 def test_levels_of_a_factor_with_one_name_are_named():
     levels = ["x", 1, "1"]
     data = vcomp.datasets.load("bodoff2007_alpha").assign(g=pd.Categorical(levels * 5, levels))

@@ -16,6 +16,7 @@ from tests.helpers.designs import UNBALANCED, unbalanced
 from vcomp import AccumulatedStatistics, accumulate
 from vcomp.formula import parse
 from vcomp.statistics.batches import restated
+from vcomp.statistics.batches.cell_sums import dense_places
 from vcomp.statistics.batches.collapsed import PartSums
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
@@ -222,6 +223,16 @@ def test_the_constant_of_all_rows_is_found_from_their_cells(fixed, constant):
         assert total[0] == pytest.approx((frame["y"] - centre.origin).sum(), abs=1e-8)
         varying = (X - centre.x_origin)[:, coding.varying]
         np.testing.assert_allclose(total[1:], varying.sum(axis=0), rtol=1e-9, atol=1e-8)
+
+
+def test_a_table_of_all_cells_has_at_most_two_for_each_row():
+    """However many cells there are if these are few."""
+    assert dense_places(2**22, 1)
+    assert not dense_places(2**22 + 1, 1)
+    for n in (5, 3_000_000):
+        assert dense_places(2 * n, n, few=9)
+        assert not dense_places(2 * n + 1, n, few=9)
+    assert dense_places(9, 1, few=9)
 
 
 def test_sums_of_few_rows_in_many_cells_keep_the_cells_that_have_rows():
