@@ -331,6 +331,16 @@ def test_half_of_a_partial_grid_is_filled(n, is_found):
     assert (check_partial(*coded(table)) is not None) == is_found
 
 
+@pytest.mark.parametrize(("n", "is_found"), [(25, True), (24, False)])
+def test_half_of_a_partial_grid_with_nested_cells_is_filled(n, is_found):
+    """25 of 5 × 10 cells, two of each of five levels."""
+    rows = [(i % 5, (i // 5 + 3 * i) % 10) for i in range(50)]
+    table = pd.DataFrame(list(dict.fromkeys(rows)), columns=["a", "b"]).iloc[:n]
+    table["c"] = table["b"] // 2
+    assert table.nunique().tolist() == [5, 10, 5]
+    assert (check_partial(*coded(table)) is not None) == is_found
+
+
 def test_nested_facets_alone_have_no_partial_grid():
     table = pd.DataFrame({"a": [0, 0, 0, 1, 1, 2], "b": range(6)})
     assert check_partial(*coded(table)) is None

@@ -435,6 +435,42 @@ def test_where_the_variance_of_every_effect_is():
     assert "p:t:r from error: several scores in a cell" in report
 
 
+def columns_of(report):
+    """Return the places of the three columns of the table of effects, and its rows."""
+    (table,) = [block for block in report.split("\n\n") if block.startswith("effect ")]
+    head, *lines = table.split("\n")
+    return [head.index(name) for name in ("component", "holds")], lines
+
+
+def test_effects_and_components_stand_in_columns():
+    report = structure_of("y ~ (1|p) + (1|t/r) + (1|p:t)", crossed(p=4, t=3, r=2)).report()
+    (second, third), lines = columns_of(report)
+    # Three blanks after the longest of each column: "effect" and "component".
+    assert (second, third) == (len("effect") + 3, len("effect") + 3 + len("component") + 3)
+    found = [(x[:second].strip(), x[second:third].strip(), x[third:]) for x in lines]
+    assert found == [
+        ("p", "p", "p"),
+        ("t", "t", "t"),
+        ("r:t", "t:r", "r, t:r"),
+        ("pt", "p:t", "p:t"),
+        ("pr:t", "Residual", "p:r, p:t:r, error"),
+    ]
+
+
+@pytest.mark.parametrize("length", [5, 24, 60])
+def test_long_names_are_wrapped_in_their_column(length):
+    """At 79 letters, or at a third of that where other columns leave less."""
+    names = [f"{letter * length}" for letter in "abc"]
+    data = crossed(**dict(zip(names, (4, 3, 2), strict=True)))
+    report = structure_of(f"y ~ (1|{names[0]}) + (1|{names[1]}/{names[2]})", data).report()
+    (_, third), lines = columns_of(report)
+    room = max(79 - third, 79 // 3)
+    rest = [line[third:] for line in lines]
+    assert all(len(part) <= room or " " not in part for part in rest)
+    last = " ".join(rest[-len([x for x in lines if x.startswith(" ")]) - 1 :])
+    assert last.replace(" ", "").endswith("error")
+
+
 def test_effects_without_a_term_are_taken_as_zero():
     structure = structure_of("y ~ (1|p) + (1|i) + (1|o)", crossed(p=4, i=3, o=2))
     places = {place.effect.name: place.component for place in structure.effects}

@@ -1,5 +1,6 @@
 """Rows in batches come to the same design, estimates and summaries as rows in memory."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -131,6 +132,14 @@ def test_scores_of_cells_stand_for_rows_where_no_column_varies_in_cells(away, is
         for power in range(5):
             total = moments.counts @ (y - 3.0) ** power
             assert total == pytest.approx(((data["y"] - 3.0) ** power).sum(), rel=1e-11)
+
+
+def test_rows_that_are_gone_when_they_are_read_again():
+    formula, data = gridded("replicated", seed=4)
+    found = model_of(formula, data, stream=True, batch_rows=17)._found
+    gone = replace(found, parts=lambda _: SimpleNamespace(total=lambda *_: None))
+    with pytest.raises(vcomp.DataError, match="the fit is of 36 rows, and 0 were read now"):
+        gone.total(len)
 
 
 def test_passes_are_numbered(capsys):
