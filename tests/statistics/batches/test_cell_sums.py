@@ -189,6 +189,8 @@ def test_five_levels_of_a_factor_are_named():
         ("0 + u + w", [1.0, 1.0]),
         ("0 + of_part", [0.0]),
         ("of_part", [1.0, 0.0]),
+        ("of_one", [1.0, 0.0]),
+        ("0 + of_one", [0.0]),
         ("0 + of_part + other", [0.2, 0.2]),
         ("0 + x + x2", [0.0, 0.0]),
         ("0", []),
@@ -203,6 +205,7 @@ def test_the_constant_of_all_rows_is_found_from_their_cells(fixed, constant):
     frame = frame.assign(two=2.0, u=rng.integers(0, 2, n), x2=frame["x"] + 1e-3 * frame["g"])
     part = rng.permutation(np.arange(n) % 2)
     frame = frame.assign(w=1 - frame["u"], of_part=2.0 + part, other=3.0 - part)
+    frame["of_one"] = 1.0 + frame["u"] * (part == 0)  # constant in the other part
     frame["y"] = 1000.0 + rng.normal(size=n)
     formula = f"y ~ {fixed} + (1|g) + (1|h)"
     parts = [accumulate(formula, frame[part == k]) for k in (0, 1)]
