@@ -218,6 +218,8 @@ def test_the_constant_of_all_rows_is_found_from_their_cells(fixed, constant):
         np.testing.assert_allclose(centre.constant, constant, rtol=1e-9, atol=1e-9)
         assert centre.origin == pytest.approx(frame["y"].mean() if any(constant) else 0.0)
         X = vcomp.VarianceComponentsModel(formula, frame).exog
+        fixed_values = (coding.constants + centre.x_origin)[~coding.varying]
+        np.testing.assert_array_equal(fixed_values, X[0, ~coding.varying])
         own = np.array(constant) == 0.0
         means = X.mean(axis=0) if any(constant) else np.zeros(X.shape[1])
         np.testing.assert_allclose(centre.x_origin, np.where(own, means, 0.0), rtol=1e-12)
