@@ -340,6 +340,13 @@ def test_one_way():
     assert structure.title() == "3 batch, one-way, balanced"
 
 
+def test_a_design_of_one_effect_is_drawn():
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    structure = structure_of("y ~ (1|a)", {"a": np.repeat(np.arange(4), 3)})
+    assert [place.effect.name for place in structure.effects] == ["a"]
+    assert structure.plot(ax=figure.subplots()).get_title() == "a"
+
+
 def test_parts_that_share_no_level():
     halves = {"sys": np.repeat([0, 1, 2, 3], 2), "topic": np.array([0, 1, 0, 1, 2, 3, 2, 3])}
     structure = check("y ~ (1|sys) + (1|topic)", halves)
