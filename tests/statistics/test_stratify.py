@@ -215,6 +215,29 @@ def test_too_many_axes_are_left_to_other_engines():
     assert stratify(model.chunk, model.design.grid, most_axes=2) is None
 
 
+@pytest.mark.parametrize("name", GRIDS)
+def test_terms_with_the_same_groups_of_cells_have_one_grouping(name):
+    model = model_of(name)
+    grid = model.design.grid
+    groupings = find_groupings(model.chunk.terms, grid)
+    levels = dict(zip(grid.rest, grid.levels, strict=True))
+    wanted = []
+    for term in model.chunk.terms:
+        own = [levels[f].tolist() for f in term.facets if f in levels]
+        keys = list(zip(*own, strict=True)) if own else [()] * grid.n_cells
+        wanted.append(tuple(keys.index(key) for key in keys))
+    alone = tuple(range(grid.n_cells))
+    is_single = grid.n_cells > 1 and (grid.cell_n == 1.0).all()
+    different = {(0,) * grid.n_cells, *wanted} - ({alone} if is_single else set())
+    assert len(groupings.codes) == groupings.remainder.n_groupings == len(different)
+    for t, first in enumerate(wanted):
+        if is_single and first == alone:
+            assert groupings.of_term[t] == len(different)
+            continue
+        own = groupings.codes[groupings.of_term[t]][groupings.rank].tolist()
+        assert tuple(own.index(code) for code in own) == first
+
+
 # Far from zero ----------------------------------------------------------------------------------
 
 
