@@ -2,7 +2,7 @@
 
 A mutant is named by its module, its function and the two forms of the changed expression, so that
 its name survives edits elsewhere in the file. Annotations, defaults, docstrings, texts, and what
-is raised or asserted stay as they are. So do five kinds of expressions:
+is raised or asserted stay as they are. So do six kinds of expressions:
 
 - estimates of time, which are arithmetic with a number named in seconds, and all that is inside a
   function or property named ``seconds`` or ending in ``_seconds``, but ``with_…``, which sets what
@@ -15,6 +15,8 @@ is raised or asserted stay as they are. So do five kinds of expressions:
   comparison with one is turned round but not moved, as the number is chosen and what is exactly as
   large may go either way;
 - the size -1 in ``reshape``, as numpy takes any negative number for the unknown size;
+- the argument ``prepend=-1`` of ``np.diff``, as any negative number before codes, which are not
+  negative, begins the first group;
 - arguments that save numpy, scipy and pandas time or memory, as ``overwrite_b=True``.
 """
 
@@ -77,9 +79,10 @@ UNCHANGED = (
     "copy=False",
     "optimize=True",
     "overwrite=True",
+    "prepend=-1",  # of np.diff: any negative number differs from the first code
     *(f"overwrite_{x}={on}" for x in "abc" for on in (True, 1)),
 )
-"""Arguments that assert, or save time or memory."""
+"""Arguments that assert, save time or memory, or of which only the sign matters."""
 
 SKIPPED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)
 

@@ -118,6 +118,19 @@ def found(A, b):
     assert found == ["True -> False", "False -> True", "True -> False #2", "True -> False #3"]
 
 
+def test_the_number_before_codes_is_not_changed_and_any_other_is(tmp_path):
+    file = tmp_path / "small.py"
+    file.write_text(
+        """
+def starts(codes, sums):
+    return np.flatnonzero(np.diff(codes, prepend=-1)), np.diff(sums, n=-1, prepend=0)
+""",
+        encoding="utf-8",
+    )
+    found = [m.name.partition("starts: ")[2] for m in mutants_of("small", file)]
+    assert found == ["1 -> 2", "0 -> 1"]
+
+
 def test_estimates_of_time_tolerances_limits_and_unknown_sizes_are_not_changed(tmp_path):
     file = tmp_path / "small.py"
     file.write_text(
