@@ -7,6 +7,12 @@ from vcomp.exceptions import PlanError, VcompError
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.published import from_components
 
+CORRELATION_OF_TWO = np.array([[1.0, 2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+"""The difference of the first two has the variance 1 + 1 − 2 × 2."""
+
+WITH_UNKNOWN = np.where(np.eye(3)[2] + np.eye(3)[:, [2]] > 0.0, np.nan, CORRELATION_OF_TWO)
+"""The same, where the third is not known."""
+
 
 def read(*names, **fields):
     return from_components(dict.fromkeys(names, 1.0), **fields).components
@@ -124,12 +130,23 @@ def test_no_mapping(values):
         (np.triu(np.ones((3, 3))), "symmetric"),
         (np.diag([1.0, np.inf, 1.0]), "finite"),
         (np.diag([1.0, -1.0, 1.0]), "negative variance for component 'i'"),
+        (np.diag([1.0, 1.0, -0.5]), "negative variance for component 'Residual'"),
+        (np.diag([-1.0, 1.0, -1.0]), "negative variance for component 'p'"),
         (pd.DataFrame(np.eye(3), list("pia"), list("pia")), "as rows and columns"),
+        (pd.DataFrame(np.eye(3), list("pia"), ["p", "i", "Residual"]), "as rows and columns"),
+        (pd.DataFrame(np.eye(3), ["p", "i", "Residual"], list("pia")), "as rows and columns"),
+        (CORRELATION_OF_TWO, "some combination has a negative variance"),
+        (WITH_UNKNOWN, "some combination has a negative variance"),
     ],
 )
 def test_covariances_that_do_not_fit(cov, message):
     with pytest.raises(PlanError, match=message):
         read("p", "i", "Residual", cov=cov)
+
+
+def test_a_covariance_matrix_may_be_singular():
+    cov = np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(read("p", "i", "Residual", cov=cov).cov, cov)
 
 
 def test_covariances_may_be_unknown():

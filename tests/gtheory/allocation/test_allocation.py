@@ -166,6 +166,12 @@ def test_fixed_facets_and_finite_universes(plan, kind, coefficient):
         found = own.optimize("4*i + i*a", budget=budget, coefficient=coefficient, bounds=bounds)
         best = frame.loc[each <= budget, coefficient].max()
         np.testing.assert_allclose(found.best.study.columns[coefficient][0], best, rtol=1e-12)
+    # A design that is named keeps the fixed levels and the universes.
+    named = own.optimize(
+        "4*i + i*a", budget=200, coefficient=coefficient, bounds=bounds, designs=kind
+    )
+    assert named.best.sizes == found.best.sizes
+    assert named.best.study.columns[coefficient][0] == found.best.study.columns[coefficient][0]
     found = own.optimize("4*i + i*a", goal=0.84, coefficient=coefficient, bounds=bounds)
     assert found.best.cost == each[frame[coefficient] >= 0.84].min()
 

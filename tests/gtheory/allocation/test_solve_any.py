@@ -160,3 +160,18 @@ def test_a_cost_may_stay_but_not_fall(costs, falls):
         return
     with pytest.raises(PlanError, match=r"when i grows from 1 to 2 with a = 3: a cost must not"):
         _refuse_falls(problem, *rows, 1)
+
+
+@pytest.mark.parametrize("budget", [11.0, 12.5, 40.0])
+def test_a_cost_function_is_never_called_without_sizes(budget):
+    """Such as one that takes the largest of its sizes."""
+
+    def cost(i, a):
+        assert np.size(i)
+        assert np.size(a)
+        return 10 * i + a
+
+    found = solve_any(*problem_of(cost), Limit(budget))
+    assert found.cost[0] <= budget
+    for limit in (Limit(None, 0.05), Limit(None, 0.02)):
+        assert solve_any(*problem_of(cost), limit).found
