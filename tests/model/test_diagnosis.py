@@ -224,6 +224,14 @@ def test_tables_need_three_levels_of_each(n_systems, is_there):
     assert any("each needs 3 levels" in line for line in found.not_tested) != is_there
 
 
+@pytest.mark.parametrize(("empty", "is_there"), [([1, 5], True), ([1, 3, 5], False)])
+def test_a_table_needs_two_degrees_of_freedom(empty, is_there):
+    scores = crossed(3, 3).ravel()
+    scores[empty] = np.nan  # 9 − 5 − 2 and 9 − 5 − 3 are left
+    found = vcomp.diagnose(scores.reshape(3, 3), n=19, rng=1)
+    assert len(found.tables) == int(is_there)
+
+
 @pytest.mark.parametrize(("filled", "is_there"), [(48, True), (47, False)])
 def test_half_of_the_cells_of_a_table_are_enough(filled, is_there):
     scores = crossed(8, 12)

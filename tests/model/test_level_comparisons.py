@@ -425,6 +425,18 @@ def test_tukey_with_known_components_is_normal(balanced):
     )
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_the_name_of_a_test_does_not_depend_on_the_unit(unit):
+    for data, name, notes in (
+        (two_way(9, 4)[1], "Tukey's HSD", 0),
+        (two_way(9, 4)[1].drop(index=[0, 7]), "Tukey-Kramer test", 1),
+    ):
+        res = vcomp.fit("score ~ C(sys) + (1|topic)", data.assign(score=unit * data["score"]))
+        found = res.compare_levels("sys", "tukey")
+        assert found.test.startswith(name)
+        assert sum("Kramer" in note for note in found.notes) == notes
+
+
 def test_rows_that_were_read_in_batches_have_the_same_means(main_effects, tmp_path):
     path = tmp_path / "rows.parquet"
     deterministic().to_parquet(path)

@@ -276,9 +276,9 @@ class Layout:
             for place, level in groups.levels().items()
         }
         numbers = np.empty(found.size, dtype=np.int64)
-        numbers[found.groups([codes.get(f) for f in range(len(design.facets))], design.n_levels)] = (
-            there
-        )
+        numbers[
+            found.groups([codes.get(f) for f in range(len(design.facets))], design.n_levels)
+        ] = there
         return numbers
 
     def dead_end(self) -> int | None:
