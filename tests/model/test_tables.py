@@ -92,6 +92,16 @@ def test_shares_of_variance():
     assert alone.gstudy()["percent"].tolist() == [0.0, 100.0]
 
 
+def test_without_variance_there_are_no_shares():
+    a, b = np.indices((4, 5)).reshape(2, -1)
+    for y in (np.zeros(20), np.full(20, 7.5)):
+        with pytest.warns(vcomp.VcompWarning, match="response is constant"):
+            res = vcomp.fit("y ~ (1|a) + (1|b)", {"a": a, "b": b, "y": y})
+        table = res.gstudy()
+        assert (table["estimate"] == 0.0).all()
+        assert table["percent"].isna().all()
+
+
 def test_the_analysis_of_variance():
     """Sums of squares of a complete table, and expectations with its sizes as coefficients."""
     data = scores(missing=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -81,6 +82,13 @@ def test_correlations_without_an_error():
     assert one[["se", "low", "high"]].iloc[0].isna().all()
     unsure = correlation_table(components(unsure=(3,)), 0, 0.05)  # the variance of b
     assert unsure["se"].isna().tolist() == [True, False, True]
+
+
+def test_correlations_whose_elements_are_known_have_no_error():
+    g = components(3)
+    row = correlation_table(replace(g, cov=0.0 * g.cov), 0, 0.05).iloc[0]
+    assert row["se"] == 0.0
+    assert [row["low"], row["high"]] == pytest.approx([row["estimate"]] * 2, rel=1e-12)
 
 
 def test_the_table_has_every_element_once():
