@@ -310,7 +310,7 @@ def test_stored_numbers_that_contradict_each_other(one_of_each, place, change):
     for part in parts:
         inner = inner[part]
     inner[last] = change(inner[last])
-    with pytest.raises(vcomp.DataError, match="contradict each other|incomplete or damaged"):
+    with pytest.raises(vcomp.DataError, match=r"contradict each other|incomplete or damaged"):
         vcomp.VarianceComponentsResults.from_json(json.dumps(document))
 
 

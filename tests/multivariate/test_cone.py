@@ -345,3 +345,30 @@ def test_a_decrement_in_any_units(rank):
     assert _decrement(H, g) == pytest.approx(expected, rel=1e-8)
     if rank:
         assert _decrement(*more) == pytest.approx(expected, rel=1e-8)
+
+
+def test_the_jacobian_of_a_product_of_factors():
+    """LL' changes by L dL' + dL L' with the columns of L, one after another."""
+    linked = np.ones((3, 3, 3), dtype=bool)
+    linked[1, 2, :2] = linked[1, :2, 2] = False  # {a, b}, {c}
+    linked[2] = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]])  # {a, c}, {b}
+    search = _Search(SimpleNamespace(linked=linked, n=9))
+    rng = np.random.default_rng(8)
+    ranks = {3: 2, 2: 2, 1: 1}
+    factors = tuple(rng.normal(size=(len(i), ranks[len(i)])) for _, i in search.blocks)
+    size = sum(L.size for L in factors)
+    J = search.jacobian(factors)
+    assert J.shape == (len(elements(linked)), size)
+    first = 0
+    for place, L in enumerate(factors):
+        for k in range(L.size):
+            dL = np.zeros(L.size)
+            dL[k] = 1.0
+            dL = dL.reshape(L.shape, order="F")
+            changes = [np.zeros_like(other) for other in factors]
+            changes[place] = dL
+            dS = search.matrices(tuple(L + d for L, d in zip(factors, changes, strict=True)))
+            dS -= search.matrices(tuple(L - d for L, d in zip(factors, changes, strict=True)))
+            expected = [0.5 * dS[e] for e in elements(linked)]
+            np.testing.assert_allclose(J[:, first + k], expected, rtol=1e-12, atol=1e-14)
+        first += L.size
