@@ -122,6 +122,9 @@ def test_other_designs_take_modified_large_samples():
 def test_mean_squares_without_an_f_ratio(table):
     study = dstudy(replace(TREC3, mean_squares=table), topic=50)
     assert study.interval_methods["Erho2"] == MODIFIED_LARGE_SAMPLE
+    for coefficient in ("Erho2", "Phi"):
+        found = study.required(0.9, coefficient)
+        assert found.interval_method == MODIFIED_LARGE_SAMPLE
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(2, 9), (9, 2), (2, 2)])

@@ -130,6 +130,7 @@ def test_no_mapping(values):
         (np.triu(np.ones((3, 3))), "symmetric"),
         (np.diag([1.0, np.inf, 1.0]), "finite"),
         (np.diag([1.0, -1.0, 1.0]), "negative variance for component 'i'"),
+        (np.diag([0.0, -1.0, 1.0]), "negative variance for component 'i'"),
         (np.diag([1.0, 1.0, -0.5]), "negative variance for component 'Residual'"),
         (np.diag([-1.0, 1.0, -1.0]), "negative variance for component 'p'"),
         (pd.DataFrame(np.eye(3), list("pia"), list("pia")), "as rows and columns"),

@@ -227,6 +227,22 @@ def test_new_levels_are_named(crossed):
         res.predict(NEW, new_levels="drop")
 
 
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [
+        ([95, 96], "has 95, 96, which"),
+        ([95, 96, 97], "has 95, 96, 97, which"),
+        ([95, 96, 97, 98], "has 95, 96, 97 and 1 more, which"),
+        ([95, 96, 97, 98, 97, 99], "has 95, 96, 97 and 2 more, which"),
+    ],
+)
+def test_three_of_the_new_levels_are_shown(crossed, levels, said):
+    _, res = crossed
+    new = pd.DataFrame({"a": levels, "b": 3, "x": 0.0})
+    with pytest.raises(vcomp.DataError, match=said):
+        res.predict(new, new_levels="raise")
+
+
 def test_new_combinations_are_named():
     formula, data = balanced("crossed, replicated")
     held = (data["a"] == 1) & (data["b"] == 2)

@@ -326,6 +326,7 @@ def test_stored_numbers_that_contradict_each_other(one_of_each, place, change):
         (("components", "cov"), None),
         (("components", "nested_in", "replicate"), ["a", "b"]),
         (("structure", "nested_in", "b"), ["a"]),
+        (("structure", "nested_in", "replicate"), ["a", "b"]),
         (("table",), None),
         (("cells",), None),
         (("levels",), None),

@@ -26,11 +26,15 @@ CASES = {
     "specification, missing": {"missing": 0.25},
     "linked, missing": {"n_i": (4, 4, 4), "linked": True, "missing": 0.25},
     "partly linked": {"n_i": (3, 5, 4), "linked": True},
+    "one item shared": {},
 }
 
 
 def case(name, seed=0):
-    return layout_of(FORMULA, specification(seed, **CASES[name]), variable="test")
+    data = specification(seed, **CASES[name])
+    if name == "one item shared":  # the last one of a is the first one of b
+        data["i"] -= (data["i"] > 2).astype(int)
+    return layout_of(FORMULA, data, variable="test")
 
 
 def dense_forms(layout):

@@ -12,7 +12,7 @@ import vcomp
 from tests.helpers.examples import examples
 from tests.helpers.multivariate_scores import alone_of, crossed, long_of, specification
 from vcomp import DataError, DesignError, EstimationError, FormulaError, VcompWarning
-from vcomp.multivariate.fit_covariances import _status
+from vcomp.multivariate.fit_covariances import _indefinite, _status
 
 WIDE = "a + b + c ~ (1|p) + (1|i)"
 ITEMS = "y ~ (1|p) + (1|i)"
@@ -325,6 +325,43 @@ def test_variances_of_zero_are_no_lower_rank(zeros, rank, words):
     layout = SimpleNamespace(n_variables=3, names=["p"], scores=SimpleNamespace(variables="abc"))
     end = SimpleNamespace(converged=True, S=[S], ranks=[rank], drops=())
     assert _status(layout, end).partition(" A matrix")[0] == words
+
+
+@pytest.mark.parametrize(
+    ("least", "other", "words"),
+    [
+        (0.5, 0.5, ""),
+        (-1e-13, -1e-13, ""),  # rounding
+        (-1e-11, 0.5, "; the matrix of p is not positive semidefinite"),
+        (0.5, -0.2, "; the matrix of i is not positive semidefinite"),
+        (-0.2, -0.2, "; the matrices of p, i are not positive semidefinite"),
+    ],
+)
+def test_matrices_that_are_indefinite_are_named(least, other, words):
+    """In the units of the variables, of which some may have no covariance."""
+    scale = np.array([1e-3, 1.0, 1e4])
+    S = np.zeros((3, 3, 3))
+    for t, value in enumerate((least, other, 0.5)):
+        S[t] = np.diag([1.0, value, 0.5])
+    S[0, 0, 1] = S[0, 1, 0] = 1e-7 * least
+    linked = np.array([np.ones((3, 3)), np.eye(3), np.eye(3)]).astype(bool)
+    values = np.where(linked, S * np.outer(scale, scale), np.nan)
+    layout = SimpleNamespace(names=["p", "i", "Residual"], linked=linked, scale=scale)
+    assert _indefinite(layout, values).partition(" (a")[0] == words
+
+
+@pytest.mark.parametrize(
+    ("drops", "words"),
+    [((), ""), ((2.1,), ""), ((2.0, 5.0), "only 2 lower"), ((0.25,), "only 0.25 lower")],
+)
+def test_another_maximum_is_named_if_it_is_near(drops, words):
+    layout = SimpleNamespace(n_variables=2, names=["p"], scores=SimpleNamespace(variables="ab"))
+    for rank in (2, 1):
+        end = SimpleNamespace(converged=True, S=[np.eye(2)], ranks=[rank], drops=drops)
+        status = _status(layout, end)
+        assert ("Another maximum" in status) == bool(words)
+        assert words in status
+        assert ("A matrix without full rank" in status) == (rank == 1)
 
 
 def test_errors_keep_a_rank_of_one():
