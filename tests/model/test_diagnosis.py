@@ -224,6 +224,24 @@ def test_tables_need_three_levels_of_each(n_systems, is_there):
     assert any("each needs 3 levels" in line for line in found.not_tested) != is_there
 
 
+@pytest.mark.parametrize("of", ["topics", "cells"])
+def test_effects_of_covariates_of_rows_and_columns_stay_in_the_table(of):
+    """Those that vary within rows and columns are taken out before cells are compared."""
+    rng = np.random.default_rng(11)
+    s, t = (a.ravel() for a in np.indices((6, 15)))
+    x = rng.normal(size=15)[t] if of == "topics" else rng.normal(size=s.size)
+    y = 4.0 * x + rng.normal(size=6)[s] + rng.normal(size=15)[t] + rng.normal(size=s.size)
+    res = vcomp.fit("y ~ x + (1|s) + (1|t)", pd.DataFrame({"s": s, "t": t, "x": x, "y": y}))
+    found = res.diagnose(object="s", n=19, rng=1).with_effects()["r"]
+    kept = y if of == "topics" else y - res.fe_params["x"] * x
+    table = kept.reshape(6, 15)
+    topics = table.mean(axis=0)
+    e = table - table.mean(axis=1, keepdims=True) - topics + table.mean()
+    expected = [np.corrcoef(row, topics)[0, 1] for row in e]
+    by_system = found.sort_index().to_numpy()
+    np.testing.assert_allclose(by_system, expected, rtol=1e-7, atol=1e-9)
+
+
 @pytest.mark.parametrize(("empty", "is_there"), [([1, 5], True), ([1, 3, 5], False)])
 def test_a_table_needs_two_degrees_of_freedom(empty, is_there):
     scores = crossed(3, 3).ravel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import vcomp
 from vcomp.inference.quantities import Quantities
 from vcomp.model.interval_sources import _alike, _of_multiple
 
@@ -57,6 +58,14 @@ def test_ends_of_shares():
     assert _of_multiple(0.5, "share", 3.0) == 0.75
     assert _of_multiple(np.inf, "linear", 3.0) == np.inf
     assert _of_multiple(4.0, "root", 0.25) == 2.0
+
+
+def test_a_sum_of_all_components_has_a_profile():
+    res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+    found = res.quantity("total", interval="profile")
+    assert found.low < found.estimate < found.high
+    with_one = res.quantity("sys + topic + 2*Residual", interval="profile")
+    assert with_one.low < with_one.estimate < with_one.high
 
 
 def test_weights_of_nothing_are_alike():

@@ -146,6 +146,20 @@ def test_facets_nested_in_the_object_are_not_shared():
     np.testing.assert_allclose(relative.mean(), plan["rel_err_var"], rtol=1e-8)
 
 
+def test_an_effect_that_the_model_leaves_out_is_as_one_without_variance():
+    rng = np.random.default_rng(5)
+    p, i, a = np.indices((6, 4, 3)).reshape(3, -1)
+    y = rng.normal(size=6)[p] + rng.normal(size=4)[i] + rng.normal(size=p.size)
+    data = pd.DataFrame({"p": p, "i": i, "a": a, "y": y})
+    terms = "y ~ (1|p) + (1|i) + (1|i:a) + (1|p:a)"
+    without = vcomp.fit(terms, data)
+    held = vcomp.fit(f"{terms} + (1|a)", data, hold={"a": 0.0})
+    columns = ["csem_rel", "csem_abs", "sem_rel", "sem_abs"]
+    np.testing.assert_allclose(
+        without.universe_scores("p")[columns], held.universe_scores("p")[columns], rtol=1e-5
+    )
+
+
 def test_errors_of_unbalanced_objects():
     """Each object its own numbers; their squares average to the exact D-study of the design."""
     formula, data = unbalanced("crossed and nested")

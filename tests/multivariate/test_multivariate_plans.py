@@ -211,3 +211,5 @@ def test_a_composite_without_variance_has_no_shares():
     matrices = np.array([[np.diag([1.0, -1.0]), np.diag([3.0, 1.0]), -np.eye(2)]])
     study = MultivariateDStudy(("a", "b"), np.ones(2), "p", ((),), matrices)
     np.testing.assert_array_equal(study.shares, [[[np.nan] * 2, [0.75, 0.25], [np.nan] * 2]])
+    small = MultivariateDStudy(("a", "b"), np.ones(2), "p", ((),), matrices * 2.0**-60)
+    np.testing.assert_array_equal(small.shares, study.shares)
