@@ -59,6 +59,7 @@ def test_fixed_effects():
     words = printed_words(res.summary())
     assert "t with Satterthwaite's degrees of freedom." in words
     assert "confounded" not in words
+    assert "average information" not in words
 
 
 def test_the_head():
