@@ -425,6 +425,16 @@ def test_tukey_with_known_components_is_normal(balanced):
     )
 
 
+def test_means_of_random_levels_are_at_equal_weights_of_the_factors(main_effects):
+    """Their predicted effects beside the mean of four systems and two queries."""
+    b, data = main_effects.fe_params, deterministic()
+    mean = b["Intercept"] + b["x"] * data["x"].mean() + b["query[T.w]"] / 2
+    mean += (b["sys[T.b]"] + b["sys[T.c]"] + b["sys[T.d]"]) / 4
+    found = main_effects.compare_levels("topic").means
+    effects = main_effects.random_effects["topic"].iloc[:, 0]
+    np.testing.assert_allclose(found.to_numpy(), mean + effects.to_numpy(), rtol=1e-10)
+
+
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_the_name_of_a_test_does_not_depend_on_the_unit(unit):
     for data, name, notes in (

@@ -227,6 +227,15 @@ def test_new_levels_are_named(crossed):
         res.predict(NEW, new_levels="drop")
 
 
+@pytest.mark.parametrize(("n", "whole"), [(60, True), (61, False)])
+def test_up_to_sixty_predictions_are_shown(crossed, n, whole):
+    _, res = crossed
+    new = pd.concat([NEW.head(1)] * n, ignore_index=True)
+    page = res.get_prediction(new)._repr_html_()
+    assert ("<th>...</th>" in page) is not whole
+    assert page.count("<tr") == 61 + (not whole)
+
+
 @pytest.mark.parametrize(
     ("levels", "said"),
     [

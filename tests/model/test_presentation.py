@@ -41,6 +41,9 @@ def test_components(alpha):
     bars = list(printed.values())[-1]
     for bar, share in zip(bars, table["percent"], strict=True):
         assert len(bar) == pytest.approx(18 * share / 100, abs=1.0)
+    lines = [line for line in str(res.summary(alpha=alpha)).splitlines() if "█" in line]
+    assert len({line.index("█") for line in lines}) == 1  # they start in one column
+    assert len({line.index(" %") for line in lines}) == 1  # and shares end in one
     (interval,) = (name for name in printed if "interval" in name)
     assert interval == f"{100 * (1 - alpha):g} % interval"
     for cell, low, high in zip(printed[interval], table["ci_low"], table["ci_high"], strict=True):
@@ -60,6 +63,7 @@ def test_fixed_effects():
     assert "t with Satterthwaite's degrees of freedom." in words
     assert "confounded" not in words
     assert "average information" not in words
+    assert "Converged." not in words  # the head says so
 
 
 def test_the_head():
@@ -87,6 +91,7 @@ def test_notes_on_bounds_and_held_components():
     bound = vcomp.fit("y ~ x + (1|a) + (1|b)", data)
     assert bound.vcomp["a"] == 0.0
     text = printed_words(bound.summary())
+    assert bound.status in text
     assert "A component at its bound 0 has no standard error." in text
     assert "which take a component at its bound 0 as known." in text
     assert "A negative estimate" not in text
