@@ -146,6 +146,16 @@ def test_facets_nested_in_the_object_are_not_shared():
     np.testing.assert_allclose(relative.mean(), plan["rel_err_var"], rtol=1e-8)
 
 
+def test_the_order_of_terms_does_not_matter():
+    _, data = two_way(7, 5, 3)
+    data = data.drop(index=[3, 8, 21])
+    one, other = (
+        fit(f"y ~ {terms}", data).universe_scores("p")
+        for terms in ("(1|p) + (1|i)", "(1|i) + (1|p)")
+    )
+    pd.testing.assert_frame_equal(one, other, rtol=1e-7)
+
+
 def test_an_effect_that_the_model_leaves_out_is_as_one_without_variance():
     rng = np.random.default_rng(5)
     p, i, a = np.indices((6, 4, 3)).reshape(3, -1)
