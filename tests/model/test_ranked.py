@@ -300,6 +300,9 @@ def test_simulated_tests_have_that_correlation():
 def test_mistakes(frame, res):
     with pytest.raises(PlanError, match="'a' is fixed, so that the true ranking is by its 3"):
         res.expected_tau(t=50, a=5, fixed="a")
+    of_two = vcomp.fit("score ~ (1|s) + (1|t)", frame)
+    with pytest.raises(PlanError, match="the object of measurement is not clear"):
+        of_two.expected_tau(t=50, s=5)
     with pytest.raises(PlanError, match="unknown facet 'topics'"):
         res.expected_tau(topics=50)
     with pytest.raises(PlanError, match="must be a positive"):

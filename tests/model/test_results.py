@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from time import perf_counter
 from pathlib import Path
 
 import numpy as np
@@ -201,6 +202,18 @@ def test_prediction_says_when_no_level_is_known():
     res = vcomp.fit(formula, data)
     with pytest.warns(vcomp.VcompWarning, match="no level of facet 'a' occurred in the fit"):
         res.predict(data.astype({"a": str}), new_levels="zero")
+
+
+@pytest.mark.parametrize("method", ["reml", "anova"])
+def test_the_stages_of_a_fit_take_no_longer_than_it(method):
+    formula, data = balanced("crossed", seed=1)
+    begun = perf_counter()
+    res = vcomp.fit(formula, data, method=method)
+    elapsed = perf_counter() - begun
+    stages = res.seconds
+    assert {"read", "check"} < set(stages)
+    assert min(stages.values()) >= 0.0
+    assert sum(stages.values()) <= elapsed
 
 
 def test_models_cannot_be_stored(two_way):
