@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from time import perf_counter
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import pandas as pd
