@@ -435,6 +435,17 @@ def test_means_of_random_levels_are_at_equal_weights_of_the_factors(main_effects
     np.testing.assert_allclose(found.to_numpy(), mean + effects.to_numpy(), rtol=1e-10)
 
 
+def test_means_of_shares_that_make_up_the_constant():
+    """Two shares that add up to 1 are as a constant and one of them."""
+    data = deterministic()
+    data = data.assign(a=data["x"] / 2 + 0.1, b=0.9 - data["x"] / 2)
+    one, other = (
+        vcomp.fit(f"score ~ {fixed} + (1|topic)", data).compare_levels("topic").means
+        for fixed in ("0 + a + b", "a")
+    )
+    np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_the_name_of_a_test_does_not_depend_on_the_unit(unit):
     for data, name, notes in (

@@ -48,7 +48,7 @@ def test_columns_and_index():
     assert (frame["n"] == 7).all()
 
 
-@given(st.integers(3, 9), st.integers(3, 8), st.integers(0, 100))
+@given(st.integers(2, 9), st.integers(3, 8), st.integers(0, 100))
 @settings(max_examples=20, deadline=None)
 def test_scores_by_items(n_p, n_i, seed):
     """Brennan (2001), section 5.4, for p × i; his general mean square identities."""
