@@ -9,6 +9,7 @@ import pytest
 
 import vcomp
 from tests.helpers.printed_tables import printed_columns, printed_words
+from vcomp.model.presentation import _term
 
 
 def scores(seed=3, n=(8, 6)):
@@ -64,6 +65,7 @@ def test_fixed_effects():
     assert "confounded" not in words
     assert "average information" not in words
     assert "Converged." not in words  # the head says so
+    assert "Residual holds a:b and error." in words
 
 
 def test_the_head():
@@ -112,6 +114,23 @@ def test_notes_on_bounds_and_held_components():
     assert "Fixed effects: normal distribution, as no component is estimated." in text
     assert "P>|z|" in printed_columns(known.summary(), 2)
     assert "df" not in printed_columns(known.summary(), 2)
+
+
+def test_the_residual_of_repeated_scores_holds_nothing_else():
+    data = {name: np.concatenate([x, x]) for name, x in scores().items()}
+    data["y"] = data["y"] + np.random.default_rng(2).normal(size=96)
+    words = printed_words(vcomp.fit("y ~ (1|a) + (1|b) + (1|a:b)", data).summary())
+    assert "Residual holds" not in words
+
+
+def test_the_term_whose_effects_are_drawn():
+    assert _term(("a", "Residual"), None) == "a"
+    assert _term(("a", "b", "Residual"), "b") == "b"
+    with pytest.raises(vcomp.DataError, match=r"needs a term; .*one of \['a', 'b'\]"):
+        _term(("a", "b", "Residual"), None)
+    for names in (("a", "Residual"), ("a", "b", "Residual")):
+        with pytest.raises(vcomp.DataError, match="'c' has no predicted effects"):
+            _term(names, "c")
 
 
 def test_a_design_in_parts_is_named():

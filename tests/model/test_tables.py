@@ -123,6 +123,16 @@ def test_the_analysis_of_variance():
         vcomp.fit("y ~ x + (1|a) + (1|b)", data).anova_table()
 
 
+def test_mean_squares_of_two_levels():
+    y = np.random.default_rng(2).normal(size=(2, 6))
+    a, b = np.indices(y.shape).reshape(2, -1)
+    table = vcomp.fit("y ~ (1|a) + (1|b)", {"a": a, "b": b, "y": y.ravel()}).anova_table()
+    assert table["df"].tolist() == [1, 5, 5]
+    np.testing.assert_allclose(table["mean_sq"], table["sum_sq"] / [1, 5, 5], rtol=1e-14)
+    between = 3 * (y[0].mean() - y[1].mean()) ** 2
+    assert table["sum_sq"]["a"] == pytest.approx(between, rel=1e-10)
+
+
 def test_covariances_of_components_by_their_names():
     res = vcomp.fit("y ~ x + (1|a) + (1|b)", scores())
     with pytest.raises(EstimationError, match="method 'reml' has no 'robust' covariance; it has"):

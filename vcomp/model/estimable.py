@@ -268,8 +268,6 @@ def _one_to_one(design: Design, groups: _Groups) -> tuple[str, str] | None:
         own = design.closure({first})
         for second in by_depth[place + 1 :]:
             other = design.closure({second})
-            if first in other or second in own:
-                continue
             n = groups.count(own | other)
             if groups.count(own) == groups.count(other) == n:
                 return first, second
