@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -121,6 +122,16 @@ def test_the_residual_of_repeated_scores_holds_nothing_else():
     data["y"] = data["y"] + np.random.default_rng(2).normal(size=96)
     words = printed_words(vcomp.fit("y ~ (1|a) + (1|b) + (1|a:b)", data).summary())
     assert "Residual holds" not in words
+
+
+def test_monte_carlo_errors_stand_beside_standard_errors():
+    res = vcomp.fit("y ~ (1|a) + (1|b)", scores())
+    errors = {"a": 0.01, "b": 0.0, "Residual": 0.002}
+    record = replace(res._record, estimate=replace(res._record.estimate, monte_carlo=errors))
+    printed = printed_columns(type(res)(record, res._row_access).summary(), 1)
+    assert list(printed)[1:5] == ["estimate", "std. dev.", "std. err.", "Monte Carlo"]
+    assert printed["Monte Carlo"] == ["0.0100", "–", "0.0020"]
+    assert "Monte Carlo" not in printed_columns(res.summary(), 1)
 
 
 def test_the_term_whose_effects_are_drawn():
