@@ -160,8 +160,9 @@ def test_plans_that_cannot_be(options, words):
 
 
 def test_a_linked_facet_has_one_size():
-    with pytest.raises(PlanError, match="linked"):
-        wide().dstudy(i={"a": 3, "b": 4, "c": 5})
+    for sizes in ((3, 4, 5), (3, 3, 5), (5, 3, 3)):
+        with pytest.raises(PlanError, match="linked"):
+            wide().dstudy(i=dict(zip("abc", sizes, strict=True)))
     assert wide().dstudy(i={"a": 3, "b": 3, "c": 3}).table["i"].tolist() == [3] * 4
 
 
@@ -197,6 +198,44 @@ def test_another_design_of_the_composite():
     expected = sum(w @ res.matrix(t).to_numpy() @ w for t in ("i", "Residual")) / 10
     assert study[-1].columns["rel_err_var"][0] == pytest.approx(expected, rel=1e-12)
     np.testing.assert_allclose(nested.matrices[0][1].T @ w @ w, expected, rtol=1e-12)
+
+
+def test_another_design_of_three_facets_keeps_the_sizes_that_are_not_given():
+    rng = np.random.default_rng(4)
+    p, i, r = (x.ravel() for x in np.indices((9, 4, 3)))
+    data = {"p": p, "i": i, "r": r}
+    for name in "ab":
+        noise = rng.normal(size=9)[p] + rng.normal(size=4)[i] + rng.normal(size=3)[r]
+        data[name] = noise + rng.normal(size=(9, 4))[p, i] + rng.normal(size=p.size)
+    terms = "(1|p) + (1|i) + (1|r) + (1|p:i) + (1|p:r) + (1|i:r)"
+    res = vcomp.fit_multivariate(f"a + b ~ {terms}", data, method="anova")
+    w = np.array([0.7, 0.3])
+    v = {t: w @ res.matrix(t).to_numpy() @ w for t in res.terms}
+    (study,) = res.dstudy(w, design="p x (r:i)", i=5, negative="keep").studies
+    expected = v["p:i"] / 5 + (v["p:r"] + v["Residual"]) / 15
+    assert study[-1].columns["rel_err_var"][0] == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("replicates", [1, 2])
+def test_mean_products_of_variables_are_their_mean_squares(replicates):
+    """On the diagonal, and between variables by sums and differences."""
+    rng = np.random.default_rng(6)
+    p, i, _ = (x.ravel() for x in np.indices((7, 4, replicates)))
+    a, b = 10.0 * rng.normal(size=(2, 7))[:, p] + rng.normal(size=(2, p.size))
+    data = {"p": p, "i": i, "a": a, "b": 0.01 * b, "c": a + 0.01 * b, "d": a - 0.01 * b}
+    terms = "(1|p) + (1|i)" + (" + (1|p:i)" if replicates > 1 else "")
+    res = vcomp.fit_multivariate(f"a + b ~ {terms}", data, method="anova")
+    products, tables = res._record.components.mean_products
+
+    def squares(name):
+        table = vcomp.fit(f"{name} ~ {terms}", data)._record.components.mean_squares
+        return np.array([table.ms_rows, table.ms_columns, table.ms_residual])
+
+    for k, name in enumerate("ab"):
+        np.testing.assert_allclose(products[:, k, k], squares(name), rtol=1e-9)
+        assert tables[k].n_replicates == replicates
+    between = (squares("c") - squares("d")) / 4.0
+    np.testing.assert_allclose(products[:, 0, 1], between, rtol=1e-6, atol=1e-12)
 
 
 def test_the_summary_says_what_is_planned():
