@@ -330,15 +330,16 @@ def test_bends_of_a_product_of_factors():
     np.testing.assert_array_equal(_bends(factors, falls), expected)
 
 
+@pytest.mark.parametrize("unit", [1e-20, 1.0, 1e20])
 @pytest.mark.parametrize("rank", [0, 1, 3, 4])
-def test_a_decrement_in_any_units(rank):
+def test_a_decrement_in_any_units(rank, unit):
     """√(g'H⁻¹g), along directions with information only."""
     rng = np.random.default_rng(rank)
     units = 10.0 ** np.array([-3.0, 0.0, 2.0, 4.0])[: max(rank, 1)]
     half = rng.normal(size=(rank, rank + 2))
     H, step = half @ half.T, 1e-3 * rng.normal(size=rank)
     expected = np.sqrt(step @ H @ step)
-    units = units[:rank]
+    units = unit * units[:rank]
     H, g = H * np.outer(units, units), H @ step * units
     # A direction without information.
     more = np.pad(H, (0, 1)), np.append(g, 0.0)

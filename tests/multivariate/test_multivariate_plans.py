@@ -239,7 +239,11 @@ def test_mean_products_of_variables_are_their_mean_squares(replicates):
 
 
 def test_the_summary_says_what_is_planned():
-    text = str(items()[1].dstudy({"a": 0.5, "b": 0.5}, i=[5, 10]))
+    study = items()[1].dstudy({"a": 0.5, "b": 0.5}, i=[5, 10])
+    text = " ".join(str(study).split())
+    universe, relative, _ = study.shares[0]
+    for k, name in enumerate("abc"):
+        assert f"{name} {100 * universe[k]:.0f} % and {100 * relative[k]:.0f} %" in text
     assert "D-study of 3 variables; object of measurement: p" in text
     assert "composite: 0.5 × a, 0.5 × b, 0 × c." in text
     assert "(first plan)" in text
