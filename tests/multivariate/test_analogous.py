@@ -80,6 +80,18 @@ def test_standard_errors_are_those_of_normal_quadratic_forms(name):
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("allowed", [True, False])
+def test_standard_errors_of_too_many_products_are_left_out(monkeypatch, allowed):
+    """Products of groups of any two terms, but of two units, by pairs of variables."""
+    layout = case("specification, missing")
+    p, i, n = (float(size) for size in layout.sizes)
+    products = 36 * (p * p + i * p + i * i + n * p + n * i)
+    monkeypatch.setattr("vcomp.multivariate.analogous._MOST_PRODUCTS", products - (not allowed))
+    cov, why = analogous_covariance(layout, analogous_components(layout))
+    assert np.isfinite(cov).all() == allowed
+    assert ("too much memory or time" in why) is not allowed
+
+
 @pytest.mark.parametrize("name", ["specification", "partly linked"])
 def test_standard_errors_by_columns_of_a_crossed_facet_are_the_same(name):
     layout = case(name)

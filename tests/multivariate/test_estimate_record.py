@@ -138,6 +138,9 @@ def test_printed_matrices(method):
                     assert shown == f"{g.values[t, a, b]:.{d}f} ({se:.{e}f})"
     text = " ".join(str(res.summary()).split())
     assert "1,080 scores of 3 variables" in text
+    assert "p•, i•: linked, their levels are the same for all variables." in text
+    for absent in ("average information", "independent", "partly linked", "Converged."):
+        assert absent not in text
     assert ("closed form" in text) == (method == "anova")
     assert ("converged" in text) == (method == "reml")
 

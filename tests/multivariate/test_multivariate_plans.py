@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 
 import vcomp
@@ -214,6 +215,29 @@ def test_another_design_of_three_facets_keeps_the_sizes_that_are_not_given():
     (study,) = res.dstudy(w, design="p x (r:i)", i=5, negative="keep").studies
     expected = v["p:i"] / 5 + (v["p:r"] + v["Residual"]) / 15
     assert study[-1].columns["rel_err_var"][0] == pytest.approx(expected, rel=1e-10)
+
+
+def test_a_facet_without_a_size_keeps_that_of_each_variable():
+    """Items of their own, 3 and 5 of them, and two occasions of all scores."""
+    rng = np.random.default_rng(9)
+    rows = []
+    for a, n in (("a", 3), ("b", 5)):
+        of_p, of_i = rng.normal(size=12), rng.normal(size=n)
+        rows += [
+            (a, p, f"{a}{i}", r, of_p[p] + of_i[i] + rng.normal())
+            for p in range(12)
+            for i in range(n)
+            for r in range(2)
+        ]
+    data = pd.DataFrame(rows, columns=["test", "p", "i", "r", "y"])
+    terms = "(1|p) + (1|i) + (1|r) + (1|p:i) + (1|p:r) + (1|i:r)"
+    res = vcomp.fit_multivariate(f"y ~ {terms}", data, variable="test", method="anova")
+    w, n = np.array([0.6, 0.4]), np.array([3.0, 5.0])
+    S = {t: res.matrix(t).fillna(0.0).to_numpy() for t in ("p:i", "p:r", "Residual")}
+    expected = w**2 @ (np.diagonal(S["p:i"]) / n + np.diagonal(S["Residual"]) / (4 * n))
+    expected += w @ S["p:r"] @ w / 4
+    (study,) = res.dstudy(w, r=4, negative="keep").studies
+    assert study[-1].columns["rel_err_var"][0] == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("replicates", [1, 2])
