@@ -348,6 +348,34 @@ def test_a_decrement_in_any_units(rank, unit):
         assert _decrement(*more) == pytest.approx(expected, rel=1e-8)
 
 
+@pytest.mark.parametrize("name", ["inside", "few objects", "rows missing"])
+def test_evaluations_are_those_of_the_likelihood(name):
+    """Matrices at which it was evaluated, those of steps that are not taken too."""
+    likelihood, seen = likelihood_of(LAYOUTS[name]()), set()
+
+    def counted(of):
+        def made(S, *arguments):
+            seen.add(S.tobytes())
+            return of(S, *arguments)
+
+        return made
+
+    found = maximise_in_cone(
+        SimpleNamespace(
+            n=likelihood.n,
+            linked=likelihood.linked,
+            kinds=likelihood.kinds,
+            loglike=counted(likelihood.loglike),
+            gradient=counted(likelihood.gradient),
+            information=likelihood.information,
+            curvature=likelihood.curvature,
+        ),
+        100.0 * positive(LAYOUTS[name]()),
+    )
+    assert found.converged
+    assert found.evaluations == len(seen)
+
+
 def test_the_jacobian_of_a_product_of_factors():
     """LL' changes by L dL' + dL L' with the columns of L, one after another."""
     linked = np.ones((3, 3, 3), dtype=bool)

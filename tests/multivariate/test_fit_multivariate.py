@@ -12,7 +12,7 @@ import vcomp
 from tests.helpers.examples import examples
 from tests.helpers.multivariate_scores import alone_of, crossed, long_of, specification
 from vcomp import DataError, DesignError, EstimationError, FormulaError, VcompWarning
-from vcomp.multivariate.fit_covariances import _indefinite, _status
+from vcomp.multivariate.fit_covariances import _covariance, _indefinite, _status
 
 WIDE = "a + b + c ~ (1|p) + (1|i)"
 ITEMS = "y ~ (1|p) + (1|i)"
@@ -362,6 +362,30 @@ def test_another_maximum_is_named_if_it_is_near(drops, words):
         assert ("Another maximum" in status) == bool(words)
         assert words in status
         assert ("A matrix without full rank" in status) == (rank == 1)
+
+
+@pytest.mark.parametrize("rank", [0, 2, 4])
+@pytest.mark.parametrize("curved", [True, False])
+def test_errors_are_of_the_observed_information_where_it_is_positive(rank, curved):
+    """Else of the average one; in the directions that the ranks of the matrices leave."""
+    rng = np.random.default_rng(rank)
+    half = rng.normal(size=(2, 4, 9))
+    average, observed = half @ half.transpose(0, 2, 1)
+    if not curved:
+        observed = observed - 100.0 * np.eye(4)
+    known = {"average": average, "observed": observed}
+    likelihood = SimpleNamespace(information=lambda _, kind: known[kind])
+    tangent = rng.normal(size=(4, 7))
+    tangent[rank:] = 0.0
+    end = SimpleNamespace(S=None, tangent=tangent[:, : 7 if rank else 0])
+    back = np.diag([1.0, 10.0, 1e-3, 5.0])
+    found = _covariance(likelihood, end, "observed", back)
+    expected = np.full((4, 4), np.nan)
+    used = observed if curved else average
+    inside = np.linalg.inv(used[:rank, :rank]) if rank else np.zeros((0, 0))
+    expected[:rank, :rank] = back[:rank, :rank] @ inside @ back[:rank, :rank]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_array_equal(found, found.T)
 
 
 def test_errors_keep_a_rank_of_one():
