@@ -375,7 +375,7 @@ def test_errors_are_of_the_observed_information_where_it_is_positive(rank, curve
         observed = observed - 100.0 * np.eye(4)
     known = {"average": average, "observed": observed}
     likelihood = SimpleNamespace(information=lambda _, kind: known[kind])
-    tangent = rng.normal(size=(4, 7))
+    tangent = 1e-7 * rng.normal(size=(4, 7))
     tangent[rank:] = 0.0
     end = SimpleNamespace(S=None, tangent=tangent[:, : 7 if rank else 0])
     back = np.diag([1.0, 10.0, 1e-3, 5.0])

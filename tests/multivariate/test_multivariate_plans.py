@@ -212,6 +212,7 @@ def test_another_design_of_three_facets_keeps_the_sizes_that_are_not_given():
     res = vcomp.fit_multivariate(f"a + b ~ {terms}", data, method="anova")
     w = np.array([0.7, 0.3])
     v = {t: w @ res.matrix(t).to_numpy() @ w for t in res.terms}
+    assert res._record.components.mean_products is None  # of two facets alone
     (study,) = res.dstudy(w, design="p x (r:i)", i=5, negative="keep").studies
     expected = v["p:i"] / 5 + (v["p:r"] + v["Residual"]) / 15
     assert study[-1].columns["rel_err_var"][0] == pytest.approx(expected, rel=1e-10)
@@ -263,7 +264,8 @@ def test_mean_products_of_variables_are_their_mean_squares(replicates):
 
 
 def test_the_summary_says_what_is_planned():
-    study = items()[1].dstudy({"a": 0.5, "b": 0.5}, i=[5, 10])
+    study = items()[1].dstudy({"a": 0.5, "b": 0.5}, i={"a": [5, 90], "b": 5, "c": 5})
+    assert study.table.columns[0] == "score"
     text = " ".join(str(study).split())
     universe, relative, _ = study.shares[0]
     for k, name in enumerate("abc"):

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 import vcomp
-from tests.helpers.multivariate_scores import crossed, layout_of, positive, specification
+from tests.helpers.multivariate_scores import (
+    crossed,
+    layout_of,
+    long_of,
+    positive,
+    specification,
+)
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.fit_covariances import element_map, uncorrelated
 from vcomp.multivariate.stage_equations import _check_size
@@ -12,8 +18,15 @@ from vcomp.multivariate.stage_equations import _check_size
 WIDE = "a + b + c ~ (1|p) + (1|i)"
 
 
-def test_scores_are_the_combinations_that_it_says():
-    layout = layout_of(WIDE, crossed(3).drop(index=[0, 9]))
+@pytest.mark.parametrize("is_long", [False, True])
+def test_scores_are_the_combinations_that_it_says(is_long):
+    """Also where variables have the same rows in another order."""
+    data = crossed(3).drop(index=[0, 9])
+    if is_long:
+        long = long_of(data, list("abc")).sample(frac=1.0, random_state=1)
+        layout = layout_of("y ~ (1|p) + (1|i)", long, variable="test")
+    else:
+        layout = layout_of(WIDE, data)
     L, x = uncorrelated(layout)
     scores = layout.scores
     X, Y = np.empty((2, scores.n_units, 3))
