@@ -137,6 +137,8 @@ def test_cells_that_repeat_need_replicates():
     np.testing.assert_allclose(layout_divisors(once, effects), [1.0, 1 / 3, 1 / 3])
     twice = Layout({"a": np.array([0, 1, 1])}, np.zeros(3, dtype=int))
     with pytest.raises(PlanError, match="repeats a cell"):
+        layout_divisors(Layout({"a": np.r_[0:9, 8]}, np.zeros(10, dtype=int)), effects)
+    with pytest.raises(PlanError, match="repeats a cell"):
         layout_divisors(twice, effects)
     found = layout_divisors(twice, [*effects, frozenset(["p", "a", REPLICATE])])
     np.testing.assert_allclose(found, [1.0, 5 / 9, 5 / 9, 1 / 3])

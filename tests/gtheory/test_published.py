@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 
 from tests.helpers.gstudies import BODOFF_LI
+from tests.helpers.printed_tables import printed_columns, printed_words
 from vcomp.exceptions import PlanError, VcompError
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.published import from_components
@@ -160,6 +161,29 @@ def test_sizes_that_do_not_fit():
         read("p", "i", "Residual", sizes={"a": 3})
     with pytest.raises(PlanError, match="size of 'i' must be a positive number"):
         read("p", "i", "Residual", sizes={"i": 0})
+
+
+def test_the_printed_table_is_that_of_the_gstudy():
+    published = from_components(
+        {"p": 2.0, "i": 1.0, "pi": 4.0},
+        sizes={
+            "p": 10,
+            "i": 4,
+        },
+    )
+    table, printed = published.gstudy(), printed_columns(published.summary())
+    assert printed["estimate"] == [f"{x:.3f}" for x in table["estimate"]]
+    assert printed["std. err."] == [f"{x:.2f}" for x in table["se"]]
+    assert printed["share"] == [f"{x:.1f} %" for x in 100 * table["estimate"] / 7]
+    lines = [line for line in str(published.summary()).splitlines() if "█" in line]
+    assert len(lines) == 3
+    assert len({line.index("█") for line in lines}) == 1
+    words = printed_words(published.summary())
+    assert "from the mean squares of 10 p, 4 i." in words
+    squares = published.anova_table()
+    assert squares["df"].tolist() == [9, 3, 27]
+    np.testing.assert_allclose(squares["mean_sq"], [12.0, 14.0, 4.0], rtol=1e-14)
+    np.testing.assert_allclose(squares["sum_sq"], [108.0, 42.0, 108.0], rtol=1e-14)
 
 
 def test_printing():
