@@ -191,6 +191,20 @@ def test_a_negative_composite_variance_is_taken_as_zero_and_said():
     assert any("replaced by 0" in note and COMPOSITE in note for note in study.notes)
 
 
+def test_notes_on_all_variables_name_none():
+    data = specification(8, n_p=40)
+    data.loc[data["test"] == "a", "y"] -= data.groupby(["test", "i"])["y"].transform("mean")
+    res = vcomp.fit_multivariate(ITEMS, data, variable="test", method="anova")
+    study = res.dstudy(i=4.5)
+    (rows,) = study.studies
+    common = set.intersection(*(set(row.notes) for row in rows))
+    others = {note for row in rows for note in row.notes} - common
+    assert common
+    assert others
+    assert common <= set(study.notes)
+    assert not others & set(study.notes)
+
+
 def test_another_design_of_the_composite():
     res = wide()
     nested = res.dstudy(design="i:p", i=10)

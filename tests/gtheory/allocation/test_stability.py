@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import vcomp
 from tests.helpers.gstudies import BODOFF_LI, TREC3
@@ -139,6 +140,17 @@ def test_draws_have_the_moments_of_the_estimates():
         # few degrees of freedom have heavy tails.
         assert (np.abs(values.mean(axis=0) - components.values) < 4.5 * se / np.sqrt(n)).all()
         np.testing.assert_allclose(values.std(axis=0), se, rtol=0.05)
+
+
+def test_mean_squares_of_draws_have_chi_squared_distributions():
+    published = from_components({"p": 2.0, "i": 1.0, "pi": 4.0}, sizes={"p": 10, "i": 4})
+    values, how = draw_components(published.components, 4_000, np.random.default_rng(2))
+    assert how == "χ² draws of the components"
+    table = published.anova_table()
+    squares = values @ table[["E[p]", "E[i]", "E[pi]"]].to_numpy().T
+    for k, (df, mean) in enumerate(zip(table["df"], table["mean_sq"], strict=True)):
+        assert stats.kstest(squares[:, k] * df / mean, stats.chi2(df).cdf).pvalue > 1e-3
+    assert (np.abs(np.corrcoef(squares, rowvar=False) - np.eye(3)) < 4.5 / np.sqrt(4_000)).all()
 
 
 def test_draws_of_estimates_at_zero_are_normal():
