@@ -62,6 +62,7 @@ def test_every_draw_has_its_own_best_design(coefficient):
         same.append(own.best.design == best.design and own.best.sizes == best.sizes)
         assert row.reaches
     np.testing.assert_allclose(told.frame["loss"], losses, rtol=1e-6, atol=1e-12)
+    assert f" is {np.mean(losses):.2g}." in " ".join(told.sentences())
     assert told.same == np.mean(same)
     assert told.expected_loss == pytest.approx(np.mean(losses), rel=1e-6, abs=1e-12)
     assert told.within(0.001) == np.mean(np.array(losses) <= 0.001)
