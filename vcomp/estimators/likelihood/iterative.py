@@ -71,6 +71,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
     n_levels : largest number of groups of all small terms together, whose traces are exact
     tol : tolerance of the solves, relative to the right-hand side
     probes : probes to use in place of random ones
+    like : an engine of the same data, with the same products of tables and right-hand sides
     free_bytes : returns the free memory
 
     Raises
@@ -93,6 +94,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         n_levels: int = _LEVELS,
         tol: float = 1e-8,
         probes: Probes | None = None,
+        like: IterativeLikelihood | None = None,
         free_bytes: Callable[[], float] = available_bytes,
     ) -> None:
         n_probes = probes_for_one_fit(stats) if n_probes is None else n_probes
@@ -103,10 +105,15 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
             )
         self.stats = stats
         self.reml = reml
-        _check_memory(stats, n_probes, n_levels, free_bytes)
         self._probes = probes or Rademacher(n_probes, seed)
-        self._context = Context.of(stats, self._probes, tol, _small_terms(stats.sizes, n_levels))
         self._equations: dict[tuple[int, ...], SparseEquations] = {}
+        self._context: Context
+        if like is not None:
+            self._context = like._context.with_probes(self._probes)
+            self._equations = like._equations
+            return
+        _check_memory(stats, n_probes, n_levels, free_bytes)
+        self._context = Context.of(stats, self._probes, tol, _small_terms(stats.sizes, n_levels))
 
     @property
     def seconds(self) -> float:
@@ -188,6 +195,15 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
             cov_beta=cov_beta,
             effects=tuple(point.effects(t) for t in range(self.stats.n_terms)),
             variances=lambda: (variances, variances),
+        )
+
+    def with_few_probes(self) -> IterativeLikelihood | None:
+        """Return the engine with the fewest probes, None if it has no more."""
+        few = fewest_probes(self.stats)
+        if not isinstance(self._probes, Rademacher) or self._probes.n <= few:
+            return None
+        return IterativeLikelihood(
+            self.stats, reml=self.reml, n_probes=few, seed=self._probes.seed, like=self
         )
 
     def monte_carlo(self, v: FloatArray) -> FloatArray:
