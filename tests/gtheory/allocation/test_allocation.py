@@ -391,6 +391,14 @@ def test_other_mistakes():
     assert found.notes[0] in " ".join(str(found).split())
 
 
+def test_what_remains_most_is_named_first():
+    """Of 5 items and 2 assessors 0.3/5 is more than 0.5/10."""
+    values = {"p": 1, "i": 0, "a": 0, "pi": 0.3, "pa": 0, "ia": 0, "pia": 0.5}
+    own = from_components(values).dstudy(i=1, a=1)
+    with pytest.raises(PlanError, match=r"mostly from σ²\(pi\) = 0\.3, σ²\(pia\) = 0\.5, with"):
+        own.optimize("i*a", goal=0.99, bounds={"i": (1, 5), "a": (1, 2)})
+
+
 def test_a_budget_or_goal_that_the_least_sizes_just_meet():
     for designs in (None, KINDS):
         found = study().optimize("4*i + i*a", budget=5, designs=designs)
