@@ -232,6 +232,31 @@ def test_new_levels_are_named(crossed):
         res.predict(NEW, new_levels="drop")
 
 
+@pytest.mark.parametrize(("n", "whole"), [(60, True), (61, False)])
+def test_up_to_sixty_predictions_are_shown(crossed, n, whole):
+    _, res = crossed
+    new = pd.concat([NEW.head(1)] * n, ignore_index=True)
+    page = res.get_prediction(new)._repr_html_()
+    assert ("<th>...</th>" in page) is not whole
+    assert page.count("<tr") == 61 + (not whole)
+
+
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [
+        ([95, 96], "has 95, 96, which"),
+        ([95, 96, 97], "has 95, 96, 97, which"),
+        ([95, 96, 97, 98], "has 95, 96, 97 and 1 more, which"),
+        ([95, 96, 97, 98, 97, 99], "has 95, 96, 97 and 2 more, which"),
+    ],
+)
+def test_three_of_the_new_levels_are_shown(crossed, levels, said):
+    _, res = crossed
+    new = pd.DataFrame({"a": levels, "b": 3, "x": 0.0})
+    with pytest.raises(vcomp.DataError, match=said):
+        res.predict(new, new_levels="raise")
+
+
 def test_new_combinations_are_named():
     formula, data = balanced("crossed, replicated")
     held = (data["a"] == 1) & (data["b"] == 2)
