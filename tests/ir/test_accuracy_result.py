@@ -77,6 +77,8 @@ def test_lines_have_enough_points_between_the_sizes(found):
     assert (one.min(), one.max()) == (2.0, 16.0)
     few = vcomp.ir.accuracy(found_scores(), ["Erho2"], [3])._curves(["Erho2"])["n"]
     assert (few.min(), few.max()) == (2.0, 6.0)
+    many = vcomp.ir.accuracy(found_scores(), ["Erho2"], [20])._curves(["Erho2"])["n"]
+    assert (many.min(), many.max()) == (5.0, 40.0)
 
 
 def test_lines_of_what_is_slow_have_the_sizes_alone():

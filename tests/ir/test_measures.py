@@ -395,6 +395,16 @@ def test_distance_to_the_true_order(seed):
     )
 
 
+def test_a_tie_in_the_scores_is_a_difference_of_zero():
+    """Of the first two systems, whose means differ by rounding; the others are out of order."""
+    X = np.random.default_rng(7).normal(size=(20, 4)) + np.array([0.0, 0.0, 0.4, 0.1])
+    X[:, 1] += X[:, 0].mean() - X[:, 1].mean()
+    for truth in ([4, 3, 2, 1], [3, 4, 1, 2], [1, 4, 2, 3]):
+        expected = rank_distance(X, truth)
+        assert expected > 0.0
+        assert get("d_rank").actual(X, truth) == pytest.approx(expected, rel=1e-10)
+
+
 def test_two_systems_are_as_far_as_their_t_statistic():
     X = np.random.default_rng(0).normal(size=(10, 2))
     t = stats.ttest_rel(X[:, 0], X[:, 1]).statistic

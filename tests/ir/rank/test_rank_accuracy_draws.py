@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -279,6 +280,19 @@ def test_the_scale_of_errors_is_known_from_all_systems():
         variances.append(moved.var())
     # Each is estimated from the squares of 20 topics: relative error √(2/19), of their mean 7 %.
     assert np.mean(variances) == pytest.approx(2 / (39 * 19), rel=0.25)
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_each_size_of_tests_has_its_row_of_scales(rows):
+    """Errors twice as large are those of a quarter as many topics."""
+    drawn = RankDraws.of(PAIRS, 50, seed=1)
+    of_rows = np.vstack([2.0**row * drawn.scales for row in range(rows)])
+    many = replace(drawn, scales=of_rows)
+    for row in range(rows):
+        n = 64.0 / 4.0**row
+        for method in ("realised", "expected"):
+            found = getattr(many, method)(64.0, 0.0, row)
+            np.testing.assert_allclose(found, getattr(drawn, method)(n, 0.0), rtol=1e-12)
 
 
 @BOTH

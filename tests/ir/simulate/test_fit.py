@@ -184,6 +184,12 @@ BAD = [
     ([[0.1, 0.2], [0.2, 1.3]], {}, DataError, "system '1' on topic number 2 is 1.3"),
     ([[0.1, 0.3], [0.3, 0.1]], {"margins": "normal"}, DataError, "the same on every topic"),
     ([[0.1, 0.2], [0.3, 0.4]], {"margins": "normal"}, DataError, "no residuals"),
+    (
+        [[0.4, 0.4, 0.2], [0.45, 0.6, 0.55], [0.47, 0.5, 0.33]],
+        {"margins": "normal"},
+        DataError,
+        "system '1' differs from the mean of all systems by the same amount",
+    ),
     ([[0.5, 0.2], [0.5, 0.4]], {"margins": "beta"}, DataError, "'0' scores 0.5 on every topic"),
     ([[0.1, 0.2], [0.3, 0.5]], {"margins": "betta"}, PlanError, "did you mean 'beta'"),
     ([[0.1, 0.2], [0.3, 0.5]], {"homoscedastic": 1}, PlanError, "True or False"),

@@ -9,6 +9,7 @@ from scipy import stats
 from scipy.special import ndtr
 
 import vcomp
+from tests.helpers.printed_tables import printed_columns
 from vcomp.exceptions import DataError, VcompWarning
 from vcomp.ir.simulate.margin_families import cdf_bandwidth
 from vcomp.ir.simulate.source_comparison import (
@@ -233,6 +234,8 @@ def test_summary_and_errors():
         vcomp.ir.compare_simulated(X, X[:, :3])
     with pytest.raises(DataError, match="at least two topics"):
         vcomp.ir.compare_simulated(X, X[:1])
+    with pytest.raises(DataError, match="at least two topics; these are 0 × 30 × 4"):
+        vcomp.ir.compare_simulated(X, np.empty((0, 30, 4)))
     with pytest.raises(DataError, match="missing or infinite"):
         vcomp.ir.compare_simulated(X, np.full((5, 4), np.nan))
     with pytest.raises(DataError, match="the original has missing scores"):
@@ -304,7 +307,11 @@ def test_two_of_each_are_enough():
             [row.var_s, row.var_t, row.var_st], shares(y) - shares(X), atol=1e-12
         )
     mu = comparison.table["mu_s"]
-    assert f"{abs(mu[0] - mu[1]) / 2.0:.5f}" in str(comparison.summary())
+    printed, k = printed_columns(comparison.summary()), list(INDICATORS).index("mu_s")
+    low, high = sorted(mu)
+    expected = [(low + high) / 2.0, (high - low) / 2.0]
+    expected += [low + q * (high - low) for q in (0.05, 0.95)]
+    assert [column[k] for column in list(printed.values())[1:]] == [f"{x:.5f}" for x in expected]
 
 
 @pytest.mark.parametrize("points", [[-0.2, 0.3], [0.0, 0.0, 0.3], [-0.3, 0.0, 0.0]])
