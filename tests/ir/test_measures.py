@@ -363,12 +363,15 @@ def test_the_f_test_without_error():
 # --- d_rank --------------------------------------------------------------------------------------
 
 
-def rank_distance(X, truth):
+def rank_distance(X, truth, shrinkage=0.0):
     """Try all sets of neighbours that are made equal, and take the nearest means in true order."""
     n, k = X.shape
     order = np.argsort(-np.asarray(truth), kind="stable")
     D = -np.diff(X[:, order], axis=1)
     S, mean = np.cov(D.T, ddof=1).reshape(k - 1, k - 1) / n, D.mean(axis=0)
+    own = np.diag((X - X.mean(axis=1, keepdims=True)).var(axis=0, ddof=1)[order]) / n
+    G = -np.diff(np.eye(k), axis=0)
+    S = (1.0 - shrinkage) * S + shrinkage * (G @ own @ G.T)
     found = []
     for equal in product([False, True], repeat=k - 1):
         zero = np.flatnonzero(equal)
@@ -393,6 +396,21 @@ def test_distance_to_the_true_order(seed):
     assert get("d_rank").actual(moved, np.exp(truth)) == pytest.approx(
         get("d_rank").actual(X, truth), rel=1e-9, abs=1e-12
     )
+
+
+@pytest.mark.parametrize("shrinkage", [0.1, 0.6, 1.0])
+def test_covariances_are_shrunk_to_their_diagonal(shrinkage):
+    """Variances of systems, without the means of topics."""
+    X = np.random.default_rng(8).normal(size=(12, 4)) + 0.5 * np.arange(4)
+    for truth in ([4, 3, 2, 1], [2, 4, 1, 3]):
+        found = get("d_rank", shrinkage=shrinkage).actual(X, truth)
+        assert found == pytest.approx(rank_distance(X, truth, shrinkage), rel=1e-10)
+
+
+@pytest.mark.parametrize("shrinkage", [-0.01, 1.01, 1.5, True, "0.1"])
+def test_a_shrinkage_is_a_share(shrinkage):
+    with pytest.raises(PlanError, match="shrinkage must be between 0 and 1"):
+        get("d_rank", shrinkage=shrinkage)
 
 
 def test_a_tie_in_the_scores_is_a_difference_of_zero():

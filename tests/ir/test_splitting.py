@@ -207,6 +207,8 @@ def test_summary_says_what_the_numbers_are(scores):
     ):
         assert piece in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 100
+    both = " ".join(str(split_half(scores, "tau", 15, sizes=[5, 9], trials=20)).split())
+    assert "20 random splits of each of 2 sizes, with halves of 5 to 9 topics." in both
     inside = str(split_half(scores, "tau", 10, models="logit", alpha=0.1))
     assert "Beyond" not in inside
     assert "Beyond" not in str(split_half(scores, "tau", 15, trials=20))

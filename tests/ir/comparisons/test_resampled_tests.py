@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from vcomp.ir.comparisons import PairOptions, outcome_of
+from vcomp.ir.comparisons.resampled_tests import _BLOCK, _replicates
 
 ALTERNATIVES = ("two-sided", "greater", "less")
 RNG = np.random.default_rng(4)
@@ -95,6 +96,21 @@ def test_randomised_tukey_against_all_shuffles():
         expected = (np.array(ranges) >= abs(means[i] - means[j]) - 1e-9).mean()
         error = np.sqrt(expected * (1 - expected) / 20_000)
         assert abs(made.p_values[place] - expected) <= 4.5 * error + 1 / 20_001
+    # Intervals of all pairs at once reach to the 95 % quantile of the ranges.
+    low, high = made.low, made.high
+    np.testing.assert_allclose((low + high) / 2, [means[0] - means[1], means[0] - means[2],
+                                                  means[1] - means[2]], atol=1e-12)  # fmt: skip
+    reach = (high - low) / 2
+    np.testing.assert_allclose(reach, reach[0], rtol=1e-12)
+    assert (np.array(ranges) > reach[0] + 1e-9).mean() <= 0.06
+    assert (np.array(ranges) >= reach[0] - 1e-9).mean() >= 0.04
+
+
+@pytest.mark.parametrize("n", [1, _BLOCK - 1, _BLOCK, _BLOCK + 1, 3 * _BLOCK - 2])
+def test_there_are_as_many_replicates_as_are_wanted(n):
+    drawn = _replicates(lambda size, rng: rng.random((2, size)), SCORES[:, :2], PairOptions(n=n))
+    assert drawn.shape == (2, n)
+    assert np.unique(drawn).size == 2 * n
 
 
 @pytest.mark.parametrize("test", ["permutation", "bootstrap", "randomised_tukey"])

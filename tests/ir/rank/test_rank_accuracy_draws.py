@@ -282,6 +282,21 @@ def test_the_scale_of_errors_is_known_from_all_systems():
     assert np.mean(variances) == pytest.approx(2 / (39 * 19), rel=0.25)
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.15, 0.5])
+def test_true_differences_have_the_moments_of_their_distribution(spread):
+    """Given B they are normal with mean (1 - B) D and 1 - B times the variance of error."""
+    rng = np.random.default_rng(0)
+    pairs = pair_up(rng.normal(size=(30, 12)) + spread * rng.normal(size=12))
+    share = error_share(pairs)
+    B = share.quantile((np.arange(20_000) + 0.5) / 20_000)
+    expected = ((1 - B) ** 2).mean() * share.F * pairs.mean_error + (
+        1 - B
+    ).mean() * pairs.mean_error
+    truth = RankDraws.of(pairs, 20_000, seed=1).truth
+    # The size of errors is drawn as well, whose square is 2 % larger on average.
+    assert 2 * truth.var(axis=1, ddof=1).mean() == pytest.approx(expected, rel=0.04)
+
+
 @pytest.mark.parametrize("rows", [2, 3])
 def test_each_size_of_tests_has_its_row_of_scales(rows):
     """Errors twice as large are those of a quarter as many topics."""

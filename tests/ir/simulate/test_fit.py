@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -255,6 +256,8 @@ def test_simulators_print(scores):
 def test_collections_travel(scores):
     simulated = fit_collection(scores, list("abcdefgh")).simulate(5, 3, rng=1, first=4)
     assert repr(simulated) == "<3 simulated collections of 5 topics × 8 systems>"
+    for n, what in ((1, "1 simulated collection of"), (2, "2 simulated collections of")):
+        assert what in repr(replace(simulated, scores=simulated.scores[:n]))
     long = simulated.to_long()
     assert list(long.columns) == ["collection", "topic", "system", "score"]
     assert long["collection"].unique().tolist() == [4, 5, 6]

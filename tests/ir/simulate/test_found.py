@@ -92,6 +92,12 @@ def test_means_of_collections_vary_in_standard_errors(random_sampling):
     assert made.found["simulated"]["sampling"] == pytest.approx(expected, rel=1e-9)
 
 
+def test_the_correlation_of_few_systems_has_two_digits():
+    words = printed_words(vcomp.simulate.fit_collection(scores(23, 4)).summary())
+    assert "the r of two systems is 0.33, as" in words
+    assert "chance adds 0.21 in the collection" in words
+
+
 def test_few_topics_and_other_means_are_said():
     X = scores(5, 5)
     few = printed_words(vcomp.simulate.fit_collection(X).summary())

@@ -17,6 +17,7 @@ from vcomp.ir.simulate.source_comparison import (
     OriginalCollection,
     _Distribution,
     _row_correlations,
+    _shares,
 )
 
 
@@ -294,6 +295,15 @@ def test_distributions_of_effects_are_on_their_range(effects, low, high):
     found = _Distribution(np.array(effects))
     assert (found.low, found.high) == (low, high)
     assert (found.table[0], found.table[-1]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_shares_of_components_are_those_of_any_unit(unit):
+    X = collection(12, 4, seed=5)
+    np.testing.assert_allclose(_shares(unit * X[None])[0], shares(X), rtol=1e-9)
+    near = 1.0 + 1e-9 * X  # hardly any variance, but far more than rounding
+    np.testing.assert_allclose(_shares(near[None])[0], shares(X), rtol=1e-5)
+    assert np.isnan(_shares(np.full((1, 3, 2), unit))).all()
 
 
 def test_two_of_each_are_enough():
