@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -55,6 +56,17 @@ def test_every_cell_is_that_of_the_table(found):
     assert "estimated from 9 system × 24 topic" in words
     assert "power of the F test" in words
     assert "from variance components, with their uncertainty" in words
+
+
+def test_intervals_over_the_whole_range_are_said(found):
+    """Those near the upper end are short."""
+    assert "carries no information" not in printed_words(found.summary())
+    values = dict(found.values)
+    for name, low, high in (("Erho2", 0.0, 0.995), ("tau", -0.99, 1.0), ("Phi", 0.0, 0.985)):
+        ends = np.array([0.9, low, 0.9]), np.array([0.95, high, 0.95])
+        values[name] = replace(values[name], low=ends[0], high=ends[1])
+    words = printed_words(replace(found, values=values).summary())
+    assert "τ, Eρ²: an interval over the whole range of a measure carries no information" in words
 
 
 def test_rows_are_numbered(found):

@@ -491,6 +491,14 @@ def test_ties_are_those_of_each_ranking_by_itself(options, scale, true_scale):
     assert measure.actual([scale * x, scale * x], true_scale * y) == plain
 
 
+@pytest.mark.parametrize("name", ["Erho2", "Phi"])
+def test_rounding_is_neither_truth_nor_error(name):
+    """0.1 + 0.2 is 0.3, in the scores and in truth."""
+    near, same = np.array([[0.1 + 0.2, 0.3, 0.3]]), np.full((1, 3), 0.3)
+    for means, truth in ((near, same), (same, near), (near, near[:, ::-1])):
+        assert np.isnan(get(name).actual_of_means(means, truth)).all()
+
+
 def test_systems_that_are_equal_are_in_any_order():
     """Also where they differ on no topic, so that no distance has an error."""
     X = np.random.default_rng(4).uniform(size=(12, 1)) + np.array([0.2, 0.0, 0.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -256,6 +257,17 @@ def test_systems_that_share_no_cell(k):
     s, cell = np.repeat(np.arange(k), 3), np.arange(3 * k)
     with pytest.raises(DataError, match="systems 'd' and 'b' are not connected"):
         FacetedDifferences.of(np.arange(3.0 * k), s, cell, SYSTEMS[:k], [], 3.0)
+
+
+def test_a_small_variance_is_no_rounding():
+    """The pattern has a mean variance of two, and the roots of what is rounding are of its eps."""
+    y, s, t, _ = rows(4, n=9)
+    made = FacetedDifferences.of(y, s, t, SYSTEMS, [ErrorEffect(t, 0.3)], 8.0)
+    pattern = np.array([[1.0, 1.0 + 1e-9, -1.0, -1.0], [1.0, 1.0, 0.5, 0.5 + 1e-15]])
+    found = replace(made, pattern=pattern).variances
+    expected = [1e-18, 4.25, 4.25, 4.25, 4.25, 0.0]
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-30)
+    assert found[-1] == 0.0
 
 
 def test_limits_of_size():
