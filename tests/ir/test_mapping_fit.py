@@ -225,6 +225,13 @@ def test_summary(study):
         assert f"{curve.bse:.2g}" in text.split()
     fewer = any(curve.n_collections < 3 for curve in study.maps.values())
     assert ("Not every collection" in text) == fewer
+    some = {"rmse": 2, "tau": 1}
+    maps = {
+        name: replace(curve, n_collections=some.get(name, curve.n_collections))
+        for name, curve in study.maps.items()
+    }
+    said = "Not every collection has such points: there are 1 for tau, 2 for rmse."
+    assert said in " ".join(str(replace(study, maps=maps)).split())
     assert max(map(len, text.splitlines())) <= 100
     assert "<table" in study._repr_html_()
     assert repr(study) == "<MappingStudy: tau, rmse, power_ratio from 120 points of 3 collections>"
