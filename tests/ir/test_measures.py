@@ -407,6 +407,17 @@ def test_covariances_are_shrunk_to_their_diagonal(shrinkage):
         assert found == pytest.approx(rank_distance(X, truth, shrinkage), rel=1e-10)
 
 
+@pytest.mark.parametrize("unit", [1e-13, 1e13])
+def test_a_distance_is_that_of_any_unit(unit):
+    X = np.random.default_rng(8).normal(size=(12, 4))
+    for truth in ([4, 3, 2, 1], [2, 4, 1, 3]):
+        found = get("d_rank").actual(unit * X, truth)
+        assert found == pytest.approx(rank_distance(X, truth), rel=1e-9)
+    X[:, 3] = X[:, 0] + 1.0  # no error in the difference
+    with pytest.warns(VcompWarning, match="the covariance of the systems is singular"):
+        assert np.isnan(get("d_rank").actual(unit * X, [4.0, 3.0, 2.0, 1.0]))
+
+
 @pytest.mark.parametrize("shrinkage", [-0.01, 1.01, 1.5, True, "0.1"])
 def test_a_shrinkage_is_a_share(shrinkage):
     with pytest.raises(PlanError, match="shrinkage must be between 0 and 1"):

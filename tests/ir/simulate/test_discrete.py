@@ -46,6 +46,11 @@ def test_scores_are_found_though_they_were_rounded():
     np.testing.assert_array_equal(places_on(SUPPORT, SCORES), PLACES)
 
 
+def test_scores_beyond_the_support_have_no_place():
+    found = places_on(SUPPORT, np.array([1.3, -0.2, 1.00004, -0.00004, 1.001]))
+    assert found.tolist() == [-1, -1, 10, 0, -1]
+
+
 def test_beta_binomial_is_that_of_scipy():
     margin = beta_binomial_margin(PLACES, SUPPORT)
     a, b = margin.parameters["a"], margin.parameters["b"]
