@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from vcomp.exceptions import VcompError
 from vcomp.ir.comparisons import PairOptions, outcome_of
 from vcomp.ir.comparisons.resampled_tests import _BLOCK, _replicates
 
@@ -104,6 +105,14 @@ def test_randomised_tukey_against_all_shuffles():
     np.testing.assert_allclose(reach, reach[0], rtol=1e-12)
     assert (np.array(ranges) > reach[0] + 1e-9).mean() <= 0.06
     assert (np.array(ranges) >= reach[0] - 1e-9).mean() >= 0.04
+
+
+def test_replicates_that_do_not_fit_into_memory_are_refused():
+    n = 10**13
+    for test, k in (("permutation", 4), ("randomised_tukey", 1)):  # one number of all pairs
+        needed = f"10,000,000,000,000 replicates of {k} systems need {16 * k * n / 2**30:,.1f} GiB"
+        with pytest.raises(VcompError, match=needed):
+            outcome_of(SCORES[:, :4], test, PairOptions(n=n))
 
 
 @pytest.mark.parametrize("n", [1, _BLOCK - 1, _BLOCK, _BLOCK + 1, 3 * _BLOCK - 2])
