@@ -248,7 +248,7 @@ def seconds_of(counts, n, cut):
     return 4.4e-4 + columns.sum() + 1.6e-11 * dense**3 + 3.0e-8 * dense**2
 
 
-@pytest.mark.parametrize("density", [0.001, 0.01, 0.05])
+@pytest.mark.parametrize("density", [0.001, 0.01, 0.05, 0.5])
 def test_the_cut_is_the_cheapest_or_the_end_of_a_block_that_is_nearly_as_cheap(density):
     n, sizes = 500, [150, 100, 250]
     A = couplings(n, density, 3)
@@ -405,6 +405,22 @@ def test_pairs_are_not_formed_where_a_later_cut_is_cheaper(n_rows, sparse):
         assert least[sizes[0]] > 1.2 * least.min() + 1e-3
     plan = plan_elimination(block_array(C).tocsr(), sizes)
     assert (plan.pairs is None) is sparse
+
+
+def test_pairs_are_not_formed_where_dense_is_cheapest_without_them(monkeypatch):
+    """Where nearly all levels of 300, 100 and 5 meet, they took as long as the fit."""
+    rng, sizes = np.random.default_rng(2), [300, 100, 5]
+    n = sum(sizes)
+    A = (rng.random((n, n)) < 0.99).astype(float)
+    for end, size in zip(np.cumsum(sizes), sizes, strict=True):
+        A[end - size : end, end - size : end] = 0.0
+    A = csr_array(np.triu(A) + np.triu(A).T)
+    cuts, of = [], LeafPairs.of
+    monkeypatch.setattr(LeafPairs, "of", lambda lower, cut: cuts.append(cut) or of(lower, cut))
+    plan = plan_elimination(A, sizes)
+    assert (plan.order, plan.cut, cuts) == (None, 0, [0])
+    assert plan.seconds == pytest.approx(seconds_of(np.zeros(0), n, 0), rel=1e-12)
+    assert (plan.parent.size, plan.counts.size, plan.n_dense) == (0, 0, n)
 
 
 def test_other_blocks_stay_dense_where_their_norms_take_more_than_the_cube_saves():

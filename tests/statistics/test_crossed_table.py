@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import vcomp
-from vcomp.statistics import CrossedTable, find_crossed_table
+from vcomp.statistics import CrossedTable, crossed_table, find_crossed_table
 
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}
 FORMULA = "y ~ (1|a) + (1|b)"
@@ -128,16 +128,32 @@ def test_large_tables_are_laid_out_in_slabs():
         np.testing.assert_allclose(table.forms(T, slab), np.diagonal(F @ T @ F.T), **CLOSE)
 
 
+@pytest.mark.parametrize("kept", [0.5, 0.99])
+def test_a_table_of_one_slab_is_kept_and_larger_ones_are_not(kept, monkeypatch):
+    F, rng = filled(40, 30, kept, 3)
+    sums = CrossedTable.of_matrix(rng.normal(size=F.shape) * F, ~F)
+    F, x, w = F.astype(float), rng.normal(size=(30, 2)), rng.random(40)
+    for slab, is_kept in ((1_200, True), (1_199, False)):
+        monkeypatch.setattr(crossed_table, "_SLAB", slab)
+        table = replace(sums)
+        np.testing.assert_allclose(table.times(x), F @ x, **CLOSE)
+        np.testing.assert_allclose(table.weighted(w), (F.T * w) @ F, **CLOSE)
+        np.testing.assert_allclose(table.weighted(w), (F.T * w) @ F, **CLOSE)
+        np.testing.assert_allclose(table.transposed_times(F), F.T @ F, **CLOSE)
+        # By holes the table is not needed.
+        assert (table._whole is not None) == (is_kept and kept == 0.5)
+
+
 def test_few_holes_are_counted_by_holes_and_many_by_cells():
     """A product of two holes takes as long as some thirty cells: 1e-9 and 3.5e-11 seconds."""
     F = np.ones((40, 30), dtype=bool)
     F[:, :4] = np.arange(40)[:, None] % 10 == 0  # 36 rows with 4 holes
     few = CrossedTable.of_matrix(F.astype(float), ~F)
-    assert few._by_holes
+    assert few.is_by_holes
     assert few.seconds == pytest.approx(36 * 16 * 1e-9, rel=1e-12)
     F[:, :12] = np.arange(40)[:, None] % 10 == 0  # 36 rows with 12 holes
     many = CrossedTable.of_matrix(F.astype(float), ~F)
-    assert not many._by_holes
+    assert not many.is_by_holes
     assert many.seconds == pytest.approx(40 * 30**2 * 3.5e-11, rel=1e-12)
 
 

@@ -59,7 +59,7 @@ class FixedErrors:
     df: FloatArray
 
 
-StepKind: TypeAlias = Literal["start", "scale", "AI", "Newton", "Fisher", "EM"]
+StepKind: TypeAlias = Literal["start", "scale", "AI", "Newton", "Fisher", "EM", "probes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,8 @@ class Iteration:
     Attributes
     ----------
     step : the kind of step that led here: ``"start"``, ``"scale"`` (all components by one
-        factor), ``"AI"``, ``"Newton"``, ``"Fisher"`` or ``"EM"``
+        factor), ``"AI"``, ``"Newton"``, ``"Fisher"``, ``"EM"``, or ``"probes"`` (the same
+        components with all random probes, after a climb with few of them)
     fraction : the part of the full step that was used; nan at the start
     loglike : log-likelihood; nan if the engine does not compute it during the iteration
     newton_decrement : estimated distance to the maximum in standard errors

@@ -143,6 +143,8 @@ class CrossedTable:
 
     def times(self, x: FloatArray) -> FloatArray:
         """Return F x for columns (levels of the shorter facet, c)."""
+        if self._whole is not None:
+            return self._whole @ x
         product: FloatArray = x.sum(axis=0) - group_sums(
             self._row_of_hole, x[self.holes], self.ends.size - 1
         )
@@ -150,6 +152,8 @@ class CrossedTable:
 
     def transposed_times(self, x: FloatArray) -> FloatArray:
         """Return F'x for columns (levels of the longer facet, c)."""
+        if self._whole is not None:
+            return self._whole.T @ x
         size = self.sizes[1 - self.longer]
         product: FloatArray = x.sum(axis=0) - group_sums(self.holes, x[self._row_of_hole], size)
         return product
@@ -173,9 +177,19 @@ class CrossedTable:
         return np.argsort(self.holes, kind="stable"), ends
 
     @cached_property
-    def _by_holes(self) -> bool:
+    def is_by_holes(self) -> bool:
         """Whether products of the holes of each level take less time than those of all cells."""
         return self._seconds_by_holes < self._seconds_of_cells
+
+    @cached_property
+    def _whole(self) -> FloatArray | None:
+        """F itself, if its products take less time and it is one slab; None otherwise."""
+        cells = self.sizes[0] * self.sizes[1]
+        return (
+            None
+            if self.is_by_holes or cells > _SLAB
+            else self._dense(slice(0, self.ends.size - 1))
+        )
 
     @property
     def _seconds_by_holes(self) -> float:
@@ -198,11 +212,10 @@ class CrossedTable:
     def weighted(self, weights: FloatArray, slab: int = _SLAB) -> FloatArray:
         """Return F' diag(w) F for weights of the levels of the longer facet, not negative."""
         size = self.sizes[1 - self.longer]
-        if not self._by_holes:
+        if not self.is_by_holes:
             found = np.zeros((size, size))
             for part in slices(weights.size, max(slab // size, 1)):
-                rows = self._dense(part)
-                rows *= np.sqrt(weights[part])[:, None]
+                rows = self._dense(part) * np.sqrt(weights[part])[:, None]
                 found += rows.T @ rows
             return found
         # (1 − h)(1 − h)' of each level
@@ -221,6 +234,9 @@ class CrossedTable:
 
     def _dense(self, part: slice) -> FloatArray:
         """Return some rows of F."""
+        whole = self.__dict__.get("_whole")
+        if whole is not None:
+            return whole[part]
         first, last = self.ends[part.start], self.ends[part.stop]
         rows = np.ones((part.stop - part.start, self.sizes[1 - self.longer]))
         rows[self._row_of_hole[first:last] - part.start, self.holes[first:last]] = 0.0

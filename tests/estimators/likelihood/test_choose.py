@@ -179,7 +179,7 @@ def test_the_result_says_which_engine_and_why():
     res = vcomp.fit("y ~ (1|a) + (1|b)", crossed(6, 7, 1.1))
     assert res.engine == "strata: 2 fully crossed facets give 4 orthogonal strata"
     res = vcomp.fit("y ~ (1|a) + (1|b)", crossed(6, 7, 0.8))
-    assert res.engine == "levels: 7 levels of 6 cells, 19.0% of them empty, by their holes"
+    assert res.engine == "levels: 7 levels of 6 cells, 19.0% of them empty, in one table"
     res = vcomp.fit("y ~ (1|a) + (1|b)", crossed(6, 7, 0.8), engine="blocked")
     assert res.engine.startswith("blocked: all 13 columns dense")
 

@@ -206,7 +206,12 @@ def test_scores_without_residual_are_refused_as_by_elimination():
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10_000), st.floats(0.4, 1.0), st.tuples(*[st.floats(0.0, 5.0)] * 2))
+@given(
+    st.integers(0, 10_000),
+    st.floats(0.4, 1.0),
+    # Elimination divides by components: by fourth powers of them.
+    st.tuples(*[st.one_of(st.just(0.0), st.floats(1e-60, 5.0))] * 2),
+)
 def test_any_table_has_the_likelihood_of_elimination(seed, kept, components):
     rng = np.random.default_rng(seed)
     a, b = rng.integers(3, 12, 2)
@@ -221,3 +226,30 @@ def test_any_table_has_the_likelihood_of_elimination(seed, kept, components):
     found, wanted = engine.derivatives(v), blocked.derivatives(v)
     assert found.loglike == pytest.approx(wanted.loglike, rel=1e-11)
     near(found.score, wanted.score, 1e-8)  # of elimination a small component's score cancels
+
+
+def test_the_last_step_of_a_slow_engine_is_by_the_average_information():
+    """The observed one costs half an evaluation there, and saves none."""
+
+    class Slow(CrossedLikelihood):
+        seconds = 0.01
+
+    class Quick(CrossedLikelihood):
+        seconds = 0.0099
+
+    table = find_crossed_table(
+        vcomp.VarianceComponentsModel(*CASES["half missing"]).statistics.cells
+    )
+    v = np.array(POINTS[0])
+    for kind, decrement, steps in (
+        (Quick, 5e-10, "Newton"),
+        (Slow, 2e-9, "Newton"),
+        (Slow, 5e-10, None),
+        (Quick, 0.06, None),
+        (Slow, 0.06, None),
+    ):
+        engine = kind(table, reml=True)
+        found = engine.curvature(v, decrement)
+        assert (found and found.kind) == steps
+        if found:
+            near(found.information, engine.information(v, "observed"))

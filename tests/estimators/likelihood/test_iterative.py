@@ -366,6 +366,9 @@ def test_memory_counts_the_tables_that_are_copied(sizes, copied):
         ((2_000, 1_500, 20), 30_000, 64, int(0.12 / (2e-9 * 2 * 45_000))),
         ((2_000, 1_500, 200), 30_000, 64, int(0.12 / (2e-9 * 3 * (90_000 + 17_000)))),
         ((2_000, 300), 3_000, 64, 300),  # no more than the effects that are solved for
+        # (0.12 / 128 / 4e-9 - 15_000) entries allow twice the fewest, and more of them less.
+        ((2_000, 1_500), 219_000, 64, 128),
+        ((2_000, 1_500), 220_000, 64, 64),
         ((2_000, 1_500), 1_000_000, 64, 64),
         ((2_000, 1_500), 4_000_000, 25, 25),
         ((2_000, 1_500), 10_000_000, 16, 16),
@@ -409,3 +412,68 @@ def test_a_covariance_of_means_of_two_samples():
     samples = np.random.default_rng(1).normal(size=(2, 5))
     found = iterative._covariance_of_mean(samples)
     np.testing.assert_allclose(found, np.cov(samples) / 5, rtol=1e-13)
+
+
+def test_an_engine_with_few_probes_is_one_of_the_same_data():
+    stats = statistics_of("y ~ (1|a) + (1|b)", crossed(4000, 300, 290))
+    engine = IterativeLikelihood(stats, reml=False, n_probes=200, seed=7)
+    few = engine.with_few_probes()
+    own = IterativeLikelihood(stats, reml=False, n_probes=64, seed=7)
+    made = (IterativeLikelihood(stats, reml=True, n_probes=n) for n in (127, 128))
+    assert [engine.with_few_probes() is None for engine in made] == [True, False]
+    assert few.reason == own.reason
+    for v in ([1.0, 0.4, 1.1], [1.0, 0.0, 1.1]):
+        found, wanted = few.derivatives(np.array(v)), own.derivatives(np.array(v))
+        np.testing.assert_array_equal(found.score, wanted.score)
+        np.testing.assert_array_equal(found.average, wanted.average)
+        assert few.loglike(np.array(v)) == own.loglike(np.array(v))
+    assert engine.products == {}  # nothing was solved with its own probes
+    assert own.with_few_probes() is None
+    assert IterativeLikelihood(stats, reml=True, probes=AllUnits()).with_few_probes() is None
+    assert BlockedLikelihood(stats, reml=True).with_few_probes() is None
+
+
+def test_a_climb_begins_with_few_probes_and_ends_with_all():
+    formula, data = "y ~ (1|a) + (1|b)", crossed(4000, 300, 290)
+    stats = statistics_of(formula, data)
+    res, few = (vcomp.fit(formula, data, engine="iterative", n_probes=n) for n in (500, 64))
+    assert "traces from 500 random probes" in res.engine
+    steps = res.iterations["step"].tolist()
+    at = steps.index("probes")
+    assert steps.count("probes") == steps.count("start") == 1
+    assert "probes" not in few.iterations["step"].tolist()
+    # Up to there the climb is that of few probes.
+    ours, theirs = res.iterations.filter(like="var("), few.iterations.filter(like="var(")
+    np.testing.assert_array_equal(ours[:at], theirs[:at])
+    np.testing.assert_array_equal(ours.iloc[at], ours.iloc[at - 1])
+    decrements = res.iterations["newton_decrement"].to_numpy()
+    assert decrements[at - 1] <= 0.01 < decrements[at - 2]
+    # The maximum is that of all probes, from anywhere.
+    best = found_by(IterativeLikelihood(stats, reml=True, n_probes=500)).v
+    assert (np.abs(res.vcomp - best) < 2e-4 * res.bse_vcomp).all()
+    assert (np.abs(res.vcomp - few.vcomp) < 6.0 * few.mc_error).all()
+    assert (res.mc_error < 0.6 * few.mc_error).all()
+
+
+@pytest.mark.parametrize("max_iter", [1, 2])
+def test_steps_with_few_probes_count(max_iter):
+    formula, data = "y ~ (1|a) + (1|b)", crossed(4000, 300, 290)
+    start = {"a": 30.0, "b": 0.01, "Residual": 5.0}
+    with pytest.warns(vcomp.VcompWarning, match="ot converged"):
+        res = vcomp.fit(
+            formula, data, engine="iterative", n_probes=200, max_iter=max_iter, start=start
+        )
+    steps = res.iterations["step"].tolist()
+    assert len([s for s in steps if s not in ("start", "probes")]) == max_iter
+
+
+def test_without_a_value_a_climb_from_far_above_needs_no_halving():
+    """Each half step has a smaller decrement, and there are nine of them to the maximum."""
+    formula, data = "y ~ (1|a) + (1|b)", crossed(4000, 300, 290)
+    start = {"a": 400.0, "b": 40.0, "Residual": 0.9}
+    far = vcomp.fit(formula, data, engine="iterative", n_probes=16, start=start)
+    steps = far.iterations["step"].tolist()
+    assert "EM" in steps[1:3]
+    assert len(steps) <= 9
+    near = vcomp.fit(formula, data, engine="iterative", n_probes=16)
+    np.testing.assert_allclose(far.vcomp, near.vcomp, rtol=1e-5)

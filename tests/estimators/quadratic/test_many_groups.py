@@ -119,6 +119,19 @@ def test_probed_equations_of_minque(formula, w):
     assert np.abs((pair[0] - pair[1]) / scale).max() < 0.1
 
 
+@pytest.mark.parametrize(("q", "affordable"), [(300, 150), (30, 32)])
+def test_tables_of_a_second_have_more_probes(q, affordable):
+    """As many as the effects that are solved for, for both terms together; 32 at least."""
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(0, q, (2, 2_000))
+    stats = products(
+        "y ~ (1|a) + (1|b)", pd.DataFrame({"y": rng.normal(size=2_000), "a": a, "b": b})
+    )
+    assert stats.sizes == (q, q)
+    assert ProbedPriors(stats).n_probes == affordable
+    assert ProbedPriors(stats, 7).n_probes == 7
+
+
 def test_the_error_of_the_solution_is_that_of_other_seeds():
     stats = products("y ~ (1|a) + (1|b)", frame(7))
     w = np.ones(3)

@@ -15,6 +15,7 @@ from .engine import LikelihoodEngine as LikelihoodEngine
 from .engine import Solution as Solution
 from .engine import errors_of_fixed as errors_of_fixed
 from .iterative import IterativeLikelihood as IterativeLikelihood
+from .iterative import probes_for_one_fit as probes_for_one_fit
 from .levels import LevelsLikelihood as LevelsLikelihood
 from .likelihood import ML as ML
 from .likelihood import REML as REML

@@ -219,6 +219,9 @@ class LikelihoodEngine(Likelihood, Protocol):
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""
 
+    def with_few_probes(self) -> LikelihoodEngine | None:
+        """Return the engine with fewer random probes, whose maximum is near; None without any."""
+
     def monte_carlo(self, v: FloatArray) -> FloatArray | None:
         """Return the (k + 1, k + 1) Monte Carlo covariance of the estimates at `v`, eq. (8.6).
 
@@ -279,6 +282,10 @@ class SummedEngine:
 
     def few_levels(self, v: FloatArray, terms: Sequence[int]) -> Likelihood | None:
         """Return None: each value of the components needs an evaluation."""
+        return None
+
+    def with_few_probes(self) -> LikelihoodEngine | None:
+        """Return None: there are no probes, or few."""
         return None
 
     def curvature(

@@ -44,6 +44,9 @@ _SECONDS = 0.12
 """Time of an evaluation up to which a single fit has more probes: as long as an exact fit may take
 in any case, so that the error falls as far as that time allows, and time grows with the data."""
 
+_WORTH = 2
+"""How many times the fewest probes there must be for a climb with the fewest to save time."""
+
 _SECONDS_PER_ENTRY = 2e-9
 """Seconds of an evaluation for each probe, large term and entry of its pair tables."""
 
@@ -71,6 +74,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
     n_levels : largest number of groups of all small terms together, whose traces are exact
     tol : tolerance of the solves, relative to the right-hand side
     probes : probes to use in place of random ones
+    like : an engine of the same data, with the same products of tables and right-hand sides
     free_bytes : returns the free memory
 
     Raises
@@ -93,6 +97,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         n_levels: int = _LEVELS,
         tol: float = 1e-8,
         probes: Probes | None = None,
+        like: IterativeLikelihood | None = None,
         free_bytes: Callable[[], float] = available_bytes,
     ) -> None:
         n_probes = probes_for_one_fit(stats) if n_probes is None else n_probes
@@ -103,10 +108,15 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
             )
         self.stats = stats
         self.reml = reml
-        _check_memory(stats, n_probes, n_levels, free_bytes)
         self._probes = probes or Rademacher(n_probes, seed)
-        self._context = Context.of(stats, self._probes, tol, _small_terms(stats.sizes, n_levels))
         self._equations: dict[tuple[int, ...], SparseEquations] = {}
+        self._context: Context
+        if like is not None:
+            self._context = like._context.with_probes(self._probes)
+            self._equations = like._equations
+            return
+        _check_memory(stats, n_probes, n_levels, free_bytes)
+        self._context = Context.of(stats, self._probes, tol, _small_terms(stats.sizes, n_levels))
 
     @property
     def seconds(self) -> float:
@@ -190,6 +200,15 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
             variances=lambda: (variances, variances),
         )
 
+    def with_few_probes(self) -> IterativeLikelihood | None:
+        """Return the engine with the fewest probes, None if it has about as few."""
+        few = fewest_probes(self.stats)
+        if not isinstance(self._probes, Rademacher) or self._probes.n < _WORTH * few:
+            return None
+        return IterativeLikelihood(
+            self.stats, reml=self.reml, n_probes=few, seed=self._probes.seed, like=self
+        )
+
     def monte_carlo(self, v: FloatArray) -> FloatArray:
         """Return the Monte Carlo covariance of the estimates, eq. (8.6), 0 for terms at zero."""
         point = self._at(v)
@@ -233,10 +252,11 @@ def fewest_probes(stats: CrossProducts) -> int:
 def probes_for_one_fit(stats: CrossProducts) -> int:
     """Return as many probes as a fit of about a second allows, at least the fewest.
 
-    More than the effects that are solved for are of no use.
+    More than the effects that are solved for are of no use, nor are a few more than the fewest.
     """
     affordable = int(min(_SECONDS / _seconds_per_probe(stats), sum(_tail(stats))))
-    return max(fewest_probes(stats), affordable)
+    few = fewest_probes(stats)
+    return affordable if affordable >= _WORTH * few else few
 
 
 def seconds_of(stats: CrossProducts, n_probes: int) -> float:

@@ -7,7 +7,7 @@ of the large terms and the residual; the small terms are added by eqs. (8.1) and
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -75,6 +75,10 @@ class Context:
             {t: beside(t) for t in range(stats.n_terms) if t not in small},
             np.vstack([np.hstack([top, *sides]), *levels]),
         )
+
+    def with_probes(self, probes: Probes) -> Context:
+        """Return the context of the same data with other probes."""
+        return replace(self, probes=probes, starts={}, products={})
 
     def solve(self, system: SparseSystem, name: str, part: int, b: FloatArray) -> Solved:
         """Solve, starting from the last solution of the same kind, and keep the solution."""

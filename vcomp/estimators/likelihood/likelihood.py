@@ -6,7 +6,8 @@ An engine is chosen, its likelihood is maximised, and the maximum is certified
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import ClassVar
 
@@ -381,6 +382,21 @@ def estimate_by_likelihood(
     return estimate.with_seconds(seconds)
 
 
+_NEAR = 0.01
+"""Newton decrement at which the climb with few probes ends, and that with all begins."""
+
+
+def _after(near: Maximum, found: Maximum) -> Maximum:
+    """Return a maximum with the log of the climb to its start."""
+    first, *others = found.log
+    return replace(
+        found,
+        log=(*near.log, replace(first, step="probes"), *others),
+        iterations=near.iterations + found.iterations,
+        evaluations=near.evaluations + found.evaluations,
+    )
+
+
 def _maximise(
     likelihood: LikelihoodEngine,
     start: FloatArray,
@@ -389,19 +405,19 @@ def _maximise(
     tol: float,
 ) -> Maximum:
     sizes = np.array([*likelihood.sizes, likelihood.n], dtype=float)
+    max_iter, climbed = int(options.max_iter), partial(maximise, held=known.held)
+    few, near = likelihood.with_few_probes(), None
     try:
-        found = maximise(
-            likelihood,
-            start,
-            sizes,
-            held=known.held,
-            max_iter=int(options.max_iter),
-            tol=tol,
-        )
+        if few is not None:
+            near = climbed(few, start, sizes, max_iter=max_iter, tol=_NEAR)
+            start, max_iter = near.v, max_iter - near.iterations
+        found = climbed(likelihood, start, sizes, max_iter=max_iter, tol=tol)
     except np.linalg.LinAlgError:
         raise _NoResidualError(
             _SINGULAR if options.start is None and not known.held.any() else _BAD_START
         ) from None
+    if near is not None:
+        found = _after(near, found)
     share = found.v[-1] / found.v.sum()
     rounding = VANISHED if found.converged else _ROUNDED_RESIDUAL
     if found.saturated:

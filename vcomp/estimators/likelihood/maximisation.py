@@ -384,17 +384,19 @@ class _Maximisation:
         Used without an exact value. If none has a smaller decrement, which far from the maximum
         may grow in good steps as well, the best of all is used.
         """
-        found: list[_Iterate] = []
         # An information of rounding error would take a component beyond what any response has.
         most = self.likelihood.n * here.v.sum()
-        steps = [(np.minimum(_moved(here, 0.5**h), most), here.kind, 0.5**h) for h in range(4)]
-        for trial in [*steps, (self._em(here), "EM", 1.0)]:
-            there = self._tried(*trial)
-            if there is not None:
-                found.append(there)
-                if there.decrement < here.decrement:
-                    break
-        return min(found, key=lambda point: point.decrement, default=None)
+        whole, half, *shorter = (
+            (np.minimum(_moved(here, 0.5**h), most), here.kind, 0.5**h) for h in range(4)
+        )
+        # EM is best if a component is far too large, a shorter step almost always otherwise.
+        found: list[_Iterate] = []
+        for trials in ([whole], [half, (self._em(here), "EM", 1.0)], *([one] for one in shorter)):
+            found += [there for trial in trials if (there := self._tried(*trial)) is not None]
+            best = min(found, key=lambda point: point.decrement, default=here)
+            if best.decrement < here.decrement:
+                return best
+        return best if found else None
 
     def _tried(
         self, v: FloatArray, kind: StepKind, fraction: float, before: Curvature | None = None

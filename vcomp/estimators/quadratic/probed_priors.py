@@ -25,6 +25,7 @@ from vcomp.estimators.likelihood import (
     SparseSystem,
     build_sparse_equations,
     mivque0,
+    probes_for_one_fit,
 )
 from vcomp.estimators.quadratic.spaces import PriorForms
 from vcomp.numerics import Positive, available_bytes, check_memory, slices
@@ -32,6 +33,8 @@ from vcomp.numerics.sparse import Rademacher
 from vcomp.statistics import CrossProducts, Statistics
 
 _PROBES = 32
+"""Of each term at least; smaller tables have as many as a fit of the likelihood."""
+
 _PROBES_OF_COVARIANCE = 16
 """Standard errors need fewer digits than estimates."""
 
@@ -51,7 +54,8 @@ class ProbedPriors:
     Parameters
     ----------
     stats : cross-products, centred
-    n_probes : number of random columns of each term, at least 2
+    n_probes : number of random columns of each term, at least 2; by default 32, and more for
+        tables that a second allows
     seed : of their generators
     free_bytes : returns the free memory
 
@@ -64,7 +68,7 @@ class ProbedPriors:
     def __init__(
         self,
         stats: CrossProducts,
-        n_probes: int = _PROBES,
+        n_probes: int | None = None,
         seed: int = _SEED,
         free_bytes: Callable[[], float] = available_bytes,
     ) -> None:
@@ -74,8 +78,10 @@ class ProbedPriors:
             "method='anova' needs no more than the data",
             free_bytes=free_bytes,
         )
+        if n_probes is None:
+            n_probes = max(_PROBES, probes_for_one_fit(stats) // stats.n_terms)
         self.stats, self.n_probes = stats, n_probes
-        self._signs = Rademacher(n_probes, seed)
+        self._signs = Rademacher(self.n_probes, seed)
         self._pairs = PairProducts(stats)
 
     def __str__(self) -> str:

@@ -150,15 +150,22 @@ def _of_leaves(lower: Any, first: int, most_entries: int) -> EliminationOrder | 
     """
     if _is_sparse_beyond(lower, first):
         return None
+    n = lower.shape[0]
+    unfilled = np.zeros(n, np.int64)
+    unfilled[:first] = np.bincount(lower.indices, minlength=n)[:first]
+    least = _seconds(unfilled, n, [0, first])
+    if least[0] <= least.min():  # whatever is filled: products of entries take longer to form
+        none = np.zeros(0, np.int32), unfilled[:0]
+        return EliminationOrder(None, 0, lower, *none, float(least[0]), LeafPairs.of(lower, 0))
     pairs = LeafPairs.of(lower, first)
     if pairs is None or pairs.leading.nnz > most_entries:
         return None
     counts = np.diff(pairs.leading.indptr)
-    least = _seconds(np.concatenate([counts, pairs.filled()]), lower.shape[0], [0, first])
+    least = _seconds(np.concatenate([counts, pairs.filled()]), n, [0, first])
     cut = first if least[first] < least[0] else 0
     if least[cut] > _NEARLY * least.min() + _MOMENT:
         return None
-    parent = np.full(first, lower.shape[0], np.int32)
+    parent = np.full(first, n, np.int32)
     parent[counts > 0] = pairs.rows[pairs.ptr[:-1][counts > 0]] + first
     found = parent[:cut], counts[:cut], float(least[cut])
     return EliminationOrder(None, cut, lower, *found, pairs if cut else LeafPairs.of(lower, 0))
