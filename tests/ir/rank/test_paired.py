@@ -122,3 +122,17 @@ def test_systems_with_missing_scores_are_compared_without_the_means_of_topics():
         for t in range(9):
             expected = off[t] - pairs.centres[at] if t in off else 0.0
             assert pairs.residuals[t, at] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("unit", [2.0**-60, 2.0**60])
+@pytest.mark.parametrize("holes", [False, True])
+def test_differences_follow_the_unit(unit, holes):
+    X = np.random.default_rng(9).normal(size=(9, 4)) + np.arange(4.0)
+    X[:, 2] = X[:, 1]  # equal systems
+    if holes:
+        X[2, 0] = X[5, 3] = np.nan
+    plain, found = (PairedDifferences.from_scores(c * X, "abcd") for c in (1.0, unit))
+    assert found.systems == plain.systems
+    np.testing.assert_array_equal(found.differences, unit * plain.differences)
+    np.testing.assert_array_equal(found.variances, unit**2 * plain.variances)
+    assert (found.differences == 0.0).sum() == 1
