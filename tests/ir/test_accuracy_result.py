@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -57,6 +58,17 @@ def test_every_cell_is_that_of_the_table(found):
     assert "from variance components, with their uncertainty" in words
 
 
+def test_intervals_over_the_whole_range_are_said(found):
+    """Those near the upper end are short."""
+    assert "carries no information" not in printed_words(found.summary())
+    values = dict(found.values)
+    for name, low, high in (("Erho2", 0.0, 0.995), ("tau", -0.99, 1.0), ("Phi", 0.0, 0.985)):
+        ends = np.array([0.9, low, 0.9]), np.array([0.95, high, 0.95])
+        values[name] = replace(values[name], low=ends[0], high=ends[1])
+    words = printed_words(replace(found, values=values).summary())
+    assert "τ, Eρ²: an interval over the whole range of a measure carries no information" in words
+
+
 def test_rows_are_numbered(found):
     assert found.table.index.tolist() == list(range(len(MEASURES) * len(SIZES)))
     assert found.predict([5, 9]).index.tolist() == list(range(len(MEASURES) * 2))
@@ -77,6 +89,8 @@ def test_lines_have_enough_points_between_the_sizes(found):
     assert (one.min(), one.max()) == (2.0, 16.0)
     few = vcomp.ir.accuracy(found_scores(), ["Erho2"], [3])._curves(["Erho2"])["n"]
     assert (few.min(), few.max()) == (2.0, 6.0)
+    many = vcomp.ir.accuracy(found_scores(), ["Erho2"], [20])._curves(["Erho2"])["n"]
+    assert (many.min(), many.max()) == (5.0, 40.0)
 
 
 def test_lines_of_what_is_slow_have_the_sizes_alone():

@@ -348,6 +348,11 @@ MISTAKES = {
     ),
     "there are 24 × 1": lambda: accuracy(SCORES[:, :1]),
     "all scores are equal, so that there is no variance": lambda: accuracy(np.ones((5, 4))),
+    "no system has a score, so that there is no variance": lambda: accuracy(
+        np.full((5, 4), np.nan)
+    ),
+    # One score is equal to itself.
+    "all scores are equal, so": lambda: accuracy([[0.3, np.nan], [np.nan, np.nan]]),
     "sens_abs has no estimator of its own, and is extrapolated from halves of the topics, which "
     "need all scores; scores: 3 of 216 are missing, that of system '2' on topic '3'": lambda: (
         accuracy(holed(), ["tau", "sens_abs"])

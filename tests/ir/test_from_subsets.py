@@ -331,6 +331,20 @@ def test_intervals_are_a_jackknife_over_groups_of_topics():
     np.testing.assert_allclose(high, np.sin(np.minimum(centre + reach, np.pi / 2)) ** 2, rtol=1e-9)
 
 
+def test_intervals_end_at_one():
+    """Of tests that find nearly everything, with some topics less; by a loop as above."""
+    X = np.random.default_rng(5).normal(size=(9, 4)) + np.arange(4)
+    power, n = get("power_ratio"), np.array([9.0, 12.0])
+    low, high = power.interval_of_matrix(as_score_matrix(X), n, 0.1)
+    left = np.arcsin(np.sqrt([power.estimate(np.delete(X, k, axis=0), n) for k in range(9)]))
+    se = np.sqrt(8 / 9 * ((left - left.mean(axis=0)) ** 2).sum(axis=0))
+    centre = np.arcsin(np.sqrt(power.estimate(X, n)))
+    reach = stats.t.isf(0.05, 8) * se
+    assert (centre + reach > np.pi / 2).all()
+    np.testing.assert_allclose(low, np.sin(np.maximum(centre - reach, 0)) ** 2, rtol=1e-9)
+    np.testing.assert_allclose(high, 1.0, rtol=1e-15)
+
+
 def test_intervals_contain_the_expected_power_about_as_often_as_they_say():
     rng = np.random.default_rng(3)
     effects = 0.5 * rng.normal(size=12)

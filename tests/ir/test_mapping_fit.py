@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize
 
 import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError
@@ -21,6 +21,7 @@ from vcomp.ir.mapping_fit import _FEWEST_POINTS as FEWEST
 from vcomp.ir.mapping_fit import (
     _by_collection,
     _coefficients,
+    _fitted,
     _smallest,
     _used,
     curve_through,
@@ -224,6 +225,13 @@ def test_summary(study):
         assert f"{curve.bse:.2g}" in text.split()
     fewer = any(curve.n_collections < 3 for curve in study.maps.values())
     assert ("Not every collection" in text) == fewer
+    some = {"rmse": 2, "tau": 1}
+    maps = {
+        name: replace(curve, n_collections=some.get(name, curve.n_collections))
+        for name, curve in study.maps.items()
+    }
+    said = "Not every collection has such points: there are 1 for tau, 2 for rmse."
+    assert said in " ".join(str(replace(study, maps=maps)).split())
     assert max(map(len, text.splitlines())) <= 100
     assert "<table" in study._repr_html_()
     assert repr(study) == "<MappingStudy: tau, rmse, power_ratio from 120 points of 3 collections>"
@@ -359,6 +367,24 @@ def test_points_at_the_ends_leave_the_curve(study, variance):
     found = curve_through(tau, pd.concat([points, ends]), limits, variance)
     assert found.exponent == pytest.approx(expected.exponent, rel=1e-7)
     assert found.bse == pytest.approx(expected.bse, rel=1e-6)
+
+
+@pytest.mark.parametrize("n_features", [0, 2])
+def test_curve_and_spread_have_the_highest_normal_likelihood(n_features):
+    """Of y about x^a with the standard deviation s (1 - x)^b, log a linear in features."""
+    rng = np.random.default_rng(5)
+    x, Z = rng.uniform(0.2, 0.95, 400), rng.normal(size=(400, n_features))
+    slopes = np.array([0.4, -0.3])[:n_features]
+    y = x ** np.exp(0.5 + Z @ slopes) + 0.2 * (1.0 - x) ** 1.3 * rng.normal(size=400)
+
+    def negative(at):
+        theta, log_s, b = at[: n_features + 1], at[-2], at[-1]
+        sd = np.exp(log_s) * (1.0 - x) ** b
+        return (np.log(sd) + np.square((y - x ** np.exp(theta[0] + Z @ theta[1:])) / sd) / 2).sum()
+
+    best = minimize(negative, [0.5, *slopes, np.log(0.2), 1.3], tol=1e-12)
+    theta, power = _fitted(x, y, Z, 1.0 - x, "shrinking")
+    np.testing.assert_allclose([*theta, power], [*best.x[: n_features + 1], best.x[-1]], atol=1e-4)
 
 
 def test_coefficients_without_error():

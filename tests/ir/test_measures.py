@@ -363,12 +363,15 @@ def test_the_f_test_without_error():
 # --- d_rank --------------------------------------------------------------------------------------
 
 
-def rank_distance(X, truth):
+def rank_distance(X, truth, shrinkage=0.0):
     """Try all sets of neighbours that are made equal, and take the nearest means in true order."""
     n, k = X.shape
     order = np.argsort(-np.asarray(truth), kind="stable")
     D = -np.diff(X[:, order], axis=1)
     S, mean = np.cov(D.T, ddof=1).reshape(k - 1, k - 1) / n, D.mean(axis=0)
+    own = np.diag((X - X.mean(axis=1, keepdims=True)).var(axis=0, ddof=1)[order]) / n
+    G = -np.diff(np.eye(k), axis=0)
+    S = (1.0 - shrinkage) * S + shrinkage * (G @ own @ G.T)
     found = []
     for equal in product([False, True], repeat=k - 1):
         zero = np.flatnonzero(equal)
@@ -393,6 +396,42 @@ def test_distance_to_the_true_order(seed):
     assert get("d_rank").actual(moved, np.exp(truth)) == pytest.approx(
         get("d_rank").actual(X, truth), rel=1e-9, abs=1e-12
     )
+
+
+@pytest.mark.parametrize("shrinkage", [0.1, 0.6, 1.0])
+def test_covariances_are_shrunk_to_their_diagonal(shrinkage):
+    """Variances of systems, without the means of topics."""
+    X = np.random.default_rng(8).normal(size=(12, 4)) + 0.5 * np.arange(4)
+    for truth in ([4, 3, 2, 1], [2, 4, 1, 3]):
+        found = get("d_rank", shrinkage=shrinkage).actual(X, truth)
+        assert found == pytest.approx(rank_distance(X, truth, shrinkage), rel=1e-10)
+
+
+@pytest.mark.parametrize("unit", [1e-13, 1e13])
+def test_a_distance_is_that_of_any_unit(unit):
+    X = np.random.default_rng(8).normal(size=(12, 4))
+    for truth in ([4, 3, 2, 1], [2, 4, 1, 3]):
+        found = get("d_rank").actual(unit * X, truth)
+        assert found == pytest.approx(rank_distance(X, truth), rel=1e-9)
+    X[:, 3] = X[:, 0] + 1.0  # no error in the difference
+    with pytest.warns(VcompWarning, match="the covariance of the systems is singular"):
+        assert np.isnan(get("d_rank").actual(unit * X, [4.0, 3.0, 2.0, 1.0]))
+
+
+@pytest.mark.parametrize("shrinkage", [-0.01, 1.01, 1.5, True, "0.1"])
+def test_a_shrinkage_is_a_share(shrinkage):
+    with pytest.raises(PlanError, match="shrinkage must be between 0 and 1"):
+        get("d_rank", shrinkage=shrinkage)
+
+
+def test_a_tie_in_the_scores_is_a_difference_of_zero():
+    """Of the first two systems, whose means differ by rounding; the others are out of order."""
+    X = np.random.default_rng(7).normal(size=(20, 4)) + np.array([0.0, 0.0, 0.4, 0.1])
+    X[:, 1] += X[:, 0].mean() - X[:, 1].mean()
+    for truth in ([4, 3, 2, 1], [3, 4, 1, 2], [1, 4, 2, 3]):
+        expected = rank_distance(X, truth)
+        assert expected > 0.0
+        assert get("d_rank").actual(X, truth) == pytest.approx(expected, rel=1e-10)
 
 
 def test_two_systems_are_as_far_as_their_t_statistic():
@@ -461,6 +500,14 @@ def test_ties_are_those_of_each_ranking_by_itself(options, scale, true_scale):
     plain = measure.actual([x, x], y)
     assert -1.0 < plain < 1.0
     assert measure.actual([scale * x, scale * x], true_scale * y) == plain
+
+
+@pytest.mark.parametrize("name", ["Erho2", "Phi"])
+def test_rounding_is_neither_truth_nor_error(name):
+    """0.1 + 0.2 is 0.3, in the scores and in truth."""
+    near, same = np.array([[0.1 + 0.2, 0.3, 0.3]]), np.full((1, 3), 0.3)
+    for means, truth in ((near, same), (same, near), (near, near[:, ::-1])):
+        assert np.isnan(get(name).actual_of_means(means, truth)).all()
 
 
 def test_systems_that_are_equal_are_in_any_order():

@@ -45,10 +45,13 @@ def test_an_interval_is_that_of_the_delta_method(rises):
         half = student.isf(0.05, 39) * np.hypot(of_curve, 0.07)
         assert row.obs_low == pytest.approx(max(y - half, curve.lowest), abs=1e-8)
         assert row.obs_high == pytest.approx(min(y + half, 1.0), abs=1e-8)
-    lone = replace(curve, n_collections=1).predict(0.5, alpha=0.1)
-    both = curve.predict(0.5, alpha=0.1)
-    ratio = (lone["high"] - lone["estimate"]) / (both["high"] - both["estimate"])
-    assert ratio.item() == pytest.approx(student.isf(0.05, 39) / student.isf(0.05, 5), rel=1e-10)
+    curve = replace(curve, bse=0.02)
+    many = curve.predict(0.5, alpha=0.1)
+    for n, df in ((1, 39), (2, 1)):
+        few = replace(curve, n_collections=n).predict(0.5, alpha=0.1)
+        ratio = (few["high"] - few["estimate"]) / (many["high"] - many["estimate"])
+        expected = student.isf(0.05, df) / student.isf(0.05, 5)
+        assert ratio.item() == pytest.approx(expected, rel=1e-10)
 
 
 def test_intervals_are_cut_where_the_indicator_ends():

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 import vcomp
+from tests.helpers.printed_tables import printed_columns
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
 from vcomp.ir import measures
 from vcomp.ir.curve import MODELS, fit_curve
@@ -207,6 +208,8 @@ def test_summary_says_what_the_numbers_are(scores):
     ):
         assert piece in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 100
+    both = " ".join(str(split_half(scores, "tau", 15, sizes=[5, 9], trials=20)).split())
+    assert "20 random splits of each of 2 sizes, with halves of 5 to 9 topics." in both
     inside = str(split_half(scores, "tau", 10, models="logit", alpha=0.1))
     assert "Beyond" not in inside
     assert "Beyond" not in str(split_half(scores, "tau", 15, trials=20))
@@ -215,6 +218,18 @@ def test_summary_says_what_the_numbers_are(scores):
     assert "need not agree" not in one
     assert "known to be biased; the models need not agree." in two
     assert "90 % of splits" in inside
+
+
+def test_every_cell_of_the_summary_is_that_of_the_table(scores):
+    study = split_half(scores, ["tau", "tau_ap"], [10, 30, 100], rng=4, trials=20)
+    printed, table = printed_columns(study.summary()), study.table
+    assert printed["topics"] == ["10", "30", "100"] * 2
+    for model in study.models:
+        own = table[table["model"] == model]
+        rows = pd.concat([own[own["measure"] == name] for name in study.measures])
+        cells = [cell.translate(str.maketrans("[,]", "   ")).split() for cell in printed[model]]
+        expected = rows[["estimate", "obs_low", "obs_high"]].to_numpy()
+        np.testing.assert_allclose(np.array(cells, dtype=float), expected, atol=5.1e-4)
 
 
 def test_html_and_repr(study):

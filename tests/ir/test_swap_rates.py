@@ -127,3 +127,31 @@ def test_one_pair_in_one_trial_has_a_rate():
     table = swap_rates(X, 4, bins=[0, 0.5, 5], trials=1, rng=1)
     assert table["n_pairs"].tolist() == [0, 1]
     np.testing.assert_array_equal(table["swap_rate"], [np.nan, 0.0])
+
+
+@pytest.mark.parametrize("name", ["swap_rate", "p_value"])
+@pytest.mark.parametrize("n", [4, 30])
+def test_what_is_expected_is_a_mean_over_the_pairs_of_the_bin(name, n):
+    """Of two systems every pair is in the bin of all differences: n' topics against n' others."""
+    X = np.random.default_rng(4).normal(size=(20, 2)) + np.array([0.0, 0.4])
+    pairs = PairForecast.from_scores(X)
+    mean = pairs.reliability * pairs.t / np.sqrt(20)
+    delta = mean + np.sqrt(pairs.variance) * stats.norm.ppf((np.arange(4000) + 0.5) / 4000)
+    if name == "swap_rate":
+        below = stats.norm.cdf(-np.sqrt(n) * delta)
+        expected = (2.0 * below * (1.0 - below)).mean()
+    else:
+        levels = (np.arange(400) + 0.5) / 400
+        expected = 1.0 - np.mean([pairs.power(n, alpha) for alpha in levels])
+    assert get(name).expected(pairs, n) == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize(("name", "row"), [("swap_rate", 1), ("p_value", 2)])
+def test_what_is_expected_of_a_bin_is_a_share_of_its_pairs(name, row):
+    X = np.random.default_rng(4).normal(size=(20, 5)) + 0.3 * np.arange(5)
+    pairs = PairForecast.from_scores(X)
+    sums = pairs.by_difference(30, np.array([0.0, 0.2, 0.7, 9.0]))
+    for b, (lower, upper) in enumerate(((0.0, 0.2), (0.2, 0.7), (0.7, 9.0))):
+        assert 0.1 < sums[0, b] < 0.8
+        found = get(name, lower=lower, upper=upper).expected(pairs, 30)
+        assert found == pytest.approx(sums[row, b] / sums[0, b], rel=1e-12)

@@ -46,6 +46,8 @@ def test_one_curve_has_a_band(study):
     assert len(bands(ax)) == 1
     assert not ax.texts
     assert ax.get_xlim()[1] < 16
+    (line,) = (line for line in ax.lines if len(line.get_xdata()) == 200)
+    assert (line.get_xdata()[0], line.get_xdata()[-1]) == pytest.approx((2.0, 15.0))
 
 
 def test_far_tests_need_a_logarithmic_axis(study):

@@ -4,9 +4,10 @@ A mutant is named by its module, its function and the two forms of the changed e
 its name survives edits elsewhere in the file. Annotations, defaults, docstrings, texts, and what
 is raised or asserted stay as they are. So do six kinds of expressions:
 
-- estimates of time, which are arithmetic with a number named in seconds: they decide which of two
-  ways to the same result is chosen. A comparison of two times is turned round but not moved, as no
-  two are exactly equal;
+- estimates of time, which are arithmetic with a number named in seconds, and all that is inside a
+  function or property named ``seconds`` or ending in ``_seconds``, but ``with_…``, which sets what
+  was measured: they decide which of two ways to the same result is chosen. A comparison of two
+  times is turned round but not moved, as no two are exactly equal;
 - tolerances, which are constants below `TOLERANCE`: they are not doubled, and a comparison with
   one is turned round but not moved to include or exclude it, as no result is exactly so small; nor
   is one with a constant below `SMALL`;
@@ -45,6 +46,9 @@ COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
 
 _LIMIT = re.compile(r"_[A-Z][A-Z_]+|(FEW|MANY)_ROWS|THREADS|(\w+\.)*_?(limits\.\w+|dense_below)")
 """A module's own constants, those by which loops are compiled or shared, and fields of limits."""
+
+_ESTIMATE = re.compile(r"(?!with_)(\w*_)?seconds")
+"""Names of functions whose result is an estimate of time."""
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
@@ -178,6 +182,8 @@ def _is_stub(definition: ast.FunctionDef) -> bool:
 
 def _nodes(definition: ast.FunctionDef) -> Iterator[ast.expr | ast.AugAssign]:
     """Yield what may be changed in a function, always in the same order."""
+    if _ESTIMATE.fullmatch(definition.name):
+        return
     for statement in definition.body:
         yield from _below(statement)
 

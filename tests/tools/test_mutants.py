@@ -178,6 +178,37 @@ def found(x, n, kernel):
     ]
 
 
+def test_what_is_inside_an_estimate_of_time_is_not_changed(tmp_path):
+    file = tmp_path / "small.py"
+    file.write_text(
+        """
+class Engine:
+    @property
+    def seconds(self):
+        return 1e-3 + 2.0 * self.n
+
+    @property
+    def seconds_or_more(self):
+        return self.n - 1.0
+
+    def expected_seconds(self, n):
+        return 3.0 * n
+
+    def with_seconds(self, n):
+        return self.n + n
+
+def _seconds(n):
+    return 4.0 * n if n > 5 else 0.0
+""",
+        encoding="utf-8",
+    )
+    assert [m.name for m in mutants_of("small", file)] == [
+        "small:Engine.seconds_or_more: self.n - 1.0 -> self.n + 1.0",
+        "small:Engine.seconds_or_more: 1.0 -> 2.0",
+        "small:Engine.with_seconds: self.n + n -> self.n - n",
+    ]
+
+
 @pytest.mark.parametrize(
     ("most", "expected"),
     [

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from vcomp.exceptions import VcompError
 from vcomp.ir.comparisons import PairOptions, outcome_of
+from vcomp.ir.comparisons.resampled_tests import _BLOCK, _replicates
 
 ALTERNATIVES = ("two-sided", "greater", "less")
 RNG = np.random.default_rng(4)
@@ -95,6 +97,29 @@ def test_randomised_tukey_against_all_shuffles():
         expected = (np.array(ranges) >= abs(means[i] - means[j]) - 1e-9).mean()
         error = np.sqrt(expected * (1 - expected) / 20_000)
         assert abs(made.p_values[place] - expected) <= 4.5 * error + 1 / 20_001
+    # Intervals of all pairs at once reach to the 95 % quantile of the ranges.
+    low, high = made.low, made.high
+    np.testing.assert_allclose((low + high) / 2, [means[0] - means[1], means[0] - means[2],
+                                                  means[1] - means[2]], atol=1e-12)  # fmt: skip
+    reach = (high - low) / 2
+    np.testing.assert_allclose(reach, reach[0], rtol=1e-12)
+    assert (np.array(ranges) > reach[0] + 1e-9).mean() <= 0.06
+    assert (np.array(ranges) >= reach[0] - 1e-9).mean() >= 0.04
+
+
+def test_replicates_that_do_not_fit_into_memory_are_refused():
+    n = 10**13
+    for test, k in (("permutation", 4), ("randomised_tukey", 1)):  # one number of all pairs
+        needed = f"10,000,000,000,000 replicates of {k} systems need {16 * k * n / 2**30:,.1f} GiB"
+        with pytest.raises(VcompError, match=needed):
+            outcome_of(SCORES[:, :4], test, PairOptions(n=n))
+
+
+@pytest.mark.parametrize("n", [1, _BLOCK - 1, _BLOCK, _BLOCK + 1, 3 * _BLOCK - 2])
+def test_there_are_as_many_replicates_as_are_wanted(n):
+    drawn = _replicates(lambda size, rng: rng.random((2, size)), SCORES[:, :2], PairOptions(n=n))
+    assert drawn.shape == (2, n)
+    assert np.unique(drawn).size == 2 * n
 
 
 @pytest.mark.parametrize("test", ["permutation", "bootstrap", "randomised_tukey"])

@@ -104,6 +104,9 @@ def test_a_test_that_cannot_be_significant_says_so(smallest, correction, silent)
             if "at least" in words:
                 need = 20 if correction is None else 120
                 assert f"n={need} replicates" in said[0]
+    for m, words in ((1, "below 0.06:"), (2, "below 0.06, 0.12 adjusted:")):
+        (said,) = _on_resolution("sign", PairOptions(), outcome(0.06, m), "bonferroni")
+        assert words in said
     capped = outcome(0.4)
     (said,) = _on_resolution("sign", PairOptions(), capped, "holm")
     assert "0.4, 1 adjusted" in said

@@ -83,6 +83,8 @@ def test_individuals_that_judged_the_same_topics(layouts):
     assert len(cells) == 12
     assert set(cells["assessor"]) == {"A", "C", "M"}
     assert layout.design == "system x assessor x topic"
+    assert layout.measures == "individuals, over whatever roles they had"
+    assert set(cells["role"]) == {"author", "second"}
     # As second assessors A and M are together in 206 and 222 (table 17 has such a pair).
     both = layouts["crossed in second"].assignments
     assert set(both["topic"]) in ({206, 222}, {202, 226}, {206, 222, 226})

@@ -138,6 +138,22 @@ def test_a_topic_with_nothing_at_all_has_no_rows():
     assert universe.scores()["topic"].unique().tolist() == [1]
 
 
+def test_topics_without_judgements_are_named():
+    more = pd.concat([RETRIEVED, RETRIEVED.assign(topic=3), RETRIEVED.assign(topic=4)])
+    judged = pd.concat([JUDGED[:4], JUDGED[4:].assign(topic=4), JUDGED[4:].assign(topic=5)])
+    with pytest.raises(DataError, match=r"were not judged \(2 of 5\): 2, 3\. Leave their rows"):
+        document_universe(more, judged)
+
+
+def test_what_was_judged_or_retrieved_twice_is_named():
+    for row, what in ((0, "'y' of topic 1 .* 'J'"), (2, "'x' of topic 1 .* 'K'"),
+                      (5, "'u' of topic 2 .* 'K'")):  # fmt: skip
+        with pytest.raises(DataError, match=f"document {what} .1 such rows in all"):
+            document_universe(RETRIEVED, pd.concat([JUDGED, JUDGED[row : row + 1]]))
+    with pytest.raises(DataError, match="'y' of topic 1 was retrieved twice by system 'b'"):
+        document_universe(pd.concat([RETRIEVED, RETRIEVED[2:3]]), JUDGED)
+
+
 @pytest.mark.parametrize(
     ("retrieved", "judged", "message"),
     [

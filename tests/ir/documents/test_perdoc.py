@@ -88,6 +88,8 @@ def test_the_file_is_the_frame(universe, tmp_path, rows_at_once):
     assert written == universe.n_rows
     groups = pq.ParquetFile(path).num_row_groups
     assert groups == 1 if rows_at_once > universe.n_rows else groups > 1
+    first = pq.ParquetFile(path).read_row_group(0).column("document").combine_chunks()
+    assert sorted(first.dictionary.to_pylist()) == sorted(set(first.to_pylist()))
     rows = universe.scores("accuracy")
     found = pd.read_parquet(path)
     assert_array_equal(found["score"], rows["score"])

@@ -55,8 +55,8 @@ def test_the_best_there_is():
 
 def test_nothing_relevant():
     runs = {"system": ["s", "s"], "topic": [1, 2], "document": [1, 2]}
-    qrels = {"assessor": ["J", "J"], "topic": [1, 2], "document": [1, 9], "relevant": [1, 0]}
-    universe = document_universe(runs, qrels, systems=["s", "t"])
+    qrels = {"assessor": ["J"] * 3, "topic": [1, 1, 2], "document": [1, 3, 9]}
+    universe = document_universe(runs, qrels | {"relevant": [1, 1, 0]}, systems=["s", "t"])
     with pytest.warns(VcompWarning, match="nothing is relevant by 1 of the 2 judgements"):
         rows = set_measures(universe).query("topic == 2")
     assert rows["utility"].tolist() == [-1, 0]

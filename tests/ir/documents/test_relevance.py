@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.printed_tables import printed_columns
 from vcomp.exceptions import DataError, EstimationError, VcompWarning
 from vcomp.ir.documents.polychoric import polychoric_correlations
 from vcomp.ir.documents.relevance import _components
@@ -152,6 +153,14 @@ def test_what_cannot_be_separated_is_said(rule, message, zero):
     assert model.notes[0] in " ".join(str(model.summary()).split())
 
 
+@pytest.mark.parametrize("topic", [0, 7])
+def test_what_one_topic_tells_is_known(topic):
+    """Its documents were judged by all assessors, those of the others by one of them each."""
+    model = vcomp.ir.fit_relevance(_one_way(4, lambda t, d, a: (t == topic) | (a == d % 4)))
+    assert "judged" not in " ".join(model.notes)
+    assert np.isfinite(model.correlations["correlation"]).all()
+
+
 def test_assessors_of_one_topic_each():
     table = _one_way(2, lambda t, d, a: a < 2).copy()
     table["assessor"] = table["assessor"].astype(str) + table["topic"].astype(str)
@@ -196,6 +205,10 @@ def test_what_it_prints(judged):
     assert f"Judgements: {len(judged)}" in text
     assert "topic:document" in text
     assert f"{100 * (judged['relevant'] == 0).mean():.1f} %" in text
+    printed, made = printed_columns(model.summary(), 1), model.components
+    assert printed["var. comp."] == [f"{v:.3f}" for v in made.values]
+    assert printed["std. err."] == [f"{v**0.5:.3f}" for v in np.diag(made.cov)]
+    assert printed["SD"] == [f"{v**0.5:.3f}" for v in made.values]
 
 
 def _changed(judged, **columns):

@@ -49,11 +49,28 @@ def test_it_is_the_maximum(seed):
 def test_a_step_of_newton():
     """It solves X'WX s = X'(y − μ) with the weights of the counts."""
     x, means, counts = drawn(4)
-    for a, b in ((0.3, -0.8), (-2.0, 1.5), (0.0, 0.0)):
+    for a, b in ((0.3, -0.8), (-2.0, 1.5), (0.0, 0.0), (14.0, 0.5)):
         p = expit(a + b * x)
-        X, w = np.column_stack([np.ones(7), x]), counts * p * (1.0 - p)
+        X, w = np.column_stack([np.ones(7), x]), counts * p * expit(-a - b * x)
         expected = np.linalg.solve(X.T @ (w[:, None] * X), X.T @ (counts * (means - p)))
         np.testing.assert_allclose(_newton_step(a, b, x, means, counts), expected, rtol=1e-12)
+
+
+def test_there_is_no_step_where_all_shares_are_one():
+    """But for rounding: they have no variance there."""
+    assert np.isnan(_newton_step(1e4, 0.0, *drawn(4))).all()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_steep_lines_are_found(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=6)
+    counts = np.exp(rng.uniform(0.0, 6.0, 6))
+    means = expit(rng.normal(scale=4.0, size=6) + 8.0 * x)
+    a, b, found = fit_binomial_line(x, means, counts)
+    assert found
+    left = counts * (means - expit(a + b * x))
+    np.testing.assert_allclose([left.sum(), left @ x], 0.0, atol=1e-10 * counts.sum())
 
 
 def test_far_away_starts_come_back():

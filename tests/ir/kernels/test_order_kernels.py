@@ -50,6 +50,11 @@ def test_what_is_no_number_leaves_a_permutation():
     assert sorted(order[0].tolist()) == [0, 1, 2, 3, 4, 5]
 
 
+def test_words_hold_all_places_and_the_one_behind():
+    for n in range(600):
+        assert 64 * (words_for(n) - 1) <= n < 64 * words_for(n)
+
+
 @settings(deadline=None)
 @given(st.sets(st.integers(0, 199)), st.integers(0, 199))
 def test_places_below_one_and_from_it_on(places, place):

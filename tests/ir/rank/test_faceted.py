@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -238,6 +239,8 @@ def test_systems_that_no_chain_of_cells_connects():
     s, cell = np.array([0, 1, 2, 3]), np.array([0, 0, 1, 1])
     with pytest.raises(DataError, match="systems 'd' and 'a' are not connected"):
         FacetedDifferences.of(np.arange(4.0), s, cell, SYSTEMS, [], 3.0)
+    with pytest.raises(DataError, match="systems 'd' and 'b' are not connected"):
+        FacetedDifferences.of(np.arange(4.0), s, np.array([0, 1, 1, 1]), SYSTEMS, [], 3.0)
     chain = np.append(s, 1), np.append(cell, 1)
     made = FacetedDifferences.of(np.array([0.0, 1.0, 2.0, 5.0, 4.0]), *chain, SYSTEMS, [], 3.0)
     # b − d from cell 0; a and c less b from cell 1.
@@ -246,6 +249,25 @@ def test_systems_that_no_chain_of_cells_connects():
     assert effect["b"] - effect["a"] == pytest.approx(2.0)
     assert effect["c"] - effect["b"] == pytest.approx(1.0)
     assert sum(effect.values()) == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_systems_that_share_no_cell(k):
+    """As where topics are nested in systems."""
+    s, cell = np.repeat(np.arange(k), 3), np.arange(3 * k)
+    with pytest.raises(DataError, match="systems 'd' and 'b' are not connected"):
+        FacetedDifferences.of(np.arange(3.0 * k), s, cell, SYSTEMS[:k], [], 3.0)
+
+
+def test_a_small_variance_is_no_rounding():
+    """The pattern has a mean variance of two, and the roots of what is rounding are of its eps."""
+    y, s, t, _ = rows(4, n=9)
+    made = FacetedDifferences.of(y, s, t, SYSTEMS, [ErrorEffect(t, 0.3)], 8.0)
+    pattern = np.array([[1.0, 1.0 + 1e-9, -1.0, -1.0], [1.0, 1.0, 0.5, 0.5 + 1e-15]])
+    found = replace(made, pattern=pattern).variances
+    expected = [1e-18, 4.25, 4.25, 4.25, 4.25, 0.0]
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-30)
+    assert found[-1] == 0.0
 
 
 def test_limits_of_size():

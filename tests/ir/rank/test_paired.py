@@ -106,3 +106,33 @@ def test_an_infinite_score_is_told_by_its_system():
     X[4, 2] = np.inf
     with pytest.raises(DataError, match="system 'c' has an infinite score"):
         PairedDifferences.from_scores(X, "abcd")
+
+
+def test_systems_with_missing_scores_are_compared_without_the_means_of_topics():
+    """By loops: score less the mean of those there are on its topic, on average of each system."""
+    rng = np.random.default_rng(9)
+    X = rng.normal(size=(9, 4)) + 5.0 * rng.normal(size=(9, 1)) + np.arange(4.0)
+    X[2, 1] = X[5, 3] = X[7, 3] = X[7, 0] = np.nan
+    pairs = PairedDifferences.from_scores(X, "abcd")
+    for at, name in enumerate(pairs.systems):
+        s = "abcd".index(name)
+        there = [t for t in range(9) if not np.isnan(X[t, s])]
+        off = {t: X[t, s] - np.mean([x for x in X[t] if not np.isnan(x)]) for t in there}
+        assert pairs.centres[at] == pytest.approx(np.mean(list(off.values())), rel=1e-12)
+        for t in range(9):
+            expected = off[t] - pairs.centres[at] if t in off else 0.0
+            assert pairs.residuals[t, at] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("unit", [2.0**-60, 2.0**60])
+@pytest.mark.parametrize("holes", [False, True])
+def test_differences_follow_the_unit(unit, holes):
+    X = np.random.default_rng(9).normal(size=(9, 4)) + np.arange(4.0)
+    X[:, 2] = X[:, 1]  # equal systems
+    if holes:
+        X[2, 0] = X[5, 3] = np.nan
+    plain, found = (PairedDifferences.from_scores(c * X, "abcd") for c in (1.0, unit))
+    assert found.systems == plain.systems
+    np.testing.assert_array_equal(found.differences, unit * plain.differences)
+    np.testing.assert_array_equal(found.variances, unit**2 * plain.variances)
+    assert (found.differences == 0.0).sum() == 1

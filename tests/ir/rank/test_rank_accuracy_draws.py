@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -279,6 +280,34 @@ def test_the_scale_of_errors_is_known_from_all_systems():
         variances.append(moved.var())
     # Each is estimated from the squares of 20 topics: relative error √(2/19), of their mean 7 %.
     assert np.mean(variances) == pytest.approx(2 / (39 * 19), rel=0.25)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.15, 0.5])
+def test_true_differences_have_the_moments_of_their_distribution(spread):
+    """Given B they are normal with mean (1 - B) D and 1 - B times the variance of error."""
+    rng = np.random.default_rng(0)
+    pairs = pair_up(rng.normal(size=(30, 12)) + spread * rng.normal(size=12))
+    share = error_share(pairs)
+    B = share.quantile((np.arange(20_000) + 0.5) / 20_000)
+    expected = ((1 - B) ** 2).mean() * share.F * pairs.mean_error + (
+        1 - B
+    ).mean() * pairs.mean_error
+    truth = RankDraws.of(pairs, 20_000, seed=1).truth
+    # The size of errors is drawn as well, whose square is 2 % larger on average.
+    assert 2 * truth.var(axis=1, ddof=1).mean() == pytest.approx(expected, rel=0.04)
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_each_size_of_tests_has_its_row_of_scales(rows):
+    """Errors twice as large are those of a quarter as many topics."""
+    drawn = RankDraws.of(PAIRS, 50, seed=1)
+    of_rows = np.vstack([2.0**row * drawn.scales for row in range(rows)])
+    many = replace(drawn, scales=of_rows)
+    for row in range(rows):
+        n = 64.0 / 4.0**row
+        for method in ("realised", "expected"):
+            found = getattr(many, method)(64.0, 0.0, row)
+            np.testing.assert_allclose(found, getattr(drawn, method)(n, 0.0), rtol=1e-12)
 
 
 @BOTH

@@ -61,6 +61,15 @@ def test_weights_add_up_to_one(ap):
     assert weights.sum() == pytest.approx(1.0, rel=1e-12)
 
 
+@pytest.mark.parametrize("k", [2, 3, 11, 40])
+def test_each_system_below_m_others_weighs_one_over_m(k):
+    """Of the pairs of the system at rank m + 1, of k - 1 such systems: τ_AP as published."""
+    expected = [1.0 / (j * (k - 1)) for _, j in itertools.combinations(range(k), 2)]
+    for groups in (None, np.arange(k), np.arange(k)[::-1]):
+        weights = RankCorrelation(True, "a", groups).weights(k)
+        np.testing.assert_allclose(weights, expected, rtol=1e-11)
+
+
 def test_limits_contain_the_estimate(pairs):
     for target in ("test", "expectation"):
         for threshold, variant in ((0.0, "a"), (0.1, "b")):

@@ -64,6 +64,20 @@ def test_tiny_ratios_do_not_underflow():
     assert ((quantiles > 0.99) & (quantiles <= 1)).all()
 
 
+@pytest.mark.parametrize(("a", "b", "x"), [(1e4, 1e4, 0.3), (3e3, 2e4, 0.05), (2e4, 500.0, 0.8)])
+def test_the_density_next_to_one_is_that_of_a_power(a, b, x):
+    """Where nearly all of it is: the beta density times e^-sv has the slope s in log B at one."""
+    df, df_error = 2.0 * (a + 1.0), 2.0 * (b - 1.0)
+    share = ErrorShare(x / (1.0 - x) * df_error / df, df, df_error)
+    t = np.linspace(-0.2, 0.0, 400_001)
+    weight = np.exp(log_density(t, share) - log_density(0.0, share))
+    expected = (-np.expm1(t) * weight).sum() / weight.sum()
+    assert 1.0 - share.mean == pytest.approx(expected, rel=0.02)  # an expansion about B = 1
+    below = np.cumsum(weight) / weight.sum()
+    found = np.log(share.quantile(below[-2_000:-1]))
+    np.testing.assert_allclose(found, t[-2_000:-1], rtol=0.02, atol=1e-6)
+
+
 def test_means_go_on_where_the_expansion_begins():
     means = [ErrorShare(F, 1_500.0, 60_000.0).mean for F in np.linspace(0.2, 0.5, 61)]
     assert (np.diff(means) < 0).all()

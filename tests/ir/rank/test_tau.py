@@ -158,3 +158,6 @@ def test_tau_b_of_counts():
     found = RankCorrelation(False, "b").of_counts(counts, 7)
     assert found[0] == pytest.approx(stats.kendalltau(one, other).statistic, rel=1e-14)
     assert np.isnan(found[1])
+    two = np.array([[1, 0, 1, 1], [-1, 0, 1, 1], [0, 0, 1, 0]], dtype=float)
+    found = RankCorrelation(False, "b").of_counts(two, 2)
+    np.testing.assert_array_equal(found, [1.0, -1.0, np.nan])

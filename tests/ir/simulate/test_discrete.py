@@ -46,6 +46,11 @@ def test_scores_are_found_though_they_were_rounded():
     np.testing.assert_array_equal(places_on(SUPPORT, SCORES), PLACES)
 
 
+def test_scores_beyond_the_support_have_no_place():
+    found = places_on(SUPPORT, np.array([1.3, -0.2, 1.00004, -0.00004, 1.001]))
+    assert found.tolist() == [-1, -1, 10, 0, -1]
+
+
 def test_beta_binomial_is_that_of_scipy():
     margin = beta_binomial_margin(PLACES, SUPPORT)
     a, b = margin.parameters["a"], margin.parameters["b"]
@@ -219,6 +224,24 @@ def test_the_selected_width_has_the_smallest_loss_of_all(places):
     found = selected_width(places, 11)
     assert 0.0 <= found <= 1.0
     assert loss_at(found) <= min(map(loss_at, np.linspace(0.0, 1.0, 1001))) + 1e-14
+
+
+@pytest.mark.parametrize("places", [[100, 400, 700], [0, 500, 999], [3, 250, 430, 600, 990]])
+def test_few_scores_of_many_have_wide_kernels(places):
+    """On 1000 possible scores: widths near 1, sought at ten thousand of them."""
+    places = np.array(places)
+    apart = np.abs(np.subtract.outer(np.arange(1000), places))
+    own = np.arange(places.size)
+
+    def loss_at(width):
+        kernels = np.where(apart == 0, 1.0 - width, 0.5 * (1.0 - width) * width**apart)
+        others = kernels[places].sum(axis=1) - kernels[places, own]
+        return np.sum(kernels.mean(axis=1) ** 2) - 2.0 * np.mean(others / (places.size - 1))
+
+    found = selected_width(places, 1000)
+    assert found > 0.98
+    best = min(map(loss_at, np.linspace(0.9, 1.0, 2001)))
+    assert loss_at(found) <= best + 1e-14
 
 
 def test_two_shapes_are_two_parameters():

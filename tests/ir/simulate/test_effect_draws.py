@@ -6,7 +6,7 @@ from scipy import stats
 
 import vcomp
 from vcomp.exceptions import DataError, PlanError
-from vcomp.ir.simulate.effect_draws import correlated
+from vcomp.ir.simulate.effect_draws import bounded, correlated
 from vcomp.ir.simulate.margin import discrete
 from vcomp.simulate import simulate_effects
 
@@ -56,6 +56,34 @@ def test_scores_are_bounded_with_slope_one():
     linear = simulate_effects(small, p=50, a=5, mean=0.3, rng=4).scores
     bent = simulate_effects(small, p=50, a=5, mean=0.3, bounds=(0, 1), rng=4).scores
     np.testing.assert_allclose(bent - 0.3, linear - 0.3, rtol=2e-3)
+
+
+@pytest.mark.parametrize(("low", "high"), [(2.0, 5.0), (-3.0, 1.0), (-8.0, -2.0)])
+def test_bounds_are_those_of_any_scale(low, high):
+    """Scores between 0 and 1, carried to the bounds, of effects that are as much larger."""
+    latent, share, width = np.linspace(-2.0, 2.0, 41), 0.3, high - low
+    plain = bounded(latent, share, (0.0, 1.0))
+    found = bounded(width * latent, low + share * width, (low, high))
+    np.testing.assert_allclose(found, low + width * plain, rtol=1e-13, atol=1e-14)
+    # The logistic curve by its definition: log odds are a straight line of slope 1/(p (1 - p)).
+    odds = np.log(plain / (1.0 - plain))
+    expected = np.log(share / (1.0 - share)) + latent / (share * (1.0 - share))
+    np.testing.assert_allclose(odds, expected, rtol=1e-10)
+
+
+def test_residuals_are_added_as_they_are():
+    two = vcomp.from_components({"p": 0.01, "i": 0.01, "Residual": 1.0})
+    made = simulate_effects(two, p=300, i=200, margins={"Residual": SKEWED}, rng=5)
+    # The kernels of the margin, and the other effects, take a part of it.
+    assert stats.skew(made.scores) == pytest.approx(stats.skew(SKEWED), rel=0.25)
+
+
+def test_grades_of_skewed_effects_have_their_shares():
+    two = vcomp.from_components({"p": 0.01, "i": 0.01, "Residual": 1.0})
+    shares = (0.6, 0.3, 0.1)
+    made = simulate_effects(two, p=300, i=200, grades=shares, margins={"Residual": SKEWED}, rng=5)
+    found = np.bincount(made.scores.astype(int)) / made.scores.size
+    np.testing.assert_allclose(found, shares, atol=0.02)
 
 
 def test_grades_have_their_shares_and_the_correlation_of_the_universe():

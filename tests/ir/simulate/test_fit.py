@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -184,6 +185,12 @@ BAD = [
     ([[0.1, 0.2], [0.2, 1.3]], {}, DataError, "system '1' on topic number 2 is 1.3"),
     ([[0.1, 0.3], [0.3, 0.1]], {"margins": "normal"}, DataError, "the same on every topic"),
     ([[0.1, 0.2], [0.3, 0.4]], {"margins": "normal"}, DataError, "no residuals"),
+    (
+        [[0.4, 0.4, 0.2], [0.45, 0.6, 0.55], [0.47, 0.5, 0.33]],
+        {"margins": "normal"},
+        DataError,
+        "system '1' differs from the mean of all systems by the same amount",
+    ),
     ([[0.5, 0.2], [0.5, 0.4]], {"margins": "beta"}, DataError, "'0' scores 0.5 on every topic"),
     ([[0.1, 0.2], [0.3, 0.5]], {"margins": "betta"}, PlanError, "did you mean 'beta'"),
     ([[0.1, 0.2], [0.3, 0.5]], {"homoscedastic": 1}, PlanError, "True or False"),
@@ -249,6 +256,8 @@ def test_simulators_print(scores):
 def test_collections_travel(scores):
     simulated = fit_collection(scores, list("abcdefgh")).simulate(5, 3, rng=1, first=4)
     assert repr(simulated) == "<3 simulated collections of 5 topics × 8 systems>"
+    for n, what in ((1, "1 simulated collection of"), (2, "2 simulated collections of")):
+        assert what in repr(replace(simulated, scores=simulated.scores[:n]))
     long = simulated.to_long()
     assert list(long.columns) == ["collection", "topic", "system", "score"]
     assert long["collection"].unique().tolist() == [4, 5, 6]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy import stats
 import vcomp
 from tests.helpers.printed_tables import printed_columns, printed_words
 from vcomp.ir.simulate.found import measures_of
+from vcomp.numerics import stream
 
 
 def scores(n=14, k=5, seed=3):
@@ -78,6 +80,22 @@ def test_options_are_in_the_summary(name):
     assert ("copula: none" in words) == (name == "uncorrelated")
     assert "True means of the systems are those of the collection." in words
     assert "no more topics than systems" not in words
+
+
+@pytest.mark.parametrize("random_sampling", [True, False])
+def test_means_of_collections_vary_in_standard_errors(random_sampling):
+    """Means of 100 collections of 50 topics; the error is that of the topics they come from."""
+    made = vcomp.simulate.fit_collection(scores(), random_sampling=random_sampling)
+    means = [made.draw(50, stream(0, 1 + k)).mean() for k in range(100)]
+    topics = made.draw(1000, stream(0, 0)) if random_sampling else made.scores
+    expected = statistics.stdev(means) / statistics.stdev(topics.mean(axis=1)) * 50**0.5
+    assert made.found["simulated"]["sampling"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_correlation_of_few_systems_has_two_digits():
+    words = printed_words(vcomp.simulate.fit_collection(scores(23, 4)).summary())
+    assert "the r of two systems is 0.33, as" in words
+    assert "chance adds 0.21 in the collection" in words
 
 
 def test_few_topics_and_other_means_are_said():

@@ -97,7 +97,9 @@ def test_beta_kernel_density():  # Chen (1999), estimator (2.1)
     for p in P[1:-1]:
         upto = integrate.quad(density, 0.0, float(margin.quantile(p)))[0] / total
         assert upto == pytest.approx(p, abs=2 * TABLE)
-    assert 1.0 < margin.df < len(X)
+    # At each score its own part of the density, which is the mean of as many kernels.
+    own = [stats.beta.pdf(t, t / b + 1.0, (1.0 - t) / b + 1.0) / density(t) for t in X]
+    assert margin.df == pytest.approx(np.mean(own), rel=1e-9)
 
 
 def test_kernel_of_effects_is_cut_off():

@@ -122,6 +122,11 @@ def test_seeds(crossed):
     np.testing.assert_array_equal(larger.effects["p"], smaller.effects["p"])
 
 
+def test_one_size_in_a_list_is_a_size(crossed):
+    one, same = (simulate_effects(crossed, p=p, i=4, a=2, rng=7) for p in (3, [3]))
+    np.testing.assert_array_equal(one.scores, same.scores)
+
+
 def test_negative_components_are_told():
     published = vcomp.from_components({"p": 1.0, "i": -0.1, "Residual": 1.0})
     with pytest.warns(VcompWarning, match="set to zero: i"):
@@ -139,6 +144,7 @@ def test_negative_components_are_told():
         ({"p": 3, "i": 4, "a": True}, "size of 'a' is a whole number"),
         ({"p": 3, "i": 4, "a": "two"}, "size of 'a' is a whole number"),
         ({"p": 3, "i": 4, "a": [2, 2]}, "'a' has 2 sizes"),
+        ({"p": 3, "i": 4, "a": [[2, 2]]}, "size of 'a' is a whole number"),
         ({"p": 3, "i": 4, "a": 2, "sizes": {"a": 2}}, "given twice"),
         ({"sizes": [1]}, "sizes is a mapping"),
         ({"p": 3, "i": 4, "a": 2, "mean": np.nan}, "mean is a finite number"),

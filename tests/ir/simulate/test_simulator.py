@@ -295,3 +295,8 @@ def test_the_memory_of_eight_bytes_a_score_is_told():
     needed = f"{8 * 10**8 * 1000 * 4 / 2**30:,.1f} GiB"
     with pytest.raises(PlanError, match=f"1,000 topics × 4 systems need {needed}"):
         simulator.simulate(1000, 10**8)
+    # Topics that are not drawn at random are chosen from four times as many.
+    uneven = fit_collection(simulator.scores, random_sampling=False)
+    needed = f"{8 * (1 + 4) * 10**10 * 4 / 2**30:,.1f} GiB"
+    with pytest.raises(PlanError, match=f"10,000,000,000 topics × 4 systems need {needed}"):
+        uneven.simulate(10**10, 1)

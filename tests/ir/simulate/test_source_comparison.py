@@ -9,6 +9,7 @@ from scipy import stats
 from scipy.special import ndtr
 
 import vcomp
+from tests.helpers.printed_tables import printed_columns
 from vcomp.exceptions import DataError, VcompWarning
 from vcomp.ir.simulate.margin_families import cdf_bandwidth
 from vcomp.ir.simulate.source_comparison import (
@@ -16,6 +17,7 @@ from vcomp.ir.simulate.source_comparison import (
     OriginalCollection,
     _Distribution,
     _row_correlations,
+    _shares,
 )
 
 
@@ -233,6 +235,8 @@ def test_summary_and_errors():
         vcomp.ir.compare_simulated(X, X[:, :3])
     with pytest.raises(DataError, match="at least two topics"):
         vcomp.ir.compare_simulated(X, X[:1])
+    with pytest.raises(DataError, match="at least two topics; these are 0 × 30 × 4"):
+        vcomp.ir.compare_simulated(X, np.empty((0, 30, 4)))
     with pytest.raises(DataError, match="missing or infinite"):
         vcomp.ir.compare_simulated(X, np.full((5, 4), np.nan))
     with pytest.raises(DataError, match="the original has missing scores"):
@@ -293,6 +297,15 @@ def test_distributions_of_effects_are_on_their_range(effects, low, high):
     assert (found.table[0], found.table[-1]) == (0.0, 1.0)
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_shares_of_components_are_those_of_any_unit(unit):
+    X = collection(12, 4, seed=5)
+    np.testing.assert_allclose(_shares(unit * X[None])[0], shares(X), rtol=1e-9)
+    near = 1.0 + 1e-9 * X  # hardly any variance, but far more than rounding
+    np.testing.assert_allclose(_shares(near[None])[0], shares(X), rtol=1e-5)
+    assert np.isnan(_shares(np.full((1, 3, 2), unit))).all()
+
+
 def test_two_of_each_are_enough():
     """Two systems and topics: shares, the distance of effects and standard errors by hand."""
     X, other = collection(30, 2, seed=2), collection(40, 2, seed=3)
@@ -304,7 +317,11 @@ def test_two_of_each_are_enough():
             [row.var_s, row.var_t, row.var_st], shares(y) - shares(X), atol=1e-12
         )
     mu = comparison.table["mu_s"]
-    assert f"{abs(mu[0] - mu[1]) / 2.0:.5f}" in str(comparison.summary())
+    printed, k = printed_columns(comparison.summary()), list(INDICATORS).index("mu_s")
+    low, high = sorted(mu)
+    expected = [(low + high) / 2.0, (high - low) / 2.0]
+    expected += [low + q * (high - low) for q in (0.05, 0.95)]
+    assert [column[k] for column in list(printed.values())[1:]] == [f"{x:.5f}" for x in expected]
 
 
 @pytest.mark.parametrize("points", [[-0.2, 0.3], [0.0, 0.0, 0.3], [-0.3, 0.0, 0.0]])

@@ -334,11 +334,14 @@ def _fields(universe: DocumentUniverse, pa: Any) -> list[tuple[str, Any]]:
 
 def _arrow(universe: DocumentUniverse, parts: list[dict[str, Any]], schema: Any, pa: Any) -> Any:
     """Return an Arrow table, whose documents are the labels of these topics only."""
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def column(name: str) -> Any:
+        return np.concatenate([part[name] for part in parts])
+
     arrays = []
     for name, labels in label_columns(universe).items():
-        codes: IntArray = columns[name]
+        codes: IntArray = column(name)
         first, last = int(codes.min()), int(codes.max()) + 1
         own = pa.array(labels[first:last])
         arrays.append(pa.DictionaryArray.from_arrays(pa.array(codes - first), own))
-    return pa.Table.from_arrays([*arrays, pa.array(columns["score"])], schema=schema)
+    return pa.Table.from_arrays([*arrays, pa.array(column("score"))], schema=schema)

@@ -101,10 +101,9 @@ def polychoric_correlations(tables: FloatArray, shares: FloatArray) -> FloatArra
 
 
 def _slope(tables: FloatArray, h: FloatArray, k: FloatArray, rho: FloatArray) -> FloatArray:
-    """Return 2π times the derivative of the log likelihood by the correlation."""
+    """Return a multiple, above 0, of the derivative of the log likelihood by the correlation."""
     free = (1.0 - rho) * (1.0 + rho)
     density = np.exp(-0.5 * (h * h - 2.0 * rho * h * k + k * k) / free)
-    density /= np.sqrt(free)
     cumulated = bivariate_normal(h, k, rho)
     probability = _rectangles(cumulated, _borders(h, k))
     derivative = _rectangles(density, None)

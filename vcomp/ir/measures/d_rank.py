@@ -137,11 +137,12 @@ def _least_distance(E: FloatArray, f: FloatArray) -> float:
     """Return the smallest ‖u‖ with E u ≥ f."""
     from scipy.optimize import nnls
 
-    scale = np.abs(f).max()
-    A = np.vstack([E.T, f / scale])
+    # What is below 1e-8 of the largest number is lost: both are scaled.
+    unit, scale = np.abs(E).max(), np.abs(f).max()
+    A = np.vstack([E.T / unit, f / scale])
     b = np.zeros(len(A))
     b[-1] = 1.0
     weights, _ = nnls(A, b, maxiter=30 * A.shape[1])
     residual = A @ weights - b
-    u = residual[:-1] / residual[-1] * scale
+    u = residual[:-1] / residual[-1] * (scale / unit)
     return float(np.sqrt(u @ u))

@@ -125,7 +125,7 @@ class FacetedDifferences:
         >>> made.systems, made.differences, made.variances.mean().round(3)
         (('b', 'a', 'c'), array([2.        , 2.33333333, 0.33333333]), np.float64(2.0))
         """
-        k, n_cells = len(systems), int(cells.max(initial=-1)) + 1
+        k, n_cells = len(systems), int(cells.max()) + 1
         check_systems(k)
         if k * n_cells > _MOST_CELLS:
             raise DataError(
@@ -278,8 +278,9 @@ def _centred(
     laplacian = np.diag(M.sum(axis=0)) - M.T @ (M / per_cell[:, np.newaxis])
     left_out = np.where(filled, means - (means.sum(axis=1) / per_cell)[:, np.newaxis], 0.0)
     values, vectors = np.linalg.eigh(laplacian)
-    if values[1] < 1e-9 * values[-1]:
-        constant = vectors[:, values < 1e-9 * values[-1]]  # within what cells connect
+    zero = values <= 1e-9 * values[-1]
+    if zero[1]:
+        constant = vectors[:, zero]  # within what cells connect
         apart = (np.abs(constant - constant[0]) > 1e-6).any(axis=1)
         raise DataError(
             f"systems {str(systems[0])!r} and {str(systems[int(np.argmax(apart))])!r} are not "

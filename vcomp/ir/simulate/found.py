@@ -71,12 +71,9 @@ def found_table(simulator: Any) -> pd.DataFrame:
     simulated = measures_of(drawn)
     means = np.array([simulator.draw(_SIZE, stream(0, 1 + k)).mean() for k in range(_COLLECTIONS)])
     # Topics of one collection that is not sampled at random are too alike to give the error.
-    pooled = drawn.mean(axis=1).std(ddof=1)
-    if simulator.random_sampling:
-        simulated["sampling"] = float(means.std(ddof=1) / (pooled / np.sqrt(_SIZE)))
-    else:
-        topics = simulator.scores.mean(axis=1).std(ddof=1)
-        simulated["sampling"] = float(means.std(ddof=1) / (topics / np.sqrt(_SIZE)))
+    topics = (drawn if simulator.random_sampling else simulator.scores).mean(axis=1)
+    error = topics.std(ddof=1) / np.sqrt(_SIZE)
+    simulated["sampling"] = float(means.std(ddof=1) / error)
     columns = {"collection": measures_of(simulator.scores), "simulated": simulated}
     return pd.DataFrame(columns).loc[list(_MEASURED)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
@@ -26,6 +26,8 @@ Z = np.linspace(-6.0, 6.0, 241)
     st.floats(0.003, 2.0),
     st.sampled_from([(-1.0, 1.0), (-0.9, 3.0), (-5.0, 0.95)]),
 )
+@example([-0.5, -0.2, 0.5], 0.01, (-1.0, 1.0))
+@example([0.85, -0.9], 0.3, (-0.9, 3.0))
 def test_kernel_quantiles_have_their_probabilities(x, h, ends):
     x = np.array(x)
     q = kernel_quantiles(x, h, *ends, Z)
@@ -41,6 +43,15 @@ def test_kernel_quantiles_have_their_probabilities(x, h, ends):
     assert ends[0] <= q[0] <= q[-1] <= ends[1]
 
 
+@pytest.mark.parametrize("h", [0.004, 0.3])
+@pytest.mark.parametrize("unit", [2.0**-40, 2.0**40])
+def test_quantiles_follow_the_unit(h, unit):
+    x = np.array([-0.5, -0.1, 0.0, 0.45, 0.9])
+    found = kernel_quantiles(unit * x, unit * h, -unit, unit, Z)
+    expected = unit * kernel_quantiles(x, h, -1.0, 1.0, Z)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * h * unit)
+
+
 def test_far_quantiles_keep_their_digits():
     x, h = np.array([0.0, 0.1]), 0.05
     q = kernel_quantiles(x, h, -np.inf, np.inf, np.array([-6.0, 6.0]))
@@ -51,11 +62,11 @@ def test_far_quantiles_keep_their_digits():
 @pytest.fixture
 def drawn():
     rng = np.random.default_rng(5)
-    tables = np.sort(rng.normal(size=(3, 13)), axis=1)
+    tables = np.sort(rng.normal(size=(3, 31)), axis=1)
     return rng.normal(scale=3.0, size=(50, 3)), tables, rng.normal(size=50), rng.normal(size=3)
 
 
-GRID = np.linspace(-6.0, 6.0, 13)
+GRID = np.linspace(-6.0, 6.0, 31)
 
 
 def looked_up(z, tables):
@@ -66,7 +77,7 @@ def looked_up(z, tables):
 def test_scores_from_effects(drawn, smoothing):
     z, tables, topics, systems = drawn
     out = np.empty_like(z)
-    scores_from_effects(z, topics, systems, tables, -6.0, 1.0, smoothing, out)
+    scores_from_effects(z, topics, systems, tables, -6.0, 2.5, smoothing, out)
     sums = systems + topics[:, None] + looked_up(z, tables)
     expected = sums
     if smoothing >= 0:  # as R's invlogit(p, a) of the paper's code
@@ -78,9 +89,9 @@ def test_scores_from_effects(drawn, smoothing):
 def test_margins_are_on_straight_lines_between_entries(drawn):
     z, tables, _, _ = drawn
     out = np.empty_like(z)
-    scores_from_margins(z, tables, -6.0, 1.0, out)
+    scores_from_margins(z, tables, -6.0, 2.5, out)
     np.testing.assert_allclose(out, looked_up(z, tables), rtol=1e-13, atol=1e-14)
-    np.testing.assert_array_equal(effects_at(tables[1], z[:, 1], -6.0, 1.0), out[:, 1])
+    np.testing.assert_array_equal(effects_at(tables[1], z[:, 1], -6.0, 2.5), out[:, 1])
 
 
 def test_steps(drawn):
@@ -97,8 +108,10 @@ def test_steps(drawn):
 def test_distances(n):
     rng = np.random.default_rng(n)
     values = np.sort(rng.normal(size=(5, n)).round(1), axis=1)  # with ties
-    points = np.sort(rng.normal(size=7))
-    table = np.linspace(0.0, 1.0, 21) ** 2
+    values[0, 0], values[1, -1] = -1.0, 1.5  # the ends of the table
+    values.sort(axis=1)
+    points = np.sort(np.append(rng.normal(size=5), [-1.0, 1.5]))
+    table = 0.1 + 0.8 * np.linspace(0.0, 1.0, 21) ** 2
     found = distances(values, points, table, -1.0, 1.5)
     for sample, omega2 in zip(values, found, strict=True):
         where = points if n < 7 else sample
