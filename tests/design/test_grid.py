@@ -349,7 +349,7 @@ def test_nested_facets_alone_have_no_partial_grid():
 @pytest.mark.parametrize("shape", [(3, 4), (3, 2**27), (2**16, 2**16)])
 def test_places_of_more_cells_than_an_int32_counts(shape):
     rng = np.random.default_rng(1)
-    codes = [rng.integers(0, 3, 9, dtype=np.int32) + shape[0] - 3 for _ in range(2)]
+    codes = [rng.integers(0, 3, 9, dtype=np.int32) + n - 3 for n in shape[::-1]]
     cells = rng.integers(0, 6, 9, dtype=np.int32)
     places = _places((1, 0), shape, codes, cells, 6)
     a, b = (code.astype(object) for code in codes)

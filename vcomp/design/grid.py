@@ -200,8 +200,8 @@ def find_partial_grid(codes: Sequence[IntArray], n_levels: Sequence[int]) -> Par
     bound = {f for pair in determined for f in pair}
     axes = tuple(f for f in range(len(codes)) if f not in bound)
     shape = tuple(n_levels[f] for f in axes)
-    n_combinations = prod(shape) if axes else 0
-    if not 0 < n_combinations <= codes[0].size / _MIN_FILLED:
+    n_combinations = prod(shape)
+    if not axes or n_combinations > codes[0].size / _MIN_FILLED:
         return None
     rest = tuple(f for f in range(len(codes)) if f not in axes)
     finest = finest_facets(rest, determined)

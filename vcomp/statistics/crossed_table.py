@@ -234,9 +234,9 @@ class CrossedTable:
 
     def _dense(self, part: slice) -> FloatArray:
         """Return some rows of F."""
-        whole = self.__dict__.get("_whole")
+        whole: FloatArray | None = self.__dict__.get("_whole")
         if whole is not None:
-            return whole[part]
+            return np.asarray(whole[part])
         first, last = self.ends[part.start], self.ends[part.stop]
         rows = np.ones((part.stop - part.start, self.sizes[1 - self.longer]))
         rows[self._row_of_hole[first:last] - part.start, self.holes[first:last]] = 0.0

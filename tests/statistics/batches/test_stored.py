@@ -55,13 +55,22 @@ def test_stored_levels_of_arrow_s_types(tmp_path, levels):
 
 
 def test_the_total_keeps_its_extended_precision(tmp_path):
-    parts = [accumulate(FORMULA, data().assign(score=score)) for score in (1e14, 0.1)]
+    parts = [accumulate(FORMULA, data().assign(score=score)) for score in (1e16, 0.1)]
     made = parts[0] + parts[1]
     total = made._sums.coding.survey.total
-    assert total == np.longdouble(15e14) + np.longdouble(np.full(15, 0.1).sum())
+    assert total == np.longdouble(15e16) + np.longdouble(np.full(15, 0.1).sum())
     made.save(tmp_path / "a.vcomp")
     loaded = AccumulatedStatistics.load(tmp_path / "a.vcomp")
     assert loaded._sums.coding.survey.total == total
+
+
+def test_levels_of_a_factor_that_do_not_occur_are_stored(tmp_path):
+    g = pd.Categorical(np.resize(["u", "w"], 15), categories=["u", "v", "w"])
+    made = accumulate("score ~ g + (1|sys) + (1|topic)", data().assign(g=g))
+    assert made._sums.coding.kinds.levels["g"].counts.tolist() == [8, 0, 7]
+    made.save(tmp_path / "a.vcomp")
+    loaded = AccumulatedStatistics.load(tmp_path / "a.vcomp")
+    assert loaded.fit().llf == made.fit().llf
 
 
 @pytest.mark.parametrize("times", [1, 2])
