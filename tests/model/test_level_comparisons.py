@@ -435,6 +435,12 @@ def test_means_of_random_levels_are_at_equal_weights_of_the_factors(main_effects
     np.testing.assert_allclose(found.to_numpy(), mean + effects.to_numpy(), rtol=1e-10)
 
 
+@pytest.mark.parametrize(("facet", "several"), [("sys", True), ("query", False)])
+def test_intervals_of_several_pairs_are_said_to_be_separate(main_effects, facet, several):
+    notes = main_effects.compare_levels(facet).notes
+    assert ("Intervals: each pair separately." in notes) == several
+
+
 def test_means_of_shares_that_make_up_the_constant():
     """Two shares that add up to 1 are as a constant and one of them."""
     data = deterministic()

@@ -216,6 +216,14 @@ def test_the_stages_of_a_fit_take_no_longer_than_it(method):
     assert sum(stages.values()) <= elapsed
 
 
+def test_levels_are_stored_as_they_are_written():
+    formula, data = balanced("crossed", seed=1)
+    res = vcomp.fit(formula, data.assign(a="Prüfer " + data["a"].astype(str)))
+    text = res.to_json()
+    assert "Prüfer 0" in text
+    assert "\\u" not in text
+
+
 def test_models_cannot_be_stored(two_way):
     import pickle
 

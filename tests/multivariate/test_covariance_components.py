@@ -234,3 +234,11 @@ def test_the_best_weights_of_a_difference():
     w = optimal_weights(g, "p")
     np.testing.assert_allclose(np.abs(w), [0.5, 0.5, 0.0], atol=1e-12)
     assert w[0] == pytest.approx(-w[1])
+
+
+def test_the_reliability_of_profiles_has_no_unit():
+    g, means = components(), np.array([3.0, 1.0, 2.0])
+    known = profile_variability(g, "p", means)
+    found = profile_variability(replace(g, values=1e-6 * g.values), "p", 1e-3 * means)
+    assert found["reliability"] == pytest.approx(known["reliability"], rel=1e-12)
+    assert found["observed"] == pytest.approx(1e-6 * known["observed"], rel=1e-12)

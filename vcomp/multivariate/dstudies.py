@@ -336,8 +336,8 @@ def _folded(
     k = len(g.names)
     spread = np.zeros((k, k, w.size, w.size))
     for t, facets in enumerate(g.facets):
-        times = float(np.prod([shown[f] for f in facets - {object_}])) if facets else 1.0
-        spread[t, t] = np.where(g.linked[t], np.outer(w, w) * divisors[t] * times, 0.0)
+        times = float(np.prod([shown[f] for f in facets - {object_}]))
+        spread[t, t] = np.outer(w, w) * divisors[t] * times
     values, cov = g.combined(spread)
     made = replace(
         g.of_weights(w), values=values, cov=cov, sizes={}, inverse_n={}, mean_squares=None
