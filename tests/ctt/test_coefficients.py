@@ -89,9 +89,10 @@ def test_two_objects_in_common_are_enough():
 
 def test_pairs_that_do_not_fit_into_memory():
     X = scores(1, 10, 6)
-    assert pair_counts(X, free_bytes=lambda: 1e9).shape == (6, 6)
+    # Four matrices of 8 bytes a number, in 80 % of the memory.
+    assert pair_counts(X, free_bytes=lambda: 1_440.1).shape == (6, 6)
     with pytest.raises(DataError, match="the covariances of 6 items need"):
-        pair_counts(X, free_bytes=lambda: 100.0)
+        pair_counts(X, free_bytes=lambda: 1_439.9)
 
 
 @pytest.mark.parametrize("incomplete", [False, True])

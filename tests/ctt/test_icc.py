@@ -339,16 +339,18 @@ def test_the_unit_does_not_matter(X, unit):
     assert icc(negative).notes
 
 
+@pytest.mark.parametrize("rows", [2.0, 1e-9])
 @pytest.mark.parametrize("kind", [one_way, consistency])
-def test_without_error_odds_are_infinite_and_without_anything_unknown(kind):
-    some = kind(RatingMeanSquares(5, 3, 2.0, 0.0, 0.0), 0.0, 0.05)
+def test_without_error_odds_are_infinite_and_without_anything_unknown(kind, rows):
+    some = kind(RatingMeanSquares(5, 3, rows, 0.0, 0.0), 0.0, 0.05)
     assert (some.odds, some.low, some.high, some.F, some.p_value) == (np.inf,) * 4 + (0.0,)
     nothing = kind(RatingMeanSquares(5, 3, 0.0, 0.0, 0.0), 0.0, 0.05)
     assert np.isnan([nothing.odds, nothing.low, nothing.high, nothing.F, nothing.p_value]).all()
 
 
-def test_agreement_without_error():
-    some = agreement(RatingMeanSquares(5, 3, 2.0, 0.0, 0.0), 0.5, 0.05)
+@pytest.mark.parametrize("rows", [2.0, 1e-9])
+def test_agreement_without_error(rows):
+    some = agreement(RatingMeanSquares(5, 3, rows, 0.0, 0.0), 0.5, 0.05)
     assert (some.odds, some.low, some.high, some.F, some.p_value) == (np.inf,) * 4 + (0.0,)
     nothing = agreement(RatingMeanSquares(5, 3, 0.0, 0.0, 0.0), 0.5, 0.05)
     assert np.isnan(nothing.F)

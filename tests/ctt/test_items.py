@@ -249,6 +249,7 @@ def test_equal_totals():
     found = item_analysis([[1, 2], [2, 1]])
     assert np.isnan(found.alpha)
     assert "All objects have the same total: α is not defined." in str(found)
+    assert found.table["item_total"].isna().all()
     np.testing.assert_allclose(found["item_rest"], [-1.0, -1.0], rtol=1e-15)
 
 

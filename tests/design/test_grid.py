@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.helpers.designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
 from tests.helpers.learned_designs import design_of, rows_of, tables
 from vcomp.design.grid import (
+    _places,
     are_nested,
     find_combinations,
     find_grid,
@@ -328,6 +329,31 @@ def test_half_of_a_partial_grid_is_filled(n, is_found):
     table = pd.DataFrame(list(dict.fromkeys(rows)), columns=["a", "b"]).iloc[:n]
     assert table.nunique().tolist() == [5, 10]
     assert (check_partial(*coded(table)) is not None) == is_found
+
+
+@pytest.mark.parametrize(("n", "is_found"), [(25, True), (24, False)])
+def test_half_of_a_partial_grid_with_nested_cells_is_filled(n, is_found):
+    """25 of 5 × 10 cells, two of each of five levels."""
+    rows = [(i % 5, (i // 5 + 3 * i) % 10) for i in range(50)]
+    table = pd.DataFrame(list(dict.fromkeys(rows)), columns=["a", "b"]).iloc[:n]
+    table["c"] = table["b"] // 2
+    assert table.nunique().tolist() == [5, 10, 5]
+    assert (check_partial(*coded(table)) is not None) == is_found
+
+
+def test_nested_facets_alone_have_no_partial_grid():
+    table = pd.DataFrame({"a": [0, 0, 0, 1, 1, 2], "b": range(6)})
+    assert check_partial(*coded(table)) is None
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (3, 2**27), (2**16, 2**16)])
+def test_places_of_more_cells_than_an_int32_counts(shape):
+    rng = np.random.default_rng(1)
+    codes = [rng.integers(0, 3, 9, dtype=np.int32) + shape[0] - 3 for _ in range(2)]
+    cells = rng.integers(0, 6, 9, dtype=np.int32)
+    places = _places((1, 0), shape, codes, cells, 6)
+    a, b = (code.astype(object) for code in codes)
+    assert places.tolist() == ((b * shape[1] + a) * 6 + cells).tolist()
 
 
 # Combinations -----------------------------------------------------------------------------------

@@ -32,6 +32,10 @@ def test_a_spread_is_measured_from_the_mean_on_both_sides(sign):
     for low, high in ((-1e36, 1.0), (-1.0, 1e36)):
         with pytest.raises(DataError, match="column 'x' of the fixed part varies by 1e\\+36"):
             centre(low, high, 0.0)
+        with pytest.raises(DataError, match="response 'y' varies by 1e\\+36"):
+            Centre.of(FORMULA, ("Intercept", "x"), CONSTANT, (low, high, 0.0))
+    y = mean - 1e25, mean + 1e25, mean
+    assert Centre.of(FORMULA, ("Intercept", "x"), CONSTANT, y).origin == mean
 
 
 def test_without_a_constant_spreads_are_measured_from_zero():
@@ -81,7 +85,7 @@ def test_the_constant_is_found_in_any_units(n, groups, covariates, has_all, seed
     dummies = np.eye(groups)[codes]
     if not has_all:
         dummies = dummies[:, 1:]
-    units = 10.0 ** rng.uniform(-3.0, 3.0, dummies.shape[1] + covariates)
+    units = 10.0 ** rng.uniform(-9.0, 9.0, dummies.shape[1] + covariates)
     X = np.column_stack([dummies, rng.normal(2.0, 1.0, (n, covariates))]) * units
     names = tuple(f"c{j}" for j in range(X.shape[1]))
     mean = X.mean(axis=0)
@@ -151,6 +155,26 @@ def test_columns_far_from_zero_are_not_constant(far):
     with_constant[:2, :2] = cov
     found = Centre.constant_of(("x", "z", "five"), np.array([far, -far, 5.0]), with_constant)
     np.testing.assert_allclose(found, [0.0, 0.0, 0.2], rtol=1e-12, atol=1e-16)
+
+
+@pytest.mark.parametrize("size", [1e2, 1e4])
+def test_a_constant_that_is_a_small_part_of_its_columns(size):
+    """Of columns of the spread 10⁴ whose sum is 1, in every row."""
+    z = np.random.default_rng(1).normal(size=50)
+    X = np.column_stack([size * z + 1.0, z**2, -size * z])
+    mean = X.mean(axis=0)
+    cov = (X - mean).T @ (X - mean) / 50
+    found = Centre.constant_of(("a", "b", "c"), mean, cov)
+    np.testing.assert_allclose(found, [1.0, 0.0, 1.0], rtol=1e-10, atol=1e-10)
+
+
+def test_a_column_whose_mean_is_rounded_is_the_constant():
+    rng, n = np.random.default_rng(2), 36
+    X = np.column_stack([rng.normal(size=n), np.full(n, 0.1)])
+    assert X.mean(axis=0)[1] != 0.1
+    columns = {"x": X[:, 0], "c": X[:, 1], "a": np.arange(n) % 5, "y": rng.normal(size=n)}
+    found = design_of("y ~ 0 + x + c + (1|a)", columns)
+    assert found.constant.tolist() == [0.0, 10.0]
 
 
 def test_levels_of_a_factor_with_one_name_are_named():

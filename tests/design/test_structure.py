@@ -116,6 +116,32 @@ def is_balanced(table, above):
     return len(set(cells)) == round(n_possible)
 
 
+def harmonic_mean(numbers):
+    return len(numbers) / sum(1 / n for n in numbers)
+
+
+def met(groups, units):
+    """Return with how many different units each group occurs."""
+    found = {}
+    for group, unit in zip(groups, units, strict=True):
+        found.setdefault(group, set()).add(unit)
+    return [len(own) for own in found.values()]
+
+
+def sizes_of(table, above):
+    """Return how many levels of each facet go with one of those above, or of the first other."""
+    top = [f for f in above if not above[f]]
+    sizes = {}
+    for facet in above:
+        others = [f for f in top if f != facet]
+        group = sorted(above[facet]) or others[:1]
+        groups = rows(table, group) if group else [()] * len(table[facet])
+        sizes[facet] = harmonic_mean(met(groups, units(table, facet, above)))
+    cells = rows(table, list(above))
+    counts = [cells.count(cell) for cell in set(cells)]
+    return sizes if max(counts) == 1 else {**sizes, "replicate": harmonic_mean(counts)}
+
+
 def check(formula, table):
     structure, above = structure_of(formula, table), nesting(formula, table)
     facets = structure.facets
@@ -145,6 +171,7 @@ def check(formula, table):
     assert structure.n_parts == n_parts(table, above)
     assert structure.connected == (structure.n_parts == 1)
     assert structure.balanced == is_balanced(table, above)
+    assert structure.sizes == pytest.approx(sizes_of(table, above), rel=1e-14)
     check_words(structure)
     return structure
 
@@ -264,6 +291,21 @@ def test_topics_with_different_numbers_of_documents():
     assert not structure.balanced
     assert structure.fully_crossed == (("sys", "topic"), ("sys", "doc"))
     assert structure.n_levels == (3, 4, 18)
+    assert structure.sizes["doc"] == pytest.approx(4 / (1 / 3 + 3 / 5), rel=1e-15)
+
+
+@pytest.mark.parametrize("numbers", [(2, 3), (1, 2, 2), (49, 49, 49), (1, 4, 9, 4)])
+def test_harmonic_means_of_numbers_of_levels(numbers):
+    """Of equal numbers exactly that number, also if 1/n is rounded."""
+    rows = {"topic": [], "doc": []}
+    for topic, n in enumerate(numbers):
+        rows["topic"] += [topic] * n
+        rows["doc"] += range(n)
+    grid = {f: np.repeat(codes, 2) for f, codes in rows.items()}
+    found = check("y ~ (1|topic/doc)", grid).sizes["doc"]
+    assert found == pytest.approx(len(numbers) / sum(1 / n for n in numbers), rel=1e-14)
+    if len(set(numbers)) == 1:
+        assert found == numbers[0]
 
 
 def test_deep_nesting():
@@ -296,6 +338,13 @@ def test_levels_that_are_crossed_prevent_nesting_by_the_formula():
 def test_one_way():
     structure = check("y ~ (1|batch)", {"batch": np.repeat([0, 1, 2], 4)})
     assert structure.title() == "3 batch, one-way, balanced"
+
+
+def test_a_design_of_one_effect_is_drawn():
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    structure = structure_of("y ~ (1|a)", {"a": np.repeat(np.arange(4), 3)})
+    assert [place.effect.name for place in structure.effects] == ["a"]
+    assert structure.plot(ax=figure.subplots()).get_title() == "a"
 
 
 def test_parts_that_share_no_level():
@@ -391,6 +440,42 @@ def test_where_the_variance_of_every_effect_is():
     report = structure.report()
     assert "r from t:r: the same levels of r in several levels of t" in report
     assert "p:t:r from error: several scores in a cell" in report
+
+
+def columns_of(report):
+    """Return the places of the three columns of the table of effects, and its rows."""
+    (table,) = [block for block in report.split("\n\n") if block.startswith("effect ")]
+    head, *lines = table.split("\n")
+    return [head.index(name) for name in ("component", "holds")], lines
+
+
+def test_effects_and_components_stand_in_columns():
+    report = structure_of("y ~ (1|p) + (1|t/r) + (1|p:t)", crossed(p=4, t=3, r=2)).report()
+    (second, third), lines = columns_of(report)
+    # Three blanks after the longest of each column: "effect" and "component".
+    assert (second, third) == (len("effect") + 3, len("effect") + 3 + len("component") + 3)
+    found = [(x[:second].strip(), x[second:third].strip(), x[third:]) for x in lines]
+    assert found == [
+        ("p", "p", "p"),
+        ("t", "t", "t"),
+        ("r:t", "t:r", "r, t:r"),
+        ("pt", "p:t", "p:t"),
+        ("pr:t", "Residual", "p:r, p:t:r, error"),
+    ]
+
+
+@pytest.mark.parametrize("length", [5, 24, 60])
+def test_long_names_are_wrapped_in_their_column(length):
+    """At 79 letters, or at a third of that where other columns leave less."""
+    names = [f"{letter * length}" for letter in "abc"]
+    data = crossed(**dict(zip(names, (4, 3, 2), strict=True)))
+    report = structure_of(f"y ~ (1|{names[0]}) + (1|{names[1]}/{names[2]})", data).report()
+    (_, third), lines = columns_of(report)
+    room = max(79 - third, 79 // 3)
+    rest = [line[third:] for line in lines]
+    assert all(len(part) <= room or " " not in part for part in rest)
+    last = " ".join(rest[-len([x for x in lines if x.startswith(" ")]) - 1 :])
+    assert last.replace(" ", "").endswith("error")
 
 
 def test_effects_without_a_term_are_taken_as_zero():

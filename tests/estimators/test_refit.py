@@ -100,3 +100,12 @@ def test_policies_that_cannot_be():
         fit(formula, data, method="anova", negative="zero")
     with pytest.raises(vcomp.EstimationError, match="'reml' never estimates a component below"):
         fit(formula, data, negative="refit")
+
+
+def test_an_estimate_of_exactly_zero_is_not_negative():
+    """Mean squares between and within are both 25: it keeps its standard error."""
+    data = {"g": ["a", "a", "b", "b"], "y": [0.0, 6.0, 4.0, 12.0]}
+    one, other = (fit("y ~ (1|g)", data, method="anova", negative=n) for n in ("keep", "refit"))
+    assert one.vcomp["g"] == 0.0
+    assert other.bse_vcomp["g"] == one.bse_vcomp["g"] > 0.0
+    assert other.status == one.status

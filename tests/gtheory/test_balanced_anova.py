@@ -285,6 +285,11 @@ def test_a_given_covariance_matrix_is_used():
         ({"p": 2.0, "i": 3.0, "pi": 1.0}, {"df": {"p": 2, "i": 3, "pi": 6, "a": 1}},
          "'a' has no mean square"),
         ({"p": 2.0, "i": 3.0, "pi": 1.0}, {"df": {"p": 0, "i": 3, "pi": 6}}, "must be above 0"),
+        (
+            {"p": 2.0, "i": 3.0, "pi": 1.0},
+            {"df": {"p": 1, "i": -2, "pi": 6}},
+            "df of 'i' must be above 0, not -2",
+        ),
         ({"p": 2.0, "i": 3.0, "pi": 1.0}, {"df": {"p": 2, "i": 3, "pi": 7}},
          "df of 'pi' is 7, but with the sizes i=4, p=3 of a balanced design it is 6"),
         ({"p": 2.0, "i": 3.0, "pi": 1.0},

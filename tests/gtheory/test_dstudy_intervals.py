@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import f
 
 from tests.helpers.gstudies import REPLICATED, TREC3, gstudy, two_way
 from vcomp.gtheory.study import dstudy
@@ -111,7 +112,9 @@ def test_other_designs_take_modified_large_samples():
     "table",
     [
         TwoWayMeanSquares("sys", "topic", 1, 50, 1.0, 1.0, 1.0),
+        TwoWayMeanSquares("sys", "topic", 30, 1, 1.0, 1.0, 1.0),
         TwoWayMeanSquares("sys", "topic", 30, 50, 1.0, 1.0, 0.0),
+        TwoWayMeanSquares("sys", "topic", 30, 50, 1.0, 0.0, 1.0),
         TwoWayMeanSquares("sys", "topic", 30, 50, 0.0, 1.0, 1.0),
         TwoWayMeanSquares("sys", "judge", 30, 50, 1.0, 1.0, 1.0),
     ],
@@ -119,6 +122,19 @@ def test_other_designs_take_modified_large_samples():
 def test_mean_squares_without_an_f_ratio(table):
     study = dstudy(replace(TREC3, mean_squares=table), topic=50)
     assert study.interval_methods["Erho2"] == MODIFIED_LARGE_SAMPLE
+    for coefficient in ("Erho2", "Phi"):
+        found = study.required(0.9, coefficient)
+        assert found.interval_method == MODIFIED_LARGE_SAMPLE
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2, 9), (9, 2), (2, 2)])
+def test_two_levels_are_enough_for_an_f_interval(rows, columns):
+    study = dstudy(two_way(rows, columns, 40.0, 3.0, 0.5), topic=columns)
+    assert study.interval_methods["Erho2"] == FELDT
+    tails = f.ppf([0.975, 0.025], rows - 1, (rows - 1) * (columns - 1))
+    expected = np.maximum(1.0 - 0.5 / 40.0 * tails, 0.0)
+    found = study.table[["Erho2_low", "Erho2_high"]].iloc[0]
+    np.testing.assert_allclose(found.to_numpy(dtype=float), expected, rtol=1e-10)
 
 
 def test_a_model_without_one_main_effect_has_no_f_interval():

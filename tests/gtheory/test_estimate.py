@@ -157,6 +157,16 @@ def test_shares_lie_between_0_and_1():
     assert kept.estimate == pytest.approx(1 / 0.9)
 
 
+@pytest.mark.parametrize("negative", ["zero", "keep", None])
+def test_a_function_has_the_interval_of_the_quantity_that_it_computes(negative):
+    g = vcomp.from_components({"p": -0.3, "i": 0.2, "Residual": 1.0}, cov=COV)
+    found = g.quantity(lambda v: 2.0 * v["p"] + v["i"] + v["Residual"], negative=negative)
+    text = g.quantity("2*p + i + Residual", negative=negative)
+    assert (found.estimate, found.se) == pytest.approx((text.estimate, text.se), rel=1e-9)
+    wald = found.estimate + np.array([-1.0, 1.0]) * 1.959963985 * found.se
+    np.testing.assert_allclose([found.low, found.high], wald, rtol=1e-8)
+
+
 def test_what_is_held_has_no_error():
     data = vcomp.datasets.load("bodoff2007_alpha")
     res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, hold={"topic": 0.01})

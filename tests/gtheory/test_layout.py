@@ -11,6 +11,7 @@ import pytest
 
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE, parse_design
+from vcomp.gtheory import from_components
 from vcomp.gtheory.layout import Layout, joined, layout_divisors, layout_sizes, read_layouts
 
 SETS = [(), ("a",), ("b",), ("a", "b"), ("a", "c"), ("a", "b", "c"), ("p", "a")]
@@ -43,6 +44,24 @@ def test_divisors_are_sums_of_squared_shares(facets, objects):
     assert made.inverse_n(facets) == pytest.approx(float(expected), rel=1e-14)
     n = np.bincount(made.objects)
     assert made.inverse_n({*facets, REPLICATE}) == pytest.approx((1.0 / n).mean(), rel=1e-14)
+
+
+def test_differences_contain_nothing_of_a_fixed_facet():
+    """Persons answer items of their own: these are error, and fixed occasions are not."""
+    values = {"p": 1.0, "i": 0.3, "o": 7.0, "pi": 0.2, "po": 0.1, "io": 0.5, "Residual": 0.4}
+    rows = [(p, 2 * p + k, o) for p in range(3) for k in range(2) for o in range(2)]
+    # Without the last one persons weigh occasions differently.
+    plan = pd.DataFrame(rows[:-1], columns=["p", "i", "o"])
+    found, without = (
+        from_components(values | {"o": o})
+        .dstudy("p x i x o", object="p", layout=plan, fixed="o")
+        .table["rel_err_var"]
+        .iloc[0]
+        for o in (7.0, 0.0)
+    )
+    assert found == pytest.approx(without, rel=1e-12)
+    random = from_components(values).dstudy("p x i x o", object="p", layout=plan)
+    assert random.table["rel_err_var"].iloc[0] > found + 0.1
 
 
 @pytest.mark.parametrize("facets", SETS)
@@ -117,6 +136,8 @@ def test_cells_that_repeat_need_replicates():
     effects = [frozenset("p"), frozenset("a"), frozenset("pa")]
     np.testing.assert_allclose(layout_divisors(once, effects), [1.0, 1 / 3, 1 / 3])
     twice = Layout({"a": np.array([0, 1, 1])}, np.zeros(3, dtype=int))
+    with pytest.raises(PlanError, match="repeats a cell"):
+        layout_divisors(Layout({"a": np.r_[0:9, 8]}, np.zeros(10, dtype=int)), effects)
     with pytest.raises(PlanError, match="repeats a cell"):
         layout_divisors(twice, effects)
     found = layout_divisors(twice, [*effects, frozenset(["p", "a", REPLICATE])])

@@ -29,6 +29,7 @@ def test_components_are_those_of_the_rows(shape, kept, facets):
     levels = dict(zip(("object", "item"), rows, strict=True))
     wanted, _ = crossed_components(X[rows], {f: levels[f] for f in facets}, "reml")
     assert (found.names, found.facets) == (wanted.names, wanted.facets)
+    assert found.facets[-1] == {"object", "item" if len(facets) == 2 else "replicate"}
     np.testing.assert_allclose(found.values, wanted.values, rtol=1e-10)
     np.testing.assert_allclose(found.cov, wanted.cov, rtol=1e-7, atol=1e-10)
 

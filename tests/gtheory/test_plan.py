@@ -123,6 +123,10 @@ def test_unknown_facets():
         make_plans(TREC3, object="run")
     with pytest.raises(PlanError, match="unknown facet 'qxi'; the G-study has"):
         check_facets(["qxi"], ("p", "i"))
+    for name in ("px", "xp", "x"):
+        with pytest.raises(PlanError, match=f"unknown facet '{name}'.*; the G-study") as error:
+            check_facets([name], ("p", "i"))
+        assert "spaces" not in str(error.value)
     with pytest.raises(PlanError, match=r"unknown facet 'pxi' \(with spaces around x: 'p x i'\)"):
         make_plans(CROSSED, "pxi x a")
 

@@ -243,6 +243,13 @@ def test_confounded_components_are_named():
         dstudy(PER_DOCUMENT, "sys x (topic:doc)")
 
 
+def test_the_confounded_facets_are_those_that_are_nested():
+    """Not a facet that only is in the same component, as persons are."""
+    g = gstudy({"p": 1.0, "i": 1.0, "p:i": 1.0, "p:i:a": 1.0}, {"a": {"i"}})
+    with pytest.raises(PlanError, match=r"p:a from p:i:a \(a is nested in i\)"):
+        dstudy(g, "p x i x a", i=20, a=3)
+
+
 def test_no_component_of_the_object():
     g = gstudy({"topic": 1.0, "Residual": 1.0}, sizes={"topic": 5, "sys": 4})
     g = replace(g, facets=(frozenset({"topic"}), frozenset({"topic", "sys"})))

@@ -3,9 +3,16 @@ import pandas as pd
 import pytest
 
 from tests.helpers.gstudies import BODOFF_LI
+from tests.helpers.printed_tables import printed_columns, printed_words
 from vcomp.exceptions import PlanError, VcompError
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.published import from_components
+
+CORRELATION_OF_TWO = np.array([[1.0, 2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+"""The difference of the first two has the variance 1 + 1 − 2 × 2."""
+
+WITH_UNKNOWN = np.where(np.eye(3)[2] + np.eye(3)[:, [2]] > 0.0, np.nan, CORRELATION_OF_TWO)
+"""The same, where the third is not known."""
 
 
 def read(*names, **fields):
@@ -124,12 +131,24 @@ def test_no_mapping(values):
         (np.triu(np.ones((3, 3))), "symmetric"),
         (np.diag([1.0, np.inf, 1.0]), "finite"),
         (np.diag([1.0, -1.0, 1.0]), "negative variance for component 'i'"),
+        (np.diag([0.0, -1.0, 1.0]), "negative variance for component 'i'"),
+        (np.diag([1.0, 1.0, -0.5]), "negative variance for component 'Residual'"),
+        (np.diag([-1.0, 1.0, -1.0]), "negative variance for component 'p'"),
         (pd.DataFrame(np.eye(3), list("pia"), list("pia")), "as rows and columns"),
+        (pd.DataFrame(np.eye(3), list("pia"), ["p", "i", "Residual"]), "as rows and columns"),
+        (pd.DataFrame(np.eye(3), ["p", "i", "Residual"], list("pia")), "as rows and columns"),
+        (CORRELATION_OF_TWO, "some combination has a negative variance"),
+        (WITH_UNKNOWN, "some combination has a negative variance"),
     ],
 )
 def test_covariances_that_do_not_fit(cov, message):
     with pytest.raises(PlanError, match=message):
         read("p", "i", "Residual", cov=cov)
+
+
+def test_a_covariance_matrix_may_be_singular():
+    cov = np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(read("p", "i", "Residual", cov=cov).cov, cov)
 
 
 def test_covariances_may_be_unknown():
@@ -142,6 +161,29 @@ def test_sizes_that_do_not_fit():
         read("p", "i", "Residual", sizes={"a": 3})
     with pytest.raises(PlanError, match="size of 'i' must be a positive number"):
         read("p", "i", "Residual", sizes={"i": 0})
+
+
+def test_the_printed_table_is_that_of_the_gstudy():
+    published = from_components(
+        {"p": 2.0, "i": 1.0, "pi": 4.0},
+        sizes={
+            "p": 10,
+            "i": 4,
+        },
+    )
+    table, printed = published.gstudy(), printed_columns(published.summary())
+    assert printed["estimate"] == [f"{x:.3f}" for x in table["estimate"]]
+    assert printed["std. err."] == [f"{x:.2f}" for x in table["se"]]
+    assert printed["share"] == [f"{x:.1f} %" for x in 100 * table["estimate"] / 7]
+    lines = [line for line in str(published.summary()).splitlines() if "█" in line]
+    assert len(lines) == 3
+    assert len({line.index("█") for line in lines}) == 1
+    words = printed_words(published.summary())
+    assert "from the mean squares of 10 p, 4 i." in words
+    squares = published.anova_table()
+    assert squares["df"].tolist() == [9, 3, 27]
+    np.testing.assert_allclose(squares["mean_sq"], [12.0, 14.0, 4.0], rtol=1e-14)
+    np.testing.assert_allclose(squares["sum_sq"], [108.0, 42.0, 108.0], rtol=1e-14)
 
 
 def test_printing():

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -138,6 +139,17 @@ def test_a_whole_universe_is_not_required():
     most = study.required(0.93, "Phi").n
     assert most < 6
     assert g.dstudy(i=most, universe={"i": 6}).table["Phi"].iloc[0] >= 0.93
+
+
+def test_other_facets_of_a_layout_keep_the_sizes_that_they_have_there():
+    g = from_components(
+        {"p": 0.9, "i": 0.1, "a": 0.1, "pi": 0.3, "pa": 0.2, "ia": 0.1, "pia": 0.2},
+        sizes={"p": 30, "i": 7, "a": 5},
+    )
+    layout = pd.DataFrame({"i": [0, 0, 1, 1, 2, 2], "a": [0, 1, 0, 1, 0, 1]})
+    found = g.dstudy(layout=layout).required(0.8, facet="i")
+    assert found.held == {"a": 2}
+    assert found.n == g.dstudy(i=3, a=2).required(0.8, facet="i").n
 
 
 def test_every_plan_has_its_answer():

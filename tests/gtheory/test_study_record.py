@@ -74,6 +74,17 @@ def test_fits_of_balanced_and_unbalanced_data():
     assert kinds(whole.dstudy(object="p", layout=layout)) == {"layout"}
 
 
+def test_whole_sizes_that_do_not_multiply():
+    """Everyone has two items and two occasions, and two scores of their four combinations."""
+    rng = np.random.default_rng(3)
+    p, k = (x.ravel() for x in np.indices((12, 2)))
+    frame = pd.DataFrame({"p": p, "i": (p + k) % 4, "o": (p + 2 * k) % 3})
+    frame["y"] = rng.normal(size=12)[p] + rng.normal(size=24)
+    study = vcomp.fit("y ~ (1|p) + (1|i) + (1|o)", frame).dstudy(object="p")
+    assert study.table[["i", "o"]].to_numpy().tolist() == [[2, 2]]
+    assert "unbalanced" in kinds(study)
+
+
 def test_replicates_without_their_interaction():
     data = scores(replicates=2)
     without = vcomp.fit("y ~ (1|p) + (1|i)", data)

@@ -120,6 +120,7 @@ def test_cut_scores_are_read():
         ([5, 20], [2, 80, 81, math.inf], math.inf, 2, 80),
         ([5, 20], [80], 50.0, 5, 50),
         ([5, 20], [30], 20.0, 5, 20),
+        ([5, 20], [50], 50.0, 5, 50),
     ],
 )
 def test_sizes_of_a_curve(planned, required, largest, low, high):
@@ -134,6 +135,7 @@ def test_sizes_of_a_curve(planned, required, largest, low, high):
         assert fine[fine < max(planned)].size > 20
     assert (np.diff(fine) > 0.0).all()
     assert set(planned) <= set(fine.tolist())
+    assert largest in planned or largest not in fine.tolist()  # a whole universe has no error
     ratios = np.diff(np.log(np.setdiff1d(fine, planned)))
     assert ratios.max() < 2.5 * np.median(ratios)
 

@@ -226,6 +226,24 @@ def test_own_sizes_of_two_facets_without_their_interaction():
     assert row["abs_err_var"] == pytest.approx(error, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    "terms",
+    ["(1|h) + (1|i)", "(1|p:h) + (1|i)", "(1|h) + (1|p:h) + (1|i)", "(1|p:h) + (1|p:i)"],
+)
+def test_own_sizes_of_a_nested_facet(terms):
+    """The size of i within h is that of one of their components, with or without p."""
+    rng = np.random.default_rng(12)
+    cells = np.array(list(itertools.product(range(7), range(9))))
+    data = pd.DataFrame(cells[rng.permutation(len(cells))[:40]], columns=list("pi"))
+    data["h"] = np.array([0, 0, 1, 1, 1, 2, 2, 2, 2])[data["i"]]
+    data["y"] = rng.normal(size=40) + rng.normal(size=7)[data["p"]] + rng.normal(size=9)[data["i"]]
+    twice = pd.concat([data, data.assign(y=data["y"] + rng.normal(size=40))])
+    res = vcomp.fit(f"y ~ (1|p) + {terms}", twice)
+    row = res.dstudy(object="p").table.iloc[0]
+    assert row["h"] == pytest.approx(1.0 / shares(data, ["h"]), rel=1e-9)
+    assert row["i"] == pytest.approx(shares(data, ["h"]) / shares(data, ["i"]), rel=1e-9)
+
+
 @pytest.mark.parametrize("interaction", ["", " + (1|i:a)", " + (1|p:i:a)"])
 def test_own_universe_with_two_fixed_facets(interaction):
     """The residual p:i:a:o is averaged over the fixed cells i × a and over all 9 levels of o.

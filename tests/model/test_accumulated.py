@@ -49,6 +49,16 @@ def test_parts_add_up_in_either_order(name):
     same_as(kept, other + one, 1e-10)
 
 
+@pytest.mark.parametrize("share", [1.0, 0.9, 0.1])
+def test_cells_are_those_with_scores(share):
+    """Where most cells are filled the table has places for the empty ones as well."""
+    cells = np.array(np.meshgrid(range(20), range(15))).reshape(2, -1).T
+    frame = pd.DataFrame(cells, columns=["sys", "topic"]).assign(score=np.arange(300.0) % 7)
+    frame = frame.sample(frac=share, random_state=1)
+    made = accumulate(FORMULA, pd.concat([frame, frame.head(9)]))
+    assert (made.n_cells, made.nobs) == (len(frame), len(frame) + 9)
+
+
 def test_levels_that_only_one_part_has():
     frame = data()
     topics = frame["topic"].unique()

@@ -224,6 +224,40 @@ def test_tables_need_three_levels_of_each(n_systems, is_there):
     assert any("each needs 3 levels" in line for line in found.not_tested) != is_there
 
 
+@pytest.mark.parametrize("of", ["topics", "cells"])
+def test_effects_of_covariates_of_rows_and_columns_stay_in_the_table(of):
+    """Those that vary within rows and columns are taken out before cells are compared."""
+    rng = np.random.default_rng(11)
+    s, t = (a.ravel() for a in np.indices((6, 15)))
+    x = rng.normal(size=15)[t] if of == "topics" else rng.normal(size=s.size)
+    y = 4.0 * x + rng.normal(size=6)[s] + rng.normal(size=15)[t] + rng.normal(size=s.size)
+    res = vcomp.fit("y ~ x + (1|s) + (1|t)", pd.DataFrame({"s": s, "t": t, "x": x, "y": y}))
+    found = res.diagnose(object="s", n=19, rng=1).with_effects()["r"]
+    kept = y if of == "topics" else y - res.fe_params["x"] * x
+    table = kept.reshape(6, 15)
+    topics = table.mean(axis=0)
+    e = table - table.mean(axis=1, keepdims=True) - topics + table.mean()
+    expected = [np.corrcoef(row, topics)[0, 1] for row in e]
+    by_system = found.sort_index().to_numpy()
+    np.testing.assert_allclose(by_system, expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(("most", "is_there"), [(72, True), (71, False)])
+def test_tables_that_are_too_large_are_left_out(monkeypatch, most, is_there):
+    monkeypatch.setattr("vcomp.model.diagnosed_fit._LARGEST_TABLE", most)
+    found = vcomp.diagnose(crossed(6, 12), n=19, rng=1)
+    assert len(found.tables) == int(is_there)
+    assert any("the table is too large" in line for line in found.not_tested) != is_there
+
+
+@pytest.mark.parametrize(("empty", "is_there"), [([1, 5], True), ([1, 3, 5], False)])
+def test_a_table_needs_two_degrees_of_freedom(empty, is_there):
+    scores = crossed(3, 3).ravel()
+    scores[empty] = np.nan  # 9 − 5 − 2 and 9 − 5 − 3 are left
+    found = vcomp.diagnose(scores.reshape(3, 3), n=19, rng=1)
+    assert len(found.tables) == int(is_there)
+
+
 @pytest.mark.parametrize(("filled", "is_there"), [(48, True), (47, False)])
 def test_half_of_the_cells_of_a_table_are_enough(filled, is_there):
     scores = crossed(8, 12)

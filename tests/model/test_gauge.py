@@ -218,6 +218,17 @@ def test_what_parts_are_nested_in_is_part_variation_and_what_else_there_is_repro
     ]  # fmt: skip
     variance = study.table["variance"]
     assert variance["part-to-part"] == pytest.approx(variance["batch"] + variance["batch:part"])
+    indents: dict[str, set[int]] = {}
+    # Parts of a sum are printed below it, each level two places further to the right.
+    for line in str(study).splitlines():
+        name = next((n for n in study.table.index if line.strip().startswith(f"{n}  ")), None)
+        if name is not None:
+            indents.setdefault(name, set()).add(len(line) - len(line.lstrip()))
+    assert indents == {
+        "total gauge R&R": {0}, "repeatability": {2}, "reproducibility": {2}, "lab": {4},
+        "lab:operator": {4}, "batch:lab": {4}, "batch:part:lab:operator": {4},
+        "part-to-part": {0}, "batch": {2}, "batch:part": {2}, "total variation": {0},
+    }  # fmt: skip
 
 
 def test_operators_of_their_own_parts_are_reproducibility():

@@ -347,8 +347,9 @@ def test_crossed_by_the_design_and_nested_in_two():
         gstudy("r x p x t", frame.assign(score=frame["score"]).sample(frac=1.0, random_state=1))
 
 
-def test_nested_the_other_way_round():
-    frame = data_of("p x (i:h)", n=3, unique=["i"])
+@pytest.mark.parametrize("n", [2, 3])
+def test_nested_the_other_way_round(n):
+    frame = data_of("p x (i:h)", n=n, unique=["i"])
     with pytest.raises(vcomp.DesignError, match=r"fewer levels: i is nested in h; write i:h"):
         gstudy("p x (h:i)", frame)
 

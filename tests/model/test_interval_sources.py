@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import vcomp
 from vcomp.inference.quantities import Quantities
 from vcomp.model.interval_sources import _alike, _of_multiple
 
@@ -59,6 +60,30 @@ def test_ends_of_shares():
     assert _of_multiple(4.0, "root", 0.25) == 2.0
 
 
+def test_a_sum_of_all_components_has_a_profile():
+    res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+    found = res.quantity("total", interval="profile")
+    assert found.low < found.estimate < found.high
+    with_one = res.quantity("sys + topic + 2*Residual", interval="profile")
+    assert with_one.low < with_one.estimate < with_one.high
+
+
+def test_what_is_held_has_no_profile():
+    data = vcomp.datasets.load("bodoff2007_alpha")
+    res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, hold={"topic": 0.01})
+    table = res.gstudy(interval="profile")
+    assert table.loc["topic", ["ci_low", "ci_high"]].isna().all()
+    assert table.loc[["sys", "Residual"], ["ci_low", "ci_high"]].notna().all(axis=None)
+    source = res.interval_source("profile")
+    of_held, mixed = np.array([[0.0, 1.0, 0.0]]), np.array([[0.0, 1.0, 1.0]])
+    for b, known in ((of_held, True), (mixed, False)):
+        found = source.limits(Quantities("ratio", of_held, b), 0.05)
+        assert np.isnan([found.low, found.high]).all() == known
+        assert any("held components only" in note for note in found.notes) == known
+
+
 def test_weights_of_nothing_are_alike():
     q = Quantities("linear", np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]))
     assert _alike(q) == {0: {0: 1.0, 1: 1.0}, 2: {2: 1.0}, 3: {3: 1.0}}
+    signed = Quantities("linear", np.array([[1.0, 0.0], [2.0, -0.0], [-0.0, 3.0]]))
+    assert _alike(signed) == {0: {0: 1.0, 1: 2.0}, 2: {2: 1.0}}

@@ -425,6 +425,39 @@ def test_tukey_with_known_components_is_normal(balanced):
     )
 
 
+def test_means_of_random_levels_are_at_equal_weights_of_the_factors(main_effects):
+    """Their predicted effects beside the mean of four systems and two queries."""
+    b, data = main_effects.fe_params, deterministic()
+    mean = b["Intercept"] + b["x"] * data["x"].mean() + b["query[T.w]"] / 2
+    mean += (b["sys[T.b]"] + b["sys[T.c]"] + b["sys[T.d]"]) / 4
+    found = main_effects.compare_levels("topic").means
+    effects = main_effects.random_effects["topic"].iloc[:, 0]
+    np.testing.assert_allclose(found.to_numpy(), mean + effects.to_numpy(), rtol=1e-10)
+
+
+def test_means_of_shares_that_make_up_the_constant():
+    """Two shares that add up to 1 are as a constant and one of them."""
+    data = deterministic()
+    data = data.assign(a=data["x"] / 2 + 0.1, b=0.9 - data["x"] / 2)
+    one, other = (
+        vcomp.fit(f"score ~ {fixed} + (1|topic)", data).compare_levels("topic").means
+        for fixed in ("0 + a + b", "a")
+    )
+    np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_the_name_of_a_test_does_not_depend_on_the_unit(unit):
+    for data, name, notes in (
+        (two_way(9, 4)[1], "Tukey's HSD", 0),
+        (two_way(9, 4)[1].drop(index=[0, 7]), "Tukey-Kramer test", 1),
+    ):
+        res = vcomp.fit("score ~ C(sys) + (1|topic)", data.assign(score=unit * data["score"]))
+        found = res.compare_levels("sys", "tukey")
+        assert found.test.startswith(name)
+        assert sum("Kramer" in note for note in found.notes) == notes
+
+
 def test_rows_that_were_read_in_batches_have_the_same_means(main_effects, tmp_path):
     path = tmp_path / "rows.parquet"
     deterministic().to_parquet(path)

@@ -116,8 +116,13 @@ def test_variances_by_iteration(name):
         v = np.append(rng.choice(COMPONENTS, size=len(model.component_names) - 1), 0.7)
         check(model, v, rng, limits)
     groups, X = some_combinations(model, rng)
-    with pytest.raises(EstimationError, match=r"different predictions.*predictions at a time"):
-        prediction_errors._by_iteration(model.stats, v, groups, X, most_entries=100.0)
+    # A solve for each takes as long as the pair tables have entries.
+    entries, n = float(model.stats.n_entries), len(X)
+    for most, said in ((2.5, "2"), (0.5, "1"), (n - 0.01, f"{n - 1}")):
+        words = f"of {n} different predictions would .* of at most {said} predictions at a time"
+        with pytest.raises(EstimationError, match=words):
+            prediction_errors._by_iteration(model.stats, v, groups, X, most_entries=most * entries)
+    prediction_errors._by_iteration(model.stats, v, groups, X, most_entries=n * entries)
 
 
 @pytest.mark.parametrize("name", ["crossed", "nested", "crossed and nested"])
@@ -225,6 +230,31 @@ def test_new_levels_are_named(crossed):
     res.predict(NEW, level="population", new_levels="raise")
     with pytest.raises(vcomp.DataError, match="new_levels='drop' is not known"):
         res.predict(NEW, new_levels="drop")
+
+
+@pytest.mark.parametrize(("n", "whole"), [(60, True), (61, False)])
+def test_up_to_sixty_predictions_are_shown(crossed, n, whole):
+    _, res = crossed
+    new = pd.concat([NEW.head(1)] * n, ignore_index=True)
+    page = res.get_prediction(new)._repr_html_()
+    assert ("<th>...</th>" in page) is not whole
+    assert page.count("<tr") == 61 + (not whole)
+
+
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [
+        ([95, 96], "has 95, 96, which"),
+        ([95, 96, 97], "has 95, 96, 97, which"),
+        ([95, 96, 97, 98], "has 95, 96, 97 and 1 more, which"),
+        ([95, 96, 97, 98, 97, 99], "has 95, 96, 97 and 2 more, which"),
+    ],
+)
+def test_three_of_the_new_levels_are_shown(crossed, levels, said):
+    _, res = crossed
+    new = pd.DataFrame({"a": levels, "b": 3, "x": 0.0})
+    with pytest.raises(vcomp.DataError, match=said):
+        res.predict(new, new_levels="raise")
 
 
 def test_new_combinations_are_named():

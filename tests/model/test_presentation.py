@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import vcomp
 from tests.helpers.printed_tables import printed_columns, printed_words
+from vcomp.model.presentation import _term
 
 
 def scores(seed=3, n=(8, 6)):
@@ -41,6 +43,9 @@ def test_components(alpha):
     bars = list(printed.values())[-1]
     for bar, share in zip(bars, table["percent"], strict=True):
         assert len(bar) == pytest.approx(18 * share / 100, abs=1.0)
+    lines = [line for line in str(res.summary(alpha=alpha)).splitlines() if "█" in line]
+    assert len({line.index("█") for line in lines}) == 1  # they start in one column
+    assert len({line.index(" %") for line in lines}) == 1  # and shares end in one
     (interval,) = (name for name in printed if "interval" in name)
     assert interval == f"{100 * (1 - alpha):g} % interval"
     for cell, low, high in zip(printed[interval], table["ci_low"], table["ci_high"], strict=True):
@@ -56,7 +61,12 @@ def test_fixed_effects():
     assert printed["df"] == column(table["df"], decimals=1)
     assert printed["t"] == column(table["t"], decimals=2)
     assert printed["P>|t|"] == column(table["p_value"], decimals=3)
-    assert "t with Satterthwaite's degrees of freedom." in printed_words(res.summary())
+    words = printed_words(res.summary())
+    assert "t with Satterthwaite's degrees of freedom." in words
+    assert "confounded" not in words
+    assert "average information" not in words
+    assert "Converged." not in words  # the head says so
+    assert "Residual holds a:b and error." in words
 
 
 def test_the_head():
@@ -84,8 +94,10 @@ def test_notes_on_bounds_and_held_components():
     bound = vcomp.fit("y ~ x + (1|a) + (1|b)", data)
     assert bound.vcomp["a"] == 0.0
     text = printed_words(bound.summary())
+    assert bound.status in text
     assert "A component at its bound 0 has no standard error." in text
     assert "which take a component at its bound 0 as known." in text
+    assert "A negative estimate" not in text
     below = vcomp.fit("y ~ (1|a) + (1|b)", data, method="anova")
     assert below.vcomp["a"] < 0.0
     printed = printed_columns(below.summary(), 1)
@@ -103,6 +115,33 @@ def test_notes_on_bounds_and_held_components():
     assert "Fixed effects: normal distribution, as no component is estimated." in text
     assert "P>|z|" in printed_columns(known.summary(), 2)
     assert "df" not in printed_columns(known.summary(), 2)
+
+
+def test_the_residual_of_repeated_scores_holds_nothing_else():
+    data = {name: np.concatenate([x, x]) for name, x in scores().items()}
+    data["y"] = data["y"] + np.random.default_rng(2).normal(size=96)
+    words = printed_words(vcomp.fit("y ~ (1|a) + (1|b) + (1|a:b)", data).summary())
+    assert "Residual holds" not in words
+
+
+def test_monte_carlo_errors_stand_beside_standard_errors():
+    res = vcomp.fit("y ~ (1|a) + (1|b)", scores())
+    errors = {"a": 0.01, "b": 0.0, "Residual": 0.002}
+    record = replace(res._record, estimate=replace(res._record.estimate, monte_carlo=errors))
+    printed = printed_columns(type(res)(record, res._row_access).summary(), 1)
+    assert list(printed)[1:5] == ["estimate", "std. dev.", "std. err.", "Monte Carlo"]
+    assert printed["Monte Carlo"] == ["0.0100", "–", "0.0020"]
+    assert "Monte Carlo" not in printed_columns(res.summary(), 1)
+
+
+def test_the_term_whose_effects_are_drawn():
+    assert _term(("a", "Residual"), None) == "a"
+    assert _term(("a", "b", "Residual"), "b") == "b"
+    with pytest.raises(vcomp.DataError, match=r"needs a term; .*one of \['a', 'b'\]"):
+        _term(("a", "b", "Residual"), None)
+    for names in (("a", "Residual"), ("a", "b", "Residual")):
+        with pytest.raises(vcomp.DataError, match="'c' has no predicted effects"):
+            _term(names, "c")
 
 
 def test_a_design_in_parts_is_named():

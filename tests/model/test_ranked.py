@@ -237,12 +237,13 @@ def test_error_variances_of_plans_vary_as_the_mean_squares_behind_them():
     assert C[2, 2] > 1.5 * C[0, 0] > 2 * C[1, 1]
 
 
-def test_error_variances_without_sampling_variance_are_known():
+@pytest.mark.parametrize("cov", [np.zeros((2, 2)), None])
+def test_error_variances_without_sampling_variance_are_known(cov):
     names, facets = ("s:t", "Residual"), (frozenset("st"), frozenset("str"))
-    components = VarianceComponents(names, facets, np.array([2.0, 1.0]), np.zeros((2, 2)))
-    df, loadings = _spreads(np.array([[0.5, 0.5], [0.1, 0.1]]), components, 6)
+    components = VarianceComponents(names, facets, np.array([2.0, 1.0]), cov)
+    df, loadings = _spreads(np.array([[0.5, 0.5], [0.1, 0.1], [0.3, 0.1]]), components, 6)
     assert df == np.inf
-    np.testing.assert_array_equal(loadings, np.zeros((1, 2)))
+    np.testing.assert_array_equal(loadings, np.zeros((2, 2)))
 
 
 def test_scales_of_plans_vary_together(frame):
@@ -300,6 +301,9 @@ def test_simulated_tests_have_that_correlation():
 def test_mistakes(frame, res):
     with pytest.raises(PlanError, match="'a' is fixed, so that the true ranking is by its 3"):
         res.expected_tau(t=50, a=5, fixed="a")
+    of_two = vcomp.fit("score ~ (1|s) + (1|t)", frame)
+    with pytest.raises(PlanError, match="the object of measurement is not clear"):
+        of_two.expected_tau(t=50, s=5)
     with pytest.raises(PlanError, match="unknown facet 'topics'"):
         res.expected_tau(topics=50)
     with pytest.raises(PlanError, match="must be a positive"):

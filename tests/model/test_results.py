@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import pandas as pd
@@ -203,6 +204,18 @@ def test_prediction_says_when_no_level_is_known():
         res.predict(data.astype({"a": str}), new_levels="zero")
 
 
+@pytest.mark.parametrize("method", ["reml", "anova"])
+def test_the_stages_of_a_fit_take_no_longer_than_it(method):
+    formula, data = balanced("crossed", seed=1)
+    begun = perf_counter()
+    res = vcomp.fit(formula, data, method=method)
+    elapsed = perf_counter() - begun
+    stages = res.seconds
+    assert {"read", "check"} < set(stages)
+    assert min(stages.values()) >= 0.0
+    assert sum(stages.values()) <= elapsed
+
+
 def test_models_cannot_be_stored(two_way):
     import pickle
 
@@ -251,6 +264,111 @@ def test_damaged_results(two_way):
     assert "log-likelihood" in str(
         vcomp.VarianceComponentsResults.from_json(json.dumps(whole)).summary()
     )
+
+
+def shorter(values):
+    return values[:-1]
+
+
+def narrower(matrix):
+    return [row[:-1] for row in matrix]
+
+
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        *(
+            (place, change)
+            for place in (
+                "estimate.cov_beta", "estimate.covariances.observed", "components.cov",
+                "estimate.fixed_errors.slopes", "table.expected", "cells.means",
+                "levels.information", "levels.shared", "fixed_levels.information",
+            )
+            for change in (shorter, narrower)
+        ),
+        *(
+            (place, shorter)
+            for place in (
+                "estimate.values", "components.values", "estimate.beta", "estimate.names",
+                "estimate.fixed_errors.df", "table.df", "table.sum_sq", "components.facets",
+                "levels.sizes", "fixed_levels.sizes", "structure.facets", "structure.n_levels",
+            )
+        ),
+        ("estimate.fixed_errors.slopes", lambda x: [narrower(rows) for rows in x]),
+        ("levels.shared", lambda x: [narrower(rows) for rows in x]),
+        ("estimate.covariances", lambda _: {}),
+        ("estimate.method", lambda _: "unknown"),
+        ("estimate.names", lambda names: [*names[::-1]]),
+        ("exog_names", lambda names: [*names[:-1], names[0]]),
+        ("structure.n_rows", lambda _: 0),
+        ("structure.n_rows", lambda _: 2**53),
+        ("structure.n_levels", lambda n: [0, *n[1:]]),
+        ("structure.facets", lambda facets: [facets[0]] * len(facets)),
+        ("structure.nested_in", lambda nested: {"a": nested["a"]}),
+        ("structure.nested_in", lambda nested: {**nested, "b": ["q"]}),
+        ("structure.nested_in", lambda nested: {**nested, "q": []}),
+        ("components.nested_in", lambda nested: {**nested, "b": ["q"]}),
+        ("components.nested_in", lambda nested: {**nested, "q": []}),
+        ("structure.partly_crossed", lambda _: [["a", "q"]]),
+        ("structure.fully_crossed", lambda _: [["q", "b"]]),
+        ("structure.sizes", lambda sizes: {**sizes, "a": 0.0}),
+        ("components.sizes", lambda sizes: {**sizes, "b": -1.0}),
+        ("components.inverse_n", lambda of: {**of, "a": {"a": 1.0}}),
+    ],
+)  # fmt: skip
+def test_stored_numbers_that_contradict_each_other(one_of_each, place, change):
+    document = json.loads(one_of_each)
+    inner = document
+    *parts, last = place.split(".")
+    for part in parts:
+        inner = inner[part]
+    inner[last] = change(inner[last])
+    with pytest.raises(vcomp.DataError, match=r"contradict each other|incomplete or damaged"):
+        vcomp.VarianceComponentsResults.from_json(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("structure", "sizes", "a"), 1.0),
+        (("components", "sizes", "b"), 0.5),
+        (("structure", "n_levels", 0), 1),
+        (("structure", "n_rows"), 2**53 - 1),
+        (("estimate", "fixed_errors", "slopes"), None),
+        (("estimate", "fixed_errors"), None),
+        (("components", "cov"), None),
+        (("components", "nested_in", "replicate"), ["a", "b"]),
+        (("structure", "nested_in", "b"), ["a"]),
+        (("structure", "nested_in", "replicate"), ["a", "b"]),
+        (("table",), None),
+        (("cells",), None),
+        (("levels",), None),
+        (("fixed_levels",), None),
+    ],
+)
+def test_stored_numbers_that_may_be(one_of_each, place, value):
+    document = json.loads(one_of_each)
+    inner = document
+    *parts, last = place
+    for part in parts:
+        inner = inner[part]
+    inner[last] = value
+    vcomp.VarianceComponentsResults.from_json(json.dumps(document))
+
+
+@pytest.fixture(scope="module")
+def one_of_each():
+    """A stored result with an analysis of variance, cells, and two fixed effects."""
+    formula, data = unbalanced("crossed")
+    data = data.assign(x=np.arange(len(data)) % 3)
+    res = vcomp.fit(formula, data)
+    document = json.loads(res.to_json())
+    other = json.loads(vcomp.fit(formula.replace("~", "~ x +"), data).to_json())
+    for name in ("exog_names", "fixed_levels"):
+        document[name] = other[name]
+    for name in ("beta", "cov_beta", "fixed_errors"):
+        document["estimate"][name] = other["estimate"][name]
+    return json.dumps(document)
 
 
 def test_the_response_of_a_model_cannot_be_written_to(two_way):

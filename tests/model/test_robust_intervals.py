@@ -57,6 +57,23 @@ def test_batches_give_the_same(frame, tmp_path, res):
     np.testing.assert_allclose(found, res.conf_int(interval="robust"), rtol=1e-9)
 
 
+def test_a_term_need_not_name_all_that_its_facets_are_nested_in():
+    """Topics lie in collections, so that sys:topic has the groups of sys:collection:topic."""
+    rng = np.random.default_rng(7)
+    frame = pd.DataFrame([(s, t) for s in range(9) for t in range(11)], columns=["sys", "topic"])
+    frame["part"] = frame["topic"] // 4
+    frame["score"] = rng.normal(size=9)[frame["sys"]] + rng.normal(size=len(frame))
+    frame = pd.concat([frame, frame.assign(score=rng.normal(size=len(frame)))])
+    frame = frame.sample(frac=0.8, random_state=3)
+    own = "score ~ (1|sys) + (1|part) + (1|sys:{})"
+    short, long = (vcomp.fit(own.format(x), frame) for x in ("topic", "part:topic"))
+    for interval in ("auto", "robust"):
+        np.testing.assert_allclose(
+            short.conf_int(interval=interval), long.conf_int(interval=interval), rtol=1e-8
+        )
+    assert short.summary() is not None
+
+
 MANY = {
     "crossed": ("score ~ (1|sys) + (1|topic)", 1, 1.0),
     "crossed, with holes": ("score ~ (1|sys) + (1|topic)", 1, 0.8),

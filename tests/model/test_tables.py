@@ -92,6 +92,16 @@ def test_shares_of_variance():
     assert alone.gstudy()["percent"].tolist() == [0.0, 100.0]
 
 
+def test_without_variance_there_are_no_shares():
+    a, b = np.indices((4, 5)).reshape(2, -1)
+    for y in (np.zeros(20), np.full(20, 7.5)):
+        with pytest.warns(vcomp.VcompWarning, match="response is constant"):
+            res = vcomp.fit("y ~ (1|a) + (1|b)", {"a": a, "b": b, "y": y})
+        table = res.gstudy()
+        assert (table["estimate"] == 0.0).all()
+        assert table["percent"].isna().all()
+
+
 def test_the_analysis_of_variance():
     """Sums of squares of a complete table, and expectations with its sizes as coefficients."""
     data = scores(missing=False)
@@ -111,6 +121,16 @@ def test_the_analysis_of_variance():
     assert res.test("a", "f").p_value == pytest.approx(stats.f.sf(F, 7, 28), rel=1e-9)
     with pytest.raises(EstimationError, match="the fixed part is Intercept \\+ x"):
         vcomp.fit("y ~ x + (1|a) + (1|b)", data).anova_table()
+
+
+def test_mean_squares_of_two_levels():
+    y = np.random.default_rng(2).normal(size=(2, 6))
+    a, b = np.indices(y.shape).reshape(2, -1)
+    table = vcomp.fit("y ~ (1|a) + (1|b)", {"a": a, "b": b, "y": y.ravel()}).anova_table()
+    assert table["df"].tolist() == [1, 5, 5]
+    np.testing.assert_allclose(table["mean_sq"], table["sum_sq"] / [1, 5, 5], rtol=1e-14)
+    between = 3 * (y[0].mean() - y[1].mean()) ** 2
+    assert table["sum_sq"]["a"] == pytest.approx(between, rel=1e-10)
 
 
 def test_covariances_of_components_by_their_names():

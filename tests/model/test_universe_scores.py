@@ -48,7 +48,7 @@ def test_columns_and_index():
     assert (frame["n"] == 7).all()
 
 
-@given(st.integers(3, 9), st.integers(3, 8), st.integers(0, 100))
+@given(st.integers(2, 9), st.integers(3, 8), st.integers(0, 100))
 @settings(max_examples=20, deadline=None)
 def test_scores_by_items(n_p, n_i, seed):
     """Brennan (2001), section 5.4, for p × i; his general mean square identities."""
@@ -144,6 +144,30 @@ def test_facets_nested_in_the_object_are_not_shared():
     plan = res.dstudy(object="p", negative="keep").table.iloc[0]
     np.testing.assert_allclose(absolute.mean(), plan["abs_err_var"], rtol=1e-8)
     np.testing.assert_allclose(relative.mean(), plan["rel_err_var"], rtol=1e-8)
+
+
+def test_the_order_of_terms_does_not_matter():
+    _, data = two_way(7, 5, 3)
+    data = data.drop(index=[3, 8, 21])
+    one, other = (
+        fit(f"y ~ {terms}", data).universe_scores("p")
+        for terms in ("(1|p) + (1|i)", "(1|i) + (1|p)")
+    )
+    pd.testing.assert_frame_equal(one, other, rtol=1e-7)
+
+
+def test_an_effect_that_the_model_leaves_out_is_as_one_without_variance():
+    rng = np.random.default_rng(5)
+    p, i, a = np.indices((6, 4, 3)).reshape(3, -1)
+    y = rng.normal(size=6)[p] + rng.normal(size=4)[i] + rng.normal(size=p.size)
+    data = pd.DataFrame({"p": p, "i": i, "a": a, "y": y})
+    terms = "y ~ (1|p) + (1|i) + (1|i:a) + (1|p:a)"
+    without = vcomp.fit(terms, data)
+    held = vcomp.fit(f"{terms} + (1|a)", data, hold={"a": 0.0})
+    columns = ["csem_rel", "csem_abs", "sem_rel", "sem_abs"]
+    np.testing.assert_allclose(
+        without.universe_scores("p")[columns], held.universe_scores("p")[columns], rtol=1e-5
+    )
 
 
 def test_errors_of_unbalanced_objects():

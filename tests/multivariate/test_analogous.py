@@ -26,11 +26,15 @@ CASES = {
     "specification, missing": {"missing": 0.25},
     "linked, missing": {"n_i": (4, 4, 4), "linked": True, "missing": 0.25},
     "partly linked": {"n_i": (3, 5, 4), "linked": True},
+    "one item shared": {},
 }
 
 
 def case(name, seed=0):
-    return layout_of(FORMULA, specification(seed, **CASES[name]), variable="test")
+    data = specification(seed, **CASES[name])
+    if name == "one item shared":  # the last one of a is the first one of b
+        data["i"] -= (data["i"] > 2).astype(int)
+    return layout_of(FORMULA, data, variable="test")
 
 
 def dense_forms(layout):
@@ -74,6 +78,18 @@ def test_standard_errors_are_those_of_normal_quadratic_forms(name):
     found, why = analogous_covariance(layout, values)
     assert why == ""
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_standard_errors_of_too_many_products_are_left_out(monkeypatch, allowed):
+    """Products of groups of any two terms, but of two units, by pairs of variables."""
+    layout = case("specification, missing")
+    p, i, n = (float(size) for size in layout.sizes)
+    products = 36 * (p * p + i * p + i * i + n * p + n * i)
+    monkeypatch.setattr("vcomp.multivariate.analogous._MOST_PRODUCTS", products - (not allowed))
+    cov, why = analogous_covariance(layout, analogous_components(layout))
+    assert np.isfinite(cov).all() == allowed
+    assert ("too much memory or time" in why) is not allowed
 
 
 @pytest.mark.parametrize("name", ["specification", "partly linked"])

@@ -330,18 +330,74 @@ def test_bends_of_a_product_of_factors():
     np.testing.assert_array_equal(_bends(factors, falls), expected)
 
 
+@pytest.mark.parametrize("unit", [1e-20, 1.0, 1e20])
 @pytest.mark.parametrize("rank", [0, 1, 3, 4])
-def test_a_decrement_in_any_units(rank):
+def test_a_decrement_in_any_units(rank, unit):
     """√(g'H⁻¹g), along directions with information only."""
     rng = np.random.default_rng(rank)
     units = 10.0 ** np.array([-3.0, 0.0, 2.0, 4.0])[: max(rank, 1)]
     half = rng.normal(size=(rank, rank + 2))
     H, step = half @ half.T, 1e-3 * rng.normal(size=rank)
     expected = np.sqrt(step @ H @ step)
-    units = units[:rank]
+    units = unit * units[:rank]
     H, g = H * np.outer(units, units), H @ step * units
     # A direction without information.
     more = np.pad(H, (0, 1)), np.append(g, 0.0)
     assert _decrement(H, g) == pytest.approx(expected, rel=1e-8)
     if rank:
         assert _decrement(*more) == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("name", ["inside", "few objects", "rows missing"])
+def test_evaluations_are_those_of_the_likelihood(name):
+    """Matrices at which it was evaluated, those of steps that are not taken too."""
+    likelihood, seen = likelihood_of(LAYOUTS[name]()), set()
+
+    def counted(of):
+        def made(S, *arguments):
+            seen.add(S.tobytes())
+            return of(S, *arguments)
+
+        return made
+
+    found = maximise_in_cone(
+        SimpleNamespace(
+            n=likelihood.n,
+            linked=likelihood.linked,
+            kinds=likelihood.kinds,
+            loglike=counted(likelihood.loglike),
+            gradient=counted(likelihood.gradient),
+            information=likelihood.information,
+            curvature=likelihood.curvature,
+        ),
+        100.0 * positive(LAYOUTS[name]()),
+    )
+    assert found.converged
+    assert found.evaluations == len(seen)
+
+
+def test_the_jacobian_of_a_product_of_factors():
+    """LL' changes by L dL' + dL L' with the columns of L, one after another."""
+    linked = np.ones((3, 3, 3), dtype=bool)
+    linked[1, 2, :2] = linked[1, :2, 2] = False  # {a, b}, {c}
+    linked[2] = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]])  # {a, c}, {b}
+    search = _Search(SimpleNamespace(linked=linked, n=9))
+    rng = np.random.default_rng(8)
+    ranks = {3: 2, 2: 2, 1: 1}
+    factors = tuple(rng.normal(size=(len(i), ranks[len(i)])) for _, i in search.blocks)
+    size = sum(L.size for L in factors)
+    J = search.jacobian(factors)
+    assert J.shape == (len(elements(linked)), size)
+    first = 0
+    for place, L in enumerate(factors):
+        for k in range(L.size):
+            dL = np.zeros(L.size)
+            dL[k] = 1.0
+            dL = dL.reshape(L.shape, order="F")
+            changes = [np.zeros_like(other) for other in factors]
+            changes[place] = dL
+            dS = search.matrices(tuple(L + d for L, d in zip(factors, changes, strict=True)))
+            dS -= search.matrices(tuple(L - d for L, d in zip(factors, changes, strict=True)))
+            expected = [0.5 * dS[e] for e in elements(linked)]
+            np.testing.assert_allclose(J[:, first + k], expected, rtol=1e-12, atol=1e-14)
+        first += L.size

@@ -221,3 +221,16 @@ def test_what_variables_have_to_share():
 def test_composites_in_words(weights, words):
     made = Composite(components().of_weights(np.ones(3)), weights=weights)
     assert repr(made) == f"<Composite: {words}>"
+
+
+def test_the_best_weights_of_a_difference():
+    """They add up to 0, and so are scaled to absolute values that add up to 1."""
+    g = components()
+    S = np.where(g.linked, 0.0, np.nan)
+    S[0] = [[1.0, -0.9, 0.0], [-0.9, 1.0, 0.0], [0.0, 0.0, 1e-3]]
+    for t in (1, 2):
+        S[t][np.diag_indices(3)] = 1.0
+    g = replace(g, values=S, sizes={"p": (9.0,) * 3, "i": (4.0,) * 3})
+    w = optimal_weights(g, "p")
+    np.testing.assert_allclose(np.abs(w), [0.5, 0.5, 0.0], atol=1e-12)
+    assert w[0] == pytest.approx(-w[1])

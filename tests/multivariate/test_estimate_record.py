@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -83,6 +84,13 @@ def test_correlations_without_an_error():
     assert unsure["se"].isna().tolist() == [True, False, True]
 
 
+def test_correlations_whose_elements_are_known_have_no_error():
+    g = components(3)
+    row = correlation_table(replace(g, cov=0.0 * g.cov), 0, 0.05).iloc[0]
+    assert row["se"] == 0.0
+    assert [row["low"], row["high"]] == pytest.approx([row["estimate"]] * 2, rel=1e-12)
+
+
 def test_the_table_has_every_element_once():
     g = components(4)
     table = component_table(g, 0.1)
@@ -130,6 +138,9 @@ def test_printed_matrices(method):
                     assert shown == f"{g.values[t, a, b]:.{d}f} ({se:.{e}f})"
     text = " ".join(str(res.summary()).split())
     assert "1,080 scores of 3 variables" in text
+    assert "p•, i•: linked, their levels are the same for all variables." in text
+    for absent in ("average information", "independent", "partly linked", "Converged."):
+        assert absent not in text
     assert ("closed form" in text) == (method == "anova")
     assert ("converged" in text) == (method == "reml")
 

@@ -12,7 +12,7 @@ import vcomp
 from tests.helpers.examples import examples
 from tests.helpers.multivariate_scores import alone_of, crossed, long_of, specification
 from vcomp import DataError, DesignError, EstimationError, FormulaError, VcompWarning
-from vcomp.multivariate.fit_covariances import _status
+from vcomp.multivariate.fit_covariances import _covariance, _indefinite, _status
 
 WIDE = "a + b + c ~ (1|p) + (1|i)"
 ITEMS = "y ~ (1|p) + (1|i)"
@@ -325,6 +325,67 @@ def test_variances_of_zero_are_no_lower_rank(zeros, rank, words):
     layout = SimpleNamespace(n_variables=3, names=["p"], scores=SimpleNamespace(variables="abc"))
     end = SimpleNamespace(converged=True, S=[S], ranks=[rank], drops=())
     assert _status(layout, end).partition(" A matrix")[0] == words
+
+
+@pytest.mark.parametrize(
+    ("least", "other", "words"),
+    [
+        (0.5, 0.5, ""),
+        (-1e-13, -1e-13, ""),  # rounding
+        (-1e-11, 0.5, "; the matrix of p is not positive semidefinite"),
+        (0.5, -0.2, "; the matrix of i is not positive semidefinite"),
+        (-0.2, -0.2, "; the matrices of p, i are not positive semidefinite"),
+    ],
+)
+def test_matrices_that_are_indefinite_are_named(least, other, words):
+    """In the units of the variables, of which some may have no covariance."""
+    scale = np.array([1e-3, 1.0, 1e4])
+    S = np.zeros((3, 3, 3))
+    for t, value in enumerate((least, other, 0.5)):
+        S[t] = np.diag([1.0, value, 0.5])
+    S[0, 0, 1] = S[0, 1, 0] = 1e-7 * least
+    linked = np.array([np.ones((3, 3)), np.eye(3), np.eye(3)]).astype(bool)
+    values = np.where(linked, S * np.outer(scale, scale), np.nan)
+    layout = SimpleNamespace(names=["p", "i", "Residual"], linked=linked, scale=scale)
+    assert _indefinite(layout, values).partition(" (a")[0] == words
+
+
+@pytest.mark.parametrize(
+    ("drops", "words"),
+    [((), ""), ((2.1,), ""), ((2.0, 5.0), "only 2 lower"), ((0.25,), "only 0.25 lower")],
+)
+def test_another_maximum_is_named_if_it_is_near(drops, words):
+    layout = SimpleNamespace(n_variables=2, names=["p"], scores=SimpleNamespace(variables="ab"))
+    for rank in (2, 1):
+        end = SimpleNamespace(converged=True, S=[np.eye(2)], ranks=[rank], drops=drops)
+        status = _status(layout, end)
+        assert ("Another maximum" in status) == bool(words)
+        assert words in status
+        assert ("A matrix without full rank" in status) == (rank == 1)
+
+
+@pytest.mark.parametrize("rank", [0, 2, 4])
+@pytest.mark.parametrize("curved", [True, False])
+def test_errors_are_of_the_observed_information_where_it_is_positive(rank, curved):
+    """Else of the average one; in the directions that the ranks of the matrices leave."""
+    rng = np.random.default_rng(rank)
+    half = rng.normal(size=(2, 4, 9))
+    average, observed = half @ half.transpose(0, 2, 1)
+    if not curved:
+        observed = observed - 100.0 * np.eye(4)
+    known = {"average": average, "observed": observed}
+    likelihood = SimpleNamespace(information=lambda _, kind: known[kind])
+    tangent = 1e-7 * rng.normal(size=(4, 7))
+    tangent[rank:] = 0.0
+    end = SimpleNamespace(S=None, tangent=tangent[:, : 7 if rank else 0])
+    back = np.diag([1.0, 10.0, 1e-3, 5.0])
+    found = _covariance(likelihood, end, "observed", back)
+    expected = np.full((4, 4), np.nan)
+    used = observed if curved else average
+    inside = np.linalg.inv(used[:rank, :rank]) if rank else np.zeros((0, 0))
+    expected[:rank, :rank] = back[:rank, :rank] @ inside @ back[:rank, :rank]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_array_equal(found, found.T)
 
 
 def test_errors_keep_a_rank_of_one():

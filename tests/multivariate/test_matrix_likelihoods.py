@@ -38,6 +38,7 @@ def nested_data():
 
 BALANCED = {
     "crossed": ("a + b + c ~ (1|p) + (1|i)", crossed(1)),
+    "two items": ("a + b ~ (1|p) + (1|i)", crossed(6, n_p=5, n_i=2, v=2)),
     "nested": ("a + b ~ (1|p) + (1|t/r) + (1|p:t)", nested_data()),
     "replicated": ("a + b ~ (1|p) + (1|t) + (1|p:t)", nested_data()),
     "intersection without a term": ("a + b ~ (1|p:t) + (1|t:r)", nested_data()),
@@ -157,6 +158,7 @@ def check_against_dense(likelihood, layout, *, reml):
     places = elements(layout.linked)
     gradient = [G[e] * (1.0 if e[1] == e[2] else 2.0) for e in places]
     np.testing.assert_allclose(gradient, score, rtol=1e-8, atol=1e-9)
+    assert (G[~layout.linked] == 0.0).all()
     F = np.stack([d @ P @ y for d in D])
     average = 0.5 * F @ P @ F.T
     np.testing.assert_allclose(likelihood.information(S, "average"), average, rtol=1e-8, atol=1e-9)

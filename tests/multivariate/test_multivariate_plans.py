@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 
 import vcomp
@@ -160,8 +161,9 @@ def test_plans_that_cannot_be(options, words):
 
 
 def test_a_linked_facet_has_one_size():
-    with pytest.raises(PlanError, match="linked"):
-        wide().dstudy(i={"a": 3, "b": 4, "c": 5})
+    for sizes in ((3, 4, 5), (3, 3, 5), (5, 3, 3)):
+        with pytest.raises(PlanError, match="linked"):
+            wide().dstudy(i=dict(zip("abc", sizes, strict=True)))
     assert wide().dstudy(i={"a": 3, "b": 3, "c": 3}).table["i"].tolist() == [3] * 4
 
 
@@ -189,6 +191,20 @@ def test_a_negative_composite_variance_is_taken_as_zero_and_said():
     assert any("replaced by 0" in note and COMPOSITE in note for note in study.notes)
 
 
+def test_notes_on_all_variables_name_none():
+    data = specification(8, n_p=40)
+    data.loc[data["test"] == "a", "y"] -= data.groupby(["test", "i"])["y"].transform("mean")
+    res = vcomp.fit_multivariate(ITEMS, data, variable="test", method="anova")
+    study = res.dstudy(i=4.5)
+    (rows,) = study.studies
+    common = set.intersection(*(set(row.notes) for row in rows))
+    others = {note for row in rows for note in row.notes} - common
+    assert common
+    assert others
+    assert common <= set(study.notes)
+    assert not others & set(study.notes)
+
+
 def test_another_design_of_the_composite():
     res = wide()
     nested = res.dstudy(design="i:p", i=10)
@@ -199,8 +215,75 @@ def test_another_design_of_the_composite():
     np.testing.assert_allclose(nested.matrices[0][1].T @ w @ w, expected, rtol=1e-12)
 
 
+def test_another_design_of_three_facets_keeps_the_sizes_that_are_not_given():
+    rng = np.random.default_rng(4)
+    p, i, r = (x.ravel() for x in np.indices((9, 4, 3)))
+    data = {"p": p, "i": i, "r": r}
+    for name in "ab":
+        noise = rng.normal(size=9)[p] + rng.normal(size=4)[i] + rng.normal(size=3)[r]
+        data[name] = noise + rng.normal(size=(9, 4))[p, i] + rng.normal(size=p.size)
+    terms = "(1|p) + (1|i) + (1|r) + (1|p:i) + (1|p:r) + (1|i:r)"
+    res = vcomp.fit_multivariate(f"a + b ~ {terms}", data, method="anova")
+    w = np.array([0.7, 0.3])
+    v = {t: w @ res.matrix(t).to_numpy() @ w for t in res.terms}
+    assert res._record.components.mean_products is None  # of two facets alone
+    (study,) = res.dstudy(w, design="p x (r:i)", i=5, negative="keep").studies
+    expected = v["p:i"] / 5 + (v["p:r"] + v["Residual"]) / 15
+    assert study[-1].columns["rel_err_var"][0] == pytest.approx(expected, rel=1e-10)
+
+
+def test_a_facet_without_a_size_keeps_that_of_each_variable():
+    """Items of their own, 3 and 5 of them, and two occasions of all scores."""
+    rng = np.random.default_rng(9)
+    rows = []
+    for a, n in (("a", 3), ("b", 5)):
+        of_p, of_i = rng.normal(size=12), rng.normal(size=n)
+        rows += [
+            (a, p, f"{a}{i}", r, of_p[p] + of_i[i] + rng.normal())
+            for p in range(12)
+            for i in range(n)
+            for r in range(2)
+        ]
+    data = pd.DataFrame(rows, columns=["test", "p", "i", "r", "y"])
+    terms = "(1|p) + (1|i) + (1|r) + (1|p:i) + (1|p:r) + (1|i:r)"
+    res = vcomp.fit_multivariate(f"y ~ {terms}", data, variable="test", method="anova")
+    w, n = np.array([0.6, 0.4]), np.array([3.0, 5.0])
+    S = {t: res.matrix(t).fillna(0.0).to_numpy() for t in ("p:i", "p:r", "Residual")}
+    expected = w**2 @ (np.diagonal(S["p:i"]) / n + np.diagonal(S["Residual"]) / (4 * n))
+    expected += w @ S["p:r"] @ w / 4
+    (study,) = res.dstudy(w, r=4, negative="keep").studies
+    assert study[-1].columns["rel_err_var"][0] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("replicates", [1, 2])
+def test_mean_products_of_variables_are_their_mean_squares(replicates):
+    """On the diagonal, and between variables by sums and differences."""
+    rng = np.random.default_rng(6)
+    p, i, _ = (x.ravel() for x in np.indices((7, 4, replicates)))
+    a, b = 10.0 * rng.normal(size=(2, 7))[:, p] + rng.normal(size=(2, p.size))
+    data = {"p": p, "i": i, "a": a, "b": 0.01 * b, "c": a + 0.01 * b, "d": a - 0.01 * b}
+    terms = "(1|p) + (1|i)" + (" + (1|p:i)" if replicates > 1 else "")
+    res = vcomp.fit_multivariate(f"a + b ~ {terms}", data, method="anova")
+    products, tables = res._record.components.mean_products
+
+    def squares(name):
+        table = vcomp.fit(f"{name} ~ {terms}", data)._record.components.mean_squares
+        return np.array([table.ms_rows, table.ms_columns, table.ms_residual])
+
+    for k, name in enumerate("ab"):
+        np.testing.assert_allclose(products[:, k, k], squares(name), rtol=1e-9)
+        assert tables[k].n_replicates == replicates
+    between = (squares("c") - squares("d")) / 4.0
+    np.testing.assert_allclose(products[:, 0, 1], between, rtol=1e-6, atol=1e-12)
+
+
 def test_the_summary_says_what_is_planned():
-    text = str(items()[1].dstudy({"a": 0.5, "b": 0.5}, i=[5, 10]))
+    study = items()[1].dstudy({"a": 0.5, "b": 0.5}, i={"a": [5, 90], "b": 5, "c": 5})
+    assert study.table.columns[0] == "score"
+    text = " ".join(str(study).split())
+    universe, relative, _ = study.shares[0]
+    for k, name in enumerate("abc"):
+        assert f"{name} {100 * universe[k]:.0f} % and {100 * relative[k]:.0f} %" in text
     assert "D-study of 3 variables; object of measurement: p" in text
     assert "composite: 0.5 × a, 0.5 × b, 0 × c." in text
     assert "(first plan)" in text
@@ -211,3 +294,5 @@ def test_a_composite_without_variance_has_no_shares():
     matrices = np.array([[np.diag([1.0, -1.0]), np.diag([3.0, 1.0]), -np.eye(2)]])
     study = MultivariateDStudy(("a", "b"), np.ones(2), "p", ((),), matrices)
     np.testing.assert_array_equal(study.shares, [[[np.nan] * 2, [0.75, 0.25], [np.nan] * 2]])
+    small = MultivariateDStudy(("a", "b"), np.ones(2), "p", ((),), matrices * 2.0**-60)
+    np.testing.assert_array_equal(small.shares, study.shares)

@@ -132,6 +132,24 @@ def test_a_variable_without_scores_borrows_from_the_others():
     assert row.loc[(4, "b"), "se"] == pytest.approx(se, rel=1e-10)
 
 
+@pytest.mark.parametrize("left", [1, 2])
+def test_profiles_of_few_scores(left):
+    """One or two scores of b, and what those of a say of it: Σ(Σ + Δ)⁻¹ of both means."""
+    data = specification(3, n_p=30, n_i=(5, 5))
+    own = (data["test"] == "b") & (data["p"] == 4)
+    data = data.drop(index=np.flatnonzero(own)[left:])
+    res = vcomp.fit_multivariate(ITEMS, data, variable="test")
+    row = res.profiles().set_index(["p", "variable"]).loc[4]
+    assert row["n"].tolist() == [5, left]
+    S, e = res.matrix("p").to_numpy(), np.diagonal(res.matrix("Residual"))
+    total = S + np.diag(e / [5, left])
+    deviation = row["mean"].to_numpy() - res.means.to_numpy()
+    expected = res.means.to_numpy() + S @ np.linalg.solve(total, deviation)
+    np.testing.assert_allclose(row["universe_score"], expected, rtol=1e-10)
+    error = S - S @ np.linalg.solve(total, S)
+    np.testing.assert_allclose(row["se"], np.sqrt(np.diagonal(error)), rtol=1e-10)
+
+
 def test_variability_of_profiles_is_that_of_simulated_objects():
     """The expected variance within an object, by its definition over many universe scores."""
     res = vcomp.fit_multivariate(WIDE, crossed(28, n_p=30, n_i=12), method="anova")

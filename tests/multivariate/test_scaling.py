@@ -1,16 +1,32 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import vcomp
-from tests.helpers.multivariate_scores import crossed, layout_of, positive, specification
+from tests.helpers.multivariate_scores import (
+    crossed,
+    layout_of,
+    long_of,
+    positive,
+    specification,
+)
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.fit_covariances import element_map, uncorrelated
+from vcomp.multivariate.stage_equations import _check_size
 
 WIDE = "a + b + c ~ (1|p) + (1|i)"
 
 
-def test_scores_are_the_combinations_that_it_says():
-    layout = layout_of(WIDE, crossed(3).drop(index=[0, 9]))
+@pytest.mark.parametrize("is_long", [False, True])
+def test_scores_are_the_combinations_that_it_says(is_long):
+    """Also where variables have the same rows in another order."""
+    data = crossed(3).drop(index=[0, 9])
+    if is_long:
+        long = long_of(data, list("abc")).sample(frac=1.0, random_state=1)
+        layout = layout_of("y ~ (1|p) + (1|i)", long, variable="test")
+    else:
+        layout = layout_of(WIDE, data)
     L, x = uncorrelated(layout)
     scores = layout.scores
     X, Y = np.empty((2, scores.n_units, 3))
@@ -71,3 +87,25 @@ def test_one_shared_level_gives_no_covariance():
         res = vcomp.fit_multivariate("y ~ (1|p) + (1|i)", data, variable="test", method=method)
         assert np.isnan(res.matrix("i").loc["a", "b"])
         assert any("any two variables share at most one level" in note for note in res.notes)
+
+
+@pytest.mark.parametrize(
+    ("columns", "free", "refused"),
+    [
+        (2_501, 1e9, False),  # with those of the means; 2,500 effects in each variable
+        (2_502, 1e9, True),
+        (3, 2_200.1, False),  # 8 (100 + 4 × 10 × 3) bytes are 80 % of it
+        (3, 2_199.9, True),
+    ],
+)
+def test_equations_that_are_too_large_are_refused(monkeypatch, columns, free, refused):
+    layout = SimpleNamespace(
+        n_variables=2, names=("p", "i", "Residual"), scores=SimpleNamespace(n=10)
+    )
+    plan = SimpleNamespace(n_columns=columns, terms=(0,), numbers=lambda _: 100.0)
+    monkeypatch.setattr("vcomp.multivariate.stage_equations.available_bytes", lambda: free)
+    if not refused:
+        _check_size(layout, plan)
+        return
+    with pytest.raises(vcomp.EstimationError, match=f"have {2 * columns - 2:,} effects in 2"):
+        _check_size(layout, plan)

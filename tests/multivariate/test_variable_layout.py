@@ -12,6 +12,7 @@ from tests.helpers.multivariate_scores import crossed, layout_of, specification
 
 LAYOUTS = {
     "wide": lambda: layout_of("a + b + c ~ (1|p) + (1|i)", crossed(3)),
+    "small units": lambda: layout_of("a + b ~ (1|p) + (1|i)", 1e-3 * crossed(3, v=2)),
     "rows missing": lambda: layout_of("a + b + c ~ (1|p) + (1|i)", crossed(13).drop(index=[0, 8])),
     "long, incomplete": lambda: layout_of(
         "y ~ (1|p) + (1|i)", specification(5, missing=0.3), variable="test"

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,7 +28,12 @@ def test_without_control_groups_the_system_says_what_is_free(tmp_path):
     assert available_bytes(system(tmp_path, {})) == 8 * GIB
 
 
-@pytest.mark.parametrize("inside", ["/jobs/mine", "/"])
+NO_COLON = pytest.mark.skipif(sys.platform == "win32", reason="names of files have no colon")
+
+
+@pytest.mark.parametrize(
+    "inside", ["/jobs/mine", "/", pytest.param("/user.slice:job:7", marks=NO_COLON)]
+)
 def test_a_control_group_of_version_2(tmp_path, inside):
     group = f"sys/fs/cgroup{inside}".rstrip("/")
     files = {
@@ -90,6 +96,18 @@ def test_a_limit_of_address_space_counts():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 0.1 * GIB < float(done.stdout) < 1.9 * GIB
+
+
+@pytest.mark.parametrize(("most", "free"), [(2**31, 2**31), (2**32, 2**32), (-1, None)])
+def test_the_rest_of_the_address_space_but_a_quarter_of_a_gibibyte(
+    tmp_path, monkeypatch, most, free
+):
+    """The process uses 1,000 pages; a limit of −1 is none."""
+    limits = SimpleNamespace(RLIMIT_AS=9, RLIM_INFINITY=-1, getrlimit=lambda kind: (most, kind))
+    monkeypatch.setattr(memory, "resource", limits)
+    root = system(tmp_path, {"proc/self/statm": "1000 20 3 4 0 5 0\n"})
+    used = 1000 * os.sysconf("SC_PAGE_SIZE") + 2**28
+    assert available_bytes(root) == (8 * GIB if free is None else free - used)
 
 
 def test_four_fifths_of_the_free_memory_may_be_used():

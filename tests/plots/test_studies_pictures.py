@@ -106,6 +106,19 @@ def test_curves_of_one_size_go_from_a_quarter_of_it_to_twice_it(size, low, high)
         assert np.diff(np.log(x)).std() < 1e-9
 
 
+@pytest.mark.filterwarnings("ignore:.*(response is constant|could not be fitted)")
+def test_pictures_of_the_only_measure_that_could_be_fitted():
+    formula, frame = balanced("crossed", 3)
+    frame["flat"] = 1.0
+    found = vcomp.compare_measures(frame, formula[1:], responses=["y", "flat"], b=[10, 40])
+    assert list(found.failures) == ["flat"]
+    line = next(x for x in found.plot("curves").lines if x.get_linestyle() == "-")
+    x, y = line.get_data()
+    assert (x[0], x[-1]) == pytest.approx((10.0, 40.0))
+    assert y[[0, -1]] == pytest.approx(found.table["Erho2"])
+    assert found.plot().get_xlabel() == "coefficient with b = 10, 95 % intervals"
+
+
 def test_curves_with_other_sizes_held():
     formula, frame = balanced("three facets", 2)
     frame["z"] = frame["y"] ** 2

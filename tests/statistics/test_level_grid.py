@@ -137,6 +137,21 @@ def test_a_level_has_at_most_2048_cells(cells, is_found):
     assert (find_level_grid(chunk) is not None) == is_found
 
 
+def test_facets_that_contain_each_other_are_depths_and_no_cells():
+    """Items within topics within fields; of two persons each has a cell."""
+    places = np.arange(240)
+    frame = pd.DataFrame({"g": places % 60 // 20, "t": places % 60 // 5, "i": places % 60})
+    frame["p"] = places // 60 % 2
+    frame["y"] = np.random.default_rng(2).normal(size=240)
+    chunk = vcomp.VarianceComponentsModel("y ~ (1|g) + (1|p) + (1|t) + (1|i)", frame).chunk
+    grid = find_level_grid(chunk)
+    assert (grid.n_nodes, grid.n_cells) == ((60, 12, 3, 1), 2)
+    assert [term.depth for term in grid.terms] == [2, 3, 1, 0]
+    np.testing.assert_array_equal(grid.parents[1], np.arange(12) // 4)
+    check(grid, chunk)
+    check_terms(grid, chunk, np.random.default_rng(3))
+
+
 @pytest.mark.parametrize(("cells", "is_found"), [(51, True), (52, False)])
 def test_a_fiftieth_of_the_cells_is_filled(cells, is_found):
     places = np.arange(200)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 
 import vcomp
 from tests.helpers.designs import GRIDS, gridded
+from vcomp.numerics import MixedColumns
 from vcomp.statistics import stratification as module
 from vcomp.statistics.axis_splits import Blocks, split_columns, split_combinations, split_means
 from vcomp.statistics.completed_grid import complete
@@ -212,6 +215,29 @@ def test_too_many_axes_are_left_to_other_engines():
     assert stratify(model.chunk, model.design.grid, most_axes=2) is None
 
 
+@pytest.mark.parametrize("name", GRIDS)
+def test_terms_with_the_same_groups_of_cells_have_one_grouping(name):
+    model = model_of(name)
+    grid = model.design.grid
+    groupings = find_groupings(model.chunk.terms, grid)
+    levels = dict(zip(grid.rest, grid.levels, strict=True))
+    wanted = []
+    for term in model.chunk.terms:
+        own = [levels[f].tolist() for f in term.facets if f in levels]
+        keys = list(zip(*own, strict=True)) if own else [()] * grid.n_cells
+        wanted.append(tuple(keys.index(key) for key in keys))
+    alone = tuple(range(grid.n_cells))
+    is_single = grid.n_cells > 1 and (grid.cell_n == 1.0).all()
+    different = {(0,) * grid.n_cells, *wanted} - ({alone} if is_single else set())
+    assert len(groupings.codes) == groupings.remainder.n_groupings == len(different)
+    for t, first in enumerate(wanted):
+        if is_single and first == alone:
+            assert groupings.of_term[t] == len(different)
+            continue
+        own = groupings.codes[groupings.of_term[t]][groupings.rank].tolist()
+        assert tuple(own.index(code) for code in own) == first
+
+
 # Far from zero ----------------------------------------------------------------------------------
 
 
@@ -236,21 +262,116 @@ def test_tables_that_do_not_fit_are_refused_before_they_are_made():
     uncoded = replace(model.chunk, compact_codes=())  # places of its rows cannot be found
     with pytest.raises(vcomp.EstimationError, match=r"1 columns in 80 cells need .* are free"):
         stratify(uncoded, model.design.grid, free_bytes=lambda: 1e5)
-    # A grid with holes that does not fit is left to other engines.
-    model = vcomp.VarianceComponentsModel(formula, data[1:])
-    assert model.statistics.completed is not None
-    partial = model.design.partial_grid
-    assert complete(model.chunk, partial) is not None
-    assert complete(model.chunk, partial, free_bytes=lambda: 1e3) is None
+
+
+def least_bytes(is_enough, digits=9):
+    """Return the smallest number of free bytes that is enough."""
+    low, high = 1e3, 1e9
+    while high > low * (1.0 + 10.0**-digits):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
+
+
+def fits(chunk, grid, free):
+    try:
+        stratify(chunk, grid, free_bytes=lambda: free)
+    except vcomp.EstimationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("fixed", ["1", "x", "x + z"])
+def test_as_much_memory_is_asked_for_as_strata_take(fixed, times):
+    """What numpy allocates at most is between 0.6 and 1.1 of it."""
+    p, d = 60, 1500
+    frame = pd.DataFrame(np.indices((p, d, times)).reshape(3, -1).T, columns=["p", "d", "k"])
+    frame["i"] = frame["d"] // 7
+    frame["x"], frame["z"], frame["y"] = np.random.default_rng(1).normal(size=(3, len(frame)))
+    formula = f"y ~ {fixed} + (1|p) + (1|i) + (1|p:i) + (1|d)"
+    model = vcomp.VarianceComponentsModel(formula, frame)
+    chunk, grid = model.chunk, model.design.grid
+    once = stratify(chunk, grid)
+    assert (once.shape, grid.n_cells) == ((p,), d)
+    tracemalloc.start()
+    stratify(chunk, grid)
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    asked = 0.8 * least_bytes(lambda free: fits(chunk, grid, free), digits=3)
+    assert 0.6 * asked < taken < 1.1 * asked
+    # A cell of many scores takes no more memory than one of few.
+    many = replace(chunk, counts=np.full(chunk.n, 1e6), within=np.zeros((1 + chunk.n_fixed,) * 2))
+    assert fits(many, grid, 1.3 * asked)
+
+
+def test_a_grid_with_holes_that_does_not_fit_is_left_to_other_engines():
+    """The engine fills a copy of the tables, and a tenth of it is for the rest."""
+    formula, data = gridded("per document")
+    model = vcomp.VarianceComponentsModel(formula.replace("~", "~ xp + x +"), data[1:])
+    chunk, partial = model.chunk, model.design.partial_grid
+    tables = model.statistics.completed.tables
+    assert tables.shape == (4, 8, 10)
+    least = least_bytes(lambda free: complete(chunk, partial, free_bytes=lambda: free) is not None)
+    assert 0.8 * least == pytest.approx(2.2 * tables.nbytes + 8.0 * 79, rel=1e-8)
+
+
+def test_places_of_more_cells_than_an_int32_counts():
+    """Combinations of the levels of two axes, each with the cells of the other facets."""
+    model = model_of("two axes, not nested")
+    chunk, grid = model.chunk, model.design.grid
+    groupings = find_groupings(chunk.terms, grid)
+    for shape in ((3, 2), (3, 2**28), (50_000, 50_000)):
+        places = module.place_in_grid(chunk, replace(grid, shape=shape), groupings)
+        p, q, i, j = (chunk.level_codes(f).astype(object) for f in range(4))
+        keys = list(zip(*(np.asarray(levels).tolist() for levels in grid.levels), strict=True))
+        cell = [groupings.rank[keys.index(key)] for key in zip(i, j, strict=True)]
+        assert places.tolist() == ((p * shape[1] + q) * 10 + cell).tolist()
+
+
+def test_sparse_columns_are_not_spread_over_more_than_twenty_million_cells():
+    """Of columns, combinations of axis levels, and cells."""
+    model = model_of("per document")
+    grid = replace(model.design.grid, shape=(1000, 1000))
+    assert grid.n_cells == 10
+    for p in (2, 3):
+        X = np.eye(80)[:, :p]
+        wide = MixedColumns(X[:, :1], csr_array(X[:, 1:]), np.arange(1), np.arange(1, p))
+        chunk = replace(model.chunk, columns=wide)
+        assert module._is_too_wide(chunk, grid) == (p == 3)
+        assert not module._is_too_wide(replace(chunk, columns=X), grid)
+    assert stratify(chunk, grid) is None
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_columns_that_vary_do_so_between_rows_or_within_cells(wide):
+    """The last row of 300 alone differs in one column; of another only squares within do."""
+    X = np.ones((300, 4))
+    X[:, 2] = np.arange(300)
+    X[299, 3] = 1.5
+    columns = MixedColumns(X[:, :3], csr_array(X[:, 3:]), np.arange(3), np.array([3]))
+    chunk = replace(model_of("crossed").chunk, columns=columns if wide else X)
+    assert module._vary(chunk) == [False, False, True, True]
+    within = np.diag([5.0, 0.0, 1e-9, 0.0, 2.0])
+    assert module._vary(replace(chunk, within=within)) == [False, True, True, True]
+    assert module._vary(replace(chunk, within=0.0 * within)) == [False, False, True, True]
+
+
+def reversed_terms(formula):
+    """Return the formula with its terms, and the facets of each, in the opposite order."""
+    response, terms = formula.split(" ~ ")
+    names = [term[3:-1].split(":")[::-1] for term in terms.split(" + ")[::-1]]
+    return f"{response} ~ " + " + ".join(f"(1|{':'.join(own)})" for own in names)
 
 
 @pytest.mark.parametrize("name", sorted(GRIDS))
-@pytest.mark.parametrize("shuffled", [False, True])
-def test_groups_are_found_where_their_rows_are(name, shuffled):
+@pytest.mark.parametrize("turned", [False, True])
+def test_groups_are_found_where_their_rows_are(name, turned):
     """The place of a group: combinations of its axes' levels, then groups of cells."""
     formula, data = gridded(name, 3)
-    if shuffled:  # levels are numbered as they come
+    if turned:  # levels are numbered as they come, and axes come after other facets
         data = data.sample(frac=1.0, random_state=5)
+        formula = formula if "/" in formula else reversed_terms(formula)
     model = vcomp.VarianceComponentsModel(formula, data)
     layout, grid = model.statistics.strata.layout, model.design.grid
     for t, term in enumerate(model.design.terms):

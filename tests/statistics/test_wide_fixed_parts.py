@@ -9,8 +9,8 @@ import pytest
 import vcomp
 from vcomp.formula import coding
 from vcomp.numerics import MixedColumns
-from vcomp.statistics import Statistics
-from vcomp.statistics.cross_products import accumulate
+from vcomp.statistics import Statistics, find_wide_products
+from vcomp.statistics.cross_products import RollUp, accumulate
 from vcomp.statistics.moments import cell_moments
 
 FORMULAS = [
@@ -136,6 +136,43 @@ def test_many_levels_as_streamed_and_stored(frame, tmp_path, monkeypatch):
         assert found.llf == pytest.approx(whole.llf, abs=1e-9)
         np.testing.assert_allclose(found.vcomp, whole.vcomp, rtol=1e-8)
         np.testing.assert_allclose(found.fe_params, whole.fe_params, rtol=1e-8)
+
+
+def check_wide(found, chunk, X):
+    """Compare with products of all columns of X as a dense matrix, and with indicators."""
+    y, Z = chunk.y, [np.eye(q)[c] for c, q in zip(chunk.codes, chunk.sizes, strict=True)]
+    close = {"rtol": 1e-11, "atol": 1e-10}
+    assert (found.n, found.n_fixed, found.sizes) == (len(y), X.shape[1], chunk.sizes)
+    assert found.n_terms == len(Z)
+    np.testing.assert_allclose(found.XX, X.T @ X, **close)
+    np.testing.assert_allclose(found.Xy, X.T @ y, **close)
+    assert found.yy == pytest.approx(y @ y, rel=1e-12)
+    a = np.random.default_rng(4).normal(size=X.shape[1])
+    np.testing.assert_allclose(found.products_with(a), X.T @ (X @ a), **close)
+    for t, z in enumerate(Z):
+        np.testing.assert_allclose(found.dense.ZX[t], z.T @ X, **close)
+        np.testing.assert_allclose(found.dense.Zy[t], z.T @ y, **close)
+        assert found.group_squares(t) == np.square(z.sum(axis=0)).sum()
+        for u, w in enumerate(Z):
+            assert found.is_finer(t, u) == bool((((z.T @ w) > 0.0).sum(axis=1) == 1).all())
+
+
+def test_products_with_a_wide_factor_are_those_of_dense_columns(frame):
+    data = frame.assign(k=frame["h"] % 7, z=np.random.default_rng(5).normal(size=900))
+    model = vcomp.VarianceComponentsModel("y ~ x + C(f) + z + x:z + (1|h) + (1|k) + (1|g)", data)
+    chunk = replace(model.chunk, columns=sparse_columns(model))
+    assert (chunk.columns.dense_at.size, chunk.columns.sparse_at.size) == (4, 14)
+    rolled = RollUp(chunk)
+    assert find_wide_products(chunk, rolled, 15) is None
+    found, X = find_wide_products(chunk, rolled, 14), chunk.columns.toarray()
+    check_wide(found, chunk, X)
+    again = chunk.with_response(np.random.default_rng(6).normal(size=900))
+    check_wide(found.with_response(again, rolled), again, X)
+    check_wide(found.of_terms([0, 2]), replace(chunk, terms=chunk.terms[::2]), X)
+    some = chunk.columns[np.flatnonzero(frame["f"] != 3)]
+    few = replace(chunk, response=chunk.response[: len(some.dense)], columns=some)
+    few = replace(few, compact_codes=tuple(c[: len(some.dense)] for c in chunk.compact_codes))
+    assert find_wide_products(few, RollUp(few), 14) is None  # a column of zeros
 
 
 def test_a_level_that_did_not_occur_is_refused(frame):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.printed_tables import printed_columns
 from vcomp.exceptions import DataError, PlanError
 
 SYSTEMS, TOPICS, POOL = 12, 16, 6
@@ -55,6 +57,29 @@ def test_the_effect_that_is_there_is_found(effects, verdict, design, fixed):
     assert (study.verdict, study.design, study.fixed) == (verdict, design, fixed)
     assert study.models["aic"].idxmin() == verdict
     assert study.layout in ("roles", "crossed")
+
+
+def test_what_is_printed_is_in_the_tables(of_both):
+    models, ratios, errors = (printed_columns(of_both.summary(), k) for k in range(3))
+    for header, name, decimals in (("llf", "llf", 2), ("AIC", "aic", 1), ("BIC", "bic", 1)):
+        expected = [f"{x:.{decimals}f}" for x in of_both.models[name]]
+        assert [cell.replace("−", "-") for cell in models[header]] == expected
+    assert models["npar"] == [str(n) for n in of_both.models["npar"]]
+    tests, sources = of_both.tests, of_both.sources
+    assert ratios["LR"] == [f"{x:.2f}" for x in tests["statistic"]]
+    assert [float(cell) for cell in ratios["p"]] == [float(f"{p:.3g}") for p in tests["p_value"]]
+    assert ratios["distribution"] == list(tests["distribution"])
+    assert [errors[name] for name in ("kind", "moves")] == [
+        list(sources[name]) for name in ("kind", "moves")
+    ]
+    shares = [float(cell.removesuffix("%")) for cell in errors["share"]]
+    np.testing.assert_allclose(shares, sources["share"], atol=0.05001)
+    for estimate, interval, row in zip(
+        errors["estimate"], errors["95 % interval"], sources.itertuples(), strict=True
+    ):
+        assert float(estimate) == pytest.approx(row.estimate, abs=6e-5)
+        ends = [float(x) for x in re.findall(r"[\d.]+(?:e[-−]\d+)?", interval)]
+        np.testing.assert_allclose(ends, [row.low, row.high][: len(ends)], rtol=5e-3)
 
 
 def test_both_and_neither(neither, of_both):

@@ -214,6 +214,7 @@ def test_the_best_for_a_budget():
         data, "~" + formula.partition("~")[2], responses=["y", "z"], b=5, c=2
     )
     table = found.best("10*b + b*c", budget=500, coefficient="Phi")
+    assert table.columns[:2].tolist() == ["measure", "design"]
     for row in table.to_dict("records"):
         own = found.studies[row["measure"]].optimize(
             "10*b + b*c", budget=500, coefficient="Phi"

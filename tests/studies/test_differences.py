@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, sqrt
 
 import numpy as np
@@ -21,11 +22,13 @@ from vcomp.studies.differences import (
     _are_running_numbers,
     _drawn,
     _f_ends,
+    _in_closed_form,
     _table,
     correlations,
     left_out,
 )
 from vcomp.studies.planned import Known, _interval, mover
+from vcomp.studies.subsample import Subsets
 
 MEASURES = ["ap", "p20"]
 
@@ -237,6 +240,21 @@ def test_levels_are_left_out_of_tables_as_of_rows(name, method):
         np.testing.assert_allclose(parts.values, own.values, rtol=1e-6, atol=1e-7)
 
 
+def test_a_table_without_a_level_that_has_no_estimate_is_left_to_the_jackknife(frame, monkeypatch):
+    res = vcomp.fit(f"ap {BOTH}", frame, method="anova")
+    found = _in_closed_form(res, "sys")
+    assert found.levels == tuple(sorted(frame["sys"].unique()))
+    assert found.groups.tolist() == [0] * 7
+    without = Subsets.without
+
+    def failing(self, facet, level):
+        made = without(self, facet, level)
+        return replace(made, converged=False) if level == 4 else made
+
+    monkeypatch.setattr(Subsets, "without", failing)
+    assert _in_closed_form(res, "sys") is None
+
+
 def test_missing_cells_and_missing_levels(frame):
     data = {"one": frame.drop(index=3), "two": frame[frame["topic"] != "t0"]}
     with pytest.warns(vcomp.VcompWarning, match="measure 'one'.*not fully crossed"):
@@ -260,6 +278,20 @@ def test_correlations_of_what_does_not_vary():
     assert np.isnan(correlations(still, moving, ["a"])).all()
     assert correlations(moving, moving, ["a"]) == pytest.approx(1.0)
     assert correlations(moving, moving, []) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_correlations_are_at_most_1(sign):
+    """Rounding alone puts some of a thousand correlations of ±1 beyond it."""
+    rng = np.random.default_rng(2)
+    moves = {("a", str(k)): rng.normal(size=1000) for k in range(7)}
+    first, second = Influences(moves), Influences({k: sign * x / 3.0 for k, x in moves.items()})
+    a, b = (np.array(list(x.of.values())) for x in (first, second))
+    exact = (a * b).sum(axis=0) / np.sqrt(np.square(a).sum(axis=0) * np.square(b).sum(axis=0))
+    assert (np.abs(exact) > 1.0).any()
+    r = correlations(first, second, ["a"])
+    assert (np.abs(r) <= 1.0).all()
+    np.testing.assert_allclose(r, sign, rtol=1e-14)
 
 
 # Ratios -----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -308,6 +309,8 @@ def test_spans_with_infinite_values():
     assert endless.length == 0.0
     alone = span_of(np.array([2.0]), 0.05)
     assert (alone.low, alone.high, alone.length) == (2.0, 2.0, 0.0)
+    assert np.isnan(alone.sd)
+    assert span_of(np.array([1.0, np.nan, 3.0]), 0.05).sd == pytest.approx(np.sqrt(2.0))
 
 
 def test_quantiles_are_those_of_numpy():
@@ -324,3 +327,22 @@ def test_warnings_of_the_fit_are_the_users(frame):
         vcomp.subsample_study(FORMULA, data, sizes={"a": 4}, trials=2, method="reml")
     assert any("1 of 63 rows have a missing value" in str(w.message) for w in heard)
     assert all(w.filename == __file__ for w in heard)
+
+
+@pytest.mark.parametrize(
+    ("method", "negative", "values", "agrees"),
+    [
+        ("anova", "keep", [-1.0, -0.5, 2.0], True),
+        ("anova", "refit", [1.0, 0.0, 2.0], True),
+        ("anova", "refit", [-1.0, 0.5, 2.0], False),
+        ("anova", "refit", [1.0, -0.5, 2.0], False),
+        ("anova", "refit", [1.0, 0.5, -2.0], True),  # the residual is no term
+        ("reml", "keep", [1.0, 0.5, 2.0], True),
+        ("reml", "keep", [1.0, 0.0, 2.0], False),
+        ("reml", "keep", [1.0, 0.5, 0.0], False),
+    ],
+)
+def test_methods_agree_with_the_analysis_of_variance_above_zero(method, negative, values, agrees):
+    recipe = SimpleNamespace(estimator=SimpleNamespace(name=method), negative=negative)
+    of = SimpleNamespace(fit=SimpleNamespace(recipe=recipe))
+    assert Subsets._agrees(of, np.array(values)) == agrees

@@ -65,6 +65,21 @@ def test_subsets_without_mean_squares_have_no_intervals(fitted):
         assert np.isfinite(covered).tolist() == [known]
 
 
+@pytest.mark.parametrize(("a", "expected"), [(0.01, 1.0), (-0.02475, 1.0), (1.0, 0.0)])
+@pytest.mark.parametrize("coefficient", ["Erho2", "Phi"])
+def test_intervals_that_end_at_zero_cover_a_coefficient_of_zero(a, expected, coefficient):
+    """Subsets of 3 × 40, whose mean squares are 1 + 40 σ²(a), 4 and 1, from data without a."""
+    data = balanced("crossed", 4)[1].copy()
+    data["y"] -= data.groupby("a")["y"].transform("mean")
+    made = vcomp.subsample_study(
+        "y ~ (1|a) + (1|b)", data, sizes={"a": 3, "b": 4}, trials=1, dstudy={"b": 20},
+    )  # fmt: skip
+    assert made.full(coefficient) == 0.0
+    replicates = replace(made.replicates, values=np.array([[a, 1.0, 1.0]]))
+    part = replace(made, replicates=replicates, cells=np.array([[3, 40]]))
+    assert _covered(part, coefficient).tolist() == [expected]
+
+
 def test_representations_count_sizes(fitted):
     several = replace(fitted, cells=CELLS, trials=TRIALS)
     assert repr(several) == "<SubsampleStudy: 9 subsets of each of 5 sizes of a, b>"

@@ -2,11 +2,12 @@
 
 A mutant is named by its module, its function and the two forms of the changed expression, so that
 its name survives edits elsewhere in the file. Annotations, defaults, docstrings, texts, and what
-is raised or asserted stay as they are. So do five kinds of expressions:
+is raised or asserted stay as they are. So do six kinds of expressions:
 
-- estimates of time, which are arithmetic with a number named in seconds: they decide which of two
-  ways to the same result is chosen. A comparison of two times is turned round but not moved, as no
-  two are exactly equal;
+- estimates of time, which are arithmetic with a number named in seconds, and all that is inside a
+  function or property named ``seconds`` or ending in ``_seconds``, but ``with_…``, which sets what
+  was measured: they decide which of two ways to the same result is chosen. A comparison of two
+  times is turned round but not moved, as no two are exactly equal;
 - tolerances, which are constants below `TOLERANCE`: they are not doubled, and a comparison with
   one is turned round but not moved to include or exclude it, as no result is exactly so small; nor
   is one with a constant below `SMALL`;
@@ -14,6 +15,8 @@ is raised or asserted stay as they are. So do five kinds of expressions:
   comparison with one is turned round but not moved, as the number is chosen and what is exactly as
   large may go either way;
 - the size -1 in ``reshape``, as numpy takes any negative number for the unknown size;
+- the argument ``prepend=-1`` of ``np.diff``, as any negative number before codes, which are not
+  negative, begins the first group;
 - arguments that save numpy, scipy and pandas time or memory, as ``overwrite_b=True``.
 """
 
@@ -44,6 +47,9 @@ COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
 _LIMIT = re.compile(r"_[A-Z][A-Z_]+|(FEW|MANY)_ROWS|THREADS|(\w+\.)*_?(limits\.\w+|dense_below)")
 """A module's own constants, those by which loops are compiled or shared, and fields of limits."""
 
+_ESTIMATE = re.compile(r"(?!with_)(\w*_)?seconds")
+"""Names of functions whose result is an estimate of time."""
+
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 COMBINED: dict[type[ast.operator], type[ast.operator]] = {
@@ -73,9 +79,10 @@ UNCHANGED = (
     "copy=False",
     "optimize=True",
     "overwrite=True",
+    "prepend=-1",  # of np.diff: any negative number differs from the first code
     *(f"overwrite_{x}={on}" for x in "abc" for on in (True, 1)),
 )
-"""Arguments that assert, or save time or memory."""
+"""Arguments that assert, save time or memory, or of which only the sign matters."""
 
 SKIPPED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)
 
@@ -175,6 +182,8 @@ def _is_stub(definition: ast.FunctionDef) -> bool:
 
 def _nodes(definition: ast.FunctionDef) -> Iterator[ast.expr | ast.AugAssign]:
     """Yield what may be changed in a function, always in the same order."""
+    if _ESTIMATE.fullmatch(definition.name):
+        return
     for statement in definition.body:
         yield from _below(statement)
 

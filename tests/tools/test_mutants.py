@@ -118,6 +118,19 @@ def found(A, b):
     assert found == ["True -> False", "False -> True", "True -> False #2", "True -> False #3"]
 
 
+def test_the_number_before_codes_is_not_changed_and_any_other_is(tmp_path):
+    file = tmp_path / "small.py"
+    file.write_text(
+        """
+def starts(codes, sums):
+    return np.flatnonzero(np.diff(codes, prepend=-1)), np.diff(sums, n=-1, prepend=0)
+""",
+        encoding="utf-8",
+    )
+    found = [m.name.partition("starts: ")[2] for m in mutants_of("small", file)]
+    assert found == ["1 -> 2", "0 -> 1"]
+
+
 def test_estimates_of_time_tolerances_limits_and_unknown_sizes_are_not_changed(tmp_path):
     file = tmp_path / "small.py"
     file.write_text(
@@ -162,6 +175,37 @@ def found(x, n, kernel):
         "7 -> 8",
         "2 -> 3",
         "1 -> 2",
+    ]
+
+
+def test_what_is_inside_an_estimate_of_time_is_not_changed(tmp_path):
+    file = tmp_path / "small.py"
+    file.write_text(
+        """
+class Engine:
+    @property
+    def seconds(self):
+        return 1e-3 + 2.0 * self.n
+
+    @property
+    def seconds_or_more(self):
+        return self.n - 1.0
+
+    def expected_seconds(self, n):
+        return 3.0 * n
+
+    def with_seconds(self, n):
+        return self.n + n
+
+def _seconds(n):
+    return 4.0 * n if n > 5 else 0.0
+""",
+        encoding="utf-8",
+    )
+    assert [m.name for m in mutants_of("small", file)] == [
+        "small:Engine.seconds_or_more: self.n - 1.0 -> self.n + 1.0",
+        "small:Engine.seconds_or_more: 1.0 -> 2.0",
+        "small:Engine.with_seconds: self.n + n -> self.n - n",
     ]
 
 

@@ -271,12 +271,12 @@ def _places(
     cells: IntArray,
     n_cells: int,
 ) -> Any:
-    """Return the place of each row in the grid; without `cells` the grid has one cell."""
+    """Return the place of each row in the grid; `cells` are not read if it has one cell."""
     n_places = prod(shape) * n_cells
     places = np.zeros(codes[0].size, dtype=np.int32 if n_places < 2**31 else np.int64)
     for axis, size in zip(axes, shape, strict=True):
         place_rows(places, codes[axis], size)
-    if cells.size:
+    if n_cells > 1:
         place_rows(places, cells, n_cells)
     return places
 

@@ -383,6 +383,9 @@ _ROUNDING = 1e-11
 The origin of the response is multiplied by it, and may be 10⁹ times its spread.
 """
 
+_SHARE = 1e-6
+"""Columns with a smaller part in the constant have none but rounding."""
+
 _NO_VARIANCE = 1e-12
 """A combination of scaled columns varies by rounding only if its variance is smaller."""
 
@@ -414,7 +417,7 @@ def _constant_of_sums(names: tuple[str, ...], mean: FloatArray, cov: FloatArray)
     if not abs(float(mean @ found)) > 0.0:
         return a
     found = found / float(mean @ found)
-    support = np.abs(found) * np.hypot(mean, sd) >= 1e-6
+    support = np.abs(found) * np.hypot(mean, sd) >= _SHARE
     # Solved once more on its own columns: other columns have left their rounding in it.
     own, S = mean[support], cov[np.ix_(support, support)]
     gram, scale = S + np.outer(own, own), np.hypot(own, sd[support])

@@ -219,7 +219,7 @@ class Structure:
                 "differences between the parts"
             )
             lines += [f"  part {number}: {part}" for number, part in enumerate(self.parts, 1)]
-            if self.n_parts > len(self.parts) > 0:
+            if self.parts and self.n_parts > len(self.parts):
                 lines.append(f"  and {self.n_parts - len(self.parts):,} more that are no larger")
         for term, effects in self.terms.items():
             if len(effects) > 1:

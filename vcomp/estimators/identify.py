@@ -154,7 +154,7 @@ def _covariate(name: str) -> str:
     """Return the covariate of a column of slopes by level, as x of ``g[u]:x``; else nothing."""
     parts = name.split(":")
     covariates = [part for part in parts if not part.endswith("]")]
-    return ":".join(covariates) if 0 < len(covariates) < len(parts) else ""
+    return ":".join(covariates) if len(covariates) < len(parts) else ""
 
 
 def _check_fixed(stats: Statistics, names: Sequence[str], x_origin: FloatArray) -> None:

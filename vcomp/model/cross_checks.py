@@ -244,8 +244,7 @@ def _tables(
 
     own, design = access.estimate, access.model.design
     k = own.values.size
-    T = np.eye(own.beta.size) - np.outer(design.constant, design.x_origin)
-    origin = design.origin * design.constant
+    T, origin = design.transform, design.origin * design.constant
     components, coefficients = [], []
     for place, (recipe, other) in enumerate(others, start=1):
         values, method = other.values, recipe.estimator.name

@@ -83,14 +83,14 @@ def _effects(access: RowAccess, solution: Solution) -> list[PredictedEffects]:
         is_known = bool(np.isfinite(of_error).all()) and components[t] > 0.0
         if is_known:
             scale = np.sqrt(np.maximum(variance, 1e-12 * components[t]))
-            known = float(np.clip(variance / components[t], 0.0, 1.0).mean())
+            known = float((variance / components[t]).mean())
             values = values / scale
         index = design.group_index(t)
         found.append(
             PredictedEffects(
                 access.estimate.names[t],
                 np.asarray(values),
-                known if is_known else 1.0,
+                known if is_known else np.nan,
                 _label(index),
             )
         )

@@ -204,7 +204,7 @@ def _nested_all_the_same(design: Design, groups: _Groups) -> list[tuple[str, str
         n = groups.count(own)
         for outer in sorted(design.facets, key=lambda f: len(design.nested_in[f])):
             other = design.closure({outer})
-            if outer in own or inner in other or not 1 < groups.count(other) < n:
+            if outer in own or inner in other or groups.count(other) >= n:
                 continue
             # If the outer facets of `inner` determine `outer`, the pair is found at one of them.
             by_those = groups.count(above | other) == groups.count(above)
@@ -268,8 +268,6 @@ def _one_to_one(design: Design, groups: _Groups) -> tuple[str, str] | None:
         own = design.closure({first})
         for second in by_depth[place + 1 :]:
             other = design.closure({second})
-            if first in other or second in own:
-                continue
             n = groups.count(own | other)
             if groups.count(own) == groups.count(other) == n:
                 return first, second

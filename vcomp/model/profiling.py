@@ -207,12 +207,11 @@ class Likelihood:
         self, place: int, name: str, alpha: float, design: Any
     ) -> ProfileCurve:
         """Return the profile of a fixed effect."""
-        combination, offset = _uncentred(place, design)
         return profile_fixed_effect(
             self.engine,
             self.estimate.values,
-            combination,
-            offset=offset,
+            design.transform[place],
+            offset=float(design.origin * design.constant[place]),
             held=self.held,
             alpha=alpha,
             name=name,
@@ -318,10 +317,3 @@ def _quantity(text: str, names: tuple[str, ...], fixed: tuple[str, ...]) -> Quan
             "interval='profile') for the interval of the root"
         )
     return quantity
-
-
-def _uncentred(place: int, design: Any) -> tuple[FloatArray, float]:
-    """Return a coefficient of X as a combination of coefficients of the centred columns."""
-    combination = -design.constant[place] * design.x_origin
-    combination[place] += 1.0
-    return combination, float(design.origin * design.constant[place])

@@ -122,8 +122,7 @@ def _columns(layout: Layout, place: int) -> tuple[IntArray, int]:
 
 def _fill(layout: Layout, place: int, columns: IntArray, m: int) -> bool:
     joint = layout.scores.codes[place].astype(np.int64) * m + columns
-    n = layout.scores.n
-    return bool((np.bincount(joint, minlength=n) == 1).all()) and joint.max() < n
+    return bool((np.bincount(joint, minlength=layout.scores.n) == 1).all())
 
 
 def _axis(layout: Layout, place: int, m: int) -> Axis:

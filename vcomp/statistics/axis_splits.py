@@ -132,7 +132,7 @@ def split_combinations(
 def group_means(table: FloatArray, n: FloatArray, groups: IntArray) -> FloatArray:
     """Return the (R, q) means of a table of cells (R, M) in groups of cells."""
     q = int(groups.max()) + 1
-    if q == n.size == table.shape[1] and (groups[1:] > groups[:-1]).all():
+    if n.size == table.shape[1] and (groups[1:] > groups[:-1]).all():
         return table  # each cell is a group
     if table.shape[1] == 1:
         return np.repeat(table, q, axis=1)

@@ -95,7 +95,7 @@ def complete(
         return None
     places = place_in_grid(chunk, grid, groupings)
     columns = [chunk.y, *chunk.X.T]
-    tables = np.zeros((len(columns), grid.n_combinations * grid.n_cells))
+    tables = np.zeros((n_columns, n_cells))
     for table, column in zip(tables, columns, strict=True):
         table[places] = column
     single = groupings.remainder.n_groupings
@@ -129,9 +129,8 @@ def refill(known: CompletedGrid, chunk: Chunk, partial: PartialGrid) -> Complete
     partial : the grid that they nearly fill
     """
     tables = known.tables.copy()
-    table = np.zeros(tables[0].size)
-    table[place_in_grid(chunk, partial.grid, known.groupings)] = chunk.y
-    tables[0] = table.reshape(tables[0].shape)
+    places = place_in_grid(chunk, partial.grid, known.groupings)
+    tables.reshape(len(tables), -1)[0, places] = chunk.y  # holes stay zero
     return replace(known, tables=tables)
 
 

@@ -69,7 +69,7 @@ class CrossedTable:
         counts = tuple(float(empty.shape[1 - t]) - empty.sum(axis=1 - t) for t in range(2))
         sums = tuple(np.column_stack([centred.sum(axis=1 - t), counts[t]]) for t in range(2))
         n, flat = int(counts[0].sum()), centred.ravel()
-        total = float(sums[0][:, 0].sum())
+        total = float(flat.sum())
         gram = np.array([[float(flat @ flat), total], [total, float(n)]])
         return cls(n, longer, ends, holes, (counts[0], counts[1]), (sums[0], sums[1]), gram)
 

@@ -65,8 +65,9 @@ def _response_sums(design: Design, rows: Rows, statistics: Statistics) -> tuple[
     if found is not None:
         return design.origin + found[0], found[1]
     mean = float(rows.y.mean())
-    if len(rows) * (mean - design.origin) ** 2 <= 1e-3 * statistics.yy:
-        return mean, statistics.yy - len(rows) * (mean - design.origin) ** 2
+    away = len(rows) * (mean - design.origin) ** 2
+    if away <= 1e-3 * statistics.yy:
+        return mean, statistics.yy - away
     # Sums about an origin so far from the mean would cancel.
     return mean, float(np.square(rows.y - mean).sum())
 

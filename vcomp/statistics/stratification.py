@@ -230,17 +230,19 @@ def _means_of_cells(
     (1 + v, cells) and (1 + v, 1 + v)
     """
     size = grid.n_combinations * grid.n_cells
-    # A table for each column, the places of the rows, and two blocks of work.
+    n = grid.cell_n[groupings.order]
+    kept = [0, *(1 + np.flatnonzero(vary))]
+    is_single = chunk.counts is not None or bool((n == 1.0).all())
+    # For each column its rows, a table, both twice for means of rows, and two blocks of work.
+    copies = 1 if is_single else 2
     check_memory(
-        8.0 * (1 + sum(vary)) * (size + 2.0 * BLOCKS.values) + 8.0 * chunk.n,
-        f"{1 + sum(vary)} columns in {size:,} cells need",
+        8.0 * len(kept) * (copies * (size + float(chunk.response.size)) + 2 * BLOCKS.values),
+        f"{len(kept)} columns in {size:,} cells need",
         "leave out covariates, or rows",
         free_bytes=free_bytes,
     )
     places = place_in_grid(chunk, grid, groupings)
-    n = grid.cell_n[groupings.order]
-    kept = [0, *(1 + np.flatnonzero(vary))]
-    if (n == 1.0).all() or chunk.counts is not None:
+    if is_single:
         within = np.zeros((len(kept), len(kept)))
         if chunk.within is not None:
             within = chunk.within[np.ix_(kept, kept)]
@@ -308,7 +310,7 @@ _FIRST_ROWS = 256
 def _vary(chunk: Chunk) -> list[bool]:
     """Return which columns of X vary between rows, or within cells."""
     if chunk.is_mean:
-        return [chunk.within is not None and bool(chunk.within[1, 1] > 0.0)]
+        return [False]
     if isinstance(chunk.columns, MixedColumns):
         low, high, _ = chunk.columns.ends()
         vary = low != high

@@ -227,10 +227,9 @@ def mover(first: Known, second: Known, r: FloatArray) -> tuple[FloatArray, Float
 
 def _length(a: FloatArray, b: FloatArray, r: FloatArray) -> FloatArray:
     """Return √(a² + b² − 2rab), infinite where a or b is."""
-    endless = np.isinf(a) | np.isinf(b)
-    a, b = np.where(endless, 0.0, a), np.where(endless, 0.0, b)
-    square = np.maximum(np.square(a) + np.square(b) - 2.0 * r * a * b, 0.0)
-    return np.where(endless, np.inf, np.sqrt(square))
+    with np.errstate(invalid="ignore"):  # of ∞ − ∞
+        square = np.maximum(np.square(a) + np.square(b) - 2.0 * r * a * b, 0.0)
+    return np.where(np.isinf(a) | np.isinf(b), np.inf, np.sqrt(square))
 
 
 def pairs_table(

@@ -290,7 +290,18 @@ def test_reasons_in_words():
     eliminations = elimination.Eliminations(model.stats, names, free_bytes=lambda: free)
     tight = BlockedLikelihood(model.stats, reml=True, eliminations=eliminations)
     assert tight.kinds == ("average",)
-    assert "average information only" in tight.reason
+    assert tight.reason.startswith(engine.reason)
+    words = "; average information only, as squared norms do not fit into memory"
+    assert tight.reason.endswith(words)
     with pytest.raises(vcomp.EstimationError, match="information='average' needs no more"):
         tight.information(np.ones(4), "observed")
     assert np.isfinite(tight.derivatives(np.ones(4)).score).all()
+
+
+def test_an_order_that_was_not_found_needs_much_memory():
+    stats = vcomp.VarianceComponentsModel(*unbalanced("three facets")).stats
+    words = (
+        rf"of these {sum(stats.sizes):,} random effects needs tens of GiB, and .* are free; use"
+    )
+    with pytest.raises(vcomp.EstimationError, match=words):
+        elimination.Eliminations(stats, planner=lambda *arguments, **options: None)

@@ -53,6 +53,11 @@ def test_what_takes_too_long_is_solved_for_iteratively():
     sparse = statistics(crossed(12, 15, 0.3))
     assert sparse.completed is None
     assert isinstance(choose_engine(sparse, reml=True, limits=limits), IterativeLikelihood)
+    no_mean = statistics(crossed(12, 15, 0.9), "y ~ 0 + (1|a) + (1|b)")
+    assert isinstance(choose_engine(no_mean, reml=True, limits=limits), CompletedLikelihood)
+    # Among more effects than planned no order of elimination is looked for.
+    unplanned = EngineLimits(planned=0, seconds=0.0)
+    assert isinstance(choose_engine(few, reml=True, limits=unplanned), CompletedLikelihood)
     # Variances of predicted effects are worth waiting for.
     assert prediction_engine(sparse).name in ("blocked", "levels")
 
@@ -237,6 +242,30 @@ def test_of_levels_and_blocks_the_faster_one_serves():
                 quick=0.0, quick_per_row=0.0, seconds_per_entry=0.0, planned=planned
             )
             assert choose_engine(stats, reml=True, limits=few).name == name
+
+
+@pytest.mark.parametrize("quick", [0.0, 0.4])
+@pytest.mark.parametrize("factor", [0.99, 1.01])
+def test_no_levels_are_considered_where_blocks_are_quick(quick, factor):
+    """In so many seconds, and more for each row; if a factor is not expected to be slow."""
+    stats = by_levels(12, 200)
+    levels, blocked = (choose_engine(stats, e, reml=True) for e in ("levels", "blocked"))
+    assert levels.seconds < blocked.seconds
+    most = factor * blocked.seconds
+    every = {"quick": quick * most, "quick_per_row": (1.0 - quick) * most / stats.n}
+    none = {"seconds_per_entry": 0.0, "seconds_per_effect": 0.0}
+    name = "blocked" if factor > 1.0 else "levels"
+    limits = EngineLimits(**every, **none)
+    assert choose_engine(stats, reml=True, limits=limits).name == name
+    # A factor has all pairs of levels and all levels at least.
+    n_entries, n_effects = stats.cross_products.n_entries, sum(stats.sizes)
+    for share, found in ((0.98, name), (1.02, "levels")):
+        least = {
+            "seconds_per_entry": 0.3 * share * most / n_entries,
+            "seconds_per_effect": 0.7 * share * most / n_effects,
+        }
+        limits = EngineLimits(**every, **least)
+        assert choose_engine(stats, reml=True, limits=limits).name == found
 
 
 def test_levels_have_to_evaluate_in_time_and_to_fit_into_memory():

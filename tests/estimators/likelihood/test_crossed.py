@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -226,6 +228,21 @@ def test_any_table_has_the_likelihood_of_elimination(seed, kept, components):
     found, wanted = engine.derivatives(v), blocked.derivatives(v)
     assert found.loglike == pytest.approx(wanted.loglike, rel=1e-11)
     near(found.score, wanted.score, 1e-8)  # of elimination a small component's score cancels
+
+
+@pytest.mark.parametrize(("a", "b", "kept"), [(300, 200, 0.5), (800, 300, 0.9)])
+def test_the_memory_of_an_evaluation_is_expected(a, b, kept):
+    """At most what is expected, and about half of it or more."""
+    model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", crossed(a, b, kept))
+    engine = CrossedLikelihood(model.statistics.crossed, reml=True)
+    v = np.array([0.5, 0.4, 1.0])
+    engine.information(v, "expected")  # what is made once is not of an evaluation
+    tracemalloc.start()
+    engine.derivatives(0.9 * v)
+    engine.information(0.9 * v, "expected")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.45 * engine.bytes < peak <= engine.bytes
 
 
 def test_the_last_step_of_a_slow_engine_is_by_the_average_information():

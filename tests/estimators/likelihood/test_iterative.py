@@ -1,7 +1,8 @@
 """The iterative engine: exact with all unit vectors for probes, honest with a few."""
 
 import tracemalloc
-from itertools import combinations
+from dataclasses import replace
+from itertools import combinations, pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -412,6 +413,113 @@ def test_a_covariance_of_means_of_two_samples():
     samples = np.random.default_rng(1).normal(size=(2, 5))
     found = iterative._covariance_of_mean(samples)
     np.testing.assert_allclose(found, np.cov(samples) / 5, rtol=1e-13)
+
+
+@pytest.mark.parametrize("v", [(1.0, 0.4, 0.3, 1.1), (1.0, 0.0, 0.3, 1.1)], ids=["all", "zero"])
+@pytest.mark.parametrize("reml", [True, False])
+def test_monte_carlo_errors_are_those_of_single_probes(v, reml):
+    """The covariance of the mean of their scores, between the inverses of the information."""
+    v, data = np.array(v), crossed(600, 60, 90)
+    data["c"] = np.random.default_rng(3).integers(0, 40, 600)
+    stats = statistics_of("y ~ (1|a) + (1|b) + (1|c)", data)
+    engine = IterativeLikelihood(stats, reml=reml, seed=1, n_probes=8, n_levels=0, tol=1e-13)
+    point = engine._at(v)
+    traces = point.traces(reml=reml)
+    assert traces.shape == (3, 8)
+    # s_t = ½ (y'P V_t P y − tr), and Σ v_t s_t = ½ (y'Py − degrees) of every probe.
+    terms = np.array([0.5 * (r @ r - each) for r, each in zip(point.PZy, traces, strict=True)])
+    total = 0.5 * (point.yPy - (stats.n - (stats.n_fixed if reml else 0)))
+    scores = np.vstack([terms, (total - v[:-1] @ terms) / v[-1]])
+    np.testing.assert_allclose(engine.derivatives(v).score, scores.mean(axis=1), rtol=1e-9)
+    free = np.ix_(v > 0.0, v > 0.0)
+    inverse = np.linalg.inv(engine.information(v, "average")[free])
+    expected = np.zeros((4, 4))
+    expected[free] = inverse @ (np.cov(scores) / 8)[free] @ inverse
+    found = engine.monte_carlo(v)
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9 * expected.max())
+    values = -0.5 * point.log_determinants(reml=reml)
+    assert values.size == 8
+    expected_error = values.std(ddof=1) / np.sqrt(8.0)
+    assert engine.loglike_error(v) == pytest.approx(expected_error, rel=1e-10)
+
+
+@pytest.mark.parametrize("active", [(1, 3, 0, 2), (3, 0, 2), (1, 2), (3,), ()])
+def test_equations_are_those_of_dense_matrices(active):
+    """Of four terms of 9, 23, 5 and 14 groups: all parts of them, at some components."""
+    rng, sizes = np.random.default_rng(5), (9, 23, 5, 14)
+    codes = [np.append(np.arange(q), rng.integers(0, q, 70 - q)) for q in sizes]
+    data = {f: rng.permutation(c) for f, c in zip("abcd", codes, strict=True)}
+    formula = "y ~ " + " + ".join(f"(1|{f})" for f in "abcd")
+    stats = statistics_of(formula, {**data, "y": rng.normal(size=70)})
+    equations = build_sparse_equations(stats, PairProducts(stats), active)
+    Z = [np.eye(q)[c] for q, c in zip(sizes, data.values(), strict=True)]
+    v = np.array([0.7, 1.3, 0.2, 0.9, 1.7])
+    lead = Z[active[0]] if active else np.zeros((70, 0))
+    tail = np.hstack([np.zeros((70, 0)), *(Z[t] for t in active[1:])])
+    ends = np.cumsum([0, *(sizes[t] for t in active[1:])])
+    assert [(s.start, s.stop) for s in equations.slices] == list(pairwise(ends))
+    assert equations.sizes == tuple(sizes[t] for t in active)
+    of_tail = np.diagonal(tail.T @ tail)
+    ridge = np.repeat([v[-1] / v[t] for t in active[1:]], equations.sizes[1:])
+    np.testing.assert_array_equal(equations.lead_n, np.diagonal(lead.T @ lead))
+    np.testing.assert_array_equal(equations.tail_n, of_tail)
+    assert equations.coupling.shape == (lead.shape[1], tail.shape[1])
+    if len(active) > 2:
+        assert equations.upper.shape == (tail.shape[1], tail.shape[1])
+        x = np.eye(tail.shape[1])
+        between = tail.T @ tail - np.diag(of_tail)
+        for at in equations.slices:
+            between[at, at] = 0.0
+        np.testing.assert_array_equal(equations.upper.times(x), np.triu(between))
+    else:
+        assert equations.upper is None
+    if not active:
+        return
+    system = equations.at(v)
+    A = np.diagonal(lead.T @ lead) + v[-1] / v[active[0]]
+    B, K = lead.T @ tail, tail.T @ tail + np.diag(ridge)
+    S = K - B.T @ (B / A[:, None])
+    np.testing.assert_allclose(system.lead, A, rtol=1e-14)
+    if tail.shape[1]:
+        np.testing.assert_allclose(system.product(np.eye(len(S))), S, atol=1e-12)
+        np.testing.assert_allclose(system.diagonal, np.diagonal(S), rtol=1e-12)
+        squares = np.diagonal(B.T @ (B / A[:, None] ** 2))
+        np.testing.assert_allclose(system.lead_squares, squares, rtol=1e-12)
+    right = rng.normal(size=(lead.shape[1] + len(S), 2))
+    first, second = right[: lead.shape[1]], right[lead.shape[1] :]
+    C = np.block([[np.diag(A), B], [B.T, K]])
+    expected = np.linalg.solve(C, right)
+    reduced = system.reduce(first, second)
+    np.testing.assert_allclose(reduced.tail, second - B.T @ (first / A[:, None]), atol=1e-12)
+    np.testing.assert_allclose(reduced.form, first.T @ (first / A[:, None]), rtol=1e-12)
+    if not tail.shape[1]:
+        np.testing.assert_allclose(reduced.lead, expected, rtol=1e-12)
+        return
+    solved = system.solve(reduced.tail, None, 1e-13)
+    np.testing.assert_allclose(solved.x, expected[lead.shape[1] :], rtol=1e-9, atol=1e-10)
+    back = system.back(reduced, solved.x)
+    np.testing.assert_allclose(back, expected[: lead.shape[1]], rtol=1e-9, atol=1e-10)
+    forms = system.forms(reduced, solved)
+    np.testing.assert_allclose(forms, right.T @ expected, rtol=1e-9)
+    # Of a solution that is 10⁻³ off, the forms are 10⁻⁶ off.
+    off = 1e-3 * rng.normal(size=solved.x.shape)
+    rough = replace(solved, x=solved.x + off, residual=reduced.tail - S @ (solved.x + off))
+    error = system.forms(reduced, rough) - right.T @ expected
+    np.testing.assert_allclose(error, -off.T @ S @ off, atol=1e-10)
+
+
+def test_products_of_pairs_are_those_of_incidences():
+    rng = np.random.default_rng(2)
+    data = {"a": rng.integers(0, 7, 50), "b": rng.integers(0, 12, 50), "y": rng.normal(size=50)}
+    data["a"][:7], data["b"][:12] = np.arange(7), np.arange(12)
+    stats = statistics_of("y ~ (1|a) + (1|b)", data)
+    Z, pairs = [np.eye(7)[data["a"]], np.eye(12)[data["b"]]], PairProducts(stats)
+    for t, u in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        x = rng.normal(size=(Z[u].shape[1], 3))
+        expected = Z[t].T @ Z[u]
+        np.testing.assert_allclose(pairs.times(t, u, x), expected @ x, rtol=1e-12)
+        if t != u:
+            np.testing.assert_array_equal(pairs.rows(t, u).times(np.eye(len(x))), expected)
 
 
 def test_an_engine_with_few_probes_is_one_of_the_same_data():

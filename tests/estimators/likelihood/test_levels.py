@@ -305,7 +305,7 @@ def test_a_higher_maximum_in_a_term_of_few_levels_is_found(method, engine):
     at_zero = lower.vcomp.to_numpy()
     assert likelihood.derivatives(at_zero).score[1] < 0.0  # a maximum
     wanted = vcomp.fit(formula, data, method=method, engine="blocked", start={"j": 9.0})
-    for start in (None, {"j": 0.0}):
+    for start in (None, {"j": 0.0}, lower.vcomp.to_dict()):
         found = vcomp.fit(formula, data, method=method, engine=engine, start=start)
         assert found.llf == pytest.approx(wanted.llf, abs=1e-8)
         assert found.llf > lower.llf + 1.0

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.estimators.likelihood import maximise_stack
-from vcomp.estimators.likelihood.stacked import StackedLikelihood, _inverses
+from vcomp.estimators.likelihood import Place, maximise_stack
+from vcomp.estimators.likelihood.stacked import StackedDerivatives, StackedLikelihood, _inverses
 from vcomp.estimators.likelihood.stacked_climb import _bounded_steps, _Climb
 from vcomp.statistics import Stack, StackLayout, StackTables
 
@@ -242,3 +242,262 @@ def test_a_climb_from_another_start_that_fails_leaves_the_maximum_uncertain(monk
     monkeypatch.setattr(_Climb, "of_starts", failing)
     left = maximise_stack(stack, start, held, reml=True).found
     assert not left[doubtful].any()
+
+
+# Climbs whose derivatives are told ---------------------------------------------------------------
+
+
+class Rows:
+    """A stack of some data sets, of which only numbers are asked."""
+
+    n_fixed = 1
+
+    def __init__(self, ids, n, whole=None):
+        self.ids, self.all_n, self.n = np.asarray(ids), n, n[ids]
+        self.whole = np.ones((len(self.ids), 2, 2)) if whole is None else whole
+
+    def __len__(self):
+        return len(self.ids)
+
+    def take(self, chosen):
+        return Rows(self.ids[chosen], self.all_n, self.whole[chosen])
+
+
+TOP = np.array([2.0, 1.0, 3.0])
+INFORMATION = np.array([[4.0, 0.3, 0.2], [0.3, 0.25, 0.1], [0.2, 0.1, 9.0]])
+
+
+def quadratics(ids, v):
+    """Return quadratic likelihoods of value 7 at `TOP`, with β = 5 + 2 (v − TOP)."""
+    B, away = len(v), v - TOP
+    slope = -away @ INFORMATION
+    return {
+        "loglike": 7.0 + 0.5 * (slope * away).sum(axis=1),
+        "score": slope,
+        "average": np.tile(INFORMATION, (B, 1, 1)),
+        "observed": np.tile(INFORMATION, (B, 1, 1)),
+        "beta": (5.0 + 2.0 * away.sum(axis=1))[:, None],
+        "slopes": np.full((B, 3, 1), 2.0),
+        "scale_factor": np.ones(B),
+    }
+
+
+def told_climb(start, changed=lambda ids, v, found: None, *, held=(), n=None):
+    """Return a climb of quadratic likelihoods, some of it changed, and its points."""
+    points = []
+
+    class Told(_Climb):
+        def _derivatives(self, stack, v):
+            found = quadratics(stack.ids, v)
+            changed(stack.ids, v, found)
+            points.append({int(b): row.copy() for b, row in zip(stack.ids, v, strict=True)})
+            return StackedDerivatives(**found)
+
+    start = np.array(start, dtype=float)
+    rows = Rows(np.arange(len(start)), np.full(len(start), 12.0) if n is None else n)
+    return Told(rows, np.isin(np.arange(3), held), True, start), points
+
+
+def test_climbs_end_at_their_maxima_by_a_last_step():
+    start = [np.add(TOP, [0.1, -0.2, 0.3]), TOP, TOP + 1e-6, TOP - 1e-10]
+    climb, points = told_climb(start)
+    climb.run()
+    assert climb.done.all()
+    np.testing.assert_allclose(climb.v, np.tile(TOP, (4, 1)), rtol=1e-12)
+    np.testing.assert_allclose(climb.at.loglike, 7.0, rtol=1e-14)
+    np.testing.assert_allclose(climb.at.beta, 5.0, rtol=1e-12)
+    # A step of the first; those whose next step leaves nothing are not evaluated again.
+    assert [sorted(p) for p in points] == [[0, 1, 2, 3], [0]]
+    found = climb.maxima()
+    assert found.found.all()
+
+
+def test_what_a_stack_requires_is_what_one_climb_requires():
+    start = TOP + np.array([[7e-4, 0.0, 0.0], [4e-4, 0.0, 0.0], [0.3, 0.3, 0.0]])
+
+    def changed(ids, v, found):
+        found["loglike"] += np.array([-90.0, -1e4, 4.0])[ids]
+
+    climb, _ = told_climb(start, changed, n=np.array([12.0, 30.0, 1e5]))
+    assert climb.decrement[1] < 1e-3 < climb.decrement[[0, 2]].min()
+    going, fraction = np.array([0, 1, 2]), np.array([1.0, 0.25, 0.5])
+    expected = [
+        Place.required(
+            climb.at.loglike[b],
+            fraction[b] * float(climb.step[b] @ climb.at.score[b]),
+            climb.decrement[b],
+            climb.stack.n[b],
+        )
+        for b in going
+    ]
+    np.testing.assert_array_equal(climb._required(going, fraction), expected)
+    some = np.array([2, 0])
+    found = climb._required(some, fraction[some])
+    np.testing.assert_array_equal(found, np.array(expected)[some])
+
+
+@pytest.mark.parametrize("factor", [0.3, 0.49, 0.51, 1.9, 2.1, 7.0, -1.0, 0.0, np.inf, np.nan])
+@pytest.mark.parametrize("held", [(), (1,)])
+def test_stacked_components_of_another_unit_are_scaled_first(factor, held):
+    start = np.tile(np.add(TOP, [0.5, -0.3, 0.2]), (2, 1))
+
+    def changed(ids, v, found):
+        found["scale_factor"] = np.where((ids == 0) & (v == start[0]).all(axis=1), factor, 1.0)
+
+    climb, points = told_climb(start, changed, held=held)
+    climb.run()
+    assert climb.done.all()
+    beyond = factor > 2.0 or 0.0 < factor < 0.5
+    scaled = np.isfinite(factor) and beyond and not held
+    first = points[1][0]
+    np.testing.assert_allclose(first, factor * start[0] if scaled else points[1][1], rtol=1e-12)
+    if not held:
+        np.testing.assert_allclose(climb.v, np.tile(TOP, (2, 1)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("halvings", range(11))
+def test_a_step_of_a_data_set_is_halved_until_it_rises(halvings):
+    """At most eight times, beside others that go on; a step that is accepted is whole again."""
+    start = np.tile(np.add(TOP, [0.5, -0.3, 0.2]), (3, 1))
+    whole = TOP - start[0]
+    asked = []
+
+    def changed(ids, v, found):
+        for row in np.flatnonzero(ids == 1):
+            asked.append(v[row].copy())
+            if 1 < len(asked) <= 1 + halvings:
+                found["loglike"][row] = -1e9
+
+    climb, _ = told_climb(start, changed)
+    climb.run()
+    expected = [start[1], *(start[1] + 0.5**h * whole for h in range(min(halvings, 8) + 1))]
+    for trial, at in zip(asked, expected, strict=False):
+        np.testing.assert_allclose(trial, at, rtol=1e-12)
+    assert climb.failed.tolist() == [False, halvings > 8, False]
+    assert climb.done.tolist() == [True, halvings <= 8, True]
+    np.testing.assert_allclose(climb.v[climb.done], np.tile(TOP, (int(climb.done.sum()), 1)))
+
+
+def test_climbs_without_a_value_or_an_information_have_failed():
+    start = np.tile(np.add(TOP, [0.1, -0.2, 0.3]), (3, 1))
+
+    def changed(ids, v, found):
+        found["loglike"][ids == 0] = np.nan
+        found["average"][ids == 1] = -INFORMATION
+
+    climb, _ = told_climb(start, changed)
+    assert climb.failed.tolist() == [True, True, False]
+    climb.run()
+    assert climb.done.tolist() == [False, False, True]
+    assert climb.maxima().found.tolist() == [False, False, True]
+    np.testing.assert_array_equal(climb.v[:2], start[:2])
+
+
+@pytest.mark.parametrize(
+    ("v", "held", "is_found"),
+    [
+        ([2.0, 1.0, 3.0], (), True),
+        ([0.0, 1.0, 3.0], (), True),  # at its bound
+        ([0.49e-6, 1.0, 3.0], (), False),  # within 10⁻⁶ of a standard error, 1/√I
+        ([0.51e-6, 1.0, 3.0], (), True),
+        ([2.0, 1.9e-6, 3.0], (), False),
+        ([2.0, 2.1e-6, 3.0], (), True),
+        ([0.49e-6, 1.0, 3.0], (0,), True),
+        ([0.49e-6, 1.0, 3.0], (1,), False),
+        ([2.0, 1.0, 3.1e-6], (), True),  # a residual of a millionth
+        ([2.0, 1.0, 2.9e-6], (), False),
+    ],
+)
+def test_what_is_next_to_a_bound_is_left_to_others(v, held, is_found):
+    climb, _ = told_climb([TOP, TOP], held=held)
+    climb.v[:] = v
+    climb.done[:] = [True, False]
+    assert climb.maxima().found.tolist() == [is_found, False]
+
+
+@pytest.mark.parametrize(
+    ("away", "changes", "is_last"),
+    [
+        # By Newton's steps after one of 0.01: d³/0.01² is 10⁻⁹ for d = 10^(−13/3).
+        (0.99 * 10 ** (-13 / 3), {}, True),
+        (1.01 * 10 ** (-13 / 3), {}, False),
+        (0.99e-8, {"observed": -1.0}, True),  # by the average information: 10⁻⁸
+        (1.01e-8, {"observed": -1.0}, False),
+        (0.99e-8, {"n": 1.5e-7}, False),  # σ²s is 4e-8, more than 10⁻⁴ √n
+        (0.99e-8, {"n": 1.7e-7}, True),
+    ],
+)
+def test_a_step_that_ends_a_climb_is_known(away, changes, is_last):
+    """Away by so many standard errors along the first component, from its maximum at 2."""
+
+    def changed(ids, v, found):
+        found["observed"] *= changes.get("observed", 1.0)
+
+    start = np.add(TOP, [away / 2.0, 0.0, 0.0])
+    climb, _ = told_climb([start], changed, n=np.full(1, changes.get("n", 12.0)))
+    assert climb.decrement[0] == pytest.approx(away, rel=1e-6)
+    assert climb.is_last.tolist() == [is_last]
+
+
+def test_the_observed_information_is_used_within_a_standard_error():
+    def changed(ids, v, found):
+        found["average"] = 2.0 * found["average"]
+
+    for away, factor in ((1.41, 1.0), (1.42, 0.5)):  # by the average one √½ of it
+        climb, _ = told_climb([np.add(TOP, [away / 2.0, 0.0, 0.0])], changed)
+        np.testing.assert_allclose(climb.step[0], [-factor * away / 2.0, 0.0, 0.0], atol=1e-9)
+
+
+def test_a_component_at_zero_moves_if_its_score_is_above_rounding():
+    """By more than 10⁻⁸ of a standard error of the score, √I: half of that for the second."""
+    for score, moves in ((0.49e-8, False), (0.51e-8, True)):
+
+        def changed(ids, v, found, score=score):
+            found["score"][:, 1] = score
+            found["average"] = found["observed"] = np.diag([4.0, 0.25, 9.0])[None]
+
+        climb, _ = told_climb([[2.0, 0.0, 3.0]], changed)
+        assert bool(climb.step[0, 1] > 0.0) is moves
+
+
+def test_steps_by_the_average_information_are_whole_ones_each():
+    """One that is 1.25 times too large leaves a fifth of the way."""
+
+    def changed(ids, v, found):
+        found["average"] = 1.25 * found["average"]
+        found["observed"] = -found["observed"]
+
+    start = np.add(TOP, [0.5, -0.3, 0.2])
+    climb, points = told_climb([start], changed)
+    climb.run()
+    assert climb.done.all()
+    for k, point in enumerate(points[:8]):
+        np.testing.assert_allclose(point[0] - TOP, 0.2**k * (start - TOP), rtol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-5, 1e5])
+@pytest.mark.parametrize("shared", [0.9, 1.0])
+@pytest.mark.parametrize("of_columns", [0.9, 1.0])
+def test_data_sets_identify_what_is_not_collinear(unit, shared, of_columns):
+    """Components by the expected information, which is 2 I_A − I_O, and columns of X by X'X."""
+    units = np.array([unit, 1.0, 2.0])
+    expected = np.array([[1.0, shared, 0.0], [shared, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    expected = expected * np.outer(units, units)
+
+    def changed(ids, v, found):
+        found["average"] = np.diag(3.0 * units**2)[None]
+        found["observed"] = 2.0 * found["average"] - expected
+
+    climb, _ = told_climb([TOP], changed)
+    climb.stack.n_fixed = 2
+    XX = np.array([[1.0, of_columns * unit], [of_columns * unit, unit**2]])
+    climb.stack.whole = np.pad(XX, ((1, 0), (1, 0)))[None]
+    assert climb.is_identified().tolist() == [shared < 1.0 and of_columns < 1.0]
+    climb.stack.n_fixed = 0
+    assert climb.is_identified().tolist() == [shared < 1.0]
+
+
+def test_terms_may_have_two_levels():
+    stack, _ = stack_of(frame(1), frame(2, b=3), frame(3, a=3), frame(4, b=2))
+    found = maximise_stack(stack, np.ones(4), np.zeros(4, dtype=bool), reml=True, once=True)
+    assert found.found.all()

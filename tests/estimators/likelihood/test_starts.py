@@ -174,3 +174,64 @@ def test_few_degrees_of_freedom_leave_a_doubt():
         shares = [0.5 * (1.0 - top), top, 0.5 * (1.0 - top)]
         average = [1e5, 5.0, 1e5]
         assert doubtful(shares, sizes, average, np.diag(average)) == [False, expected, False]
+
+
+def test_held_terms_and_the_residual_leave_no_doubt():
+    """Whatever few degrees of freedom they have, and however unlike their informations are."""
+    v, sizes = [1.0, 1.0, 1.0, 1.0], [9.0, 9.0, 9.0, 90.0]
+    average = [5.0, 50.0, 5.0, 5.0]
+    held = (True, False, False, False)
+    unlike = np.diag([5.0, 50.0, 6.0, 5.0])
+    assert doubtful(v, sizes, average, unlike, held) == [False, False, True, False]
+    # Those of a held term and of one at zero are not compared; both tables are as if balanced.
+    alike = np.diag([9.0, 50.0, 5.0, 5.0])
+    assert doubtful(v, sizes, average, alike, held) == [False] * 4
+    free = (False,) * 4
+    assert doubtful(v, sizes, average, alike, free) == [True, False, True, False]
+    at_zero = doubtful([0.0, 1.0, 1.0, 1.0], [500.0, 9.0, 9.0, 90.0], average, alike, free)
+    assert at_zero == [False] * 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, [True, False, True, False]),
+        ({"rows": 50.0}, None),  # a small table
+        ({"rows": 51.0}, [True, False, True, False]),
+        ({"levels": 99.0}, [True, True, True, False]),
+        ({"doubtful": 1}, None),  # a term of many levels
+        ({"doubtful": 0}, [True, False, True, False]),
+        ({"unsure": 1}, None),
+        ({"unsure": 3}, None),  # the residual
+        ({"unsure": 0}, [True, False, True, False]),  # of few levels
+        ({"unsure": 1, "held": 1}, [True, False, True, False]),
+        ({"unsure": 3, "held": 3}, [True, False, True, False]),
+        ({"unsure": 1, "zero": 1}, [True, False, True, False]),
+        ({"held": 2}, [True, False, False, False]),
+    ],
+)
+def test_terms_of_few_levels_are_apart_if_the_others_are_sure(changes, expected):
+    """Of at least 50 degrees of freedom, 2 σ⁴ I."""
+    k = 4
+    sizes = np.array([5.0, changes.get("levels", 100.0), 7.0, changes.get("rows", 400.0)])
+    at = {name: np.arange(k) == changes.get(name, -1) for name in ("doubtful", "zero", "held")}
+    v = np.where(at["zero"], 0.0, [2.0, 3.0, 0.5, 1.0])
+    starts = OtherStarts(at["held"], sizes)
+    for freedom in (49.9, 50.1):
+        degrees = np.full(k, 1e3)
+        degrees[changes.get("unsure", 0)] = freedom
+        average = np.diag(degrees / (2.0 * np.square([2.0, 3.0, 0.5, 1.0])))
+        found = starts.with_few_levels(v, average, at["doubtful"])
+        if freedom > 50.0 and "unsure" in changes:
+            assert found is not None
+        else:
+            assert (None if found is None else found.tolist()) == expected
+
+
+def test_starts_have_a_residual():
+    """Also beside a term that has all of the total but for less than its rounding."""
+    starts = OtherStarts(FREE, np.array([5.0, 4.0, 40.0]))
+    for v in ([1.0, 0.0, 1e-17], [1.0, 0.0, 1e-15]):
+        assert v[0] / sum(v) == 1.0 or v[2] == 1e-15
+        shares = starts.elsewhere(np.array(v), starts.free)
+        assert (shares[:, -1] > 0.0).all()

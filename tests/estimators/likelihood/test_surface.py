@@ -233,6 +233,7 @@ def test_minima_of_parabolas_are_inside_or_at_the_bound():
         # At y = −1 the slope in x is 2a(x − m) + c(y − l) = 0.
         (2.0, 3.0, 1.0, 0.3, -1.4, (0.3 - 0.4 / 4.0, -1.0)),
         (2.0, 3.0, -2.0, 0.0, -1.2, (0.2 * 2.0 / 4.0, -1.0)),
+        (2.0, 3.0, 1.0, 0.3, -1.1, (0.3 - 0.1 / 4.0, -1.0)),
     ]
     values = np.array(
         [
@@ -306,3 +307,34 @@ def test_the_lower_end_of_a_bounded_direction_is_zero(bounded, end):
         assert found.ratios[0, 0] == pytest.approx(end, rel=1e-5)
     # −½ (D + 1 + log 2π) at x = −1, where D is 2.25.
     assert found.loglike[0] == pytest.approx(-0.5 * (3.25 + np.log(2.0 * np.pi)), rel=1e-12)
+
+
+@pytest.mark.parametrize(("linear", "at_bound"), [(3.0, True), (2.5, True), (-1.2, False)])
+def test_errors_of_what_stays_at_the_bound_are_those_of_the_middle(linear, at_bound):
+    """An end at a bound is not moved by what is left out: only the value is, as in the middle."""
+    n, centre, width = 6, 0.3, 1.1
+    series = np.array([1.0, linear, 0.5, 0.0, -4e-4, 1e-4])
+
+    def values(ratios):
+        x = (np.log(ratios[0] + np.exp(centre - width)) - centre) / width
+        return NodeValues(np.ones(1), np.array([chebyshev.chebval(x, series)]), np.zeros((1, 0)))
+
+    found = surface_maxima(
+        values,
+        np.array([centre]),
+        np.array([width]),
+        np.ones(1),
+        n_nodes=n,
+        tolerance=np.inf,
+        shift=np.array([np.exp(centre - width)]),
+        bounded=np.array([True]),
+    )
+    roots = chebyshev.chebroots(chebyshev.chebder(series)).real
+    least = -1.0 if at_bound else float(roots[np.abs(roots) < 1.0][0])
+    assert found.found[0]
+    assert bool(found.ratios[0, 0] == 0.0) is at_bound
+    curvature = chebyshev.chebval(least, chebyshev.chebder(series, 2))
+    steepest = n if at_bound else n / np.sqrt(1.0 - least**2)
+    left = 1e-4 * 0.25 / 0.75
+    expected = steepest * left / np.sqrt(2.0 * curvature)
+    assert found.errors[0] == pytest.approx(expected, rel=1e-6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,6 +21,7 @@ from tests.helpers.dense_quadratic import (
 )
 from tests.helpers.designs import unbalanced
 from vcomp.estimators.quadratic.closed_form import Henderson3, estimate_from
+from vcomp.estimators.quadratic.quadratic_forms import TooLargeError
 from vcomp.estimators.quadratic.reductions import ReductionLimits
 from vcomp.estimators.quadratic.spaces import Space
 
@@ -146,3 +149,27 @@ def test_terms_whose_spaces_share_the_largest_one_or_do_not(terms, sizes, fixed)
         AV = [A @ V for A in dense.A]
         expected = [[2.0 * np.sum(one * other.T) for other in AV] for one in AV]
         np.testing.assert_allclose(found.covariance(v), expected, rtol=1e-9, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["three facets", "crossed and nested"])
+def test_bases_of_spaces_are_compared_up_to_a_number_of_products(name):
+    """As many as the ranks of both times the columns: of terms in neither, and of the tail."""
+    stats = model_of(name, "x + C(g)").statistics.cross_products
+    whole = Henderson3().reductions(stats)
+    n_pairs = 0
+    for a, b in permutations(whole._spaces, 2):
+        first, second = whole._spaces[a], whole._spaces[b]
+        left = [t for t in range(stats.n_terms) if t not in a | b]
+        if first.lead == second.lead or not left:
+            continue
+        n_pairs += 1
+        columns = sum(stats.sizes[t] for t in left) + first.tail_rank
+        needed = first.rank * second.rank * columns
+        limits = (ReductionLimits(most_products=f * needed) for f in (1.01, 0.99))
+        enough, few = (Henderson3().reductions(stats, limit) for limit in limits)
+        traces, alone = enough._products(a, b, left)
+        expected = whole._products(a, b, left)
+        np.testing.assert_array_equal([*traces, alone], [*expected[0], expected[1]])
+        with pytest.raises(TooLargeError):
+            few._products(a, b, left)
+    assert n_pairs

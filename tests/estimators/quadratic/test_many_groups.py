@@ -158,3 +158,12 @@ def test_minque_by_probes_reports_its_errors(monkeypatch):
     reml = vcomp.fit(formula, data)
     assert iterated.converged
     np.testing.assert_allclose(iterated.vcomp, reml.vcomp, rtol=0.02)
+
+
+def test_the_memory_of_probes_is_expected():
+    """Twelve arrays of sixteen columns, and four of those of X, of the length of all groups."""
+    stats = products("y ~ x + (1|a) + (1|b)", frame(5))
+    needed = 8.0 * sum(stats.sizes) * (12.0 * 16.0 + 4.0 * 2.0)
+    ProbedPriors(stats, free_bytes=lambda: 1.001 * needed / 0.8)
+    with pytest.raises(vcomp.EstimationError, match=r"random columns of [\d,]+ groups need"):
+        ProbedPriors(stats, free_bytes=lambda: 0.999 * needed / 0.8)

@@ -7,6 +7,7 @@ import pytest
 import vcomp
 from vcomp.estimators import get_estimator
 from vcomp.estimators.quadratic import minque
+from vcomp.estimators.quadratic.closed_form import points_of
 from vcomp.estimators.quadratic.many_responses import fixed_effects_of
 
 FORMULA = "y ~ x + (1|a) + (1|b) + (1|a:b)"
@@ -110,11 +111,35 @@ def test_equations_that_do_not_converge_have_no_effects():
     assert fixed_effects_of(sums, np.ones((len(sums), 4)), steps=1) == [None] * len(sums)
 
 
-def test_a_response_without_variance_has_components_of_zero():
+@pytest.mark.parametrize("constant", [[2], [0, 1, 3, 4], range(6)])
+def test_a_response_without_variance_has_components_of_zero(constant):
+    """Also if all have none, so that nothing is left to be solved for."""
     made = model()
     drawn, names = responses(made), ("a", "b", "a:b", "Residual")
-    drawn[2] = made.statistics.with_response(np.full(drawn[2].cells.y.size, 0.0))
-    for method in ("type1", "henderson3", "minque"):
-        found = get_estimator(method).prepared(drawn[0], names)(drawn)[2]
-        assert not found.values.any()
-        assert not found.beta.any()
+    rows = drawn[0].cells.y.size
+    for b in constant:
+        drawn[b] = made.statistics.with_response(np.full(rows, 0.0))
+    methods = [get_estimator(m) for m in ("type1", "henderson3", "minque")]
+    for method in (*methods, get_estimator("minque", iterated=2)):
+        found = method.prepared(drawn[0], names)(drawn)
+        for b, point in enumerate(found):
+            assert point.values.any() == (b not in constant)
+            assert point.beta.any() == (b not in constant)
+
+
+def test_without_a_residual_the_fixed_effects_are_ordinary_least_squares():
+    """Of one of many responses: the others are those of the dense formula."""
+    made = model()
+    drawn, v = responses(made), np.tile([0.4, 0.2, 0.3, 1.0], (6, 1))
+    v[2], v[4] = [0.4, 0.2, 0.3, 0.0], [0.4, 0.2, 0.3, -0.5]
+    chunk = made.statistics.cells
+    for b, point in enumerate(points_of(drawn, list(v))):
+        np.testing.assert_array_equal(point.values, v[b])
+        y = drawn[b].cells.y
+        V = np.eye(y.size)
+        if b not in (2, 4):
+            for component, codes in zip(v[b], chunk.codes, strict=False):
+                V += component * (codes[:, None] == codes)
+        VX = np.linalg.solve(V, chunk.X)
+        expected = np.linalg.solve(chunk.X.T @ VX, VX.T @ y)
+        np.testing.assert_allclose(point.beta, expected, rtol=0.0, atol=1e-8)

@@ -123,6 +123,23 @@ def test_scale_of_weights_and_scores_does_not_matter(scale):
         np.testing.assert_allclose(second.values * scale**2, first.values, rtol=1e-9)
 
 
+@pytest.mark.parametrize("unit", [1e-160, 1e160])
+@pytest.mark.parametrize("dense_below", [_DENSE_BELOW, 0])
+def test_the_unit_of_the_prior_does_not_matter(unit, dense_below):
+    """Up to squares that are no numbers; of one round, which may be asked for, and of two."""
+    model, prior = model_of("crossed", seed=6), np.array([1.0, 2.0, 3.0])
+    for options in ({}, {"iterated": 1}, {"iterated": 2}):
+        rounds = options.get("iterated", 1)
+        expected = estimate(model, dense_below, prior=prior, iterated=rounds)
+        found = estimate(model, dense_below, prior=unit * prior, **options)
+        np.testing.assert_allclose(found.values, expected.values, rtol=1e-9)
+        prepared = MINQUE(prior=unit * prior, **options).prepared(
+            model.statistics, model.component_names
+        )
+        (point,) = prepared([model.statistics])
+        np.testing.assert_allclose(point.values, expected.values, rtol=1e-9)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_mivque0_of_many_groups(name):
     model = model_of(name)

@@ -166,6 +166,12 @@ def test_fixed_facets_and_finite_universes(plan, kind, coefficient):
         found = own.optimize("4*i + i*a", budget=budget, coefficient=coefficient, bounds=bounds)
         best = frame.loc[each <= budget, coefficient].max()
         np.testing.assert_allclose(found.best.study.columns[coefficient][0], best, rtol=1e-12)
+    # A design that is named keeps the fixed levels and the universes.
+    named = own.optimize(
+        "4*i + i*a", budget=200, coefficient=coefficient, bounds=bounds, designs=kind
+    )
+    assert named.best.sizes == found.best.sizes
+    assert named.best.study.columns[coefficient][0] == found.best.study.columns[coefficient][0]
     found = own.optimize("4*i + i*a", goal=0.84, coefficient=coefficient, bounds=bounds)
     assert found.best.cost == each[frame[coefficient] >= 0.84].min()
 
@@ -383,6 +389,14 @@ def test_other_mistakes():
     assert [str(a.problem.plan.design) for a in found.alternatives] == [KINDS[0]]
     assert found.notes[0].startswith("p × (a:i) is left out: the budget of 9 is too small")
     assert found.notes[0] in " ".join(str(found).split())
+
+
+def test_what_remains_most_is_named_first():
+    """Of 5 items and 2 assessors 0.3/5 is more than 0.5/10."""
+    values = {"p": 1, "i": 0, "a": 0, "pi": 0.3, "pa": 0, "ia": 0, "pia": 0.5}
+    own = from_components(values).dstudy(i=1, a=1)
+    with pytest.raises(PlanError, match=r"mostly from σ²\(pi\) = 0\.3, σ²\(pia\) = 0\.5, with"):
+        own.optimize("i*a", goal=0.99, bounds={"i": (1, 5), "a": (1, 2)})
 
 
 def test_a_budget_or_goal_that_the_least_sizes_just_meet():

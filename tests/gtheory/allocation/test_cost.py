@@ -114,6 +114,9 @@ def test_numpy_scalars_and_tuples_of_facets():
     cost = Cost({("i", "a"): np.float32(2), "i": np.int64(3)}, setup=np.float64(1))
     assert str(cost) == "2 per i:a + 3 per i + 1"
     assert str(Cost()) == "0"
+    assert str(Cost({"topic": 1 / 3, "judge": 2e6}, setup=0.125)) == (
+        "0.3333333333 per topic + 2,000,000 per judge + 0.125"
+    )
     assert Cost({"i": 2, "a": 0}, setup=0) == Cost({"i": 2})
     assert repr(Cost({"i": 2.5})) == "Cost.parse('2.5 per i')"
 

@@ -49,6 +49,8 @@ def test_all_designs_on_the_frontier_are_there(values, price_i, budget, kinds):
     cost, errors = all_designs(values, price_i, 2, budget, kinds)
     expected = pareto(np.concatenate([cost] * len(kinds)), np.concatenate(list(errors.values())))
     assert found.frontier_is_whole
+    assert found.frontier.index.tolist() == list(range(len(found.frontier)))
+    assert "index" not in found.frontier
     frame = found.frontier
     np.testing.assert_allclose(frame["cost"], expected[:, 0], rtol=1e-12)
     np.testing.assert_allclose(frame["rel_err_var"], expected[:, 1], rtol=1e-10)

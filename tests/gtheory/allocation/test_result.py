@@ -75,6 +75,11 @@ def test_the_printed_table_is_the_table(found):
     assert (
         f"Next best: i = {second['i']:g}, a = {second['a']:g}; Eρ² is lower by {gap:.2g}." in words
     )
+    two = study().optimize("10*i + 2*i*a", budget=150, top=2)
+    assert len(two.table) == 2
+    assert f"Next best: i = {second['i']:g}, a = {second['a']:g}; " in printed_words(two.summary())
+    one = study().optimize("10*i + 2*i*a", budget=150, top=1)
+    assert "Next best" not in printed_words(one.summary())
     long = study().optimize("10*i + 2*i*a", budget=900, top=12)
     assert len(printed_columns(long.summary())["i"]) == 6
     assert len(long.table) >= 8
@@ -126,6 +131,11 @@ def test_the_cheapest_that_reaches_a_goal(coefficient):
     if is_error:
         assert printed[symbol[coefficient]][0] == f"{row[coefficient]:.4f}"
         assert list(printed)[-3:] == [symbol[coefficient], "Eρ²", "Φ"]
+
+
+def test_a_goal_is_printed_with_ten_digits():
+    words = printed_words(study().optimize("i*a", goal=2 / 3).summary())
+    assert "The cheapest design with Eρ² ≥ 0.6666666667" in words
 
 
 def test_the_best_ratio_of_sizes():

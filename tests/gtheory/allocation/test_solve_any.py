@@ -160,3 +160,57 @@ def test_a_cost_may_stay_but_not_fall(costs, falls):
         return
     with pytest.raises(PlanError, match=r"when i grows from 1 to 2 with a = 3: a cost must not"):
         _refuse_falls(problem, *rows, 1)
+
+
+@pytest.mark.parametrize("budget", [11.0, 12.5, 40.0])
+def test_a_cost_function_is_never_called_without_sizes(budget):
+    """Such as one that takes the largest of its sizes."""
+
+    def cost(i, a):
+        assert np.size(i)
+        assert np.size(a)
+        return 10 * i + a
+
+    found = solve_any(*problem_of(cost), Limit(budget))
+    assert found.cost[0] <= budget
+    for limit in (Limit(None, 0.05), Limit(None, 0.02)):
+        assert solve_any(*problem_of(cost), limit).found
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_the_unit_of_costs_does_not_matter(unit):
+    problem, error = problem_of(lambda i, a: unit * priced(i, a))
+    plain, _ = problem_of(priced)
+    for limit in (300.0, 77.0):
+        found = solve_any(problem, error, Limit(unit * limit), top=3, near=0.25)
+        expected = solve_any(plain, error, Limit(limit), top=3, near=0.25)
+        np.testing.assert_array_equal(found.sizes, expected.sizes)
+    goal = Limit(None, error.sum() / 20)
+    np.testing.assert_array_equal(
+        solve_any(problem, error, goal).sizes, solve_any(plain, error, goal).sizes
+    )
+
+
+def test_many_sizes_and_three_facets():
+    """Against prices: more than 500 sizes of a facet, and two that come after the first."""
+    for budget in (690.5, 1_400.5):
+        problem, error = problem_of(lambda i, a: i + a)
+        known, _ = problem_of(Cost({"i": 1, "a": 1}))
+        expected = solve(error, known.cost, known.lo, known.hi, Limit(budget))
+        found = solve_any(problem, error, Limit(budget))
+        np.testing.assert_allclose(found.error, expected.error, rtol=1e-12)
+    values = {
+        "p": 1,
+        "i": 0.5,
+        "a": 0.2,
+        "t": 0.1,
+        "p:i": 1,
+        "p:a": 0.7,
+        "p:t": 0.9,
+        "Residual": 2,
+    }
+    study = from_components(values).dstudy(i=1, a=1, t=1)
+    for goal in (0.6, 0.75, 0.8):
+        by_function = study.optimize(lambda i, a, t: 9 * i + 4 * a + 2 * t, goal=goal).best
+        by_prices = study.optimize("9*i + 4*a + 2*t", goal=goal).best
+        assert (by_function.sizes, by_function.cost) == (by_prices.sizes, by_prices.cost)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import vcomp
 from tests.helpers.gstudies import BODOFF_LI, TREC3
@@ -61,6 +62,7 @@ def test_every_draw_has_its_own_best_design(coefficient):
         same.append(own.best.design == best.design and own.best.sizes == best.sizes)
         assert row.reaches
     np.testing.assert_allclose(told.frame["loss"], losses, rtol=1e-6, atol=1e-12)
+    assert f" is {np.mean(losses):.2g}." in " ".join(told.sentences())
     assert told.same == np.mean(same)
     assert told.expected_loss == pytest.approx(np.mean(losses), rel=1e-6, abs=1e-12)
     assert told.within(0.001) == np.mean(np.array(losses) <= 0.001)
@@ -139,6 +141,17 @@ def test_draws_have_the_moments_of_the_estimates():
         # few degrees of freedom have heavy tails.
         assert (np.abs(values.mean(axis=0) - components.values) < 4.5 * se / np.sqrt(n)).all()
         np.testing.assert_allclose(values.std(axis=0), se, rtol=0.05)
+
+
+def test_mean_squares_of_draws_have_chi_squared_distributions():
+    published = from_components({"p": 2.0, "i": 1.0, "pi": 4.0}, sizes={"p": 10, "i": 4})
+    values, how = draw_components(published.components, 4_000, np.random.default_rng(2))
+    assert how == "χ² draws of the components"
+    table = published.anova_table()
+    squares = values @ table[["E[p]", "E[i]", "E[pi]"]].to_numpy().T
+    for k, (df, mean) in enumerate(zip(table["df"], table["mean_sq"], strict=True)):
+        assert stats.kstest(squares[:, k] * df / mean, stats.chi2(df).cdf).pvalue > 1e-3
+    assert (np.abs(np.corrcoef(squares, rowvar=False) - np.eye(3)) < 4.5 / np.sqrt(4_000)).all()
 
 
 def test_draws_of_estimates_at_zero_are_normal():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy.stats import levene
 from vcomp.inference.assumptions.assessment import (
     DiagnosedRows,
     PredictedEffects,
+    _equal_variances,
     assess,
 )
 
@@ -161,6 +163,18 @@ def test_the_p_value_is_that_of_all_exchanges(seed):
     # Four standard errors of 999 draws.
     assert test.p_value == pytest.approx(p, abs=4 * np.sqrt(p * (1 - p) / 999) + 1e-3)
     np.testing.assert_allclose(found.spreads[0].variances, (e**2).sum(axis=1) / 7, rtol=1e-12)
+
+
+def test_exchanges_with_the_same_statistic_count():
+    """Of two levels of two rows a third of all exchanges have the two pairs of residuals."""
+    rows = SimpleNamespace(
+        residuals=np.array([1.0, -1.0, 3.0, -3.0]) / 3.0, codes={"a": levels(2, 2)},
+        crossed={"a": ()}, peers=lambda facet: np.zeros(4, dtype=np.int64),
+        projection=SimpleNamespace(residuals=lambda e: e * (1.0 + 1e-15)),
+    )  # fmt: skip
+    spread = SimpleNamespace(facet="a", log_sd=0.5)
+    test = _equal_variances(spread, rows, 999, np.random.default_rng(1))
+    assert test.p_value == pytest.approx(1 / 3, abs=4.0 * np.sqrt(2 / 9 / 999))
 
 
 def test_equal_distances_are_equal_variances():

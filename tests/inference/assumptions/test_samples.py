@@ -13,6 +13,7 @@ from vcomp.inference.assumptions.diagnosis import _LISTED as LISTED
 from vcomp.inference.assumptions.equal_variances import LevelStatistic, level_spread, permuted
 from vcomp.inference.assumptions.samples import (
     Sample,
+    blocks,
     independent_null,
     n_draws,
     p_of,
@@ -169,3 +170,13 @@ def test_outliers_beyond_those_that_are_listed_are_counted(n):
     assert sum("Predicted effects of system have 50 %" in line for line in lines) == 1
     half = replace(made, samples=(replace(little, known=0.5),))._named()
     assert not any("Predicted effects" in line for line in half)
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 10**9])
+@pytest.mark.parametrize("n", [1, 2, 99, 999])
+def test_blocks_are_all_draws(size, n):
+    found = blocks(size, n)
+    assert sum(found) == n
+    assert min(found) > 0
+    if size == 10**9:  # one after the other
+        assert found == [1] * n

@@ -13,9 +13,12 @@ import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import unbalanced
 from tests.helpers.printed_tables import printed_columns
+from vcomp.inference.hypotheses import model_comparison
 from vcomp.inference.hypotheses.model_comparison import (
     _columns_differ,
     _efficient_correlation,
+    _not_nested,
+    _weights,
     check_rows,
     facets_of,
     mixture_tail,
@@ -151,6 +154,43 @@ def test_models_that_are_not_nested(data):
     assert "AIC and BIC only" in str(found)
     fixed = vcomp.compare(fit("y ~ x + (1|a)", data, "ml"), fit("y ~ z + (1|a*b)", data, "ml"))
     assert "fixed effect 'x'" in fixed.comparisons[0].notes[0]
+
+
+@pytest.mark.parametrize(("correlation", "outer"), [(1.0, 0.0), (-1.0, 0.5), (0.0, 0.25)])
+@pytest.mark.parametrize("rounding", [-2e-16, 0.0, 2.5e-16])
+def test_weights_of_correlations_next_to_1(correlation, outer, rounding, monkeypatch):
+    """arccos(ρ)/2π of χ²_r, which has no value for 1 + 2e-16; the others are ½ and the rest."""
+    rho = correlation + np.copysign(rounding, correlation) * np.sign(rounding)
+    monkeypatch.setattr(model_comparison, "_efficient_correlation", lambda *_: rho)
+    fit = SimpleNamespace(free={}, estimate=SimpleNamespace(names=(), values=()))
+    weights, notes = _weights(fit, fit, [facets_of("a"), facets_of("b")])
+    np.testing.assert_allclose(weights, [outer, 0.5, 0.5 - outer], atol=1e-8)
+    assert notes == ()
+
+
+@pytest.mark.parametrize(
+    ("small", "big", "why"),
+    [
+        ({"b": 2.0}, {}, "σ²(b) is held at different values"),  # 0 in the second, which has no b
+        ({}, {"b": 2.0}, "σ²(b) is held at different values"),
+        ({"b": 2.0}, {"b": 1.0}, "σ²(b) is held at different values"),
+        ({"b": 2.0}, {"b": 2.0}, ""),
+        ({"b": 0.0}, {}, ""),
+        ({}, {"b": 0.0}, ""),
+        ({"b": 2.0}, {"b": None}, ""),  # estimated in the second
+        ({"b": None}, {"b": 2.0}, "σ²(b) is held in the second"),
+        ({"b": None}, {}, "σ²(b) is missing in the second"),
+    ],
+)
+def test_held_components_are_nested_where_they_have_the_same_value(small, big, why):
+    """Of models with components a and e and, held at a value or estimated (None), b."""
+
+    def fitted(b):
+        values = {facets_of(name): v for name, v in b.items() if v is not None}
+        free = {facets_of(name): name for name in ("a", "e", *b) if b.get(name) is None}
+        return SimpleNamespace(exog_names=("Intercept",), known=values, free=free)
+
+    assert _not_nested(fitted(small), fitted(big)) == why
 
 
 def test_the_same_model_twice(data):

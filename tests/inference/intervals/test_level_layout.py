@@ -18,6 +18,8 @@ FORMULAS = {
     "nested": ("y ~ (1|p) + (1|h/j) + (1|p:h)", False),
     "nested with holes": ("y ~ (1|p) + (1|h/j) + (1|p:h)", True),
     "nested in two": ("y ~ (1|i) + (1|p:h) + (1|p:h:j)", True),
+    "nested in one not named": ("y ~ (1|p) + (1|h) + (1|p:j)", False),
+    "nested in one not named, with holes": ("y ~ (1|p) + (1|h) + (1|p:j)", True),
 }
 ROOMS = {
     "tables": Room(),
@@ -87,7 +89,7 @@ def test_groups_of_terms_have_the_numbers_of_their_rows(model, room):
     codes = dict(enumerate(model.chunk.compact_codes))
     for t, chosen in enumerate(layout.terms):
         groups = layout.groups[chosen]
-        places, of_term = groups.places_of(layout.design, t), model.chunk.codes[t]
+        places, of_term = layout.places_of(t), model.chunk.codes[t]
         found = of_term if places is None else places[of_term]
         np.testing.assert_array_equal(found, np.broadcast_to(groups.numbers(codes), found.shape))
 

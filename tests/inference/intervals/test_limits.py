@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -269,6 +270,22 @@ def test_upper_limits_are_continuous_where_the_estimate_is_zero():
     np.testing.assert_allclose(ends[2], ends[1], rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("shift", "alpha", "raised"),
+    [(-1e-9, 0.5, True), (-1e-9, 0.01, False), (0.0, 0.5, False), (1e-9, 0.5, False)],
+)
+def test_only_estimates_below_zero_have_at_least_the_limit_of_zero(shift, alpha, raised):
+    """It is that of 68 %, which is more than that of 50 % and less than that of 99 %."""
+    cov = np.array([[0.4, 0.0, -0.04], [0.0, 0.3, -0.03], [-0.04, -0.03, 0.2]])
+    g = from_components({"p": shift, "i": 1.0, "Residual": 4.0}, cov=cov).components
+    one = Quantities("linear", np.eye(3)[:1])
+    found = limits(one, "mls", g, alpha)
+    assert (BELOW_ZERO in found.notes) == raised
+    at_zero = replace(g, values=np.array([0.0, 1.0, 4.0]))
+    level = 2.0 * stats.norm.sf(1.0) if raised else alpha
+    assert found.high[0] == pytest.approx(limits(one, "mls", at_zero, level).high[0], rel=1e-6)
+
+
 def test_satterthwaite_intervals_grow_with_confidence():
     value, se = np.array([1.0, 1.0, 1.0, 1.0]), np.array([0.1, 1.0, 5.0, 30.0])
     previous = value, value
@@ -315,3 +332,14 @@ def test_a_held_component_above_an_estimated_one_is_its_reciprocal():
     low, high = res.conf_int(interval="mls").loc["var(a)"]
     found = res.quantity("b / a", interval="mls")
     assert (found.low, found.high) == pytest.approx((0.5 / high, 0.5 / low), rel=1e-9)
+
+
+def test_what_depends_only_on_components_that_are_not_known_is_undetermined():
+    """Of a, which is neither estimated nor held, b, which is held, and the residual."""
+    of = SimpleNamespace(components=SimpleNamespace(names=("a", "b", "Residual"), held=("b",)))
+    squares = SimpleNamespace(places=np.array([2]))
+    a = np.array([[1.0, 0, 0], [1.0, 0, 0.5], [0, 1.0, 0], [0, 0, 0], [2.0, -1.0, 0], [0, 0, 1.0]])
+    found = FromComponents._is_undetermined(of, squares, SimpleNamespace(a=a, b=None))
+    assert found.tolist() == [True, False, False, False, False, False]
+    found = FromComponents._is_undetermined(of, squares, SimpleNamespace(a=a, b=a[::-1]))
+    assert found.tolist() == [True, False, False, False, False, True]

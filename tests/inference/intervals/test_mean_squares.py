@@ -9,10 +9,14 @@ import pandas as pd
 import pytest
 
 import vcomp
+from vcomp.gtheory.published import from_components
 from vcomp.inference import VarianceComponents
 from vcomp.inference.intervals.classical import (
+    _KNOWN,
     MeanSquares,
     _basis,
+    _correlation,
+    _expected,
     mean_squares,
     rests_on_two,
 )
@@ -198,3 +202,34 @@ def test_mean_squares_at_components_are_not_lowered():
     lam = squares.values
     components = np.array([lam[0], lam[1] - lam[0], lam[2] - lam[1]])
     np.testing.assert_allclose(squares.coefficients(weights) @ lam, weights @ components)
+
+
+def test_expectations_that_are_not_above_zero_are_those_of_positive_components():
+    basis = np.array([[2.0, 1.0, 0.0], [0.0, 4.0, 1.0], [0.0, 0.0, 1.0]])
+    for values, expected in (
+        ([-0.5, 2.0, 3.0], [1.0, 11.0, 3.0]),
+        ([-1.0, 2.0, 3.0], [2.0, 11.0, 3.0]),
+        ([-1.5, 2.0, 3.0], [2.0, 11.0, 3.0]),
+        ([1.0, -1.0, 3.0], [1.0, 3.0, 3.0]),
+    ):
+        assert _expected(basis, np.array(values)).tolist() == expected
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_correlations_are_at_most_1(sign):
+    """A covariance may be larger than the root of the product of variances by rounding error."""
+    rng = np.random.default_rng(3)
+    for a, b in rng.uniform(0.1, 9.0, (50, 2)):
+        both = sign * np.sqrt(a * b) * (1.0 + 4e-16)
+        R = _correlation(np.array([[a, both], [both, b]]), np.array([a, b]))
+        np.testing.assert_allclose(R, [[1.0, sign], [sign, 1.0]], rtol=1e-14)
+        assert np.abs(R).max() <= 1.0
+
+
+@pytest.mark.parametrize("variance", [1e-30, 1e-12, 1e-4, 0.5])
+def test_degrees_of_freedom_are_those_of_the_variance_up_to_a_limit(variance):
+    """2E²/Var of a mean square E; what is known exactly has no more than a limit."""
+    values = {"a": 2.0, "Residual": 4.0}
+    g = from_components(values, cov=np.diag([0.3, variance])).components
+    found = mean_squares(g)
+    assert found.df[found.places == 1] == pytest.approx(min(32.0 / variance, _KNOWN), rel=1e-12)

@@ -10,6 +10,7 @@ from scipy import stats
 
 from vcomp.inference.intervals.classical import (
     MeanSquares,
+    _reach,
     feldt_interval,
     linear_limits,
     ratio_limits,
@@ -133,6 +134,23 @@ def test_correlation_moves_the_limits_towards_those_of_one_variable():
     np.testing.assert_allclose([low[0], high[0]], [one[0][0], one[1][0]], rtol=1e-12)
     low, high = linear_limits(squares([2.0, 2.0], [10, 10]), np.array([[1.0, 1.0]]), 0.05)
     assert one[0][0] < low[0] < 4.0 < high[0] < one[1][0]
+
+
+def test_corrections_of_pairs_shrink_with_their_correlation():
+    """By 1 − |r|, as two that are one variable need none."""
+    R = np.array([[1.0, 0.4, 0.0], [0.4, 1.0, -0.7], [0.0, -0.7, 1.0]])
+    values, df = [3.0, 2.0, 5.0], [6, 10, 25]
+    alone, related = (_reach(squares(values, df, C), 0.025) for C in (None, R))
+    for name in ("opposite", "same"):
+        plain = getattr(alone, name)
+        assert (plain[~np.eye(3, dtype=bool)] != 0.0).all()
+        np.testing.assert_array_equal(np.diagonal(plain), 0.0)
+        expected = plain * (1.0 - np.abs(R))
+        np.testing.assert_allclose(getattr(related, name), expected, rtol=1e-14)
+    np.testing.assert_allclose(related.related, R - np.eye(3), rtol=1e-15)
+    assert alone.related.shape == (0, 0)
+    for name in ("positive", "negative"):
+        np.testing.assert_array_equal(getattr(related, name), getattr(alone, name))
 
 
 def test_a_fraction_of_a_degree_of_freedom_says_nothing():

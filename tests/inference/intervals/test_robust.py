@@ -393,6 +393,17 @@ def test_variances_are_those_of_the_page(x, n, nu):
     assert correlation == np.eye(1)
 
 
+def test_mean_squares_of_few_levels_vary_as_with_normal_effects_at_least():
+    """Two mean squares without any influences; the first one's set has few levels."""
+    nothing, few = np.zeros((1, 2), dtype=bool), np.array([[True, False]])
+    relation = _Relation(own=few, coarser=nothing, apart=nothing, few=few)
+    normal = np.array([0.3, 0.7])
+    lower, upper, correlation = _variances(np.zeros((1, 2, 2)), np.array([9.0]), normal, relation)
+    np.testing.assert_allclose(lower, normal * [1.0, 0.05], rtol=1e-14)
+    np.testing.assert_allclose(upper, normal, rtol=1e-14)  # min(1, 40/9)
+    np.testing.assert_array_equal(correlation, np.eye(2))
+
+
 def test_mean_squares_are_not_robust_without_influences_or_variances():
     components = fitted("s x t")[0]._record.robust_components()
     assert robust_mean_squares(components) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +28,20 @@ def test_arrays_do_what_the_kernel_does(seed, k, m, n, n_sorted):
     sizes = rng.integers(1, 6, 3)
     codes = rng.integers(0, sizes[:, None], (3, n)).astype(np.int32)
     codes[:n_sorted].sort(axis=1)
-    groups = int(sizes.prod())
+    check(rng, k, m, sizes, codes)
+
+
+@pytest.mark.parametrize("change", [1, 100, 255, 256, 257, 300, 511, 512])
+def test_a_block_may_begin_as_the_one_before_it_ended(change):
+    """Blocks have 256 rows; the level of one facet changes at a row."""
+    codes = np.zeros((3, 600), dtype=np.int32)
+    codes[1, change:] = 1
+    check(np.random.default_rng(change), 3, 2, np.array([2, 2, 2]), codes)
+
+
+def check(rng, k, m, sizes, codes):
+    """Compare the sums by arrays and by the kernel for random terms and sets."""
+    n, groups = codes.shape[1], int(sizes.prod())
     by_level = np.array([sizes[1] * sizes[2], sizes[2], 1])
     steps = by_level * rng.integers(0, 2, (k, 3))
     set_steps = by_level * rng.integers(0, 2, (m, 3))

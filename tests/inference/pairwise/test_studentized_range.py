@@ -86,3 +86,9 @@ def test_ends_and_order():
     some = studentized_range_sf(line[::400], 10, 50.0)
     np.testing.assert_allclose(many[::400], some, rtol=1e-12)
     assert studentized_range_sf(np.empty(0), 3, 4.0).size == 0
+
+
+@pytest.mark.parametrize("k", [3, 10, 1000])
+@pytest.mark.parametrize("df", [np.inf, 7.0])
+def test_no_probability_is_above_1(k, df):
+    assert studentized_range_sf(np.linspace(0.0, 1.0, 4001), k, df).max() <= 1.0

@@ -152,6 +152,30 @@ def test_a_step_that_does_not_come_nearer_is_none():
     assert _Search._nearer(search, np.ones(2), np.full(2, -0.5), 1.0) is None
 
 
+@pytest.mark.parametrize("shift", [0.0, 0.3])
+@pytest.mark.parametrize("observed", [True, False])
+def test_steps_are_newtons_where_the_observed_information_is_known(shift, observed):
+    """Of (J a; a' 0)(d, λ) = (s, shift), with the observed or the average information J."""
+    rng = np.random.default_rng(6)
+    root = rng.normal(size=(4, 9))
+    A, top = root @ root.T, np.array([1.0, 2.0, 0.5, 3.0])
+    held = np.array([False, True, False, False])
+    engine = quadratic(A, top, average=0.6, observed=observed)
+    v = top + np.array([0.02, 0.3, -0.01, 0.01])
+    a = np.array([1.0, 5.0, -2.0, 0.5])
+    surface = LinearConstraint(a).surface(float(a @ v) + shift)
+    step = _Search(engine, surface, held)._step(search_point(engine, v), shift)
+    free, J = ~held, A if observed else 0.6 * A
+    system = np.zeros((4, 4))
+    system[:3, :3] = J[np.ix_(free, free)]
+    system[:3, 3] = system[3, :3] = a[free]
+    expected = np.linalg.solve(system, np.append((A @ (top - v))[free], shift))
+    np.testing.assert_allclose(step.d[free], expected[:3], rtol=1e-9)
+    assert step.d[1] == 0.0
+    assert step.multiplier == pytest.approx(expected[3], rel=1e-9)
+    assert step.is_newton is observed
+
+
 def test_no_step_is_said():
     """A likelihood whose score has the wrong sign."""
     engine = quadratic(np.eye(2), np.array([1.0, 3.0]))

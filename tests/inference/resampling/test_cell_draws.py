@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
 import vcomp
 from tests.helpers.designs import gridded, unbalanced
-from tests.helpers.moments import score_agrees
+from tests.helpers.moments import agree_in_mean, score_agrees
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
-from vcomp.inference.resampling.draws import RowDraws
+from vcomp.inference.resampling.draws import RowDraws, _Inside, factor_of
 from vcomp.numerics.parallel import stream
 
 CASES = {
@@ -116,6 +118,47 @@ def test_products_within_cells_have_their_distribution():
         assert scipy_stats.ks_2samp(np.array(found)[:, k], np.array(own)[:, k]).pvalue > 1e-3
     correlations = [np.corrcoef(np.array(d)[:, [0, 2]].T)[0, 1] for d in (found, own)]
     assert np.ptp(correlations) < 4.0 * np.sqrt(2 / 600)
+
+
+@pytest.mark.parametrize(("df", "rank"), [(1, 1), (2, 2), (5, 2), (4, 0)])
+def test_products_within_cells_are_those_of_so_many_vectors(df, rank):
+    """Of e of `df` dimensions with the products of e and X: X'X = FF' has a part of F for each."""
+    F = np.array([[0.0, 0.0], [2.0, 0.5], [0.7, -1.0]])[:, :rank]
+    within = np.zeros((4, 4))
+    within[1:, 1:] = F @ F.T
+    within[0, 0] = 9.0
+    cells = SimpleNamespace(within=within, n=20 + df, response=np.zeros(20))
+    inside = _Inside(cells)
+    made = np.array([inside.draw(1.7, stream(1, b)) for b in range(2000)])
+    np.testing.assert_array_equal(made[:, 1:, 1:], np.broadcast_to(within[1:, 1:], (2000, 3, 3)))
+    np.testing.assert_array_equal(made, made.transpose(0, 2, 1))
+    agree_in_mean(made[:, 0, 0], 1.7 * df, 2.0 * df * 1.7**2)
+    agree_in_mean(made[:, 0, 1:] + 1e-9, 1e-9, 1.7 * np.diagonal(within)[1:] + 1e-12)
+    # No more of e is in the space of X than there is of e.
+    fitted = [np.linalg.pinv(F) @ m[0, 1:] for m in made]
+    rest = made[:, 0, 0] - np.square(fitted).sum(axis=1)
+    if df == rank:
+        np.testing.assert_allclose(rest, 0.0, atol=1e-12 * made[:, 0, 0].max())
+    else:
+        agree_in_mean(rest, 1.7 * (df - rank), 2.0 * (df - rank) * 1.7**2)
+        assert (rest > 0.0).all()
+    assert inside._within is within
+    assert within[0, 0] == 9.0
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 5])
+def test_factors_have_at_most_so_many_columns(most):
+    """Those of most length: products without them have the smallest eigenvalues left."""
+    F = np.array([[3.0, 0.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    made = factor_of(F @ F.T, most)
+    assert made.shape == (4, min(most, 3))
+    if most >= 3:
+        np.testing.assert_allclose(made @ made.T, F @ F.T, atol=1e-14)
+    unit = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    values, vectors = np.linalg.eigh(unit)
+    made, kept = factor_of(unit, most), slice(max(3 - most, 0), 3)
+    expected = (vectors[:, kept] * values[kept]) @ vectors[:, kept].T
+    np.testing.assert_allclose(made @ made.T, expected, atol=1e-14)
 
 
 def test_cells_of_single_scores_are_rows():

@@ -21,7 +21,7 @@ from vcomp.inference.resampling.facet import (
     facet_bootstrap,
 )
 from vcomp.inference.resampling.replicates import Replicates
-from vcomp.inference.resampling.resampled_levels import Levels, Sample
+from vcomp.inference.resampling.resampled_levels import Levels, Sample, _without_unused
 
 DRAWN = [
     ("p x i", "p"),
@@ -366,3 +366,13 @@ def test_fewer_than_two_levels_are_refused():
     with pytest.raises(vcomp.VcompError, match="facet 'i' has one level within each p"):
         check_levels(design, levels)
     check_levels(design, Levels.of(sample, ("p", "i"), nested, "p"))
+
+
+@pytest.mark.parametrize(
+    ("levels", "n", "expected"),
+    [([0, 0, 2, 3, 3], 5, [0, 0, 1, 2, 2]), ([1, 0, 2], 3, [1, 0, 2]), ([4], 6, [0])],
+)
+def test_levels_that_occur_are_numbered_anew(levels, n, expected):
+    found, size = _without_unused(np.array(levels), n)
+    assert found.tolist() == expected
+    assert size == max(expected) + 1

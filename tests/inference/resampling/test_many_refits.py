@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,12 +14,14 @@ import vcomp
 from tests.helpers.refits import fit_again
 from vcomp.estimators import get_estimator
 from vcomp.estimators.likelihood import REML, choose_engine
+from vcomp.inference.resampling import stacked_refits
 from vcomp.inference.resampling.deleted_surface import DeletedSurface
 from vcomp.inference.resampling.draws import Responses, RowDraws
-from vcomp.inference.resampling.refits import Recipe
+from vcomp.inference.resampling.nested_surfaces import NestedSurface
+from vcomp.inference.resampling.refits import InClosedForm, Recipe
 from vcomp.inference.resampling.resampled_levels import Levels, Sample
 from vcomp.inference.resampling.stacked_refits import StackedRefits
-from vcomp.inference.resampling.surfaces import DrawnSurface, Surface, SurfaceLimits
+from vcomp.inference.resampling.surfaces import _SPREAD, DrawnSurface, Surface, SurfaceLimits
 from vcomp.numerics import stream
 
 TIGHT = 1e-11
@@ -47,6 +51,27 @@ def test_jackknife_of_a_table_with_holes(method, facet):
         np.testing.assert_allclose(found.values[j], values, rtol=1e-8)
         np.testing.assert_allclose(found.beta[j], beta, rtol=1e-8, atol=1e-9)
         assert found.llf[j] == pytest.approx(llf, abs=1e-9)
+
+
+@pytest.mark.parametrize("failing", [{0, 1, 2}, {1}])
+def test_samples_that_cannot_be_drawn_have_the_reason(failing):
+    data = crossed(150, 12, 9)
+    res = vcomp.fit("y ~ x + (1|a) + (1|b)", data)
+    fit = res._row_access.generating()
+
+    def draw(number):
+        if number in failing:
+            raise vcomp.EstimationError(f"no sample {number}")
+        return Sample.whole(fit.stats.rows)
+
+    work = fit.refits_of_samples(res.model.design, draw, 3)
+    assert fit.stacked() is not None
+    for number, made in enumerate(work.work([0, 1, 2])):
+        assert made.converged == (number not in failing)
+        if number in failing:
+            assert made.reason == f"no sample {number}"
+        else:
+            np.testing.assert_allclose(made.values, res.vcomp, rtol=1e-6)
 
 
 def test_small_data_are_refitted_together(monkeypatch):
@@ -128,6 +153,8 @@ def test_drawn_responses_by_a_surface(sparse, most_effects):
     draws = RowDraws(fit.stats)
     drawn = Responses(draws.draw(fit.values, stream(1, b)) for b in range(4))
     found = surface.with_responses(drawn)
+    (alone,) = surface.with_responses(Responses(drawn[1:2]))
+    np.testing.assert_allclose(alone.values, found[1].values, rtol=1e-7)
     options = type(fit.recipe.estimator)(tol=TIGHT)
     for made, stats in zip(found, drawn, strict=True):
         one = options.estimate(stats, fit.recipe.names)
@@ -250,6 +277,27 @@ def test_surfaces_hold_components_at_zero_only(sparse, held):
     recipe = Recipe(get_estimator("reml", hold={names[0]: held}), names, once=True)
     v = np.append(held, fit.values[1:])
     assert (DrawnSurface.of(fit.stats, recipe, v, 1000, ALWAYS) is not None) is (held == 0.0)
+    nothing = Recipe(get_estimator("reml", hold=dict.fromkeys(names[:-1], 0.0)), names, once=True)
+    v[:-1] = 0.0
+    assert DrawnSurface.of(fit.stats, nothing, v, 1000, ALWAYS) is None
+
+
+def test_what_cannot_be_computed_together_is_refitted_alone(sparse, monkeypatch):
+    """As equations of one are singular, or a corner of a box has no likelihood."""
+    _, (fit, _, _, _) = sparse
+
+    def fails(*_, **__):
+        raise np.linalg.LinAlgError
+
+    surface = DrawnSurface.of(fit.stats, fit.recipe, fit.values, 8, ALWAYS)
+    stack = StackedRefits.of(fit.stats, fit.recipe, fit.values)
+    closed = InClosedForm(Recipe(get_estimator("henderson3"), fit.recipe.names))
+    monkeypatch.setattr(Surface, "refitted", fails)
+    monkeypatch.setattr(stacked_refits, "maximise_stack", fails)
+    monkeypatch.setattr(closed, "_points", fails)
+    drawn = Responses(RowDraws(fit.stats).draw(fit.values, stream(1, b)) for b in range(3))
+    for refits in (surface, stack, closed):
+        assert refits.with_responses(drawn) == [None] * 3
 
 
 @pytest.mark.parametrize(
@@ -291,3 +339,49 @@ def test_surfaces_are_for_the_usual_options(given, is_made):
         zero = np.where(np.arange(3) == t, 0.0, fit.values)
         made = Surface.of(fit.stats, recipe, zero)
         assert (made is not None) is ("hold" in given and t == 0)  # held there
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02])
+def test_boxes_near_zero_begin_there(sparse, share):
+    """Of log(γ + 1/n), n the rows of the largest group, up to γ and so many standard errors."""
+    data, (fit, _, _, _) = sparse
+    v = fit.values * np.array([share, 1.0, 1.0])
+    surface = Surface.of(fit.stats, replace(fit.recipe, once=True), v)
+    C = np.linalg.inv(surface.engine.information(v, "expected"))
+    assert surface.may_be_zero.tolist() == [True, False]
+    recipe = replace(fit.recipe, once=True)
+    assert DrawnSurface.of(fit.stats, recipe, v, 1000, ALWAYS) is not None
+    for t, group in enumerate("ab"):
+        r = v[t] / v[-1]
+        error = np.sqrt(C[t, t] - 2.0 * r * C[t, -1] + r**2 * C[-1, -1]) / v[-1]
+        ends = surface.centre[t] + _SPREAD * surface.errors[t] * np.array([-1.0, 1.0])
+        if t == 0:
+            shift = 1.0 / data[group].value_counts().max()
+            assert surface.shift[t] == pytest.approx(shift, rel=1e-12)
+            expected = [np.log(shift), np.log(r + _SPREAD * error + shift)]
+        else:
+            assert surface.shift[t] == 0.0
+            expected = np.log(r) + _SPREAD * error / r * np.array([-1.0, 1.0])
+        np.testing.assert_allclose(ends, expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("n", [100, 10**4, 10**6, 10**8])
+@pytest.mark.parametrize("n_terms", [1, 6])
+def test_as_many_are_refitted_at_once_as_fit_into_memory(n, n_terms):
+    """Each has its response and the sums of all groups, and up to twenty times as much beside."""
+    q = int(0.8 * n)
+    stats = SimpleNamespace(n=n, sizes=(q,) * n_terms)
+    nested = SimpleNamespace(_n=np.empty(q))
+    width = 20 * n_terms
+    stack = SimpleNamespace(
+        layout=SimpleNamespace(width=width, sizes=(q,), lead=0), tables=SimpleNamespace(n=n)
+    )
+    stack._most = partial(StackedRefits._most, stack)
+    for most, largest, numbers, memory in (
+        (DrawnSurface.most(stats), 1000, n + n_terms * q, 4e8),
+        (NestedSurface.most.fget(nested), 500, q, 1e8),
+        (StackedRefits.most_responses.fget(stack), 256, n + q + width**2, 24e6),
+    ):
+        assert 1 <= most <= largest
+        assert most == 1 or 8.0 * most * numbers <= memory
+        assert most == largest or 8.0 * (most + 1) * 21.0 * numbers >= memory

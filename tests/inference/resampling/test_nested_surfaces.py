@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,12 @@ from vcomp.estimators import get_estimator
 from vcomp.estimators.likelihood import choose_engine
 from vcomp.inference.hypotheses.likelihood_ratio import likelihoods_under
 from vcomp.inference.resampling.draws import Responses, draws_of
-from vcomp.inference.resampling.nested_surfaces import _SPREAD, NestedSurface
+from vcomp.inference.resampling.nested_surfaces import (
+    _SPREAD,
+    NestedSurface,
+    _groupings_of,
+    _largest_precisions,
+)
 from vcomp.inference.resampling.parametric import parametric_bootstrap
 from vcomp.inference.resampling.refits import Recipe
 from vcomp.numerics import stream
@@ -112,11 +118,17 @@ def test_boxes_reach_a_multiple_of_the_errors_of_ratios(nested):
     v, recipe = nested.values, Recipe(get_estimator("reml"), nested.recipe.names)
     surface = NestedSurface.of(nested.stats, recipe, v, 1000)
     C = np.linalg.inv(choose_engine(nested.stats).information(v, "average"))
+    assert surface._terms == [1, 0]
+    inner, shifts = surface._box.centre[0] - surface._box.width[0], surface._box.shift
     for term, centre, width, shift in zip(
         surface._terms, surface._box.centre, surface._box.width, surface._box.shift, strict=True
     ):
         r = v[term] / v[-1]
         error = np.sqrt(C[term, term] - 2.0 * r * C[term, -1] + r**2 * C[-1, -1]) / v[-1]
+        n, rooms = nested.stats.strata.remainder.tables.group_n[-1], np.arange(600) // 6
+        if term == 0:  # the largest precision of a school's mean, of rooms in their box
+            n = np.bincount(rooms, n / (1.0 + (np.exp(inner) - shifts[0]) * n))
+        assert shift == pytest.approx(1.0 / n.max(), rel=1e-8)
         ends = np.exp(centre + np.array([-width, width])) - shift
         np.testing.assert_allclose(ends, r + _SPREAD * error * np.array([-1, 1]), rtol=1e-8)
 
@@ -133,5 +145,56 @@ def test_surfaces_are_not_for_what_needs_other_climbs(nested):
     assert surface(usual, v, 5) is None
     held = Recipe(get_estimator("reml", hold={names[0]: 0.5}), names)
     assert surface(held, v) is None
+    nothing = Recipe(get_estimator("reml", hold=dict.fromkeys(names[:-1], 0.0)), names)
+    assert surface(nothing, v) is None
+    without_rooms = Recipe(get_estimator("reml", hold={names[1]: 0.0}), names, once=True)
+    assert surface(without_rooms, v * np.array([1.0, 0.0, 1.0])) is not None
+    known_error = Recipe(get_estimator("reml", hold={"Residual": v[-1]}), names)
+    assert surface(known_error, v) is None
+    # Digits of squares cancel where schools vary by 1e5 times the variance of a school's mean.
+    drawn = Recipe(get_estimator("reml"), names, once=True)
+    assert surface(drawn, v * np.array([1e2, 1.0, 1.0])) is not None
+    assert surface(drawn, v * np.array([7e4, 1.0, 1.0])) is None
     assert surface(Recipe(get_estimator("anova"), names), v) is None
     assert surface(Recipe(get_estimator("reml", tol=1e-12), names), v) is None
+
+
+def test_corners_without_a_likelihood_leave_all_to_refits_alone(nested, monkeypatch):
+    def fails(*_):
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(NestedSurface, "_values", fails)
+    surface = NestedSurface.of(nested.stats, nested.recipe, nested.values, 1000)
+    draws = draws_of(nested.stats, nested.recipe)
+    drawn = Responses(draws.draw(nested.values, stream(1, b)) for b in range(3))
+    assert surface.with_responses(drawn) == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("strata", "parents", "expected"), [(1, (), [1, 0]), (2, (), None), (1, None, None)]
+)
+def test_only_a_single_nested_stratum_has_these_forms(strata, parents, expected):
+    remainder = SimpleNamespace(parents=parents)
+    stats = SimpleNamespace(strata=[None] * strata, remainder=remainder, term_groupings=(1, 0))
+    assert _groupings_of(stats) == expected
+
+
+@pytest.mark.parametrize("groupings", [[2, 0], [1], [0, 1, 2], [2, 1]])
+def test_precisions_are_those_of_means_of_all_rows(groupings):
+    """1'V⁻¹1 of a group's rows, V with the effects of all groups within it, by matrices."""
+    rng = np.random.default_rng(4)
+    n = rng.integers(1, 6, 12)
+    middle, top = np.array([0, 0, 0, 1, 1, 2, 3, 3, 3, 3, 4, 4]), np.array([0, 0, 1, 1, 1])
+    low = rng.uniform(0.2, 1.5, len(groupings))
+    tables = SimpleNamespace(group_n=[np.array([n.sum()]), n])
+    stats = SimpleNamespace(remainder=SimpleNamespace(tables=tables, parents=(top, middle)))
+    found = _largest_precisions(stats, low, groupings)
+    codes = [np.repeat(groups, n) for groups in (top[middle], middle, np.arange(12))]
+    for at in range(3):
+        V = np.eye(n.sum())
+        for ratio, grouping in zip(low, groupings, strict=True):
+            if grouping > at:
+                V += ratio * (codes[grouping][:, None] == codes[grouping][None, :])
+        W = np.linalg.inv(V)
+        expected = [W[np.ix_(codes[at] == g, codes[at] == g)].sum() for g in np.unique(codes[at])]
+        assert found[at] == pytest.approx(max(expected), rel=1e-12)

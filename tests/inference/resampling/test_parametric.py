@@ -259,13 +259,16 @@ def test_continued_is_as_if_never_ended(crossed, tmp_path):
     np.testing.assert_array_equal(more.values[:40], whole.values)
 
 
+def test_without_time_nothing_is_done(crossed, tmp_path):
+    with pytest.warns(VcompWarning, match=r"time limit of 1e-09 s.*0 of 50 replicates"):
+        made = crossed.bootstrap(50, time_limit=1e-9, path=tmp_path / "replicates")
+    assert len(made) == 0
+    assert made.frame.shape == (0, 6)
+
+
 @pytest.mark.clock
 def test_what_was_done_is_kept_when_time_is_up(crossed, tmp_path):
     path = tmp_path / "replicates"
-    with pytest.warns(VcompWarning, match=r"time limit of 1e-09 s.*0 of 50 replicates"):
-        made = crossed.bootstrap(50, time_limit=1e-9, path=path)
-    assert len(made) == 0
-    assert made.frame.shape == (0, 6)
     with pytest.warns(VcompWarning, match=r"of 1,000,000 replicates"):
         made = crossed.bootstrap(1_000_000, time_limit=0.3, path=path, workers=2)
     assert 0 < len(made) < 1_000_000
@@ -427,3 +430,23 @@ def test_where_time_is_limited_data_are_not_collected(formula, surface, monkeypa
     whole = res.bootstrap(3, rng=1)
     assert asked
     np.testing.assert_allclose(limited.values, whole.values, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("make", "method", "options", "collected"),
+    [
+        (lambda: gridded("crossed", 3), "reml", {}, (False, False)),
+        (holes, "reml", {"engine": "blocked"}, (False, False)),
+        (holes, "reml", {}, (True, True)),  # in stacks, which are as fast for a few
+        (lambda: gridded("crossed", 3), "anova", {}, (False, True)),
+        (holes, "henderson3", {}, (False, True)),
+    ],
+)
+def test_few_data_sets_are_refitted_one_by_one(make, method, options, collected):
+    """Closed forms of many are one product; with a limit of time each is a step of its own."""
+    res = vcomp.fit(*make(), method=method, **options)
+    fit = res._row_access.generating()
+    draws, v = draws_of(fit.stats, fit.recipe), np.ones(len(fit.recipe.names))
+    for limited, several in zip((True, False), collected, strict=True):
+        work = parametric._of_draws(fit.stats, draws, fit.recipe, v, 2, limited=limited, climbs=2)
+        assert work.most > 1 if several else work.most == 1

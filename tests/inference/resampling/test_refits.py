@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import vcomp
 from tests.helpers.designs import GRIDS, gridded
 from vcomp.estimators.likelihood.likelihood import ML, REML
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
+from vcomp.inference.resampling import refits
 from vcomp.inference.resampling.draws import StrataDraws
 from vcomp.inference.resampling.refits import ByLikelihood, Compiled, Packed
 from vcomp.numerics.parallel import stream
@@ -132,6 +134,59 @@ def test_a_limit_of_steps_is_kept(limit):
         whole.statistics
     )
     assert not found.converged
+
+
+@pytest.mark.parametrize(
+    ("climbs", "best"),
+    [
+        ([(1, -5.0), (1, -6.0), (1, -4.0), (1, -4.5)], 2),
+        ([(1, -5.0), (0, -6.0), (2, -7.0)], 0),
+        ([(1, -5.0), (-1, -1.0), (1, -4.0)], 2),
+        ([(1, -5.0), (0, -4.0), (1, -6.0)], None),  # higher, but not known to be a maximum
+        ([(0, -5.0)], None),
+        ([(-1, -5.0)], None),
+    ],
+)
+def test_of_several_climbs_the_highest_is_the_maximum(monkeypatch, climbs, best):
+    """Climbs are given by how they end (1: at a maximum) and by their likelihoods."""
+    whole, begun = model("crossed"), []
+
+    def climb(start, rule, likelihood, known):
+        begun.append((start, known))
+        ended, loglike = climbs[len(begun) - 1]
+        average, beta = np.diag([1.0, 4.0, -1.0]), np.array([loglike])
+        v = np.array([1.0, 2.0, 3.0]) * len(begun)
+        return ended, v, (None, loglike, None, average, np.eye(3), beta)
+
+    made = Compiled(whole.statistics, ML(hold={"p": 1.0}), whole.component_names, np.ones(3))
+    shares = np.array([[0.2, 0.3, 0.5], [0.1, 0.8, 0.1], [0.0, 0.4, 0.6]])[: len(climbs) - 1]
+    monkeypatch.setattr(made, "_elsewhere", lambda *_: shares)
+    monkeypatch.setattr(refits, "climb_nested", climb)
+    found = made.by_kernel(whole.statistics)
+    if best is None:
+        assert found is None
+    else:
+        assert found.values.tolist() == [1.0 + best, 2.0 + 2.0 * best, 3.0 + 3.0 * best]
+        assert found.beta.tolist() == [found.llf] == [climbs[best][1]]
+    for (start, known), share in zip(begun[1:], shares, strict=False):
+        assert start.tolist() == [1.0, *(6.0 * share[1:])]
+        assert [k.tolist() for k in known] == [[1.0, 2.0, 3.0], [1.0, 2.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("once", "doubtful", "n"), [(True, True, 0), (False, True, 2), (False, False, 0)]
+)
+def test_other_starts_are_for_doubts_about_one_climb(once, doubtful, n, monkeypatch):
+    whole = model("crossed")
+    made = Compiled(whole.statistics, ML(), whole.component_names, np.ones(3), once=once)
+    others = SimpleNamespace(
+        doubtful=lambda *_: np.array([False, doubtful, False]),
+        elsewhere=lambda v, doubtful: np.outer([1.0, 2.0], v),
+    )
+    monkeypatch.setattr(made, "_others", others)
+    shares = made._elsewhere(np.array([0.2, 0.3, 0.5]), np.eye(3), np.eye(3))
+    assert shares.tolist() == [[0.2, 0.3, 0.5], [0.4, 0.6, 1.0]][:n]
+    assert shares.shape == (n, 3)
 
 
 # Steps and starts of the climb ----------------------------------------------------------------

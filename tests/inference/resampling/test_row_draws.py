@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -9,9 +11,17 @@ from hypothesis import assume, given, settings
 import vcomp
 from tests.helpers.designs import GRIDS, UNBALANCED, balanced, drop_rows, gridded, unbalanced
 from tests.helpers.moments import agree_in_mean, score_agrees
+from vcomp.estimators import get_estimator
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.exceptions import DataError, DesignError
-from vcomp.inference.resampling.draws import RowDraws, draw_errors
+from vcomp.inference.resampling import draws
+from vcomp.inference.resampling.draws import (
+    RowDraws,
+    draw_errors,
+    draws_of,
+    simulate_responses,
+)
+from vcomp.inference.resampling.refits import Recipe
 from vcomp.numerics.parallel import stream
 from vcomp.statistics.statistics import Statistics
 
@@ -107,11 +117,11 @@ def test_the_score_has_mean_zero_and_variance_information(name):
     model = model_of((name, "unbalanced"))
     v = np.random.default_rng(4).uniform(0.5, 2.0, len(model.component_names))
     v[0] = 0.0
-    draws = RowDraws(model.statistics)
+    source = RowDraws(model.statistics)
     # With the plan of the data: a test below compares with engines that make their own.
     engine = BlockedLikelihood(model.stats, reml=True)
     score_agrees(
-        lambda b: draws.draw(v, stream(2, b)).cross_products, engine.with_response, v, n=300
+        lambda b: source.draw(v, stream(2, b)).cross_products, engine.with_response, v, n=300
     )
 
 
@@ -136,6 +146,18 @@ def test_terms_without_variance_use_no_random_numbers():
     )
 
 
+def test_a_response_is_a_sum_of_effects_that_are_drawn_term_after_term():
+    """A seed gives the same response in every version: effects by term, then one for each row."""
+    rows, v = model_of(("three facets", "unbalanced")).chunk, np.arange(1.0, 8.0)
+    assert len(rows.codes) == 6
+    rng = stream(1, 2)
+    expected = np.zeros(rows.n)
+    for variance, size, codes in zip(v, rows.sizes, rows.codes, strict=False):
+        expected += np.sqrt(variance) * rng.standard_normal(size)[codes]
+    expected += np.sqrt(v[-1]) * rng.standard_normal(rows.n)
+    np.testing.assert_allclose(draw_errors(rows, v, stream(1, 2)), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("method", ["type1", "henderson3"])
 def test_rows_are_drawn_where_sums_by_strata_are_not_enough(method):
     """Reductions in order need the products of the fixed part with the groups."""
@@ -152,6 +174,30 @@ def test_blocks_do_not_change_the_numbers():
     rows, v = model_of(("per document", "holes")).chunk, np.linspace(0.5, 1.5, 11)
     whole = draw_errors(rows, v, stream(1, 2))
     np.testing.assert_array_equal(draw_errors(rows, v, stream(1, 2), block=7), whole)
+
+
+def test_memory_is_that_of_responses_and_groups(monkeypatch):
+    """Of a drawn response, what is added to it, and its square, or of many; and of all groups."""
+    model = model_of(("three facets", "holes"), "x + ")
+    rows, stats = model.chunk, model.statistics
+    groups = sum(codes.nbytes for codes in rows.codes)
+    asked = []
+    monkeypatch.setattr(draws, "check_memory", lambda needed, *_: asked.append(needed))
+    draws_of(stats, Recipe(get_estimator("reml"), model.component_names))
+    assert asked == [3 * rows.y.nbytes + groups]
+    monkeypatch.undo()
+    v, beta = np.ones(len(model.component_names)), np.array([2.0, -1.0])
+    made = simulate_responses(rows, v, beta, 9, rng=4)
+    whole = made.nbytes + 3 * rows.y.nbytes + groups
+    for share, is_enough in ((1.001, True), (0.999, False)):
+        refused = pytest.raises(vcomp.EstimationError, match=r"9 responses of .* rows need")
+        with nullcontext() if is_enough else refused:
+            simulate_responses(rows, v, beta, 9, free_bytes=lambda: share * whole / 0.8)  # noqa: B023
+    mean = rows.origin + rows.columns @ beta
+    for j in (0, 8):
+        np.testing.assert_allclose(
+            made[:, j], mean + draw_errors(rows, v, stream(4, j)), rtol=1e-12
+        )
 
 
 @pytest.mark.parametrize("case", [("crossed", "unbalanced"), ("three facets", "unbalanced")])

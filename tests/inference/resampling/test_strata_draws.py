@@ -132,6 +132,7 @@ def test_contrasts_keep_products():
         np.einsum("abr,cdr->abcd", turned, turned), np.einsum("abr,cdr->abcd", flat, flat),
         atol=1e-13,
     )  # fmt: skip
+    assert _in_contrasts(np.zeros((3, 0, 20)), (4, 5)).shape == (3, 0, 12)
     H = _helmert(6)
     np.testing.assert_allclose(H @ H.T, np.eye(5), atol=1e-15)
     np.testing.assert_allclose(H.sum(axis=1), 0.0, atol=1e-15)
@@ -163,3 +164,38 @@ def test_bartletts_triangle_has_the_moments_of_a_wishart_matrix(n_groups):
     np.testing.assert_allclose(W.mean(axis=0), m * unit, atol=4.5 * np.sqrt(2 * m / n))
     np.testing.assert_allclose(W.var(axis=0), m * (1.0 + unit), rtol=0.15)
     assert not np.triu(drawn, 1).any()
+
+
+def test_means_are_sums_of_the_effects_of_groups():
+    """A seed gives the same means in every version: those of all groups, from above downwards."""
+    top, middle = np.array([0, 0, 0]), np.array([2, 0, 1, 1, 2, 2])
+    n, c = np.array([1.0, 3.0, 2.0, 5.0, 1.0, 4.0]), np.array([0.3, 1.1, 0.7, 2.0])
+    draws = _StratumDraws(
+        np.eye(4), 2, (top, middle), n, 10.0, np.zeros((6, 0, 2)), np.zeros((0, 0)),
+        np.zeros((0, 0)),
+    )  # fmt: skip
+    unit = draws._independent(stream(1, 2), triangle=False)
+    assert unit.shape == (1 + 3 + 6, 2)
+    roots = np.sqrt(c[:2])
+    expected = roots[0] * unit[0] + roots[1] * unit[1:4][middle]
+    expected = expected + np.sqrt(c[2] + c[3] / n)[:, None] * unit[4:]
+    np.testing.assert_allclose(draws._means(c, unit), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize(("df", "rank"), [(0, 0), (1, 0), (1, 1), (2, 2), (6, 2)])
+def test_products_within_groups_are_those_of_so_many_vectors(df, rank):
+    """Of e of `df` dimensions, of which the columns of X take as many as their products have."""
+    F = np.array([[2.0, 0.5], [0.7, -1.0], [0.3, 0.1]])[:, :rank]
+    c = np.array([0.4, 1.7])
+    draws = _StratumDraws(
+        np.eye(2), 1, (), np.array([3.0]), float(df), np.zeros((1, 3, 1)), F @ F.T, F
+    )  # fmt: skip
+    made = np.array([draws.draw(c, stream(1, b)).within for b in range(1500)])
+    np.testing.assert_array_equal(made[:, 1:, 1:], np.broadcast_to(F @ F.T, (1500, 3, 3)))
+    rest = [m[0, 0] - np.square(np.linalg.pinv(F) @ m[0, 1:]).sum() for m in made]
+    if df == rank:
+        np.testing.assert_allclose(rest, 0.0, atol=1e-12 * (1.0 + made[:, 0, 0].max()))
+    else:
+        agree_in_mean(rest, c[1] * (df - rank), 2.0 * (df - rank) * c[1] ** 2)
+    if rank:
+        agree_in_mean(np.square(made[:, 0, 1:]), c[1] * np.diagonal(F @ F.T))

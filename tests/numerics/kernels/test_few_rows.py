@@ -1,5 +1,7 @@
 """NumPy on few rows and the kernels on many give the same bits."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -58,8 +60,10 @@ def test_values_from_the_least_on(dtype):
 
 @pytest.mark.parametrize("size", [0, 1, N])
 def test_pair_tables(rows, size):
-    a, b = rows["a"][:size], rows["b"][:size]
-    for weights in (pairs.ONCE, rows["values"][:size, 0] ** 2):
+    both = rows["a"][:size], rows["b"][:size]
+    for weights, (a, b) in product(
+        (pairs.ONCE, rows["values"][:size, 0] ** 2), (both, both[::-1])
+    ):
         if size == 0 and weights is not pairs.ONCE:
             continue
         table = pairs.pair_counts(a, b, LEVELS, LEVELS, weights)

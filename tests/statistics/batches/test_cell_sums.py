@@ -16,6 +16,7 @@ from tests.helpers.designs import UNBALANCED, unbalanced
 from vcomp import AccumulatedStatistics, accumulate
 from vcomp.formula import parse
 from vcomp.statistics.batches import restated
+from vcomp.statistics.batches.cell_sums import dense_places
 from vcomp.statistics.batches.collapsed import PartSums
 
 FORMULA = "score ~ (1|sys) + (1|topic)"
@@ -187,6 +188,9 @@ def test_five_levels_of_a_factor_are_named():
         ("0 + two + x", [0.5, 0.0]),
         ("0 + u + w", [1.0, 1.0]),
         ("0 + of_part", [0.0]),
+        ("of_part", [1.0, 0.0]),
+        ("of_one", [1.0, 0.0]),
+        ("0 + of_one", [0.0]),
         ("0 + of_part + other", [0.2, 0.2]),
         ("0 + x + x2", [0.0, 0.0]),
         ("0", []),
@@ -201,15 +205,21 @@ def test_the_constant_of_all_rows_is_found_from_their_cells(fixed, constant):
     frame = frame.assign(two=2.0, u=rng.integers(0, 2, n), x2=frame["x"] + 1e-3 * frame["g"])
     part = rng.permutation(np.arange(n) % 2)
     frame = frame.assign(w=1 - frame["u"], of_part=2.0 + part, other=3.0 - part)
+    frame["of_one"] = 1.0 + frame["u"] * (part == 0)  # constant in the other part
     frame["y"] = 1000.0 + rng.normal(size=n)
     formula = f"y ~ {fixed} + (1|g) + (1|h)"
     parts = [accumulate(formula, frame[part == k]) for k in (0, 1)]
+    for k, sums in enumerate(parts):
+        own = vcomp.VarianceComponentsModel(formula, frame).exog[part == k]
+        np.testing.assert_allclose(sums._sums.x_mean(), own.mean(axis=0), rtol=1e-12)
     for found in (parts[0] + parts[1], parts[1] + parts[0]):
         coding, table = found._sums.coding, found._sums.table.filled()[1]
         centre = coding.centre
         np.testing.assert_allclose(centre.constant, constant, rtol=1e-9, atol=1e-9)
         assert centre.origin == pytest.approx(frame["y"].mean() if any(constant) else 0.0)
         X = vcomp.VarianceComponentsModel(formula, frame).exog
+        fixed_values = (coding.constants + centre.x_origin)[~coding.varying]
+        np.testing.assert_array_equal(fixed_values, X[0, ~coding.varying])
         own = np.array(constant) == 0.0
         means = X.mean(axis=0) if any(constant) else np.zeros(X.shape[1])
         np.testing.assert_allclose(centre.x_origin, np.where(own, means, 0.0), rtol=1e-12)
@@ -218,6 +228,16 @@ def test_the_constant_of_all_rows_is_found_from_their_cells(fixed, constant):
         assert total[0] == pytest.approx((frame["y"] - centre.origin).sum(), abs=1e-8)
         varying = (X - centre.x_origin)[:, coding.varying]
         np.testing.assert_allclose(total[1:], varying.sum(axis=0), rtol=1e-9, atol=1e-8)
+
+
+def test_a_table_of_all_cells_has_at_most_two_for_each_row():
+    """However many cells there are if these are few."""
+    assert dense_places(2**22, 1)
+    assert not dense_places(2**22 + 1, 1)
+    for n in (5, 3_000_000):
+        assert dense_places(2 * n, n, few=9)
+        assert not dense_places(2 * n + 1, n, few=9)
+    assert dense_places(9, 1, few=9)
 
 
 def test_sums_of_few_rows_in_many_cells_keep_the_cells_that_have_rows():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vcomp.statistics.batches.cell_sums import table_bytes
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, united
 from vcomp.statistics.batches.summed import _response_sums
 
@@ -139,6 +140,12 @@ def test_places_far_apart_and_close_together(places, stretch, first):
     packed = table.packed()
     assert packed.counts.itemsize == 1
     assert packed.counts.tolist() == table.counts.tolist()
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_bytes_of_a_table_of_all_places(columns):
+    made = EveryCell(1000, columns).made()
+    assert table_bytes(1000, columns) == made.means.nbytes + made.counts.nbytes
 
 
 @given(a=st.sets(st.integers(0, 2**62), max_size=20), b=st.sets(st.integers(0, 9), max_size=9))

@@ -1,16 +1,21 @@
 """Rows in batches come to the same design, estimates and summaries as rows in memory."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patsy import EvalEnvironment
 
 import vcomp
 from tests.helpers.designs import DESIGNS, GRIDS, gridded, unbalanced
 from tests.helpers.examples import examples
-from tests.helpers.readings import model_of
+from tests.helpers.readings import accumulated, model_of
 from vcomp.data.reading import Reading
+from vcomp.statistics.batches import finish
 from vcomp.statistics.batches import passes as module
 
 FIXED = ["x + g", "0 + g", "0 + x", "np.log(x) + b:g", "standardize(x) + I(x**2)"]
@@ -39,6 +44,9 @@ def same(kept, streamed, tolerance=1e-12, methods=("reml", "ml")):
     assert kept.design.structure == streamed.design.structure
     assert (kept.statistics.strata is None) == (streamed.statistics.strata is None)
     assert kept.nobs == streamed.nobs
+    for name in ("origin", "x_origin", "constant"):
+        one, other = (getattr(model.design, name) for model in (kept, streamed))
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     # An element of a design's own scale; digits are lost where a component is a small difference.
     for method in methods:
         a, b = kept.fit(method), streamed.fit(method)
@@ -93,6 +101,52 @@ def test_the_mean_of_the_response_and_the_squares_about_it(name, put_away, fixed
         np.testing.assert_allclose(mean, y.mean(), rtol=1e-14)
         # Numbers of 1e6 have ten digits behind the point, of which differences lose one or two.
         np.testing.assert_allclose(squares, np.square(y - y.mean()).sum(), rtol=1e-8)
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.01, 0.03, -0.04, 7.0])
+@pytest.mark.parametrize("fixed", ["1", "0 + x"])
+@pytest.mark.parametrize("name", ["not nested", "three facets", "nested"])
+def test_squares_about_a_mean_that_is_near_the_origin_or_far(name, fixed, mean):
+    """Where nothing was subtracted, squares about zero are corrected, or made again."""
+    formula, data = gridded(name, seed=4) if name in GRIDS else unbalanced(name)
+    data = with_covariates(data[1:] if name == "three facets" else data)
+    y = (data["y"] - data["y"].mean()) / data["y"].std() + mean
+    for model in both(formula.replace("~", f"~ {fixed} +"), data.assign(y=y), 17):
+        found = model._found.response_sums
+        np.testing.assert_allclose(found[0], y.mean(), rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(found[1], np.square(y - y.mean()).sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("away", "is_constant"), [(0.0, True), (1e-9, True), (1e-5, False)])
+def test_scores_of_cells_stand_for_rows_where_no_column_varies_in_cells(away, is_constant):
+    """Up to 10⁻⁸ of its spread it is rounding of origins."""
+    formula, data = gridded("unequally replicated", seed=4)
+    noise = away * np.random.default_rng(2).normal(size=len(data))
+    data = data.assign(x=data["xi"] / data["xi"].std() + noise)
+    sums = accumulated(formula.replace("~", "~ x +"), data, stream=True, batch_rows=17)._sums
+    found = finish(sums, Reading(EvalEnvironment([{}])))
+    moments = found.moments_as_rows()
+    assert (moments is not None) == is_constant
+    if is_constant:
+        y = moments.response + found.design.origin
+        for power in range(5):
+            total = moments.counts @ (y - 3.0) ** power
+            assert total == pytest.approx(((data["y"] - 3.0) ** power).sum(), rel=1e-11)
+
+
+def test_rows_that_are_gone_when_they_are_read_again():
+    formula, data = gridded("replicated", seed=4)
+    found = model_of(formula, data, stream=True, batch_rows=17)._found
+    gone = replace(found, parts=lambda _: SimpleNamespace(total=lambda *_: None))
+    with pytest.raises(vcomp.DataError, match="the fit is of 36 rows, and 0 were read now"):
+        gone.total(len)
+
+
+def test_passes_are_numbered(capsys):
+    formula, data = gridded("replicated", seed=4)
+    model_of(formula, data, stream=True, batch_rows=17, kept_bytes=0.0, progress=True)
+    said = capsys.readouterr().err
+    assert [f"pass {k}: 100%" in said for k in (1, 2, 3)] == [True, True, False]
 
 
 def test_more_places_than_rows_fill_are_sorted():
@@ -197,6 +251,20 @@ def test_what_cannot_be_used_is_refused():
         vcomp.fit("y ~ (1|a)", data.assign(y=[1.0, 2.0, 3.0]), stream="yes")
     with pytest.raises(vcomp.DesignError, match="one level only"):
         vcomp.fit("y ~ (1|a)", data.assign(a="u", y=[1.0, 2.0, 3.0]), stream=True)
+
+
+@pytest.mark.parametrize("origin", [0.0, 7.0])
+@pytest.mark.parametrize(("low", "high"), [(-1000.0, 1.0), (-1.0, 1000.0)])
+def test_scores_that_changed_by_more_than_rounding_are_noticed(origin, low, high):
+    """A billionth of the largest distance from the origin, on average, and rounding of them."""
+    n, low, high = 50, low + origin, high + origin
+    survey = SimpleNamespace(n=n, low=low, high=high, total=np.longdouble(n * origin), mean=origin)
+    coding = SimpleNamespace(survey=survey, centre=SimpleNamespace(origin=origin))
+    for away in (0.99e-6, -0.99e-6):
+        module.check_scores(coding, n * away)
+    for away in (1.01e-6, -1.01e-6):
+        with pytest.raises(vcomp.DataError, match="the rows have other scores now"):
+            module.check_scores(coding, n * away)
 
 
 class Changing:

@@ -48,6 +48,12 @@ def test_strata_are_those_of_rows_in_memory(name, rows, fixed):
     np.testing.assert_allclose(streamed.llf, kept.llf, rtol=1e-12)
     assert str(streamed.summary()) == str(kept.summary())
     assert str(streamed.design) == str(kept.design)
+    of_rows, of_cells = (found.model.statistics.strata for found in (kept, streamed))
+    for one, other in zip(of_rows.strata, of_cells.strata, strict=True):
+        assert (one.contrasts, one.fixed) == (other.contrasts, other.fixed)
+        close = {"rtol": 1e-11, "atol": 1e-10}
+        np.testing.assert_allclose(other.columns.within, one.columns.within, **close)
+        np.testing.assert_allclose(other.columns.means, one.columns.means, **close)
 
 
 @pytest.mark.parametrize("name", sorted(set(GRIDS) - set(SEALED)))

@@ -54,6 +54,16 @@ def test_stored_levels_of_arrow_s_types(tmp_path, levels):
     assert (loaded + made).n_levels == made.n_levels
 
 
+def test_the_total_keeps_its_extended_precision(tmp_path):
+    parts = [accumulate(FORMULA, data().assign(score=score)) for score in (1e14, 0.1)]
+    made = parts[0] + parts[1]
+    total = made._sums.coding.survey.total
+    assert total == np.longdouble(15e14) + np.longdouble(np.full(15, 0.1).sum())
+    made.save(tmp_path / "a.vcomp")
+    loaded = AccumulatedStatistics.load(tmp_path / "a.vcomp")
+    assert loaded._sums.coding.survey.total == total
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_scores_that_are_all_0_are_stored(tmp_path, times):
     """Their means, sums of squares and powers are at the ends of what they may be."""

@@ -91,6 +91,13 @@ def test_a_part_may_contradict_what_another_tells():
     assert (0, 1) not in (first + part([2], ["x"]) + first).determined
 
 
+def test_levels_that_occur_in_no_part_are_nested_in_none():
+    d = pd.Series(pd.Categorical(["b", "c", "b"], categories=["a", "b", "c"]))
+    one = survey_rows(np.arange(3.0), {"d": d, "t": pd.Series(["x", "y", "x"])})
+    for found in (one, one + one, one + one + one):
+        assert found.determined[0, 1].tolist() == [-1, 0, 1]
+
+
 def test_no_rows_change_nothing():
     one = survey_rows(np.array([1.0, 3.0]), {"d": pd.Series([1, 2])})
     none = survey_rows(np.zeros(0), {"d": pd.Series([], dtype=object)})

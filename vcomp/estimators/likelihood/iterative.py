@@ -213,9 +213,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         """Return the Monte Carlo covariance of the estimates, eq. (8.6), 0 for terms at zero."""
         point = self._at(v)
         terms = _covariance_of_mean(point.traces(reml=self.reml))
-        lift = np.vstack(
-            [-0.5 * np.eye(terms.shape[0]), 0.5 * point.v[None, :-1] / point.residual]
-        )
+        lift = np.vstack([-0.5 * np.eye(len(terms)), 0.5 * point.v[None, :-1] / point.residual])
         noise = lift @ terms @ lift.T
         free = point.v > 0.0
         covariance = np.zeros_like(noise)

@@ -117,7 +117,7 @@ class LevelCovariance:
             columns = np.einsum("nm,cs->nsmc", np.eye(n), own.indicator)
             added[own.depth - 1].append(columns.reshape(n * own.size, n, -1))
         none = np.zeros((0, self.grid.n_nodes[1], self.grid.n_cells))
-        return self._carried(np.zeros((0, 0)), none, added)
+        return self._carried(product(none, none), none, added)
 
     def _carried(
         self, forms: FloatArray, r: FloatArray, added: Sequence[Sequence[FloatArray]]

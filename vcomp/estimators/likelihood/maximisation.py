@@ -164,8 +164,7 @@ def maximise(
         log=log,
         others=tuple((end.value, end.v) for end in others if not end.vanishes),
         iterations=len(log) - 1,
-        saturated=not known[-1]
-        and any(e.v[-1] <= _SATURATED * e.v.sum() and e.vanishes for e in (here, *others)),
+        saturated=not known[-1] and any(end.vanishes for end in (here, *others)),
     )
 
 

@@ -75,9 +75,9 @@ class SparseEquations:
 
     def at(self, v: FloatArray) -> SparseSystem:
         """Return the equations at components `v`, the residual last."""
-        ridges = [v[-1] / v[t] for t in self.active]
+        ridges = np.array([v[-1] / v[t] for t in self.active])
         tail = np.repeat(ridges[1:], self.sizes[1:])
-        return SparseSystem(self, self.lead_n + (ridges[0] if ridges else 0.0), self.tail_n + tail)
+        return SparseSystem(self, self.lead_n + ridges[:1], self.tail_n + tail)
 
 
 @dataclass(frozen=True)

@@ -95,13 +95,12 @@ def points_of(stats: Sequence[Statistics], values: Sequence[FloatArray]) -> list
         np.zeros_like(v) if _is_without_variance(s) else v
         for s, v in zip(stats, values, strict=True)
     ]
-    # Orthogonal strata and few responses need no common solve.
-    together = len(stats) >= _TOGETHER and stats[0].strata is None
+    usual = [b for b, v in enumerate(values) if v[-1] > _NO_RESIDUAL * v.max()]
     found: dict[int, FloatArray | None] = {}
-    if together:
-        v = np.maximum(values, 0.0)
-        usual = np.flatnonzero(v[:, -1] > _NO_RESIDUAL * v.max(axis=1)).tolist()
-        solved = fixed_effects_of([stats[b].cross_products for b in usual], v[usual])
+    # Orthogonal strata and few responses need no common solve.
+    if len(usual) >= _TOGETHER and stats[0].strata is None:
+        v = np.maximum([values[b] for b in usual], 0.0)
+        solved = fixed_effects_of([stats[b].cross_products for b in usual], v)
         found = dict(zip(usual, solved, strict=True))
     points = []
     for b, (s, own) in enumerate(zip(stats, values, strict=True)):

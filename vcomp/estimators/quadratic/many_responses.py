@@ -76,4 +76,4 @@ def _solved(
     XX = first.XX - np.einsum("mi,mbj->bij", ZX, U)
     Zy = np.stack([np.concatenate(s.Zy) for s in stats])
     Xy = np.stack([s.Xy for s in stats]) - np.einsum("mbj,bm->bj", U, Zy)
-    return list(np.linalg.solve(0.5 * (XX + XX.swapaxes(1, 2)), Xy[:, :, None])[:, :, 0])
+    return list(np.linalg.solve(XX, Xy[:, :, None])[:, :, 0])

@@ -331,14 +331,14 @@ def _add_interval(
     cells: dict[str, list[str]], frame: pd.DataFrame, allocation: Allocation[Any]
 ) -> None:
     name = allocation.aim.coefficient
-    ends = list(zip(frame[f"{name}_low"], frame[f"{name}_high"], strict=True))
-    if all(math.isnan(low) or math.isnan(high) for low, high in ends):
+    if frame[f"{name}_low"].isna().all():
         return
     interval = (
         display.coefficient_interval if allocation.aim.is_coefficient else display.short_interval
     )
     cells[f"{display.level(allocation.study.alpha)} interval"] = [
-        interval(low, high) for low, high in ends
+        interval(low, high)
+        for low, high in zip(frame[f"{name}_low"], frame[f"{name}_high"], strict=True)
     ]
 
 

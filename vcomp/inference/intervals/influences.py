@@ -358,7 +358,7 @@ def _predicted(
     variances: list[FloatArray | None] = []
     for t, chosen in enumerate(layout.terms):
         groups, variance = layout.groups[chosen], solution.prediction_var[t]
-        places = groups.places_of(layout.design, t)
+        places = layout.places_of(t)
         effects.append(_spread(solution.effects[t], places, groups.size))
         # Engines with random probes have no variances of prediction.
         known = v[t] > 0.0 and bool(np.isfinite(variance).all())

@@ -113,18 +113,10 @@ class Groups:
         """Shape to which the arrays of :meth:`levels` broadcast."""
         return self.sizes if self.keys is None and self.head is None else (self.size,)
 
-    def places_of(self, design: Design, term: int) -> LongArray | None:
-        """Return the number here of each group of a term; None if the numbers agree."""
-        found = design.terms[term]
-        if (
-            self.keys is None
-            and found.facets == self.places
-            and not any(keys is not None for keys in found.keys)
-        ):
-            return None
-        levels = found.level_codes(design.n_levels)
-        numbers: LongArray = self.numbers(dict(zip(found.facets, levels, strict=True)))
-        return numbers
+    @property
+    def facets(self) -> tuple[int, ...]:
+        """Positions of all facets whose levels determine the group."""
+        return self.places if self.head is None else (*self.head.facets, *self.places)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,6 +255,31 @@ class Layout:
     def size(self, chosen: frozenset[str]) -> int:
         """Return the number of groups of a set."""
         return self.groups[chosen].size
+
+    def places_of(self, term: int) -> LongArray | None:
+        """Return the number of each group of a term in its set; None if the numbers agree."""
+        design, chosen = self.design, self.terms[term]
+        found, groups = design.terms[term], self.groups[chosen]
+        if (
+            groups.keys is None
+            and found.facets == groups.places
+            and not any(keys is not None for keys in found.keys)
+        ):
+            return None
+        if set(groups.facets) <= set(found.facets):
+            levels = found.level_codes(design.n_levels)
+            return np.asarray(groups.numbers(dict(zip(found.facets, levels, strict=True))))
+        # The term has not all facets that its own are nested in: its groups as they occur.
+        there = np.flatnonzero(self.counts[chosen])
+        codes = {
+            place: np.broadcast_to(level, groups.shape).ravel()[there]
+            for place, level in groups.levels().items()
+        }
+        numbers = np.empty(found.size, dtype=np.int64)
+        numbers[
+            found.groups([codes.get(f) for f in range(len(design.facets))], design.n_levels)
+        ] = there
+        return numbers
 
     def dead_end(self) -> int | None:
         """Return the position of the largest leaf if no other set needs its sums, else None."""

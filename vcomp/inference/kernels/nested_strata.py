@@ -411,8 +411,9 @@ def _bounded(
         reach, blocked = 1.0, -1
         for i in range(free.size):
             f = free[i]
-            if d[f] + move[i] < floor[f] and (floor[f] - d[f]) / move[i] < reach:
-                reach, blocked = max((floor[f] - d[f]) / move[i], 0.0), f
+            part = (floor[f] - d[f]) / move[i] if d[f] + move[i] < floor[f] else 1.0
+            if part < reach:
+                reach, blocked = max(part, 0.0), f
         for i in range(free.size):
             d[free[i]] += reach * move[i]
         if blocked >= 0:

@@ -229,8 +229,8 @@ def collect(
         save(rows)
     made = gathered(rows).first(n)
     report_failures(made, rows.values(), what)
-    if len(made) < n:
-        limit = display.number(float(time_limit or 0.0), 3)
+    if time_limit is not None and len(made) < n:
+        limit = display.number(time_limit, 3)
         warn(
             f"the time limit of {limit} s ended the work: {len(made):,} of {n:,} {what} were made "
             "(with path= another call continues them)"

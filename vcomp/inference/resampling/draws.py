@@ -93,7 +93,7 @@ class _StratumDraws:
             df_within=df,
             means=_in_contrasts(stratum.columns.means[0][:, 1:], shape),
             within=within,
-            factor=factor_of(within)[:, -int(df) :] if df else np.zeros((within.shape[0], 0)),
+            factor=factor_of(within, int(df)),
         )
 
     def draw(self, c: FloatArray, rng: np.random.Generator) -> GroupedColumns:
@@ -159,8 +159,8 @@ def _helmert(n: int) -> FloatArray:
     return rows
 
 
-def factor_of(products: FloatArray) -> FloatArray:
-    """Return F with FF' = products, without columns at rounding error, by ascending size."""
+def factor_of(products: FloatArray, most: int) -> FloatArray:
+    """Return F with FF' = products, without columns at rounding error, and the `most` largest."""
     scale = np.sqrt(np.diagonal(products))
     there = scale > 0.0
     factor = np.zeros((scale.size, 0))
@@ -170,7 +170,7 @@ def factor_of(products: FloatArray) -> FloatArray:
         kept = values > _DEPENDENT
         factor = np.zeros((scale.size, int(kept.sum())))
         factor[there] = s[:, None] * vectors[:, kept] * np.sqrt(values[kept])
-    return factor
+    return factor[:, max(factor.shape[1] - most, 0) :]
 
 
 _BLOCK = 262_144
@@ -210,8 +210,7 @@ class _Inside:
         assert cells.within is not None
         self._within = cells.within
         df = cells.n - cells.response.size
-        self._factor = factor_of(self._within[1:, 1:])
-        self._factor = self._factor[:, -df:] if df else self._factor[:, :0]
+        self._factor = factor_of(self._within[1:, 1:], df)
         self._left = df - self._factor.shape[1]
 
     def draw(self, variance: float, rng: np.random.Generator) -> FloatArray:

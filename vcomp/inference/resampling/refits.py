@@ -246,8 +246,7 @@ class Packed:
         only_mean = self.n_fixed == 1 and self.n_columns[0] == 2 and self.multiplicity[0] == 1.0
         if not (only_mean and self.tree[0].tolist() == [1.0]):
             return False
-        counts = self.multiplicity[1:] > 0.0
-        expected = np.unique(self.coefficients[1:][counts].sum(axis=1), axis=0)
+        expected = np.unique(self.coefficients[1:].sum(axis=1), axis=0)
         k1 = expected.shape[1]
         if expected.shape[0] != k1 or np.linalg.matrix_rank(expected) < k1:
             return False
@@ -255,8 +254,8 @@ class Packed:
         solved /= np.abs(solved).max(axis=1, keepdims=True)
         plus, minus = np.abs(solved - 1.0) < 1e-9, np.abs(solved + 1.0) < 1e-9
         zero = np.abs(solved) < 1e-9
-        one_sided = (plus.sum(axis=1) == 1) & (minus.sum(axis=1) <= 1)
-        return bool((plus | minus | zero).all() and one_sided.all())
+        # As all of them have the residual once, one is added and at most one is subtracted.
+        return bool((plus | minus | zero).all() and (plus.sum(axis=1) == 1).all())
 
     def filled(self, stats: StratumStatistics) -> Strata:
         """Return the arrays of strata with a response, as arguments of the kernel."""

@@ -51,8 +51,7 @@ class StackedRefits:
         self._reml, self._once = options.is_restricted, recipe.once
         self.layout = StackLayout.of(chunk.sizes, chunk.X.shape[1])
         self._columns = np.vstack([chunk.X.T, chunk.y])
-        scale = np.sqrt(np.square(self._columns[:-1]).mean(axis=1))
-        self._scale = np.where(scale > 0.0, scale, 1.0)
+        self._scale = np.sqrt(np.square(self._columns[:-1]).mean(axis=1))
         self.tables = StackTables.of(self.layout, chunk.codes, self._columns)
 
     @classmethod

@@ -120,7 +120,7 @@ class Surface:
         terms = np.flatnonzero(~held[:-1])
         usual = options.engine in ("auto", "blocked") and not v[held].any() and terms.size > 0
         usual = usual and (options.tol is None or options.tol >= TOLERANCE)
-        if not usual or stats.make_cells is None or not (recipe.once or (v[~held] > 0.0).all()):
+        if not usual or stats.make_cells is None:
             return None
         try:
             engine = choose_engine(

@@ -298,7 +298,7 @@ def _constant(coding: RowCoding, table: CellTable) -> FloatArray:
     means, weights = table.means[1:], table.counts / coding.survey.n
     cov = np.zeros((p, p))
     cov[np.ix_(varying, varying)] = (means * weights) @ means.T + within / coding.survey.n
-    mean = coding.centre.x_origin + np.where(varying, 0.0, coding.constants)
+    mean = coding.centre.x_origin
     a = Centre.constant_of(coding.fixed.names, mean, cov)
     own = a[varying]
     away = float(np.abs(own @ means + (float(a @ mean) - 1.0)).max(initial=0.0))

@@ -44,6 +44,9 @@ _PLAIN = "biufM"
 _OF_ARROW = ("date", "timestamp", "duration", "time", "decimal", "binary")
 """Types that are stored in Arrow's format: dates, times with a zone, exact decimals."""
 
+_ROUNDING = 1e-6
+"""Share of the largest number by which numbers that agree may differ."""
+
 
 def write_sums(sums: CellSums, path: str | Path) -> None:
     """Write sums to a file; an existing file is replaced once the new one is complete.
@@ -149,11 +152,11 @@ def _checked(sums: CellSums) -> CellSums:
     values = survey.values or (survey.low, survey.high)
     _check(values[0] == survey.low and values[-1] == survey.high)
     _check(values == tuple(sorted(values)))
-    slack = 1e-6 * max(abs(survey.low), abs(survey.high))
+    slack = _ROUNDING * max(abs(survey.low), abs(survey.high))
     _check(survey.low - slack <= survey.mean <= survey.high + slack)
     for facet in (*survey.facets, *columns):
         _check(facet.levels.is_unique and not facet.levels.hasnans)
-        _check(int(facet.counts.min(initial=0)) >= 0 and int(facet.counts.sum()) == survey.n)
+        _check(bool((facet.counts >= 0).all()) and int(facet.counts.sum()) == survey.n)
     for (inner, outer), level in survey.determined.items():
         _check(max(inner, outer) < n_facets and inner != outer)
         most = len(survey.facets[outer].levels)
@@ -162,7 +165,7 @@ def _checked(sums: CellSums) -> CellSums:
     _check_table(table, coding.places.size, coding.n_columns, survey.n)
     # A mean is within the scores that it is of; a changed one may be anything.
     means = table.means[0, table.counts > 0] + coding.centre.origin
-    spread = 1e-6 * (survey.high - survey.low) + slack
+    spread = _ROUNDING * (survey.high - survey.low) + slack
     _check(survey.low - spread <= float(means.min(initial=np.inf)))
     _check(float(means.max(initial=-np.inf)) <= survey.high + spread)
     return sums
@@ -178,7 +181,7 @@ def _check_table(table: CellTable, n_places: int, n_columns: int, n_rows: int) -
     if table.places is not None:
         arrays += [(table.places, "i", (size,))]
     _check(all(a.dtype.kind in kinds and a.shape == shape for a, kinds, shape in arrays))
-    _check(int(table.counts.min(initial=0)) >= 0 and table.n == n_rows)
+    _check(bool((table.counts >= 0).all()) and table.n == n_rows)
     if table.places is not None:
         inside = (table.places >= 0) & (table.places < n_places)
         _check(bool(inside.all() and (np.diff(table.places) > 0).all()))
@@ -188,17 +191,17 @@ def _check_table(table: CellTable, n_places: int, n_columns: int, n_rows: int) -
     _check(bool((squares >= 0.0).all() and np.array_equal(table.within, table.within.T)))
     with np.errstate(over="ignore"):
         largest = np.sqrt(squares)[:, None] * np.sqrt(squares)
-    _check(bool((np.abs(table.within) <= largest * (1.0 + 1e-6)).all()))
+    _check(bool((np.abs(table.within) <= largest * (1.0 + _ROUNDING)).all()))
     if table.powers is not None:
         _check_powers(table.powers, table.counts, float(squares[0]))
 
 
 def _check_powers(powers: FloatArray, counts: FloatArray, within: float) -> None:
-    size = counts.size if int(counts.max(initial=0)) > 1 else 0
+    size = counts.size if (counts > 1).any() else 0
     _check(powers.dtype.kind == "f" and powers.shape == (3, size))
     _check(bool(np.isfinite(powers).all() and (powers[[0, 2]] >= 0.0).all()))
     _check(not powers[:, powers[0] == 0.0].any())
-    _check(abs(float(powers[0].sum()) - within) <= 1e-6 * within)
+    _check(abs(float(powers[0].sum()) - within) <= _ROUNDING * within)
 
 
 def _check(agrees: bool) -> None:

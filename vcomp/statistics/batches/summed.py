@@ -135,9 +135,6 @@ class SummedData:
 
     def _single_cells(self) -> Chunk | None:
         """Return the cells if each of them is one row, else None."""
-        structure = self.design.structure
-        if structure.cell_max > 1:
-            return None
         try:
             cells = self.cells_as_rows()
         except DataError:  # they were collapsed
