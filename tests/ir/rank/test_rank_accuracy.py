@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.stats import ttest_rel
 
 from tests.helpers.examples import examples
 from vcomp.exceptions import DataError, PlanError, VcompError
@@ -168,7 +169,11 @@ class TestZeroVariance:
         pairs = PairedDifferences.from_scores(self.scores + shift, ["a", "twin", "better", "d"])
         assert pairs.systems == ("better", "d", "a", "twin")
         assert pairs.n_zero_variance == 3
-        assert pairs.differences[5] == 0.0
+        assert pairs.standardized[[1, 2, 5]].tolist() == [inf, inf, 0.0]
+        t = [ttest_rel(self.scores[:, i], self.scores[:, 3]).statistic for i in (2, 0, 1)]
+        np.testing.assert_allclose(
+            pairs.standardized[[0, 3, 4]] * np.sqrt(3), [t[0], -t[1], -t[2]], rtol=1e-6
+        )
 
     def test_w_is_one_half_for_twins_and_zero_for_a_constant_lead(self):
         twins = PairedDifferences.from_scores(self.scores[:, :2], ["a", "twin"])

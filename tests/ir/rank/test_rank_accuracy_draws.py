@@ -297,6 +297,14 @@ def test_true_differences_have_the_moments_of_their_distribution(spread):
     assert 2 * truth.var(axis=1, ddof=1).mean() == pytest.approx(expected, rel=0.04)
 
 
+def test_draws_that_do_not_fit_into_memory_are_refused(monkeypatch):
+    """Of a thousand numbers: 83 draws of twelve do, and 84 do not."""
+    monkeypatch.setattr("vcomp.ir.rank.correlation_tables._MOST_CELLS", 1000)
+    with pytest.raises(PlanError, match="84 draws of 8 systems, each from 12 residuals, do not"):
+        expected_correlation(PAIRS, 5, interval="draws", draws=84)
+    assert len(expected_correlation(PAIRS, 5, interval="draws", draws=83)) == 1
+
+
 @pytest.mark.parametrize("rows", [2, 3])
 def test_each_size_of_tests_has_its_row_of_scales(rows):
     """Errors twice as large are those of a quarter as many topics."""

@@ -297,6 +297,13 @@ class PairedDifferences:
         scales: FloatArray = constant * np.exp(moved / (2.0 * np.sqrt(n * (n - 1.0))))
         return scales
 
+    @property
+    def standardized(self) -> FloatArray:
+        """D̄_ij / s_ij of each pair; where s_ij is zero, zero or ±inf as the sign of D̄_ij."""
+        D, variance = self.differences, self.variances
+        limit = np.where(D == 0, 0.0, np.copysign(np.inf, D))
+        return np.divide(D, np.sqrt(variance), out=limit, where=variance > 0)
+
 
 def _check(X: FloatArray, systems: Sequence[str]) -> None:
     if X.ndim != 2:
