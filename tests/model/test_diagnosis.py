@@ -242,14 +242,6 @@ def test_effects_of_covariates_of_rows_and_columns_stay_in_the_table(of):
     np.testing.assert_allclose(by_system, expected, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize(("most", "is_there"), [(72, True), (71, False)])
-def test_tables_that_are_too_large_are_left_out(monkeypatch, most, is_there):
-    monkeypatch.setattr("vcomp.model.diagnosed_fit._LARGEST_TABLE", most)
-    found = vcomp.diagnose(crossed(6, 12), n=19, rng=1)
-    assert len(found.tables) == int(is_there)
-    assert any("the table is too large" in line for line in found.not_tested) != is_there
-
-
 @pytest.mark.parametrize(("empty", "is_there"), [([1, 5], True), ([1, 3, 5], False)])
 def test_a_table_needs_two_degrees_of_freedom(empty, is_there):
     scores = crossed(3, 3).ravel()

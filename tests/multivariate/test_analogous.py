@@ -81,13 +81,13 @@ def test_standard_errors_are_those_of_normal_quadratic_forms(name):
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_standard_errors_of_too_many_products_are_left_out(monkeypatch, allowed):
+def test_standard_errors_of_too_many_products_are_left_out(allowed):
     """Products of groups of any two terms, but of two units, by pairs of variables."""
     layout = case("specification, missing")
     p, i, n = (float(size) for size in layout.sizes)
     products = 36 * (p * p + i * p + i * i + n * p + n * i)
-    monkeypatch.setattr("vcomp.multivariate.analogous._MOST_PRODUCTS", products - (not allowed))
-    cov, why = analogous_covariance(layout, analogous_components(layout))
+    most = products - (not allowed)
+    cov, why = analogous_covariance(layout, analogous_components(layout), most_products=most)
     assert np.isfinite(cov).all() == allowed
     assert ("too much memory or time" in why) is not allowed
 

@@ -415,7 +415,11 @@ def _solved(
 
 
 def analogous_covariance(
-    layout: Layout, values: FloatArray, axis: Axis | None = None
+    layout: Layout,
+    values: FloatArray,
+    axis: Axis | None = None,
+    *,
+    most_products: float = _MOST_PRODUCTS,
 ) -> tuple[FloatArray, str]:
     """Return the covariance matrix of these estimates under normality, or why there is none.
 
@@ -427,6 +431,7 @@ def analogous_covariance(
     layout : of the scores
     values : (k + 1, v, v) the estimates, at which it is computed
     axis : the scores by the levels of a fully crossed facet; None without one
+    most_products : products of groups above which there is none without an axis
     """
     products = _Products(layout)
     places = elements(layout.linked)
@@ -437,7 +442,7 @@ def analogous_covariance(
         for u in range(t + 1)
         if (t, u) != (k - 1, k - 1)
     ]
-    if axis is None and sum(needed) > _MOST_PRODUCTS:
+    if axis is None and sum(needed) > most_products:
         nothing = np.full((len(places), len(places)), np.nan)
         return (
             nothing,

@@ -5,7 +5,7 @@ They are the scores by units, the order of elimination, and the numbers of units
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from vcomp._typing import FloatArray
@@ -165,11 +165,13 @@ def _check_variables(v: int) -> None:
         )
 
 
-def _check_size(layout: Layout, plan: Elimination) -> None:
+def _check_size(
+    layout: Layout, plan: Elimination, free_bytes: Callable[[], float] = available_bytes
+) -> None:
     v = layout.n_variables
     effects = (plan.n_columns - 1) * v
     needed = 8.0 * (plan.numbers(v) + 4.0 * layout.scores.n * len(layout.names))
-    if effects > _MOST_EFFECTS or needed > 0.8 * available_bytes():
+    if effects > _MOST_EFFECTS or needed > 0.8 * free_bytes():
         names = ", ".join(layout.names[t] for t in plan.terms)
         raise EstimationError(
             f"the terms except {names} have {effects:,} effects in {v} variables, and the "

@@ -17,7 +17,7 @@ from scipy.stats import t as student
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning
 from vcomp.ir.kernels.rank_agreement import pair_agreement
 from vcomp.ir.rank.correlation import RankDraws, error_share
-from vcomp.ir.rank.correlation_tables import estimated_tau
+from vcomp.ir.rank.correlation_tables import _check_draws, estimated_tau
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.rank.rank_accuracy import expected_correlation
 
@@ -297,12 +297,15 @@ def test_true_differences_have_the_moments_of_their_distribution(spread):
     assert 2 * truth.var(axis=1, ddof=1).mean() == pytest.approx(expected, rel=0.04)
 
 
-def test_draws_that_do_not_fit_into_memory_are_refused(monkeypatch):
+def test_draws_that_do_not_fit_into_memory_are_refused():
     """Of a thousand numbers: 83 draws of twelve do, and 84 do not."""
-    monkeypatch.setattr("vcomp.ir.rank.correlation_tables._MOST_CELLS", 1000)
+    _check_draws(83, 8, 12, most=1000)
     with pytest.raises(PlanError, match="84 draws of 8 systems, each from 12 residuals, do not"):
-        expected_correlation(PAIRS, 5, interval="draws", draws=84)
-    assert len(expected_correlation(PAIRS, 5, interval="draws", draws=83)) == 1
+        _check_draws(84, 8, 12, most=1000)
+    with pytest.raises(PlanError, match="84 draws of 12 systems, each from 8 residuals, do not"):
+        _check_draws(84, 12, 8, most=1000)
+    with pytest.raises(PlanError, match="99,999,999 draws of 8 systems"):
+        expected_correlation(PAIRS, 5, interval="draws", draws=99_999_999)
 
 
 @pytest.mark.parametrize("rows", [2, 3])

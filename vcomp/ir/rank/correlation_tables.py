@@ -173,6 +173,14 @@ def _repeated(text: str, n: int) -> Any:
     return pd.Series([text] * n).array
 
 
+def _check_draws(draws: int, k: int, n_residuals: int, most: int = _MOST_CELLS) -> None:
+    if draws * max(k, n_residuals) > most:
+        raise PlanError(
+            f"{draws:,} draws of {k:,} systems, each from {n_residuals:,} residuals, do not fit "
+            "into memory; use fewer draws"
+        )
+
+
 def _limits(
     pairs: Pairs,
     n_topics: list[float | None],
@@ -181,11 +189,7 @@ def _limits(
 ) -> tuple[FloatArray, FloatArray]:
     """Return quantiles of draws for each number of topics, None being the test at hand."""
     k = pairs.n_systems
-    if options.draws * max(k, pairs.n_residuals) > _MOST_CELLS:
-        raise PlanError(
-            f"{options.draws:,} draws of {k:,} systems, each from {pairs.n_residuals:,} "
-            "residuals, do not fit into memory; use fewer draws"
-        )
+    _check_draws(options.draws, k, pairs.n_residuals)
     seed = seed_from(options.rng)
     drawn = _of_groups(RankDraws.of(pairs, int(options.draws), seed), correlation, options, seed)
     tail = options.alpha / 2.0
