@@ -341,7 +341,7 @@ def test_one_way():
 
 
 def test_a_design_of_one_effect_is_drawn():
-    figure = pytest.importorskip("matplotlib.figure").Figure()
+    figure = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra").Figure()
     structure = structure_of("y ~ (1|a)", {"a": np.repeat(np.arange(4), 3)})
     assert [place.effect.name for place in structure.effects] == ["a"]
     assert structure.plot(ax=figure.subplots()).get_title() == "a"

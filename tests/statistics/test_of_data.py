@@ -17,7 +17,9 @@ def test_stages_take_no_longer_than_the_whole(way):
     if way == "batches":
         stages |= {"read"}
     if way == "dask":
-        data = pytest.importorskip("dask.dataframe").from_pandas(data, npartitions=2)
+        data = pytest.importorskip("dask.dataframe", reason="Dask is an extra").from_pandas(
+            data, npartitions=2
+        )
     begun = perf_counter()
     model = model_of(formula, data, **({"stream": True} if way == "batches" else {}))
     whole = perf_counter() - begun
