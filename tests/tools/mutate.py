@@ -33,6 +33,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -165,6 +166,17 @@ class Loops:
         found = (self._named.get(name, set()) for name in names)
         return set().union(*found)
 
+    def used_by(self, function: FunctionType) -> set[str]:
+        """Return the loops that a function names: its module's, or public ones it imports."""
+        found: set[str] = set()
+        for name in _names(function.__code__):
+            value = function.__globals__.get(name)
+            if isinstance(value, self.kind):
+                found |= self.entered_by(f"{value.__module__}:{value.__qualname__}")
+            elif value is None and not name.startswith("_"):
+                found |= self.named_by([name])
+        return found
+
     @cached_property
     def _named(self) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
@@ -251,8 +263,10 @@ class Bench:
     def _with_loops(self, file: str, functions: Sequence[str]) -> frozenset[str]:
         """Return functions with the loops that they, or the file of the test, name."""
         if file not in self._of_files:
-            words = re.findall(r"\w+", (ROOT / file).read_text(encoding="utf-8"))
-            self._of_files[file] = self.loops.named_by(words)
+            text = (ROOT / file).read_text(encoding="utf-8")
+            of_rooms = {n for n in self.loops.named_by(re.findall(r"\b[a-z]\w+", text))
+                        if ".".join(n.split(".")[:2]) in text}  # fmt: skip
+            self._of_files[file] = of_rooms
         named = {n for f in functions for n in self._of_functions.get(f, ())}
         return frozenset(map(sys.intern, {*functions, *named, *self._of_files[file]}))
 
@@ -263,7 +277,7 @@ class Bench:
             for name, _ in functions_of(ast.parse(path.read_text(encoding="utf-8"))):
                 function = function_of(module, name)
                 if function is not None:
-                    found[f"{module}:{name}"] = self.loops.named_by(_names(function.__code__))
+                    found[f"{module}:{name}"] = self.loops.used_by(function)
         return found
 
     def _recorded(self, part: Path, tests: Sequence[str], slow: float) -> None:
@@ -289,11 +303,10 @@ class Bench:
         part.write_text(json.dumps([plain, recorder.slow]), encoding="utf-8")
         return 0
 
-    def serve(self, tests: Sequence[Known], work: Callable[[], None]) -> None:
-        """Collect tests once, and do some work, whose processes run them."""
+    def serve(self, files: Iterable[str], work: Callable[[], None]) -> None:
+        """Collect files of tests once, and do some work, whose processes run them."""
         import pytest
 
-        files = dict.fromkeys(k.test.partition("::")[0] for k in tests)
         pytest.main([*_OPTIONS, "-s", *files], plugins=[Serving(self, work), Quick()])
 
     def outcome(
@@ -385,10 +398,15 @@ def _reaching(mutant: Mutant, known: Sequence[Known]) -> list[Known]:
 def files_of(mutant: Mutant, known: Sequence[Known]) -> list[str]:
     """Return the module's own file of tests and that with most tests of a mutant, if any."""
     counts = Counter(k.test.partition("::")[0] for k in _reaching(mutant, known))
-    module = mutant.module.rpartition(".")[2]
     files = [name for name, _ in counts.most_common() if name.startswith("tests/")]
-    own = [name for name in files if name.endswith(f"/test_{module}.py")]
-    return list(dict.fromkeys([*own[:1], *files[: 2 - len(own[:1])]]))
+    return list(dict.fromkeys([*own_tests(mutant.module), *files]))[:2]
+
+
+def own_tests(module: str) -> list[str]:
+    """Return the file of tests of a module, if there is one, slow as its tests may be."""
+    _, room, *_, name = module.split(".")
+    found = sorted((ROOT / "tests" / room).rglob(f"test_{name}.py"))
+    return [str(path.relative_to(ROOT)) for path in found[:1]]
 
 
 class Serving:
@@ -546,7 +564,8 @@ def _run(args: argparse.Namespace) -> None:
 
     modules = tuple(f"{m.module}:" for m in chosen)
     used = [k for k in known if any(f.startswith(modules) for f in k.functions)]
-    bench.serve(used, all_jobs)
+    files = [k.test.partition("::")[0] for k in used]
+    bench.serve(dict.fromkeys(chain(files, *(own_tests(m.module) for m in chosen))), all_jobs)
 
 
 def _done(results: Path) -> dict[str, tuple[Mutant, str]]:

@@ -257,17 +257,19 @@ def test_what_survives_few_tests_meets_the_others(codes, expected, path, tmp_pat
     assert bench.outcome(mutant, ELSEWHERE, 60.0, tmp_path / "log") == "not reached"
 
 
-def test_survivors_meet_two_files_of_tests_whole(path):
+def test_survivors_meet_two_files_of_tests_whole(path, tmp_path, monkeypatch):
+    monkeypatch.setattr(mutate, "ROOT", tmp_path)
     mutant = mutants_of("vcomp.room.small", path)[0]
     assert mutate.files_of(mutant, TESTS) == [
-        "tests/room/test_small.py",
-        "tests/room/test_large.py",
-    ]
-    assert mutate.files_of(mutant, TESTS[:4]) == [
         "tests/room/test_large.py",
         "tests/other/test_any.py",
     ]
-    assert mutate.files_of(mutant, []) == []
+    folder = tmp_path / "tests" / "room" / "deep"
+    folder.mkdir(parents=True)
+    (folder / "test_small.py").touch()
+    own = "tests/room/deep/test_small.py"  # though none of its tests is known: all may be slow
+    assert mutate.files_of(mutant, TESTS) == [own, "tests/room/test_large.py"]
+    assert mutate.files_of(mutant, []) == [own]
 
 
 LOOPS = """
@@ -281,6 +283,20 @@ module, path = bits.__name__, Path(bits.__file__)
 loops = Loops([module])
 at = f"{module}:"
 assert loops.entered_by(at + "lowest_bit") == {at + "lowest_bit", at + "count_bits"}
+
+_named = bits.lowest_bit
+count_bits = len  # another function of that name
+
+def of_this_module():
+    return _named(1), count_bits([])
+
+def imported():
+    from vcomp.ir.kernels.bits import lowest_bit as lowest
+    return lowest
+
+assert loops.used_by(of_this_module) == loops.entered_by(at + "lowest_bit")
+assert loops.used_by(imported) == loops.entered_by(at + "lowest_bit")
+del _named
 mutants = [m for m in mutants_of(module, path) if m.function == "count_bits"]
 mutant = next(m for m in mutants if m.before == "word * _BYTES >> np.uint64(56)")
 assert mutant.compiled
