@@ -3,9 +3,9 @@
 ``python -m tests.tools.mutate --sample 300`` draws mutants by a seed, and runs for each the tests
 that enter the changed function, until one fails: first those of the module's own file of tests,
 then those of its room, then all others, each the fastest first, up to ``--tests`` seconds of
-processor time in all. What survives meets two files of tests whole, the module's own and that with
-most tests that enter the function: of a test with parameters, few cases are recorded. A mutant
-lives in a process of its own, which gets the changed code of the function; no file is changed.
+processor time in all. What survives meets two files of tests whole, with their slow tests: the
+module's own and that with most tests that enter the function. A mutant lives in a process of its
+own, which gets the changed code of the function; no file is changed.
 Loops that numba compiles are compiled anew, with all that call them. What was found is appended to
 the file of ``--results``, from which an interrupted run continues. ``--again`` runs the survivors
 of that file once more, with the tests as they are now. Mutants that change no behaviour, with the
@@ -231,7 +231,7 @@ class Bench:
         Tests that take more than `slow` seconds are left out. All are read from a file; those of
         files of tests that changed since, and that were too slow, are recorded.
         """
-        path = self.store / "entered.json"
+        path = self.store / "recorded.json"
         kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         now = {str(f.relative_to(ROOT)): digest(f) for f in files_of_tests()}
         kept = {n: of for n, of in kept.items() if of["digest"] == now.get(n)}
@@ -250,14 +250,16 @@ class Bench:
             for part, files in parts.items():
                 known, late = json.loads(part.read_text(encoding="utf-8"))
                 for n in files:
-                    kept[n]["known"] += [e for e in known if e[0].partition("::")[0] == n]
+                    kept[n]["known"] += known.get(n, [])
                     kept[n]["slow"] = [t for t in late if t.partition("::")[0] == n]
                     kept[n]["limit"] = slow
             path.write_text(json.dumps(kept), encoding="utf-8")
         return [
-            Known(test, seconds, self._with_loops(name, functions))
+            Known(test, seconds, entered)
             for name in now
-            for test, seconds, functions in kept[name]["known"]
+            for functions, tests in kept[name]["known"]
+            for entered in [self._with_loops(name, functions)]
+            for test, seconds in tests
         ]
 
     def _with_loops(self, file: str, functions: Sequence[str]) -> frozenset[str]:
@@ -299,8 +301,7 @@ class Bench:
                     function.__code__ = code
         self.loops.announce()
         pytest.main([*_OPTIONS, *tests], plugins=[recorder, Quick()])
-        plain = [(k.test, round(k.seconds, 3), sorted(k.functions)) for k in recorder.found()]
-        part.write_text(json.dumps([plain, recorder.slow]), encoding="utf-8")
+        part.write_text(json.dumps([by_file(recorder.known), recorder.slow]), encoding="utf-8")
         return 0
 
     def serve(self, files: Iterable[str], work: Callable[[], None]) -> None:
@@ -358,6 +359,15 @@ class Bench:
         return self._run(names)
 
 
+def by_file(known: Sequence[Known]) -> dict[str, list[tuple[list[str], list[Any]]]]:
+    """Return by file of tests the sets of functions, each with the tests that enter just these."""
+    found: dict[str, dict[frozenset[str], list[Any]]] = {}
+    for k in known:
+        of_file = found.setdefault(k.test.partition("::")[0], {})
+        of_file.setdefault(k.functions, []).append((k.test, round(k.seconds, 3)))
+    return {file: [(sorted(f), t) for f, t in sets.items()] for file, sets in found.items()}
+
+
 def _names(code: CodeType) -> list[str]:
     """Return the names that a function uses, and those of the functions in it."""
     inner = [n for c in code.co_consts if isinstance(c, CodeType) for n in _names(c)]
@@ -367,8 +377,8 @@ def _names(code: CodeType) -> list[str]:
 def affordable(mutant: Mutant, known: Sequence[Known], most: float) -> list[Known]:
     """Return the tests of a mutant that take `most` seconds, in the order in which they are run.
 
-    Where none is known to enter the function, as cases of a test that were not recorded may, these
-    are the tests that enter its module.
+    Where none is known to enter the function, as slow tests may, these are the tests that enter
+    its module.
     """
     _, room, *_, module = mutant.module.split(".")
     own = (f"/test_{module}.py", f"/{module}.py")

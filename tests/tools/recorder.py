@@ -12,7 +12,7 @@ EXAMPLES = 20
 """Examples of a property test, where it does not set their number."""
 
 RECORDED = 3
-"""Examples of a property test, and cases of a test with parameters, that are recorded."""
+"""Examples of a property test that are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,34 +45,6 @@ class Recorder:
         self._uses: tuple[Any, ...] = ()
         self._failed = False
         self._begun = 0.0
-        self._others: dict[str, list[str]] = {}
-
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Keep the first, the middle and the last case of a test with parameters."""
-        cases: dict[str, list[Any]] = {}
-        for item in items:
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-        for name, found in cases.items():
-            places = {k * (len(found) - 1) // (RECORDED - 1) for k in range(RECORDED)}
-            self._others[name] = [c.nodeid for k, c in enumerate(found) if k not in places]
-            cases[name] = [found[k] for k in sorted(places)]
-        items[:] = [case for found in cases.values() for case in found]
-
-    def found(self) -> list[Known]:
-        """Return what was recorded; cases that were left out enter what the others enter."""
-        cases: dict[str, list[Known]] = {}
-        for known in self.known:
-            cases.setdefault(known.test.partition("[")[0], []).append(known)
-        return self.known + [
-            Known(
-                test,
-                sum(k.seconds for k in cases[name]) / len(cases[name]),
-                frozenset().union(*(k.functions for k in cases[name])),
-            )
-            for name, others in self._others.items()
-            if name in cases
-            for test in others
-        ]
 
     def _making(self, what: Any) -> Generator[None, Any, Any]:
         before = set(self.entered)
