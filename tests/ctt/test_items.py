@@ -477,6 +477,8 @@ def test_summary():
     ):  # fmt: skip
         assert printed[header] == [f"{x:.3f}" for x in found.table[name]]
     assert printed["look at"] == list(found.table["reason"])
+    for alpha, reason in zip(printed["α if dropped"], found.table["reason"], strict=True):
+        assert f"{alpha}   {reason}" in text  # reasons begin below each other
     short = str(found.summary(max_items=3))
     assert "7 more items are in .table" in short
     assert found._repr_html_().startswith("<table")

@@ -224,13 +224,14 @@ def test_tables_need_three_levels_of_each(n_systems, is_there):
     assert any("each needs 3 levels" in line for line in found.not_tested) != is_there
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-10])
 @pytest.mark.parametrize("of", ["topics", "cells"])
-def test_effects_of_covariates_of_rows_and_columns_stay_in_the_table(of):
+def test_effects_of_covariates_of_rows_and_columns_stay_in_the_table(of, unit):
     """Those that vary within rows and columns are taken out before cells are compared."""
     rng = np.random.default_rng(11)
     s, t = (a.ravel() for a in np.indices((6, 15)))
-    x = rng.normal(size=15)[t] if of == "topics" else rng.normal(size=s.size)
-    y = 4.0 * x + rng.normal(size=6)[s] + rng.normal(size=15)[t] + rng.normal(size=s.size)
+    x = unit * (rng.normal(size=15)[t] if of == "topics" else rng.normal(size=s.size))
+    y = 4.0 / unit * x + rng.normal(size=6)[s] + rng.normal(size=15)[t] + rng.normal(size=s.size)
     res = vcomp.fit("y ~ x + (1|s) + (1|t)", pd.DataFrame({"s": s, "t": t, "x": x, "y": y}))
     found = res.diagnose(object="s", n=19, rng=1).with_effects()["r"]
     kept = y if of == "topics" else y - res.fe_params["x"] * x

@@ -160,9 +160,8 @@ def _cell_means(
     of_cells = Projection.of([chunk.level_codes(k).astype(np.int64) for k in places]).residuals(
         chunk.X
     )
-    if float(np.abs(of_cells).max(initial=0.0)) > _ROUNDING * float(
-        np.abs(chunk.X).max(initial=0.0)
-    ):
+    # Each column in its own unit.
+    if (np.abs(of_cells) > _ROUNDING * np.abs(chunk.X).max(axis=0, initial=0.0)).any():
         y = y - chunk.X @ solution.beta
     codes = chunk.level_codes(places[1]).astype(np.int64) * column.size
     codes = codes + chunk.level_codes(places[0])

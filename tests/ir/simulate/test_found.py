@@ -21,8 +21,9 @@ def scores(n=14, k=5, seed=3):
     return np.clip(X + 0.05 * rng.normal(size=(n, k)) * (1.0 + np.arange(k) / 3), 0.02, 0.98)
 
 
-def test_residuals_of_a_collection():
-    X = scores()
+@pytest.mark.parametrize("unit", [1.0, 1e-9, 1e9])
+def test_residuals_of_a_collection(unit):
+    X = scores() * unit
     e = X - X.mean(axis=0) - X.mean(axis=1, keepdims=True) + X.mean()
     sd = np.sqrt((e**2).mean(axis=0))
     z = (e / sd).ravel()
