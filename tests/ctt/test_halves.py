@@ -148,6 +148,15 @@ def test_a_half_without_variance_says_so():
     assert "In 1 of 1 splits a half has no variance" in str(found)
 
 
+def test_a_half_that_varies_by_rounding_alone_has_no_correlation():
+    """150 items of which every two add up to a constant, but for the rounding of each sum."""
+    rng = np.random.default_rng(1)
+    items = 3.0 * rng.normal(size=(12, 75))
+    X = np.column_stack([items, 0.7 - items, rng.normal(size=(12, 150))])
+    assert 0.0 < X[:, :150].sum(axis=1).var() < 1e-24
+    assert np.isnan(split_half_reliability(X, "first-last").mean["correlation"])
+
+
 def test_halves_that_are_opposite_have_no_correction():
     """r = −1 exactly: 2r/(1 + r) and Horst's correction have no value, 4 × −4/2 is −8."""
     found = split_half_reliability([[0, 3], [2, -1]], "first-last").mean
