@@ -4,7 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vcomp.estimators.options import check_options, check_probes, known_components, start_of
+import vcomp
+from vcomp.estimators.options import (
+    check_options,
+    check_probes,
+    check_ratios,
+    known_components,
+    start_of,
+)
 from vcomp.exceptions import EstimationError
 
 NAMES = ("a", "b", "Residual")
@@ -64,6 +71,40 @@ def test_held_components():
             known_components({"a": wrong}, NAMES)
     with refused(r"hold must be a mapping such as \{'a': 0.01\}"):
         known_components([1.0, 2.0, 3.0], NAMES)
+
+
+@pytest.mark.parametrize(
+    ("values", "variance", "message"),
+    [
+        ([1.0, 1e-61, 1.0], 0.0, r"hold=\{'b': 1e-61\} .* variance, 1: use 0 or a larger number"),
+        ([0.0, 1e-61, 0.0], 2.0, r"hold=\{'b': 1e-61\} is less than 1e-60 .* variance, 2: use 0"),
+        ([1e-100, 0.0, 1e-170], 0.0, r"'Residual': 1e-170\} .* 1e-100: use a larger number"),
+        ([1e-100, 0.0, 1e-159], 0.0, None),
+        ([1.0, 2e-60, 0.0], 2.0, None),
+        ([0.0, 0.0, 0.0], 2.0, None),
+    ],
+)
+def test_components_far_below_the_others_are_refused(values, variance, message):
+    if message is None:
+        check_ratios(np.array(values), NAMES, "hold", variance)
+    else:
+        with refused(message):
+            check_ratios(np.array(values), NAMES, "hold", variance)
+
+
+@pytest.mark.parametrize("engine", ["auto", "levels", "iterative"])
+def test_a_component_held_far_below_the_response_is_refused(engine):
+    """In the unit of the response: fourth powers of its ratio to the residual are formed."""
+    y = np.array([1.0, 4.0, 2.0, 7.0, 5.0, 5.0, 9.0]) * 1e-30
+    data = pd.DataFrame({"a": list("aabbccc"), "b": list("xyxzxyz"), "y": y})
+    formula = "y ~ (1|a) + (1|b)"
+    with refused("1e-125} is less than 1e-60 of the other variance"):
+        vcomp.fit(formula, data, method="reml", engine=engine, hold={"b": 1e-125})
+    small, none = (
+        vcomp.fit(formula, data, method="reml", engine=engine, hold={"b": v}).llf
+        for v in (1e-110, 0.0)
+    )
+    assert small == pytest.approx(none, rel=1e-9)
 
 
 def test_starts():

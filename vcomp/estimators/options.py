@@ -16,6 +16,9 @@ from vcomp.numerics import check_rng
 Hold: TypeAlias = Mapping[str, float]
 Start: TypeAlias = Mapping[str, float] | Sequence[float] | FloatArray
 
+SMALLEST = 1e-60
+"""Share of the others below which a component is refused: fourth powers of ratios are formed."""
+
 ENGINES = ("auto", "strata", "levels", "blocked", "iterative")
 
 
@@ -90,6 +93,33 @@ def known_components(hold: Hold | None, names: tuple[str, ...]) -> Known:
         known.held[place] = True
         known.values[place] = value
     return known
+
+
+def check_ratios(
+    values: FloatArray, names: tuple[str, ...], option: str, variance: float = 0.0
+) -> None:
+    """Refuse components whose ratios to the others cannot be computed.
+
+    Parameters
+    ----------
+    values : (k + 1,) components
+    names : of the components
+    option : which has them, for the message
+    variance : of the response, with which they are compared as well
+
+    Raises
+    ------
+    EstimationError
+        Naming a positive component that is less than 1e-60 of the largest.
+    """
+    largest = max(float(values.max()), variance)
+    for name, value in zip(names, values, strict=True):
+        if 0.0 < value < SMALLEST * largest:
+            instead = "a larger number" if name == names[-1] else "0 or a larger number"
+            raise EstimationError(
+                f"{option}={{{name!r}: {value:g}}} is less than {SMALLEST:g} of the other "
+                f"variance, {largest:.3g}: use {instead}"
+            )
 
 
 def start_of(

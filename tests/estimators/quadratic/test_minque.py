@@ -285,6 +285,7 @@ def test_a_number_for_every_term():
         ({"prior": [1.0, -1.0, 1.0]}, r"the prior component of b is -1.0: .* not negative"),
         ({"prior": np.nan}, r"the prior component of a is nan: it must be finite"),
         ({"prior": [1.0, 1.0, 0.0]}, r"the prior component of Residual is 0: .* singular"),
+        ({"prior": [1.0, 1.0, 1e-200]}, r"prior=\{'Residual': 1e-200\} .*: use a larger number"),
         ({"prior": "one"}, r"prior must be a number, a mapping .* not 'one'"),
         ({"prior": None}, r"prior must be a number, a mapping .* not None"),
         (

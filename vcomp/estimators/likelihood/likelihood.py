@@ -25,6 +25,7 @@ from vcomp.estimators.options import (
     Start,
     check_options,
     check_probes,
+    check_ratios,
     known_components,
     start_of,
 )
@@ -337,6 +338,7 @@ def estimate_by_likelihood(
         If the options do not fit the components, or the likelihood has no maximum.
     """
     known = known_components(options.hold, names)
+    check_ratios(known.values, names, "hold", likelihood.rss / likelihood.n)
     tol = options.tol or (_TOLERANCE if likelihood.exact_value else _TOLERANCE_OF_PROBES)
     if likelihood.rss <= _EXACT_FIT * likelihood.yy and not known.held[-1]:
         return _no_variance(likelihood, names, known)

@@ -24,6 +24,7 @@ from vcomp.estimators.likelihood import (
     LikelihoodEngine,
     choose_engine,
 )
+from vcomp.estimators.options import check_ratios
 from vcomp.estimators.quadratic.closed_form import (
     fixed_effects,
     negative_components,
@@ -198,6 +199,7 @@ def prior_components(prior: Any, names: tuple[str, ...]) -> FloatArray:
             f"the prior component of {names[-1]} is 0: without it the prior covariance matrix is "
             "singular; give it a positive value"
         )
+    check_ratios(w, names, "prior")
     return w
 
 
