@@ -284,6 +284,17 @@ def p_value(p: float) -> str:
     return "p < 1e-300" if float(p) == 0.0 else f"p = {number(p, 3)}"
 
 
+def listed(names: Sequence[str]) -> str:
+    """Return names as in a sentence; empty if there are none.
+
+    Examples
+    --------
+    >>> listed(["sys"]), listed(["sys", "topic", "judge"])
+    ('sys', 'sys, topic and judge')
+    """
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
+
+
 def bar(share: float, width: int = 30) -> str:
     """Return a bar of blocks, `width` of them for a share of one; a sliver for what is above 0.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -210,7 +210,7 @@ class Structure:
             if above:
                 said = "formula" if self.claim is None else "design"
                 how = "by its labels" if facet in self.implicit else f"as the {said} says"
-                lines.append(f"{facet} is nested in {_and(sorted(above))} ({how})")
+                lines.append(f"{facet} is nested in {display.listed(sorted(above))} ({how})")
         lines += [f"{a} and {b} are partly crossed" for a, b in self.partly_crossed]
         if not self.connected:
             lines.append(
@@ -223,7 +223,9 @@ class Structure:
                 lines.append(f"  and {self.n_parts - len(self.parts):,} more that are no larger")
         for term, effects in self.terms.items():
             if len(effects) > 1:
-                lines.append(f"{term} holds {_and(effects)}, which cannot be distinguished")
+                lines.append(
+                    f"{term} holds {display.listed(effects)}, which cannot be distinguished"
+                )
         blocks = ["\n".join(lines), self.drawing(), self._effects_table(), self._what_separates()]
         return "\n\n".join(block for block in blocks if block)
 
@@ -340,7 +342,7 @@ class Structure:
         absent = [place.effect.term for place in places if place.component is None]
         if absent:
             terms = " + ".join(f"(1|{term})" for term in absent)
-            needs.append(f"{_and(absent)} from zero: {terms} in the formula")
+            needs.append(f"{display.listed(absent)} from zero: {terms} in the formula")
         needs += [finding.rstrip(".") for finding in self.findings]
         if not needs:
             return ""
@@ -355,7 +357,7 @@ class Structure:
         whole = ":".join(f for f in self.design.outer_first if f in above | {facet})
         return (
             f"{facet} from {whole}: the same levels of {facet} in several levels of "
-            f"{_and(nearest)}"
+            f"{display.listed(nearest)}"
         )
 
     def _properties(self) -> list[str]:
@@ -380,7 +382,3 @@ class Structure:
         if self.cell_min == self.cell_max:
             return f"{self.cell_max} a cell"
         return f"{self.cell_min} to {self.cell_max} a cell ({self.n_cells:,} cells)"
-
-
-def _and(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
+from vcomp.display import listed
 from vcomp.exceptions import PlanError
 from vcomp.formula import REPLICATE, Design, closure, parse_design
 from vcomp.gtheory.layout import Layout, layout_divisors, layout_sizes, read_layouts
@@ -428,7 +429,7 @@ def _outer_facet(facet: str, design: Design) -> str:
     above = design.nested_in[facet]
     direct = above - frozenset().union(*(design.nested_in[f] for f in above))
     if len(direct) != 1:
-        where = f"is nested in {_listed(sorted(direct))}" if direct else "is not nested"
+        where = f"is nested in {listed(sorted(direct))}" if direct else "is not nested"
         raise PlanError(
             f"counts are for a facet that is nested in one other, and {facet!r} {where} in "
             f"'{design}'; pass layout= with the planned observations"
@@ -493,7 +494,7 @@ def _read(text: str, own: Design) -> Design:
     left_out = [f for f in own.facets if f not in design.facets and f != REPLICATE]
     if left_out:
         raise PlanError(
-            f"the design '{design}' leaves out {_listed(left_out)}; a design has to name all "
+            f"the design '{design}' leaves out {listed(left_out)}; a design has to name all "
             f"facets of the G-study ({', '.join(_named(own))}). A facet that the test does not "
             f"vary is named with one level: {left_out[0]}=1 (and "
             f"fixed={left_out[0]!r}, if no other level is of interest)"
@@ -506,7 +507,3 @@ def _read(text: str, own: Design) -> Design:
 
 def _named(design: Design) -> list[str]:
     return [f for f in design.facets if f != REPLICATE]
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -12,6 +12,7 @@ from math import prod
 from vcomp._typing import IntArray
 from vcomp.data import Source
 from vcomp.design import Grid, Structure, number_combinations
+from vcomp.display import listed
 from vcomp.exceptions import DataError, DesignError, FormulaError, PlanError, did_you_mean
 from vcomp.formula import (
     RESIDUAL,
@@ -298,16 +299,13 @@ def _on_held(
         return []
     missing = sorted(_determined(design, smallest.facets, groups) - smallest.facets)
     kind = "level" if len(smallest.facets) == 1 else "combination"
-    own, other = _and(smallest.term.split(":")), _and(missing)
+    own, other = listed(smallest.term.split(":")), listed(missing)
     sentence = (
-        f"{component} holds {_and(names)} as well: each {kind} of {own} occurs with one level of "
-        f"{other} only; to separate them, use several levels of {other} for some {kind}s of {own}."
+        f"{component} holds {listed(names)} as well: each {kind} of {own} occurs with one level "
+        f"of {other} only; to separate them, use several levels of {other} for some {kind}s of "
+        f"{own}."
     )
     return [sentence]
-
-
-def _and(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 @dataclass(frozen=True, slots=True)

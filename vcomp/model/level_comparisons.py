@@ -290,7 +290,7 @@ def _of_factor(
 
     notes = _averages(access, rows.X.shape[1], len(rows.levels))
     if rows.interacting:
-        others = _and(rows.interacting)
+        others = display.listed(rows.interacting)
         notes.append(
             f"{facet} interacts with {others}: differences depend on {others}, and these are "
             "averages."
@@ -463,7 +463,3 @@ def _words(test: LevelTest, found: Levels, tests: ContrastTest) -> str:
     tukey = "Tukey's HSD" if _are_alike(tests.std_error) else "Tukey-Kramer test"
     kinds = {"t": f"{found.symbol}-test", "tukey": tukey, "dunnett": "Dunnett's test"}
     return f"{kinds[test]}, {found.words}"
-
-
-def _and(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -255,6 +255,7 @@ def test_a_sparse_tail_in_two_orders():
         (10, "sparse factor of a, 9 columns dense"),
         (12, "sparse factor of a and 2 groups of b, 7 columns dense"),
         (16, "sparse factor of a and b, 3 columns dense"),
+        (18, "sparse factor of a, b and 2 groups of c, 1 column dense"),
         (19, "sparse factor of a, b and c"),
     ],
 )

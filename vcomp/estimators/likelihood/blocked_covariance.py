@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.display import memory
+from vcomp.display import listed, memory
 from vcomp.estimators.likelihood.engine import Columns, Forms
 from vcomp.estimators.likelihood.equations import (
     Equations,
@@ -180,7 +180,8 @@ class Eliminations:
         plan = self._whole_plan
         if not self._names:
             return "no random terms"
-        sparse, dense = self._sparse_in_words(plan), f"{plan.n_dense:,} columns dense"
+        sparse, columns = self._sparse_in_words(plan), "column" if plan.n_dense == 1 else "columns"
+        dense = f"{plan.n_dense:,} {columns} dense"
         if sparse:
             words = f"sparse factor of {sparse}{f', {dense}' if plan.n_dense else ''}"
         else:
@@ -198,10 +199,10 @@ class Eliminations:
             if begin + sizes[t] > plan.cut:
                 part = plan.cut - begin
                 partly = [f"{part:,} groups of {self._names[t]}"] if part else []
-                return _listed([*sparse, *partly])
+                return listed([*sparse, *partly])
             sparse.append(self._names[t])
             begin += sizes[t]
-        return _listed(sparse)
+        return listed(sparse)
 
     def _ordered(self, terms: Any) -> tuple[int, ...]:
         sizes = self._tables.stats.sizes
@@ -228,10 +229,6 @@ class Eliminations:
             )
         self._plans[active] = random, plan
         return random, plan
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
 class BlockedCovariance:
