@@ -172,6 +172,16 @@ def test_threads_that_leave_in_any_order_restore_what_was_before(two_threads):
     assert threads() == {2}
 
 
+def test_threads_are_limited_from_the_first_part_on_until_the_last_is_left(two_threads):
+    limits = memory._Threads()
+    with limits.part(limited=True):
+        assert threads() == {1}
+        with limits.part(limited=False):
+            assert threads() == {2}
+        assert threads() == {1}
+    assert threads() == {2}
+
+
 def test_where_the_system_says_nothing_four_gigabytes_are_assumed(tmp_path, monkeypatch):
     def unknown(name):
         raise ValueError("unrecognized configuration name")

@@ -105,12 +105,12 @@ def test_memory_of_the_tables_of_pairs():
     needed = 12.0 * (min(a * b, abc) + min(a * abc, abc) + min(b * abc, abc))
     needed += 8.0 * (a + a + b) + 24.0 * n
     rolled = RollUp(chunk)
-    assert len(rolled.pairs(free_bytes=lambda: 1.001 * needed / 0.8)) == 3
+    assert len(rolled.pairs(free_bytes=lambda: 1.000001 * needed / 0.8)) == 3
     with pytest.raises(vcomp.EstimationError, match="tables of the pairs of groups that occur in"):
-        RollUp(chunk).pairs(free_bytes=lambda: 0.999 * needed / 0.8)
+        RollUp(chunk).pairs(free_bytes=lambda: 0.999999 * needed / 0.8)
     # Terms that no term contains are counted row by row.
     chunk, _ = chunk_of(1, ["a", "b"], "")
     needed = 12.0 * 3 * 4 + 8.0 * 3 + 24.0 * chunk.y.size
-    assert len(RollUp(chunk).pairs(free_bytes=lambda: 1.001 * needed / 0.8)) == 1
+    assert len(RollUp(chunk).pairs(free_bytes=lambda: 1.000001 * needed / 0.8)) == 1
     with pytest.raises(vcomp.EstimationError, match="may need"):
-        RollUp(chunk).pairs(free_bytes=lambda: 0.999 * needed / 0.8)
+        RollUp(chunk).pairs(free_bytes=lambda: 0.999999 * needed / 0.8)

@@ -226,6 +226,12 @@ def test_terms_with_the_same_groups_of_cells_have_one_grouping(name):
         own = [levels[f].tolist() for f in term.facets if f in levels]
         keys = list(zip(*own, strict=True)) if own else [()] * grid.n_cells
         wanted.append(tuple(keys.index(key) for key in keys))
+    tables = groupings.remainder.tables  # of groups alone, without any columns
+    assert (tables.n, tables.yy, tables.XX.shape) == (grid.cell_n.sum(), 0.0, (0, 0))
+    assert [Zy.any() for Zy in (*tables.Zy, *tables.ZX, tables.Xy)] == [False] * len(
+        (*tables.Zy, *tables.ZX, tables.Xy)
+    )
+    assert [ZX.shape for ZX in tables.ZX] == [(n.size, 0) for n in tables.group_n]
     alone = tuple(range(grid.n_cells))
     is_single = grid.n_cells > 1 and (grid.cell_n == 1.0).all()
     different = {(0,) * grid.n_cells, *wanted} - ({alone} if is_single else set())
@@ -262,6 +268,30 @@ def test_tables_that_do_not_fit_are_refused_before_they_are_made():
     uncoded = replace(model.chunk, compact_codes=())  # places of its rows cannot be found
     with pytest.raises(vcomp.EstimationError, match=r"1 columns in 80 cells need .* are free"):
         stratify(uncoded, model.design.grid, free_bytes=lambda: 1e5)
+
+
+@pytest.mark.parametrize("n", [199_999, 200_000, 200_001])
+def test_many_rows_fill_their_cells_in_threads(n):
+    rng = np.random.default_rng(1)
+    places, columns = rng.permutation(n), rng.normal(size=(2, n))
+    expected = np.empty((2, n))
+    expected[0, places], expected[1, places] = columns[0] - 0.5, columns[1] + 2.0
+    np.testing.assert_array_equal(module._filled(places, columns, [0.5, -2.0], n), expected)
+
+
+@pytest.mark.parametrize(("share", "is_known"), [(0.999e-3, True), (1.001e-3, False)])
+def test_squares_about_the_mean_are_known_unless_they_cancel(share, is_known):
+    """Of groupings that are not nested, if the mean has a thousandth of the squares at most."""
+    model = model_of("not nested", "0")
+    n = model.nobs
+    z = np.random.default_rng(1).normal(size=n)
+    z -= z.mean()
+    z *= 7.0 * np.sqrt((1.0 - share) * n / (z @ z))
+    mean = -7.0 * np.sqrt(share)
+    found = stratify(model.chunk.with_response(z + mean), model.design.grid).response_sums()
+    assert (found is not None) == is_known
+    if is_known:
+        np.testing.assert_allclose(found, [mean, z @ z], rtol=1e-11)
 
 
 def least_bytes(is_enough, digits=9):

@@ -1,5 +1,6 @@
 """Cells of parts add up to the cells of all rows; numbers, means and squares as of all at once."""
 
+from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcomp.statistics.batches.cell_sums import table_bytes
-from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, united
+from vcomp.statistics.batches.cell_table import CellTable, EveryCell, add_up, sum_cells, united
 from vcomp.statistics.batches.summed import _response_sums
 
 
@@ -90,6 +91,43 @@ def test_weighted_scores_have_the_moments_of_each_cell(n, size, columns, parts, 
             centre = np.broadcast_to(away, at.shape)[np.searchsorted(at, places)]
             expected = np.bincount(np.searchsorted(at, places), (values[0] - centre) ** power)
             np.testing.assert_allclose(mine, expected, rtol=1e-11, atol=1e-9)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_rare_value_keeps_its_digits_among_weighted_scores(sign):
+    """Of a million scores one is 1, the others are 0."""
+    n, p = 10**6, Fraction(1, 10**6)
+    second = n * p * (1 - p)
+    third, fourth = second * (1 - 2 * p), second * ((1 - p) ** 3 + p**3)
+    powers = [[float(second)], [sign * float(third)], [float(fourth)]]
+    table = CellTable(
+        np.zeros(1, np.int64), np.array([n]), np.array([[sign * float(p)]]), np.eye(1),
+        np.array(powers),
+    )  # fmt: skip
+    _, scores, weights = table.as_scores()
+    rare = np.argmax(sign * scores)
+    assert scores[rare] == pytest.approx(sign, rel=1e-14)
+    assert weights[rare] == pytest.approx(1.0, rel=1e-9)
+
+
+class Joined:
+    """A text whose sums show what was added to what."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __add__(self, other):
+        return Joined(f"({self.text}{other.text})")
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [("a", "a"), ("abc", "((ab)c)"), ("abcdefg", "(((ab)(cd))((ef)g))"),
+     ("abcdefgh", "(((ab)(cd))((ef)(gh)))")],
+)  # fmt: skip
+def test_parts_are_added_as_in_a_tree(parts, expected):
+    """So that what many parts share is copied a few times."""
+    assert add_up(map(Joined, parts)).text == expected
 
 
 def test_moments_are_unknown_once_those_of_a_part_are():

@@ -73,10 +73,11 @@ def test_levels_of_a_factor_that_do_not_occur_are_stored(tmp_path):
     assert loaded.fit().llf == made.fit().llf
 
 
+@pytest.mark.parametrize("score", [0.0, 0.7, -0.7])
 @pytest.mark.parametrize("times", [1, 2])
-def test_scores_that_are_all_0_are_stored(tmp_path, times):
+def test_scores_that_are_all_the_same_are_stored(tmp_path, times, score):
     """Their means, sums of squares and powers are at the ends of what they may be."""
-    made = accumulate(FORMULA, pd.concat([data().assign(score=0.0)] * times))
+    made = accumulate(FORMULA, pd.concat([data().assign(score=score)] * times))
     made.save(tmp_path / "a.vcomp")
     assert repr(AccumulatedStatistics.load(tmp_path / "a.vcomp")) == repr(made)
 
@@ -376,7 +377,15 @@ CONTRADICTIONS = {
 
 def test_sums_that_agree_are_accepted(sums):
     assert _checked(sums) is sums
-    assert (1, 0) in sums.coding.survey.determined
+    level = sums.coding.survey.determined[1, 0]
+    # A level that does not occur has no level above it.
+    facet = sums.coding.survey.facets[1]
+    more = replace(facet, levels=facet.levels.append(pd.Index(["-"])),
+                   counts=np.append(facet.counts, 0))  # fmt: skip
+    facets = sums.coding.survey.facets[0], more
+    found = changed_survey(sums, facets=facets, determined={(1, 0): np.append(level, -1)})
+    places, table = found.table.filled()
+    _checked(replace(found, table=replace(table, places=places)))
 
 
 @pytest.mark.parametrize("name", sorted(CONTRADICTIONS))

@@ -88,6 +88,7 @@ def test_a_part_may_contradict_what_another_tells():
     assert (0, 1) in first.determined
     assert (0, 1) in (first + part([3], ["x"])).determined
     assert (0, 1) not in (first + part([2], ["x"])).determined
+    assert (0, 1) not in (part([2], ["x"]) + first).determined
     assert (0, 1) not in (first + part([2], ["x"]) + first).determined
 
 
