@@ -182,6 +182,23 @@ def test_threads_are_limited_from_the_first_part_on_until_the_last_is_left(two_t
     assert threads() == {2}
 
 
+def test_a_library_that_is_loaded_while_another_is_limited_is_limited_too(
+    two_threads, monkeypatch
+):
+    """SciPy brings one of its own, whose threads nothing has limited yet."""
+    import scipy.linalg
+    from threadpoolctl import threadpool_limits
+
+    limits = memory._Threads()
+    monkeypatch.delitem(sys.modules, "scipy.linalg")
+    with limits.part(limited=True):
+        monkeypatch.setitem(sys.modules, "scipy.linalg", scipy.linalg)
+        threadpool_limits(2, "blas")
+        with limits.part(limited=True):
+            assert threads() == {1}
+    assert threads() == {2}
+
+
 def test_where_the_system_says_nothing_four_gigabytes_are_assumed(tmp_path, monkeypatch):
     def unknown(name):
         raise ValueError("unrecognized configuration name")

@@ -77,7 +77,9 @@ class TermDesign:
             groups = joined // n_levels[facet]
         return (groups, *reversed(codes))
 
-    def groups(self, codes: Sequence[Any], n_levels: tuple[int, ...]) -> IntArray:
+    def groups(
+        self, codes: Sequence[Any] | Mapping[int, Any], n_levels: tuple[int, ...]
+    ) -> IntArray:
         """Return the (n,) group of each row, −1 for a level or combination that is not known.
 
         Parameters

@@ -320,8 +320,7 @@ class RollUp:
 
     @property
     def _finest_first(self) -> Sequence[int]:
-        sizes, facets = self._chunk.sizes, self._known
-        return sorted(range(len(sizes)), key=lambda t: (-len(facets[t]), -sizes[t]))
+        return sorted(range(len(self._known)), key=lambda t: -len(self._known[t]))
 
     def _source(self, terms: Sequence[int]) -> int:
         """Return the smallest term that is finer than all these; ``_ROWS`` if there is none."""
@@ -356,12 +355,8 @@ class RollUp:
             for facet in self._facets[term] - levels.keys():
                 inner = next(f for f in levels if (f, facet) in self._outer)
                 levels[facet] = self._outer[inner, facet][levels[inner]].astype(np.int64)
-            codes = [
-                levels.get(f, np.zeros(0, np.int64)) for f in range(len(self._chunk.facet_sizes))
-            ]
-            self._maps[term, source] = self._chunk.terms[term].groups(
-                codes, self._chunk.facet_sizes
-            )
+            own = self._chunk.terms[term]
+            self._maps[term, source] = own.groups(levels, self._chunk.facet_sizes)
         return self._maps[term, source]
 
 

@@ -60,15 +60,15 @@ def test_values_from_the_least_on(dtype):
 
 @pytest.mark.parametrize("size", [0, 1, N])
 def test_pair_tables(rows, size):
-    both = rows["a"][:size], rows["b"][:size]
-    for weights, (a, b) in product(
+    both = (rows["a"][:size], LEVELS), (rows["b"][:size] * np.int32(3), 3 * LEVELS)
+    for weights, ((a, n_a), (b, n_b)) in product(
         (pairs.ONCE, rows["values"][:size, 0] ** 2), (both, both[::-1])
     ):
         if size == 0 and weights is not pairs.ONCE:
             continue
-        table = pairs.pair_counts(a, b, LEVELS, LEVELS, weights)
-        same(table, pairs._pair_counts(a, b, LEVELS, LEVELS, weights))
-        same(pairs.squared_counts(*table, LEVELS), pairs._squared_counts(*table, LEVELS))
+        table = pairs.pair_counts(a, b, n_a, n_b, weights)
+        same(table, pairs._pair_counts(a, b, n_a, n_b, weights))
+        same(pairs.squared_counts(*table, n_b), pairs._squared_counts(*table, n_b))
 
 
 @pytest.mark.parametrize("size", [0, 1, 256, 257, N])

@@ -1,5 +1,6 @@
 """Rows in batches come to the same design, estimates and summaries as rows in memory."""
 
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from tests.helpers.readings import accumulated, model_of
 from vcomp.data.reading import Reading
 from vcomp.statistics.batches import finish
 from vcomp.statistics.batches import passes as module
+from vcomp.statistics.batches.survey import Survey
 
 FIXED = ["x + g", "0 + g", "0 + x", "np.log(x) + b:g", "standardize(x) + I(x**2)"]
 
@@ -363,6 +365,39 @@ def test_few_rows_are_read_once_and_many_in_every_pass():
         made = module.gather(parse(formula), source, reading)
         assert source.passes == passes
         assert made.coding.survey.n == len(data)
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_parts_are_kept_while_their_texts_and_numbers_leave_a_byte(left):
+    texts = pd.Series(["a" * 100, "b" * 300, "c"], dtype=object)
+    frame = pd.DataFrame({"g": texts, "k": np.arange(3)})
+    part = SimpleNamespace(frame=frame, y=np.zeros(3))
+    size = sum(map(sys.getsizeof, texts)) + 3 * 8 + 3 * 8 + 3 * 8  # and a pointer for each text
+    kept = module._Kept(2.0 * size + left)
+    for number in (1, 0):
+        assert kept.of_last_pass() in (None, [part])
+        kept.put(number, part)
+    assert kept.of_last_pass() == ([part, part] if left else None)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "origin", "limit"),
+    [
+        (-2.0, 10.0, 1.0, 9e-9 + 1e-12),
+        (-10.0, 2.0, -1.0, 9e-9 + 1e-12),
+        (1e6 - 2.0, 1e6 + 10.0, 1e6 + 1.0, 9e-9 + 1e-7),
+        (-1e6 - 10.0, 2.0 - 1e6, -1e6 - 1.0, 9e-9 + 1e-7),
+    ],
+)
+def test_scores_may_differ_by_a_billionth_of_their_widest_deviation(low, high, origin, limit):
+    """And by as much as the largest of them is rounded, each row."""
+    n = 64
+    survey = Survey((), {}, n, np.longdouble(n * origin) + 3.0, low, high)
+    coding = SimpleNamespace(survey=survey, centre=SimpleNamespace(origin=origin))
+    for sign in (1.0, -1.0):
+        module.check_scores(coding, 3.0 + sign * 0.99 * limit * n)
+        with pytest.raises(vcomp.DataError, match="the rows have other scores now"):
+            module.check_scores(coding, 3.0 + sign * 1.01 * limit * n)
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")

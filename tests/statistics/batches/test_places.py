@@ -170,6 +170,7 @@ def test_places_of_several_facets_add_up():
         pd.Index([-(2**63), -(2**63) + 5]),
         pd.Index([2**63 - 6, 2**63 - 1]),
         pd.Index([-5, 3, 2**40]),
+        pd.Index([-(2**40), 3, 2**40]),
         pd.Index([2**63, 2**64 - 1], dtype="uint64"),
         pd.Index([2**63, 2**63 + 5], dtype="uint64"),
         pd.Index(["a", "b"]),

@@ -271,7 +271,7 @@ def _centred(coding: RowCoding, table: CellTable) -> tuple[RowCoding, CellTable]
     """
     names, mean = coding.fixed.names, coding.centre.x_origin
     if "Intercept" in names:
-        constant = Centre.constant_of(names, mean, np.zeros((mean.size,) * 2))
+        constant = np.array([float(name == "Intercept") for name in names])
     else:
         constant = _constant(coding, table)
     origin = coding.centre.origin if constant.any() else 0.0
