@@ -120,16 +120,17 @@ def test_within_a_hyperplane_it_is_the_best_of_all_active_sets(seed):
         assert (rest <= 1e-7).all()
 
 
-def test_components_of_a_hyperplane_leave_zero_in_pairs():
+@pytest.mark.parametrize("unit", [1.0, 1e-20, 1e20])
+def test_components_of_a_hyperplane_leave_zero_in_pairs(unit):
     # d₁ = d₂ is kept from zero on: both rise together, as their mean score is positive.
     step, multiplier, decrement = constrained_step(
-        np.eye(2), np.array([3.0, -1.0]), np.zeros(2), np.array([1.0, -1.0])
+        np.eye(2), unit * np.array([3.0, -1.0]), np.zeros(2), np.array([1.0, -1.0])
     )
-    np.testing.assert_allclose(step, [1.0, 1.0], rtol=1e-12)
-    assert multiplier == pytest.approx(2.0, rel=1e-12)
-    assert decrement**2 == pytest.approx(2.0, rel=1e-12)
+    np.testing.assert_allclose(step / unit, [1.0, 1.0], rtol=1e-12)
+    assert multiplier == pytest.approx(2.0 * unit, rel=1e-12)
+    assert (decrement / unit) ** 2 == pytest.approx(2.0, rel=1e-12)
     stays, _, _ = constrained_step(
-        np.eye(2), np.array([1.0, -3.0]), np.zeros(2), np.array([1.0, -1.0])
+        np.eye(2), unit * np.array([1.0, -3.0]), np.zeros(2), np.array([1.0, -1.0])
     )
     np.testing.assert_array_equal(stays, 0.0)
 
@@ -143,15 +144,16 @@ def test_components_of_a_hyperplane_leave_zero_in_pairs():
         ((-3.0, -2.0), (-1.0, 0.0), -np.inf, 3.0),
     ],
 )
-def test_components_outside_of_a_hyperplane_leave_zero_alone(score, normal, least, most):
+@pytest.mark.parametrize("unit", [1.0, 1e-20, 1e20])
+def test_components_outside_of_a_hyperplane_leave_zero_alone(score, normal, least, most, unit):
     # The components of the hyperplane stay at zero, as s ≤ λa has solutions; the last is its own.
     zero = np.zeros(len(score))
     step, multiplier, _ = constrained_step(
-        np.eye(zero.size), np.array(score), zero, np.array(normal)
+        np.eye(zero.size), unit * np.array(score), zero, np.array(normal)
     )
-    np.testing.assert_allclose(step[-1], max(score[-1], 0.0), rtol=1e-12)
+    np.testing.assert_allclose(step[-1] / unit, max(score[-1], 0.0), rtol=1e-12)
     np.testing.assert_array_equal(step[:-1], 0.0)
-    assert least <= multiplier <= most
+    assert least <= multiplier / unit <= most
     assert np.isfinite(multiplier)
 
 

@@ -108,6 +108,8 @@ def test_the_rest_of_the_address_space_but_a_quarter_of_a_gibibyte(
     root = system(tmp_path, {"proc/self/statm": "1000 20 3 4 0 5 0\n"})
     used = 1000 * os.sysconf("SC_PAGE_SIZE") + 2**28
     assert available_bytes(root) == (8 * GIB if free is None else free - used)
+    root = system(tmp_path / "hidden", {})  # nothing is known of its pages
+    assert available_bytes(root) == (8 * GIB if free is None else free - 2**28)
 
 
 def test_four_fifths_of_the_free_memory_may_be_used():

@@ -66,7 +66,7 @@ def test_work_is_shared_from_1e8_multiplications_and_two_items_on():
 # Replicates -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("n", [0, 1, 7, 200])
 def test_every_replicate_is_computed_once(workers, n):
     numbers = list(range(5, 5 + n))
@@ -79,6 +79,8 @@ def test_every_replicate_is_computed_once(workers, n):
     assert run(make, numbers, workers=workers) == {k: k**2 for k in numbers}
     assert sorted(seen) == numbers
     assert len(made) == len(set(made)) <= workers
+    # One worker is the caller, so that an interruption reaches it.
+    assert (threading.get_ident() in made) == (workers == 1)
 
 
 @pytest.mark.parametrize("most", [1, 4, 100])
@@ -106,6 +108,7 @@ def test_portions_are_an_equal_share_of_what_is_left():
     queue = _Queue(range(10), None, workers=3)
     queue.size = 64
     assert [len(queue.next()) for _ in range(6)] == [4, 2, 2, 1, 1, 0]
+    assert list(_Queue(range(10), None).next()) == [0]  # how long it takes is not known yet
     few = _Queue(range(10), None, workers=3)
     few.size = 2
     assert [list(few.next()) for _ in range(3)] == [[0, 1], [2, 3], [4, 5]]

@@ -270,6 +270,21 @@ def test_tables_that_do_not_fit_are_refused_before_they_are_made():
         stratify(uncoded, model.design.grid, free_bytes=lambda: 1e5)
 
 
+@pytest.mark.parametrize("name", [name for name, grid in GRIDS.items() if grid[1]])
+def test_the_rounded_mean_of_a_far_column_is_no_part_of_it(name):
+    """Of a column of the first axis, about a thousand million, or in a large unit."""
+    formula, data = gridded(name)
+    formula = formula.replace("~", "~ xp + x +")
+    near, far, small = (
+        vcomp.VarianceComponentsModel(
+            formula, data.assign(xp=unit * data["xp"] + shift)
+        ).statistics.strata.strata
+        for unit, shift in ((1.0, 0.0), (1.0, 1e9 / 3.0), (1e-8, 0.0))
+    )
+    assert [s.fixed for s in near if 1 in s.fixed and 0 not in s.contrasts] == []
+    assert [s.fixed for s in far] == [s.fixed for s in small] == [s.fixed for s in near]
+
+
 @pytest.mark.parametrize("n", [199_999, 200_000, 200_001])
 def test_many_rows_fill_their_cells_in_threads(n):
     rng = np.random.default_rng(1)

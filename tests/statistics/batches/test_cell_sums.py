@@ -115,6 +115,13 @@ def test_long_whole_numbers_are_not_rounded(one, other):
             [pair[0], pair[0]]))  # fmt: skip
 
 
+def test_whole_numbers_and_fractions_are_the_same_levels_where_they_are_equal():
+    one = numbered(data())
+    other = one.assign(topic=one["topic"] / 2.0, score=one["score"] ** 2)
+    for parts in ((one, other), (other, one)):
+        same(sum(accumulate(FORMULA, part) for part in parts), FORMULA, pd.concat(parts))
+
+
 @pytest.mark.parametrize(
     ("formula", "other"),
     [

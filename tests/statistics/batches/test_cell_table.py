@@ -1,5 +1,6 @@
 """Cells of parts add up to the cells of all rows; numbers, means and squares as of all at once."""
 
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -8,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vcomp.design import Chunk
 from vcomp.statistics.batches.cell_sums import table_bytes
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell, add_up, sum_cells, united
-from vcomp.statistics.batches.summed import _response_sums
+from vcomp.statistics.batches.summed import _moments_as_rows, _response_sums
 
 
 def at_once(places, values, size):
@@ -201,3 +203,38 @@ def test_squares_about_the_mean_are_those_between_and_within_cells():
     mean, squares = _response_sums(coding, table)
     assert mean == pytest.approx(5.0 + y.mean(), rel=1e-14)
     assert squares == pytest.approx(((y - y.mean()) ** 2).sum(), rel=1e-13)
+
+
+@pytest.mark.parametrize("varies", [1, 2])
+@pytest.mark.parametrize("share", [0.9e-8, 1.1e-8])
+def test_weighted_scores_need_covariates_that_are_constant_in_cells(varies, share):
+    """Up to the rounding of their origins: 1e-8 of their root mean square."""
+    places = np.repeat(np.arange(5), 4)
+    y = np.random.default_rng(1).normal(size=20)
+    x, z = 3.0 + np.arange(5.0), np.array([2.0, 9.0, -4.0, 0.5, 1.0])
+    values = np.array([y, x[places], z[places]])
+    size = np.sqrt(np.square(values[varies]).sum())
+    values[varies, :2] += np.array([1.0, -1.0]) * share * size / np.sqrt(2.0)
+    table = sum_cells(places, values, powers=True)
+    chunk = Chunk(
+        response=table.means[0],
+        origin=0.0,
+        columns=np.column_stack([np.ones(5), x, z]),
+        compact_codes=(np.arange(5, dtype=np.int32),),
+        facet_sizes=(5,),
+        terms=(),
+        counts=table.counts.astype(float),
+    )
+    found = _moments_as_rows(table, lambda: chunk)
+    if share > 1e-8:
+        assert found is None
+        return
+    (cells,) = found.compact_codes
+    np.testing.assert_array_equal(found.X, chunk.X[cells])
+    np.testing.assert_allclose(np.bincount(cells, found.counts), 4.0, rtol=1e-13)
+    moments = [np.bincount(cells, found.counts * found.response**p) for p in (1, 2, 3, 4)]
+    expected = [np.bincount(places, y**p) for p in (1, 2, 3, 4)]
+    np.testing.assert_allclose(moments, expected, rtol=1e-11, atol=1e-11)
+    mean = replace(chunk, columns=np.broadcast_to(1.0, (5, 1)))
+    (one,) = {*_moments_as_rows(table, lambda: mean).X.ravel().tolist()}
+    assert one == 1.0

@@ -310,7 +310,7 @@ def _of_grid(coding: RowCoding, table: CellTable, grid: Grid, reading: Reading) 
     rows = partial(_cells_as_rows, coding, table, terms)
     statistics = Statistics.from_cells(rows, strata, grid, None)
     columns, sums = coding.kinds.of_no_rows(), _response_sums(coding, table, strata)
-    moments = partial(_moments_as_rows, coding, table, rows)
+    moments = partial(_moments_as_rows, table, rows)
     return SummedData(
         design, statistics, columns, rows, sums, reading, moments_as_rows=moments
     )  # fmt: skip
@@ -358,7 +358,7 @@ def _of_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedDa
 
     statistics = Statistics.from_cells(rows, None, None, design.partial_grid)
     columns, sums = coding.kinds.of_no_rows(), _response_sums(coding, table)
-    moments = partial(_moments_as_rows, coding, table, rows)
+    moments = partial(_moments_as_rows, table, rows)
     return SummedData(
         design, statistics, columns, rows, sums, reading, moments_as_rows=moments
     )  # fmt: skip
@@ -380,9 +380,7 @@ def _cells_as_rows(coding: RowCoding, table: CellTable, terms: tuple[TermDesign,
     )
 
 
-def _moments_as_rows(
-    coding: RowCoding, table: CellTable, cells_as_rows: Callable[[], Chunk]
-) -> Chunk | None:
+def _moments_as_rows(table: CellTable, cells_as_rows: Callable[[], Chunk]) -> Chunk | None:
     """Return weighted rows with the moments of the scores in each cell.
 
     None if these are not known, or columns of the fixed part vary within cells.
