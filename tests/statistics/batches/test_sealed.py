@@ -69,7 +69,8 @@ def grid(n_persons=4, n_topics=3, n_documents=5):
     rng = np.random.default_rng(2)
     p, d = np.divmod(np.arange(n_persons * n_topics * n_documents), n_topics * n_documents)
     data = pd.DataFrame({"p": p, "d": d, "i": d // n_documents})
-    return data.assign(y=rng.normal(size=len(data)) + data["p"] + rng.normal(size=15)[data["d"]])
+    of_documents = rng.normal(size=n_topics * n_documents)
+    return data.assign(y=rng.normal(size=len(data)) + data["p"] + of_documents[data["d"]])
 
 
 def test_a_cell_filled_twice_while_another_is_empty():
@@ -151,3 +152,8 @@ def test_what_needs_the_rows_says_how_much_memory_they_take():
     model = model_of(formula, data, **ALWAYS)
     with pytest.raises(vcomp.DataError, match=size):
         model.fit("minque")
+    # 24 bytes for each value of 4,000 rows: three facets, y and x.
+    data = grid(40, 10, 10).assign(x=np.random.default_rng(3).normal(size=4000))
+    model, _ = collapsed("y ~ x + (1|p) + (1|i) + (1|d)", data, 500)
+    with pytest.raises(vcomp.DataError, match=r"in memory, about 0\.5 MiB"):
+        model.fit().jackknife("p")
