@@ -39,6 +39,12 @@ def test_it_is_the_best_of_all_active_sets(seed):
     assert (step >= lower).all()
     np.testing.assert_allclose(step / units, expected / units, rtol=1e-8, atol=1e-10)
     assert decrement == pytest.approx(expected_decrement, rel=1e-8, abs=1e-10)
+    # Any unit of the response, and of each component: powers of two change no digit.
+    u = 2.0 ** rng.integers(-60, 60, m)
+    for unit in (2.0**-70, 1.0, 2.0**70):
+        again, other = bounded_step(A / np.outer(u, u), unit * s / u, unit * lower * u)
+        np.testing.assert_allclose(again / (u * unit), step, rtol=1e-13)
+        assert other == pytest.approx(unit * decrement, rel=1e-13, abs=0.0)
 
 
 def test_without_bounds_it_is_newtons_step():
@@ -61,6 +67,15 @@ def test_a_component_without_information_falls_to_its_bound():
     )
     np.testing.assert_allclose(step, [1.0, -2.0], rtol=1e-12)
     assert decrement**2 == pytest.approx(8.0, rel=1e-12)
+    # Also where it has no part in a hyperplane, in which the first two are equal.
+    step, _, decrement = constrained_step(
+        np.diag([4.0, 4.0, 0.0]),
+        np.array([4.0, 4.0, -1.0]),
+        np.array([-1.0, -1.0, -2.0]),
+        np.array([1.0, -1.0, 0.0]),
+    )
+    np.testing.assert_allclose(step, [1.0, 1.0, -2.0], rtol=1e-12)
+    assert decrement**2 == pytest.approx(12.0, rel=1e-12)
 
 
 def test_nothing_is_free():
@@ -113,6 +128,13 @@ def test_within_a_hyperplane_it_is_the_best_of_all_active_sets(seed):
     assert (step >= lower).all()
     np.testing.assert_allclose(step / units, expected / units, rtol=1e-7, atol=1e-9)
     assert normal @ step == pytest.approx(shift, abs=1e-12)
+    u = 2.0 ** rng.integers(-60, 60, m)
+    for unit in (2.0**-70, 1.0, 2.0**70):
+        again, other, _ = constrained_step(
+            A / np.outer(u, u), unit * s / u, unit * lower * u, normal / u, unit * shift
+        )
+        np.testing.assert_allclose(again / (u * unit), step, rtol=1e-13)
+        assert other == pytest.approx(unit * multiplier, rel=1e-13, abs=0.0)
     if normal[step > lower].any():
         # Where a component is free, its score is the multiplier's share.
         rest = (s - A @ step - multiplier * normal) * units
@@ -140,6 +162,8 @@ def test_components_of_a_hyperplane_leave_zero_in_pairs(unit):
     [
         ((1.0, -3.0, 2.0), (1.0, -1.0, 0.0), 1.0, 3.0),
         ((1.0, -3.0, -2.0), (1.0, -1.0, 0.0), 1.0, 3.0),
+        ((2.0, -3.0, -2.0), (2.0, -1.0, 0.0), 1.0, 3.0),
+        ((0.5, -6.0, 2.0), (0.5, -2.0, 0.0), 1.0, 3.0),
         ((-3.0, 2.0), (1.0, 0.0), -3.0, np.inf),
         ((-3.0, -2.0), (-1.0, 0.0), -np.inf, 3.0),
     ],

@@ -34,6 +34,19 @@ def test_tolerance_is_of_the_preconditioned_residual():
     r = b - S @ solved.x
     assert (np.sqrt((r * r / D).sum(axis=0)) <= 1.001e-4 * np.sqrt((b * b / D).sum(axis=0))).all()
     assert solved.iterations < solve(S, b, tol=1e-10).iterations
+    # One product less is not enough.
+    r = solve(S, b, tol=1e-4, max_iter=solved.iterations - 1).residual
+    assert (np.sqrt((r * r / D).sum(axis=0)) > 1e-4 * np.sqrt((b * b / D).sum(axis=0))).any()
+
+
+def test_every_column_may_have_a_diagonal_of_its_own():
+    """As if each were solved alone with its own."""
+    S, b = system(m=6, width=6)
+    D = np.random.default_rng(2).uniform(0.5, 2.0, size=b.shape)
+    together = conjugate_gradients(lambda x: S @ x, D, b, tol=1e-9)
+    for c in range(b.shape[1]):
+        alone = conjugate_gradients(lambda x: S @ x, D[:, c], b[:, c : c + 1], tol=1e-9)
+        np.testing.assert_allclose(together.x[:, c], alone.x[:, 0], rtol=1e-9, atol=1e-12)
 
 
 def test_start_at_the_solution_needs_no_product():
@@ -77,6 +90,8 @@ def test_indefinite_matrix_is_refused():
     S = S - 2.0 * np.linalg.eigvalsh(S)[5] * np.eye(len(S))
     with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
         conjugate_gradients(lambda x: S @ x, np.ones(len(S)), b)
+    with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
+        conjugate_gradients(lambda x: 0.0 * x, np.ones(len(S)), b)
 
 
 def test_log_quadrature():

@@ -334,10 +334,7 @@ def _onto(normal: FloatArray, shift: float, floor: FloatArray) -> FloatArray:
     if shift == 0.0:
         return np.zeros(normal.size)
     clipped = np.zeros(normal.size, dtype=bool)
-    for _ in range(normal.size + 1):
-        square = float(normal[~clipped] @ normal[~clipped])
-        if square == 0.0:
-            break
+    while square := float(normal[~clipped] @ normal[~clipped]):
         along = (shift - float(normal[clipped] @ floor[clipped])) / square
         # A component that was below its floor stays there, as |τ| only grows.
         below = along * normal < floor
