@@ -74,7 +74,7 @@ def test_parts_of_a_factor_of_any_size_and_unit(n):
     np.testing.assert_allclose(inverse * np.outer(units, units), expected, **close)
     determinant = np.linalg.slogdet(plain)[1] + 2.0 * np.log(units).sum()
     assert factor.log_determinant() == pytest.approx(determinant, rel=1e-10, abs=1e-10)
-    for rows in (rng.normal(size=(4, n)), np.zeros((0, n))):
+    for rows in (rng.normal(size=(4, n)), rng.normal(size=(1, n)), np.zeros((0, n))):
         white = factor.whitened(rows * units)
         assert white.shape == rows.shape
         np.testing.assert_allclose(white @ white.T, rows @ expected @ rows.T, rtol=1e-9, atol=1e-9)
