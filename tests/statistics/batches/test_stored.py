@@ -82,6 +82,13 @@ def test_scores_that_are_all_the_same_are_stored(tmp_path, times, score):
     assert repr(AccumulatedStatistics.load(tmp_path / "a.vcomp")) == repr(made)
 
 
+def test_a_single_row_is_stored(tmp_path):
+    made = accumulate(FORMULA, data()[:1])
+    made.save(tmp_path / "a.vcomp")
+    found = AccumulatedStatistics.load(tmp_path / "a.vcomp") + accumulate(FORMULA, data()[1:])
+    assert repr(found) == repr(made + accumulate(FORMULA, data()[1:]))
+
+
 def test_a_fixed_part_of_truth_values_alone_is_stored(tmp_path):
     formula = "score ~ f + (1|sys) + (1|topic)"
     made = accumulate(formula, data().assign(f=np.arange(15) % 2 == 0))
