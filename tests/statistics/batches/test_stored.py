@@ -392,7 +392,11 @@ def test_sums_that_agree_are_accepted(sums):
     facets = sums.coding.survey.facets[0], more
     found = changed_survey(sums, facets=facets, determined={(1, 0): np.append(level, -1)})
     places, table = found.table.filled()
-    _checked(replace(found, table=replace(table, places=places)))
+    found = replace(found, table=replace(table, places=places))
+    _checked(found)
+    found = changed_survey(found, determined={(1, 0): np.append(level, -2)})
+    with pytest.raises(ValueError, match="its numbers contradict each other"):
+        _checked(found)
 
 
 @pytest.mark.parametrize("name", sorted(CONTRADICTIONS))
