@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import vcomp
 from vcomp.exceptions import PlanError
@@ -13,7 +13,9 @@ from vcomp.inference.assumptions.diagnosis import _LISTED as LISTED
 from vcomp.inference.assumptions.equal_variances import LevelStatistic, level_spread, permuted
 from vcomp.inference.assumptions.samples import (
     Sample,
+    ShapeNull,
     blocks,
+    deviates,
     independent_null,
     n_draws,
     p_of,
@@ -49,6 +51,10 @@ def test_p_values():
     assert 0.0 < p_of(1e6, drawn) < 1e-6  # beyond all draws: the tail
     assert p_of(100.0, drawn) <= 0.01
     assert p_of(5.0, np.array([0.0, 1.0, 2.0])) == 0.25  # logarithms need positive draws
+    small = np.exp(np.array([-1.0, -3.0, -2.5, -4.0, 0.5]))
+    for observed in (1.7, 40.0):
+        z = (np.log(observed) - np.log(small).mean()) / np.log(small).std(ddof=1)
+        assert p_of(observed, small) == pytest.approx(min(stats.norm.sf(z), 1 / 6), rel=1e-12)
 
 
 def test_outliers_are_named_and_the_critical_deviate_has_its_level():
@@ -97,16 +103,25 @@ def test_levels_without_residuals_have_no_spread_to_compare():
     assert np.isfinite(alone.log_sd)
 
 
+@pytest.mark.parametrize("n_blocks", [0, 1, 2])
 @pytest.mark.parametrize("equal", [True, False])
-def test_levels_statistic_is_brown_and_forsythes(equal):
+def test_levels_statistic_is_brown_and_forsythes(equal, n_blocks):
+    """With other facets as blocks, F of distances from which the means of blocks are taken."""
     rng = np.random.default_rng(4)
     codes = np.tile(np.arange(4), 15) if equal else rng.integers(0, 4, 60)
     e = rng.exponential(size=(60, 2))
-    expected = [
-        stats.levene(*(column[codes == k] for k in range(4)), center="median").statistic
-        for column in e.T
-    ]
-    np.testing.assert_allclose(LevelStatistic(codes, [])(e), expected, rtol=1e-10)
+    others = [rng.integers(0, 3, 60), rng.integers(0, 5, 60)][:n_blocks]
+    expected = []
+    for column in e.T:
+        levels = [column[codes == k] for k in range(4)]
+        w = np.abs(column - np.array([np.median(level) for level in levels])[codes])
+        for block in others:
+            w = w - np.array([w[block == k].mean() for k in range(block.max() + 1)])[block]
+        expected.append(stats.f_oneway(*(w[codes == k] for k in range(4))).statistic)
+        if n_blocks == 0:
+            levene = stats.levene(*levels, center="median").statistic
+            assert expected[-1] == pytest.approx(levene, rel=1e-12)
+    np.testing.assert_allclose(LevelStatistic(codes, others)(e), expected, rtol=1e-10)
 
 
 def test_skewed_errors_of_one_variance_keep_the_level():
@@ -151,6 +166,44 @@ def test_spread_of_variances_is_without_sampling_error():
             found.append(spread.log_sd**2)
         assert np.mean(found) == pytest.approx(wanted, abs=0.02)
     np.testing.assert_allclose(spread.variances, np.bincount(codes, e**2) / 20)
+
+
+def test_heavy_tails_add_to_the_sampling_error_of_variances():
+    """Var(log s²) of k levels is 2/df + κ/n with df = n − 1: of trigamma(df/2) the 1 + κ/2-fold."""
+    rng = np.random.default_rng(9)
+    sizes = np.array([4, 9, 2, 30, 12])
+    codes = rng.permutation(np.repeat(np.arange(5), sizes))
+    e = rng.normal(size=codes.size) * np.array([1.0, 3.0, 9.0, 0.2, 0.8])[codes]
+    plain, heavy, light = (
+        level_spread("t", "abcde", codes, e, 50.0, kurtosis) for kurtosis in (0.0, 1.5, -1.0)
+    )
+    df = sizes * 50.0 / 57.0
+    np.testing.assert_allclose(plain.df, df, rtol=1e-14)
+    kept = df >= 3.0
+    assert kept.tolist() == [True, True, False, True, True]
+    chance = special.polygamma(1, 0.5 * df[kept]).mean()
+    assert plain.log_sd**2 - heavy.log_sd**2 == pytest.approx(0.75 * chance, rel=1e-10)
+    assert light.log_sd == plain.log_sd
+    # log s² has the mean log σ² + digamma(df/2) − log(df/2).
+    s2 = np.bincount(codes, e**2)[kept] / df[kept]
+    logs = np.log(s2) - special.digamma(0.5 * df[kept]) + np.log(0.5 * df[kept])
+    assert plain.log_sd**2 + chance == pytest.approx(logs.var(ddof=1), rel=1e-12)
+
+
+def test_deviates_are_standard_scores():
+    x = np.random.default_rng(3).exponential(size=(9, 3)) - 4.0
+    scores = stats.zscore(x, axis=0, ddof=1)
+    np.testing.assert_allclose(deviates(x), np.abs(scores).max(axis=0), rtol=1e-13)
+    np.testing.assert_allclose(Sample("t", x[:, 1]).deviates, scores[:, 1], rtol=1e-12)
+    null = ShapeNull(np.linspace(1e-3, 0.2, 19), np.linspace(1.0, 3.0, 19))
+    sample = Sample("t", x[:, 0], outliers=(("t3", 9.0), ("t1", 8.0)))
+    normality, outliers = null.tests(sample, "drawn")
+    r = np.corrcoef(np.sort(x[:, 0]), stats.norm.ppf((np.arange(1, 10) - 0.375) / 9.25))[0, 1]
+    assert normality.statistic == pytest.approx(1.0 - r**2, rel=1e-11)
+    assert normality.effect == pytest.approx(stats.kurtosis(x[:, 0]), rel=1e-12)
+    assert outliers.statistic == pytest.approx(np.abs(scores[:, 0]).max(), rel=1e-13)
+    assert outliers.effect == 2.0
+    assert null.critical(0.1) == pytest.approx(2.8, rel=1e-12)
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 6, 8])

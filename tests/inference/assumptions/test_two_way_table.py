@@ -114,6 +114,47 @@ def test_pairs_and_effects_that_correlate_are_found():
     )
 
 
+@pytest.mark.parametrize(("missing", "n"), [(0.0, 6100), (0.2, 39)])
+def test_correlations_are_beyond_those_with_random_signs(missing, n):
+    """Every draw by least squares on columns of zeros and ones; 6100 are more than one block."""
+    made = table(8, 4, seed=5, missing=missing)
+    seen = made.observed
+    row, column = np.nonzero(seen)
+    Z = np.column_stack([np.eye(8)[row], np.eye(4)[column]])
+    leave = np.eye(row.size) - Z @ np.linalg.pinv(Z)
+    effects = np.linalg.lstsq(Z, made.values[seen], rcond=None)[0]
+    for own, of_term in zip(made.effects, (effects[:8], effects[8:]), strict=True):
+        np.testing.assert_allclose(own, of_term - of_term.mean(), atol=1e-12)
+
+    def correlations(residuals):
+        """Return r of every two columns, and of each column with the effects of rows."""
+        e = np.zeros((len(residuals), 8, 4))
+        e[:, seen] = residuals
+        a = np.where(seen, (effects[:8] - effects[:8].mean())[:, None], 0.0)
+        length = np.sqrt((e**2).sum(axis=1))
+        r = np.einsum("dij,dik->djk", e, e) / (length[:, :, None] * length[:, None])
+        of_rows = (e * a).sum(axis=1) / (length * np.sqrt((a**2).sum(axis=0)))
+        return r[:, *np.triu_indices(4, 1)], of_rows
+
+    e = leave @ made.values[seen]
+    rng = np.random.default_rng(7)
+    signs = np.array([rng.integers(0, 2, (8, 4), np.int8)[seen] for _ in range(n)]) * 2.0 - 1.0
+    (r, of_rows), (drawn, drawn_rows) = correlations(e[None]), correlations(signs * e @ leave)
+    found = findings_of(made, n, np.random.default_rng(7))
+    for assumption, own, null in (
+        ("uncorrelated effects", of_rows, drawn_rows), ("uncorrelated", r, drawn),
+    ):  # fmt: skip
+        (test,) = (t for t in found.tests if t.assumption == assumption)
+        own, null = np.mean(own**2), np.mean(null**2, axis=1)
+        assert test.statistic == pytest.approx(own, rel=1e-10)
+        assert test.p_value == (1 + (null >= own).sum()) / (n + 1)
+        assert test.effect == pytest.approx(np.sqrt(max(own - null.mean(), 0.0)), rel=1e-8)
+    largest = np.abs(drawn).max(axis=1)
+    p_pairs = [(1 + (largest >= abs(one)).sum()) / (n + 1) for one in r[0]]
+    np.testing.assert_allclose(found.p_pairs[np.triu_indices(4, 1)], p_pairs, rtol=1e-12)
+    np.testing.assert_array_equal(found.p_pairs, found.p_pairs.T)
+
+
 @pytest.mark.parametrize("unit", [1e-9, 1e9])
 def test_the_unit_of_the_scores_does_not_matter(unit):
     sd = np.array([1.0, 1.0, 5.0, 1.0, 1.0, 1.0])
