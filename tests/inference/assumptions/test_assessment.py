@@ -15,6 +15,7 @@ from vcomp.inference.assumptions.assessment import (
     _equal_variances,
     assess,
 )
+from vcomp.inference.assumptions.two_way_table import CrossedTable
 
 NONE = "Residuals are not tested: there are none once all effects are removed."
 
@@ -81,6 +82,17 @@ def test_rows_have_to_be_exchanged(sizes, lacking):
     assert len(equal_variances(found)) == (0 if lacking else 1)
 
 
+@pytest.mark.parametrize(("shared", "lacking"), [(False, True), (True, False)])
+def test_levels_exchange_rows_of_one_group(shared, lacking):
+    """Rows that agree in what a facet is crossed with: each of one of its levels, or of two."""
+    a = levels(6, 6)
+    b = np.arange(12) % 3 if shared else np.arange(12) // 3
+    found = assessed(rows_of(NORMAL[:12], {"a": ("b",), "b": ()}, a=a, b=b))
+    said = [line for line in found.not_tested if "rows that could exchange" in line]
+    assert any("levels of a are" in line for line in said) == lacking
+    assert sum("by a" in test.of for test in equal_variances(found)) == (0 if lacking else 1)
+
+
 @pytest.mark.parametrize(
     ("sizes", "few"),
     [((7, 7, 7, 7), True), ((8, 8, 8, 8), False), ((7, 7, 30), True), ((2, 8, 30), False)],
@@ -97,6 +109,21 @@ def test_few_scores_need_normal_residuals(sizes, few):
     assert not any(said in line for line in usual.not_tested)
 
 
+def test_normality_with_a_p_value_of_alpha_is_rejected():
+    """As everywhere: the level is the largest p-value that is significant."""
+    low, high = 0.0, 1.0
+    for _ in range(60):  # p falls with the share of what is not normal
+        share = 0.5 * (low + high)
+        y = NORMAL[:28] + share * HEAVY[:28]
+        found = assessed(rows_of(y, a=levels(7, 7, 7, 7)))
+        p = next(t.p_value for t in found.tests if t.assumption == "normality")
+        if p == 0.05:
+            break
+        low, high = (low, share) if p < 0.05 else (share, high)
+    assert p == 0.05
+    assert any("with fewer than 8 scores" in line for line in found.not_tested)
+
+
 @pytest.mark.parametrize(("values", "few"), [(10, True), (11, False)])
 def test_few_values_are_not_normal(values, few):
     grid = np.linspace(-2.0, 2.0, values)
@@ -106,6 +133,16 @@ def test_few_values_are_not_normal(values, few):
     assert np.unique(y).size == values
     assert min(t.p_value for t in found.tests if t.assumption == "normality") > 0.05
     assert any("with fewer than 8 scores" in line for line in found.not_tested) == few
+
+
+def test_tables_of_many_columns_have_fewer_draws():
+    """Twenty million numbers, of which 48 columns count three times: 992 draws, or 979 with 1."""
+    rows = rows_of(np.ones(4), a=levels(2, 2))
+    for columns, n in ((47, 999), (48, 979)):
+        table = CrossedTable.of(RNG.normal(size=(140, columns)))
+        found = assess("", (), rows, (table,), (), n=None, seed=1).tables[0]
+        # Every draw has a correlation of a column with itself beyond the largest of two.
+        np.testing.assert_allclose(np.diagonal(found.p_pairs), 1.0 / (n + 1.0), rtol=1e-12)
 
 
 def test_residuals_that_are_none():

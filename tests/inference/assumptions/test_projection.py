@@ -23,7 +23,8 @@ def test_residuals_and_their_degrees_of_freedom(n_terms, fixed):
     projection = Projection.of(groups, X)
     wanted, df = dense(y[:, 0], groups, X)
     np.testing.assert_allclose(projection.residuals(y[:, 0]), wanted, atol=1e-12)
-    np.testing.assert_allclose(projection.residuals(y)[:, 0], wanted, atol=1e-12)
+    each = np.column_stack([dense(column, groups, X)[0] for column in y.T])
+    np.testing.assert_allclose(projection.residuals(y), each, atol=1e-12)
     assert projection.df == df
 
 
@@ -41,8 +42,10 @@ def test_sweeps_give_the_same_residuals():
     groups = [np.arange(300) % 30, rng.integers(0, 20, 300)]
     X = rng.normal(size=(300, 1))
     projection = Projection.of(groups, X)
-    y = rng.normal(size=300)
-    np.testing.assert_allclose(projection._by_sweeps(y), projection.residuals(y), atol=1e-7)
+    y = rng.normal(size=(300, 2))
+    for unit in (1e-8, 1.0, 1e8):
+        found = projection._by_sweeps(unit * y)
+        np.testing.assert_allclose(found, unit * projection.residuals(y), atol=1e-7 * unit)
     assert projection.df == 300 - 30 - 19 - 1
     vast = Projection.of(groups, X)
     vast.__dict__["_inverse"] = None  # too large for a dense matrix

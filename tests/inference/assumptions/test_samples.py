@@ -169,7 +169,7 @@ def test_spread_of_variances_is_without_sampling_error():
 
 
 def test_heavy_tails_add_to_the_sampling_error_of_variances():
-    """Var(log s²) of k levels is 2/df + κ/n with df = n − 1: of trigamma(df/2) the 1 + κ/2-fold."""
+    """Var(log s²) is about (2 + κ)/df: with normal errors trigamma(df/2), else 1 + κ/2 as much."""
     rng = np.random.default_rng(9)
     sizes = np.array([4, 9, 2, 30, 12])
     codes = rng.permutation(np.repeat(np.arange(5), sizes))

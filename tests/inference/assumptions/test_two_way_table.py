@@ -44,6 +44,7 @@ def test_correlations_are_those_of_numpy():
     made = table(30, 6)
     e = made.residuals
     np.testing.assert_allclose(made.correlations, np.corrcoef(e, rowvar=False), atol=1e-12)
+    np.testing.assert_allclose(made.covariance, np.cov(e, rowvar=False), atol=1e-12)
     expected = [np.corrcoef(e[:, s], made.effects[0])[0, 1] for s in range(6)]
     np.testing.assert_allclose(made.row_correlations, expected, atol=1e-12)
 

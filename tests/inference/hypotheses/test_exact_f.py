@@ -260,6 +260,10 @@ def test_sums_of_mean_squares_have_weights(own, statistic, df, words):
     assert found.statistic == pytest.approx(statistic, rel=1e-13)
     assert found.df == pytest.approx(df, rel=1e-13)
     assert (found.numerator, found.denominator) == words
+    for single, unit in ((5, 1e-7), (5, 1e7), (1, 1.0)):
+        other = table_of(["a", "b", "Residual"], (single,) * 3,
+                         unit * np.array([9, 6, 2]), expected)  # fmt: skip
+        assert synthesised_ratio(other, 0).statistic == pytest.approx(statistic, rel=1e-13)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,12 @@ from scipy import stats
 import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood, hessian_of
 from tests.helpers.designs import DESIGNS, unbalanced
-from vcomp.inference.hypotheses.fixed_effects import Clustered, Satterthwaite, _slopes
+from vcomp.inference.hypotheses.fixed_effects import (
+    Clustered,
+    Satterthwaite,
+    _joint_degrees,
+    _slopes,
+)
 
 DDF = ["satterthwaite", "kenward-roger"]
 STEP = 1e-30
@@ -372,3 +377,22 @@ def test_known_components_do_not_count_in_degrees_of_freedom():
         diagonal=lambda: np.array([q]), slopes_of_each=lambda: g[:, None]
     )  # by solves of each column
     assert Satterthwaite(solved, None, C, known).degrees_of_each().item() == expected
+
+
+@pytest.mark.parametrize(
+    ("df", "joint"),
+    [
+        ([6.0, 6.0, 6.0], 6.0), ([7.0], 7.0), ([2.0, 30.0], 2.0), ([0.5, 8.0], 2.0),
+        ([9.0, np.inf], np.inf), ([9.0, np.nan, np.inf], np.nan), ([1.5, 1.5], 1.5),
+    ],
+)  # fmt: skip
+def test_degrees_of_freedom_of_a_mean_of_squared_t(df, joint):
+    np.testing.assert_equal(_joint_degrees(np.array(df)), joint)
+
+
+@pytest.mark.parametrize("df", [[2.2, 9.0], [3.0, 3.5, 40.0], [5.0, 12.0, 6.0, 1e4]])
+def test_the_mean_of_squared_t_has_the_expectation_of_f(df):
+    """Fai and Cornelius (1996): of F(q, ν) it is ν/(ν − 2), of t² each df/(df − 2)."""
+    found = _joint_degrees(np.array(df))
+    expectation = np.mean([stats.t(d).var() for d in df])
+    assert stats.f(len(df), found).mean() == pytest.approx(expectation, rel=1e-12)

@@ -246,6 +246,9 @@ def test_score_test_written_out(name, term, method):
     assert found.p_value == pytest.approx(stats.chi2.sf(Q / scale, df), rel=1e-6)
     z = (Q - e) / np.sqrt(variance)
     assert f"{z:.3g} standard deviations" in found.notes[0].replace("−", "-")
+    for unit in (1e-5, 1e5):
+        scaled = vcomp.fit(formula, data.assign(y=unit * data["y"]), method=method)
+        assert scaled.test(term, "score").statistic == pytest.approx(Q / scale, rel=1e-5)
 
 
 def test_score_needs_the_expected_information():

@@ -88,3 +88,13 @@ def test_loadings_of_products():
         assert product_loadings(R) is None or m == 3  # three correlations are always products
     assert product_loadings(np.array([[1.0, -0.25], [-0.25, 1.0]])).tolist() == [0.5, 0.5]
     assert product_loadings(np.eye(3)) is None
+    assert product_loadings(np.eye(1)).tolist() == [0.0]
+    for beyond in (1.0 + 1e-12, -1.0 - 1e-12):  # covariances are rounded
+        assert product_loadings(np.array([[1.0, beyond], [beyond, 1.0]])).tolist() == [1.0, 1.0]
+    # 1.25 · 0.5 and 0.5 · 0.5: products, but not of correlations with a common variable.
+    heywood = np.array([[1.0, 0.625, 0.625], [0.625, 1.0, 0.25], [0.625, 0.25, 1.0]])
+    assert product_loadings(heywood) is None
+    for error, known in ((1e-9, True), (1e-7, False)):
+        R = np.outer([0.5, 0.6, 0.7, 0.8], [0.5, 0.6, 0.7, 0.8])
+        R[0, 1] = R[1, 0] = R[0, 1] + error
+        assert (product_loadings(R) is not None) == known

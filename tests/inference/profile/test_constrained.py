@@ -152,6 +152,21 @@ def test_a_step_that_does_not_come_nearer_is_none():
     assert _Search._nearer(search, np.ones(2), np.full(2, -0.5), 1.0) is None
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_components_return_to_a_curved_surface_of_any_unit(unit):
+    surface = Surface(
+        lambda v: unit * np.array([v[1], v[0], 0.0]), lambda v: unit * (2.0 - v[0] * v[1]),
+        is_flat=False,
+    )  # fmt: skip
+    held = np.array([False, False, True])
+    search = _Search(quadratic(np.eye(3), np.ones(3)), surface, held)
+    for start in ([1.1, 1.6, 0.3], [3.0, 3.0, 0.3], [0.2, 9.0, 0.3], [-0.1, 5.0, 0.3]):
+        found = search._returned(np.array(start))
+        assert found[0] * found[1] == pytest.approx(2.0, rel=1e-13)
+        assert found[2] == 0.3
+        assert (found > 0.0).all()
+
+
 @pytest.mark.parametrize("shift", [0.0, 0.3])
 @pytest.mark.parametrize("observed", [True, False])
 def test_steps_are_newtons_where_the_observed_information_is_known(shift, observed):

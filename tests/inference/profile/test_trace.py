@@ -162,6 +162,29 @@ def test_ends_are_where_the_root_has_its_level(name, shape, level):
             assert near == min(between, key=lambda x: abs(scale.t_of(x) - scale.t_of(theta)))
 
 
+@pytest.mark.parametrize("name", ["real", "above", "below", "between"])
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_trials_go_towards_the_level(name, side):
+    """Without a bracket away from the estimate, but not far; within one, between its ends."""
+    known = Known(SCALES[name], *SHAPES["bent"])
+    trace = known.trace()
+    for away in (0.0, 0.4, 2.0):
+        inner = known.point(trace.coordinate.theta_of(known.origin + side * away)[0])
+        a = t_by_definition(known.scale, inner.theta)
+        for t in (a - 1e3, a - 0.01, a, a + 0.01, a + 2.5, a - 2.5, a + 1e3):
+            trial = trace._safe(t, inner, None, 3.0 * side)
+            assert 0.0 < side * (trial - a) <= 3.0 + abs(a) + 1e-9
+            if 0.0 < side * (t - a) <= 3.0:
+                assert trial == t
+        outer = known.point(trace.coordinate.theta_of(known.origin + side * (away + 2.0))[0])
+        b = t_by_definition(known.scale, outer.theta)
+        for share in (-9.0, 0.3, 9.0):
+            t = a + share * (b - a)
+            trial = trace._safe(t, inner, outer, 0.5 * (inner.z + outer.z))
+            assert min(a, b) < trial < max(a, b)
+            assert (trial == t) == (share == 0.3)
+
+
 def test_a_visited_point_is_not_computed_again():
     known = Known(SCALES["real"], *SHAPES["bent"])
     trace = known.trace()

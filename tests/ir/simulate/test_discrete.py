@@ -186,6 +186,15 @@ def test_scores_that_spread_less_than_binomial_ones_have_a_binomial_margin():
         np.testing.assert_allclose(pmf, exact.pmf(np.arange(11)), atol=1e-4)
 
 
+@pytest.mark.parametrize("seen", [[1, 2], [998, 999]])
+def test_binomial_margins_near_an_end_keep_their_mean(seen):
+    """Of a thousand trials: a probability of .0015 is not yet one that is moved to .001."""
+    support, places = np.arange(1001) / 1000.0, np.repeat(seen, 30)
+    found, p = beta_binomial_margin(places, support), places.mean() / 1000.0
+    a, b = found.parameters["a"], found.parameters["b"]
+    assert (a + b, a / (a + b)) == pytest.approx((2.0 * np.exp(12.0), p), rel=1e-12)
+
+
 def test_limits_beyond_the_last_score_that_occurs():
     """Rounded sums of probabilities may exceed 1, of which there is no normal quantile."""
     p = np.array([0.1, 0.7, 0.1, 0.1, 0.0])

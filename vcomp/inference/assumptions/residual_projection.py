@@ -52,7 +52,7 @@ class Projection:
         X : columns of the fixed part
         """
         kept: list[LongArray] = []
-        for codes in sorted(groups, key=lambda g: -int(g.max(initial=0))):
+        for codes in sorted(groups, key=lambda g: -int(g.max())):
             if not any(_determines(finer, codes) for finer in kept):
                 kept.append(codes)
         columns = None if X is None or X.shape[1] == 0 else X
@@ -131,20 +131,20 @@ class Projection:
     def _by_sweeps(self, y: FloatArray) -> FloatArray:
         rest = np.array(y)
         q = None if self.X is None else np.linalg.qr(self.X)[0]
-        scale = float(np.abs(rest).max(initial=0.0))
+        scale = float(np.abs(rest).max())
         for _ in range(_SWEEPS):
             before = rest
             for term in range(len(self.groups)):
                 rest = rest - self._means(term, rest)
             if q is not None:
                 rest = rest - q @ (q.T @ rest)
-            if float(np.abs(rest - before).max(initial=0.0)) <= _CLOSE * scale:
+            if float(np.abs(rest - before).max()) <= _CLOSE * scale:
                 break
         return rest
 
 
 def _determines(finer: LongArray, coarser: LongArray) -> bool:
     """Whether every group of the first lies in one group of the second."""
-    of_group = np.zeros(int(finer.max(initial=0)) + 1, dtype=coarser.dtype)
+    of_group = np.zeros(int(finer.max()) + 1, dtype=coarser.dtype)
     of_group[finer] = coarser
     return bool((of_group[finer] == coarser).all())
