@@ -39,6 +39,7 @@ def test_equal_values_have_no_shape():
 
 def test_numbers_of_draws():
     assert (n_draws(100), n_draws(10**8), n_draws(100, 19)) == (999, 99, 19)
+    assert (n_draws(20_020), n_draws(20_021)) == (999, 979)  # 998 may be drawn of the second
     for wrong in (18, 2.5, 25.5, True, "99"):
         with pytest.raises(PlanError, match="n is a whole number from 19 on"):
             n_draws(100, wrong)

@@ -16,6 +16,7 @@ from tests.helpers.printed_tables import printed_columns
 from vcomp.inference.hypotheses import model_comparison
 from vcomp.inference.hypotheses.model_comparison import (
     _columns_differ,
+    _compared,
     _efficient_correlation,
     _not_nested,
     _weights,
@@ -168,6 +169,19 @@ def test_weights_of_correlations_next_to_1(correlation, outer, rounding, monkeyp
     assert notes == ()
 
 
+@pytest.mark.parametrize("values", [(0.0, 1.0), (1.0, 0.0), (1.0, 2.0), (0.0, 0.0)])
+def test_components_of_the_smaller_model_at_0_are_named(values):
+    names = ("a", "Residual")
+    free = {facets_of(name): name for name in names}
+    fit = SimpleNamespace(free=free, estimate=SimpleNamespace(names=names, values=values))
+    weights, notes = _weights(fit, fit, [facets_of("b")])
+    assert weights.tolist() == [0.5, 0.5]
+    zero = ", ".join(f"σ²({name})" for name, v in zip(names, values, strict=True) if v == 0.0)
+    said = f"{zero} of the smaller model at 0: the mixture is mostly conservative."
+    assert notes == ((said,) if zero else ())
+    assert _weights(fit, fit, [])[1] == ()
+
+
 @pytest.mark.parametrize(
     ("small", "big", "why"),
     [
@@ -191,6 +205,34 @@ def test_held_components_are_nested_where_they_have_the_same_value(small, big, w
         return SimpleNamespace(exog_names=("Intercept",), known=values, free=free)
 
     assert _not_nested(fitted(small), fitted(big)) == why
+
+
+@pytest.mark.parametrize(
+    ("below", "errors", "refused"),
+    [
+        (0.4e-6, (0.0, 0.0), False), (0.6e-6, (0.0, 0.0), True), (9.9, (3.0, 4.0), False),
+        (10.1, (3.0, 4.0), True), (1.9, (1.0, 0.0), False), (2.1, (0.0, 1.0), True),
+    ],
+)  # fmt: skip
+def test_the_larger_model_is_below_by_its_error_at_most(below, errors, refused):
+    """Twice the difference of likelihoods with Monte Carlo errors, by four standard errors."""
+
+    def fitted(llf, error, *names):
+        values = np.ones(len(names))
+        estimate = SimpleNamespace(llf=llf, llf_error=error, names=names, values=values)
+        free = {facets_of(name): name for name in names}
+        return SimpleNamespace(
+            formula="+".join(names), exog_names=(), known={}, free=free, estimate=estimate,
+            n_parameters=len(names),
+        )  # fmt: skip
+
+    small, big = fitted(-50.0, errors[0], "a"), fitted(-50.0 - below, errors[1], "a", "b")
+    if refused:
+        with pytest.raises(vcomp.EstimationError, match="it is at another maximum"):
+            _compared(small, big)
+    else:
+        found = _compared(small, big)
+        assert (found.statistic, found.df, found.p_value) == (0.0, 1, 1.0)
 
 
 def test_the_same_model_twice(data):
@@ -227,16 +269,17 @@ def test_the_order_of_rows_does_not_matter(data):
     ],
 )
 def test_rows_are_known_by_mean_and_squares(mean, squares, same):
-    fits = [
-        SimpleNamespace(formula="y ~ 1", response="y", nobs=100, response_sums=sums)
-        for sums in ((10.0, 400.0), (mean, squares))
-    ]
-    for one, other in (fits, fits[::-1]):
-        if same:
-            check_rows(one, other)
-        else:
-            with pytest.raises(vcomp.DataError, match="fitted to different values of 'y'"):
+    for unit in (1.0, 1e-7, 1e7):
+        fits = [
+            SimpleNamespace(formula="y ~ 1", response="y", nobs=100, response_sums=sums)
+            for sums in ((10.0 * unit, 400.0 * unit**2), (mean * unit, squares * unit**2))
+        ]
+        for one, other in (fits, fits[::-1]):
+            if same:
                 check_rows(one, other)
+            else:
+                with pytest.raises(vcomp.DataError, match="fitted to different values of 'y'"):
+                    check_rows(one, other)
     fits[1].response_sums = None
     for one, other in (fits, fits[::-1]):
         with pytest.raises(vcomp.DataError, match="stored by an older version"):
@@ -342,7 +385,11 @@ def test_the_correlation_of_two_components_is_that_of_their_efficient_estimates(
     cov = np.linalg.inv(information[np.ix_(kept, kept)])
     expected = cov[0, 1] / np.sqrt(cov[0, 0] * cov[1, 1])
     assert abs(expected) > 1e-3
-    assert _efficient_correlation(small, big, tested) == pytest.approx(expected, rel=1e-8)
+    for unit in (1.0, 1e-10, 1e10):  # of variances
+        null.values = unit * v[[3, 2, 4]]
+        found = _efficient_correlation(small, big, tested)
+        assert found == pytest.approx(expected, rel=1e-8)
+    null.values = v[[3, 2, 4]]
     big.free -= {facets_of("c")}  # held
     kept.remove(2)
     cov = np.linalg.inv(information[np.ix_(kept, kept)])

@@ -66,6 +66,13 @@ def test_the_correction_of_kenward_and_roger_needs_rows(stats, design):
         FixedFit._kenward_roger(loaded, np.eye(2))
 
 
+def test_the_correction_of_kenward_and_roger_needs_a_residual():
+    estimate = SimpleNamespace(method="reml", covariances={"expected": 1}, values=[2.0, 0.0])
+    exact = SimpleNamespace(estimate=estimate, stats=1, design=1)
+    with pytest.raises(EstimationError, match="needs a positive residual component"):
+        FixedFit._kenward_roger(exact, np.eye(2))
+
+
 def of(L, constants):
     L = np.array(L, dtype=float)
     return Contrasts(L, np.array(constants, dtype=float), tuple(f"c{k}" for k in range(len(L))))

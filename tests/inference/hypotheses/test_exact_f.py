@@ -287,6 +287,8 @@ def test_a_ratio_needs_the_same_expectation():
     assert (found.statistic, found.df) == (1.5, (5.0, 7.0))
     assert (found.numerator, found.denominator, found.exact) == ("MS(a)", "MS(b)", True)
     assert ratio_of_table(table_of(names, df, mean_sq, expected), 1).denominator == "MS(Residual)"
+    single = ratio_of_table(table_of(names, (1, 1, 1), mean_sq, expected), 0)
+    assert (single.statistic, single.df) == (1.5, (1.0, 1.0))
     for place, value in (((0, 1), 2.1), ((1, 0), 0.01), ((1, 2), 1.001)):
         other = expected.copy()
         other[place] = value

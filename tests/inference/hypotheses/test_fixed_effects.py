@@ -17,6 +17,7 @@ from vcomp.inference.hypotheses.fixed_effects import (
     Clustered,
     Satterthwaite,
     _joint_degrees,
+    _rotated,
     _slopes,
 )
 
@@ -396,3 +397,23 @@ def test_the_mean_of_squared_t_has_the_expectation_of_f(df):
     found = _joint_degrees(np.array(df))
     expectation = np.mean([stats.t(d).var() for d in df])
     assert stats.f(len(df), found).mean() == pytest.approx(expectation, rel=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_joint_tests_are_of_the_independent_rows(unit):
+    """In any unit of the response: F is the mean of (Lβ)'(LCL')⁻(Lβ) over the rank of LCL'."""
+    rng = np.random.default_rng(8)
+    root = rng.normal(size=(4, 6))
+    C, L = unit**2 * root @ root.T, rng.normal(size=(2, 4))
+    beta = unit * rng.normal(size=4)
+    L = np.vstack([L, L.sum(axis=0)])
+    found = _rotated(L, L @ beta, C, lambda rows: np.full(len(rows), 9.0))
+    inverse = np.linalg.pinv(L @ C @ L.T, rcond=1e-9, hermitian=True)
+    expected = beta @ L.T @ inverse @ L @ beta / 2.0
+    assert found.df == (2.0, 9.0)
+    assert found.statistic == pytest.approx(expected, rel=1e-8)
+    assert found.p_value == pytest.approx(stats.f.sf(expected, 2, 9), rel=1e-8)
+    nothing = _rotated(L, L @ beta, 0.0 * C, lambda rows: np.full(len(rows), 9.0))
+    np.testing.assert_equal(
+        (nothing.statistic, nothing.df[0], nothing.p_value), (np.nan, 0.0, np.nan)
+    )

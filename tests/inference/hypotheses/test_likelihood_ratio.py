@@ -251,6 +251,18 @@ def test_score_test_written_out(name, term, method):
         assert scaled.test(term, "score").statistic == pytest.approx(Q / scale, rel=1e-5)
 
 
+def test_a_score_far_below_its_expectation_has_a_p_value_next_to_1():
+    """Levels of b with equal sums: Q is nothing, and of χ² with df its upper tail is 1."""
+    rng = np.random.default_rng(4)
+    a, b = (x.ravel() for x in np.indices((5, 6)))
+    y = rng.normal(size=(5, 6)) + rng.normal(size=(5, 1))
+    y += (y.mean() - y.mean(axis=0)) * rng.uniform(0.6, 0.7)
+    found = vcomp.fit("y ~ (1|a) + (1|b)", {"a": a, "b": b, "y": y.ravel()}).test("b", "score")
+    assert 0.1 < found.statistic < 0.9
+    tail = stats.chi2.sf(found.statistic, found.df[0])
+    assert found.p_value == pytest.approx(tail, rel=1e-12)
+
+
 def test_score_needs_the_expected_information():
     res = vcomp.fit(*unbalanced("crossed", seed=1))
     stats = res.model.statistics

@@ -163,7 +163,7 @@ def assess(
                 tests.append(_equal_variances(spreads[-1], rows, n, stream(seed, 2000 + k)))
     found: list[TableFindings] = []
     for k, table in enumerate(tables):
-        cost = table.values.size * max(1, table.values.shape[1] // _COLUMNS)
+        cost = table.values.size * max(table.values.shape[1], _COLUMNS) // _COLUMNS
         found.append(findings_of(table, n_draws(cost, n), stream(seed, 3000 + k)))
         tests += found[-1].tests
     return Diagnosis(

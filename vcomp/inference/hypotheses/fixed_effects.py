@@ -418,7 +418,7 @@ def _rotated(
 ) -> JointTest:
     """Return the test of all rows of Lβ = c, from rotations of them with independent t."""
     d, P = np.linalg.eigh(L @ cov_beta @ L.T)
-    kept = d > _NULL * max(d.max(initial=0.0), 0.0)
+    kept = d > _NULL * d.max(initial=0.0)
     if not kept.any():
         return JointTest(np.nan, (0.0, np.nan), np.nan)
     rotated = P[:, kept].T
