@@ -16,8 +16,13 @@ from tests.helpers.profile_models import Z, component, engine_of, fitted, one_wa
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.inference.profile import profile
-from vcomp.inference.profile.constraints import LinearConstraint, RatioConstraint, SmoothConstraint
-from vcomp.inference.profile.profile import _Quantity, profile_quantity
+from vcomp.inference.profile.constraints import (
+    LinearConstraint,
+    Range,
+    RatioConstraint,
+    SmoothConstraint,
+)
+from vcomp.inference.profile.profile import _coordinate, _Quantity, profile_quantity
 
 # Against dense formulas -------------------------------------------------------------------------
 
@@ -278,6 +283,90 @@ def test_the_slope_at_a_bound_is_that_of_the_free_component_that_lowers_least(
         here=here, held=np.array(held),
     )  # fmt: skip
     assert _Quantity._slope(of, 1.0) == expected
+
+
+AT = {
+    # a quantity, whose estimate is inside of its range or at its end 0, and what was held
+    "sum": (LinearConstraint(np.array([1.0, 1.0, 0.0])), [0.8, 1.5, 2.0], [0, 0, 0]),
+    "weighted, held": (LinearConstraint(np.array([2.0, 1.0, 0.5])), [0.8, 1.5, 2.0], [0, 1, 0]),
+    "sum at 0": (LinearConstraint(np.array([1.0, 1.0, 0.0])), [0.0, 0.0, 2.0], [0, 0, 0]),
+    "share": (RatioConstraint(np.array([1.0, 0, 0]), np.array([1.0, 0.5, 0.1])), [0.8, 1.5, 2.0],
+              [0, 0, 0]),
+    "share at 0": (RatioConstraint(np.array([1.0, 0, 0]), np.array([1.0, 0.5, 0.1])),
+                   [0.0, 1.5, 2.0], [0, 0, 0]),
+    "share, held": (RatioConstraint(np.array([1.0, 1, 0]), np.array([1.0, 1, 3])), [0.8, 0.0, 2.0],
+                    [1, 0, 0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AT)
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+@pytest.mark.parametrize("level", [1e-4, 1.6])
+def test_the_first_guess_is_the_end_of_a_parabola(name, side, level):
+    """Its slope λ is that at a bound, and its curvature that of the information of what moves."""
+    constraint, v, held = AT[name]
+    v, held = np.array(v), np.array(held, dtype=bool)
+    rng = np.random.default_rng(5)
+    root = rng.normal(size=(3, 8))
+    J, at_zero = root @ root.T, v == 0.0
+    here = SimpleNamespace(v=v, average=J, score=np.where(at_zero, [-0.7, -0.3, 0.0], 0.0))
+    theta = constraint.value(v)
+    of = _Quantity(None, constraint, held, constraint.range(v, held), here, theta)
+    if theta == 0.0 and side < 0.0:
+        return
+    denominator = getattr(constraint, "denominator", np.zeros(3))
+    weights = getattr(constraint, "weights", getattr(constraint, "numerator", None))
+    size = denominator @ v if denominator.any() else 1.0
+    slope = (weights - theta * denominator) / size  # ∂θ/∂v
+    moves = ~held & ((v > 0.0) | (side * slope > 0.0))
+    a = slope[moves]
+    V = a @ np.linalg.solve(J[np.ix_(moves, moves)], a)
+    rises = moves & at_zero & (slope > 0.0)
+    steepest = max(here.score[rises] / slope[rises], default=0.0) if theta == 0.0 else 0.0
+    distance = of._distance(side, level)
+    drop = steepest * distance - distance**2 / (2.0 * V)
+    assert drop == pytest.approx(-0.5 * level**2, rel=1e-10)
+    of.trace(0.1)
+    reached = of.scale.theta_of(of.guess(side * level))[0]
+    if level < 1e-3 or theta == 0.0:  # the scale is straight over so little
+        assert reached - theta == pytest.approx(side * distance, rel=1e-3)
+    assert side * (reached - theta) > 0.0
+
+
+def test_a_quantity_that_nothing_moves_is_guessed_by_its_size():
+    for v, size in (([0.5, 2.0], 0.5), ([0.0, 2.0], 2.0)):
+        here = SimpleNamespace(v=np.array(v), average=np.zeros((2, 2)), score=np.zeros(2))
+        plane = LinearConstraint(np.array([1.0, 0.0]))
+        of = _Quantity(None, plane, np.array([True, False]), None, here, v[0])
+        assert of._distance(1.0, 3.0) == 3.0 * size
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "attained", "estimate", "distances", "centre", "unit"),
+    [
+        (-np.inf, np.inf, "", 3.0, (0.2, 0.7), 3.0, 0.7),
+        (-np.inf, np.inf, "", 3.0, (0.9, 0.7), 3.0, 0.9),
+        (0.0, np.inf, "", 3.0, (9.0, 8.0), 3.0, 3.0),
+        (1.0, np.inf, "low", 3.0, (9.0, 0.4), 3.0, 2.0),
+        (1.0, np.inf, "low", 1.1, (9.0, 0.4), 1.2, 0.2),  # half the distance to the upper end
+        (1.0, np.inf, "", 1.0, (9.0, 0.4), 1.2, 0.2),
+        (-np.inf, 5.0, "", 3.0, (9.0, 8.0), 3.0, 2.0),
+        (-np.inf, 5.0, "high", 4.9, (0.4, 8.0), 4.8, 0.2),
+        (-np.inf, 5.0, "", 5.0, (0.4, 8.0), 4.8, 0.2),
+        (-2.0, 5.0, "", -2.0, (1.0, 20.0), 1.5, 1.0),  # not beyond the middle of the range
+        (-2.0, 5.0, "", 5.0, (20.0, 1.0), 1.5, 1.0),
+        (0.0, 1.0, "low high", 0.9, (0.3, 0.1), 0.85, 0.15 / 0.85),
+        (0.0, 1.0, "low high", 0.02, (0.3, 0.1), 0.05, 0.95 / 0.05),
+        (0.0, 1.0, "", 0.9, (0.3, 0.1), 0.9, 0.1 / 0.9),
+    ],
+)  # fmt: skip
+def test_the_scale_of_a_trace(low, high, attained, estimate, distances, centre, unit):
+    """About the estimate, or about what is next to it where an end of the range is attained."""
+    zeros = [np.ones(2, dtype=bool) if end in attained else None for end in ("low", "high")]
+    found = _coordinate(Range(low, high, *zeros), estimate, *distances)
+    assert (found.low, found.high) == (low, high)
+    assert (found.centre, found.unit) == pytest.approx((centre, unit), rel=1e-12)
+    assert [found.soft_low > 0.0, found.soft_high > 0.0] == [zero is not None for zero in zeros]
 
 
 @pytest.mark.parametrize(("saturated", "converged"), [(True, True), (False, False), (True, False)])
