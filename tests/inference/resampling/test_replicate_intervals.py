@@ -115,9 +115,40 @@ def test_what_did_not_converge_is_left_out_and_said():
     assert found.notes[0].startswith("in 100 of 4,000 replicates")
 
 
-def test_few_replicates_are_said():
-    found = source(values=VALUES[:50]).limits(COMPONENTS, 0.05)
-    assert "with 50 replicates the ends are uncertain; use 800 or more" in found.notes
+@pytest.mark.parametrize(
+    ("n", "alpha", "wanted"),
+    [(50, 0.05, "800"), (799, 0.05, "800"), (800, 0.05, ""), (399, 0.1, "400"), (400, 0.1, ""),
+     (133, 0.3, "134"), (134, 0.3, "")],
+)  # fmt: skip
+def test_few_replicates_are_said(n, alpha, wanted):
+    """With fewer than twenty beyond each end."""
+    found = source(values=VALUES[:n]).limits(COMPONENTS, alpha)
+    said = f"with {n} replicates the ends are uncertain; use {wanted} or more"
+    assert found.notes == ((said,) if wanted else ())
+
+
+def test_shares_are_reflected_on_the_logit_scale():
+    found = source("basic").limits(SHARE, 0.1)
+    odds, at = VALUES[:, 0] / VALUES[:, 1], 2.0
+    low, high = at**2 / np.quantile(odds, [0.95, 0.05])
+    # A quantile between two replicates is not transformed with them.
+    np.testing.assert_allclose([found.low[0], found.high[0]], [low / (1 + low), high / (1 + high)],
+                               rtol=1e-3)  # fmt: skip
+
+
+def test_a_quantity_that_is_not_defined_is_left_out_where_it_is_not():
+    """Of two ratios one is 0/0 in three replicates, and the other in none."""
+    values = VALUES.copy()
+    values[[3, 9, 400]] = 0.0
+    q = Quantities("ratio", np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [0.0, 0.5]]))
+    found = source(values=values).limits(q, 0.1)
+    rest = np.delete(VALUES, [3, 9, 400], axis=0)
+    for place, factor in enumerate((1.0, 2.0)):
+        expected = np.quantile(factor * rest[:, 0] / rest[:, 1], [0.05, 0.95])
+        ends = found.low[place], found.high[place]
+        np.testing.assert_allclose(ends, expected, rtol=1e-13)
+    assert found.notes[0].startswith("in 3 of 4,000 replicates")
+    assert found.interval_method == "percentile of 3,997 parametric replicates"
 
 
 def test_one_known_value_has_no_interval():

@@ -102,6 +102,30 @@ def test_what_differs_is_named(kind, changed, named):
 
 def test_rounding_is_not_another_fit():
     check_same(made(), "parametric", {"estimates": [1.0 + 1e-12, float("nan")]}, "it")
+    numbers = np.array([3.0, 1e-3, float("nan"), float("inf")])
+    for unit in (1e-30, 1.0, 1e30):
+        known = made(fingerprint={"estimates": (unit * numbers).tolist()})
+        for moved, same in ((1e-6, True), (-1e-6, True), (1e-5, False), (-1e-5, False)):
+            others = {"estimates": (unit * (numbers + moved)).tolist()}
+            if same:
+                check_same(known, "parametric", others, "it")
+            else:
+                with pytest.raises(DataError, match="estimates"):
+                    check_same(known, "parametric", others, "it")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"values": np.ones((4, 3))}, {"values": np.ones((3, 2))}, {"beta": np.ones((4, 2))},
+        {"llf": np.ones(3)}, {"converged": np.ones(5, dtype=bool)}, {"numbers": np.arange(3)},
+        {"adjusted": np.ones((4, 1))},
+    ],
+)  # fmt: skip
+def test_numbers_that_contradict_each_other_are_refused(tmp_path, changed):
+    made(**changed).save(tmp_path / "file")
+    with pytest.raises(DataError, match="does not hold replicates"):
+        Replicates.load(tmp_path / "file")
 
 
 def test_streams_differ_by_seed_and_number():

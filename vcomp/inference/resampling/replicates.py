@@ -372,13 +372,6 @@ class FromReplicates:
             )
         return Limits(low, high, words, tuple(notes))
 
-    def standard_errors(self, quantities: Quantities | Smooth) -> FloatArray:
-        """Return the standard deviations of the replicates of each quantity."""
-        values, _ = self._values(quantities)
-        finite = np.where(np.isfinite(values), values, np.nan)
-        found: FloatArray = np.nanstd(finite, axis=0, ddof=1)
-        return found
-
     def _values(self, quantities: Quantities | Smooth) -> tuple[FloatArray, FloatArray]:
         """Return (B, m) values of the replicates and (m,) those of the fit."""
         made = self.replicates
