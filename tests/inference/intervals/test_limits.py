@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import vcomp
 from vcomp.exceptions import EstimationError, PlanError
@@ -18,10 +18,11 @@ from vcomp.inference.intervals.limits import (
     BELOW_ZERO,
     EXACT_F,
     FromComponents,
+    logit_interval,
     satterthwaite_interval,
     standard_errors,
 )
-from vcomp.inference.quantities import Quantities
+from vcomp.inference.quantities import Quantities, Smooth
 
 COV = np.diag([0.4, 0.3, 0.02])
 G = from_components({"p": 2.0, "i": 1.0, "Residual": 4.0}, cov=COV).components
@@ -52,6 +53,40 @@ def test_delta_methods_on_their_scales():
     reach = z * se / (value * (1 - value))
     expected = [1 / (1 + np.exp(-at + reach)), 1 / (1 + np.exp(-at - reach))]
     np.testing.assert_allclose([logit.low[0], logit.high[0]], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", ["real", "variance", "share"])
+@pytest.mark.parametrize("method", ["auto", "wald", "log"])
+def test_functions_of_components_and_fixed_effects(scale, method):
+    """Var f = g'Cg + h'Dh; on the scale of its values, or that which the method states."""
+    unit = 0.05 if scale == "share" else 1.0
+
+    def slopes(v, b):
+        return unit * np.array([b[0] ** 2, 0.0, 1.0]), unit * np.array([2.0 * v[0] * b[0], 0.0])
+
+    q = Smooth(lambda v, b: float(unit * (v[0] * b[0] ** 2 + v[2])), slopes, scale, True)
+    beta, D = np.array([1.5, 9.0]), np.array([[0.2, 0.1], [0.1, 3.0]])
+    found = FromComponents(G, method, beta=beta, cov_beta=D).limits(q, 0.1)
+    f = unit * (2.0 * 1.5**2 + 4.0)
+    se = unit * np.sqrt(1.5**4 * 0.4 + 0.02 + (2.0 * 2.0 * 1.5) ** 2 * 0.2)
+    z, on = stats.norm.isf(0.05), {"wald": "real", "auto": scale}.get(method, scale)
+    if (method, scale) == ("log", "real"):
+        on = "variance"
+    ends = {
+        "real": (f - z * se, f + z * se),
+        "variance": (f * np.exp(-z * se / f), f * np.exp(z * se / f)),
+        "share": special.expit(special.logit(f) + np.array([-z, z]) * se / (f * (1.0 - f))),
+    }[on]
+    assert (found.low[0], found.high[0]) == pytest.approx(tuple(ends), rel=1e-11)
+    with pytest.raises(EstimationError, match="is not defined for functions of the components"):
+        FromComponents(G, "mls", beta=beta, cov_beta=D).limits(q, 0.1)
+
+
+def test_shares_at_or_beyond_their_ends_have_no_interval_on_the_logit_scale():
+    low, high = logit_interval(np.array([0.0, 1.0, -0.1, 1.1, 0.5]), np.full(5, 0.1), 0.05)
+    assert np.isnan([low[:4], high[:4]]).all()
+    ends = special.expit(stats.norm.isf(0.025) * 0.4 * np.array([-1.0, 1.0]))
+    assert (low[4], high[4]) == pytest.approx(tuple(ends), rel=1e-12)
 
 
 def test_satterthwaite_of_a_standard_deviation_is_the_root_of_the_variances():
