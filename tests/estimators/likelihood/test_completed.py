@@ -11,6 +11,8 @@ from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.choose import choose_engine
 from vcomp.estimators.likelihood.incomplete import CompletedLikelihood, HoleMatrix
 from vcomp.estimators.likelihood.likelihood import REML, estimate_by_likelihood
+from vcomp.numerics.sparse import Rademacher
+from vcomp.statistics import split_axes
 
 FULL = "y ~ (1|p) + (1|a) + (1|i) + (1|d) + (1|p:a) + (1|p:i) + (1|a:i) + (1|p:d) + (1|p:a:i)"
 FORMULAS = {
@@ -306,3 +308,49 @@ def test_few_holes_have_exact_traces(exact_holes):
     assert engine.reason == (
         "orthogonal strata of a grid with 33.3% of its cells empty, traces over these " + traces
     )
+
+
+def test_samples_of_probes_are_those_of_the_matrix_of_the_holes():
+    """More holes and more probes than columns at a time; solves begin at those of other points."""
+    rng = np.random.default_rng(4)
+    a, b = (axis.ravel() for axis in np.indices((14, 17)))
+    data = pd.DataFrame({"a": a, "b": b, "y": rng.normal(size=238)})[rng.random(238) < 0.66]
+    stats = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", data).statistics
+    sums, grid = stats.cross_products, stats.completed
+    sampled = CompletedLikelihood(sums, grid, reml=False, n_probes=40, seed=3, exact_holes=0)
+    exact = CompletedLikelihood(sums, grid, reml=False)
+    h = grid.holes.n
+    assert h > 70
+    z = Rademacher(40, 3).columns((0,), (h,), 0, 40)
+    for v in (np.array([0.7, 0.4, 1.1]), np.array([0.0, 2.0, 0.5])):
+        point = exact._at(v)
+        K, whole = point.matrix.times(np.eye(h)), point.total.traces
+        moved = point.matrix.derivatives(point.matrix.columns(np.eye(h)))
+        solved = np.array([np.linalg.solve(K, of_t) for of_t in moved])
+        trace = np.trace(solved, axis1=1, axis2=2)
+        np.testing.assert_allclose(exact._traces(point)[:, 0], whole - trace, rtol=1e-10)
+        of_probes = np.einsum("hs,thk,ks->ts", z, solved, z)
+        found = sampled._traces(sampled._at(v))
+        np.testing.assert_allclose(found, whole[:, None] - of_probes, rtol=1e-7)
+        root = np.sqrt(np.diagonal(K))
+        M = K / np.outer(root, root)
+        values, vectors = np.linalg.eigh(M)
+        logs = np.log(values) @ (vectors.T @ z) ** 2 - (np.sum(z * (M @ z), axis=0) - h)
+        off = -2.0 * (sampled._loglikes(v) - exact.loglike(v))
+        np.testing.assert_allclose(
+            off, logs + 2.0 * np.log(root).sum() - np.linalg.slogdet(K)[1], atol=1e-7
+        )
+
+
+@pytest.mark.parametrize("block", [1, 90, 10**6])
+@pytest.mark.parametrize("name", ["covariates", "two facets"])
+def test_columns_in_the_holes_are_taken_from_blocks_of_cells(name, block):
+    """However many at a time, as of the whole table."""
+    ours, _ = engines(name, reml=True)
+    grid, tables = ours.grid, ours._tables
+    found = ours._columns_in_holes(block)
+    for contrasts, columns in found.items():
+        parts = [split_axes(table.copy(), grid.shape)[contrasts] for table in tables]
+        place = grid.holes.place(contrasts, grid.shape)
+        for j, part in enumerate(parts):
+            np.testing.assert_array_equal(columns.values[:, j], part[place, grid.holes.cell])

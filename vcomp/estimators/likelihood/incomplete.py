@@ -364,19 +364,19 @@ class CompletedLikelihood(LastPoint["_Point"], CrossProductsEngine):
         ones = np.ones(self._tables.shape[2])
         return Cells(self.grid.shape, ones, tuple(self._tables), np.zeros((b, b)))
 
-    def _columns_in_holes(self) -> dict[tuple[int, ...], HoleColumns]:
-        """Return the columns' values in the holes and group means, from blocks of cells."""
+    def _columns_in_holes(self, block: int = _BLOCK) -> dict[tuple[int, ...], HoleColumns]:
+        """Return the columns' values in the holes and group means, from `block` cells at a time."""
         grid, holes = self.grid, self.grid.holes
         b, R, n_cells = self._tables.shape
         values = {s: np.empty((holes.n, b)) for s in grid.coefficients}
         places = {s: holes.place(s, grid.shape) for s in grid.coefficients}
-        width = max(_BLOCK // R, 1)
+        width = max(block // R, 1)
         for first in range(0, n_cells, width):
             inside = slice(*np.searchsorted(holes.cell, [first, first + width]))
             cells = holes.cell[inside] - first
             for j, table in enumerate(self._tables):
-                block = table[:, first : first + width].copy()
-                for s, part in split_axes(block, grid.shape).items():
+                some = table[:, first : first + width].copy()
+                for s, part in split_axes(some, grid.shape).items():
                     values[s][inside, j] = part[places[s][inside], cells]
         split = split_columns(self._cells(), grid.groupings)
         return {s: HoleColumns(values[s], split[s].means[0]) for s in values}

@@ -226,18 +226,17 @@ class IterativePoint:
                 self.system, name, number, np.ascontiguousarray(reduced.tail[:, part])
             )
             x[:, part], residual[:, part] = solved.x, solved.residual
-        whole = Solved(x, residual, 0, True, np.zeros((0, width)), np.zeros((0, width)))
         effects = dict(zip(self.active[1:], (x[s] for s in self._slices), strict=True))
         if self.active:
             effects[self.active[0]] = self.system.back(reduced, x)
-        return effects, self.system.forms(reduced, whole)
+        return effects, self.system.forms(reduced, x, residual)
 
     @property
     def _slices(self) -> tuple[slice, ...]:
         return self.system.equations.slices
 
     def _reduce(self, right: Mapping[int, FloatArray]) -> Reduced:
-        width = next((b.shape[1] for b in right.values()), 0)
+        width = next(iter(right.values())).shape[1]
         lead = right[self.active[0]] if self.active else np.zeros((0, width))
         tail = np.concatenate([np.zeros((0, width)), *(right[t] for t in self.active[1:])])
         return self.system.reduce(lead, tail)
@@ -304,7 +303,7 @@ class IterativePoint:
         for t in self.context.right:
             if t not in found:
                 found[t] = self._trace_at_zero(t)
-        width = max((x.size for x in found.values()), default=1)
+        width = max(x.size for x in found.values())
         samples = np.zeros((self._stats.n_terms, width))
         for t, x in found.items():
             # Unit vectors (AllUnits) differ in number between terms; their means are exact.

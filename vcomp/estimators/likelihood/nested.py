@@ -363,14 +363,11 @@ def _fewer_vectors(columns: GroupedColumns) -> FloatArray:
     q, b, vectors = means.shape
     if means.size <= _BATCH_VALUES or vectors <= _TIMES_AS_MANY * q * b:
         return means
-    products = columns.products_of_means
-    scale = np.sqrt(np.diagonal(products))
-    scale = np.where(scale > 0.0, scale, 1.0)
     try:
-        factor = np.linalg.cholesky(products / np.outer(scale, scale))
+        factor = np.linalg.cholesky(columns.products_of_means)
     except np.linalg.LinAlgError:  # columns that depend on each other up to rounding
         return means
-    return (scale[:, None] * factor).reshape(q, b, q * b)
+    return factor.reshape(q, b, q * b)
 
 
 def _times(weights: FloatArray, values: FloatArray) -> FloatArray:

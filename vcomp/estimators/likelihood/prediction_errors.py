@@ -32,6 +32,9 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics import Positive, slices
 from vcomp.statistics import CrossProducts, Statistics, StratumStatistics
 
+_NONE = -1
+"""In place of a group: none."""
+
 _AT_ONCE = 65_536
 """Number of combinations that are processed at once."""
 
@@ -76,7 +79,7 @@ def prediction_variances(
     EstimationError
         If there are too many effects to factor and too many combinations for iterative solves.
     """
-    groups = np.where(v[None, :-1] > 0.0, groups, -1)
+    groups = np.where(v[None, :-1] > 0.0, groups, _NONE)
     found = np.empty(groups.shape[0])
     left = np.ones(found.size, dtype=bool)
     strata = stats.strata
@@ -122,7 +125,7 @@ def difference_variances(
     """
     m = pairs[0].size
     none = np.zeros((m, stats.XX.shape[0] if stats.wide is None else stats.wide.n_fixed))
-    groups = np.full((2, m, v.size - 1), -1, dtype=np.int64)
+    groups = np.full((2, m, v.size - 1), _NONE, dtype=np.int64)
     groups[0, :, term], groups[1, :, term] = pairs
     if stats.wide is not None:
         return _beside_factor(stats, v, groups[0], none, limits, other=groups[1])
@@ -188,23 +191,23 @@ class _Paths:
         document with a topic that it does not belong to.
         """
         m, shape = combinations.shape[0], self.stats.shape
-        found = np.full((self.depth + 1, m), -1, dtype=np.int64)
-        of_axes = np.full((len(shape), m), -1, dtype=np.int64)
+        found = np.full((self.depth + 1, m), _NONE, dtype=np.int64)
+        of_axes = np.full((len(shape), m), _NONE, dtype=np.int64)
         fits = np.ones(m, dtype=bool)
         for grouping in range(self.depth, -1, -1):
             if grouping < self.depth:
                 inner = found[grouping + 1]
-                found[grouping] = np.where(inner < 0, -1, self._parents[grouping][inner])
+                found[grouping] = np.where(inner < 0, _NONE, self._parents[grouping][inner])
             for t, of_term in enumerate(self.stats.term_groupings):
                 if of_term != grouping:
                     continue
                 group = combinations[:, t]
-                place = np.where(group < 0, -1, self._places[t][group])
+                place = np.where(group < 0, _NONE, self._places[t][group])
                 above, given = place // self._sizes[grouping], place % self._sizes[grouping]
-                _agree(found[grouping], np.where(place < 0, -1, given), fits)
+                _agree(found[grouping], np.where(place < 0, _NONE, given), fits)
                 for axis in sorted(self.stats.term_axes[t], reverse=True):
                     above, given = above // shape[axis], above % shape[axis]
-                    _agree(of_axes[axis], np.where(place < 0, -1, given), fits)
+                    _agree(of_axes[axis], np.where(place < 0, _NONE, given), fits)
         return np.maximum(found, 0), fits
 
     def fit(self, combinations: LongArray) -> BoolArray:
@@ -240,7 +243,7 @@ def _by_strata(
             weight = prod(1.0 - 1.0 / stats.shape[f] for f in stratum.contrasts)
             forms = covariance.path_forms(stratum.coefficients @ v, path[:-1], weights)
             used -= weight * forms
-        exact[part] = (whole == 0.0) | (used > _LOST * whole)
+        exact[part] = used >= _LOST * whole
         # If the data nearly determine a combination, rounding error may make this negative.
         found[part] = np.maximum(used, 0.0) + np.einsum("ij,jk,ik->i", d, cov_beta, d)
     return found, exact
@@ -387,4 +390,4 @@ def _solved(system: SparseSystem, right: FloatArray) -> tuple[FloatArray, FloatA
     reduced = system.reduce(right[:lead], np.ascontiguousarray(right[lead:]))
     solved = system.solve(reduced.tail, None, _TOL)
     whole = np.concatenate([system.back(reduced, solved.x), solved.x])
-    return whole, np.diagonal(system.forms(reduced, solved))
+    return whole, np.diagonal(system.forms(reduced, solved.x, solved.residual))

@@ -179,13 +179,13 @@ class SparseSystem:
         """Return the effects of the eliminated term from those of the others."""
         return reduced.lead - self.inverse_lead[:, None] * self.equations.coupling.times(x)
 
-    def forms(self, reduced: Reduced, solved: Solved) -> FloatArray:
+    def forms(self, reduced: Reduced, x: FloatArray, residual: FloatArray) -> FloatArray:
         """Return b'C⁻¹b for all pairs of right-hand sides.
 
-        With the residual r of the solve, x'b + x'r = b'S⁻¹b − r'S⁻¹r: the error is of second order
+        With the residual r of the solution x, x'b + x'r = b'S⁻¹b − r'S⁻¹r: the error is of second order
         in that of the solution.
         """
-        tail = solved.x.T @ (reduced.tail + solved.residual)
+        tail = x.T @ (reduced.tail + residual)
         return reduced.form + 0.5 * (tail + tail.T)
 
 

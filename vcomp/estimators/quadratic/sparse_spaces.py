@@ -109,7 +109,7 @@ def _remainder(stats: CrossProducts, system: SparseSystem, terms: tuple[int, int
     )
     if not solved.converged:
         raise np.linalg.LinAlgError("the normal equations did not converge")
-    left: FloatArray = top - system.forms(reduced, solved)
+    left: FloatArray = top - system.forms(reduced, solved.x, solved.residual)
     return left
 
 
