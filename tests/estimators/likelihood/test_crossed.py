@@ -106,7 +106,10 @@ def test_fits_are_those_of_elimination(method):
     found, wanted = (
         vcomp.fit(formula, data, method=method, engine=e) for e in ("levels", "blocked")
     )
-    assert "40 levels of 25 cells" in found.certificate.reason
+    empty = f"{(1000 - len(data)) / 10:.1f}%"
+    assert (
+        found.certificate.reason == f"40 levels of 25 cells, {empty} of them empty, by their holes"
+    )
     np.testing.assert_allclose(found.vcomp, wanted.vcomp, rtol=1e-9)
     np.testing.assert_allclose(found.components.cov, wanted.components.cov, rtol=1e-7)
     assert found.llf == pytest.approx(wanted.llf, abs=1e-9)
@@ -198,6 +201,28 @@ def test_a_small_residual_keeps_its_digits():
     )
     assert strata.certificate.engine == "iterative"  # by few holes: exact, nothing cancels
     np.testing.assert_allclose(found.vcomp, strata.vcomp, rtol=1e-7)
+
+
+@pytest.mark.parametrize("facets", ["ab", "ba"])
+def test_effects_beside_a_small_residual_are_exact(facets):
+    """Of scores whose sums are exact, against a solution refined in extended precision."""
+    rng = np.random.default_rng(6)
+    data = crossed(30, 20, 0.97, 6)
+    u, w = rng.normal(size=30), rng.normal(size=20)
+    y = u[data["a"]] + w[data["b"]] + 1e-3 * rng.normal(size=len(data))
+    data["y"] = np.round(2.0**24 * y) / 2.0**24
+    formula = "y ~ 0 + (1|{}) + (1|{})".format(*facets)
+    stats = vcomp.VarianceComponentsModel(formula, data).statistics
+    v, sizes = np.array([0.9, 0.4, 1e-6]), [data[f].max() + 1 for f in facets]
+    Z = np.hstack([np.eye(q)[data[f]] for f, q in zip(facets, sizes, strict=True)])
+    ridge = np.repeat(np.longdouble(v[-1]) / v[:-1].astype(np.longdouble), sizes)
+    C = (Z.T @ Z).astype(np.longdouble) + np.diag(ridge)
+    sums, expected = Z.T @ data["y"].to_numpy(), np.zeros(sum(sizes), np.longdouble)
+    for _ in range(5):
+        rest = (sums - C @ expected).astype(float)
+        expected = expected + np.linalg.solve(C.astype(float), rest)
+    found = CrossedLikelihood(find_crossed_table(stats.cells), reml=True).solution(v).effects
+    np.testing.assert_allclose(np.concatenate(found), expected.astype(float), atol=1e-12)
 
 
 def test_scores_without_residual_are_refused_as_by_elimination():

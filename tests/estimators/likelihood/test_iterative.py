@@ -174,6 +174,15 @@ def test_small_terms_have_no_error():
     assert not engine.monte_carlo(v).any()
 
 
+def test_a_small_term_beside_a_small_residual_keeps_its_digits():
+    """Its trace and its Z'Py would be differences of numbers 1e5 times as large."""
+    stats = statistics_of("y ~ (1|a) + (1|b)", crossed(300, 8, 40))
+    v = np.array([0.9, 0.4, 1e-4])
+    engine = IterativeLikelihood(stats, reml=True, tol=1e-14)
+    expected = BlockedLikelihood(stats, reml=True).derivatives(v).score
+    assert engine.derivatives(v).score[0] == pytest.approx(expected[0], rel=2e-10)
+
+
 def test_disconnected_pieces_and_communities():
     data = crossed(6000, 200, 600)
     data["b"] = data["b"] // 2 * 2 + data["a"] % 2
@@ -470,7 +479,9 @@ def test_samples_of_probes_are_those_of_dense_matrices(v, tol):
     inverse = [of_lead, *(of_tail[i:j].sum(axis=0) for i, j in pairwise(ends))]
     traces = engine._at(v).traces(reml=False)
     for t, of_t in zip(active, inverse, strict=True):
-        np.testing.assert_allclose(traces[t], sizes[t] / v[t] - s2 * of_t / v[t] ** 2, rtol=tol**0.5)
+        np.testing.assert_allclose(
+            traces[t], sizes[t] / v[t] - s2 * of_t / v[t] ** 2, rtol=tol**0.5
+        )
     V = s2 * np.eye(n) + sum(s * x @ x.T for s, x in zip(v, Z, strict=False))
     for t in np.flatnonzero(v[:-1] == 0.0):
         Zz = Z[t] @ Rademacher(20, 3).columns((int(t),), (sizes[t],), 0, 20)

@@ -143,6 +143,13 @@ def test_no_degrees_of_freedom_for_the_residual():
     )
     with pytest.raises(vcomp.EstimationError, match=r"the residual has no degrees of freedom"):
         vcomp.fit("y ~ (1|a) + (1|b)", data, method="type1")
+    for seed in range(8):  # the difference is rounding error of either sign
+        other = data.assign(y=np.random.default_rng(seed).normal(size=5))
+        model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", other)
+        table = Type1().table(model.statistics, model.component_names)
+        assert table.df.tolist() == [2.0, 2.0, 0.0]
+        assert table.sum_sq[-1] == 0.0
+        assert np.isnan(table.expected[-1]).all()
 
 
 def test_constant_response_and_exact_fit():

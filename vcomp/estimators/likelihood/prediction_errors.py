@@ -85,9 +85,9 @@ def prediction_variances(
     strata = stats.strata
     if strata is not None and strata.remainder.parents is not None:
         paths = _Paths(strata)
-        known = np.concatenate(
-            [paths.fit(groups[part]) for part in slices(found.size, _AT_ONCE)] or [left[:0]]
-        )
+        known = np.zeros(found.size, dtype=bool)
+        for part in slices(found.size, _AT_ONCE):
+            known[part] = paths.fit(groups[part])
         if known.any():
             found[known], exact = _by_strata(strata, paths, v, groups[known], X[known])
             left = ~known
