@@ -306,3 +306,19 @@ def test_an_order_that_was_not_found_needs_much_memory():
     )
     with pytest.raises(vcomp.EstimationError, match=words):
         elimination.Eliminations(stats, planner=lambda *arguments, **options: None)
+
+
+def test_forms_beside_a_small_residual_follow_the_unit_of_the_scores():
+    """In binary units nothing is rounded: to the last digit."""
+    formula, data = unbalanced("crossed")
+    rng = np.random.default_rng(2)
+    a, b = (rng.normal(size=data[f].nunique())[data[f]] for f in "ab")
+    y = a + b + 1e-4 * rng.normal(size=len(data))
+    found = []
+    for unit in (1.0, 2.0**20, 2.0**-20):
+        model = vcomp.VarianceComponentsModel(formula, data.assign(y=unit * y))
+        engine = BlockedLikelihood(model.statistics.cross_products, reml=True)
+        effects, beta, rss = engine.point(unit**2 * np.array([1.0, 0.8, 1e-8])).solution
+        found.append([*(effects / unit), *(beta / unit), rss / unit**2])
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])

@@ -455,7 +455,7 @@ def test_monte_carlo_errors_are_those_of_single_probes(v, reml):
 @pytest.mark.parametrize("tol", [1e-13, 1e-4])
 @pytest.mark.parametrize("v", [(0.0, 0.7, 0.3, 1.1), (0.8, 0.4, 2.0, 0.6)], ids=["zero", "all"])
 def test_samples_of_probes_are_those_of_dense_matrices(v, tol):
-    """Of each probe, less the first-order error, which is known; at zero a solve's error squared."""
+    """Of each probe, less its known first-order error; at zero with a solve's error squared."""
     rng, sizes, v, n = np.random.default_rng(5), (25, 40, 30), np.array(v), 200
     codes = [rng.permutation(np.append(np.arange(q), rng.integers(0, q, n - q))) for q in sizes]
     data = {**dict(zip("abc", codes, strict=True)), "y": rng.normal(size=n)}

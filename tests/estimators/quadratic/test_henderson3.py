@@ -122,6 +122,10 @@ def test_too_large():
     every = frozenset(range(stats.n_terms))
     with pytest.raises(vcomp.EstimationError, match=r"dense matrix of order 8, .*method='anova'"):
         Space(stats, every, free_bytes=lambda: 100.0)
+    four_matrices = 4.0 * 8.0 * 8**2 / 0.8  # four fifths of the memory may be used
+    assert Space(stats, every, free_bytes=lambda: 1.001 * four_matrices).rank == 15
+    with pytest.raises(vcomp.EstimationError, match="order 8"):
+        Space(stats, every, free_bytes=lambda: 0.999 * four_matrices)
 
 
 @pytest.mark.parametrize("fixed", ["1", "x", "0"])

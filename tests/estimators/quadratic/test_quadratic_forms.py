@@ -66,3 +66,25 @@ def test_a_product_between_the_two_smallest_terms_has_to_fit():
         expected = np.trace(of_a @ a.T @ b @ b.T @ c @ of_c @ c.T @ a)
         found = chains.trace(chains.planned(chain))
         assert found == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("turn", range(4))
+def test_chains_are_shortened_wherever_they_begin(turn):
+    """A_t Z_u = Z_u of a finer term t on either side of u, and N_aa is diagonal."""
+    model = vcomp.VarianceComponentsModel(*unbalanced("crossed and nested"))
+    stats = model.statistics.cross_products
+    k = stats.n_terms
+    fine, coarse = next(
+        (a, b) for a in range(k) for b in range(k) if a != b and stats.is_finer(a, b)
+    )
+    other = next(
+        c for c in range(k)
+        if not any(stats.is_finer(x, y) for x, y in ((c, coarse), (fine, c), (c, fine)))
+    )  # fmt: skip
+    chains = _Chains(stats, ChainLimits())
+    for chain in (
+        [(fine, -1), (coarse, 0), (coarse, -1), (other, 0)],
+        [(other, 0), (coarse, -1), (coarse, 0), (fine, -1)],
+    ):
+        found = chains._shortened(chain[turn:] + chain[:turn])
+        assert sorted(found) == sorted([(coarse, 0), (other, 0)])

@@ -365,7 +365,7 @@ class CompletedLikelihood(LastPoint["_Point"], CrossProductsEngine):
         return Cells(self.grid.shape, ones, tuple(self._tables), np.zeros((b, b)))
 
     def _columns_in_holes(self, block: int = _BLOCK) -> dict[tuple[int, ...], HoleColumns]:
-        """Return the columns' values in the holes and group means, from `block` cells at a time."""
+        """Return the columns' values in the holes and group means, some cells at a time."""
         grid, holes = self.grid, self.grid.holes
         b, R, n_cells = self._tables.shape
         values = {s: np.empty((holes.n, b)) for s in grid.coefficients}

@@ -182,8 +182,8 @@ class SparseSystem:
     def forms(self, reduced: Reduced, x: FloatArray, residual: FloatArray) -> FloatArray:
         """Return b'C⁻¹b for all pairs of right-hand sides.
 
-        With the residual r of the solution x, x'b + x'r = b'S⁻¹b − r'S⁻¹r: the error is of second order
-        in that of the solution.
+        With the residual r of the solution x, x'b + x'r = b'S⁻¹b − r'S⁻¹r: the error is of second
+        order in that of the solution.
         """
         tail = x.T @ (reduced.tail + residual)
         return reduced.form + 0.5 * (tail + tail.T)
