@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scipy.sparse import tril
 
 import vcomp
+from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.dense_quadratic import eliminated
 from tests.helpers.designs import DESIGNS, unbalanced
 from vcomp.estimators.likelihood import blocked_covariance as elimination
@@ -322,3 +323,23 @@ def test_forms_beside_a_small_residual_follow_the_unit_of_the_scores():
         found.append([*(effects / unit), *(beta / unit), rss / unit**2])
     np.testing.assert_array_equal(found[1], found[0])
     np.testing.assert_array_equal(found[2], found[0])
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e6])
+@pytest.mark.parametrize("reml", [True, False])
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_a_small_component_does_not_cancel(place, reml, unit):
+    """Forms of Z'QZ beside a component of 1e-9 are not differences of forms of C⁻¹."""
+    formula, data = unbalanced("three facets")
+    data = data.assign(x=np.random.default_rng(1).normal(size=len(data)), y=unit**0.5 * data["y"])
+    model = vcomp.VarianceComponentsModel(formula.replace("~", "~ x +"), data)
+    v = unit * np.random.default_rng(place).uniform(0.5, 2.0, len(model.component_names))
+    v[place] = 1e-9 * unit
+    engine = BlockedLikelihood(model.statistics.cross_products, reml=reml)
+    dense = DenseLikelihood(model, reml=reml)
+    for found, expected in (
+        (engine.derivatives(v).score, dense.score(v)),
+        (engine.information(v, "average"), dense.average(v)),
+        (engine.information(v, "expected"), dense.expected(v)),
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-10 * np.abs(expected).max())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -55,8 +57,14 @@ def test_a_product_between_the_two_smallest_terms_has_to_fit():
     sizes = {z.shape[1]: z for z in Z}
     place = {z.shape[1]: t for t, z in enumerate(Z)}
     chain = [(place[30], -1), (place[4], 0), (place[20], -1)]
-    for most, fits in ((79, False), (80, True)):
-        chains = _Chains(stats, ChainLimits(dense_below=0, most_elements=most))
+    # An element takes 40 bytes, and a product two fifths of the free memory.
+    for limits, fits in (
+        (ChainLimits(dense_below=0, most_elements=79), False),
+        (ChainLimits(dense_below=0, most_elements=80), True),
+        (ChainLimits(dense_below=0, free_bytes=lambda: 79.9 * 40.0 / 0.4), False),
+        (ChainLimits(dense_below=0, free_bytes=lambda: 80.1 * 40.0 / 0.4), True),
+    ):
+        chains = _Chains(stats, limits)
         if not fits:
             with pytest.raises(TooLargeError):
                 chains.planned(chain)
@@ -88,3 +96,20 @@ def test_chains_are_shortened_wherever_they_begin(turn):
     ):
         found = chains._shortened(chain[turn:] + chain[:turn])
         assert sorted(found) == sorted([(coarse, 0), (other, 0)])
+
+
+@pytest.mark.parametrize("name", ["three facets", "crossed and nested", "nested"])
+def test_numbers_of_elements_are_those_of_the_products(name):
+    """Of tables, and at most as many of products; exact if the middle term is finer than one."""
+    stats = vcomp.VarianceComponentsModel(*unbalanced(name)).statistics.cross_products
+    chains, terms = _Chains(stats, ChainLimits()), range(stats.n_terms + 1)
+    for a, b in product(terms, repeat=2):
+        assert chains._stored(a, b).nnz == chains._entries(a, b)
+    for a, b, c in product(terms, repeat=3):
+        made = (chains._stored(a, b) @ chains._stored(b, c)).nnz
+        most = chains._elements(a, b, c)
+        assert made <= most <= chains._group_n[a].size * chains._group_n[c].size
+        if chains._finer(b, a):
+            assert most <= chains._stored(b, c).nnz
+        if chains._finer(b, c):
+            assert most <= chains._stored(a, b).nnz

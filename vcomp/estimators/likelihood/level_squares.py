@@ -42,8 +42,6 @@ def _traces(
     left: Sequence[FloatArray], right: Sequence[FloatArray], weights: FloatArray | None = None
 ) -> FloatArray:
     """Return tr(X_t Y_u) of matrices X_t, Y_u (nodes, C, C), summed over nodes with weights."""
-    if not (left and right):
-        return np.zeros((len(left), len(right)))
     rows = np.array([x if weights is None else x * weights[:, None, None] for x in left])
     columns = np.array([y.swapaxes(-1, -2) for y in right])
     found: FloatArray = rows.reshape(len(left), -1) @ columns.reshape(len(right), -1).T
