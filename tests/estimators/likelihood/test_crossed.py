@@ -228,8 +228,10 @@ def test_effects_beside_a_small_residual_are_exact(facets):
 def test_scores_without_residual_are_refused_as_by_elimination():
     data = crossed(30, 20, 0.9, 1)
     data["y"] = data["a"] % 7 + 0.25 * (data["b"] % 5)
-    with pytest.raises(EstimationError, match="the residual variance is zero"):
-        vcomp.fit("y ~ (1|a) + (1|b)", data, engine="levels")
+    for engine in ("levels", "blocked"):
+        with pytest.raises(EstimationError, match="the residual variance is zero") as refused:
+            vcomp.fit("y ~ (1|a) + (1|b)", data, engine=engine)
+        assert refused.type is EstimationError
 
 
 @settings(max_examples=25, deadline=None)

@@ -272,8 +272,6 @@ class LikelihoodMethod:
             seed=0 if self.rng is None else seed_from(self.rng),
         )
         with limited_blas(0):
-            if self.engine != "auto":
-                return estimate_by_likelihood(likelihood, names, self)
             return _estimate_or_change_engine(stats, likelihood, names, self)
 
 
@@ -299,13 +297,18 @@ _LOST_IN_LEVELS = 1e-7
 """Newton decrement above which rounding in the blocks of levels has ended an iteration early."""
 
 
+def _no_other(stats: Statistics, tried: LikelihoodEngine) -> None:
+    """Return no engine: the user has chosen one."""
+
+
 def _estimate_or_change_engine(
     stats: Statistics,
     likelihood: LikelihoodEngine,
     names: tuple[str, ...],
     options: LikelihoodMethod,
 ) -> Estimate:
-    """Return the estimate, from the holes engine if the first engine lost too many digits."""
+    """Return the estimate, from the holes engine if that chosen automatically lost digits."""
+    find_other = engine_without_cancellation if options.engine == "auto" else _no_other
     try:
         estimate = estimate_by_likelihood(likelihood, names, options)
         certificate = estimate.certificate  # a constant response needs none
@@ -313,11 +316,11 @@ def _estimate_or_change_engine(
         lost = likelihood.name == "levels" and decrement > _LOST_IN_LEVELS
         reached = (estimate.converged and not lost) or len(estimate.log) > options.max_iter
     except _NoResidualError as error:
-        other = engine_without_cancellation(stats, likelihood)
+        other = find_other(stats, likelihood)
         if other is None:
             raise EstimationError(str(error)) from None  # users see the public class
         return estimate_by_likelihood(other, names, options)
-    other = None if reached else engine_without_cancellation(stats, likelihood)
+    other = None if reached else find_other(stats, likelihood)
     return estimate if other is None else estimate_by_likelihood(other, names, options)
 
 
