@@ -187,6 +187,7 @@ def test_what_is_said_of_effects():
         ((0.4, 0.2, 0.7), "40.0 % is idiosyncratic (95 %: 20.0 % to 70.0 %): it belongs"),
         ((0.4, 0.01, 0.97), "(95 %: 1.0 % to 97.0 %, which carries no information): it"),
         ((0.4, 0.0, 0.95), "(95 %: 0.0 % to 95.0 %): it"),
+        ((0.9, 0.5, 1.0), "(95 %: 50.0 % to 100.0 %): it"),
         ((0.4, NAN, NAN), "40.0 % is idiosyncratic: it belongs"),
         ((NAN, NAN, NAN), None),
     ],

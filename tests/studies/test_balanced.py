@@ -131,6 +131,16 @@ def test_there_is_no_table_of_unbalanced_data(name):
     assert table_of(*unbalanced(name, 1), "reml")[2] is None
 
 
+def test_replicates_where_the_last_facet_has_one_level():
+    """Cells of one b are those of a one-way design."""
+    _, frame = balanced("crossed, replicated", 2)
+    res, design, table = table_of("y ~ (1|a:b)", frame)
+    part = table.scores[:, :1]
+    found, _ = BalancedEstimator(res.components, design.structure.facets, part.shape)(part)
+    alone = vcomp.fit("y ~ (1|a)", frame[frame["b"] == frame["b"].iloc[0]], method="anova")
+    np.testing.assert_allclose(found, alone.vcomp, rtol=1e-10)
+
+
 def test_components_that_cannot_be_told_apart():
     res, design, table = table_of(*balanced("nested", 1))
     with pytest.raises(np.linalg.LinAlgError):

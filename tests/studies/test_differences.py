@@ -170,6 +170,9 @@ def test_a_facet_whose_levels_one_measure_cannot_leave_out_says_nothing(frame):
     unknown = found.differences(shared=["sys"])
     assert np.isnan(unknown.table["correlation"].item())
     assert "The correlation of one and two is not known, and 0 is used" in " ".join(unknown.notes)
+    columns = ["difference", "low", "high"]
+    alone = found.differences(shared=[]).table
+    pd.testing.assert_frame_equal(unknown.table[columns], alone[columns])
 
 
 def test_measures_without_a_level_in_common_are_independent(frame):
@@ -386,6 +389,20 @@ def test_the_bootstrap_draws_all_measures_alike(frame):
     assert one.interval_method == "percentiles of 20 joint bootstrap replicates over topic"
 
 
+def test_replicates_that_fail_in_one_measure_are_not_counted(frame, monkeypatch):
+    found = compared(frame, topic=10)
+    failing = iter([[2, 5], [5, 9]])
+    resample = vcomp.VarianceComponentsResults.resample
+
+    def failed(self, *given, **options):
+        made = resample(self, *given, **options)
+        return replace(made, converged=~np.isin(np.arange(12), next(failing)))
+
+    monkeypatch.setattr(vcomp.VarianceComponentsResults, "resample", failed)
+    one = found.differences(interval="bootstrap", n=12, rng=3, shared="topic")
+    assert one.interval_method == "percentiles of 9 joint bootstrap replicates over topic"
+
+
 def test_a_bootstrap_needs_the_same_levels(frame):
     fewer = vcomp.compare_measures(
         {"one": frame, "two": frame[frame["topic"] != "t0"]}, f"ap {BOTH}", topic=5
@@ -400,6 +417,19 @@ def test_a_bootstrap_needs_the_same_levels(frame):
     holes = vcomp.compare_measures(frame.drop(index=3), BOTH, responses=["ap", "rr"], topic=5)
     with pytest.raises(vcomp.EstimationError, match="not fully crossed"):
         holes.differences(interval="bootstrap", n=5)
+    assert _drawn(holes, "sys") == ["sys"]
+
+
+def test_facets_that_are_drawn_must_be_crossed_but_not_others():
+    index = pd.MultiIndex.from_product([range(3)] * 4, names=list("abcd"))
+    data = index.to_frame(index=False).query("c > 0 or d > 0")
+    for k, y in enumerate("xy"):
+        data[y] = np.random.default_rng(k).normal(size=len(data))
+    right = "~ (1|a) + (1|b) + (1|c) + (1|d)"
+    found = vcomp.compare_measures(data, right, responses=["x", "y"], method="type1")
+    assert _drawn(found, ["a", "b"]) == ["a", "b"]
+    with pytest.raises(vcomp.EstimationError, match="'x' c and d are not fully crossed"):
+        _drawn(found, ["b", "c"])
 
 
 def test_neither_nested_nor_fixed_facets_are_drawn():

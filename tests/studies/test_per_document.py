@@ -13,7 +13,7 @@ import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
 from vcomp.ir.documents.document_files import document_universe
 from vcomp.ir.documents.track import novelty_like_track
-from vcomp.studies.per_document import _kind_of_assessors
+from vcomp.studies.per_document import _kind_of_assessors, _labelled
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +24,14 @@ def track():
 @pytest.fixture(scope="module")
 def universe(track):
     return document_universe(track.retrieved, track.judgements)
+
+
+def test_nested_assessors_have_names_of_their_own_in_every_topic():
+    rows = pd.DataFrame({"topic": list("tsutts"), "assessor": list("BCABAA")}, dtype="category")
+    found = _labelled(rows, "nested")
+    assert found["assessor"].tolist() == ["t/B", "s/C", "u/A", "t/B", "t/A", "s/A"]
+    assert found["assessor"].cat.categories.tolist() == ["s/A", "s/C", "t/A", "t/B", "u/A"]
+    assert found["topic"].equals(rows["topic"])
 
 
 SIZES = {"topic": [20, 50], "assessor": [1, 3]}

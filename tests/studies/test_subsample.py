@@ -194,6 +194,14 @@ def test_a_result_brings_its_data_and_method(frame):
         vcomp.subsample_study(loaded, sizes={"a": 4})
 
 
+def test_names_in_the_formula_are_those_of_the_caller(frame):
+    double, plan = 2.0, {"sizes": {"a": 3}, "trials": 2, "rng": 1}
+    assert double
+    one = vcomp.subsample_study("y ~ (1|a) + (1|b)", frame, **plan)
+    two = vcomp.subsample_study("I(double * y) ~ (1|a) + (1|b)", frame, **plan)
+    np.testing.assert_allclose(two.replicates.values, 4.0 * one.replicates.values, rtol=1e-12)
+
+
 def test_nested_facets_and_several_sizes():
     formula, data = balanced("crossed and nested", 2)
     found = vcomp.subsample_study(

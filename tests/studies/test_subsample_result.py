@@ -10,7 +10,7 @@ import pytest
 import vcomp
 from tests.helpers.designs import balanced
 from tests.helpers.printed_tables import printed_columns, printed_words
-from vcomp.studies.subsample_result import _covered, required_sizes
+from vcomp.studies.subsample_result import _covered, _part, required_sizes
 
 CELLS = np.array([[3, 4], [3, 9], [5, 4], [5, 9], [8, 2]])
 TRIALS = 9
@@ -131,6 +131,39 @@ def test_the_table_and_its_summary(fitted):
     assert "left out" not in printed_words(given(fitted, rho, phi).summary())
 
 
+def test_mean_squares_of_replicated_tables_are_those_of_cell_means():
+    """Of all the data and of a part, from its components: σ²(ab) + σ²(e)/r and so on."""
+    formula, frame = balanced("crossed, replicated", 3)
+    made = vcomp.subsample_study(
+        formula, frame, sizes={"a": 3, "b": [4, 6]}, trials=1, dstudy={"b": 20}, method="anova",
+    )  # fmt: skip
+    table, (a, b, ab, e) = made.dstudy.two_way, made.results.vcomp
+    assert table.n_replicates == 3
+    for place, (n_a, n_b) in enumerate(made.cells):
+        part = _part(table, made, place, made.results.vcomp.to_numpy())
+        residual = ab + e / 3.0
+        assert (part.n_rows, part.n_columns) == (n_a, n_b)
+        assert part.ms_residual == pytest.approx(residual, rel=1e-12)
+        assert part.ms_rows == pytest.approx(residual + n_b * a, rel=1e-12)
+        assert part.ms_columns == pytest.approx(residual + n_a * b, rel=1e-12)
+    assert table.ms_residual == pytest.approx(ab + e / 3.0, rel=1e-10)
+
+
+def test_sizes_with_one_subset_or_none(fitted):
+    values = coefficients(LENGTHS, 0.8)
+    kept = np.ones(values.shape, dtype=bool)
+    kept[1] = False
+    kept[2, 1:] = False
+    kept[3, 1:], values[3, 0] = False, fitted.full("Erho2")
+    study = given(fitted, values, values * 0.5, kept.ravel())
+    rows = study.table.query("quantity == 'Erho2'")
+    assert rows["n"].tolist() == [9, 0, 1, 1, 9]
+    far = float(abs(values[2, 0] - fitted.full("Erho2")) <= 0.05)
+    np.testing.assert_array_equal(rows["within"].iloc[1:4], [np.nan, far, 1.0])
+    assert rows["sd"].iloc[1:4].isna().all()
+    assert printed_columns(study.summary())["Eρ²"][1] == "–"
+
+
 @pytest.mark.parametrize(
     ("lengths", "said"),
     [
@@ -158,3 +191,6 @@ def test_sizes_that_are_never_enough(fitted):
     np.testing.assert_array_equal(
         required_sizes(study, v, 0.9, "Erho2", "b"), [np.inf, 1.0, 9.0, 18.0]
     )
+    # However small it is, an object without rounding error has a size that is enough.
+    small = required_sizes(study, np.array([[2.0**-50, 1.0, 2.0]]), 0.75, "Phi", "b")
+    np.testing.assert_allclose(small, 9.0 * 2.0**50, rtol=2e-9)

@@ -66,7 +66,7 @@ class BalancedTable:
         if counts.min() < counts.max():
             return None
         order = np.argsort(places, kind="stable")
-        return cls(chunk.y[order].reshape(*shape, int(counts[0])), tuple(above))
+        return cls(chunk.y[order].reshape(*shape, -1), tuple(above))
 
     def take(self, chosen: Sequence[LongArray]) -> FloatArray:
         """Return part of the table.

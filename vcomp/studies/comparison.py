@@ -440,8 +440,9 @@ def _curves(compared: MeasureComparison, coefficient: str, x: str | None, ax: An
     studies = compared.studies
     facet = _horizontal(list(studies.values()), x)
     table = compared.table
-    sizes = [table[facet].min(), table[facet].max()]
-    low, high = sizes if sizes[0] < sizes[1] else (max(1.0, sizes[0] / 4.0), 2.0 * sizes[1])
+    low, high = table[facet].min(), table[facet].max()
+    if low == high:
+        low, high = max(1.0, low / 4.0), 2.0 * high
     fine = np.geomspace(low, high, _POINTS)
     lines = [
         pd.DataFrame({"measure": name, facet: fine, coefficient: _line(study, facet, fine,

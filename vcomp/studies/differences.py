@@ -133,26 +133,23 @@ def _in_closed_form(res: VarianceComponentsResults, facet: str) -> LeftOut | Non
 
 
 def influences(
-    parts: Mapping[str, LeftOut], whole: FloatArray, quantities: Quantities, *, zero: bool
+    parts: Mapping[str, LeftOut], quantities: Quantities, *, zero: bool
 ) -> Influences:
-    """Return the influences of levels on quantities of one measure.
+    """Return the influences of levels on quantities of one measure, those of their absence.
 
     Parameters
     ----------
     parts : by facet
-    whole : (k + 1,) components from all data
     quantities : m of them
     zero : whether negative components are replaced by zero
     """
     of: dict[tuple[str, str], FloatArray] = {}
-    theta = quantities.values(_used(whole, zero))
     for facet, part in parts.items():
         values = quantities.values(_used(part.values, zero))
         for group in np.unique(part.groups):
             own = np.flatnonzero(part.groups == group)
             n = own.size
-            pseudo = n * theta - (n - 1) * values[own]
-            scaled = (pseudo - pseudo.mean(axis=0)) / np.sqrt(n * (n - 1.0))
+            scaled = (values[own] - values[own].mean(axis=0)) * np.sqrt((n - 1.0) / n)
             of |= {(facet, part.levels[j]): scaled[i] for i, j in enumerate(own)}
     return Influences(of)
 
@@ -381,9 +378,7 @@ def _correlations(
         doubts += [f"Measure {name!r}: {note}." for note in said]
     found = {}
     by_name = {
-        name: influences(
-            parts[name], study.components.values, made[name], zero=study.negative == "zero"
-        )
+        name: influences(parts[name], made[name], zero=study.negative == "zero")
         for name, study in compared.studies.items()
     }
     for (a, b), facets in common.items():

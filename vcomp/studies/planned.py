@@ -182,11 +182,7 @@ class MeasureDifferences(display.Printed):
             f"{display.level(self.alpha)} interval": [_interval(*pair) for pair in ends],
             "correlation": display.fixed(table["correlation"], decimals=2),
         }
-        page = display.column_table(
-            cells,
-            title=self.what,
-            align="l" + "r" * (len(cells) - 1),
-        )
+        page = display.column_table(cells, title=self.what, align="lr")
         return display.summary([page], [f"Intervals: {self.interval_method}.", *self.notes])
 
     def __repr__(self) -> str:

@@ -544,10 +544,10 @@ def _levels_by_group(
 
 def _numbers(facet: str, given: Any) -> tuple[int, ...]:
     """Return the sizes of a facet, each once."""
+    if getattr(given, "ndim", None) == 0:  # an array that is iterable by type only
+        given = given[()]
     is_many = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
-    n_axes: int = getattr(given, "ndim", 1)
-    # A zero-dimensional array is iterable by type only.
-    numbers = list(given) if is_many and n_axes else [given if n_axes else given[()]]
+    numbers = list(given) if is_many else [given]
     if not numbers:
         raise EstimationError(f"no size is given for {facet!r}: its list is empty")
     for n in numbers:

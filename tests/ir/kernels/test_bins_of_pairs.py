@@ -51,16 +51,56 @@ def test_variances_of_differences():
 
 @pytest.mark.parametrize("origin", [0.0, 2.0**20])
 @pytest.mark.parametrize(
-    ("off", "expected"), [(0.0, [0, 2, 1]), (1e-13, [0, 2, 1]), (1e-9, [1, 1, 1])]
+    ("off", "expected"),
+    [(0.0, [0, 2, 1]), (1e-13, [0, 2, 1]), (1.4e-12, [0, 2, 1]), (1.6e-12, [1, 1, 1])],
 )
 def test_a_difference_is_below_a_bound_by_more_than_rounding(origin, off, expected):
-    """Rounding is relative to the range of the means, wherever they are."""
+    """Rounding is 1e-12 of the range of the means, 1.5, wherever they are."""
     X = np.array([[-0.5, 0.5], [1.0, 0.0], [2.5, 0.5]]) + origin
     means = X.mean(axis=1)  # exact: the differences are 0.5, 1 and 1.5
-    bounds, zero = np.array([0.25, 0.5 + off, 1.25, 4.0]), (1e-12, 1e-12, 0.0)
+    bounds, zero = np.array([0.25, 0.5 + off, 1.25, 4.0]), (1e-12, 1.0, 0.0)
     S, table = np.cov(X), tail_table(1)
     counts = binned_differences(X, means, means, S, bounds, zero, 0.0, -1.0, table)
     assert counts[0].tolist() == expected
+    assert counts.shape == (3, 3)
+
+
+def test_variances_that_cancel_are_computed_from_the_differences():
+    """Scores of 1e4 with differences of 1/100, in exact fractions."""
+    d = np.array([3.0, 5.0, 4.0, 9.0]) / 512.0
+    x = np.array([9000.0, -7000.0, 12000.0, -14000.0])
+    X, n = np.array([x, x + d]), d.size
+    p = 2.0 * stdtr(n - 1, -d.mean() / np.sqrt(d.var(ddof=1) / n))
+    S, bounds, zero = np.cov(X), np.array([0.0, 1.0]), (0.0, 0.0, 0.0)
+
+    def p_value(cancelled, critical=-1.0):
+        means = X.mean(axis=1)
+        return binned_differences(
+            X, means, means, S, bounds, zero, cancelled, critical, tail_table(n - 1)
+        )[2, 0]  # fmt: skip
+
+    assert p_value(1e-6) == pytest.approx(p, rel=1e-9)
+    assert p_value(0.0) != pytest.approx(p, rel=1e-6)  # what is lost otherwise
+
+
+def test_limits_of_rounding_and_significance_are_left_out():
+    """Differences 0.5, 1 and 1.5 with t = 0.5, 2 and 1, of halves and quarters; d of the others."""
+    X = np.array([[-0.5, 0.5], [1.0, 0.0], [2.5, 0.5]])
+    others = np.array([0.5, 0.25, 0.0])
+
+    def counted(zero=(0.0, 0.0, 0.0), critical=-1.0):
+        return binned_differences(
+            X, X.mean(axis=1), others, np.cov(X), np.array([0.25, 0.75, 1.25, 4.0]), zero, 0.0,
+            critical, tail_table(1),
+        )[:2].tolist()  # fmt: skip
+
+    assert counted() == [[1, 1, 1], [1, 1, 1]]
+    assert counted(zero=(0.5, 0.25, 0.0)) == [[0, 1, 1], [0, 0, 1]]
+    # No variance, or none beyond rounding, is significant.
+    assert counted(zero=(0.0, 0.0, 0.5), critical=2.0) == [[0, 1, 0], [0, 1, 0]]
+    assert counted(critical=0.5) == [[0, 1, 1], [0, 1, 1]]
+    assert counted(critical=2.0) == [[0, 0, 0], [0, 0, 0]]
+    assert counted(critical=np.nextafter(2.0, 0.0)) == [[0, 1, 0], [0, 1, 0]]
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.3])

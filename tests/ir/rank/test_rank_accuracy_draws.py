@@ -298,8 +298,9 @@ def test_true_differences_have_the_moments_of_their_distribution(spread):
 
 
 def test_draws_that_do_not_fit_into_memory_are_refused():
-    """Of a thousand numbers: 83 draws of twelve do, and 84 do not."""
+    """Of a thousand numbers: 83 draws of twelve do, and 84 do not; 125 of eight are as many."""
     _check_draws(83, 8, 12, most=1000)
+    _check_draws(125, 8, 8, most=1000)
     with pytest.raises(PlanError, match="84 draws of 8 systems, each from 12 residuals, do not"):
         _check_draws(84, 8, 12, most=1000)
     with pytest.raises(PlanError, match="84 draws of 12 systems, each from 8 residuals, do not"):

@@ -117,8 +117,7 @@ def binned_differences(
     k, n = X.shape
     df, n_bins = n - 1, bounds.size - 1
     counts = np.zeros((3, n_bins))
-    range_of_means = means[k - 1] - means[0]
-    slack = 1e-12 * range_of_means if range_of_means > zero[0] else 0.0
+    slack = 1e-12 * (means[k - 1] - means[0])
     for i in range(k):
         place = -1
         for j in range(i + 1, k):
@@ -137,7 +136,7 @@ def binned_differences(
                 variance = _variance(X, i, j)
             if variance <= zero[2]:
                 variance = 0.0
-            elif critical >= 0.0 and d * math.sqrt(n / variance) <= critical:
+            elif d * math.sqrt(n / variance) <= critical:
                 continue
             between = n * d * d
             within = df * variance
