@@ -115,7 +115,9 @@ def test_many_pairs_are_represented_by_their_quantiles():
     np.testing.assert_allclose(found.deviations, D.std(axis=0, ddof=1)[order][places], rtol=1e-9)
 
 
-@pytest.mark.parametrize(("limit", "df"), [(2.0, 30.0), (0.0, 5.0), (12.7, 1.0), (60.0, 1.0)])
+@pytest.mark.parametrize(
+    ("limit", "df"), [(2.0, 30.0), (0.0, 5.0), (12.7, 1.0), (60.0, 1.0), (50.0, 3.0)]
+)
 def test_tails_of_noncentral_t(limit, df):
     """scipy's where it has them, Johnson and Welch's normal approximation far away."""
     near, far = np.array([-7.5, -3.0, 0.0, 1.0, 5.0, 30.0]), np.array([30.1, 55.0, 80.0])
@@ -178,6 +180,13 @@ def test_conflicts_of_small_differences_by_quadrature(significantly):
     expected = (swapped @ w).mean() / ((up + down) @ w).mean()
     found = pairs.conflicts(30, 0.2, significantly=significantly)
     assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_without_reliable_differences_all_tests_are_of_their_level():
+    """A fifth is significant, half of it either way; swapped ones without it are the rest."""
+    same = replace(VARYING, reliability=0.0)
+    assert same.conflicts(30, 0.2, significantly=True) == pytest.approx(0.1, rel=1e-9)
+    assert same.conflicts(30, 0.2, significantly=False) == pytest.approx(0.4, rel=1e-9)
 
 
 @pytest.mark.parametrize("n", [2, 4, 30])

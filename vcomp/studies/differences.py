@@ -132,9 +132,7 @@ def _in_closed_form(res: VarianceComponentsResults, facet: str) -> LeftOut | Non
     return LeftOut(tuple(levels), np.zeros(n, dtype=np.int64), values)
 
 
-def influences(
-    parts: Mapping[str, LeftOut], quantities: Quantities, *, zero: bool
-) -> Influences:
+def influences(parts: Mapping[str, LeftOut], quantities: Quantities, *, zero: bool) -> Influences:
     """Return the influences of levels on quantities of one measure, those of their absence.
 
     Parameters

@@ -84,7 +84,7 @@ def test_variances_that_cancel_are_computed_from_the_differences():
 
 
 def test_limits_of_rounding_and_significance_are_left_out():
-    """Differences 0.5, 1 and 1.5 with t = 0.5, 2 and 1, of halves and quarters; d of the others."""
+    """Of differences 0.5, 1 and 1.5 with t = 0.5, 2 and 1, which are all swapped."""
     X = np.array([[-0.5, 0.5], [1.0, 0.0], [2.5, 0.5]])
     others = np.array([0.5, 0.25, 0.0])
 

@@ -80,6 +80,26 @@ def test_any_rate_and_tolerance(relative, rate):
     np.testing.assert_array_equal(np.isnan(found), [True, True, False])
 
 
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("e", [0, 1])
+def test_differences_that_are_equal_or_as_large_as_the_tolerance(e, relative):
+    """Eighths are exact; differences of tenths are equal but for rounding."""
+    rng = np.random.default_rng(e)
+    for _ in range(30):
+        eighths = np.array([np.append(rng.permutation(9), rng.integers(0, 9, 3))] * 2) / 8.0
+        eighths[1] += rng.integers(-2, 3, 12) / 8.0
+        order = rng.permutation(12)
+        x, y = eighths[:, order]
+        rate = rng.choice([0.0, 0.1, 0.3])
+        expected = by_a_list(x, y, relative, rate, e / 8.0, e / 8.0)
+        tied = np.array([e / 8.0])
+        found = listed_safe_difference(x[None, :], y[None, :], tied, tied, rate, relative)
+        np.testing.assert_array_equal(found, [expected])
+        tenths, near = 0.1 * np.round(8.0 * np.array([[x], [y]])), np.array([0.1 * e + 1e-12])
+        found = listed_safe_difference(*tenths, near, near, rate, relative)
+        np.testing.assert_allclose(found, expected * (1.0 if relative else 0.8), rtol=1e-12)
+
+
 def test_differences_are_of_many_bins():
     """A thousand pairs; the rate holds until a place far down the list, in a bin of its own."""
     x = np.linspace(1.0, 0.0, 46)[None, :] ** 1.3

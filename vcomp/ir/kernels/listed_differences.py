@@ -20,6 +20,9 @@ _ORDER = 25
 
 _LOW = 2**_ORDER - 1
 
+_RIGHT, _SWAPPED = 1, -1
+"""How a pair agrees in both rankings; 0 if it is tied in one of them."""
+
 LARGEST_LISTED = 8_192
 """Systems whose pairs have places in 25 bits."""
 
@@ -78,7 +81,7 @@ def listed_safe_difference(
             if n_here == 0 or wrong > rate * (most + wrong):
                 continue
             found = _last_in_bin(b, n_here, size, place, agrees, count, right, wrong, rate)
-            if found >= 0.0:
+            if not np.isnan(found):
                 delta[row] = min(1.0, found)
                 break
     return delta
@@ -107,26 +110,26 @@ def _listed(
     tally[:] = 0
     swapped[:] = 0
     count = 0
-    for i in range(x.size - 1):
+    for i in range(x.size):
         for j in range(i + 1, x.size):
             d, dy = x[i] - x[j], y[i] - y[j]
-            sign = 0 if abs(d) <= ex else (1 if d > 0.0 else -1)
-            d = abs(d) if sign != 0 else 0.0
+            tied, right = abs(d) <= ex, (d > 0.0) == (dy > 0.0)
+            d = 0.0 if tied else abs(d)
             if relative:
                 larger = max(x[i], x[j])
                 if larger == 0.0:
-                    if sign == 0:
+                    if tied:
                         continue  # 0/0 is at the end of the list, and has no rate
                     d = np.inf
                 else:
                     d /= abs(larger)
-                    sign = sign if larger > 0.0 else -sign
+                    right = right == (larger > 0.0)
             ratio = d if d <= 1.0 or not relative else 2.0 - 1.0 / d
             size[count], place[count] = d, np.int64(ratio * scale + 0.5)
-            agrees[count] = sign * (0 if abs(dy) <= ey else (1 if dy > 0.0 else -1))
+            agrees[count] = 0 if tied or abs(dy) <= ey else (_RIGHT if right else _SWAPPED)
             b = place[count] >> _SHIFT
-            tally[b] += 1 + (np.int64(agrees[count] > 0) << _ORDER)
-            swapped[b] += agrees[count] < 0
+            tally[b] += 1 + (np.int64(agrees[count] == _RIGHT) << _ORDER)
+            swapped[b] += agrees[count] == _SWAPPED
             count += 1
     return count
 
@@ -143,18 +146,18 @@ def _last_in_bin(
     wrong: int,
     rate: float,
 ) -> float:
-    """Return the last difference of a bin at which the rate holds, or -1."""
+    """Return the last difference of a bin at which the rate holds, nan if there is none."""
     code, pair, end = np.empty(n_here, np.int64), np.empty(n_here, np.int64), 0
     for p in range(count):
         if place[p] >> _SHIFT == b:
             code[end], pair[end] = (-place[p] << _ORDER) + end, p
             end += 1
     _sort(code)
-    found = -1.0
+    found = np.nan
     for c in code:
         p = pair[c & _LOW]
-        right += agrees[p] > 0
-        wrong += agrees[p] < 0
+        right += agrees[p] == _RIGHT
+        wrong += agrees[p] == _SWAPPED
         if right + wrong > 0 and wrong / (right + wrong) <= rate:
             found = size[p]
     return found

@@ -120,8 +120,8 @@ def mean_share_above(
     sums : (m,)
     """
     m, k = means.shape
-    H = np.zeros(k + 1)  # sums of 1/1, …, 1/n
-    for n in range(1, k + 1):
+    H = np.zeros(k)  # sums of 1/1, …, 1/n
+    for n in range(1, k):
         H[n] = H[n - 1] + 1.0 / n
     sums = np.zeros(m)
     for row in range(m):

@@ -97,7 +97,7 @@ def _counted_agreement(means: FloatArray, truth: FloatArray, threshold: float) -
             rank[i] = s
             while last < k and not x[order[last]] > x[i] + threshold:
                 last += 1
-            while first < k and x[order[first]] < x[i] - threshold:
+            while x[order[first]] < x[i] - threshold:
                 first += 1
             below[i], not_above[i] = first, last
         before, ahead = np.zeros(k + 1, np.int64), np.zeros(k + 1, np.int64)
