@@ -116,6 +116,13 @@ def test_what_is_no_number_has_no_swaps(wrong):
         assert np.isnan(shares).all()
 
 
+def test_one_system_has_no_swaps():
+    one, tolerance = np.ones((2, 1)), np.zeros(2)
+    pairs, shares = swapped_pairs(one, one, tolerance, tolerance, *orders(one, one))
+    assert pairs.tolist() == [-1, -1]
+    assert np.isnan(shares).all()
+
+
 @settings(deadline=None)
 @given(cases)
 def test_ordinal_ranks(case):
@@ -207,6 +214,24 @@ def test_positive_means_without_ties(seed, k, rate, noise, relative):
     got = safe_difference(means, y, none, none, swapped, *by, rate, relative)
     expected = [smallest_by_search(x, truth, 0.0, 0.0, rate, relative) for x in means]
     np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.3])
+def test_differences_at_the_ends_of_bins(rate):
+    """By whole numbers: places on the grid of 36 bits at multiples of 2²⁸, and one beside them."""
+    rng, none = np.random.default_rng(7), np.zeros(1)
+    for _ in range(60):
+        places = 2**28 * rng.integers(0, 7, 12) + rng.integers(-1, 2, 12)
+        places = rng.permutation(np.unique([*places.clip(0), 0, 2**36]))
+        truth = np.argsort(np.argsort(places + 2**28 * rng.normal(size=places.size)))
+        i, j = np.triu_indices(places.size, 1)
+        d, swapped = places[i] - places[j], (places[i] > places[j]) != (truth[i] > truth[j])
+        fine = [e for e in np.abs(d) if swapped[np.abs(d) >= e].mean() <= rate]
+        x, y = places[None, :] / 2.0**36, truth[None, :] * 1.0
+        by = orders(x, y)
+        for known in (swapped_pairs(x, y, none, none, *by)[0], np.array([-1])):
+            found = safe_difference(x, y, none, none, known, *by, rate, False)
+            np.testing.assert_array_equal(found, [min(fine, default=np.nan) / 2.0**36])
 
 
 @pytest.mark.parametrize("relative", [False, True])

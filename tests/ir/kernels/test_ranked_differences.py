@@ -68,9 +68,9 @@ def test_moments_are_those_of_random_signs(code):
 )
 def test_what_is_as_large_as_the_tolerance_is_nothing(zeros, code):
     """Of quarters: one is zero, and neighbours that are one apart are equal."""
-    d = np.array([[0.25, -0.25, 1.0, -1.25, 1.5, 3.0], [0.25, 0.0, 0.0, -0.25, 0.25, 0.0]])
+    d = np.array([[0.25, 0.0, 0.0, -0.25, 0.25, 0.0], [0.25, -0.25, 1.0, -1.25, 1.5, 3.0]])
     found = signed_ranks(d, np.argsort(np.abs(d), axis=1, kind="stable"), code, 0.25, 50)
-    for row, same in zip(found, ([0, 0, 1.25, -1.25, 1.25, 3.0], np.zeros(6)), strict=True):
+    for row, same in zip(found, (np.zeros(6), [0, 0, 1.25, -1.25, 1.25, 3.0]), strict=True):
         same = np.array(same)
         if zeros != "zsplit" and not same.any():
             assert row.tolist() == [0.0, 0.0, 0.0, 0.0, 1.0, 1.0]  # the one sum of no ranks
