@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+import vcomp
 from vcomp.exceptions import VcompWarning
-from vcomp.studies.assessor_error import tests_of
 
 RESULTS = Path(__file__).resolve().parent / "assessor_errors.csv"
 
@@ -70,7 +70,8 @@ def study(design: str, truth: str, data_sets: int) -> pd.DataFrame:
     rng = np.random.default_rng([*DESIGNS[design], list(TRUTHS).index(truth)])
     found = []
     for _ in range(data_sets):
-        found.append(tests_of(scores_of(design, truth, rng))["p_value"] <= 0.05)
+        made = vcomp.assessor_study(scores_of(design, truth, rng))
+        found.append(made.tests["p_value"] <= 0.05)
     shares = pd.concat(found, axis=1).astype(float).mean(axis=1).round(4)
     table = pd.DataFrame({"question": shares.index, "rejected": shares.to_numpy()})
     table["absent"] = table["question"].isin(ABSENT[truth])

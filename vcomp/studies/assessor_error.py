@@ -443,23 +443,6 @@ def _largest(fits: Mapping[AssessorModel, VarianceComponentsResults]) -> Assesso
     return max(fits, key=lambda name: len(_PARTS[name]))
 
 
-def tests_of(scores: pd.DataFrame) -> pd.DataFrame:
-    """Return the tests alone, of a table with the usual columns.
-
-    Parameters
-    ----------
-    scores : columns system, topic, role, assessor and score
-
-    Raises
-    ------
-    DataError, EstimationError, DesignError
-        As :func:`assessor_study`.
-    """
-    names = ("system", "topic", "role", "assessor")
-    frame = _read(scores, "score", dict(zip(names, names, strict=True)))
-    return _tests(_fitted(frame)[0], frame)
-
-
 def _tests(
     fits: Mapping[AssessorModel, VarianceComponentsResults], frame: pd.DataFrame
 ) -> pd.DataFrame:
