@@ -250,6 +250,9 @@ def test_what_is_confounded_is_said():
     text = " ".join(str(vcomp.presets.gauge_rr(fitted(POOLED), "part", "operator")).split())
     assert "holds part:operator, as the formula has no term (1|part:operator)" in text
     assert "holds" not in str(vcomp.presets.gauge_rr(fitted(), "part", "operator"))
+    small = aiag().drop(columns="exact").assign(y=lambda d: d["y"] / 1e3)
+    notes = vcomp.presets.gauge_rr(fitted(POOLED, small), "part", "operator").notes
+    assert [note.split(":")[0] for note in notes] == ["Intervals", "Repeatability holds part"]
 
 
 def test_pooling_is_told_and_not_done():

@@ -531,9 +531,9 @@ def test_differences_without_error_have_no_correlations():
         _loadings(np.diag([1.0, 0.0]))
 
 
-@pytest.mark.parametrize("levels", [["a", "b"], ["a", "b", "c"]])
-def test_intervals_of_several_pairs_are_of_each_separately(main_effects, levels):
-    text = str(main_effects.compare_levels("sys", levels=levels))
+@pytest.mark.parametrize(("levels", "baseline"), [("ab", None), ("abc", "a"), ("abc", None)])
+def test_intervals_of_several_pairs_are_of_each_separately(main_effects, levels, baseline):
+    text = str(main_effects.compare_levels("sys", levels=list(levels), baseline=baseline))
     assert ("each pair separately" in text) == (len(levels) > 2)
 
 
@@ -563,5 +563,7 @@ def test_results_without_rows_are_refused(main_effects):
 
 
 def test_too_many_pairs_are_refused():
+    # Six pairs of 400 bytes are 80 % of 3000.
     with pytest.raises(EstimationError, match=r"pairs of 4 levels of sys need.*baseline="):
-        _pairs("sys", list("abcd"), None, free_bytes=lambda: 1e3)
+        _pairs("sys", list("abcd"), None, free_bytes=lambda: 2999.0)
+    assert len(_pairs("sys", list("abcd"), None, free_bytes=lambda: 3001.0)[0]) == 6

@@ -131,6 +131,12 @@ def test_crossed_facets_have_a_condition_each():
         "within-lot": ("day", "day:lot", "Residual"),
         "within-laboratory": ("day", "lot", "day:lot", "Residual"),
     }
+    assert vcomp.presets.precision(vcomp.fit("y ~ (1|day) + (1|lot)", data)).conditions == {
+        "repeatability": ("Residual",),
+        "within-day": ("lot", "Residual"),
+        "within-lot": ("day", "Residual"),
+        "within-laboratory": ("day", "lot", "Residual"),
+    }
     res = vcomp.fit("y ~ (1|day) + (1|lot) + (1|day:lot)", data)
     one = res.quantity("lot + day:lot + Residual", interval="satterthwaite")
     row = vcomp.presets.precision(res).table.loc["within-day"]

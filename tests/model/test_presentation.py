@@ -93,6 +93,8 @@ def test_notes_on_bounds_and_held_components():
     data["y"] = noise - noise.reshape(8, 6).mean(axis=1)[data["a"]]
     bound = vcomp.fit("y ~ x + (1|a) + (1|b)", data)
     assert bound.vcomp["a"] == 0.0
+    printed = printed_columns(bound.summary(), 1)
+    assert float(printed["std. dev."][0]) == 0.0
     text = printed_words(bound.summary())
     assert bound.status in text
     assert "A component at its bound 0 has no standard error." in text

@@ -297,7 +297,7 @@ def _compared(
     nothing = _NOTHING * error
     away = difference - expected
     same = np.minimum(np.abs(away), np.abs(difference)) <= nothing
-    z = np.where(same, 0.0, away / np.where(same, 1.0, np.maximum(spread, nothing)))
+    z = np.divide(away, np.maximum(spread, nothing), out=np.zeros(away.shape), where=~same)
     outside = (difference < drawn.min(axis=0)) | (difference > drawn.max(axis=0))
     return {
         "difference": difference,

@@ -288,7 +288,7 @@ def _of_factor(
     def tested(pairs: Pairs) -> Differences:
         return fit.differences(rows.X, pairs, ddf, cov_type)
 
-    notes = _averages(access, rows.X.shape[1], len(rows.levels))
+    notes = _averages(rows.X.shape[1], len(rows.levels))
     if rows.interacting:
         others = display.listed(rows.interacting)
         notes.append(
@@ -299,9 +299,9 @@ def _of_factor(
     return Levels(rows.levels, means, tested, *_how(ddf, cov_type), tuple(notes))
 
 
-def _averages(access: RowAccess, n_columns: int, n_levels: int) -> list[str]:
+def _averages(n_columns: int, n_levels: int) -> list[str]:
     """Return what means of levels are averages over, if there are other columns of X."""
-    if len(_factors(access)) > 1 or n_columns > n_levels:
+    if n_columns > n_levels:
         return ["Means: other factors have equal weights, covariates their means over the rows."]
     return []
 
@@ -339,10 +339,7 @@ def _of_wide_factor(
         first, second = np.split(places, 2)
         return fit.differences(X, (first, second), ddf, cov_type)
 
-    means, notes = (
-        float(row[0] @ beta) + of_levels,
-        _averages(access, beta.size, len(factor.levels)),
-    )
+    means, notes = float(row[0] @ beta) + of_levels, _averages(beta.size, len(factor.levels))
     return Levels(tuple(factor.levels), means, tested, *_how(ddf, cov_type), tuple(notes))
 
 

@@ -452,7 +452,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         else:
             chunk = replace(self.chunk, terms=tuple(self.chunk.terms[t] for t in terms))
             stats = Statistics.from_rows(chunk, self.design.grid, self.design.partial_grid)
-        return estimator.estimate(stats, (*(names[t] for t in terms), names[-1]))
+        return estimator.estimate(stats, (*(names[t] for t in terms), RESIDUAL))
 
     def _result(self, estimate: Estimate) -> FitRecord:
         """Return the record of an estimate, with fixed effects of the columns as they are."""

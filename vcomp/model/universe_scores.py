@@ -49,7 +49,7 @@ def within_objects(
     Parameters
     ----------
     y : (n,) scores
-    objects : (n,) object of each score, numbered without gaps
+    objects : (n,) object of each score, numbered without gaps, at least two
     effects : for each effect except the residual, its (n,) groups
     cells : (n,) combination of all facets whose levels objects can share
     """
@@ -60,7 +60,7 @@ def within_objects(
     coefficients, inverse_n = _coefficients(objects, n, groups)
     T = _squares(objects, groups, x, x)
     shared = None
-    if n.size > 1 and _is_complete(objects, cells):
+    if _is_complete(objects, cells):
         # In products between objects, the scores of a cell are replaced by their mean.
         profile = (np.bincount(cells, x) / np.bincount(cells))[cells]
         own = _joined(objects, cells)
@@ -110,7 +110,7 @@ def _coefficients(
 def _joined(left: LongArray, right: LongArray) -> LongArray:
     """Return the combination of two columns of codes in each row, numbered in order."""
     (a, n_a), (b, n_b) = (
-        (codes.astype(np.int32), int(codes.max(initial=-1)) + 1) for codes in (left, right)
+        (codes.astype(np.int32), int(codes.max()) + 1) for codes in (left, right)
     )
     return number_combinations(a, n_a, b, n_b)[1].astype(np.int64)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.formula import REPLICATE, RESIDUAL, closure
+from vcomp.formula import REPLICATE, RESIDUAL
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import Projected, Quantities, VarianceComponents
 from vcomp.inference.intervals import FromComponents, IntervalSource
@@ -130,12 +130,9 @@ def positive_number(name: str, value: Any, what: str) -> float:
 def held_in_residual(res: VarianceComponentsResults | PublishedComponents) -> str | None:
     """Return a sentence on effects in the residual besides error, None if there are none."""
     if isinstance(res, PublishedComponents):
-        facets = res.components.facets[-1]
+        facets = res.components.facet_names  # the residual has them all
         replicated = REPLICATE in facets
-        above = {f: frozenset(x) for f, x in res.components.nested_in.items()}
-        effect = [f for f in res.components.facet_names if f in facets and f != REPLICATE]
-        known = [closure(x, above) for x in res.components.facets[:-1]]
-        effects = [] if replicated or frozenset(effect) in known else [":".join(effect)]
+        effects = [] if replicated else [":".join(facets)]
     else:
         replicated = res.design.replicated
         effects = list(res.design.terms[RESIDUAL][:-1])

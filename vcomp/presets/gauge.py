@@ -260,7 +260,7 @@ def gauge_rr(
     known = known_of(components, ratio, source, negative, alpha)
     categories = _categories(known, variances.values[part_row])
     notes = [*variances.notes, *_notes(res, part, operator)]
-    if np.isnan(variances.se).any() and not np.isnan(variances.values).any():
+    if np.isnan(variances.se).any():
         notes.append("A source at 0 has no standard error.")
     if np.isnan(shares.low).any() and not components.held:
         notes.append("A source whose components have no standard error has no interval.")

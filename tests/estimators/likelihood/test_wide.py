@@ -394,7 +394,7 @@ class TestManyLevels:
             WideLikelihood(alone, reml=True).loglike(v), rel=1e-12
         )
 
-    def test_levels_are_compared_by_solves(self, found):
+    def test_levels_are_compared_by_solves(self, data, found):
         pairs = found.compare_levels("item", levels=["i00003", "i00000", "i00007"])
         contrast = found.t_test("item[T.i00003] - item[T.i00007] = 0").iloc[0]
         row = pairs.table.set_index(["first", "second"]).loc[("i00003", "i00007")]
@@ -404,6 +404,11 @@ class TestManyLevels:
         alone = found.t_test("item[T.i00003] = 0").iloc[0]
         assert baseline["difference"] == pytest.approx(alone["coef"], rel=1e-9)
         assert baseline["std_error"] == pytest.approx(alone["std_error"], rel=1e-9)
+        b = found.fe_params
+        first = b["Intercept"] + b["x"] * data["x"].mean() + b["kind[T.v]"] / 2
+        of_items = pairs.means
+        assert of_items["i00000"] == pytest.approx(first, rel=1e-9)
+        assert of_items["i00003"] == pytest.approx(first + b["item[T.i00003]"], rel=1e-9)
         kinds = found.compare_levels("kind").table.iloc[0]
         assert kinds["difference"] == pytest.approx(-found.fe_params["kind[T.v]"], rel=1e-9)
 
