@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 
 def printed_columns(summary: Any, table: int = 0) -> dict[str, list[str]]:
@@ -23,3 +26,15 @@ def printed_columns(summary: Any, table: int = 0) -> dict[str, list[str]]:
 def printed_words(summary: Any) -> str:
     """Return the text of a summary on one line."""
     return " ".join(str(summary).split())
+
+
+def fixed_column(
+    values: Any, significant: int | None = None, decimals: int | None = None
+) -> list[str]:
+    """Return printed numbers with one number of decimals, by the smallest of them or as given."""
+    values = np.asarray(values, dtype=float)
+    sizes = np.abs(values[np.isfinite(values) & (values != 0.0)])
+    if decimals is None:
+        assert significant is not None
+        decimals = max(0, significant - 1 - math.floor(math.log10(sizes.min())))
+    return [f"{x:.{decimals}f}" if np.isfinite(x) else "–" for x in values]

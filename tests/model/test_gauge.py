@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import vcomp
+from tests.helpers.printed_tables import fixed_column, printed_columns
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.inference.intervals.robust import robust_covariance
 from vcomp.model import record_of
@@ -313,6 +314,22 @@ def test_it_travels_and_is_drawn():
     )
     pd.testing.assert_frame_equal(loaded.table, study.table)
     assert "28.8" in repr(study)
+    table, first, second = study.table, *(printed_columns(study.summary(), k) for k in (0, 1))
+    for printed in (first, second):
+        assert next(iter(printed.values())) == list(table.index)
+    assert first["variance"] == fixed_column(table["variance"], 4)
+    assert first["std. err."] == fixed_column(table["se"], 3)
+    assert first["contribution"] == [f"{p:.1f} %" for p in table["percent_contribution"]]
+    assert second["std. dev."] == fixed_column(table["sd"], 4)
+    assert second["6 × s.d."] == fixed_column(table["study_variation"], 4)
+    for name in ("study variation", "tolerance"):
+        of_width = table[f"percent_{name.replace(' ', '_')}"]
+        assert second[f"% {name}"] == fixed_column(of_width, decimals=1)
+    rows = [str(row[0].data) for row in study.summary().tables[1]][1:]
+    assert rows == [
+        "total gauge R&R", "  repeatability", "  reproducibility", "    operator",
+        "    part:operator", "part-to-part", "total variation",
+    ]  # fmt: skip
     assert study._repr_html_().count("<table") == 2
     ax = study.plot(ax=Figure().subplots())
     assert ax.get_xlabel().startswith("variance σ², 95 %")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import vcomp
+from tests.helpers.printed_tables import fixed_column, printed_columns
 from vcomp.exceptions import EstimationError, PlanError
 
 
@@ -216,6 +217,17 @@ def test_it_prints_and_travels():
     found = vcomp.presets.precision(res)
     loaded = vcomp.presets.precision(type(res).from_json(res.to_json()))
     pd.testing.assert_frame_equal(loaded.table, found.table)
+    for place, frame in enumerate((found.table, found.sources)):
+        printed = printed_columns(found.summary(), place)
+        assert printed[""] == list(frame.index)
+        assert printed["std. dev."] == fixed_column(frame["sd"], 4)
+        assert printed["CV %"] == fixed_column(frame["cv"], decimals=2)
+        assert printed["df"] == fixed_column(frame["df"], decimals=1)
+        for name, ends in (("95 % interval", "sd"), ("95 % interval #2", "cv")):
+            shown = [[float(x) for x in cell.strip("[]").split(",")] for cell in printed[name]]
+            np.testing.assert_allclose(shown, frame[[f"{ends}_low", f"{ends}_high"]], rtol=6e-3)
+        assert ("2.8 s.d." in printed) == (place == 0)
+    assert printed_columns(found.summary())["2.8 s.d."] == fixed_column(found.table["limit"], 4)
     lines = str(found).splitlines()
     assert lines[0].startswith("Precision at mean ")
     assert any(line.startswith("reproducibility") for line in lines)

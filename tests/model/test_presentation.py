@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import vcomp
-from tests.helpers.printed_tables import printed_columns, printed_words
+from tests.helpers.printed_tables import fixed_column, printed_columns, printed_words
 from vcomp.model.presentation import _term
 
 
@@ -21,23 +20,14 @@ def scores(seed=3, n=(8, 6)):
     return {"a": a, "b": b, "x": x, "y": y + 0.4 * rng.normal(size=a.size)}
 
 
-def column(values, significant=None, decimals=None):
-    """Return numbers with one number of decimals, by the smallest of them or as given."""
-    values = np.asarray(values, dtype=float)
-    sizes = np.abs(values[np.isfinite(values) & (values != 0.0)])
-    if decimals is None:
-        decimals = max(0, significant - 1 - math.floor(math.log10(sizes.min())))
-    return [f"{x:.{decimals}f}" if np.isfinite(x) else "–" for x in values]
-
-
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
 def test_components(alpha):
     res = vcomp.fit("y ~ x + (1|a) + (1|b)", scores())
     printed = printed_columns(res.summary(alpha=alpha), 1)
     table = res.gstudy(alpha=alpha)
-    assert printed["estimate"] == column(table["estimate"], 4)
-    assert printed["std. dev."] == column(np.sqrt(table["estimate"]), 4)
-    assert printed["std. err."] == column(table["se"], 3)
+    assert printed["estimate"] == fixed_column(table["estimate"], 4)
+    assert printed["std. dev."] == fixed_column(np.sqrt(table["estimate"]), 4)
+    assert printed["std. err."] == fixed_column(table["se"], 3)
     assert printed["share"] == [f"{p:.1f} %" for p in table["percent"]]
     # The last column has no header: bars of 18 blocks for 100 %.
     bars = list(printed.values())[-1]
@@ -56,11 +46,11 @@ def test_components(alpha):
 def test_fixed_effects():
     res = vcomp.fit("y ~ x + (1|a) + (1|b)", scores())
     printed, table = printed_columns(res.summary(), 2), res.fixed_effects()
-    assert printed["coef"] == column(table["coef"], 4)
-    assert printed["std. err."] == column(table["std_error"], 3)
-    assert printed["df"] == column(table["df"], decimals=1)
-    assert printed["t"] == column(table["t"], decimals=2)
-    assert printed["P>|t|"] == column(table["p_value"], decimals=3)
+    assert printed["coef"] == fixed_column(table["coef"], 4)
+    assert printed["std. err."] == fixed_column(table["std_error"], 3)
+    assert printed["df"] == fixed_column(table["df"], decimals=1)
+    assert printed["t"] == fixed_column(table["t"], decimals=2)
+    assert printed["P>|t|"] == fixed_column(table["p_value"], decimals=3)
     words = printed_words(res.summary())
     assert "t with Satterthwaite's degrees of freedom." in words
     assert "confounded" not in words
