@@ -101,6 +101,9 @@ def test_other_designs_take_modified_large_samples():
     assert (
         nested.interval_methods["Erho2"] == nested.interval_methods["Phi"] == MODIFIED_LARGE_SAMPLE
     )
+    table = TwoWayMeanSquares("sys", "topic", 10, 20, 60.0, 30.0, 5.0, 2)
+    cells = dstudy(replace(REPLICATED, mean_squares=table, cov=np.eye(4)), object="sys:topic")
+    assert cells.interval_methods["Erho2"] == MODIFIED_LARGE_SAMPLE
     without = dstudy(replace(TREC3, mean_squares=None), topic=50)
     assert without.interval_methods["Phi"] == MODIFIED_LARGE_SAMPLE
     # on 1,500 scores the two roads come out close

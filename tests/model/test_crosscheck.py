@@ -57,6 +57,9 @@ def test_balanced_data_above_zero_show_no_difference(name, seed):
     of_others = check.table[check.table["method"] != "ml"]
     np.testing.assert_allclose(of_others["difference"], 0.0, atol=1e-7 * res.vcomp.sum())
     assert (of_others["z"] == 0.0).all()
+    of_mean = check.fixed_effects  # the mean of the scores, by all of them
+    size = res.fixed_effects()["std_error"].iloc[0]
+    np.testing.assert_allclose(of_mean[["expected", "std_error"]], 0.0, atol=1e-9 * size)
     # ML is biased, which is shown and expected.
     of_ml = check.table[check.table["method"] == "ml"].iloc[:-1]
     assert (of_ml["expected"].abs() > 1e-3 * res.vcomp.iloc[:-1].to_numpy()).any()

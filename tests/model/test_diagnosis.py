@@ -9,6 +9,7 @@ from scipy import stats
 import vcomp
 from vcomp.exceptions import DataError, PlanError
 from vcomp.ir.simulate.copula import decompose
+from vcomp.model.diagnosed_fit import _tables
 
 
 def crossed(n_systems=15, n_topics=30, seed=1, noise=None, bend=0.0):
@@ -222,6 +223,19 @@ def test_tables_need_three_levels_of_each(n_systems, is_there):
     found = vcomp.diagnose(crossed(n_systems, 12), n=19, rng=1)
     assert len(found.tables) == int(is_there)
     assert any("each needs 3 levels" in line for line in found.not_tested) != is_there
+
+
+@pytest.mark.parametrize(("most", "is_there"), [(59, False), (60, True)])
+def test_tables_of_very_many_cells_are_left_out(most, is_there):
+    long = vcomp.ir.as_score_matrix(crossed(5, 12)).to_long()
+    access = vcomp.fit("score ~ (1|system) + (1|topic)", long)._row_access
+    known = access.model.design, access.model.chunk, access.solution
+    tables, left = _tables(*known, "system", most_cells=most)
+    assert len(tables) == int(is_there)
+    said = (
+        "Additivity and correlations of system and topic are not tested: the table is too large."
+    )
+    assert left == ([] if is_there else [said])
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-10])

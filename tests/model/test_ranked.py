@@ -235,6 +235,10 @@ def test_error_variances_of_plans_vary_as_the_mean_squares_behind_them():
     np.testing.assert_allclose(found[0], C[0], rtol=0.02)
     np.testing.assert_allclose(np.diag(found), np.diag(C), rtol=0.02)
     assert C[2, 2] > 1.5 * C[0, 0] > 2 * C[1, 1]
+    # Two systems differ in one degree, for which loadings are given.
+    df_of_two, of_one = _spreads(weights, components, 2)
+    assert df_of_two == pytest.approx(5 * variance_df, rel=1e-12)
+    np.testing.assert_allclose(np.sqrt(5) * of_one, loadings, rtol=1e-12)
 
 
 @pytest.mark.parametrize("cov", [np.zeros((2, 2)), None])

@@ -394,7 +394,7 @@ def _most_levels(
     same: bool,
 ) -> dict[str, float]:
     """Return the most levels of each facet in any plan; effective sizes are smaller."""
-    most = dict(zip(facets, sizes.max(axis=0, initial=0.0).tolist(), strict=True))
+    most = dict(zip(facets, sizes.max(axis=0).tolist(), strict=True))
     if same:
         most |= {f: max(n, components.sizes.get(f, n)) for f, n in most.items()}
     for facet, values in given.items():

@@ -119,7 +119,12 @@ def _rows(design: Design, chunk: Chunk) -> DiagnosedRows:
 
 
 def _tables(
-    design: Design, chunk: Chunk, solution: Solution, object_: str
+    design: Design,
+    chunk: Chunk,
+    solution: Solution,
+    object_: str,
+    *,
+    most_cells: int = _LARGEST_TABLE,
 ) -> tuple[list[CrossedTable], list[str]]:
     """Return the tables of every two crossed facets, and what cannot be tested."""
     structure, names = design.structure, [f.name for f in design.facets]
@@ -137,7 +142,7 @@ def _tables(
             if len(names) > 2 and not structure.balanced:
                 left.append(what + "with more than two facets that needs balanced data.")
                 continue
-            if sizes[0] * sizes[1] > _LARGEST_TABLE:
+            if sizes[0] * sizes[1] > most_cells:
                 left.append(what + "the table is too large.")
                 continue
             table = _cell_means(design, chunk, solution, places)

@@ -384,6 +384,11 @@ def test_other_mistakes():
         finite.optimize("i*a", budget=15)
     # All queries have no error of queries left, as 4 · 3 would.
     assert finite.optimize("i*a", budget=14).best.sizes == {"i": 5, "a": 2}
+    for coefficient in ("Erho2", "Phi", "rel_err_var", "abs_err_var"):
+        best = finite.optimize("i*a", budget=9, coefficient=coefficient, designs=KINDS)
+        for one in best.alternatives:
+            row = best.frontiers.tables[str(one.problem.plan.design)].iloc[-1]
+            assert one.values[0] == pytest.approx(row[coefficient], rel=1e-9)
     # An alternative that cannot be had is left out, and said.
     found = study().optimize({"a": 1, "i": 1}, budget=9, designs=KINDS, bounds={"i": 4, "a": 2})
     assert [str(a.problem.plan.design) for a in found.alternatives] == [KINDS[0]]
