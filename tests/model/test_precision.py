@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -273,6 +274,9 @@ def test_the_mean_is_that_of_the_scores():
         assert found.mean == pytest.approx(y.mean(), rel=1e-12)
         row = found.table.loc["repeatability"]
         assert row["cv"] == pytest.approx(100.0 * row["sd"] / y.mean(), rel=1e-12)
+        # Results that were stored without it have the other one.
+        older = type(res)(replace(res._record, response_sums=None), res._row_access)
+        assert vcomp.presets.precision(older).mean == res.fe_params["Intercept"]
     assert vcomp.fit("y ~ (1|day)", {"day": day, "y": y}).fe_params.item() != pytest.approx(
         y.mean(), rel=1e-3
     )

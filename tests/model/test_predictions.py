@@ -17,6 +17,7 @@ from vcomp.estimators.likelihood import prediction_errors
 from vcomp.estimators.likelihood.choose import EngineLimits, blocked_for_variances
 from vcomp.estimators.likelihood.prediction_errors import prediction_variances
 from vcomp.exceptions import EstimationError
+from vcomp.model.prediction import Located
 
 COMPONENTS = (0.0, 0.3, 2.0)
 
@@ -255,6 +256,17 @@ def test_three_of_the_new_levels_are_shown(crossed, levels, said):
     new = pd.DataFrame({"a": levels, "b": 3, "x": 0.0})
     with pytest.raises(vcomp.DataError, match=said):
         res.predict(new, new_levels="raise")
+
+
+def test_rows_alike_are_predicted_once():
+    rng = np.random.default_rng(4)
+    X = np.column_stack([np.ones(90), rng.choice([0.25, -1.5, 7.0], 90)])
+    groups = tuple(rng.integers(-1, n, 90) for n in (4, 3, 2))
+    first, number = Located(pd.RangeIndex(90), X, groups).combinations
+    rows = np.column_stack([*groups, X])
+    _, expected = np.unique(rows, axis=0, return_inverse=True)
+    np.testing.assert_array_equal(rows[first][number], rows)
+    assert len(first) == expected.max() + 1
 
 
 def test_new_combinations_are_named():

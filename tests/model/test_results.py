@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from time import perf_counter
 
@@ -304,6 +305,8 @@ def narrower(matrix):
         ),
         ("estimate.fixed_errors.slopes", lambda x: [narrower(rows) for rows in x]),
         ("levels.shared", lambda x: [narrower(rows) for rows in x]),
+        ("estimate.values", lambda v: [math.nan, *v[1:]]),
+        ("components.values", lambda v: [math.nan, *v[1:]]),
         ("estimate.covariances", lambda _: {}),
         ("estimate.method", lambda _: "unknown"),
         ("estimate.names", lambda names: [*names[::-1]]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -18,6 +20,15 @@ def scores(seed=3, missing=True):
     y = y + 0.6 * rng.normal(size=a.size)
     kept = np.arange(a.size) % 11 > 0 if missing else np.ones(a.size, dtype=bool)
     return {"a": a[kept], "b": b[kept], "x": x[kept], "y": y[kept]}
+
+
+@pytest.mark.parametrize("method", ["anova", "reml"])
+def test_components_of_equal_scores_have_no_standard_error(method):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", vcomp.VcompWarning)
+        res = vcomp.fit("y ~ (1|a) + (1|b)", scores() | {"y": np.ones(36)}, method=method)
+    assert res.vcomp.tolist() == [0.0] * 3
+    assert res.bse_vcomp.isna().all()
 
 
 def dense(data, v, reml):
