@@ -50,6 +50,23 @@ def test_every_effect_has_its_variance_and_divisor(study):
             study.effects(bad)
 
 
+def test_effects_of_another_design_hold_several_components():
+    values = {"p": 4, "i": 2, "a": 1, "pi": 0.5, "pa": 0.3, "ia": 0.2, "pia": 0.7}
+    found = from_components(values).dstudy("p x (a:i)", i=[3, 6], a=[2, 5], fixed="i").effects(1)
+    by_parts = found.set_index("components")
+    assert sorted(by_parts.index) == ["a + ia", "i", "p", "pa + pia", "pi"]
+    for parts, n, universe, absolute in (
+        ("p", 1, 4, 0), ("i", 3, 0, 0), ("a + ia", 15, 0, 1.2 / 15),
+        ("pi", 3, 0.5 / 3, 0), ("pa + pia", 15, 0, 1 / 15),
+    ):  # fmt: skip
+        row = by_parts.loc[parts]
+        variance = sum(values[name] for name in parts.split(" + "))
+        relative = absolute if "p" in parts else 0
+        np.testing.assert_allclose(
+            row.to_numpy(dtype=float), [variance, n, universe, relative, absolute], rtol=1e-12
+        )
+
+
 def test_the_printed_table_is_the_table(study):
     printed, table = printed_columns(study.summary()), study.table
     for facet in "hi":
@@ -59,8 +76,12 @@ def test_the_printed_table_is_the_table(study):
     for symbol, name in (("σ²(δ)", "rel_err_var"), ("σ²(Δ)", "abs_err_var")):
         decimals = 2 - math.floor(math.log10(table[name].min()))
         assert printed[symbol] == [f"{x:.{decimals}f}" for x in table[name]]
+    for header, name in (("95 % interval", "Erho2"), ("95 % interval #2", "Phi")):
+        ends = [[float(x) for x in cell.strip("[]").split(",")] for cell in printed[header]]
+        np.testing.assert_allclose(ends, table[[f"{name}_low", f"{name}_high"]], atol=5.1e-4)
     words = printed_words(study.summary())
     assert "object of measurement: p" in words
+    assert "levels of" not in words  # a size is required of one facet only, if there is one
     assert "Universe-score variance σ²(p) = 0.5." in words
     fixed = known().dstudy(h=[2, 4], i=10, fixed="h")
     # σ²(p | h) = σ²(p) + σ²(ph)/n

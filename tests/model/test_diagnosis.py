@@ -83,7 +83,7 @@ def test_predicted_effects_are_in_units_of_their_standard_deviation():
     rng = np.random.default_rng(2)
     n = rng.integers(2, 9, 200)
     batch = np.repeat(np.arange(200), n)
-    y = 30.0 * (rng.normal(size=200)[batch] + rng.normal(size=batch.size))
+    y = 0.03 * (rng.normal(size=200)[batch] + rng.normal(size=batch.size))
     diagnosis = vcomp.fit("y ~ (1|batch)", {"y": y, "batch": batch}).diagnose(n=19)
     sample = diagnosis.samples[0]
     assert sample.values.std() == pytest.approx(1.0, abs=0.1)

@@ -29,6 +29,24 @@ def test_filled_cells_come_back(replicates):
         np.testing.assert_array_equal(before, after)
 
 
+def test_cells_are_means_of_their_scores():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"a": rng.choice(list("dbca"), 60), "b": rng.choice(list("zxy"), 60)})
+    frame = frame[(frame["a"] != "c") | (frame["b"] != "x")]
+    frame["score"] = 50.0 + rng.normal(size=len(frame))
+    cells = vcomp.fit("score ~ (1|a) + (1|b)", frame)._record.cells
+    wanted = frame.pivot_table(index="a", columns="b", values="score", aggfunc=["mean", "size"])
+    wanted = wanted.reindex(cells.levels[0])
+    for name, found in (("mean", cells.means), ("size", cells.counts)):
+        expected = wanted[name].reindex(columns=cells.levels[1])
+        expected = expected if name == "mean" else expected.fillna(0)
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+    for system, other in (("a", 1), ("b", 0)):
+        means, rows, columns = cells.matrix(system)
+        assert (rows, columns) == (cells.levels[other], cells.levels[1 - other])
+        np.testing.assert_array_equal(means, cells.means.T if system == "a" else cells.means)
+
+
 def test_a_file_grows_with_the_data():
     small, large = (len(sparse(n).to_json()) for n in (60, 480))
     assert large < 12 * small  # eight times the scores, 64 times the cells
