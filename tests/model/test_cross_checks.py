@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
+import vcomp
 from tests.helpers.printed_tables import printed_columns, printed_words
-from vcomp.model.cross_checks import CrossCheck, _compared
+from vcomp.model.cross_checks import CrossCheck, _compared, _tables
 
 
 def drawn(n=40, expected=2.0, spread=0.5):
@@ -82,6 +86,40 @@ def test_twenty_drawn_data_sets_are_needed(failed, known):
     if known:
         assert made["expected"] == pytest.approx(drawn()[20:].mean())
         assert made["std_error"] == pytest.approx(drawn()[20:].std(ddof=1))
+
+
+def test_tables_compare_each_method_with_the_fit():
+    """Of three methods whose drawn estimates spread far more than those of the fit."""
+    rng = np.random.default_rng(3)
+    a = np.repeat(np.arange(6), 4)
+    x = 7.0 + rng.normal(size=24)
+    y = 90.0 + 2.0 * x + rng.normal(size=6)[a] + rng.normal(size=24)
+    access = vcomp.fit("y ~ x + (1|a)", {"y": y, "x": x, "a": a})._row_access
+    estimate, design = access.estimate, access.model.design
+    drawn = rng.normal(size=(60, 4, 4)) * np.array([1.0, 50.0, 200.0, 9.0])[:, None]
+    others = []
+    for shift, name in ((5e-4, "one"), (-3.0, "two"), (400.0, "three")):
+        moved = replace(estimate, values=estimate.values + shift, beta=estimate.beta + shift)
+        others.append((SimpleNamespace(estimator=SimpleNamespace(name=name)), moved))
+    components, fixed = _tables(access, others, drawn)
+    # Sums are of the centred covariate and the response less its origin.
+    uncentred = np.array([[1.0, -design.x_origin[1]], [0.0, 1.0]])
+    for table, part, into, own in (
+        (components, slice(0, 2), np.eye(2), estimate.values),
+        (fixed, slice(2, 4), uncentred, uncentred @ estimate.beta + [design.origin, 0.0]),
+    ):
+        assert table["method"].tolist() == ["one"] * 2 + ["two"] * 2 + ["three"] * 2
+        for place, (shift, rows) in enumerate(zip((5e-4, -3.0, 400.0), (0, 2, 4), strict=True), 1):
+            found = table.iloc[rows : rows + 2]
+            apart = (drawn[:, place, part] - drawn[:, 0, part]) @ into.T
+            difference = into @ np.full(2, shift)
+            np.testing.assert_allclose(found["difference"], difference, rtol=1e-6)
+            np.testing.assert_allclose(found["estimate"], own + difference, rtol=1e-9)
+            np.testing.assert_allclose(found["expected"], apart.mean(axis=0), rtol=1e-9)
+            spread = apart.std(axis=0, ddof=1)
+            np.testing.assert_allclose(found["std_error"], spread, rtol=1e-9)
+            z = (difference - apart.mean(axis=0)) / spread
+            np.testing.assert_allclose(found["z"], z, rtol=1e-6)
 
 
 def check(table, fixed=None, **more):
