@@ -102,20 +102,40 @@ def test_a_cost_function_has_a_frontier_of_sixty_designs(budget, is_whole):
     assert found.frontier["i"].iloc[[0, -1]].tolist() == [1, budget]
 
 
-@pytest.mark.parametrize(("cost", "is_whole"), [(lambda i: i, False), ("i", True)])
-def test_a_frontier_that_takes_long_is_thinned(cost, is_whole):
-    """Of a function, each design of it needs a search among all sizes of a facet."""
+@pytest.mark.parametrize(
+    ("cost", "most", "work", "points"),
+    [
+        # Of a function, each design of it needs a search among all sizes of a facet.
+        (lambda i: i, 60, 20_000, None),
+        (lambda i: i, 60, 20_001, 60),
+        ("i", 99, 20_001, None),
+        ("i", 99, 505_050, None),  # 50 million sizes are tried in all for 99 designs
+        ("i", 99, 505_051, 98),
+        ("i", 99, 10**9, 25),
+    ],
+)
+def test_a_frontier_that_takes_long_is_thinned(cost, most, work, points):
+    """To the best designs for budgets in equal ratios."""
     one = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=1)
-    found = one.optimize(cost, budget=99, bounds={"i": (1, 99)})
+    found = one.optimize(cost, budget=most, bounds={"i": (1, most)})
     long = replace(
         found,
         alternatives=tuple(
-            replace(a, solution=replace(a.solution, work=20_001)) for a in found.alternatives
+            replace(a, solution=replace(a.solution, work=work)) for a in found.alternatives
         ),
     )
-    assert long.frontier_is_whole == is_whole
-    assert (set(long.frontier["i"]) == set(range(1, 100))) == is_whole
-    assert long.frontier["i"].iloc[[0, -1]].tolist() == [1, 99]
+    assert long.frontier_is_whole == (points is None)
+    every = np.arange(1.0, most + 1.0)
+    budgets = every if points is None else np.geomspace(1.0, most, points)
+    assert long.frontier["i"].tolist() == sorted(set(np.floor(budgets * (1 + 1e-9)).tolist()))
+
+
+@pytest.mark.parametrize(("budget", "is_whole"), [(300, True), (301, False)])
+def test_a_frontier_of_prices_has_at_most_three_hundred_designs(budget, is_whole):
+    one = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=1)
+    found = one.optimize("i", budget=budget)
+    assert found.frontier_is_whole == is_whole
+    assert (len(found.frontier) == budget) == is_whole
 
 
 def test_of_one_design():
