@@ -45,6 +45,28 @@ def test_required_size_is_the_smallest(design, coefficient, facet, other, values
         assert reached(found.n - 1) < goal
 
 
+@pytest.mark.parametrize("design", ["p x i x a", "p x (a:i)"])
+@pytest.mark.parametrize("coefficient", ["Erho2", "Phi"])
+@pytest.mark.parametrize(("facet", "other"), [("i", "a"), ("a", "i")])
+def test_required_size_of_a_finite_universe_is_the_smallest(design, coefficient, facet, other):
+    """Of all sizes up to the whole universe."""
+    rng = np.random.default_rng(2)
+    universe = {"i": 30, "a": 12}
+    sizes = np.arange(1, universe[facet] + 1)
+    reached = 0
+    for _ in range(6):
+        g = from_components(dict(zip(NAMES, rng.uniform(0.02, 1.0, 7), strict=True)))
+        held = {other: int(rng.integers(2, 9))}
+        table = g.dstudy(design, **{facet: sizes}, **held, universe=universe).table[coefficient]
+        goal = float(rng.uniform(*table.iloc[[0, -1]]))
+        found = g.dstudy(design, **{facet: 1}, **held, universe=universe).required(
+            goal, coefficient, facet
+        )
+        assert found.n == sizes[np.argmax(table.to_numpy() >= goal)]
+        reached += found.n < universe[facet]
+    assert reached > 1
+
+
 @given(p=st.integers(1, 1000), k=st.integers(1, 10_000))
 def test_exact_sizes_are_not_rounded_up(p, k):
     # π = .9 asks for n = 9 σ²_e/σ²_p = 9 k

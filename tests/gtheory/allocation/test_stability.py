@@ -42,21 +42,25 @@ def drawn(n, seed):
     return values
 
 
-@pytest.mark.parametrize("coefficient", ["Erho2", "abs_err_var"])
-def test_every_draw_has_its_own_best_design(coefficient):
+@pytest.mark.parametrize(
+    ("coefficient", "universe"),
+    [("Erho2", None), ("abs_err_var", None), ("rel_err_var", {"i": 40, "a": 7})],
+)
+def test_every_draw_has_its_own_best_design(coefficient, universe):
     cost = "10*i + i*a"
-    found = STUDY.optimize(cost, budget=300, designs=KINDS, coefficient=coefficient)
+    study = from_components(VALUES, cov=COV).dstudy(i=1, a=1, universe=universe)
+    found = study.optimize(cost, budget=300, designs=KINDS, coefficient=coefficient)
     told = found.stability(40, rng=3)
     best, losses, same = found.best, [], []
     for one, row in zip(own_studies(drawn(40, 3)), told.frame.itertuples(), strict=True):
-        own = one.dstudy(i=1, a=1).optimize(
+        own = one.dstudy(i=1, a=1, universe=universe).optimize(
             cost, budget=300, designs=KINDS, coefficient=coefficient
         )
         assert row.design == own.best.design.replace(" x ", " × ")
         assert {f: getattr(row, f) for f in "ia"} == own.best.sizes
         assert row.cost == own.best.cost
         value = own.best.study.table[coefficient][0]
-        chosen = one.dstudy(best.design, **best.sizes).table[coefficient][0]
+        chosen = one.dstudy(best.design, **best.sizes, universe=universe).table[coefficient][0]
         np.testing.assert_allclose([row.value, row.value_of_recommended], [value, chosen])
         losses.append(value - chosen if coefficient == "Erho2" else chosen - value)
         same.append(own.best.design == best.design and own.best.sizes == best.sizes)
