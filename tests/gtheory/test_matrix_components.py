@@ -45,3 +45,12 @@ def test_what_rows_have_to_decide():
     assert found_in(additive + 1e-3 * (X - 100.0)) is None  # 2e-8 of the variance
     assert found_in(np.where(np.isnan(X), np.nan, 1.0)) is None  # all equal
     assert matrix_components(X, ("object", "item")) is None  # small
+
+
+@pytest.mark.parametrize(("filled", "is_there"), [(50, True), (49, False)])
+def test_a_quarter_of_the_cells_is_needed(filled, is_there):
+    X = scores(20, 10, 1.1)
+    rows, columns = np.indices(X.shape)
+    order = np.argsort((3 * rows + columns) % 10, axis=None, kind="stable")
+    X.ravel()[order[filled:]] = np.nan  # every level has scores
+    assert (found_in(X) is not None) == is_there

@@ -58,6 +58,13 @@ COSTS = [
 ]
 
 
+def test_the_sizes_that_are_tried_are_counted():
+    """Twelve numbers of items can be paid, each with its largest number of assessors."""
+    study = from_components(BODOFF_LI).dstudy(i=1, a=1)
+    found = study.optimize(lambda i, a: 10 * i + 2 * i * a, budget=150).alternatives[0].solution
+    assert found.work == 12 + 12
+
+
 def test_facets_at_their_bounds_are_improved_upon():
     """One level of each reaches the goal; a second level of a is paid by every budget."""
     problem, error = problem_of(lambda i, a: 100 + i + a)
