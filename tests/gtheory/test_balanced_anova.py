@@ -310,3 +310,15 @@ def test_nesting_is_read_from_names():
     )
     # the error variance of the mean: σ²(p)/10 + σ²(i)/4 + σ²(pi)/40
     assert mean.mean.cov_beta[0, 0] == pytest.approx(2.0 / 10 + 1.0 / 4 + 4.0 / 40)
+
+
+@pytest.mark.parametrize(("sizes", "r"), [({}, 1), ({"replicate": 3}, 3)])
+def test_mean_squares_of_a_two_way_table_are_of_its_cell_means(sizes, r):
+    named = {"p": 9.0, "i": 5.0, "p:i": 2.0} | ({"Residual": 1.5} if sizes else {})
+    published = vcomp.from_mean_squares(named, sizes={"p": 7, "i": 4} | sizes)
+    table = published.components.mean_squares
+    assert (table.n_replicates, {table.rows, table.columns}) == (r, {"p", "i"})
+    by_facet = {table.rows: (table.n_rows, table.ms_rows)}
+    by_facet |= {table.columns: (table.n_columns, table.ms_columns)}
+    assert by_facet == {"p": (7, 9.0 / r), "i": (4, 5.0 / r)}
+    assert table.ms_residual == 2.0 / r
