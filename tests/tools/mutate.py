@@ -405,18 +405,18 @@ def _reaching(mutant: Mutant, known: Sequence[Known]) -> list[Known]:
     ]
 
 
-def files_of(mutant: Mutant, known: Sequence[Known]) -> list[str]:
+def files_of(mutant: Mutant, known: Sequence[Known], root: Path = ROOT) -> list[str]:
     """Return the module's own file of tests and that with most tests of a mutant, if any."""
     counts = Counter(k.test.partition("::")[0] for k in _reaching(mutant, known))
     files = [name for name, _ in counts.most_common() if name.startswith("tests/")]
-    return list(dict.fromkeys([*own_tests(mutant.module), *files]))[:2]
+    return list(dict.fromkeys([*own_tests(mutant.module, root), *files]))[:2]
 
 
-def own_tests(module: str) -> list[str]:
+def own_tests(module: str, root: Path = ROOT) -> list[str]:
     """Return the file of tests of a module, if there is one, slow as its tests may be."""
     _, room, *_, name = module.split(".")
-    found = sorted((ROOT / "tests" / room).rglob(f"test_{name}.py"))
-    return [str(path.relative_to(ROOT)) for path in found[:1]]
+    found = sorted((root / "tests" / room).rglob(f"test_{name}.py"))
+    return [str(path.relative_to(root)) for path in found[:1]]
 
 
 class Serving:

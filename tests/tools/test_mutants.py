@@ -257,10 +257,9 @@ def test_what_survives_few_tests_meets_the_others(codes, expected, path, tmp_pat
     assert bench.outcome(mutant, ELSEWHERE, 60.0, tmp_path / "log") == "not reached"
 
 
-def test_survivors_meet_two_files_of_tests_whole(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(mutate, "ROOT", tmp_path)
+def test_survivors_meet_two_files_of_tests_whole(path, tmp_path):
     mutant = mutants_of("vcomp.room.small", path)[0]
-    assert mutate.files_of(mutant, TESTS) == [
+    assert mutate.files_of(mutant, TESTS, tmp_path) == [
         "tests/room/test_large.py",
         "tests/other/test_any.py",
     ]
@@ -268,8 +267,8 @@ def test_survivors_meet_two_files_of_tests_whole(path, tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     (folder / "test_small.py").touch()
     own = "tests/room/deep/test_small.py"  # though none of its tests is known: all may be slow
-    assert mutate.files_of(mutant, TESTS) == [own, "tests/room/test_large.py"]
-    assert mutate.files_of(mutant, []) == [own]
+    assert mutate.files_of(mutant, TESTS, tmp_path) == [own, "tests/room/test_large.py"]
+    assert mutate.files_of(mutant, [], tmp_path) == [own]
 
 
 LOOPS = """
