@@ -612,3 +612,10 @@ def test_statsmodels_mixedlm_agrees(shared_data):
     assert ours.vcomp["Subject"] == pytest.approx(theirs.cov_re.iloc[0, 0], rel=1e-4)
     assert ours.vcomp["Residual"] == pytest.approx(theirs.scale, rel=1e-4)
     np.testing.assert_allclose(ours.bse_fe, theirs.bse_fe, rtol=1e-4)
+
+
+def test_the_last_of_confounded_terms_is_named():
+    a, b = np.indices((5, 4)).reshape(2, -1)
+    data = {"y": np.random.default_rng(0).normal(size=20), "a": a, "b": b, "c": 3 - b}
+    with pytest.raises(vcomp.DesignError, match="terms 'b' and 'c' are confounded"):
+        vcomp.fit("y ~ (1|a) + (1|b) + (1|c)", data)
