@@ -294,10 +294,14 @@ def test_many_rows_fill_their_cells_in_threads(n):
     np.testing.assert_array_equal(module._filled(places, columns, [0.5, -2.0], n), expected)
 
 
-@pytest.mark.parametrize(("share", "is_known"), [(0.999e-3, True), (1.001e-3, False)])
-def test_squares_about_the_mean_are_known_unless_they_cancel(share, is_known):
+@pytest.mark.parametrize(
+    ("name", "share", "is_known"),
+    [("not nested", 0.999e-3, True), ("not nested", 1.001e-3, False),
+     ("deep, replicated", 0.5, True), ("unequally replicated", 0.9, True)],
+)  # fmt: skip
+def test_squares_about_the_mean_are_known_unless_they_cancel(name, share, is_known):
     """Of groupings that are not nested, if the mean has a thousandth of the squares at most."""
-    model = model_of("not nested", "0")
+    model = model_of(name, "0")
     n = model.nobs
     z = np.random.default_rng(1).normal(size=n)
     z -= z.mean()
