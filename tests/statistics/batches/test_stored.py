@@ -376,6 +376,14 @@ CONTRADICTIONS = {
     "a level above that is missing": lambda s: changed_survey(
         s, determined={(1, 0): np.full_like(s.coding.survey.determined[1, 0], -1)}
     ),
+    "a level of one row without one above": lambda s: changed_survey(
+        s,
+        determined={
+            (1, 0): np.where(
+                s.coding.survey.facets[1].counts == 1, -1, s.coding.survey.determined[1, 0]
+            )
+        },
+    ),
     "a level above below": lambda s: changed_survey(
         s, determined={(1, 0): np.full_like(s.coding.survey.determined[1, 0], -2)}
     ),

@@ -164,7 +164,7 @@ def _checked(sums: CellSums) -> CellSums:
         _check(bool((level[survey.facets[inner].counts > 0] >= 0).all()))
     _check_table(table, coding.places.size, coding.n_columns, survey.n)
     # A mean is within the scores that it is of; a changed one may be anything.
-    means = table.means[0, table.counts > 0] + coding.centre.origin
+    means = table.means[0] + coding.centre.origin  # of cells that have rows
     spread = _ROUNDING * (survey.high - survey.low) + slack
     _check(survey.low - spread <= float(means.min(initial=np.inf)))
     _check(float(means.max(initial=-np.inf)) <= survey.high + spread)
