@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vcomp.statistics.axis_splits import (
@@ -61,6 +61,7 @@ def test_parts_have_the_products_of_their_projections(shape):
     st.sampled_from([0.0, 1.0, 2.0]),
     st.integers(0, 10**6),
 )
+@example([0, 1, 0, 1, 1], "any", False, 2.0, 1)
 def test_means_in_groups_of_cells(groups, kind, constant, equal, seed):
     rng = np.random.default_rng(seed)
     groups = np.unique(groups, return_inverse=True)[1].astype(np.int32)

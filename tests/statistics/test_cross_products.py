@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import vcomp
@@ -65,6 +65,7 @@ def check(found, chunk, columns=None):
     st.sampled_from(["", "x + ", "0 + "]),
     st.booleans(),
 )
+@example(3, ["a", "b:d"], "x + ", True)
 def test_sums_of_rows_and_of_cells(seed, terms, fixed, weighted):
     try:
         chunk, rng = chunk_of(seed, terms, fixed)
