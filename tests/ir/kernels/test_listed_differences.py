@@ -62,7 +62,7 @@ def test_sorting():
         np.testing.assert_array_equal(values, expected)
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.4, 0.7])
 @pytest.mark.parametrize("relative", [False, True])
 def test_any_rate_and_tolerance(relative, rate):
     """Differences up to a tolerance are ties; rows without a span, or with nan, have none."""
@@ -98,6 +98,17 @@ def test_differences_that_are_equal_or_as_large_as_the_tolerance(e, relative):
         tenths, near = 0.1 * np.round(8.0 * np.array([[x], [y]])), np.array([0.1 * e + 1e-12])
         found = listed_safe_difference(*tenths, near, near, rate, relative)
         np.testing.assert_allclose(found, expected * (1.0 if relative else 0.8), rtol=1e-12)
+
+
+def test_the_smallest_difference_on_the_grid_comes_before_none():
+    """Of four systems in the right order, the first two of which are tied."""
+    x, y, zero = (
+        np.array([[0.0, 0.0, 2.0**-36, 1.0]]),
+        np.array([[0.0, 1.0, 2.0, 3.0]]),
+        np.zeros(1),
+    )
+    assert by_a_list(x[0], y[0], False) == 0.0
+    assert listed_safe_difference(x, y, zero, zero, 0.05, False).tolist() == [0.0]
 
 
 def test_differences_are_of_many_bins():

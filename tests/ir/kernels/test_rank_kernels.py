@@ -218,20 +218,26 @@ def test_positive_means_without_ties(seed, k, rate, noise, relative):
 
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.3])
 def test_differences_at_the_ends_of_bins(rate):
-    """By whole numbers: places on the grid of 36 bits at multiples of 2²⁸, and one beside them."""
-    rng, none = np.random.default_rng(7), np.zeros(1)
-    for _ in range(60):
-        places = 2**28 * rng.integers(0, 7, 12) + rng.integers(-1, 2, 12)
-        places = rng.permutation(np.unique([*places.clip(0), 0, 2**36]))
-        truth = np.argsort(np.argsort(places + 2**28 * rng.normal(size=places.size)))
-        i, j = np.triu_indices(places.size, 1)
+    """By whole numbers: places on the grid of 36 bits at multiples of 2²⁸, and one beside them.
+
+    Of several rankings at once each is searched from where the one before suggests.
+    """
+    rng, none = np.random.default_rng(7), np.zeros(30)
+    near = (2**28 * np.arange(1, 8)[:, None] + [-1, 0, 1]).ravel()
+    i, j = np.triu_indices(12, 1)
+    x, y, expected = np.empty((30, 12)), np.empty((30, 12)), []
+    for row in range(30):
+        places = rng.permutation([0, 2**36, *rng.choice(near, 10, replace=False)])
+        noise = rng.choice([0.3, 1.0, 3.0]) * 2**28
+        truth = np.argsort(np.argsort(places + noise * rng.normal(size=12)))
         d, swapped = places[i] - places[j], (places[i] > places[j]) != (truth[i] > truth[j])
         fine = [e for e in np.abs(d) if swapped[np.abs(d) >= e].mean() <= rate]
-        x, y = places[None, :] / 2.0**36, truth[None, :] * 1.0
-        by = orders(x, y)
-        for known in (swapped_pairs(x, y, none, none, *by)[0], np.array([-1])):
-            found = safe_difference(x, y, none, none, known, *by, rate, False)
-            np.testing.assert_array_equal(found, [min(fine, default=np.nan) / 2.0**36])
+        expected.append(min(fine, default=np.nan) / 2.0**36)
+        x[row], y[row] = places / 2.0**36, truth
+    by = orders(x, y)
+    for known in (swapped_pairs(x, y, none, none, *by)[0], np.full(30, -1)):
+        found = safe_difference(x, y, none, none, known, *by, rate, False)
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("relative", [False, True])
