@@ -68,7 +68,7 @@ def test_any_rate_and_tolerance(relative, rate):
     """Differences up to a tolerance are ties; rows without a span, or with nan, have none."""
     rng = np.random.default_rng(4)
     x, y = rng.uniform(0.1, 0.9, (2, 8, 12))
-    y = 0.7 * x + 0.3 * y
+    y[:5] = 0.7 * x[:5] + 0.3 * y[:5]
     ex, ey = rng.choice([0.0, 0.02], (2, 8))
     expected = [by_a_list(*row, relative, rate, *e) for row, e in zip(
         zip(x, y, strict=True), zip(ex, ey, strict=True), strict=True)]  # fmt: skip
