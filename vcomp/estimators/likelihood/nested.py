@@ -367,7 +367,7 @@ def _fewer_vectors(columns: GroupedColumns) -> FloatArray:
         factor = np.linalg.cholesky(columns.products_of_means)
     except np.linalg.LinAlgError:  # columns that depend on each other up to rounding
         return means
-    return factor.reshape(q, b, q * b)
+    return np.asarray(factor.reshape(q, b, q * b), dtype=np.float64)
 
 
 def _times(weights: FloatArray, values: FloatArray) -> FloatArray:
