@@ -149,9 +149,10 @@ def test_residuals_that_are_none():
     assert NONE not in assessed(rows_of(NORMAL[:6], a=levels(1, 1, 1, 3))).not_tested
     y = np.repeat([1.0, 5.0, 2.0], 4)
     assert NONE in assessed(rows_of(y, a=levels(4, 4, 4))).not_tested
-    rounding, small = (y + size * NORMAL[:12] for size in (1e-11, 1e-8))
-    assert NONE in assessed(rows_of(rounding, a=levels(4, 4, 4))).not_tested
-    assert NONE not in assessed(rows_of(small, a=levels(4, 4, 4))).not_tested
+    for unit in (1.0, 1e-7, 1e7):
+        rounding, small = (unit * (y + size * NORMAL[:12]) for size in (1e-11, 1e-8))
+        assert NONE in assessed(rows_of(rounding, a=levels(4, 4, 4))).not_tested
+        assert NONE not in assessed(rows_of(small, a=levels(4, 4, 4))).not_tested
     found = assessed(rows_of(NORMAL[:40], a=levels(10, 10, 10, 10)))
     e = NORMAL[:40].reshape(4, 10)
     e = (e - e.mean(axis=1, keepdims=True)).ravel()
@@ -161,7 +162,7 @@ def test_residuals_that_are_none():
 def test_rows_of_one_group_agree_in_all_crossed_facets():
     rng = np.random.default_rng(2)
     codes = {name: rng.integers(0, k, 60) for name, k in (("a", 4), ("b", 3), ("c", 5))}
-    rows = rows_of(NORMAL[:60], {"a": ("b", "c"), "b": ("a",), "c": ()}, **codes)
+    rows = rows_of(NORMAL[:60], {"a": ("c", "b"), "b": ("a", "c"), "c": ()}, **codes)
     for facet, others in rows.crossed.items():
         peers = rows.peers(facet)
         for i, j in itertools.combinations(range(60), 2):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import skew
 
 import vcomp
 from tests.helpers.printed_tables import printed_columns, printed_words
@@ -105,6 +106,13 @@ def test_the_printed_tests_are_those_of_the_table(found):
         assert cell.startswith(name)
         shown = float(cell.removeprefix(name).replace("−", "-"))
         assert shown == (effect if name == "number of outliers" else float(f"{effect:.2g}"))
+
+
+def test_skewness_is_that_of_a_sample_whose_shape_is_tested(found):
+    values = {sample.name: sample.values for sample in found.samples}
+    for test in found.tests:
+        expected = skew(values[test.of]) if test.assumption == "normality" else 0.0
+        assert found._skewness(test) == pytest.approx(expected, rel=1e-10)
 
 
 def test_what_is_named(found):

@@ -191,6 +191,19 @@ def test_heavy_tails_add_to_the_sampling_error_of_variances():
     assert plain.log_sd**2 + chance == pytest.approx(logs.var(ddof=1), rel=1e-12)
 
 
+def test_equal_variances_do_not_spread():
+    codes, e = np.repeat(np.arange(3), 6), np.tile([1.0, -1.0], 9)
+    assert level_spread("t", "abc", codes, e, 15.0, 0.0).log_sd == 0.0
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1.0, 1e8])
+def test_distances_differ_by_more_than_rounding_or_not(unit):
+    codes, e = np.repeat(np.arange(2), 8), np.tile([1.0, -1.0], 8)
+    for apart, differ in ((1e-9, True), (1e-16, False)):
+        found = LevelStatistic(codes, [])(unit * (e * (1.0 + apart * codes))[:, None])[0]
+        assert (found > 0.0) == differ
+
+
 def test_deviates_are_standard_scores():
     x = np.random.default_rng(3).exponential(size=(9, 3)) - 4.0
     scores = stats.zscore(x, axis=0, ddof=1)

@@ -94,6 +94,8 @@ def test_loadings_of_products():
     # 1.25 · 0.5 and 0.5 · 0.5: products, but not of correlations with a common variable.
     heywood = np.array([[1.0, 0.625, 0.625], [0.625, 1.0, 0.25], [0.625, 0.25, 1.0]])
     assert product_loadings(heywood) is None
+    one = np.array([[1.0, 0.5, 0.7], [0.5, 1.0, 0.35], [0.7, 0.35, 1.0]])  # the common variable
+    assert product_loadings(one) == pytest.approx([1.0, 0.5, 0.7], rel=1e-12)
     for error, known in ((1e-9, True), (1e-7, False)):
         R = np.outer([0.5, 0.6, 0.7, 0.8], [0.5, 0.6, 0.7, 0.8])
         R[0, 1] = R[1, 0] = R[0, 1] + error

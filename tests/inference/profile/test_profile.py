@@ -290,6 +290,7 @@ AT = {
     "sum": (LinearConstraint(np.array([1.0, 1.0, 0.0])), [0.8, 1.5, 2.0], [0, 0, 0]),
     "weighted, held": (LinearConstraint(np.array([2.0, 1.0, 0.5])), [0.8, 1.5, 2.0], [0, 1, 0]),
     "sum at 0": (LinearConstraint(np.array([1.0, 1.0, 0.0])), [0.0, 0.0, 2.0], [0, 0, 0]),
+    "weighted at 0": (LinearConstraint(np.array([2.0, 0.5, 0.0])), [0.0, 0.0, 2.0], [0, 0, 0]),
     "share": (RatioConstraint(np.array([1.0, 0, 0]), np.array([1.0, 0.5, 0.1])), [0.8, 1.5, 2.0],
               [0, 0, 0]),
     "share at 0": (RatioConstraint(np.array([1.0, 0, 0]), np.array([1.0, 0.5, 0.1])),

@@ -176,6 +176,9 @@ def test_trials_go_towards_the_level(name, side):
             assert 0.0 < side * (trial - a) <= 3.0 + abs(a) + 1e-9
             if 0.0 < side * (t - a) <= 3.0:
                 assert trial == t
+            else:  # half a unit towards the level, or as far as is allowed
+                far = 0.5 if side * (t - a) <= 0.0 else 3.0 + abs(a)
+                assert trial == pytest.approx(a + side * far, rel=1e-9, abs=1e-12)
         outer = known.point(trace.coordinate.theta_of(known.origin + side * (away + 2.0))[0])
         b = t_by_definition(known.scale, outer.theta)
         for share in (-9.0, 0.3, 9.0):
@@ -183,6 +186,17 @@ def test_trials_go_towards_the_level(name, side):
             trial = trace._safe(t, inner, outer, 0.5 * (inner.z + outer.z))
             assert min(a, b) < trial < max(a, b)
             assert (trial == t) == (share == 0.3)
+        for share in (
+            0.05,
+            0.15,
+            0.3,
+            0.8,
+            0.95,
+        ):  # of z, which is straight, unless next to an end
+            level = inner.z + share * (outer.z - inner.z)
+            expected = a + (share if 0.1 < share < 0.9 else 0.5) * (b - a)
+            trial = trace._safe(b, inner, outer, level)
+            assert trial == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def test_a_visited_point_is_not_computed_again():

@@ -178,6 +178,8 @@ def test_negative_components_of_replicates_are_taken_as_those_of_the_fit():
     res = vcomp.fit("y ~ (1|a) + (1|b)", data, method="anova")
     made = res.bootstrap(200, rng=1)
     share = Quantities("share", np.array([[1.0, 0.0, 0.0]]), np.array([[0.0, 0.0, 0.2]]))
+    negative = FromReplicates(made, np.array([-0.5, 0.2, 1.0]), np.zeros(1), negative="zero")
+    assert negative._values(Quantities("linear", np.eye(3)))[1].tolist() == [0.0, 0.2, 1.0]
     kept = FromReplicates(made, res.vcomp.to_numpy(), np.zeros(1)).limits(share, 0.05)
     zeroed = FromReplicates(made, res.vcomp.to_numpy(), np.zeros(1), negative="zero")
     assert kept.low[0] < 0.0

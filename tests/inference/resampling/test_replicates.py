@@ -65,6 +65,7 @@ def test_frame():
 def test_first():
     first = made(adjusted=np.ones((4, 2))).first(4)
     assert first.numbers.tolist() == [0, 1, 3]
+    assert made().first(3).numbers.tolist() == [0, 1]
     assert len(first) == first.requested - 1 == first.adjusted.shape[0] == first.llf.size
 
 
@@ -102,6 +103,10 @@ def test_what_differs_is_named(kind, changed, named):
 
 def test_rounding_is_not_another_fit():
     check_same(made(), "parametric", {"estimates": [1.0 + 1e-12, float("nan")]}, "it")
+    named = made(fingerprint={"facets": ["a", "b"]})
+    check_same(named, "parametric", {"facets": ["a", "b"]}, "it")
+    with pytest.raises(DataError, match="facets"):
+        check_same(named, "parametric", {"facets": ["a", "c"]}, "it")
     numbers = np.array([3.0, 1e-3, float("nan"), float("inf")])
     for unit in (1e-30, 1.0, 1e30):
         known = made(fingerprint={"estimates": (unit * numbers).tolist()})

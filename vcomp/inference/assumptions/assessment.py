@@ -39,8 +39,6 @@ ALPHA = 0.05
 _FEWEST_EFFECTS = 8
 """Fewer effects show nothing of their distribution."""
 
-_FEWEST_LEVELS = 2
-
 _FEWEST_SCORES = 8
 """With fewer scores of a level, the test of equal variances keeps its level for normal errors.
 
@@ -268,8 +266,6 @@ def _equal_variances(
 
 def _exchange(groups: LongArray, codes: LongArray) -> bool:
     """Whether some group has rows of several levels, and a level has more than two rows."""
-    if codes.max() + 1 < _FEWEST_LEVELS:
-        return False
-    first = np.zeros(int(groups.max()) + 1, dtype=codes.dtype)
+    first = np.zeros(groups.size, dtype=codes.dtype)
     first[groups] = codes
     return bool((first[groups] != codes).any()) and bool(np.bincount(codes).max() > 2)

@@ -45,7 +45,8 @@ def product_loadings(correlations: FloatArray) -> FloatArray | None:
         return np.full(2, math.sqrt(min(abs(float(correlations[0, 1])), 1.0)))
     if not (correlations[off] > 0.0).all():
         return None
-    logs = np.where(off, np.log(np.where(off, correlations, 1.0)), 0.0)
+    logs = np.log(correlations)
+    np.fill_diagonal(logs, 0.0)
     total = logs.sum() / (2.0 * (m - 1.0))
     loadings: FloatArray = np.exp((logs.sum(axis=1) - total) / (m - 2.0))
     error = np.abs(np.outer(loadings, loadings) - correlations)[off].max()
