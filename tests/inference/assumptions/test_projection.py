@@ -48,5 +48,11 @@ def test_sweeps_give_the_same_residuals():
         np.testing.assert_allclose(found, unit * projection.residuals(y), atol=1e-7 * unit)
     assert projection.df == 300 - 30 - 19 - 1
     vast = Projection.of(groups, X)
-    vast.__dict__["_inverse"] = None  # too large for a dense matrix
+    vast.__dict__["_solved"] = None, np.nan  # too large for a dense matrix
     assert vast.df == projection.df
+    np.testing.assert_allclose(vast.residuals(y), projection.residuals(y), atol=1e-7)
+    # Of columns of X only what the terms do not have counts, in any unit.
+    for unit in (1e-6, 1e6):
+        both = Projection.of(groups, np.column_stack([np.ones(300), unit * X]))
+        both.__dict__["_solved"] = None, np.nan
+        assert both.df == projection.df

@@ -77,6 +77,12 @@ def test_sphericity_is_between_its_bounds(k):
     one, all_alike = rows[:, :1] @ contrasts[:1], rows @ contrasts
     assert sphericity(CrossedTable.of(one)) == pytest.approx(1.0 / (k - 1), rel=1e-9)
     assert sphericity(CrossedTable.of(all_alike)) == 1.0
+    few = [
+        sphericity(CrossedTable.of(rng.normal(size=(4, 1)) @ contrasts[:1]
+                                   + 0.3 * rng.normal(size=(4, k))))
+        for _ in range(60)
+    ]  # fmt: skip
+    assert 1.0 / (k - 1) <= min(few) <= max(few) <= 1.0
 
 
 def test_a_table_without_residuals_is_spherical():

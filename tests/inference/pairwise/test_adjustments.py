@@ -32,6 +32,11 @@ def test_none_is_a_copy_and_all_others_are_at_least_as_large(p):
     assert (holm <= bonferroni).all()
 
 
+def test_p_values_of_0_and_1_are_some():
+    for correction in CORRECTIONS:
+        assert adjusted(np.array([0.0, 1.0]), correction).tolist() == [0.0, 1.0]
+
+
 def test_tied_p_values_stay_tied():
     for correction in CORRECTIONS:
         made = adjusted(np.array([0.02, 0.3, 0.02, 0.02]), correction)

@@ -86,6 +86,20 @@ def test_bias_correction_with_ties_and_on_one_side(estimate):
     np.testing.assert_allclose([found.low[0], found.high[0]], expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("estimate", [-1.0, 9.0])
+def test_bias_correction_beyond_all_replicates(estimate):
+    """Half a replicate of 40 is on the other side."""
+    values = np.linspace(0.1, 4.0, 40)[:, None] * np.ones(2)
+    z0 = stats.norm.ppf(1 / 80 if estimate < 0.0 else 79 / 80)
+    tails = stats.norm.cdf(2 * z0 + stats.norm.ppf([0.001, 0.999]))
+    made = FromReplicates(
+        replicates(values), np.array([estimate, 1.0]), np.zeros(1), "bias-corrected"
+    )
+    found = made.limits(COMPONENTS, 0.002)
+    expected = np.quantile(values[:, 0], tails)
+    np.testing.assert_allclose([found.low[0], found.high[0]], expected, rtol=1e-12)
+
+
 def test_an_estimate_of_zero_is_not_reflected():
     values = np.column_stack([np.maximum(VALUES[:, 0] - 2.0, 0.0), VALUES[:, 1]])
     made = FromReplicates(replicates(values), np.array([0.0, 1.0]), np.zeros(1), "basic")

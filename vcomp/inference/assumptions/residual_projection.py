@@ -19,6 +19,9 @@ _SINGULAR = 1e-10
 
 _SWEEPS, _CLOSE = 500, 1e-9
 
+_BEYOND = 1e-6
+"""Share of a column of X below which the terms have all of it, up to the error of sweeps."""
+
 
 @dataclass(frozen=True, eq=False)
 class Projection:
@@ -75,7 +78,7 @@ class Projection:
         n = float(self.groups[0].size)
         largest = float(self._matrices[0].shape[1])
         if self._inverse is None:
-            return float(n - largest - sum(m.shape[1] - 1 for m in self._matrices[1:]))
+            return float(n - largest - sum(m.shape[1] - 1 for m in self._matrices[1:]) - self._own)
         return float(n - largest - self._rank)
 
     # The largest term is absorbed; S = Z'MZ of the other columns Z ---------------------------
@@ -120,6 +123,14 @@ class Projection:
     @property
     def _rank(self) -> float:
         return self._solved[1]
+
+    @cached_property
+    def _own(self) -> float:
+        """The rank of what the columns of X have beyond the terms, if these are swept out."""
+        if self.X is None:
+            return 0.0
+        rest = Projection(self.groups, None)._by_sweeps(self.X / np.linalg.norm(self.X, axis=0))
+        return float(np.linalg.matrix_rank(rest, tol=_BEYOND))
 
     def _means(self, term: int, y: FloatArray) -> FloatArray:
         """Return the mean of its group for every row."""

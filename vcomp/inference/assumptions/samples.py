@@ -187,7 +187,7 @@ def deviates(samples: FloatArray) -> FloatArray:
     samples : (n, m)
     """
     d = samples - samples.mean(axis=0)
-    sd = np.sqrt((d * d).sum(axis=0) / max(len(d) - 1, 1))
+    sd = np.sqrt((d * d).sum(axis=0) / (len(d) - 1))
     return np.asarray(np.abs(d).max(axis=0) / np.maximum(sd, 1e-300))
 
 

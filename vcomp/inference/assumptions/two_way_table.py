@@ -88,23 +88,21 @@ class CrossedTable:
     @cached_property
     def effects(self) -> tuple[FloatArray, FloatArray]:
         """Effects of rows and of columns by least squares, each about its mean."""
-        fitted = np.where(self.observed, self.values - self.residuals, np.nan)
         if self.observed.all():
-            return _centred(fitted.mean(axis=1)), _centred(fitted.mean(axis=0))
-        # Fitted values are additive: differences to one column give the effects of rows.
-        n, k = fitted.shape
+            return _centred(self.values.mean(axis=1)), _centred(self.values.mean(axis=0))
+        n, k = self.values.shape
         row, column = np.nonzero(self.observed)
         design = np.zeros((row.size, n + k))
         design[np.arange(row.size), row] = 1.0
         design[np.arange(row.size), n + column] = 1.0
-        solution = np.linalg.lstsq(design, fitted[self.observed], rcond=None)[0]
+        solution = np.linalg.lstsq(design, self.values[self.observed], rcond=None)[0]
         return _centred(solution[:n]), _centred(solution[n:])
 
     @cached_property
     def covariance(self) -> FloatArray:
         """(n_columns, n_columns) covariances of the residuals of columns."""
         e = self.residuals
-        return np.asarray(e.T @ e / max(len(e) - 1, 1))
+        return np.asarray(e.T @ e / (len(e) - 1))
 
     @cached_property
     def correlations(self) -> FloatArray:
@@ -198,7 +196,7 @@ def findings_of(table: CrossedTable, n: int, rng: np.random.Generator) -> TableF
         some = slice(first, first := first + m)
         # Draws have the same signs in blocks of any size.
         signs = np.stack([rng.integers(0, 2, table.values.shape, np.int8) for _ in range(m)])
-        e = table.project(np.where(table.observed, table.residuals * (signs * 2.0 - 1.0), 0.0))
+        e = table.project(table.residuals * (signs * 2.0 - 1.0))
         r = _correlations(e)[:, *upper]
         squares[some], extremes[some] = np.mean(r * r, axis=1), np.abs(r).max(axis=1)
         with_rows[some] = np.mean(_with_effects(e, effects, table.observed) ** 2, axis=1)
@@ -244,7 +242,7 @@ def tukey(table: CrossedTable) -> tuple[float, AssumptionTest]:
 
     rows, columns = table.effects
     e = table.residuals
-    product = table.project(np.where(table.observed, np.outer(rows, columns), 0.0))
+    product = table.project(np.outer(rows, columns))
     size, total = float((product**2).sum()), float((e * e).sum())
     slope = float((e * product).sum()) / size if size > _TINY else 0.0
     explained = slope**2 * size
@@ -282,7 +280,8 @@ def sphericity(table: CrossedTable) -> float:
     squared *= df * (df + 1.0)
     if of_squares <= 0.0:
         return 1.0
-    return float(min(1.0, max(squared / ((k - 1.0) * of_squares), 1.0 / (k - 1.0))))
+    # tr(S²) ≤ (tr S)² makes the ratio 1/(k − 1) at least.
+    return float(min(1.0, squared / ((k - 1.0) * of_squares)))
 
 
 def f_level(table: CrossedTable, epsilon: float, alpha: float = 0.05) -> float:
