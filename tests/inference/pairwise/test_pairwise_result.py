@@ -56,6 +56,8 @@ def test_a_baseline_has_neither_groups_nor_squares():
     with pytest.raises(PlanError, match="these are 2 pairs of 3 systems, with one baseline"):
         some.matrix()
     assert "share a letter" not in str(some)
+    assert "of a single pair" not in str(some)
+    assert "p is of all pairs at once" in str(replace(some, correction=None))
     assert repr(some) == "<PairwiseComparisons: paired t-test, 1 of 2 pairs of system distinct>"
 
 
@@ -144,6 +146,7 @@ def test_so_many_pairs_are_listed(show, listed):
         assert p[0] == 2e-4
     two = of_levels(2).summary(0)  # the only table has one pair at least
     assert printed_columns(two)[""] == ["s0 − s1"]
+    assert len(printed_columns(of_levels(61).summary(0))[""]) == 1
     for bad in (-1, True, 1.5):
         with pytest.raises(PlanError, match="show is a whole number"):
             of_levels(3).summary(bad)
@@ -153,7 +156,7 @@ def test_so_many_pairs_are_listed(show, listed):
     ("df", "shown"),
     [
         ([9.0, 9.0, 9.0], False), ([9.0, 9.0 + 1e-9, 9.0], False), ([9.0, 9.1, 12.5], True),
-        ([9.0, np.inf, 9.0], False), ([9.0, np.nan, 9.0], False),
+        ([2e6, 2e6 + 1e-3, 2e6], False), ([9.0, np.inf, 9.0], False), ([9.0, np.nan, 9.0], False),
     ],
 )  # fmt: skip
 def test_degrees_of_freedom_are_listed_if_they_differ(df, shown):

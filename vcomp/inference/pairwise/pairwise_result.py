@@ -154,7 +154,7 @@ class PairwiseComparisons(display.Printed):
             )
         if show or not tables:
             title = "Pairs with the smallest p-values" if tables else self._title()
-            tables.append(self._pairs_table(max(int(show), 0 if tables else 1), title))
+            tables.append(self._pairs_table(max(int(show), 1), title))
         if show < n:
             notes.append(
                 f"{display.count(show)} of {display.count(n)} pairs are listed; "
