@@ -95,7 +95,8 @@ class CrossedTable:
         design = np.zeros((row.size, n + k))
         design[np.arange(row.size), row] = 1.0
         design[np.arange(row.size), n + column] = 1.0
-        solution = np.linalg.lstsq(design, self.values[self.observed], rcond=None)[0]
+        found = np.linalg.lstsq(design, self.values[self.observed], rcond=None)[0]
+        solution = np.asarray(found, dtype=float)
         return _centred(solution[:n]), _centred(solution[n:])
 
     @cached_property
