@@ -197,11 +197,19 @@ class Loops:
         self.kind.__call__ = announced
 
     def compile_anew(self, changed: str, code: CodeType) -> None:
-        """Give a loop another code; those that call it are compiled anew with it."""
+        """Give a loop another code; those that call it are compiled anew with it.
+
+        Where a test called loops as it was collected, modules have numba's functions already.
+        """
         self.by_name[changed].py_func.__code__ = code
-        for name, loop in self.by_name.items():
-            if changed in self.entered_by(name):
-                loop._options = loop._options | {"cache": False}
+        callers = [loop for name, loop in self.by_name.items() if changed in self.entered_by(name)]
+        made = {id(loop._made): loop for loop in callers if loop._made is not None}
+        for loop in callers:
+            loop._options, loop._made = loop._options | {"cache": False}, None
+        for module in list(sys.modules.values()) if made else ():
+            for name, value in list(getattr(module, "__dict__", {}).items()):
+                if id(value) in made:
+                    setattr(module, name, made[id(value)])
 
 
 class Bench:

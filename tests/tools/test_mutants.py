@@ -296,6 +296,8 @@ def imported():
 assert loops.used_by(of_this_module) == loops.entered_by(at + "lowest_bit")
 assert loops.used_by(imported) == loops.entered_by(at + "lowest_bit")
 del _named
+assert bits.lowest_bit(0, np.uint64(8)) == 3  # all are numba's from now on
+assert type(bits.lowest_bit) is not loops.kind
 mutants = [m for m in mutants_of(module, path) if m.function == "count_bits"]
 mutant = next(m for m in mutants if m.before == "word * _BYTES >> np.uint64(56)")
 assert mutant.compiled
