@@ -52,6 +52,8 @@ def test_texts(text):
         ("50*topic/2", 8, "pass a function"),
         ("2*topic*topic", 8, "'topic' is named twice"),
         ("", 0, "expected a number or a facet"),
+        ("50*topic*", 9, "expected a number or a facet"),
+        ("50 per + 3", 7, "expected a number or a facet"),
         ("3*'topic", 2, "expected a number or a facet"),
     ],
 )

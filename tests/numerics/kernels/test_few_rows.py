@@ -61,8 +61,9 @@ def test_values_from_the_least_on(dtype):
 @pytest.mark.parametrize("size", [0, 1, N])
 def test_pair_tables(rows, size):
     both = (rows["a"][:size], LEVELS), (rows["b"][:size] * np.int32(3), 3 * LEVELS)
+    one = both[0], (np.zeros_like(rows["b"][:size]), 1)
     for weights, ((a, n_a), (b, n_b)) in product(
-        (pairs.ONCE, rows["values"][:size, 0] ** 2), (both, both[::-1])
+        (pairs.ONCE, rows["values"][:size, 0] ** 2), (both, both[::-1], one, one[::-1])
     ):
         if size == 0 and weights is not pairs.ONCE:
             continue

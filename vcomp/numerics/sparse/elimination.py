@@ -91,7 +91,7 @@ class Pattern:
         sparse_rows = np.concatenate([[0], np.cumsum(rows < cut)])
         columns = csc_array((np.arange(rows.size), rows, ptr), shape=(n, cut)).tocsr()
         columns.sort_indices()
-        start = columns.indptr[cut] if n else 0
+        start = columns.indptr[cut]
         leaf = np.ones(cut, bool)
         leaf[rows[rows < cut]] = False
         leading, data = indices < cut, plan.lower.data.astype(float)
