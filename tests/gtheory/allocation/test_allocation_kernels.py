@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vcomp.gtheory.allocation.search import (
@@ -307,6 +307,8 @@ def test_steps_of_newton_solve_the_equations():
     st.floats(0, 3), st.floats(0.01, 3), st.integers(1, 12), st.sampled_from([0, 1e-15, 1e-8]),
     st.booleans(), st.sampled_from([-1, 1]),
 )  # fmt: skip
+@example(1.07, 2.8, 5, 1.2e-16, True, -1)  # (limit - a) / b is 5, but a + 5b is above the limit
+@example(0.56, 1.81, 5, 1.2e-16, False, -1)
 def test_the_furthest_whole_size_is_the_last_that_keeps_the_limit(a, b, n, off, budget, side):
     """Also where the limit is that of a whole size, but for rounding or a little more."""
     lo, hi = 2.0, 9.0
