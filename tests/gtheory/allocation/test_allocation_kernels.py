@@ -293,6 +293,20 @@ def test_the_bound_of_two_facets_is_the_best_real_size_of_the_second(budget):
     assert abs(at - near) <= 1.0
 
 
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_of_designs_as_good_and_as_dear_the_first_has_fewest_levels(order):
+    """Of the first facet in the given order: 1/(n n' n'') is the error, and n n' n'' the cost."""
+    both, lo, hi = np.eye(8)[7], np.ones(3), np.full(3, 12.0)
+    sizes = itertools.product((1.0, 2.0, 3.0, 4.0, 6.0, 12.0), repeat=3)
+    designs = sorted(
+        (list(n) for n in sizes if np.prod(n) == 12.0), key=lambda n: [n[j] for j in order]
+    )
+    found, _, _ = search(
+        both, both, 12.0, lo, hi, True, np.array(order), len(designs), 0.0, np.inf, MOST_WORK
+    )
+    assert found[:, 1:].tolist() == designs
+
+
 def test_steps_of_newton_solve_the_equations():
     rng = np.random.default_rng(2)
     A, g, step = rng.normal(size=(4, 4)), rng.normal(size=4), np.empty(4)
@@ -309,6 +323,8 @@ def test_steps_of_newton_solve_the_equations():
 )  # fmt: skip
 @example(1.07, 2.8, 5, 1.2e-16, True, -1)  # (limit - a) / b is 5, but a + 5b is above the limit
 @example(0.56, 1.81, 5, 1.2e-16, False, -1)
+@example(2.44, 0.06, 4, 0, True, 1)  # it is below 4, and 2.44 + 4 · 0.06 within the limit
+@example(1.07, 2.8, 5, 0, False, 1)
 def test_the_furthest_whole_size_is_the_last_that_keeps_the_limit(a, b, n, off, budget, side):
     """Also where the limit is that of a whole size, but for rounding or a little more."""
     lo, hi = 2.0, 9.0
