@@ -302,6 +302,19 @@ def test_simulated_tests_have_that_correlation():
     assert covered.mean() >= 0.85  # 95 %, less three standard errors
 
 
+@pytest.mark.parametrize("ranked", ["s", "t"])
+def test_what_is_ranked_may_be_named(frame, ranked):
+    """Of two facets the other one is sampled, and its size says the same."""
+    res = vcomp.fit("score ~ (1|s) + (1|t)", frame)
+    (sampled,) = {"s", "t"} - {ranked}
+    n = {sampled: frame[sampled].nunique()}
+    found = res.expected_tau(**n)
+    assert found.equals(res.expected_tau(object=ranked, **n))
+    assert found["estimate"].equals(res.expected_tau(object=ranked)["estimate"])
+    with pytest.raises(PlanError, match=r"there is no facet 'system'.* the facets are "):
+        res.expected_tau(object="system")
+
+
 def test_mistakes(frame, res):
     with pytest.raises(PlanError, match="'a' is fixed, so that the true ranking is by its 3"):
         res.expected_tau(t=50, a=5, fixed="a")
