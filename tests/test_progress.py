@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from vcomp.data.reading import check_progress
-from vcomp.display import progress_bar
 from vcomp.exceptions import DataError
+from vcomp.progress import progress_bar
 
 
 class Terminal(io.StringIO):

@@ -16,7 +16,7 @@ from vcomp.numerics import check_rng
 Hold: TypeAlias = Mapping[str, float]
 Start: TypeAlias = Mapping[str, float] | Sequence[float] | FloatArray
 
-SMALLEST = 1e-60
+_SMALLEST = 1e-60
 """Share of the others below which a component is refused: fourth powers of ratios are formed."""
 
 ENGINES = ("auto", "strata", "levels", "blocked", "iterative")
@@ -114,10 +114,10 @@ def check_ratios(
     """
     largest = max(float(values.max()), variance)
     for name, value in zip(names, values, strict=True):
-        if 0.0 < value < SMALLEST * largest:
+        if 0.0 < value < _SMALLEST * largest:
             instead = "a larger number" if name == names[-1] else "0 or a larger number"
             raise EstimationError(
-                f"{option}={{{name!r}: {value:g}}} is less than {SMALLEST:g} of the other "
+                f"{option}={{{name!r}: {value:g}}} is less than {_SMALLEST:g} of the other "
                 f"variance, {largest:.3g}: use {instead}"
             )
 

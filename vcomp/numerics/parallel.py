@@ -13,9 +13,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from vcomp.display import progress_bar
 from vcomp.exceptions import EstimationError
 from vcomp.numerics.memory import THREADS, limited_blas
+from vcomp.progress import progress_bar
 
 Row = TypeVar("Row")
 Item = TypeVar("Item")

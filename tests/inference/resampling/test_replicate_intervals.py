@@ -71,32 +71,27 @@ def test_bias_correction():
         np.testing.assert_allclose([found.low[j], found.high[j]], expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("estimate", [-1.0, 0.0, 1.0, 4.0, 9.0])
-def test_bias_correction_with_ties_and_on_one_side(estimate):
-    """Ties count half; where all lie on one side, half a replicate is on the other."""
-    values = np.repeat(np.arange(5.0), 8)[:, None] * np.ones(2)
-    below = np.mean(values[:, 0] < estimate) + 0.5 * np.mean(values[:, 0] == estimate)
+TIES, SPREAD = np.repeat(np.arange(5.0), 8), np.linspace(0.1, 4.0, 40)
+
+
+@pytest.mark.parametrize(
+    ("values", "estimate", "alpha"),
+    [*((TIES, estimate, 0.2) for estimate in (-1.0, 0.0, 1.0, 4.0, 9.0)),
+     *((SPREAD, estimate, 0.002) for estimate in (-1.0, 9.0))],
+)  # fmt: skip
+def test_bias_correction_with_ties_and_on_one_side(values, estimate, alpha):
+    """Ties count half; where all lie on one side, half a replicate of 40 is on the other."""
+    below = np.mean(values < estimate) + 0.5 * np.mean(values == estimate)
     z0 = stats.norm.ppf(min(max(below, 1 / 80), 79 / 80))
-    tails = stats.norm.cdf(2 * z0 + stats.norm.ppf([0.1, 0.9]))
+    tails = stats.norm.cdf(2 * z0 + stats.norm.ppf([0.5 * alpha, 1.0 - 0.5 * alpha]))
     made = FromReplicates(
-        replicates(values), np.array([estimate, 1.0]), np.zeros(1), "bias-corrected"
+        replicates(np.column_stack([values, values])),
+        np.array([estimate, 1.0]),
+        np.zeros(1),
+        "bias-corrected",
     )
-    found = made.limits(COMPONENTS, 0.2)
-    expected = np.quantile(values[:, 0], tails)
-    np.testing.assert_allclose([found.low[0], found.high[0]], expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("estimate", [-1.0, 9.0])
-def test_bias_correction_beyond_all_replicates(estimate):
-    """Half a replicate of 40 is on the other side."""
-    values = np.linspace(0.1, 4.0, 40)[:, None] * np.ones(2)
-    z0 = stats.norm.ppf(1 / 80 if estimate < 0.0 else 79 / 80)
-    tails = stats.norm.cdf(2 * z0 + stats.norm.ppf([0.001, 0.999]))
-    made = FromReplicates(
-        replicates(values), np.array([estimate, 1.0]), np.zeros(1), "bias-corrected"
-    )
-    found = made.limits(COMPONENTS, 0.002)
-    expected = np.quantile(values[:, 0], tails)
+    found = made.limits(COMPONENTS, alpha)
+    expected = np.quantile(values, tails)
     np.testing.assert_allclose([found.low[0], found.high[0]], expected, rtol=1e-12)
 
 

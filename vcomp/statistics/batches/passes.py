@@ -20,10 +20,10 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.data import CompleteRows, Reading, Source
-from vcomp.display import progress_bar
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula
 from vcomp.numerics import THREADS, slices
+from vcomp.progress import progress_bar
 from vcomp.statistics.batches.cell_index import FacetPlaces, places_of_rows
 from vcomp.statistics.batches.cell_sums import CellSums, check_table, dense_places, table_bytes
 from vcomp.statistics.batches.cell_table import Addable, CellTable, EveryCell, add_up, sum_cells
