@@ -271,6 +271,43 @@ def test_survivors_meet_two_files_of_tests_whole(path, tmp_path):
     assert mutate.files_of(mutant, [], tmp_path) == [own]
 
 
+CASES = """
+import builtins
+import pytest
+
+@pytest.mark.parametrize("k", range(7))
+def test_case(k):
+    vars(builtins)["__entered__"](f"f{k % 3 // 2}")
+"""
+
+RECORDING = """
+import builtins, json, sys
+import pytest
+from tests.tools.mutate import by_file
+from tests.tools.recorder import Recorder
+
+for hook in (Recorder.pytest_make_collect_report, Recorder.pytest_fixture_setup):
+    pytest.hookimpl(wrapper=True)(hook)
+recorder = Recorder(5.0)
+vars(builtins)["__entered__"] = recorder.entered.add
+options = ["-q", "-p", "no:cacheprovider", "--rootdir"]
+pytest.main([*options, sys.argv[1], sys.argv[1]], plugins=[recorder])
+found = by_file(recorder.known)["test_cases.py"]
+print(json.dumps([[functions, [test for test, _ in tests]] for functions, tests in found]))
+"""
+
+
+def test_every_case_of_a_test_is_recorded_with_what_it_enters(tmp_path):
+    (tmp_path / "test_cases.py").write_text(CASES, encoding="utf-8")
+    command = [sys.executable, "-c", RECORDING, str(tmp_path)]
+    done = subprocess.run(command, cwd=mutate.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    cases = {"f0": [0, 1, 3, 4, 6], "f1": [2, 5]}
+    name = "test_cases.py::test_case"
+    assert found == [[[f], [f"{name}[{k}]" for k in of]] for f, of in cases.items()]
+
+
 LOOPS = """
 import numpy as np
 from pathlib import Path
