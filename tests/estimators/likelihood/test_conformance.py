@@ -1,0 +1,365 @@
+"""Every engine gives what callers need as the textbook has it, on some 40 designs.
+
+The textbook is Searle, Casella & McCulloch (1992), chapter 6, written out with matrices of rows by
+rows in extended precision (64 bits of mantissa), so that digits that an engine loses show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vcomp
+from tests.helpers.designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
+from vcomp.estimators.likelihood import (
+    BlockedLikelihood,
+    CrossedLikelihood,
+    IterativeLikelihood,
+    LevelsLikelihood,
+    StrataLikelihood,
+)
+from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
+from vcomp.numerics.sparse.krylov import AllUnits
+
+EXTENDED = np.longdouble
+
+
+# The designs -------------------------------------------------------------------------------------
+
+
+def scores(kept=1.0, seed=0, times=1, **sizes):
+    """Return a random part of the cells of crossed facets, with effects, x and a far covariate."""
+    rng = np.random.default_rng(seed)
+    grid = np.meshgrid(*(np.arange(n) for n in sizes.values()), indexing="ij")
+    frame = pd.DataFrame({f: g.ravel() for f, g in zip(sizes, grid, strict=True)})
+    frame = pd.concat([frame] * times)
+    frame = frame[rng.random(len(frame)) < kept].reset_index(drop=True)
+    frame["x"] = rng.normal(size=len(frame))
+    frame["far"] = 1e4 + rng.normal(size=len(frame))
+    frame["g"] = rng.integers(0, 3, len(frame))
+    frame["y"] = 3.0 + rng.normal(size=len(frame))
+    for facet, n in sizes.items():
+        frame["y"] += rng.normal(size=n)[frame[facet]]
+    return frame
+
+
+def documents(kept, times=1):
+    """Return scores of documents within topics, and of topics within tracks."""
+    data = scores(kept, seed=4, times=times, p=3, a=2, d=15)
+    return data.assign(t=data["d"] % 5, u=data["d"] % 5 % 2)
+
+
+def met_at_random(n, **sizes):
+    rng = np.random.default_rng(n)
+    data = pd.DataFrame({f: rng.integers(0, q, n) for f, q in sizes.items()})
+    return data.assign(y=rng.normal(size=n) + rng.normal(size=99)[data.iloc[:, 0]])
+
+
+def with_fixed(fixed, formula_and_data):
+    formula, data = formula_and_data
+    return formula.replace("~", f"~ {fixed} +"), data
+
+
+TWO = "y ~ (1|a) + (1|b)"
+THREE = "y ~ (1|m) + (1|i) + (1|p) + (1|m:i) + (1|m:p) + (1|i:p)"
+INSIDE = "y ~ (1|p) + (1|t) + (1|t:d) + (1|p:t) + (1|p:a:t) + (1|p:t:d)"
+AXES = "y ~ (1|p) + (1|a) + (1|i) + (1|d) + (1|p:a) + (1|p:i) + (1|a:i) + (1|p:d)"
+
+
+def topics(kept):
+    """Return persons × assessors × documents within topics of unequal size, some missing."""
+    data = scores(kept, seed=7, p=4, a=2, d=10)
+    return data.assign(i=np.repeat(range(4), [1, 4, 2, 3])[data["d"]])
+
+
+def case(engines, formula, data):
+    return engines.split(), formula, data
+
+
+CASES = {
+    # Complete tables.
+    **{
+        f"grid: {name}": case("strata blocked iterative", *gridded(name))
+        for name in GRIDS
+        if name != "one way"
+    },
+    "grid with covariates": case(
+        "strata blocked iterative", *with_fixed("xp + xi + x", gridded("per document"))
+    ),
+    "one way": case("strata blocked iterative", *balanced("one way")),
+    "no fixed part": case("strata blocked iterative", *with_fixed("0", gridded("crossed"))),
+    # Holes.
+    **{
+        f"holes: {name}": case("blocked iterative", *unbalanced(name, seed=3))
+        for name in DESIGNS
+        if name not in ("one way", "nested", "deeply nested")
+    },
+    "nested, unequal": case("strata blocked iterative", *unbalanced("deeply nested", seed=3)),
+    "few holes, three facets": case("levels blocked", THREE, scores(0.9, m=4, i=10, p=3)),
+    "half missing": case("levels blocked", THREE, scores(0.5, m=4, i=15, p=3)),
+    "most missing": case("levels blocked", THREE, scores(0.25, m=4, i=20, p=3)),
+    "two facets, few holes": case("crossed blocked", TWO, scores(0.9, a=14, b=9)),
+    "two facets, half missing": case("crossed blocked", TWO, scores(0.5, a=14, b=9)),
+    "two facets, covariate": case(
+        "crossed blocked", "y ~ x + (1|a) + (1|b)", scores(0.7, a=8, b=15)
+    ),
+    "holes of a grid": case("holes blocked", AXES, topics(0.9)),
+    "holes of a grid, covariates": case(
+        "holes blocked", "y ~ x + far + (1|p) + (1|a) + (1|i) + (1|d) + (1|p:d)", topics(0.9)
+    ),
+    # Sparse: levels meet at random.
+    "sparse": case("blocked iterative", TWO, met_at_random(90, a=30, b=40)),
+    "sparse, three facets": case(
+        "blocked iterative",
+        "y ~ (1|a) + (1|b) + (1|c) + (1|a:b)",
+        met_at_random(90, a=12, b=9, c=20),
+    ),
+    "groups without company": case("blocked iterative", TWO, met_at_random(60, a=50, b=50)),
+    # Nested.
+    "nested within crossed": case("levels blocked", INSIDE, documents(0.8)),
+    "nested, mostly missing": case("levels blocked", INSIDE, documents(0.4)),
+    "twice nested": case(
+        "levels blocked iterative",
+        "y ~ x + (1|u) + (1|t) + (1|d) + (1|p:u) + (1|p:d) + (1|a)",
+        documents(0.6, times=2),
+    ),
+    # Wide fixed parts.
+    "far covariate": case(
+        "blocked iterative", "y ~ far + C(g) + (1|a) + (1|a:b)", scores(0.8, times=2, a=6, b=5)
+    ),
+    "factor": case(
+        "levels blocked", "y ~ x + C(m) + (1|i) + (1|m:i)", scores(0.8, times=2, m=4, i=12)
+    ),
+    "no mean": case(
+        "blocked iterative", "y ~ 0 + C(g) + x + (1|a/b)", scores(0.8, times=3, a=5, b=4)
+    ),
+    "wide fixed part": case("blocked", "y ~ x + C(a) + (1|b) + (1|b:g)", scores(0.7, a=25, b=4)),
+    "replicated": case(
+        "levels blocked", THREE + " + (1|m:i:p)", scores(0.7, times=3, m=3, i=6, p=3)
+    ),
+}
+
+
+def strata(model, reml):
+    sums = model.statistics.strata
+    return sums and StrataLikelihood(sums, reml=reml)
+
+
+def blocked(model, reml):
+    return BlockedLikelihood(model.statistics.cross_products, reml=reml)
+
+
+def crossed(model, reml):
+    sums = model.statistics.crossed
+    return sums and CrossedLikelihood(sums, reml=reml)
+
+
+def levels(model, reml):
+    sums = model.statistics.levels
+    return sums and LevelsLikelihood(sums, reml=reml)
+
+
+def holes(model, reml):
+    grid = model.statistics.completed
+    return grid and CompletedLikelihood(model.statistics.cross_products, grid, reml=reml)
+
+
+def iterative(model, reml):
+    """Return the iterative engine with all unit vectors for probes: its traces are exact."""
+    sums = model.statistics.cross_products
+    return IterativeLikelihood(sums, reml=reml, probes=AllUnits(), n_levels=12, tol=1e-14)
+
+
+ENGINES = {f.__name__: f for f in (strata, blocked, crossed, levels, holes, iterative)}
+
+SOLVED = {"holes": 1e-7, "iterative": 1e-7}
+"""Relative accuracy of engines whose solves end at 1e-10 and 1e-14 of their right-hand sides; of
+others it is that of rounding, below."""
+
+WITHOUT_VARIANCES = ("holes", "iterative")
+"""Engines that solve for effects, without their variances."""
+
+ROUNDING = 1e-10
+"""Relative to the largest of its kind, where the condition of V is below 1e4."""
+
+AT_EXTREMES = {"loglike": 1e-6, "score": 1e-3, "beta": 1e-6, "cov_beta": 1e-6, "effects": 1e-6}
+"""The same where one component is 1e-6 or 1e6 of the others. By Henderson's equations the trace
+of the residual is a difference of numbers of its order divided by the residual. Informations and
+forms of X, which have cancelled twice, are left out."""
+
+
+# The textbook ------------------------------------------------------------------------------------
+
+
+def factored(matrix):
+    """Return L and d of L diag(d) L' by rows, in extended precision."""
+    S, n = matrix.copy(), len(matrix)
+    L, d = np.eye(n, dtype=EXTENDED), np.empty(n, dtype=EXTENDED)
+    for k in range(n):
+        d[k] = S[k, k]
+        L[k + 1 :, k] = S[k + 1 :, k] / d[k]
+        S[k + 1 :, k + 1 :] -= np.multiply.outer(L[k + 1 :, k], S[k, k + 1 :])
+    return L, d
+
+
+def inverted(matrix):
+    """Return the inverse and the log-determinant of a positive definite matrix."""
+    n = len(matrix)
+    L, d = factored(matrix)
+    inverse = np.eye(n, dtype=EXTENDED)
+    for k in range(n):
+        inverse[k + 1 :] -= np.multiply.outer(L[k + 1 :, k], inverse[k])
+    return inverse.T @ (inverse / d[:, None]), np.log(d).sum()
+
+
+@dataclass
+class Textbook:
+    """What an engine gives, at one point, by formulas of dense matrices."""
+
+    model: object
+    v: np.ndarray
+    reml: bool
+    found: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        chunk, n = self.model.chunk, self.model.nobs
+        X, y = chunk.X.astype(EXTENDED), chunk.y.astype(EXTENDED)
+        v = self.v.astype(EXTENDED)
+        Z = [np.eye(q, dtype=EXTENDED)[c] for c, q in zip(chunk.codes, chunk.sizes, strict=True)]
+        K = [z @ z.T for z in Z] + [np.eye(n, dtype=EXTENDED)]
+        W, log_det = inverted(sum(s * k for s, k in zip(v, K, strict=True)))
+        cov, log_det_X = inverted(X.T @ W @ X)
+        beta = cov @ (X.T @ (W @ y))
+        P = W - W @ X @ cov @ X.T @ W
+        Py = P @ y
+        Q = P if self.reml else W
+        QK = [Q @ k for k in K]
+        columns = np.column_stack([k @ Py for k in K])
+        deviance = log_det + y @ Py + n * np.log(2.0 * np.pi)
+        if self.reml:
+            deviance += log_det_X - X.shape[1] * np.log(2.0 * np.pi)
+        average = 0.5 * columns.T @ P @ columns
+        expected = 0.5 * np.array([[np.sum(a * b.T) for b in QK] for a in QK])
+        pairs = [*zip(v, Z, strict=False)]  # the residual has no effects
+        self.found = {
+            "loglike": -0.5 * deviance,
+            "score": np.array(
+                [0.5 * (Py @ k @ Py - np.trace(q)) for k, q in zip(K, QK, strict=True)]
+            ),
+            "average": average,
+            "expected": expected,
+            "observed": 2.0 * average - expected,
+            "beta": beta,
+            "cov_beta": cov,
+            "first forms": np.array([X.T @ W @ k @ W @ X for k in K]),
+            "effects": [s * z.T @ Py for s, z in pairs],
+            "prediction_var": [s - s**2 * np.diagonal(z.T @ P @ z) for s, z in pairs],
+            "conditional_var": [s - s**2 * np.diagonal(z.T @ W @ z) for s, z in pairs],
+        }
+
+
+def given_by(engine, v):
+    """Return the same from an engine; None where it has none, and says so."""
+    derivatives, solution = engine.derivatives(v), engine.solution(v)
+    informations = {
+        kind: engine.information(v, kind) if kind in engine.kinds else None
+        for kind in ("average", "expected", "observed")
+    }
+    beta, cov_beta = engine.fixed_effects(v)
+    dense = isinstance(cov_beta, np.ndarray)
+    np.testing.assert_allclose(solution.beta, beta, rtol=1e-12)
+    np.testing.assert_array_equal(derivatives.average, informations["average"])
+    return {
+        "loglike": engine.loglike(v),
+        "score": derivatives.score,
+        **informations,
+        "beta": beta,
+        "cov_beta": cov_beta if dense else cov_beta.dense(),
+        "first forms": engine.fixed_forms(v).first,
+        "effects": solution.effects,
+        "prediction_var": solution.prediction_var,
+        "conditional_var": solution.conditional_var,
+    }
+
+
+def near(found, wanted, rtol, what, unit=0.0):
+    """Compare two arrays, or two sequences of them, up to a part of the largest wanted one."""
+    if isinstance(wanted, list):
+        found, wanted = np.concatenate(found), np.concatenate(wanted)
+    scale = max(float(np.abs(wanted).max(initial=0.0)), unit)
+    np.testing.assert_allclose(
+        np.asarray(found, dtype=float),
+        np.asarray(wanted, dtype=float),
+        rtol=0.0,
+        atol=rtol * scale,
+        err_msg=what,
+    )
+
+
+def points(k):
+    """Return components inside, at their bounds, and over three decades."""
+    rng = np.random.default_rng(k)
+    inside = rng.uniform(0.3, 2.0, k)
+    yield inside
+    yield np.where(np.arange(k) % 2 == (k - 1) % 2, inside, 0.0)
+    yield np.where(np.arange(k) == k - 1, 0.7, 0.0)
+    yield 10.0 ** rng.uniform(-2.0, 1.0, k)
+
+
+def extremes(k):
+    """Return points where the residual is nearly zero, and where one component is far larger."""
+    inside = np.random.default_rng(k).uniform(0.3, 2.0, k)
+    yield np.where(np.arange(k) == k - 1, 1e-6, inside)
+    yield np.where(np.arange(k) == 0, 1e6, inside)
+
+
+@cache
+def model_of(name):
+    _, formula, data = CASES[name]
+    return vcomp.VarianceComponentsModel(formula, data)
+
+
+@cache
+def textbook(name, at, reml):
+    return Textbook(model_of(name), np.array(at), reml).found
+
+
+PAIRS = [(name, engine) for name, (engines, _, _) in CASES.items() for engine in engines]
+
+
+@pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
+@pytest.mark.parametrize(("name", "engine"), PAIRS)
+def test_an_engine_gives_what_the_textbook_has(name, engine, reml):
+    model = model_of(name)
+    made = ENGINES[engine](model, reml)
+    assert (made.n, made.n_fixed) == model.chunk.X.shape
+    assert made.sizes == tuple(model.chunk.sizes)
+    k = len(model.component_names)
+    for v in points(k):
+        compare(name, engine, made, v, reml)
+
+
+@pytest.mark.parametrize(("name", "engine"), [pair for pair in PAIRS if pair[1] != "levels"])
+def test_an_engine_keeps_its_digits_at_extremes(name, engine):
+    """Not that of levels: where it has lost digits, a fit changes to another engine."""
+    made = ENGINES[engine](model_of(name), True)
+    for v in extremes(len(model_of(name).component_names)):
+        compare(name, engine, made, v, True, AT_EXTREMES)
+
+
+def compare(name, engine, made, v, reml, accuracies=None):
+    wanted, found = textbook(name, tuple(v.tolist()), reml), given_by(made, v)
+    for what, accuracy in (accuracies or dict.fromkeys(found, ROUNDING)).items():
+        value = found[what]
+        if what.endswith("_var") and engine in WITHOUT_VARIANCES:
+            unknown = np.isnan(np.concatenate(value))
+            assert (unknown == np.repeat(v[:-1] > 0.0, made.sizes)).all()
+        elif value is not None:
+            # Coefficients of centred columns may be nothing: their unit is a standard error.
+            unit = np.sqrt(wanted["cov_beta"].max(initial=0.0)) if what == "beta" else 0.0
+            rtol = max(accuracy, SOLVED.get(engine, 0.0))
+            near(value, wanted[what], rtol, f"{what} at {v}", float(unit))
