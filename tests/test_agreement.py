@@ -93,6 +93,36 @@ def test_versions_agree(file, stated):
     assert found[1] == vcomp.__version__
 
 
+def test_nothing_installs_the_package_that_has_the_name_of_the_import():
+    """On the index, "vcomp" is another project's (docs/decisions/0019)."""
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = "|".join(config["project"]["optional-dependencies"])
+    installs = re.compile(
+        r"\b(pip3?|pipx|uv|conda|mamba|pixi|poetry)\W+(\w+\W+)?(install|add|run)\b"
+        r"[^\n|;&#]*[\s\"'=]vcomp(?![\w./-])" + rf"|(?<![\w.])vcomp\[({extras})\b"
+    )
+    name = "vcomp"
+    for planted in (
+        f"pip install {name}", f"pip install -U '{name}[plot]'", f'pip install "{name}>=0.1"',
+        f"uv pip install {name}", f"conda install -c conda-forge {name}", f"poetry add {name}",
+        f"needs the extra {name}[ir]", f"uv add {name}",
+    ):  # fmt: skip
+        assert installs.search(planted), planted
+    for right in ("pip install variance-components", "res.vcomp['sys']", "pip install . && vcomp"):
+        assert not installs.search(right), right
+    tops = [
+        ROOT / name for name in config["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    ]
+    files = [file for top in tops for file in (top.rglob("*") if top.is_dir() else [top])]
+    suffixes = {".md", ".py", ".toml", ".yml", ".yaml", ".rst", ".cff", ""}
+    found = []
+    for file in files:
+        if file.is_file() and file.suffix in suffixes:
+            text = file.read_text(encoding="utf-8")
+            found += [f"{file.name}: {match[0]}" for match in installs.finditer(text)]
+    assert found == []
+
+
 def test_one_command_builds_the_site():
     nox = re.search(r'^SITE = "(.*)"$', (ROOT / "noxfile.py").read_text(encoding="utf-8"), re.M)
     for file in ("CONTRIBUTING.md", ".github/workflows/docs.yml"):

@@ -90,4 +90,4 @@ def test_only_display_formats_numbers(folder):
 def test_version_is_one():
     from importlib.metadata import version
 
-    assert version("vcomp") == vcomp.__version__
+    assert version("variance-components") == vcomp.__version__

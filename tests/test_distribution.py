@@ -5,7 +5,7 @@ import pytest
 from tools.distribution import NEEDED, OF_WHEEL, faults_of_source, faults_of_wheel
 
 PACKAGE = {name for name in NEEDED if name.startswith("vcomp/")}
-WHEEL = PACKAGE | {f"vcomp-0.1.0.dist-info/{name}" for name in OF_WHEEL}
+WHEEL = PACKAGE | {f"variance_components-0.1.0.dist-info/{name}" for name in OF_WHEEL}
 
 
 def test_a_good_distribution_has_no_faults():

@@ -222,7 +222,7 @@ def test_code_in_a_hypothesis_is_not_evaluated(mark):
 
 
 def test_code_in_the_name_of_a_measure_is_not_evaluated(mark):
-    pytest.importorskip("ir_measures", reason="ir_measures is not installed (extra vcomp[ir])")
+    pytest.importorskip("ir_measures", reason="ir_measures is not installed (extra ir)")
     path, code = mark
     qrels = {"1": {"d1": 1, "d2": 0}, "2": {"d1": 0, "d3": 2}}
     runs = {name: {"1": {"d1": 2.0}, "2": {"d3": 1.0}} for name in ("a", "b")}

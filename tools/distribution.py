@@ -43,7 +43,7 @@ def faults_of_source(names: Iterable[str]) -> list[str]:
 
 def faults_of_wheel(names: Iterable[str], source: Iterable[str]) -> list[str]:
     """Return what a wheel lacks, or has too much of, compared with its source distribution."""
-    folder = re.compile(r"vcomp-[^/]+\.dist-info/")
+    folder = re.compile(r"variance_components-[^/]+\.dist-info/")
     package = {name for name in source if name.startswith("vcomp/")}
     metadata = {folder.sub("", name) for name in names if folder.match(name)}
     modules = {name for name in names if not folder.match(name)}
@@ -54,7 +54,7 @@ def faults_of_wheel(names: Iterable[str], source: Iterable[str]) -> list[str]:
 
 def main(folder: Path) -> int:
     """Print the faults of the distributions in a folder; return 1 if there is one."""
-    (sdist,), (wheel,) = folder.glob("vcomp-*.tar.gz"), folder.glob("vcomp-*.whl")
+    (sdist,), (wheel,) = (folder.glob(f"variance_components-*.{end}") for end in ("tar.gz", "whl"))
     with tarfile.open(sdist) as archive:
         source = {m.name.partition("/")[2] for m in archive.getmembers() if m.isfile()}
     with zipfile.ZipFile(wheel) as archive:

@@ -314,7 +314,7 @@ def test_without_ir_measures(track, monkeypatch):
         return imported(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(VcompError, match=r"is not installed: pip install vcomp\[ir\]"):
+    with pytest.raises(VcompError, match=r"pip install 'variance-components\[ir\]'"):
         score_runs(*track)
 
 

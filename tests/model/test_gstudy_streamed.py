@@ -54,7 +54,7 @@ def read_by(way, data, design, response="score", **options):
 
 
 def in_partitions(way, data, design, response, **options):
-    dask = pytest.importorskip("dask", reason="Dask is not installed (extra vcomp[dask])")
+    dask = pytest.importorskip("dask", reason="Dask is not installed (extra dask)")
     dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed")
     parts = [data.iloc[k : k + 7] for k in range(0, max(len(data), 1), 7)]
     if way.endswith("by level") and len(data):

@@ -37,7 +37,7 @@ def notes(printed):
 
 
 def on_dask(frame, tmp_path):
-    dask = pytest.importorskip("dask", reason="Dask is not installed (extra vcomp[dask])")
+    dask = pytest.importorskip("dask", reason="Dask is not installed (extra dask)")
     dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed")
     with dask.config.set(scheduler="synchronous"):
         return vcomp.fit(FORMULA, dd.from_pandas(frame, npartitions=4))

@@ -191,5 +191,5 @@ def test_without_matplotlib_the_message_says_what_to_install(crossed, monkeypatc
             lambda: plots.replicates([1.0, 2.0], "a"),
             lambda: plots.profile({"a": zeta(1.0, 0.5, 2.0, [-2, 0, 2])}),
         ):
-            with pytest.raises(VcompError, match=r'pip install "vcomp\[plot\]"'):
+            with pytest.raises(VcompError, match=r"pip install 'variance-components\[plot\]'"):
                 draw()

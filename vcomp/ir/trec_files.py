@@ -363,9 +363,9 @@ def score_runs(
 ) -> ScoreMatrix:
     """Return the scores of runs against relevance judgements, computed by ir_measures.
 
-    The package ir_measures has to be installed: ``pip install vcomp[ir]``. On a judged topic for
-    which it retrieved nothing a run has the score that ir_measures gives, usually 0; topics
-    without judgements have no score.
+    The package ir_measures has to be installed: ``pip install 'variance-components[ir]'``. On a
+    judged topic for which it retrieved nothing a run has the score that ir_measures gives, usually
+    0; topics without judgements have no score.
 
     Parameters
     ----------
@@ -488,7 +488,7 @@ def _ir_measures() -> Any:
     except ImportError as error:
         raise VcompError(
             "runs are scored by the package ir_measures, which is not installed: "
-            "pip install vcomp[ir]"
+            "pip install 'variance-components[ir]'"
         ) from error
     return ir_measures
 

@@ -35,7 +35,8 @@ def pyplot() -> Any:
         import matplotlib.pyplot as plt
     except ImportError:
         raise VcompError(
-            'pictures are drawn by matplotlib, which is not installed: pip install "vcomp[plot]"'
+            "pictures are drawn by matplotlib, which is not installed: "
+            "pip install 'variance-components[plot]'"
         ) from None
     return plt
 

@@ -23,9 +23,9 @@ from vcomp.data.reading import Reading
 from vcomp.formula import parse
 from vcomp.statistics.batches import on_dask as module
 
-dask = pytest.importorskip("dask", reason="Dask is not installed (extra vcomp[dask])")
-dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed (extra vcomp[dask])")
-distributed = pytest.importorskip("distributed", reason="Dask has no workers (vcomp[dask])")
+dask = pytest.importorskip("dask", reason="Dask is not installed (extra dask)")
+dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed (extra dask)")
+distributed = pytest.importorskip("distributed", reason="Dask has no workers (extra dask)")
 
 # Which older versions say in the tests that come after those with a cluster.
 pytestmark = pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler")
