@@ -97,6 +97,15 @@ def test_latex_has_no_symbols_and_escapes_names():
         assert r"\ensuremath{" in text
 
 
+def test_a_bar_is_one_rule_and_a_title_a_caption_in_latex():
+    cells = display.column_table({"": ["███", "▏"]}, title="Shares & bars", stubs=["a", "b"])
+    text = display.summary([cells]).as_latex()
+    assert re.findall(r"\\rule\{(.*?)em\}", text) == ["1.2", "0.1"]
+    assert r"\caption{Shares \& bars}" in text
+    assert "%" not in text
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 1
+
+
 def test_what_stands_for_a_symbol_is_escaped_in_latex():
     cells = display.simple_table([["≈ 5", "▶ │"]], ["a", "b"])
     text = display.summary([cells], ["≈"]).as_latex()

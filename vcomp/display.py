@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 MISSING = "–"
@@ -25,7 +26,6 @@ _MOST_DECIMALS = 10
 _MOST_DECADES = 6
 _LONG = 1e10
 _LINE = 92
-
 
 _PLAIN = {
     "σ": "s", "²": "2", "³": "3", "δ": "rel", "Δ": "abs", "ρ": "rho", "Φ": "Phi", "τ": "tau",
@@ -283,6 +283,30 @@ def p_value(p: float) -> str:
     return "p < 1e-300" if float(p) == 0.0 else f"p = {number(p, 3)}"
 
 
+def p_values(
+    values: Iterable[float], *, decimals: int | None = None, missing: str = MISSING
+) -> list[str]:
+    """Return p-values as cells of a table; none is shown as zero.
+
+    Parameters
+    ----------
+    values : the column
+    decimals : digits after the point; three significant digits if None
+    missing : text for nan
+
+    Examples
+    --------
+    >>> p_values([0.03251, 0.0, float("nan")]), p_values([0.0325, 2e-5], decimals=3)
+    (['0.0325', '< 1e-300', '–'], ['0.033', '< 0.001'])
+    """
+    least = 0.0 if decimals is None else 10.0**-decimals
+    form = ".3g" if decimals is None else f".{decimals}f"
+    return [
+        f"< {least or 1e-300:g}" if p == 0.0 or 2.0 * p < least else _written(p, form, missing)
+        for p in map(float, values)
+    ]
+
+
 def listed(names: Sequence[str]) -> str:
     """Return names as in a sentence; empty if there are none.
 
@@ -499,10 +523,7 @@ def _escaping_summary() -> Any:
 
     class EscapingSummary(Summary):  # type: ignore[misc]  # statsmodels has no types
         def as_latex(self) -> str:
-            parts = [
-                _changed(table, _in_latex).as_latex_tabular(replacements={})
-                for table in self.tables
-            ]
+            parts = [_table_in_latex(_changed(table, _in_latex)) for table in self.tables]
             notes = [] if self.extra_txt is None else self.extra_txt.splitlines()
             return "\n\n".join([*map(str, parts), " ".join(map(_in_latex, notes))])
 
@@ -521,24 +542,36 @@ _MATHS = {
     "θ": r"\theta", "μ": r"\mu", "κ": r"\kappa", "×": r"\times", "∞": r"\infty", "−": "-",
     "≥": r"\geq", "≤": r"\leq", "±": r"\pm", "√": r"\surd", "·": r"\cdot", "₊": "_+",
     "→": r"\rightarrow", "₀": "_0", "₁": "_1", "₂": "_2", "½": r"\frac12", "…": r"\ldots",
-    "█": r"\rule{0.4em}{1.2ex}", "▏": r"\rule{0.1em}{1.2ex}",
 }  # fmt: skip
 """Symbols as commands of LaTeX, whose default engine cannot read them as characters."""
 
+_BARS = {"█": 0.4, "▏": 0.1}
 _SPECIAL = {c: f"\\{c}" for c in "%&_#${}"} | {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
     "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
 
 
+def _table_in_latex(table: Any) -> str:
+    """Return a table; a title becomes a caption, which statsmodels would write as a comment."""
+    title, table.title = table.title, None
+    text = str(table.as_latex_tabular(replacements={}, center=not title)).strip()
+    top = rf"\begin{{table}}[ht]\centering\caption{{{title}}}"
+    return f"{top}\n{text}\n\\end{{table}}" if title else text
+
+
 def _in_latex(text: Any) -> str:
-    """Return text as LaTeX: special characters escaped, symbols as commands."""
-    return "".join(
-        rf"\ensuremath{{{_MATHS[c]}}}"
-        if c in _MATHS
-        else "".join(_SPECIAL.get(letter, letter) for letter in _PLAIN.get(c, c))
-        for c in str(text)
-    )
+    """Return text as LaTeX: special characters escaped, symbols as commands, a bar as one rule."""
+    parts = []
+    for letter, run in groupby(str(text)):
+        n = len(list(run))
+        if letter in _BARS:
+            parts.append(rf"\rule{{{_BARS[letter] * n:.1f}em}}{{1.2ex}}")
+        elif letter in _MATHS:
+            parts.append(rf"\ensuremath{{{_MATHS[letter]}}}" * n)
+        else:
+            parts.append("".join(_SPECIAL.get(c, c) for c in _PLAIN.get(letter, letter)) * n)
+    return "".join(parts)
 
 
 def _changed(table: Any, text_of: Callable[[Any], str]) -> Any:

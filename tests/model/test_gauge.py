@@ -334,7 +334,8 @@ def test_it_travels_and_is_drawn():
     ax = study.plot(ax=Figure().subplots())
     assert ax.get_xlabel().startswith("variance σ², 95 %")
     labels = [t.get_text() for t in ax.get_yticklabels()]
-    assert labels == list(study.table.index)
+    assert labels == rows
+    assert {t.get_horizontalalignment() for t in ax.get_yticklabels()} == {"left"}
 
 
 def test_other_intervals():

@@ -71,6 +71,23 @@ def test_bands_reach_to_the_intervals(accuracy):
     assert legend(ax)[0] == "Φ"
 
 
+def test_bands_of_rank_correlations_have_no_steps():
+    collection = vcomp.datasets.load("docsearch").query("query == 'keywords'")
+    made = vcomp.ir.accuracy(
+        vcomp.ir.ScoreMatrix.from_long(collection, system="sys"), "tau", [25, 50, 100, 200, 400]
+    )
+    (ax,) = made.plot()
+    edges = [line.get_data() for line in ax.lines if line.get_linewidth() == 0.6]
+    step = 2.0 / (44 * 43 / 2)  # of τ between 44 systems
+    for (n, drawn), name in zip(edges, ("low", "high"), strict=True):
+        assert (np.diff(drawn) > 0.0).all()
+        # Curvature over log n: a step of the quantiles shows as a jump of its size.
+        bend = np.diff(np.diff(drawn) / np.diff(np.log(n)))
+        assert abs(bend).max() < 0.04
+        at = np.interp(made.table["n"], n, drawn)
+        np.testing.assert_allclose(at, made.table[name], atol=2.0 * step)
+
+
 def test_more_than_four_have_whiskers():
     names = ["tau", "tau_ap", "Erho2", "Phi", "F"]
     made = vcomp.ir.accuracy(SCORES, names, [10, 30])

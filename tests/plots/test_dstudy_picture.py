@@ -94,6 +94,16 @@ def test_more_lines_have_whiskers_side_by_side(three_facets):
     assert len(offsets) == 3
 
 
+def test_many_lines_have_whiskers_at_the_largest_size_only(three_facets):
+    study = three_facets.dstudy(b=[5, 10, 20], c=[2, 4, 8, 16, 32], object="a")
+    ax = study.plot()
+    assert "at the largest c" in ax.get_legend().get_title().get_text()
+    frame = study.table[study.table["c"] == 32].sort_values("b")
+    expected = [frame[[f"{name}_low", f"{name}_high"]].to_numpy() for name in ("Erho2", "Phi")]
+    drawn = np.array([[s[0, 1], s[1, 1]] for s in segments(ax)])
+    np.testing.assert_array_equal(drawn, np.concatenate(expected))
+
+
 def test_the_facet_and_the_coefficient_can_be_chosen():
     study = PUBLISHED.dstudy(i=[5, 20, 100], a=[1, 2])
     ax = study.plot("a", "Erho2")

@@ -39,7 +39,7 @@ def test_letters_of_many_groups_and_many_levels():
     drawn = [line.get_ydata().tolist() for line in plots.alike_groups(spaced).lines[1:]]
     assert drawn == [[0], [0, 1], [1]]
     many = pd.DataFrame({"mean": np.arange(70.0)[::-1], "group": ["a"] * 70})
-    assert plots.alike_groups(many).get_ylabel() == "rank among 70 levels of level"
+    assert plots.alike_groups(many).get_ylabel() == "rank among 70 levels"
     same = pd.DataFrame({"mean": [1.0, 1.0], "group": ["a", "a"]}, index=["x", "y"])
     assert len(plots.alike_groups(same).lines) == 2
 

@@ -103,7 +103,7 @@ class IntraclassCorrelations(display.Printed):
                 cells += [
                     display.number(row["F"]),
                     display.degrees_of_freedom([row["df1"], row["df2"]]),
-                    display.number(row["p_value"], 3),
+                    display.p_values([row["p_value"]])[0],
                 ]
             rows.append([str(name), *cells, row["dstudy"]])
         interval = f"{display.level(self.significance)} interval"

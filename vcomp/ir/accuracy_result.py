@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.polynomial import Polynomial
 
 from vcomp import display
 from vcomp._typing import FloatArray
@@ -35,6 +36,9 @@ _OF_RANKS = ("tau", "tau_ap")
 
 _POINTS = 40
 """Points of a line in a picture."""
+
+_DEGREE = 5
+"""Of the polynomial in log n that the ends of simulated intervals follow in a picture."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -152,6 +156,9 @@ class Accuracy(display.Printed):
     ) -> list[Any]:
         """Draw accuracy over the number of topics, with intervals as bands.
 
+        Rank correlations have few values, and the ends of their intervals go in steps: bands
+        follow them smoothly, and may differ by a step from those of :attr:`table`.
+
         Measures that have the same limits and improve in the same direction share a panel; each
         measure in units of the scores has its own.
 
@@ -238,7 +245,23 @@ class Accuracy(display.Printed):
             low, high = min(low, max(2.0, low / 4.0)), 2.0 * high
         fine = np.union1d(np.geomspace(low, high, _POINTS), self.requested)
         few = np.sort(self.requested)
-        return pd.concat([self._rows(m, few if self._is_slow(m) else fine) for m in chosen])
+        return pd.concat(
+            [self._rows(m, few) if self._is_slow(m) else self._line(m, fine) for m in chosen]
+        )
+
+    def _line(self, name: str, n: FloatArray) -> pd.DataFrame:
+        """Return a measure at many sizes, the ends of simulated intervals as smooth curves.
+
+        A rank correlation has few values, and its simulated quantiles go in steps.
+        """
+        rows = self._rows(name, n)
+        is_simulated = isinstance(self.estimators[name], ByPairs)
+        if is_simulated and self.measures[name].name in _OF_RANKS and n.size > 2 * _DEGREE:
+            for end in ("low", "high"):
+                values = rows[end].to_numpy(dtype=float)
+                if np.isfinite(values).all():
+                    rows[end] = Polynomial.fit(np.log(n), values, _DEGREE)(np.log(n))
+        return rows
 
     def _is_slow(self, name: str) -> bool:
         """Whether a point of a line takes a maximisation, or tests of many subsets."""

@@ -118,7 +118,7 @@ def _fixed_effects(frame: pd.DataFrame, alpha: float) -> Any:
         "std. err.": display.fixed(frame["std_error"], significant=3),
         "df": display.fixed(frame["df"], decimals=1),
         t: display.fixed(frame["t"], decimals=2),
-        f"P>|{t}|": display.fixed(frame["p_value"], decimals=3),
+        f"P>|{t}|": display.p_values(frame["p_value"], decimals=3),
         f"{display.level(alpha)} interval": display.short_intervals(
             frame["ci_low"], frame["ci_high"]
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 GREY = "#666666"
 
 _SIZE = (6.0, 4.0)
+_MOST_WHISKERS = 12
+"""More than this many whiskers of several lines cannot be told apart."""
+
 PAD = 0.08
 """Inches around the axes of a new figure."""
 
@@ -105,6 +108,48 @@ def moved(ax: Any, points: float) -> Any:
     from matplotlib.transforms import ScaledTranslation
 
     return ax.transData + ScaledTranslation(points / 72.0, 0.0, ax.figure.dpi_scale_trans)
+
+
+def with_whiskers(sizes: FloatArray, n_lines: int) -> BoolArray:
+    """Return at which sizes lines have whiskers: at all, or at the largest if these were many.
+
+    Parameters
+    ----------
+    sizes : (m,) at which a line has points
+    n_lines : number of lines
+
+    Examples
+    --------
+    >>> with_whiskers(np.array([10.0, 20.0]), 3), with_whiskers(np.array([10.0, 20.0]), 7)
+    (array([ True,  True]), array([False,  True]))
+    """
+    return np.asarray((sizes == sizes.max(initial=0.0)) | (sizes.size * n_lines <= _MOST_WHISKERS))
+
+
+def points_aside(
+    ax: Any, points: Sequence[FloatArray], place: float, whiskers: BoolArray, **look: Any
+) -> None:
+    """Draw points; those with whiskers stand aside, so that no whisker hides another.
+
+    Parameters
+    ----------
+    ax : matplotlib axes
+    points : (m,) places x and values y, and the ends of the interval of y
+    place : points (1/72 inch) to the right
+    whiskers : (m,) which points have them
+    **look : of the markers, with their ``color``; a ``label`` is in the legend once
+    """
+    x, y, low, high = points
+    label = look.pop("label", None)
+    for rows, by in ((whiskers, place), (~whiskers, 0.0)):
+        if rows.any():
+            where = {"linestyle": "none", "transform": moved(ax, by), "label": label}
+            ax.plot(x[rows], y[rows], **where, **look)
+            label = None
+    known = whiskers & ~(np.isnan(low) | np.isnan(high))
+    if known.any():
+        line = {"color": look["color"], "linewidth": 1.2, "transform": moved(ax, place)}
+        ax.vlines(x[known], low[known], high[known], **line)
 
 
 def legend(ax: Any, **look: Any) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
+from vcomp._typing import BoolArray
 from vcomp.exceptions import PlanError, check_alpha
 from vcomp.plots.canvas import (
     COLOURS,
@@ -16,12 +17,13 @@ from vcomp.plots.canvas import (
     colours,
     escaped,
     legend,
-    moved,
     new_axes,
     number_axis,
+    points_aside,
     pyplot,
     require_columns,
     tidy_axes,
+    with_whiskers,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def accuracies(
     """Draw measures over the number of topics: a line each, its intervals as a band.
 
     More than four measures in one panel have their intervals as whiskers at the requested sizes,
-    side by side.
+    side by side, or at the largest size only where there are more than twelve.
 
     Parameters
     ----------
@@ -99,7 +101,7 @@ def accuracies(
     if len(drawn) != len(panels):
         raise PlanError(f"there are {len(panels)} panels to draw on {len(drawn)} axes")
     for ax, (ylabel, names) in zip(drawn, panels.items(), strict=True):
-        banded = len(names) <= _BANDS_UP_TO
+        banded, barred = len(names) <= _BANDS_UP_TO, True
         for place, (name, colour) in enumerate(zip(names, colours(len(names)), strict=True)):
             points, line = (f[f["measure"] == name].sort_values("n") for f in (table, curves))
             look = {"color": colour, "linestyle": _STYLES[place % len(_STYLES)], "linewidth": 1.8}
@@ -110,10 +112,13 @@ def accuracies(
                 for end in ends[1:]:
                     ax.plot(line["n"], end, **{**look, "linewidth": 0.6, "alpha": 0.7})
             aside = 0.0 if banded else _ASIDE * (place - (len(names) - 1) / 2.0)
-            _points(ax, points, colour, aside, whiskers=not banded)
+            at = with_whiskers(points["n"].to_numpy(dtype=float), len(names)) & (not banded)
+            barred = barred and bool(banded or at.all())
+            _points(ax, points, colour, aside, at)
             ax.plot([], [], marker="o", markersize=4, label=escaped(labels[name]), **look)
         _finish(ax, curves, xlabel, seen, named=len(names) > 1 or len(panels) == 1)
-        ax.set_ylabel(f"{escaped(ylabel)}, {display.level(alpha)} intervals")
+        where = "" if barred else f" at the largest {escaped(xlabel)}"
+        ax.set_ylabel(f"{escaped(ylabel)}, {display.level(alpha)} intervals{where}")
     return drawn
 
 
@@ -126,17 +131,13 @@ def _new_axes(n: int) -> list[Any]:
     return list(grid.flat)
 
 
-def _points(ax: Any, points: pd.DataFrame, colour: Any, aside: float, *, whiskers: bool) -> None:
-    """Draw the requested sizes, moved sideways by so many points."""
-    look = {"color": colour, "transform": moved(ax, aside)}
-    ax.plot(points["n"], points["estimate"], "o", markersize=4, **look)
-    if not whiskers:
-        return
-    known = points.dropna(subset=["low", "high"])
-    n, ends = known["n"].to_numpy(dtype=float), known[["low", "high"]].to_numpy(dtype=float)
-    ax.vlines(n, *ends.T, linewidth=1.2, **look)
+def _points(ax: Any, points: pd.DataFrame, colour: Any, aside: float, whiskers: BoolArray) -> None:
+    """Draw the requested sizes, those with whiskers moved sideways by so many points."""
+    drawn = [points[c].to_numpy(dtype=float) for c in ("n", "estimate", "low", "high")]
+    points_aside(ax, drawn, aside, whiskers, color=colour, marker="o", markersize=4)
     # matplotlib ignores transformed data when it sets the limits.
-    ax.update_datalim(np.column_stack([np.repeat(n, 2), ends.ravel()]))
+    ends = np.column_stack([np.repeat(drawn[0], 3), np.column_stack(drawn[1:]).ravel()])
+    ax.update_datalim(ends[np.repeat(whiskers, 3) & np.isfinite(ends).all(axis=1)])
 
 
 def _finish(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
+from vcomp._typing import BoolArray
 from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError, check_alpha
 from vcomp.plots.canvas import (
@@ -17,11 +18,12 @@ from vcomp.plots.canvas import (
     GREY,
     colours,
     escaped,
-    moved,
     new_axes,
     number_axis,
+    points_aside,
     require_columns,
     tidy_axes,
+    with_whiskers,
 )
 
 if TYPE_CHECKING:
@@ -77,8 +79,8 @@ def dstudy(
     """Draw coefficients over the size of a facet, a line for all sizes of the other facets.
 
     Planned sizes are points. One or two curves have their intervals as bands; more, or points
-    without curve, have them as whiskers at the points, side by side so that all are
-    visible.
+    without curve, have them as whiskers at the points, side by side, or at the largest size only
+    where there are more than twelve.
 
     Parameters
     ----------
@@ -126,6 +128,7 @@ def dstudy(
     bands = len(lines) <= _BANDS_UP_TO and all(line.has_band for line in lines)
     known = any(line.points[["low", "high"]].notna().to_numpy().any() for line in lines)
     aside = min(_ASIDE, _WIDEST / len(lines)) if known and not bands else 0.0
+    at = [with_whiskers(line.points["x"].to_numpy(), len(lines)) for line in lines]
     for place, line in enumerate(lines):
         needs = None if required is None else required.get((line.coefficient, line.others))
         line.draw_curve(ax, goal, needs)
@@ -133,13 +136,17 @@ def dstudy(
             line.draw_band(ax)
         if len(lines) <= _BANDS_UP_TO:
             line.draw_need(ax, goal, needs)
-        line.draw_points(ax, aside * (place - (len(lines) - 1) / 2.0), whiskers=not bands)
+        moved_by = aside * (place - (len(lines) - 1) / 2.0)
+        line.draw_points(ax, moved_by, at[place] & (not bands))
     if goal is not None:
         ax.axhline(goal, color=GREY, linewidth=1.0)
     _horizontal(ax, lines, aside * len(lines))
     ax.set_xlabel(xlabel or f"levels of {escaped(x)}")
     _vertical(ax, lines)
-    _legend(ax, len(lines), f"{display.level(alpha)} intervals" if known else None)
+    title = f"{display.level(alpha)} intervals"
+    if not bands and not np.concatenate(at).all():
+        title += f",\nat the largest {escaped(x)}"
+    _legend(ax, len(lines), title if known else None)
     return ax
 
 
@@ -167,13 +174,10 @@ class _Line:
         label = self.label if needs is None else f"{self.label}:  {_need(goal, needs)}"
         ax.plot([], [], marker=marker, label=label, **look)
 
-    def draw_points(self, ax: Any, place: float, *, whiskers: bool) -> None:
-        look = {"color": self.colour, "transform": moved(ax, place)}
-        x, y, low, high = (self.points[c].to_numpy() for c in ("x", "y", "low", "high"))
-        ax.plot(x, y, linestyle="none", marker=_STYLES[self.coefficient][1], **look)
-        if whiskers:
-            known = ~(np.isnan(low) | np.isnan(high))
-            ax.vlines(x[known], low[known], high[known], linewidth=1.2, **look)
+    def draw_points(self, ax: Any, place: float, whiskers: BoolArray) -> None:
+        points = [self.points[c].to_numpy() for c in ("x", "y", "low", "high")]
+        look = {"color": self.colour, "marker": _STYLES[self.coefficient][1]}
+        points_aside(ax, points, place, whiskers, **look)
 
     def draw_band(self, ax: Any) -> None:
         x, low, high = (self.curve[c].to_numpy() for c in ("x", "low", "high"))
@@ -300,6 +304,9 @@ def cut_scores(
 ) -> Any:
     """Draw Φ(λ) over the cut score λ.
 
+    The squared distance of λ from the mean counts less the error variance of the mean. Where
+    little or nothing remains, Φ(λ) is flat, at Φ; a note below the axis says so.
+
     Parameters
     ----------
     tables : name of the curve → frame with the columns ``cut``, ``estimate``, ``low`` and ``high``
@@ -345,7 +352,11 @@ def cut_scores(
     if mean is not None:
         ax.axvline(mean, color=GREY, linewidth=1.0, linestyle=":", label="mean score")
     ax.set_ylim(min(0.5, ax.get_ylim()[0]), 1.0)
-    ax.set_xlabel("cut score λ")
+    flat = any(
+        (np.diff(t["estimate"].to_numpy(dtype=float)) == 0.0).any() for t in tables.values()
+    )
+    note = "\nflat at Φ: λ is no farther from the mean score than its standard error"
+    ax.set_xlabel("cut score λ" + (note if flat else ""))
     ax.set_ylabel("Φ(λ)")
     shaded = len(tables) <= 2 and bool(ax.collections)
     ax.legend(frameon=False, title=f"{display.level(alpha)} intervals" if shaded else None)

@@ -45,7 +45,8 @@ def components(
 ) -> Any:
     """Draw variance components as dots with their intervals as whiskers.
 
-    They are in the order of the table, each with its share of the total variance at the right. A
+    They are in the order of the table, each with its share of the total variance at the right;
+    names that begin with spaces are indented, as parts of those above. A
     hollow dot has no interval. An arrow marks an interval that extends beyond the axis, to
     infinity or on a logarithmic axis to zero. Components at or near zero are at the left edge of
     such an axis, with their value.
@@ -172,6 +173,8 @@ def _labels(
     ax.set_yticks(places, [escaped(name) for name in table.index])
     ax.set_ylim(len(table) - 0.5, -0.5)
     ax.tick_params(axis="y", length=0, pad=8)
+    if any(str(name).startswith(" ") for name in table.index):
+        _indent(ax)
     xlabel = f"variance component σ², {display.level(alpha)} interval"
     if not known.all():
         xlabel += "\n○  no interval: held, negative, or at zero without one"
@@ -188,6 +191,15 @@ _LABELLED = 40
 
 _NAME_HEIGHT = 0.12
 """Height of a name in inches."""
+
+
+def _indent(ax: Any) -> None:
+    """Align the names at the left, so that their leading spaces are seen."""
+    names = ax.get_yticklabels()
+    widest = max(name.get_window_extent().width for name in names) * 72.0 / ax.figure.dpi
+    for name in names:
+        name.set_horizontalalignment("left")
+    ax.tick_params(axis="y", pad=8.0 + widest)
 
 
 def effects(

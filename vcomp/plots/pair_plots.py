@@ -28,7 +28,9 @@ _STEPS = (1.0, 0.2, 0.02)
 _STRENGTHS = (0.35, 0.65, 1.0)
 
 
-def alike_groups(table: pd.DataFrame, *, facet: str = "level", ax: Any | None = None) -> Any:
+def alike_groups(
+    table: pd.DataFrame, *, facet: str = "level", plural: str = "", ax: Any | None = None
+) -> Any:
     """Draw the means of levels from the largest to the smallest, with a line for each group.
 
     The levels of a group have dots on its line, at the right of the axes: no two of them are
@@ -39,6 +41,7 @@ def alike_groups(table: pd.DataFrame, *, facet: str = "level", ax: Any | None = 
     table : one row per level, its name as index, in order, with the columns mean and group; groups
         are letters, with spaces between them if they are of several letters
     facet : whose levels they are, for labels
+    plural : word for several levels; with an s by default
     ax : matplotlib axes to draw on; those of a new figure if None
 
     Returns
@@ -80,12 +83,15 @@ def alike_groups(table: pd.DataFrame, *, facet: str = "level", ax: Any | None = 
     ax.set_xticks([tick for tick in ax.get_xticks() if low - span / 4 <= tick <= high])
     ax.set_xlim(low - _ROOM * span, high + 2.0 * _ROOM * span + len(groups) * step)
     ax.set_ylim(k - 0.5, -0.5)
-    ax.set_xlabel(f"mean of the {escaped(facet)}\nlines: no two of their dots are distinct")
+    ax.set_xlabel(
+        f"mean of the {escaped(facet)}\n"
+        f"lines join {escaped(plural or f'{facet}s')} that do not differ significantly"
+    )
     if k <= _NAMED_UP_TO:
         ax.set_yticks(places, [escaped(name) for name in table.index])
         ax.tick_params(axis="y", length=0, labelsize="small" if k > 15 else None)
     else:
-        ax.set_ylabel(f"rank among {display.count(k)} levels of {escaped(facet)}")
+        ax.set_ylabel(f"rank among {display.count(k)} {escaped(plural or f'{facet}s')}")
     tidy_axes(ax, "x")
     return ax
 

@@ -20,9 +20,11 @@ from vcomp.plots.canvas import (
     moved,
     new_axes,
     number_axis,
+    points_aside,
     require_columns,
     tidy_axes,
     whiskers,
+    with_whiskers,
 )
 
 if TYPE_CHECKING:
@@ -299,21 +301,22 @@ def measure_curves(
             "use kind='dots', or compare fewer"
         )
     ax = new_axes(ax, (6.5, 4.2))
+    barred = True
     for place, (name, colour) in enumerate(zip(names, colours(len(names)), strict=True)):
         rows = table[table["measure"] == name].sort_values(x)
         line = rows if curves is None else curves[curves["measure"] == name].sort_values(x)
         ax.plot(line[x], line[coefficient], color=colour, linewidth=1.8)
         aside = _POINTS_ASIDE * (place - (len(names) - 1) / 2.0)
-        look = {"color": colour, "transform": moved(ax, aside)}
-        ax.plot(rows[x], rows[coefficient], "o", label=escaped(name), **look)
-        known = rows.dropna(subset=[f"{coefficient}_low", f"{coefficient}_high"])
-        ends = [known[f"{coefficient}{e}"].to_numpy(dtype=float) for e in ("_low", "_high")]
-        ax.vlines(known[x].to_numpy(dtype=float), *ends, linewidth=1.2, **look)
+        points = [rows[c].to_numpy(dtype=float) for c in (x, *columns[2:])]
+        at = with_whiskers(points[0], len(names))
+        barred = barred and bool(at.all())
+        points_aside(ax, points, aside, at, color=colour, marker="o", label=escaped(name))
     if goal is not None:
         ax.axhline(goal, color=GREY, linewidth=1.0)
     _horizontal(ax, table if curves is None else curves, x)
     ax.set_xlabel(xlabel or f"levels of {escaped(x)}")
-    ax.set_ylabel(f"{SYMBOLS[coefficient]}, {display.level(alpha)} intervals")
+    where = "" if barred else f" at the largest {escaped(x)}"
+    ax.set_ylabel(f"{SYMBOLS[coefficient]}, {display.level(alpha)} intervals{where}")
     _vertical(ax, table, curves, coefficient)
     legend(ax, loc="lower right")
     tidy_axes(ax, "both")
@@ -434,7 +437,9 @@ def _mark(
     low, high = interval
     text = f"chosen: {escaped(label)}"
     if not (math.isnan(low) or math.isnan(high)):
-        ax.vlines(cost, low, high, color=colour, linewidth=1.2)
+        ends = [[value - low], [high - value]]
+        look = {"ecolor": colour, "elinewidth": 2.5, "capsize": 5.0, "capthick": 2.0}
+        ax.errorbar([cost], [value], yerr=np.maximum(ends, 0.0), fmt="none", zorder=4, **look)
         text += f"\n({display.level(alpha)} interval)"
     look = {"markeredgecolor": "black", "markerfacecolor": colour, "zorder": 5}
     ax.plot([cost], [value], marker="D", markersize=8, linestyle="none", label=text, **look)
@@ -463,5 +468,5 @@ def _axes(
     elif not falls:
         ax.set_ylim(max(0.0, shown.min() - 0.02), min(1.0, shown.max() + 0.05) + 0.005)
     tidy_axes(ax, "both")
-    place = "upper right" if falls else "lower right"
-    legend(ax, loc=place)
+    # Where neither a line nor the interval of the recommendation is.
+    legend(ax, loc="upper right" if falls else "upper left")

@@ -13,6 +13,7 @@ from vcomp.exceptions import DataError, check_alpha
 from vcomp.plots.canvas import COLOURS, GREY, PAD, escaped, legend, new_axes, pyplot, tidy_axes
 
 _COLUMNS = 3
+_POINTS = 241
 _LOG_FROM = 30.0
 """Values this many times apart need a logarithmic axis."""
 
@@ -127,14 +128,14 @@ def _draw(ax: Any, name: str, curve: Curve) -> None:
         ax.set_xscale("log")
         inside &= theta > 0.0  # a search that came to 0 left the axis there
     order = np.argsort(theta[inside])
-    ax.plot(theta[inside][order], z[inside][order], color=COLOURS[0], linewidth=2.0, marker=".")
+    ax.plot(*_smooth(theta[inside][order], z[inside][order]), color=COLOURS[0], linewidth=2.0)
     reach = -float(ndtri(curve.alpha / 2.0))
     for level in (-reach, 0.0, reach):
         style = "-" if level == 0.0 else "--"
         ax.axhline(level, color=GREY, linewidth=0.8, linestyle=style, zorder=1)
     for end in (curve.low, curve.high):
         if np.isfinite(end):
-            height = float(np.interp(end, theta[inside][order], z[inside][order]))
+            height = float(np.interp(end, *_smooth(theta[inside][order], z[inside][order])))
             ax.vlines(end, min(height, 0.0), max(height, 0.0), color=COLOURS[1], linewidth=1.5)
     ax.plot(curve.estimate, 0.0, marker="o", color=COLOURS[1], linestyle="none")
     ax.set_title(
@@ -144,6 +145,19 @@ def _draw(ax: Any, name: str, curve: Curve) -> None:
     )
     ax.set_xlabel(escaped(name))
     tidy_axes(ax, "both")
+
+
+def _smooth(theta: FloatArray, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return many points of the monotone cubic spline through a few points of a profile."""
+    from scipy.interpolate import PchipInterpolator
+
+    theta, first = np.unique(theta, return_index=True)
+    if theta.size < 3:
+        return theta, z[first]
+    share = np.linspace(0.0, 1.0, _POINTS)
+    fine = np.interp(share, np.linspace(0.0, 1.0, theta.size), theta)
+    fine = np.union1d(fine, theta)
+    return fine, PchipInterpolator(theta, z[first])(fine)
 
 
 _MOST_BINS = 60

@@ -157,7 +157,7 @@ class AssessorStudy(display.Printed):
         }
         ratios = {
             "LR": display.fixed(self.tests["statistic"], decimals=2),
-            "p": [display.number(p, 3) for p in self.tests["p_value"]],
+            "p": display.p_values(self.tests["p_value"]),
             "distribution": list(self.tests["distribution"]),
         }
         errors = {

@@ -66,17 +66,24 @@ def test_the_printed_form():
     means, pairs = printed_columns(summary), printed_columns(summary, 1)
     assert means == {"": ["a", "c", "b"], "mean": ["0.3000", "0.2500", "0.1000"],
                      "group": list(MADE.groups["group"])}  # fmt: skip
-    assert pairs[""] == ["a − b", "b − c", "a − c"]  # by p-value
+    # By p-value, each from the larger mean: no difference is negative.
+    assert pairs[""] == ["a − b", "c − b", "a − c"]
     assert pairs["topics"] == ["20", "18", "20"]
-    assert [float(x.replace("−", "-")) for x in pairs["difference"]] == [0.2, -0.15, 0.05]
-    assert [float(x.replace("−", "-")) for x in pairs["t"]] == [3.0, -2.1, 0.7]
+    assert [float(x.replace("−", "-")) for x in pairs["difference"]] == [0.2, 0.15, 0.05]
+    assert [float(x.replace("−", "-")) for x in pairs["t"]] == [3.0, 2.1, 0.7]
+    assert pairs["95 % interval"][1] == "[0.0500, 0.250]"
     assert [float(x) for x in pairs["p"]] == [0.001, 0.02, 0.4]
     assert [float(x) for x in pairs["p adj."]] == [0.003, 0.04, 0.4]
     values = TABLE.assign(p_value=0.0123456, p_adjusted=0.0246912)
     digits = printed_columns(replace(MADE, table=values).summary(), 1)
     assert (digits["p"][0], digits["p adj."][0]) == ("0.0123", "0.0247")
     tied = printed_columns(replace(MADE, table=TABLE.assign(p_adjusted=0.02)).summary(), 1)
-    assert tied[""] == ["a − b", "b − c", "a − c"]  # by the size of the difference
+    assert tied[""] == ["a − b", "c − b", "a − c"]  # by the size of the difference
+    # The direction of a one-sided test, and of a comparison with a baseline, is the reader's.
+    sided = printed_columns(replace(MADE, test="paired t-test, greater").summary(), 1)
+    assert sided[""] == ["a − b", "b − c", "a − c"]
+    least = printed_columns(replace(MADE, table=TABLE.assign(p_adjusted=0.0)).summary(), 1)
+    assert least["p adj."] == ["< 1e-300"] * 3
     text = printed_words(summary)
     assert text.count("*") == 2
     assert "Two systems share a letter if their difference is not significant. So." in text

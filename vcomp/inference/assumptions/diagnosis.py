@@ -229,8 +229,8 @@ class Diagnosis(display.Printed):
         cells = {
             "of": [t.of for t in self.tests],
             "effect size": [_effect(t) for t in self.tests],
-            "p": display.fixed([t.p_value for t in self.tests], decimals=3),
-            "p (Holm)": display.fixed(self._adjusted, decimals=3),
+            "p": display.p_values([t.p_value for t in self.tests], decimals=3),
+            "p (Holm)": display.p_values(self._adjusted, decimals=3),
         }
         stubs = [t.assumption for t in self.tests]
         tests = display.column_table(cells, stubs=stubs, align="llr")

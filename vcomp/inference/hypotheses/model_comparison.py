@@ -236,7 +236,7 @@ class ModelComparison(display.Printed):
             "BIC": display.fixed(frame["bic"], decimals=2),
             "LR": display.fixed(frame["statistic"], decimals=3, missing=""),
             "df": df,
-            "p": ["" if np.isnan(p) else display.number(p, 3) for p in frame["p_value"]],
+            "p": display.p_values(frame["p_value"], missing=""),
         }
         stubs = [f"{number}" for number in range(1, len(self.fits) + 1)]
         table = display.column_table(cells, stubs=stubs)

@@ -188,13 +188,20 @@ class PairwiseComparisons(display.Printed):
 
         check_one_of("kind", kind, ("groups", "p_values"))
         if kind == "groups":
-            return plots.alike_groups(self.groups, facet=self.facet, ax=ax)
+            words = {"facet": self.facet, "plural": self._levels}
+            return plots.alike_groups(self.groups, **words, ax=ax)
         p, difference = self.matrix("p_adjusted"), self.matrix("difference")
         return plots.pair_p_values(p, difference, alpha=self.alpha, facet=self.facet, ax=ax)
 
     @property
     def _levels(self) -> str:
         return self.plural or f"{self.facet}s"
+
+    @property
+    def _is_turned(self) -> bool:
+        """Whether the summary may turn pairs round: the order of two levels says nothing."""
+        is_two_sided = not self.test.endswith((", greater", ", less"))
+        return is_two_sided and self.is_of_all_pairs and len(self.table) > 1
 
     def _order(self) -> LongArray:
         if not self.is_of_all_pairs:
@@ -248,6 +255,7 @@ class PairwiseComparisons(display.Printed):
         rows = self.table.iloc[np.lexsort((size, p))[:show]]
         counted = [str(c) for c in rows.columns if str(c).startswith("n_")]
         cells = {c.removeprefix("n_"): [display.count(n) for n in rows[c]] for c in counted}
+        rows = _from_the_larger(rows) if self._is_turned else rows
         cells["difference"] = display.fixed(rows["difference"])
         if rows[["low", "high"]].notna().to_numpy().any():
             ends = display.short_intervals(rows["low"], rows["high"])
@@ -260,12 +268,26 @@ class PairwiseComparisons(display.Printed):
         if self.symbol != "difference":
             cells[self.symbol] = [display.number(x) for x in rows["statistic"]]
         if self.correction is not None:
-            cells["p"] = [display.number(x, 3) for x in rows["p_value"]]
+            cells["p"] = display.p_values(rows["p_value"])
         name = "p" if self.correction is None else "p adj."
-        cells[name] = [display.number(x, 3) for x in rows["p_adjusted"]]
+        cells[name] = display.p_values(rows["p_adjusted"])
         cells[" "] = ["*" if s else "" for s in rows["significant"]]
         stubs = [f"{a} − {b}" for a, b in zip(rows["first"], rows["second"], strict=True)]
         return display.column_table(cells, title=title, stubs=stubs)
+
+
+def _from_the_larger(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return pairs with the level of the larger mean first, so that no difference is negative."""
+    turned = rows["difference"].to_numpy(dtype=float) < 0.0
+    swapped = {"first": "second", "second": "first", "low": "high", "high": "low"}
+    rows = rows.copy()
+    was = rows.copy()
+    for column, source in swapped.items():
+        rows.loc[turned, column] = was.loc[turned, source]
+    odd = np.sign(was["statistic"]) == np.sign(was["difference"])
+    rows.loc[turned & odd, "statistic"] *= -1.0
+    rows.loc[turned, ["difference", "low", "high"]] *= -1.0
+    return rows
 
 
 _SAME = 1e-8

@@ -144,7 +144,8 @@ class Replicates:
         Parameters
         ----------
         component : its name
-        estimate, limits : of the component, and its interval; marked where they are given
+        estimate : of the component, marked by a line; that of the refitted fit if None
+        limits : interval of the component, marked if it is given
         alpha : the interval has confidence 1 − alpha
         ax : matplotlib axes to draw on; those of a new figure if None
 
@@ -167,6 +168,8 @@ class Replicates:
             known = ", ".join(map(repr, self.names))
             raise DataError(f"there is no component {component!r}; there are {known}")
         values = self.values if self.adjusted is None else self.adjusted
+        if estimate is None and "estimates" in self.fingerprint:
+            estimate = float(self.fingerprint["estimates"][self.names.index(component)])
         return plots.replicates(
             values[:, self.names.index(component)],
             f"σ²({component})",
