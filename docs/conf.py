@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 import vcomp
+from vcomp.cli.main import cli
 
 project = "vcomp"
 author = "The vcomp developers"
@@ -84,16 +89,36 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"vcomp {version}"
 html_show_sourcelink = False
 html_copy_source = False
+# Links to the repository and its issues appear when pyproject.toml has their addresses, as
+# "Repository" and "Issues" in [project.urls].
+_project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))[
+    "project"
+]
+html_context = {"addresses": _project.get("urls", {})}
 html_theme_options = {
     "logo": {"text": f"vcomp {version}"},
     "header_links_before_dropdown": 7,
+    "navbar_align": "left",
+    "navbar_persistent": ["search-button"],
+    "navbar_end": ["theme-switcher"],
     "navigation_with_keys": False,
     "show_toc_level": 2,
     "show_prev_next": True,
     "pygments_light_style": "tango",
     "pygments_dark_style": "github-dark",
     "footer_start": ["copyright"],
-    "footer_end": [],
+    "footer_end": ["addresses"],
     "secondary_sidebar_items": ["page-toc"],
 }
 html_sidebars = {"index": []}
+
+
+def _compile(app: Any) -> None:
+    """Compile the kernels, so that no page says that it waits for this."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        cli(["warm-up"], standalone_mode=False)
+
+
+def setup(app: Any) -> None:
+    """Connect the compilation to the build."""
+    app.connect("builder-inited", _compile)

@@ -27,7 +27,7 @@ _CLASSES = re.compile(r"[A-Z]\w+(?:, [A-Z]\w+)*")
 _LISTED = re.compile(r"^   ~?(vcomp\.[\w.]+)$", re.MULTILINE)
 _LITERAL = re.compile(
     r"^ *(?:\.\.|:).*$|"  # a directive or a field, which stays as it is
-    r"(?<![\w`-])(--[a-z][\w-]*)|(?<![\w`])'([^'`]+)'(?!\w)|(?<!`)`([^`]+)`(?!`)",
+    r"(?<![\w`-])(--[a-z][\w-]*|\b[A-Za-z]+@\d+)|(?<![\w`])'([^'`]+)'(?!\w)|(?<!`)`([^`]+)`(?!`)",
     re.MULTILINE,
 )
 _PROPERTIES = (property, cached_property)

@@ -57,10 +57,8 @@ OTHERS = {
 
 
 def text_of(page):
-    """Return the text of a page, without the changelog's old names and the front matter."""
+    """Return the text of a page without the front matter."""
     text = page.read_text(encoding="utf-8")
-    if page.name == "changelog.md":
-        text = text.partition("\n### If you used")[0]
     return re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
 
 

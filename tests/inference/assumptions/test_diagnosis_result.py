@@ -92,8 +92,12 @@ def test_the_printed_tests_are_those_of_the_table(found):
     printed, table = printed_columns(found.summary(), 1), found.table
     assert printed[""] == list(table["assumption"])
     assert printed["of"] == list(table["of"])
-    assert printed["p"] == [f"{p:.3f}" for p in table["p_value"]]
-    assert printed["p (Holm)"] == [f"{p:.3f}" for p in table["p_holm"]]
+    shown = {
+        c: [f"{p:.3f}" if p >= 5e-4 else "< 0.001" for p in table[c]]
+        for c in ("p_value", "p_holm")
+    }
+    assert printed["p"] == shown["p_value"]
+    assert printed["p (Holm)"] == shown["p_holm"]
     np.testing.assert_allclose(
         table["p_holm"], adjusted(table["p_value"].to_numpy(), "holm"), rtol=1e-12
     )
