@@ -6,37 +6,65 @@ Third-party tables, and what was computed from them, live outside the project.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.reference.tables import VALUES, table, tables
 from vcomp.numerics.kernels import compile_all
 
 pytest.register_assert_rewrite("tests.helpers")
 
-# No example has a time limit: the first one compiles, and other machines are ten times slower.
-settings.register_profile("here", settings(), deadline=None)
-settings.load_profile("here")
-# Ten times as many examples, others in every run: of the scheduled workflow (CONTRIBUTING.md).
+# The same examples in every run and on every machine. None has a time limit, and drawing them has
+# none either: the first one compiles, and other machines are ten times slower.
 settings.register_profile(
-    "many", settings(), max_examples=1000, derandomize=False, print_blob=True
+    "same",
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
-
+settings.load_profile("same")
 # A fifth of the examples: where the tests run once more in another environment (.ci/run).
 settings.register_profile("few", settings(), max_examples=20)
+# Other examples in every run, and ten times as many of them: of the scheduled workflow.
+settings.register_profile("random", settings(), derandomize=False)
+settings.register_profile("many", settings.get_profile("random"), max_examples=1000)
+
+LITTLE = 0.003
+"""Seconds below which a call of a kernel is run as Python."""
+
+QUICK = 10
+"""Tests of each file that are quick."""
+
+MINUTE: pytest.StashKey[Counter[str]] = pytest.StashKey()
+"""Numbers of quick tests by room."""
+
+_SLOW = re.compile(r"\b(subprocess|dask|n_jobs|matplotlib|pyplot|CliRunner|bootstrap)\b")
+"""What files name that start processes, draw pictures or fit one table many times."""
 
 VARIABLE = "VCOMP_REFERENCE"
 SKIPPED = (
     f"third-party tables are not in the repository: set {VARIABLE} to the folder that has them "
     "(tests/reference/values/README.md)"
 )
-BESIDE = Path(__file__).resolve().parents[2] / "shared"
+ROOT = Path(__file__).resolve().parents[1]
+BESIDE = ROOT.parent / "shared"
+
+
+@cache
+def text_of(path: Path) -> str:
+    """Return the text of a file of tests."""
+    return path.read_text(encoding="utf-8") if path.suffix == ".py" else ""
 
 
 def outside_file(folder: str, name: str) -> Path:
@@ -55,10 +83,60 @@ def outside_file(folder: str, name: str) -> Path:
     return path
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _kernels_are_compiled() -> Iterator[None]:
-    """Kernels are tested as compiled code, and give the same bits in every test."""
-    with compile_all():
+# A minute of tests: ``pytest -m quick`` ----------------------------------------------------------
+
+
+@cache
+def is_quick(path: Path) -> bool:
+    """Whether a file has quick tests: what it names decides, so that a new one needs no list."""
+    parts = path.relative_to(ROOT).parts
+    return parts[1] not in ("benchmarks", "fuzz", "tools") and not _SLOW.search(text_of(path))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile nothing in a run of the quick tests: their kernels are run as Python."""
+    if config.option.markexpr == "quick":
+        os.environ["NUMBA_DISABLE_JIT"] = "1"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file without quick tests in a run of these."""
+    if config.option.markexpr == "quick" and collection_path.suffix == ".py":
+        return not is_quick(collection_path) or None
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark some tests of each file as quick: the first case of each, and then others.
+
+    Property tests are not: their examples are many.
+    """
+    cases = Counter[str]()
+    by_file: dict[Path, list[tuple[int, pytest.Item]]] = {}
+    for item in items:
+        if is_quick(item.path) and not hasattr(getattr(item, "obj", None), "hypothesis"):
+            name = item.nodeid.partition("[")[0]
+            by_file.setdefault(item.path, []).append((cases[name], item))
+            cases[name] += 1
+    rooms = config.stash.setdefault(MINUTE, Counter())
+    for path, found in by_file.items():
+        for _, item in sorted(found, key=lambda case: case[0])[:QUICK]:
+            item.add_marker("quick")
+            rooms[path.relative_to(ROOT).parts[1]] += 1
+    # Or every collection of garbage goes through all tests.
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kernels_of_the_same_kind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let the amount of work decide which kernels are compiled, and neither time nor the cache.
+
+    Files that name kernels test all of them as compiled code, however little there is to do.
+    """
+    of_kernels = "kernels" in request.path.as_posix() or "kernels" in text_of(request.path)
+    with compile_all(0.0 if of_kernels else LITTLE):
         yield
 
 

@@ -5,7 +5,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -61,8 +61,13 @@ def test_a_scheduled_workflow_draws_more_examples():
     more = (ROOT / ".github" / "workflows" / "examples.yml").read_text(encoding="utf-8")
     assert "  schedule:\n" in more
     assert re.search(r"pytest .*--hypothesis-profile many$", more, re.MULTILINE)
-    conftest = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
-    assert re.search(r'register_profile\(\s*"many"', conftest)
+    many, usual = (settings.get_profile(name) for name in ("many", "same"))
+    assert many.max_examples == 10 * usual.max_examples
+
+
+def test_examples_are_the_same_in_every_run_unless_others_are_wanted():
+    drawn = {n: settings.get_profile(n).derandomize for n in ("same", "few", "random", "many")}
+    assert drawn == {"same": True, "few": True, "random": False, "many": False}
 
 
 def test_no_address_is_stated_for_the_project():
@@ -81,14 +86,18 @@ def test_no_test_patches_a_constant():
 
 
 def test_examples_have_no_time_limit():
-    """Compilation and slow machines exceed any; without CI=true hypothesis would set 200 ms."""
-    assert settings().deadline is None
-    assert settings.get_profile("many").deadline is None
+    """Compilation and slow machines exceed any."""
+    for name in ("same", "few", "random", "many"):
+        profile = settings.get_profile(name)
+        assert profile.deadline is None
+        assert HealthCheck.too_slow in profile.suppress_health_check
     for path in sorted((ROOT / "tests").rglob("*.py")):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(call, ast.Call):
                 limits = [k.value for k in call.keywords if k.arg == "deadline"]
                 assert all(ast.unparse(limit) == "None" for limit in limits), path
+                checks = [k.value for k in call.keywords if k.arg == "suppress_health_check"]
+                assert all("too_slow" in ast.unparse(check) for check in checks), path
 
 
 def test_the_oldest_versions_are_those_that_are_promised():

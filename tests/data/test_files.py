@@ -110,7 +110,7 @@ def test_only_the_columns_used_are_converted(folder):
     assert list(open_source(folder / "a.parquet").read(["topic", "score"])) == ["topic", "score"]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=50)
 @given(st.lists(st.floats(allow_nan=False), min_size=2, max_size=20))
 def test_numbers_survive_a_csv_file_to_the_last_bit(folder, numbers):
     path = folder / "numbers.csv"

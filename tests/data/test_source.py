@@ -286,7 +286,7 @@ def test_row_groups_with_other_levels():
     assert whole.cat.codes.tolist() == [1, 0, 0, 1, 0, 2, -1, 0]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
 @given(
     st.lists(st.lists(st.one_of(st.none(), st.text("abé ", max_size=2)), max_size=6), min_size=1),
     st.integers(1, 5),

@@ -43,7 +43,7 @@ CLASSES = {
 
 OTHERS = {
     "--env",  # of docker
-    "--again",  # of tests.tools.mutate
+    "--again",  # of tools.mutation.mutate
     "--slow",
     "--tests",
     "vcomp.json",  # a file in stored statistics

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
@@ -94,7 +94,7 @@ def test_components_many_decades_apart(decades):
 
 
 @given(UNBALANCED, st.integers(0, 50))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None)
 def test_variances_of_any_design(design, seed):
     formula, data = unbalanced(*design)
     rng = np.random.default_rng(seed)

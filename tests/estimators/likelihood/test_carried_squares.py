@@ -144,12 +144,14 @@ def test_a_kept_factor_gives_what_a_new_one_does():
     other = model.statistics.with_response(np.sin(np.arange(model.nobs))).cross_products
     found, plain = engine.with_response(other), BlockedLikelihood(other, reml=True)
     assert found.point(v).factor is engine.point(v).factor
+    # Sums of some hundred products, in the order of the processor's BLAS: 1e-12 of the terms, and
+    # elements are up to a hundred times smaller than these.
     for kind in ("observed", "expected", "average"):
         np.testing.assert_allclose(
-            found.information(v, kind), plain.information(v, kind), rtol=1e-12
+            found.information(v, kind), plain.information(v, kind), rtol=1e-10
         )
-    np.testing.assert_allclose(found.derivatives(v).score, plain.derivatives(v).score, rtol=1e-10)
-    assert found.loglike(v) == pytest.approx(plain.loglike(v), rel=1e-14)
+    np.testing.assert_allclose(found.derivatives(v).score, plain.derivatives(v).score, rtol=1e-9)
+    assert found.loglike(v) == pytest.approx(plain.loglike(v), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", sorted(DESIGNS))

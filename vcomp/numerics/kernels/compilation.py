@@ -41,8 +41,8 @@ _RUN_AS_PYTHON: dict[Any, float] = {}
 """For each kernel the seconds that it has taken so far."""
 
 _AS_PYTHON: ContextVar[bool] = ContextVar("_AS_PYTHON", default=False)
-_COMPILE_ALL: list[bool] = []
-"""Not empty while all kernels are compiled, in all threads."""
+_COMPILE_ALL: list[float] = []
+"""Seconds from which kernels are compiled, in all threads; empty where that is decided by times."""
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
@@ -218,7 +218,9 @@ def is_at_hand(kernel: Any, seconds: float) -> bool:
 
 def _seconds_without_numba() -> float:
     """Return for how long kernels may still be run as Python before numba is imported."""
-    if _COMPILE_ALL or _is_imported():
+    if _COMPILE_ALL:
+        return _COMPILE_ALL[-1]
+    if _is_imported():
         return 0.0
     return max(_UNASKED - sum(_RUN_AS_PYTHON.values()), 0.0)
 
@@ -264,9 +266,12 @@ def _is_kept(kernel: Any) -> bool:
 
 
 @contextmanager
-def compile_all() -> Iterator[None]:
-    """Run no kernel as Python, however little there is to do."""
-    _COMPILE_ALL.append(True)
+def compile_all(least: float = 0.0) -> Iterator[None]:
+    """Run a kernel as Python only if that takes less than some seconds, compiled or not.
+
+    What was compiled before, and how long it took, does not matter, so that all runs are alike.
+    """
+    _COMPILE_ALL.append(least)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Plugins of pytest for :mod:`tests.tools.mutate`: what tests enter, and tests that end early."""
+"""Plugins of pytest for the search for mutants: what tests enter, and tests that end early."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
 """Change the numerical modules, one expression at a time, and count the changes that tests catch.
 
-``python -m tests.tools.mutate --sample 300`` draws mutants by a seed, and runs for each the tests
-that enter the changed function, until one fails: first those of the module's own file of tests,
-then those of its room, then all others, each the fastest first, up to ``--tests`` seconds of
-processor time in all. What survives meets two files of tests whole, with their slow tests: the
+``python -m tools.mutation.mutate --sample 300`` draws mutants by a seed, and runs for each the
+tests that enter the changed function, until one fails: first those of the module's own file of
+tests, then those of its room, then all others, each the fastest first, up to ``--tests`` seconds
+of processor time in all. What survives meets two files of tests whole, with their slow tests: the
 module's own and that with most tests that enter the function. A mutant lives in a process of its
 own, which gets the changed code of the function; no file is changed.
 Loops that numba compiles are compiled anew, with all that call them. What was found is appended to
 the file of ``--results``, from which an interrupted run continues. ``--again`` runs the survivors
-of that file once more, with the tests as they are now. Mutants that change no behaviour, with the
-reason, are listed in ``equivalent.txt``.
+of that file once more, with the tests as they are now. A survivor may also change no behaviour.
 """
 
 from __future__ import annotations
@@ -38,11 +37,10 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
-from tests.tools.mutants import Mutant, announcing, code_of, functions_of, mutants_of
-from tests.tools.recorder import Known, Quick, Recorder
+from tools.mutation.mutants import Mutant, announcing, code_of, functions_of, mutants_of
+from tools.mutation.recorder import Known, Quick, Recorder
 
 ROOT = Path(__file__).resolve().parents[2]
-EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 
 ROOMS = (
     "estimators",
@@ -500,46 +498,32 @@ _OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line", f"--r
 LIVED = ("survived", "not reached")
 
 
-def equivalent() -> dict[str, str]:
-    """Return the mutants that change no behaviour, with the reasons."""
-    found, name = {}, ""
-    for line in EQUIVALENT.read_text(encoding="utf-8").splitlines():
-        if line.startswith("    "):
-            found[name] = f"{found.get(name, '')} {line.strip()}".strip()
-        elif line.strip() and not line.startswith("#"):
-            name = line.strip()
-    return found
-
-
 def report(results: Path) -> str:
     """Return the counts of all results, by room, and the survivors."""
-    known, counts, lived = equivalent(), Counter[tuple[str, str]](), []
+    counts, lived = Counter[tuple[str, str]](), []
     for mutant, outcome in _done(results).values():
-        if mutant.name in known:
-            outcome = "equivalent"
-        elif outcome in LIVED:
+        if outcome in LIVED:
             lived.append(f"{outcome}: {mutant.name} (line {mutant.line})")
         counts[mutant.module.split(".")[1], outcome] += 1
-    kinds = ["caught", "timed out", "survived", "not reached", "equivalent"]
+    kinds = ["caught", "timed out", "survived", "not reached"]
     lines = [f"{'room':<14}" + "".join(f"{kind:>13}" for kind in kinds) + f"{'caught of':>13}"]
     rooms = sorted({room for room, _ in counts})
     for room in [*rooms, "all"]:
         of = [sum(n for (r, k), n in counts.items() if room in (r, "all") and k == kind)
               for kind in kinds]  # fmt: skip
-        alter = sum(of[:4])
-        share = f"{(of[0] + of[1]) / alter:.1%}" if alter else ""
+        share = f"{(of[0] + of[1]) / sum(of):.1%}" if sum(of) else ""
         lines.append(f"{room:<14}" + "".join(f"{n:>13}" for n in of) + f"{share:>13}")
     return "\n".join([*lines, "", *lived])
 
 
-def drawn(sample: int, seed: int, only: str) -> list[Mutant]:
-    """Return mutants, drawn from those of all rooms by a seed.
+def drawn(sample: int, seed: int, only: str, rooms: Sequence[str] = ROOMS) -> list[Mutant]:
+    """Return mutants, drawn from those of some rooms by a seed.
 
     A larger sample begins with the smaller one of the same seed.
     """
     every = [
         m
-        for room in ROOMS
+        for room in rooms
         for module, path in modules_of(room)
         for m in mutants_of(module, path)
         if re.search(only, m.name)
@@ -552,7 +536,7 @@ def _run(args: argparse.Namespace) -> None:
     done = _done(args.results)
     every = drawn(10**9 if args.again else args.sample, args.seed, args.only)
     if args.again:
-        lived = {n for n, (_, o) in done.items() if o in LIVED} - set(equivalent())
+        lived = {n for n, (_, o) in done.items() if o in LIVED}
         wanted = [m for m in every if m.name in lived]
     else:
         wanted = [m for m in every if m.name not in done]
