@@ -28,15 +28,16 @@ pytest.register_assert_rewrite("tests.helpers")
 # none either: the first one compiles, and other machines are ten times slower.
 settings.register_profile(
     "same",
+    max_examples=25,
     derandomize=True,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("same")
-# A fifth of the examples: where the tests run once more in another environment (.ci/run).
-settings.register_profile("few", settings(), max_examples=20)
-# Other examples in every run, and ten times as many of them: of the scheduled workflow.
+# Few examples: where the tests run once more in another environment (.ci/run).
+settings.register_profile("few", settings(), max_examples=10)
+# Other examples in every run; and many more of them, of the scheduled workflow.
 settings.register_profile("random", settings(), derandomize=False)
 settings.register_profile("many", settings.get_profile("random"), max_examples=1000)
 

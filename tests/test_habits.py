@@ -62,7 +62,7 @@ def test_a_scheduled_workflow_draws_more_examples():
     assert "  schedule:\n" in more
     assert re.search(r"pytest .*--hypothesis-profile many$", more, re.MULTILINE)
     many, usual = (settings.get_profile(name) for name in ("many", "same"))
-    assert many.max_examples == 10 * usual.max_examples
+    assert many.max_examples >= 10 * usual.max_examples
 
 
 def test_examples_are_the_same_in_every_run_unless_others_are_wanted():

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.ctt_scores import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
+from tests.helpers.examples import examples
 from tests.helpers.printed_tables import printed_columns, printed_words
 from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.ctt.items import item_analysis
@@ -262,7 +263,7 @@ def test_two_items():
 # Missing cells --------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.integers(0, 10_000), st.sampled_from([0.05, 0.2, 0.3]))
 def test_available_scores_by_definition(seed, share):
     X = holed(QUESTIONS, share, seed)

@@ -14,6 +14,7 @@ from scipy import stats
 
 import vcomp
 from tests.helpers.ctt_scores import FIGURE_2, QUESTIONS, SMALL_SCORES, holed
+from tests.helpers.examples import examples
 from vcomp.ctt.coefficients import best_split, cronbach_alpha, from_complete, pair_counts
 from vcomp.ctt.internal_consistency import reliability
 from vcomp.exceptions import DataError, PlanError
@@ -130,7 +131,7 @@ def test_order_of_the_bounds(scores):
 # Alpha is a generalizability coefficient ------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=40)  # a fit each
+@settings(deadline=None, max_examples=examples(40))  # a fit each
 @given(SMALL_SCORES, st.floats(0.01, 0.5))
 def test_alpha_and_its_interval_are_those_of_the_d_study(scores, level):
     n, k = scores.shape

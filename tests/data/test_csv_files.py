@@ -43,7 +43,10 @@ COLUMN = st.lists(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=examples(75))
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=examples(75),
+)
 @given(COLUMN, st.integers(0, 30))
 def test_any_mixture(tmp_path, column, n_before):
     """What comes late in the file decides on the type of the first rows."""

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.examples import examples
 from vcomp.data.paths import refuse_to_replace
 from vcomp.io import open_source
 
@@ -110,7 +111,10 @@ def test_only_the_columns_used_are_converted(folder):
     assert list(open_source(folder / "a.parquet").read(["topic", "score"])) == ["topic", "score"]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=50)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=examples(50),
+)
 @given(st.lists(st.floats(allow_nan=False), min_size=2, max_size=20))
 def test_numbers_survive_a_csv_file_to_the_last_bit(folder, numbers):
     path = folder / "numbers.csv"

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.examples import examples
 from vcomp.data.parts import from_arrow
 from vcomp.io import Source, open_source, spool
 
@@ -286,7 +287,10 @@ def test_row_groups_with_other_levels():
     assert whole.cat.codes.tolist() == [1, 0, 0, 1, 0, 2, -1, 0]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=examples(60),
+)
 @given(
     st.lists(st.lists(st.one_of(st.none(), st.text("abé ", max_size=2)), max_size=6), min_size=1),
     st.integers(1, 5),

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
+from tests.helpers.examples import examples
 from tests.helpers.learned_designs import design_of, rows_of, tables
 from vcomp.design.grid import (
     _places,
@@ -139,7 +140,7 @@ def some_terms(n_facets, seed):
     return [tuple(int(f) for f in every[k]) for k in chosen]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(grids(), st.integers(0, 10**6))
 def test_a_grid_has_all_its_axes(table, seed):
     grid = check_grid(table, some_terms(table.shape[1], seed))
@@ -147,7 +148,7 @@ def test_a_grid_has_all_its_axes(table, seed):
         assert grid is not None
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(grids(), st.integers(0, 10**6), st.booleans())
 def test_one_row_more_or_less(table, seed, more):
     row = seed % len(table)
@@ -156,7 +157,7 @@ def test_one_row_more_or_less(table, seed, more):
         check_grid(changed, some_terms(table.shape[1], seed))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(tables(), st.integers(0, 10**6))
 def test_any_table(table, seed):
     check_grid(table, some_terms(3, seed))
@@ -236,7 +237,7 @@ FORMULAS = [
 ]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(grids().filter(lambda t: {"a", "b", "c"} <= set(t.columns)), st.sampled_from(FORMULAS))
 def test_structure_of_drawn_grids(table, formula):
     data = table.drop(columns="d", errors="ignore")
@@ -302,7 +303,7 @@ def check_partial(codes, n_levels):
     return found
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from([(2, 3), (4, 3), (3, 2, 2), (2, 5, 2), (2, 2, 2, 2)]),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.examples import examples
 from tests.helpers.learned_designs import tables
 from vcomp.design.nesting import describe_structure
 from vcomp.formula import parse
@@ -200,13 +201,13 @@ FORMULAS = [
 ]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(tables(), st.sampled_from(FORMULAS))
 def test_any_design(table, formula):
     check(formula, table)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(tables(), st.sampled_from(FORMULAS), st.data())
 def test_designs_nested_by_their_labels(table, formula, data):
     outer = data.draw(st.sampled_from(["a", "c"]))
@@ -214,7 +215,7 @@ def test_designs_nested_by_their_labels(table, formula, data):
     check(formula, table)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.tuples(*[st.integers(2, 4)] * 3),
     st.integers(1, 2),
@@ -496,7 +497,7 @@ def test_replicates_in_cells_need_a_term_and_not_more_scores():
     assert "What would separate" not in structure_of("y ~ (1|sys*topic)", table).report()
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(tables(), st.sampled_from(FORMULAS))
 def test_effects_and_components_of_any_design(table, formula):
     structure = structure_of(formula, table)

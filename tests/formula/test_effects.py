@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.brennan_designs import DESIGNS, balanced_data, small_designs
+from tests.helpers.examples import examples
 from vcomp.formula.brennan import Design, parse_design
 from vcomp.formula.effects import design_effects, design_formula, expected_mean_squares
 
@@ -64,7 +65,7 @@ def test_an_effect_for_every_set_that_nesting_closes(design):
         assert not any(later.facets < effect.facets for later in effects[k:])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(small_designs(most=4), st.data())
 def test_degrees_of_freedom_are_ranks(design, data):
     """What an effect adds to the space of those within it, by the rank of indicator columns."""

@@ -157,7 +157,7 @@ def layouts(draw):
     return text, object_, nested_in, effects, values, facets, chosen
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(layouts())
 def test_layouts_are_the_model_written_out(case):
     text, object_, nested_in, effects, values, facets, chosen = case
@@ -317,7 +317,7 @@ def test_the_gstudys_own_rows_as_a_layout():
 # what follows ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.integers(1, 20), min_size=7, max_size=7),
     st.sampled_from(["Erho2", "Phi"]),

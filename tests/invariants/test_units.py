@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.cases import alternately
 from vcomp import ctt, ir
 from vcomp.presets import gauge_rr, precision
 
@@ -82,7 +83,7 @@ FITS = {
 }
 
 
-@pytest.fixture(scope="module", params=[(n, u) for n in FITS for u in UNITS])
+@pytest.fixture(scope="module", params=alternately(FITS, *UNITS), ids=str)
 def both(request):
     name, unit = request.param
     formula, shape = FITS[name]

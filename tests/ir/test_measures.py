@@ -14,6 +14,7 @@ from scipy import stats
 from scipy.special import betainc, gammaln
 
 import vcomp
+from tests.helpers.examples import examples
 from vcomp.exceptions import PlanError, VcompWarning
 from vcomp.ir.measures import get
 from vcomp.ir.measures.f_test import _intermediate, _maximum, _minimum
@@ -74,7 +75,7 @@ def tau_ap_of(order, other):
     return 2 * total / (k - 1) - 1
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(tied.filter(lambda both: both.shape[1] <= 5))
 def test_variant_a_is_the_mean_over_all_orders_of_ties(both):
     means, truth = both
@@ -154,7 +155,7 @@ def sensitivity(means, truth, rate, *, relative):
     return min(fine, default=np.nan)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.integers(2, 25),
     st.integers(0, 10**6),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import vcomp
+from tests.helpers.examples import examples
 from tests.helpers.printed_tables import fixed_column, printed_columns
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.inference.intervals.robust import robust_covariance
@@ -158,7 +159,7 @@ def test_repeatability_has_its_exact_interval():
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     st.integers(2, 6), st.integers(2, 4), st.integers(2, 3), st.integers(0, 10**6),
     st.sampled_from([1e-3, 1.0, 250.0]),

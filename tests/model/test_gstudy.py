@@ -291,7 +291,7 @@ def test_an_interaction_of_which_nothing_is_crossed_further():
     ]  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(small_designs(most=3), st.data())
 @pytest.mark.filterwarnings("ignore::vcomp.VcompWarning")
 def test_terms_that_are_kept_group_the_rows_differently(design, data):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import vcomp
+from tests.helpers.examples import examples
 from tests.helpers.printed_tables import fixed_column, printed_columns
 from vcomp.exceptions import EstimationError, PlanError
 
@@ -48,7 +49,7 @@ def of_combination(c, S, df):
     return value, value**2 / ((np.array(c) * S) ** 2 / df).sum()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     st.integers(3, 8), st.integers(2, 3), st.integers(2, 4), st.integers(0, 10**6),
     st.sampled_from(["anova", "reml"]), st.sampled_from([0.05, 0.2]),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.designs import GRIDS, UNBALANCED, balanced, gridded, unbalanced
+from tests.helpers.examples import examples
 from vcomp.estimators.likelihood import prediction_errors
 from vcomp.estimators.likelihood.choose import EngineLimits, blocked_for_variances
 from vcomp.estimators.likelihood.prediction_errors import prediction_variances
@@ -94,7 +95,7 @@ def test_components_many_decades_apart(decades):
 
 
 @given(UNBALANCED, st.integers(0, 50))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_variances_of_any_design(design, seed):
     formula, data = unbalanced(*design)
     rng = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.designs import balanced, drop_rows, unbalanced
+from tests.helpers.examples import examples
 from vcomp.model.universe_scores import Errors
 
 
@@ -49,7 +50,7 @@ def test_columns_and_index():
 
 
 @given(st.integers(2, 9), st.integers(3, 8), st.integers(0, 100))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_scores_by_items(n_p, n_i, seed):
     """Brennan (2001), section 5.4, for p × i; his general mean square identities."""
     table, data = two_way(n_p, n_i, seed)

@@ -111,7 +111,7 @@ def test_units_origins_and_order_do_not_matter(method, seed, scales, shifts):
         np.testing.assert_allclose(b, a, atol=tolerance * max(1.0, data["y"].var()))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(seed=st.integers(0, 10_000), v=st.integers(2, 4), n_p=st.integers(3, 7))
 def test_composites_are_variances(seed, v, n_p):
     """REML: w'Σw ≥ 0 for all weights; ANOVA of complete data: that of the weighted scores."""

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.helpers.cases import alternately
 from tests.helpers.dependent import nearly_dependent
 from tests.helpers.multivariate_scores import (
     crossed,
@@ -178,8 +179,7 @@ def test_strata(name, reml):
     check_against_dense(likelihood, layout, reml=reml)
 
 
-@pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
-@pytest.mark.parametrize("name", [*BALANCED, *OTHERS])
+@pytest.mark.parametrize(("name", "reml"), alternately([*BALANCED, *OTHERS], True, False))
 def test_equations(name, reml):
     layout = balanced(name) if name in BALANCED else OTHERS[name]()
     check_against_dense(EquationsLikelihood(layout, reml=reml), layout, reml=reml)
@@ -192,8 +192,7 @@ def test_equations_in_parts(name):
     check_against_dense(EquationsLikelihood(layout, reml=True, chunk=1), layout, reml=True)
 
 
-@pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(("name", "reml"), alternately(OTHERS, True, False))
 def test_the_curvature_of_many_scores_is_exact_for_terms_of_the_last_stage(name, reml):
     layout = OTHERS[name]()
     S = positive(layout)

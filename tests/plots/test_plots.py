@@ -23,6 +23,7 @@ from tests.helpers.drawn_axes import (
     table,
     zeta,
 )
+from tests.helpers.examples import examples
 from vcomp import plots
 from vcomp.exceptions import VcompError
 
@@ -113,7 +114,7 @@ def test_a_constant_response_can_be_drawn():
     assert [t.get_text() for t in ax.texts] == ["–", "–", "share"]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @example([(5e-324, (0.0, 1e4))])
 @given(
     st.lists(

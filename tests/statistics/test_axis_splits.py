@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from vcomp.statistics.axis_splits import (
     Blocks,
     group_means,
@@ -78,7 +79,7 @@ def test_means_in_groups_of_cells(groups, kind, constant, equal, seed):
     np.testing.assert_allclose(group_means(table, n, groups), expected, **CLOSE)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.sampled_from([(), (3,), (2, 3)]),
     st.integers(1, 3),

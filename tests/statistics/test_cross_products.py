@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.examples import examples
 from vcomp.statistics.cross_products import RollUp, accumulate, resum, tabulate
 
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}
@@ -58,7 +59,7 @@ def check(found, chunk, columns=None):
     assert found.n_entries == entries
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.integers(0, 10**6),
     st.lists(st.sampled_from(TERMS), min_size=1, max_size=5, unique=True),

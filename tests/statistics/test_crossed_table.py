@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.examples import examples
 from vcomp.statistics import CrossedTable, find_crossed_table
 
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}
@@ -55,7 +56,7 @@ def check(table, chunk):
     assert table.yy == pytest.approx(gram[0, 0], rel=1e-12)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.integers(2, 9),
     st.integers(2, 9),
@@ -89,7 +90,7 @@ def test_sums_of_any_table(a, b, kept, formula, seed):
         check(CrossedTable.of_matrix(matrix, ~F), chunk)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.integers(1, 12),
     st.integers(1, 12),

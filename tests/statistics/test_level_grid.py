@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.examples import examples
 from vcomp.statistics import find_level_grid
 from vcomp.statistics.level_grid import added_up
 
@@ -84,7 +85,7 @@ def check_terms(grid, chunk, rng):
         np.testing.assert_array_equal(term.alike, term.indicator @ term.indicator.T)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.integers(0, 10**6),
     st.sampled_from([0.0, 0.4, 1.0]),

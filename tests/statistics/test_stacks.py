@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from vcomp.statistics import Stack, StackLayout, StackTables
 
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}
@@ -50,7 +51,7 @@ def check_tables(tables, layout, codes, columns):
         np.testing.assert_allclose(grams[used], expected[2], rtol=1e-10, atol=1e-10)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=3),
     st.integers(0, 3),
@@ -148,7 +149,7 @@ def check_stack(stack, b, scale, layout, codes, columns):
         assert stack.grams_yy[b, c] == pytest.approx(gram[-1, -1], rel=1e-10, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=3),
     st.integers(0, 3),
@@ -175,7 +176,7 @@ def test_stacks_of_data_sets(sizes, p, ns, seed):
         assert some.yy[at] == stack.yy[b]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=3),
     st.integers(0, 2),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
+from tests.helpers.examples import examples
 from vcomp.model.row_access import fitted_again
 from vcomp.studies.balanced import BalancedEstimator, BalancedTable, stratum_squares
 
@@ -24,7 +25,7 @@ def table_of(formula, frame, method="anova"):
 
 
 @pytest.mark.parametrize("name", sorted(DESIGNS))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(seed=st.integers(0, 1000), offset=st.sampled_from([0.0, 1e6]))
 def test_components_are_those_of_the_fit(name, seed, offset):
     formula, frame = balanced(name, seed)
@@ -81,7 +82,7 @@ def test_models_without_all_terms(formula, closed):
     np.testing.assert_allclose(found, res.vcomp, rtol=1e-10, atol=1e-12)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     shape=st.lists(st.integers(1, 4), min_size=1, max_size=4),
     seed=st.integers(0, 10_000),

@@ -14,6 +14,7 @@ from scipy.stats import f
 
 import vcomp
 from tests.helpers.designs import balanced
+from tests.helpers.examples import examples
 from tests.helpers.measure_scores import BOTH, scores
 from tests.helpers.printed_tables import printed_columns
 from vcomp.inference.intervals import F_INTERVALS
@@ -51,7 +52,7 @@ def known(low, estimate, high):
     return Known(*(np.array([x]) for x in (estimate, low, high)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     first=st.lists(UNIT, min_size=3, max_size=3).map(sorted),
     second=st.lists(UNIT, min_size=3, max_size=3).map(sorted),

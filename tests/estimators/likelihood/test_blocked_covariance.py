@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import vcomp
 from tests.helpers.dense_quadratic import eliminated
 from tests.helpers.designs import DESIGNS, unbalanced
+from tests.helpers.examples import examples
 from vcomp.estimators.likelihood.blocked_covariance import (
     BlockedCovariance,
     Eliminations,
@@ -76,7 +77,7 @@ def close(found, expected, name):
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10 * scale, err_msg=name)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.sampled_from(sorted(DESIGNS)),
     st.sampled_from(ZEROS),
@@ -102,7 +103,7 @@ def test_forms_of_many_vectors_are_sums():
     model = vcomp.VarianceComponentsModel(
         "y ~ (1|a) + (1|b)", data.assign(y=rng.normal(size=4000))
     )
-    stats, r = model.stats, 80
+    stats, r = model.stats, 24
     B = rng.normal(size=(4000, 1, r))
     sums = []
     for code, size in zip(model.chunk.codes, model.chunk.sizes, strict=True):

@@ -8,6 +8,7 @@ import pytest
 import vcomp
 from tests.estimators.likelihood.test_blocked import Dense
 from tests.helpers.altered_engines import Slow
+from tests.helpers.cases import alternately
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.carried_squares import Squares
@@ -95,8 +96,7 @@ class Counting(Slow):
         return super()._squares_at(point, positive_only=positive_only)
 
 
-@pytest.mark.parametrize("reml", [True, False])
-@pytest.mark.parametrize("name", sorted(DESIGNS))
+@pytest.mark.parametrize(("name", "reml"), alternately(sorted(DESIGNS), True, False))
 def test_climbs_with_carried_squares_end_at_the_same_maximum(name, reml):
     model = vcomp.VarianceComponentsModel(*unbalanced(name))
     sizes = np.array([*model.stats.sizes, model.nobs], dtype=float)

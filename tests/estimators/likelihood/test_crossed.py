@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood
+from tests.helpers.examples import examples
 from vcomp.estimators.likelihood import BlockedLikelihood, EngineLimits, choose_engine
 from vcomp.estimators.likelihood.crossed import CrossedLikelihood
 from vcomp.exceptions import DataError, EstimationError
@@ -234,7 +235,7 @@ def test_scores_without_residual_are_refused_as_by_elimination():
         assert refused.type is EstimationError
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.integers(0, 10_000),
     st.floats(0.4, 1.0),

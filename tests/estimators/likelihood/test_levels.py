@@ -289,8 +289,7 @@ def test_terms_within_levels_have_no_likelihood_of_their_own():
         assert engine.few_levels(v, []) is None
 
 
-@pytest.mark.parametrize("method", ["reml", "ml"])
-@pytest.mark.parametrize("engine", ["levels", "blocked"])
+@pytest.mark.parametrize(("engine", "method"), [("levels", "reml"), ("blocked", "ml")])
 def test_a_higher_maximum_in_a_term_of_few_levels_is_found(method, engine):
     """One judge of twelve has some scores that are far off; the others are alike."""
     data = crossed(0.9, times=2, i=200, j=12)

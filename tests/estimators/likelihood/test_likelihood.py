@@ -318,7 +318,7 @@ def test_limit_of_steps_is_said_and_warned_of():
     assert len(res.iterations) == 2
 
 
-@pytest.mark.parametrize("limit", range(12))
+@pytest.mark.parametrize("limit", [0, 1, 3, 5, 8, 11])
 def test_what_is_not_a_maximum_is_never_marked_converged(limit):
     """Stopped after any number of steps: converged says whether the maximum is there."""
     formula, data = unbalanced("three facets", seed=5)
@@ -428,7 +428,7 @@ def test_an_interrupted_fit_leaves_the_model_usable(monkeypatch, engine, kind, m
 
     monkeypatch.setattr(kind, method, interrupted)
     model.fit(**options)
-    for at in np.linspace(1, calls["n"], min(calls["n"], 12), dtype=int):
+    for at in np.linspace(1, calls["n"], min(calls["n"], 4), dtype=int):
         calls.update(n=0, at=at)
         with pytest.raises(KeyboardInterrupt):
             model.fit(**options)

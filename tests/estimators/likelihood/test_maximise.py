@@ -39,8 +39,8 @@ def test_any_start_leads_to_the_same_maximum(name, kind):
     answer = expected.vcomp.to_numpy()
     base = np.maximum(answer, 1e-3 * answer.sum())
     rng = np.random.default_rng(5)
-    starts = [base * factor for factor in (1e-8, 1e-4, 1.0, 1e4, 1e8)]
-    starts += [base * 10.0 ** rng.uniform(-8, 8, base.size) for _ in range(4)]
+    starts = [base * factor for factor in (1e-8, 1.0, 1e8)]
+    starts += [base * 10.0 ** rng.uniform(-8, 8, base.size) for _ in range(2)]
     starts += [np.append(np.zeros(base.size - 1), residual) for residual in (1.0, 1e-8)]
     for start in starts:
         found = maximise(likelihood, start, sizes)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.statistics.cross_products import CrossProducts
 from vcomp.statistics.strata import GroupedColumns, Remainder
@@ -112,7 +113,7 @@ trees = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(trees, st.sampled_from([0.0, 0.4, 1.0]))
 def test_forms_are_those_of_dense_matrices(drawn, zeros):
     rng, depth, b, r = drawn
@@ -130,7 +131,7 @@ def test_forms_are_those_of_dense_matrices(drawn, zeros):
     np.testing.assert_array_equal(gram, found.gram)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(trees, st.sampled_from([0.0, 0.5]))
 def test_projections_and_what_is_left_of_effects(drawn, zeros):
     rng, depth, b, r = drawn

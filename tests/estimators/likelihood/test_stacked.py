@@ -191,7 +191,7 @@ def test_steps_of_data_sets_end_within_their_bounds(seed):
         assert inside[b] == (not at_bound.any())
 
 
-@pytest.mark.parametrize("unit", [1e-6, 1e-3, 1e3, 1e6])
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
 @pytest.mark.parametrize("start", [[1.0, 1.0, 0.1, 1.0], [0.0, 0.0, 0.0, 2.0]])
 def test_maxima_of_responses_in_any_unit_are_the_same(unit, start):
     """Also where components start at zero, which a gradient in that unit has to move."""

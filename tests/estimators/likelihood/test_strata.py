@@ -60,9 +60,11 @@ def points(n_components):
 
 CASES = [(name, fixed) for name in GRIDS for fixed in fixed_parts(name)]
 
+ALTERNATING = [(*case, k % 2 == 0) for k, case in enumerate(CASES)]
+"""Each case by REML or by ML; fixed parts have both, as designs have odd numbers of them."""
 
-@pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
-@pytest.mark.parametrize(("name", "fixed"), CASES)
+
+@pytest.mark.parametrize(("name", "fixed", "reml"), ALTERNATING)
 def test_value_score_and_informations(name, fixed, reml):
     model = model_of(name, fixed)
     strata = choose_engine(model.statistics, "strata", reml=reml)
@@ -88,8 +90,7 @@ def test_value_score_and_informations(name, fixed, reml):
         np.testing.assert_array_equal(derivatives.average, strata.information(v, "average"))
 
 
-@pytest.mark.parametrize("reml", [True, False], ids=["reml", "ml"])
-@pytest.mark.parametrize(("name", "fixed"), CASES)
+@pytest.mark.parametrize(("name", "fixed", "reml"), ALTERNATING)
 def test_as_blocked_elimination(name, fixed, reml):
     """At one point: at all of them both engines are compared with dense matrices."""
     model = model_of(name, fixed)
@@ -122,8 +123,10 @@ def test_fixed_effects(name, fixed):
         np.testing.assert_allclose(covariance, inverse, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("engine", ["strata", "blocked"])
-@pytest.mark.parametrize(("name", "fixed"), CASES)
+@pytest.mark.parametrize(
+    ("name", "fixed", "engine"),
+    [(*case, "strata" if reml else "blocked") for *case, reml in ALTERNATING],
+)
 def test_quadratic_forms(name, fixed, engine):
     """y'P V_t P y, first without the other forms of the point, then with them."""
     model = model_of(name, fixed)

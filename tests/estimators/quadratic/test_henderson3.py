@@ -167,6 +167,8 @@ def test_bases_of_spaces_are_compared_up_to_a_number_of_products(name):
         if first.lead == second.lead or not left:
             continue
         n_pairs += 1
+        if n_pairs % 5 != 1:  # every fifth pair
+            continue
         columns = sum(stats.sizes[t] for t in left) + first.tail_rank
         needed = first.rank * second.rank * columns
         limits = (ReductionLimits(most_products=f * needed) for f in (1.01, 0.99))

@@ -20,6 +20,7 @@ from tests.helpers.dense_quadratic import (
     model_of,
 )
 from tests.helpers.designs import UNBALANCED, balanced, unbalanced
+from tests.helpers.examples import examples
 from vcomp.estimators.likelihood.blocked import mivque0
 from vcomp.estimators.likelihood.choose import EngineLimits
 from vcomp.estimators.quadratic.minque import (
@@ -194,7 +195,7 @@ def test_with_many_groups_the_next_prior_may_be_zero_but_not_below():
 
 
 @given(case=UNBALANCED, power=st.integers(-3, 3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_iterated_is_reml_where_that_is_interior(case, power):
     formula, data = unbalanced(*case)
     by_reml = vcomp.fit(formula, data)

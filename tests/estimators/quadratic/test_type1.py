@@ -19,6 +19,7 @@ from tests.helpers.dense_quadratic import (
     two_parts,
 )
 from tests.helpers.designs import UNBALANCED, drop_rows, simulate, unbalanced
+from tests.helpers.examples import examples
 from vcomp.estimators.quadratic.anova import anova_table
 from vcomp.estimators.quadratic.closed_form import Type1, estimate_from
 from vcomp.estimators.quadratic.reductions import ReductionLimits
@@ -73,7 +74,7 @@ def test_a_covariate_of_groups_takes_a_degree_of_freedom():
 
 
 @given(case=UNBALANCED, order=st.randoms(use_true_random=False))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_sums_of_squares_add_up_in_any_order_of_rows(case, order):
     """Sequential sums of squares split what the fixed part leaves, whatever the design."""
     formula, data = unbalanced(*case, share=0.1)

@@ -83,7 +83,7 @@ def test_the_relative_error_of_nested_assessors_is_never_larger(values, i, a):  
     assert nested <= crossed * (1 + 1e-12)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.lists(variances, min_size=7, max_size=7), st.integers(20, 400))
 def test_nested_assessors_are_preferred_when_they_cost_the_same(values, budget):
     g = from_components(dict(zip(BODOFF_LI, values, strict=True))).dstudy(i=1, a=1)

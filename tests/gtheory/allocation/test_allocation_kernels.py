@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from vcomp.gtheory.allocation.search import (
     _barrier,
     _bound_from,
@@ -85,7 +86,7 @@ def run(o, c, limit, lo, hi, budget, *, top=1, near=0.0, ceiling=np.inf):
     return search(o, c, limit, lo, hi, budget, order, top, near, ceiling, MOST_WORK)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(problems())
 def test_no_sizes_are_better(problem):
     found, others, work = run(*problem)
@@ -134,7 +135,7 @@ def test_a_ceiling_hides_what_is_worse(problem):
         assert np.isinf(below[0, 0])
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(problems())
 def test_the_bound_is_below_all_whole_sizes_and_touches_real_ones(problem):
     o, c, limit, lo, hi, budget = problem

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.gstudies import BODOFF_LI
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.published import from_components
@@ -36,7 +37,7 @@ def pareto(cost, error):
     return np.array(kept)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     values=st.lists(st.floats(1e-3, 1.0), min_size=7, max_size=7),
     price_i=st.integers(2, 9),

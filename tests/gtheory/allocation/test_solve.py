@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.problem import evaluate
 from vcomp.gtheory.allocation.solve import (
@@ -56,7 +57,7 @@ def dearest_at_the_edge(cost, lo, hi):
     return min(edges)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(designs(), st.floats(0.0, 1.0))
 def test_the_least_error_for_a_budget(design, share):
     error, cost, lo, hi = design
@@ -77,7 +78,7 @@ def test_the_least_error_for_a_budget(design, share):
         assert (rows == found.sizes[0]).all(axis=1).any()
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(designs(), st.floats(0.0, 1.0))
 def test_the_least_cost_for_a_goal(design, share):
     error, cost, lo, hi = design

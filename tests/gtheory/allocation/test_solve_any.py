@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.gstudies import BODOFF_LI
 from vcomp.exceptions import PlanError
 from vcomp.gtheory.allocation.cost import Cost, read_cost
@@ -31,7 +32,7 @@ def priced(i, a):
     return 10 * i + 3 * a + 1.5 * i * a + 20
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(
     values=st.lists(st.floats(1e-3, 1.0), min_size=7, max_size=7),
     budget=st.floats(36.0, 3000.0),

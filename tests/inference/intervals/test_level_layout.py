@@ -25,8 +25,8 @@ ROOMS = {
     "tables": Room(),
     "no table": Room(0, 0),
     "small tables": Room(13, 0),
-    **{f"below {n}": Room(0, 0, n) for n in (7, 12, 13, 24, 25, 61, 120, 121)},
-    **{f"small tables below {n}": Room(13, 0, n) for n in (13, 24, 61, 121)},
+    **{f"below {n}": Room(0, 0, n) for n in (7, 13, 61, 121)},
+    **{f"small tables below {n}": Room(13, 0, n) for n in (24, 121)},
 }
 
 

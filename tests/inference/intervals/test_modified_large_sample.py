@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from tests.helpers.examples import examples
 from vcomp.inference.intervals.classical import (
     MeanSquares,
     _reach,
@@ -56,7 +57,7 @@ def ting_lower(c, S, df, tail):
     return np.dot(c, S) - np.sqrt(max(V, 0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     c=st.lists(st.floats(-3, 3).filter(lambda x: abs(x) > 1e-3), min_size=4, max_size=4),
     S=st.lists(st.floats(0.01, 100), min_size=4, max_size=4),
@@ -79,7 +80,7 @@ def test_one_mean_square_has_the_exact_interval(df):
     np.testing.assert_allclose([low[0], high[0]], expected, rtol=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     S=st.lists(st.floats(0.1, 50), min_size=2, max_size=2),
     df=st.lists(st.integers(1, 500), min_size=2, max_size=2),

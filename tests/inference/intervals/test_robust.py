@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.examples import examples
 from vcomp.exceptions import EstimationError
 from vcomp.inference.intervals.classical import mean_squares
 from vcomp.inference.intervals.influences import (
@@ -99,7 +100,7 @@ def robust_squares(res):
 
 
 @given(st.integers(0, 1000))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_pairs_that_share_exactly_a_set(seed):
     """Σ ψψ' over pairs of rows, counted one by one."""
     rng = np.random.default_rng(seed)

@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
+from tests.helpers.examples import examples
 from vcomp.exceptions import DataError, PlanError
 from vcomp.inference.pairwise import CORRECTIONS, adjusted
 
 P_VALUES = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=30)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(P_VALUES, st.sampled_from(["bonferroni", "holm", "fdr_bh", "fdr_by"]))
 def test_as_multipletests(p, correction):
     made = adjusted(np.array(p), correction)

@@ -23,7 +23,7 @@ def test_they_are_within_a_millionth_of_a_standard_error(name):
         ByLikelihood(stats, REML(engine="blocked", tol=tol), names, v) for tol in (None, 1e-11)
     )
     rng = np.random.default_rng(3)
-    for _ in range(4):
+    for _ in range(2):
         y = np.sqrt(v[-1]) * rng.normal(size=model.nobs)
         for t, codes in enumerate(model.chunk.codes):
             y = y + np.sqrt(v[t]) * rng.normal(size=model.chunk.sizes[t])[codes]

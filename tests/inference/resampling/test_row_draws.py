@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 
 import vcomp
 from tests.helpers.designs import GRIDS, UNBALANCED, balanced, drop_rows, gridded, unbalanced
+from tests.helpers.examples import examples
 from tests.helpers.moments import agree_in_mean, score_agrees
 from vcomp.estimators import get_estimator
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
@@ -75,7 +76,7 @@ def test_statistics_with_a_response_are_those_made_from_scratch(case, fixed):
         np.testing.assert_array_equal(anew.completed.tables, shared.completed.tables)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(UNBALANCED)
 def test_any_design_is_summed_again_as_at_first(case):
     try:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import vcomp
+from tests.helpers.examples import examples
 from vcomp.exceptions import DataError, PlanError
 from vcomp.ir.documents.layouts import _greedy, assessor_layouts, largest_crossed
 
@@ -315,7 +316,7 @@ def area_by_enumeration(table, least_rows, least_columns):
     return best
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(table=TABLES, least_rows=st.integers(1, 3), least_columns=st.integers(1, 3))
 def test_no_larger_one_exists(table, least_rows, least_columns):
     found = largest_crossed(table, least_rows=least_rows, least_columns=least_columns)
@@ -330,7 +331,7 @@ def test_no_larger_one_exists(table, least_rows, least_columns):
     assert len(found.columns) >= least_columns
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(table=TABLES)
 def test_greedy_ones_are_complete(table):
     found = largest_crossed(table, most_sets=0)

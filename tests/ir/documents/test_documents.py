@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.examples import examples
 from vcomp.exceptions import DataError, VcompWarning
 from vcomp.ir.documents.document_files import document_universe
 from vcomp.ir.documents.document_universe import _small
@@ -241,7 +242,7 @@ def _random(seed, n_systems, n_assessors, n_topics, n_documents, share):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(tables=TABLES, kind=st.sampled_from(["topic", "assessor", "all"]))
 @pytest.mark.filterwarnings("ignore:no system retrieved")
 def test_rows_by_brute_force(tables, kind):

@@ -109,7 +109,7 @@ def test_by_brute_force_and_totals(track, kind, beta):
             assert_allclose(row["mean_score"], total / row["n_documents"], rtol=1e-13)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     kind=st.sampled_from(["topic", "assessor", "all"]),
     left=NUMBERS, wrong=NUMBERS, missed=NUMBERS, gain=st.floats(0.1, 3),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from tests.helpers.examples import examples
 from vcomp.ir.kernels.bits import (
     ONE,
     add_bit,
@@ -26,7 +27,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 rows = st.integers(1, 70).flatmap(lambda k: arrays(float, (3, k), elements=finite))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(rows)
 def test_values_fall_in_their_order(values):
     order = falling_order(values)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.kernel_twins import above_in_both as above_by_signs
 from tests.helpers.kernel_twins import mean_share_above as share_by_signs
 from tests.helpers.kernel_twins import pair_agreement as agreement_by_signs
@@ -133,7 +134,7 @@ def test_ordinal_ranks(case):
     assert (np.sort(got, axis=1) == np.arange(1, x.shape[1] + 1)).all()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(cases, st.sampled_from([0.0, 0.05, 0.3, 0.6]), st.booleans())
 def test_smallest_safe_difference(case, rate, relative):
     x, y, ex, ey = rankings(case)
@@ -193,7 +194,7 @@ def test_what_is_no_number_has_no_smallest_difference(wrong):
             assert np.isnan(found).all()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.integers(0, 10**6),
     st.integers(2, 40),

@@ -14,6 +14,7 @@ from scipy.integrate import quad
 from scipy.stats import chi2, norm
 from scipy.stats import t as student
 
+from tests.helpers.examples import examples
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning
 from vcomp.ir.kernels.rank_agreement import pair_agreement
 from vcomp.ir.rank.correlation import RankDraws, error_share
@@ -347,7 +348,7 @@ class TestIntervals:
         assert wide["high"].is_monotonic_increasing
 
     @given(st.floats(1e-3, 1e3), st.integers(-100, 100))
-    @settings(max_examples=5, deadline=None)
+    @settings(max_examples=examples(5), deadline=None)
     def test_scale_and_origin_do_not_matter(self, measure, interval, scale, shift):
         X = scores_of(12, 8)
         moved = measure(pair_up(scale * (X + shift)), 20, **interval, draws=200)

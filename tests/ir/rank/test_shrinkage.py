@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
+from tests.helpers.examples import examples
 from vcomp.ir.rank.correlation import ErrorShare, error_share
 from vcomp.ir.rank.paired import PairedDifferences
 
@@ -43,7 +44,7 @@ SHARES = st.builds(
 
 
 @given(SHARES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_mean_and_median_are_those_of_the_density(share):
     median = float(share.quantile([0.5])[0])
     mean, below = moments(share, np.log(median))

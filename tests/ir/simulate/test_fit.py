@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from tests.helpers.examples import examples
 from vcomp.exceptions import DataError, EstimationError, PlanError
 from vcomp.ir.simulate.copula import correlation_factor, decompose, gaussian, spread_of
 from vcomp.ir.simulate.margin_families import kernel_margin
@@ -269,7 +270,7 @@ def test_collections_travel(scores):
     assert [len(one) for one in simulated] == [5, 5, 5]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.integers(2, 8),
     st.integers(2, 6),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.examples import examples
 from vcomp.exceptions import PlanError, VcompWarning
 from vcomp.simulate import simulate_effects
 
@@ -92,7 +93,7 @@ def test_replicates():
     np.testing.assert_array_equal(one.effects["pi"], several.effects["pi"])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.integers(1, 4), st.integers(1, 3), st.data())
 def test_layouts_of_any_sizes(n_p, n_h, data):
     counts = data.draw(st.lists(st.integers(1, 3), min_size=n_h, max_size=n_h))

@@ -165,6 +165,13 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 
 # Before they are compiled, kernels with little to do are run as Python ---------------------------
 
+CLOCK = """
+import itertools, time
+ticks = itertools.count()
+time.thread_time = lambda: {tick} * next(ticks)
+"""
+"""A clock on which every call of a loop takes as long, on any machine."""
+
 _LITTLE_TO_DO = """
 import numpy as np
 from vcomp.gtheory.allocation.search import search, value_at
@@ -195,6 +202,8 @@ assert at_once(smallest_safe_difference, 0.0) is smallest_safe_difference
 # Another process finds its code.
 """
 
+_TIMED = CLOCK.format(tick=0.001) + _LITTLE_TO_DO
+
 _AT_HAND = """
 from vcomp.ir.kernels.safe_differences import smallest_safe_difference
 from vcomp.numerics.kernels import at_once, seconds_as_python
@@ -204,7 +213,7 @@ assert seconds_as_python(smallest_safe_difference) == 0.0
 
 
 def test_kernels_with_little_to_do_are_run_as_python(tmp_path):
-    run(PACKAGE.parent, _LITTLE_TO_DO + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    run(PACKAGE.parent, _TIMED + KERNEL, NUMBA_CACHE_DIR=tmp_path)
     run(PACKAGE.parent, _AT_HAND + KERNEL, NUMBA_CACHE_DIR=tmp_path)
     # Damaged files are as good as none.
     for file in tmp_path.rglob("*smallest_safe_difference*.nbi"):
@@ -224,7 +233,7 @@ assert COMPILATIONS.count == 0, COMPILATIONS.count
 
 
 def test_few_refits_and_small_searches_compile_nothing(tmp_path):
-    run(PACKAGE.parent, _COLD + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    run(PACKAGE.parent, CLOCK.format(tick=0.0) + _COLD + KERNEL, NUMBA_CACHE_DIR=tmp_path)
 
 
 _WITHOUT_NUMBA = """
@@ -273,7 +282,8 @@ assert "numba" not in sys.modules
 
 @pytest.mark.parametrize("program", [_UNBALANCED, _IN_LITTLE_TIME])
 def test_work_that_is_sooner_done_does_not_import_numba(tmp_path, program):
-    """Whether the code of the kernels is at hand or not."""
+    """Whether the code of the kernels is at hand or not. How fast Python is does not matter."""
+    program = CLOCK.format(tick=0.0) + program
     run(PACKAGE.parent, program + KERNEL, NUMBA_CACHE_DIR=tmp_path)
     work = "\nfrom vcomp.numerics.kernels import compile_all\nwith compile_all():\n"
     kept = work + "".join(f"    {line}\n" for line in program.splitlines() if "numba" not in line)
@@ -301,7 +311,7 @@ assert is_at_hand(smallest, 0.01)
 
 
 def test_kept_code_is_found_without_numba(tmp_path):
-    run(PACKAGE.parent, _LITTLE_TO_DO + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    run(PACKAGE.parent, _TIMED + KERNEL, NUMBA_CACHE_DIR=tmp_path)
     run(PACKAGE.parent, _KEPT_CODE + KERNEL, NUMBA_CACHE_DIR=tmp_path)
 
 

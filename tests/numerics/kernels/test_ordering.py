@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from vcomp.numerics.kernels.ordering import minimum_degree
 
 
@@ -48,7 +49,7 @@ def graph_of(A):
     return ends, np.concatenate([np.zeros(0, np.int32), *neighbours]), neighbours
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.integers(0, 60),
     st.sampled_from([0.0, 0.03, 0.08, 0.2, 0.5, 1.0]),

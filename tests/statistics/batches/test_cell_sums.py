@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.designs import UNBALANCED, unbalanced
+from tests.helpers.examples import examples
 from vcomp import AccumulatedStatistics, accumulate
 from vcomp.formula import parse
 from vcomp.statistics.batches import restated
@@ -38,7 +39,7 @@ def same(statistics, formula, frame, tolerance=1e-11):
     assert str(statistics.design) == str(kept.design)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(UNBALANCED, st.integers(1, 5), st.booleans(), st.integers(0, 2**32 - 1))
 def test_any_partition_of_the_rows_adds_up_to_the_whole(design, n_parts, has_covariate, seed):
     formula, frame = unbalanced(*design)

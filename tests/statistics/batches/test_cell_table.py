@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from vcomp.design import Chunk
 from vcomp.statistics.batches.cell_sums import table_bytes
 from vcomp.statistics.batches.cell_table import CellTable, EveryCell, add_up, sum_cells, united
@@ -38,7 +39,7 @@ def same(table: CellTable, places, values, size):
     assert table.n == places.size
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.integers(1, 200), st.integers(1, 30), st.integers(1, 3), st.integers(1, 5),
     st.sampled_from(["sparse", "every", "mixed"]), st.integers(0, 1000),
@@ -61,7 +62,7 @@ def test_parts_add_up(n, size, columns, parts, kind, seed):
     same(whole, places, values, size)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.integers(1, 200), st.integers(1, 30), st.integers(1, 3), st.integers(1, 5),
     st.sampled_from(["sparse", "every", "mixed"]), st.integers(1, 4), st.integers(0, 1000),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vcomp
+from tests.helpers.examples import examples
 from vcomp.design import Centre
 from vcomp.formula import parse
 from vcomp.statistics.batches.cell_table import add_up
@@ -32,7 +33,7 @@ def columns_of(text, rows, seed):
     }  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(COLUMNS, st.permutations(range(4)))
 def test_kinds_of_parts_add_up_in_any_order(case, order):
     text, parts, seed = case
@@ -82,7 +83,7 @@ def test_few_rows_have_all_levels_and_no_rows_have_them_too():
     assert len(kinds.of_no_rows()["x"]) == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 1000), st.lists(st.integers(1, 9), min_size=1, max_size=6))
 def test_sums_of_columns_add_up(seed, sizes):
     X = np.random.default_rng(seed).normal(loc=20.0, size=(sum(sizes), 3))
