@@ -1,4 +1,4 @@
-"""The six commands of a contributor: test, lint, format, docs, bench, ci (CONTRIBUTING.md)."""
+"""The commands of a contributor: test, quick, lint, format, docs, bench, ci (CONTRIBUTING.md)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,29 @@ LINT = ("ruff format --check .", "ruff check .", "mypy", "lint-imports")
 SITE = "python -m sphinx -W --keep-going -b html docs build/site"
 """The same command as in CONTRIBUTING.md and in the workflow docs; a test compares them."""
 
+QUICK = "python -m pytest -m quick -n auto"
+"""The same command as in CONTRIBUTING.md; a test compares them."""
+
 nox.options.sessions = ["lint", "test"]
 nox.options.reuse_venv = "yes"
+
+
+THREADS = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Test workers with several BLAS threads each would fight for the cores."""
 
 
 @nox.session
 def test(session: nox.Session) -> None:
     """Run the tests, or some: nox -s test -- tests/formula."""
     session.install("-e", ".[test]")
-    # Test workers with several BLAS threads each would fight for the cores.
-    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    session.run("python", "-m", "pytest", *(session.posargs or ["-n", "auto"]), env=threads)
+    session.run("python", "-m", "pytest", *(session.posargs or ["-n", "auto"]), env=THREADS)
+
+
+@nox.session
+def quick(session: nox.Session) -> None:
+    """Run some tests of each file, in a minute; nothing is compiled."""
+    session.install("-e", ".[test]")
+    session.run(*QUICK.split(), *session.posargs, env=THREADS)
 
 
 @nox.session

@@ -9,16 +9,14 @@ from __future__ import annotations
 import gc
 import json
 import os
-import re
-from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.quick import BY_ROOM, ROOT, is_quick, mark_quick, text_of
 from tests.reference.tables import VALUES, table, tables
 from vcomp.numerics.kernels import compile_all
 
@@ -44,28 +42,12 @@ settings.register_profile("many", settings.get_profile("random"), max_examples=1
 LITTLE = 0.003
 """Seconds below which a call of a kernel is run as Python."""
 
-QUICK = 10
-"""Tests of each file that are quick."""
-
-MINUTE: pytest.StashKey[Counter[str]] = pytest.StashKey()
-"""Numbers of quick tests by room."""
-
-_SLOW = re.compile(r"\b(subprocess|dask|n_jobs|matplotlib|pyplot|CliRunner|bootstrap)\b")
-"""What files name that start processes, draw pictures or fit one table many times."""
-
 VARIABLE = "VCOMP_REFERENCE"
 SKIPPED = (
     f"third-party tables are not in the repository: set {VARIABLE} to the folder that has them "
     "(tests/reference/values/README.md)"
 )
-ROOT = Path(__file__).resolve().parents[1]
 BESIDE = ROOT.parent / "shared"
-
-
-@cache
-def text_of(path: Path) -> str:
-    """Return the text of a file of tests."""
-    return path.read_text(encoding="utf-8") if path.suffix == ".py" else ""
 
 
 def outside_file(folder: str, name: str) -> Path:
@@ -87,13 +69,6 @@ def outside_file(folder: str, name: str) -> Path:
 # A minute of tests: ``pytest -m quick`` ----------------------------------------------------------
 
 
-@cache
-def is_quick(path: Path) -> bool:
-    """Whether a file has quick tests: what it names decides, so that a new one needs no list."""
-    parts = path.relative_to(ROOT).parts
-    return parts[1] not in ("benchmarks", "fuzz", "tools") and not _SLOW.search(text_of(path))
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Compile nothing in a run of the quick tests: their kernels are run as Python."""
     if config.option.markexpr == "quick":
@@ -109,22 +84,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark some tests of each file as quick: the first case of each, and then others.
-
-    Property tests are not: their examples are many.
-    """
-    cases = Counter[str]()
-    by_file: dict[Path, list[tuple[int, pytest.Item]]] = {}
-    for item in items:
-        if is_quick(item.path) and not hasattr(getattr(item, "obj", None), "hypothesis"):
-            name = item.nodeid.partition("[")[0]
-            by_file.setdefault(item.path, []).append((cases[name], item))
-            cases[name] += 1
-    rooms = config.stash.setdefault(MINUTE, Counter())
-    for path, found in by_file.items():
-        for _, item in sorted(found, key=lambda case: case[0])[:QUICK]:
-            item.add_marker("quick")
-            rooms[path.relative_to(ROOT).parts[1]] += 1
+    """Mark the quick tests."""
+    config.stash[BY_ROOM] = mark_quick(items)
     # Or every collection of garbage goes through all tests.
     gc.collect()
     gc.freeze()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
+from tests.quick import BY_ROOM, is_quick
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CI = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
@@ -19,18 +21,18 @@ def nox_tree():
     return ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
 
 
-def lint_commands():
-    """Return the commands of ``nox -s lint``."""
+def named_in_nox(name):
+    """Return a constant of noxfile.py."""
     for node in nox_tree().body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LINT":
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             return ast.literal_eval(node.value)
-    raise AssertionError("noxfile.py has no LINT")
+    raise AssertionError(f"noxfile.py has no {name}")
 
 
 def test_nox_lints_as_ci_does():
     step = CI.split('step "linters, types, layers"')[1].split("\nstep ")[0]
     ours = re.findall(r"^\.venv-test/bin/(?!pip)(.+)$", step, re.MULTILINE)
-    assert list(lint_commands()) == ours
+    assert list(named_in_nox("LINT")) == ours
 
 
 def test_hooks_use_the_pinned_tools():
@@ -42,11 +44,25 @@ def test_hooks_use_the_pinned_tools():
         assert re.fullmatch(r"[\w-]+==[\w.]+", extra)
 
 
-def test_there_are_six_commands_and_the_guide_names_them():
+def test_the_guide_names_the_commands():
     sessions = [node.name for node in nox_tree().body if isinstance(node, ast.FunctionDef)]
-    assert sessions == ["test", "lint", "format", "docs", "bench", "ci"]
+    assert sessions == ["test", "quick", "lint", "format", "docs", "bench", "ci"]
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `nox -s (\w+)", guide, re.MULTILINE) == sessions
+
+
+def test_a_minute_of_tests_is_documented_and_covers_all_rooms(request):
+    """Every folder of the package, and of its tests, has quick ones; 3,000 in a whole run."""
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert f"`{named_in_nox('QUICK')}`" in guide
+    folders = {path.parent.name for path in (ROOT / "vcomp").glob("*/__init__.py")}
+    quick = {path for path in (ROOT / "tests").rglob("test_*.py") if is_quick(path)}
+    quick |= {path for path in (ROOT / "vcomp").rglob("*.py") if is_quick(path)}
+    assert folders <= {path.relative_to(ROOT).parts[1] for path in quick}
+    rooms = request.config.stash[BY_ROOM]
+    if {Path(arg).name for arg in request.config.args} == {"tests", "vcomp"}:
+        assert rooms.total() >= 3000
+        assert folders <= set(rooms)
 
 
 def test_the_workflow_runs_ci_and_the_oldest_and_newest_python():
