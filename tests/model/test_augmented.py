@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.helpers.designs import DESIGNS, GRIDS, gridded, unbalanced
 from tests.helpers.readings import model_of
 from vcomp.exceptions import DataError, EstimationError
@@ -53,8 +54,10 @@ def same_rows(found, kept):
             assert found[name].astype(expected[name].dtype).tolist() == expected[name].tolist()
 
 
-@pytest.mark.parametrize("share", [0.25, 0.0], ids=["cells", "collapsed"])
-@pytest.mark.parametrize("name", [*GRIDS, *(f"unbalanced {name}" for name in DESIGNS)])
+@pytest.mark.parametrize(
+    ("name", "share"),  # in cells, or collapsed
+    alternately([*GRIDS, *(f"unbalanced {name}" for name in DESIGNS)], 0.25, 0.0),
+)
 def test_a_stream_gives_what_memory_gives(name, share, tmp_path):
     formula, data = covariates(*case(name))
     res = model_of(formula, data, stream=True, batch_rows=17, large_share=share).fit()

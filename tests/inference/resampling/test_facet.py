@@ -202,10 +202,10 @@ def crossed():
 
 def test_the_mean_of_adjusted_replicates_is_the_estimate(crossed):
     fit, design, components, res = crossed
-    found = facet_bootstrap(fit, design, components, "p", 400, rng=1)
+    found = facet_bootstrap(fit, design, components, "p", 200, rng=1)
     assert found.kind == "facet bootstrap"
     assert found.adjusted is not None
-    se = found.adjusted.std(axis=0) / np.sqrt(400.0)
+    se = found.adjusted.std(axis=0) / np.sqrt(200.0)
     assert (np.abs(found.adjusted.mean(axis=0) - res.vcomp.to_numpy()) < 4.0 * se).all()
     expected = expectation(components, "p") @ res.vcomp.to_numpy()
     assert (np.abs(found.values.mean(axis=0) - expected) < 4.0 * se).all()

@@ -41,7 +41,7 @@ def test_analysis_of_variance_has_the_moments_of_mean_squares():
     formula, data = balanced("crossed, replicated", scale=1.0)
     data["y"] += 2.0 * data["a"] + data["b"]
     res = vcomp.fit(formula, data, method="anova")
-    made = res.bootstrap(4000, rng=11)
+    made = res.bootstrap(2000, rng=11)
     a, b, n = 5, 6, 3
     v = res.vcomp
     assert (v > 0.0).all()
@@ -90,14 +90,14 @@ def test_reml_is_nearly_unbiased_away_from_the_bound():
 def test_strata_and_rows_give_the_same_distribution():
     formula, data = gridded("per document", 2)
     res = vcomp.fit(formula.replace("~ ", "~ xp + xd + "), data)
-    by_strata = res.bootstrap(300, rng=5)
+    by_strata = res.bootstrap(150, rng=5)
     fit = res._row_access.generating()
-    by_rows = parametric_bootstrap(fit, 300, rng=5, draws=RowDraws(fit.stats))
+    by_rows = parametric_bootstrap(fit, 150, rng=5, draws=RowDraws(fit.stats))
     assert type(draws_of(fit.stats, fit.recipe)).__name__ == "_OfStrata"
     for name in ("values", "beta", "llf"):
         a, b = np.array(getattr(by_strata, name)), np.array(getattr(by_rows, name))
         assert not np.array_equal(a, b)
-        error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / 300)
+        error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / 150)
         assert (np.abs(a.mean(axis=0) - b.mean(axis=0)) < 4.5 * error).all()
 
 
@@ -132,10 +132,10 @@ def test_a_replicate_is_the_fit_of_the_response_simulated_with_its_number(method
         formula = formula.replace("x + ", "")
     with poor_method(method):
         res = vcomp.fit(formula, data, method=method, **options)
-    made = res.bootstrap(4, rng=9)
-    responses = res.simulate(4, rng=9)
+    made = res.bootstrap(2, rng=9)
+    responses = res.simulate(2, rng=9)
     assert made.converged.all()
-    for b in range(4):
+    for b in range(2):
         again = data.assign(y=responses[b])
         with poor_method(method):
             fit = vcomp.fit(formula, again, method=method, **options)
@@ -390,18 +390,18 @@ def test_likelihoods_are_those_of_fits(which, reml):
     model = vcomp.VarianceComponentsModel(formula, data)
     names, holds = model.component_names, [{}, {"p": 0.0}, {"q": 0.4, "Residual": 1.0}]
     v0 = np.array([0.0, 1.2, 0.8])
-    found = likelihoods_under(model.statistics, names, v0, holds, 6, rng=4, reml=reml)
-    assert found.shape == (6, 3)
+    found = likelihoods_under(model.statistics, names, v0, holds, 3, rng=4, reml=reml)
+    assert found.shape == (3, 3)
     assert (found[:, 0] >= found[:, 1] - 1e-8).all()
     fit = model.fit(method)._row_access.generating()
     draws = draws_of(fit.stats, fit.recipe)
-    for b in range(6):
+    for b in range(3):
         drawn = draws.draw(v0, parametric.stream(4, b))
         for j, hold in enumerate(holds):
             estimator = vcomp.estimators.get_estimator(method, hold=hold)
             exact = estimator.estimate(drawn, names)
             np.testing.assert_allclose(found[b, j], exact.llf, rtol=1e-9, atol=1e-9)
-    two = likelihoods_under(model.statistics, names, v0, holds, 6, rng=4, reml=reml, workers=2)
+    two = likelihoods_under(model.statistics, names, v0, holds, 3, rng=4, reml=reml, workers=2)
     np.testing.assert_array_equal(two, found)
 
 
