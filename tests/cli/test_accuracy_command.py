@@ -120,7 +120,7 @@ MISTAKES = {
     ],
     "name that of the systems with --system": ["accuracy", "--dataset", "digits"],
     "name that of the scores with --score": ["tau", "WIDE", "--system", "run 1"],
-    "on topic 'argparse'; average them first": ["tau", "--dataset", "docsearch"],
+    "on topic 'argparse', one for each query. Means over them": ["tau", "--dataset", "docsearch"],
     "there is no facet 'topics' (did you mean 'topic'?)": [
         *["accuracy", "LONG", "--formula", "score ~ (1|system) + (1|topic)"],
         *["--facet", "topics", "--topics", "5"],

@@ -68,7 +68,11 @@ def test_truth_values_with_a_missing_one():
         ({}, {"object": "who", "item": "who", "score": "score"}, "three different columns"),
         ({}, {"object": "who", "item": "what", "score": "what"}, "three different columns"),
         ({"score": list("abc") * 5}, None, "column 'score' does not hold numbers"),
-        ({"who": ["a"] * 15}, None, "there are 5 scores of who 'a' on what 'x'"),
+        (
+            {"who": ["a"] * 15},
+            None,
+            "there are 5 scores of who 'a' on what 'x'; who and what need two levels",
+        ),
         ({"who": [None] + ["a"] * 14}, None, "column 'who' is missing in 1 of 15 rows"),
         ({"what": np.repeat(["x"], 15), "who": range(15)}, None, "there are 15 × 1"),
         ({"score": [np.inf, *range(14)]}, None, "the score of object 'a' on item 'x' is infinite"),

@@ -238,7 +238,11 @@ def test_long_and_wide_and_back():
             COLUMNS,
             "'qid' is missing in 1 of 5 rows, first in row 2",
         ),
-        (LONG.assign(qid=1), COLUMNS, "there are 3 scores of run 'rm3' on qid '1'; average"),
+        (
+            LONG.assign(qid=1),
+            COLUMNS,
+            "there are 3 scores of run 'rm3' on qid '1'; run and qid need two levels",
+        ),
         (LONG.assign(map=np.inf), COLUMNS, "score of system 'rm3' on topic '402' is infinite"),
         (LONG[:2], COLUMNS, r"two systems \(columns\); there are 2 × 1"),
         (LONG[:0], COLUMNS, "there are 0 × 0"),

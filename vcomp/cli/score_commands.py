@@ -101,7 +101,7 @@ def read_scores(scores: Path | None, dataset: str | None, **columns: str | None)
     DataError
         If the data are neither a matrix nor long data.
     """
-    from vcomp.data import open_source
+    from vcomp.data import SeveralScoresError, open_source
     from vcomp.ir import ScoreMatrix, as_score_matrix
 
     source = open_source(source_of(scores, dataset))
@@ -115,7 +115,11 @@ def read_scores(scores: Path | None, dataset: str | None, **columns: str | None)
     missing = [role for role, name in found.items() if name is None]
     if not missing:
         named = {role: str(name) for role, name in found.items()}
-        return ScoreMatrix.from_long(source, **named)
+        try:
+            return ScoreMatrix.from_long(source, **named)
+        except SeveralScoresError as error:
+            data = f"--dataset {dataset}" if scores is None else f"'{scores}'"
+            raise error.at_the_command_line(data) from None
     if scores is None or any(columns.values()):
         shown = ", ".join(map(repr, source.columns[:20]))
         raise DataError(

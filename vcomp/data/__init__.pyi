@@ -12,6 +12,7 @@ from .rows import Rows as Rows
 from .rows import Tally as Tally
 from .rows import select_predictors as select_predictors
 from .score_forms import ORIENTATIONS as ORIENTATIONS
+from .several_scores import SeveralScoresError as SeveralScoresError
 from .source import Source as Source
 from .source import open_source as open_source
 from .spooling import parquet_path as parquet_path

@@ -20,6 +20,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.data.level_labels import as_levels
+from vcomp.data.several_scores import several_scores
 from vcomp.data.source import open_source, refuse_dask
 from vcomp.display import memory
 from vcomp.exceptions import DataError
@@ -432,10 +433,12 @@ def _from_long(data: Any, orientation: Orientation, names: Mapping[str, str | No
                           (rows[int(counts.argmax()) // k], columns[int(counts.argmax()) % k]),
                           strict=True))  # fmt: skip
         one, other = (str(labels[role]) for role in orientation.roles[:2])
-        raise DataError(
-            f"there are {counts.max()} scores of {measured} {one!r} on {on} {other!r}; average "
-            "them first, or estimate the components with vcomp.fit"
-        )
+        text = f"there are {counts.max()} scores of {measured} {one!r} on {on} {other!r}"
+        if min(n, k) < 2:
+            raise DataError(f"{text}; {measured} and {on} need two levels each")
+        whole = source.read(list(source.columns)) if source.is_repeatable else frame
+        is_compared = orientation.column == "system"
+        raise several_scores(whole, (measured, on, score), text, is_compared=is_compared)
     values = np.full(n * k, np.nan)
     values[cells] = frame[score].to_numpy(dtype=float, na_value=np.nan)
     return ScoreTable(

@@ -49,6 +49,9 @@ _TESTS: tuple[LevelTest, ...] = ("t", "tukey", "dunnett")
 _ALIKE = 1e-8
 """Relative difference up to which standard errors are equal: the rounding of covariances."""
 
+_LEAST_SHARE = 0.005
+"""Shares of the error variance that are printed."""
+
 _DEGREES = {
     "satterthwaite": "Satterthwaite's degrees of freedom",
     "kenward-roger": "Kenward and Roger's degrees of freedom",
@@ -76,6 +79,7 @@ class Levels:
     words : how their errors were found
     symbol : of its statistic
     notes : sentences on the means and the errors
+    slopes : returns the derivatives of the error variances of pairs by the components, or None
     """
 
     names: tuple[Any, ...]
@@ -84,6 +88,7 @@ class Levels:
     words: str
     symbol: str
     notes: tuple[str, ...]
+    slopes: Callable[[Pairs], FloatArray | None] = lambda _: None
 
 
 def compare_levels(
@@ -114,7 +119,8 @@ def compare_levels(
     kept = _chosen(facet, found.names, levels)
     names = [_label(found.names[place]) for place in kept]
     pairs = _pairs(facet, names, baseline)
-    tests, covariance = found.tested((kept[pairs[0]], kept[pairs[1]]))
+    places = kept[pairs[0]], kept[pairs[1]]
+    tests, covariance = found.tested(places)
     family = (correction or "holm") if test == "t" else None
     values, notes = _values(test, tests, covariance, len(names), alpha)
     index = pd.Index(pd.Series(names, dtype=object), name=facet)
@@ -126,7 +132,7 @@ def compare_levels(
         symbol=found.symbol if test != "tukey" else "q",
         correction=family,
         alpha=alpha,
-        notes=(*found.notes, *notes),
+        notes=(*found.notes, *_on_error(record, found, places), *notes),
         plural=f"levels of {facet}",
     )
 
@@ -295,8 +301,12 @@ def _of_factor(
             f"{facet} interacts with {others}: differences depend on {others}, and these are "
             "averages."
         )
+
+    def slopes(pairs: Pairs) -> FloatArray | None:
+        return None if cov_type == "robust" else fit.error_slopes(rows.X, pairs)
+
     means = rows.X @ record.estimate.beta
-    return Levels(rows.levels, means, tested, *_how(ddf, cov_type), tuple(notes))
+    return Levels(rows.levels, means, tested, *_how(ddf, cov_type), tuple(notes), slopes)
 
 
 def _averages(n_columns: int, n_levels: int) -> list[str]:
@@ -425,6 +435,27 @@ def _loadings(covariance: FloatArray) -> FloatArray:
             "in balanced layouts; these are not, so use test='t' with correction='holm'"
         )
     return loadings
+
+
+def _on_error(record: FitRecord, found: Levels, pairs: Pairs) -> Iterator[str]:
+    """Yield which components the error variance of a difference contains."""
+    slopes = found.slopes(pairs)
+    if slopes is None or not (slopes > 0.0).any():
+        return
+    names, values = record.estimate.names, record.estimate.values
+    parts = np.maximum(values, 0.0) * slopes
+    shares = parts / parts.sum() if parts.sum() > 0.0 else parts
+    order = [t for t in np.argsort(-shares, kind="stable") if shares[t] >= _LEAST_SHARE]
+    if order:
+        named = [f"{names[t]} {display.percent(float(shares[t]), 0)}" for t in order]
+        yield f"Error variance of a difference: {display.listed(named)}."
+    of_error = slopes > _ALIKE * slopes.max()
+    zero = [
+        n for n, v, is_in in zip(names, values, of_error, strict=True) if is_in and not v > 0.0
+    ]
+    if zero:
+        verbs = ("is", "adds") if len(zero) == 1 else ("are", "add")
+        yield f"{display.listed(zero)} {verbs[0]} estimated at zero and {verbs[1]} nothing to it."
 
 
 def _are_alike(values: FloatArray) -> bool:

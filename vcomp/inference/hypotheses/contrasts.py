@@ -195,6 +195,30 @@ class FixedFit:
         }
         return ContrastTest(**joined), covariance
 
+    def error_slopes(self, X: FloatArray, pairs: tuple[LongArray, LongArray]) -> FloatArray | None:
+        """Return the derivatives of error variances of differences by the components, (k + 1,).
+
+        They are summed over the pairs. Cov(β̂) is homogeneous of degree 1 in the components, so
+        that a component times its derivative is its part of the variance.
+
+        Parameters
+        ----------
+        X, pairs : as of :meth:`differences`
+
+        Returns
+        -------
+        None if they are not known
+        """
+        tests = satterthwaite_of(self.estimate)
+        if tests is None or tests.slopes is None:
+            return None
+        between = np.zeros((len(X), len(X)))
+        np.add.at(between, pairs, 1.0)
+        between += between.T
+        squares = X.T @ (between.sum(axis=1)[:, None] * X - between @ X)
+        found: FloatArray = np.einsum("tij,ji->t", tests.slopes, squares)
+        return found
+
     def _notes(self, df: float, cov_type: str) -> tuple[str, ...]:
         notes = [_NO_DEGREES] if np.isnan(df) else []
         few = self.levels().few if cov_type == "robust" else {}

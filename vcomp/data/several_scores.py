@@ -1,0 +1,180 @@
+"""Cells of a long table with several scores: the columns that separate them, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import LongArray
+from vcomp.display import listed
+from vcomp.exceptions import DataError
+from vcomp.formula import Design, as_written, design_effects
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MEASURES = frozenset({"measure", "measures", "metric", "metrics"})
+_REPEATS = frozenset(
+    {"epoch", "sample", "repeat", "repetition", "rep", "replicate", "replication", "trial",
+     "attempt"}
+)  # fmt: skip
+"""Names of columns that number the scores of a cell: their levels are others in each cell."""
+
+_MOST_COLUMNS, _MOST_TOGETHER = 12, 3
+
+
+class SeveralScoresError(DataError):
+    """A cell holds several scores.
+
+    Attributes
+    ----------
+    columns : that separate the scores of a cell; empty if none do
+    formula : of the model with a term for each of them; None if a level of a column is to be kept
+    measured : the factor of the fixed part of this model, None if it is a random term
+    """
+
+    def __init__(
+        self, found: str, columns: Sequence[str], formula: str | None, measured: str | None
+    ) -> None:
+        self.columns, self.formula, self.measured = tuple(columns), formula, measured
+        self._found = found
+        call = "" if formula is None else f'vcomp.fit("{formula}", data)'
+        super().__init__(found + call + (f'.compare_levels("{measured}")' if measured else ""))
+
+    def at_the_command_line(self, data: str) -> DataError:
+        """Return the same error with the command in place of the call.
+
+        Parameters
+        ----------
+        data : the arguments that name the data
+        """
+        if self.formula is None or self.measured is None:
+            return self
+        command = f"vcomp compare-levels '{self.measured}' \"{self.formula}\" {data}"
+        return DataError(self._found + command)
+
+
+def several_scores(
+    frame: pd.DataFrame, roles: tuple[str, str, str], text: str, *, is_compared: bool
+) -> SeveralScoresError:
+    """Return the error for cells with several scores: by which columns they differ, and the model.
+
+    Parameters
+    ----------
+    frame : all columns of the table
+    roles : columns of what is measured, of what it is measured on, and of the scores
+    text : the finding, which begins the message
+    is_compared : whether differences between what is measured are of interest; else all facets are
+        random
+    """
+    measured, on, score = roles
+    columns = _separating(frame, [measured, on], score)
+    of_measures = [name for name in columns if name.lower() in _MEASURES]
+    if of_measures:
+        name = of_measures[0]
+        levels = frame[name].dropna().unique()
+        several = listed([repr(_plain(level)) for level in levels[:3]]) + ", …" * (len(levels) > 3)
+        keep = f"data[data[{name!r}] == {_plain(levels[0])!r}]"
+        found = f"{text}: {name!r} holds different measures ({several}); keep one: {keep}"
+        return SeveralScoresError(found, [name], None, None)
+    facets = [name for name in columns if name.lower() not in _REPEATS]
+    formula = _formula(frame, [measured, on, *facets], score, len(facets) < len(columns) or
+                       not columns, is_compared=is_compared)  # fmt: skip
+    factor = measured if is_compared else None
+    if not facets:
+        what = "no column separates them" if not columns else f"{columns[0]!r} numbers them"
+        why = f", and {what}: fit them as repeated scores of a cell by "
+    else:
+        names = listed(facets)
+        why = (
+            f", one for each {names}. Means over them treat these levels of {names} as the "
+            f"only ones of interest. Keep the rows of one {names}; or, to generalize to other "
+            f"levels of {names}, fit all facets by "
+        )
+    return SeveralScoresError(text + why, columns, formula, factor)
+
+
+def _separating(frame: pd.DataFrame, cell: Sequence[str], score: str) -> list[str]:
+    """Return the fewest columns of labels that separate the scores of every cell, or none."""
+    names = [str(c) for c in frame.columns if c not in (*cell, score)]
+    known = (*_MEASURES, *_REPEATS)
+    codes: dict[str, LongArray] = {}
+    for name in [n for n in names if n.lower() in known] + [
+        n for n in names if n.lower() not in known
+    ]:
+        coded = _codes(frame[name])
+        if coded is not None and len(codes) < _MOST_COLUMNS:
+            codes[name] = coded
+    cells = _joined([_required(frame[name]) for name in cell])
+    for size in range(1, _MOST_TOGETHER + 1):
+        found = [
+            chosen for chosen in combinations(codes, size)
+            if np.unique(_joined([cells, *(codes[n] for n in chosen)])).size == len(frame)
+        ]  # fmt: skip
+        if found:
+            return list(min(found, key=lambda chosen: np.prod([codes[n].max() for n in chosen])))
+    return []
+
+
+def _codes(column: pd.Series) -> LongArray | None:
+    """Return the codes of labels; None of other numbers, of one level and of one for each row."""
+    try:
+        codes, levels = column.factorize()
+    except TypeError:
+        return None
+    if column.dtype.kind == "f":
+        present = column.dropna().to_numpy()
+        if (present != np.floor(present)).any():
+            return None
+    if (codes < 0).any() or not 2 <= len(levels) < len(column):
+        return None
+    return codes.astype(np.int64)
+
+
+def _required(column: pd.Series) -> LongArray:
+    return column.factorize()[0].astype(np.int64)
+
+
+def _joined(codes: Sequence[LongArray]) -> LongArray:
+    joined = codes[0]
+    for more in codes[1:]:
+        joined = np.unique(joined * (int(more.max()) + 1) + more, return_inverse=True)[1]
+        joined = joined.reshape(-1).astype(np.int64)
+    return joined
+
+
+def _formula(
+    frame: pd.DataFrame, facets: list[str], score: str, replicated: bool, *, is_compared: bool
+) -> str:
+    """Return the formula with a term for every effect that the data can distinguish."""
+    codes = {name: _required(frame[name]) for name in facets}
+    nested = {
+        inner: frozenset(outer for outer in facets if outer != inner
+                         and _is_nested(codes[inner], codes[outer]))
+        for inner in facets
+    }  # fmt: skip
+    design = Design.of(facets, nested)
+    terms = [e.facets for e in design_effects(design) if len(e.facets) < len(facets) or replicated]
+    written = [":".join(as_written(f) for f in design.outer_first if f in term)
+               for term in terms if not (is_compared and term == {facets[0]})]  # fmt: skip
+    fixed = [_factor(frame, facets[0])] if is_compared else []
+    return f"{as_written(score)} ~ {' + '.join([*fixed, *(f'(1|{term})' for term in written)])}"
+
+
+def _is_nested(inner: LongArray, outer: LongArray) -> bool:
+    pairs = np.unique(_joined([inner, outer])).size
+    n_inner = int(np.unique(inner).size)
+    return bool(pairs == n_inner > np.unique(outer).size)
+
+
+def _factor(frame: pd.DataFrame, name: str) -> str:
+    """Return a column as a factor of the fixed part: numbers need C()."""
+    written = as_written(name)
+    return f"C({written})" if frame[name].dtype.kind in "iufb" else written
+
+
+def _plain(level: Any) -> Any:
+    return level.item() if isinstance(level, np.generic) else level
