@@ -126,6 +126,10 @@ def test_projection_is_the_model_written_out(case):
         nested_in={f: frozenset(a) for f, a in nested_in.items()},
     )
     infinite = {f for f in facets if f not in fixed and f not in universe}
+    if any(design.nested_in[f] & infinite for f in facets if f not in infinite):
+        with pytest.raises(PlanError, match=r"is nested in .*, which is random"):
+            dstudy(g, text, object=object_, fixed=fixed, universe=universe, sizes=sizes)
+        return
     levels = {f: universe.get(f, sizes[f]) for f in facets}
     expected = written_out(
         terms,
@@ -172,6 +176,21 @@ def test_layouts_are_the_model_written_out(case):
     row = study.table.iloc[0]
     found = [row["universe_var"], row["rel_err_var"], row["abs_err_var"]]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_fixed_tasks_in_random_genres_are_refused_and_in_fixed_ones_are_fixed():
+    """A universe of 2 genres with 2 tasks each: the mean of its 4 tasks has no error of tasks."""
+    v = {"p": 3.0, "g": 1.0, "g:t": 2.0, "p:g": 0.5, "p:g:t": 4.0, "r": 1.0, "Residual": 8.0}
+    study = gstudy(v, {"t": {"g"}})
+    sizes = {"g": 2, "t": 2, "r": 2}
+    with pytest.raises(PlanError, match=r"'t' cannot be in fixed=.*fixed=\['g', 't'\]"):
+        dstudy(study, fixed="t", object="p", sizes=sizes)
+    with pytest.raises(PlanError, match="'t' cannot be in universe=.*give g a size as well"):
+        dstudy(study, universe={"t": 5}, object="p", sizes=sizes)
+    row = dstudy(study, fixed=["g", "t"], object="p", sizes=sizes).table.iloc[0]
+    assert row["universe_var"] == pytest.approx(3.0 + 0.5 / 2 + 4.0 / 4, rel=1e-12)
+    assert row["rel_err_var"] == pytest.approx(8.0 / 8, rel=1e-12)
+    assert row["abs_err_var"] == pytest.approx(8.0 / 8 + 1.0 / 2, rel=1e-12)
 
 
 def test_cornfield_and_tukeys_rules_for_finite_universes():

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.display import listed
 from vcomp.exceptions import PlanError, check_one_of, did_you_mean
 from vcomp.formula import REPLICATE, Design
 
@@ -288,7 +289,8 @@ def read_universe(
     Raises
     ------
     PlanError
-        If a facet is unknown, or cannot be fixed, finite or compared within as given.
+        If a facet is unknown, cannot be fixed, finite or compared within as given, or is fixed or
+        finite and nested in a random facet.
 
     Examples
     --------
@@ -311,6 +313,8 @@ def read_universe(
         raise PlanError(
             f"{both[0]!r} is fixed: its universe are the planned levels; drop universe="
         )
+    for what, facets in (("fixed", held), ("universe", list(finite))):
+        _check_outer(what, facets, design, objects | {*held, *finite})
     _check_within(inside, design, objects)
     return Universe(frozenset(held), finite, frozenset(inside))
 
@@ -388,6 +392,24 @@ def _check_measured(
             )
         if facet == REPLICATE:
             raise PlanError("replicates are repeated measurements and always random")
+
+
+def _check_outer(
+    what: str, facets: Sequence[str], design: Design, bounded: frozenset[str]
+) -> None:
+    """Refuse a fixed or finite facet in a random one: infinitely many levels have others of it."""
+    for facet in facets:
+        random = [f for f in design.facets if f in design.nested_in[facet] - bounded]
+        if not random:
+            continue
+        outer = listed(random)
+        also = f"fixed={[*random, facet]!r}" if what == "fixed" else f"{outer} a size as well"
+        raise PlanError(
+            f"{facet!r} cannot be in {what}=: it is nested in {outer}, which "
+            f"{'is' if len(random) == 1 else 'are'} random, so that the next study has other "
+            f"levels of {facet}. Leave {facet} out of {what}=, or give {also}; if all levels of "
+            f"{outer} have the same levels of {facet}, cross them in the design"
+        )
 
 
 def _check_within(inside: Sequence[str], design: Design, objects: frozenset[str]) -> None:

@@ -35,7 +35,7 @@ COMPOSITE = gstudy(
         (TREC5, "p x i x a", {"universe": {"i": 60, "a": 40}}),
         (TREC5, "p x (a:i)", {"fixed": "a", "universe": {"i": 60}}),
         (PER_DOCUMENT, None, {}),
-        (PER_DOCUMENT, None, {"fixed": "doc"}),
+        (PER_DOCUMENT, None, {"universe": {"doc": 60, "topic": 60}}),
         (REPLICATED, None, {}),
         (COMPOSITE, None, {"object": "patient:doctor"}),
         (COMPOSITE, None, {"object": "patient:doctor", "within": "doctor"}),
