@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -439,7 +440,7 @@ def test_where_the_variance_of_every_effect_is():
         "pr:t": ("Residual", ("p:r", "p:t:r", "error")),
     }
     report = structure.report()
-    assert "r from t:r: the same levels of r in several levels of t" in report
+    assert "r from t:r: (1|r) in the formula, if equal labels are the same r" in report
     assert "p:t:r from error: several scores in a cell" in report
 
 
@@ -550,3 +551,33 @@ def test_scores_as_a_facet():
     assert named.terms == {"p": ("p",), "Residual": ("i", "p:i", "error")}
     assert named.title() == "12 i : 3 p, nested, unbalanced"
     assert "about 3.60 in each" in named.report()
+
+
+def test_fixed_factors_are_known_to_the_design():
+    """The cake experiment: recipes are fixed, and replicates are numbered within each."""
+    data = pd.DataFrame(crossed(recipe=3, replicate=4, temperature=2))
+    data["angle"] = np.random.default_rng(2).normal(size=len(data))
+    formula = "angle ~ C(recipe) * C(temperature) + (1|recipe:replicate)"
+    design = vcomp.fit(formula, data).design
+    assert design.title() == "12 replicate : 3 recipe, nested, balanced"
+    assert [(e.effect.name, e.component) for e in design.effects] == [
+        ("recipe", "fixed part"),
+        ("replicate:recipe", "recipe:replicate"),
+    ]
+    report = design.report()
+    assert "12 replicate" in design.drawing()
+    assert "assumed to be zero" not in report
+    assert "(1|recipe)" not in report
+    # Its advice, followed, separates the effects.
+    assert "replicate from recipe:replicate: (1|replicate) in the formula" in report
+    design = vcomp.fit(formula + " + (1|replicate)", data).design
+    assert design.title() == "3 recipe × 4 replicate, fully crossed, balanced"
+    assert design.terms["replicate"] == ("replicate",)
+
+
+def test_a_fixed_model_is_crossed_with_the_prompts_of_its_interaction():
+    data = pd.DataFrame(crossed(model=3, prompt=5, sample=2))
+    data["score"] = np.random.default_rng(1).normal(size=len(data))
+    design = vcomp.fit("score ~ C(model) + (1|prompt) + (1|model:prompt)", data).design
+    assert design.title() == "5 prompt × 3 model, fully crossed, balanced"
+    assert design.fixed == ("model",)

@@ -185,7 +185,7 @@ def test_fixed_tasks_in_random_genres_are_refused_and_in_fixed_ones_are_fixed():
     sizes = {"g": 2, "t": 2, "r": 2}
     with pytest.raises(PlanError, match=r"'t' cannot be in fixed=.*fixed=\['g', 't'\]"):
         dstudy(study, fixed="t", object="p", sizes=sizes)
-    with pytest.raises(PlanError, match="'t' cannot be in universe=.*give g a size as well"):
+    with pytest.raises(PlanError, match=r"'t' cannot be in universe=.*give g a size as well"):
         dstudy(study, universe={"t": 5}, object="p", sizes=sizes)
     row = dstudy(study, fixed=["g", "t"], object="p", sizes=sizes).table.iloc[0]
     assert row["universe_var"] == pytest.approx(3.0 + 0.5 / 2 + 4.0 / 4, rel=1e-12)

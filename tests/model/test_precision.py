@@ -281,3 +281,29 @@ def test_the_mean_is_that_of_the_scores():
     assert vcomp.fit("y ~ (1|day)", {"day": day, "y": y}).fe_params.item() != pytest.approx(
         y.mean(), rel=1e-3
     )
+
+
+def test_pooled_samples_are_noted_and_single_ones_are_not():
+    """CLSI EP05: precision is of one sample; of three it would have a CV of 64 %."""
+    data = vcomp.datasets.load("assay")
+    fixed = vcomp.fit("result ~ sample + (1|sample:day) + (1|sample:day:run)", data)
+    (advice,) = [n for n in vcomp.presets.precision(fixed).notes if "fit each value of" in n]
+    assert advice.startswith("Standard deviations are means over all values of sample.")
+    formula = vcomp.datasets.available().loc["assay", "formula"]
+    pooled = vcomp.presets.precision(vcomp.fit(formula, data))
+    assert pooled.table["cv"].min() > 60.0
+    assert any("fall into groups: none is between 6.33 and 14.18" in n for n in pooled.notes)
+    for _, rows in data.groupby("sample"):  # the advice, followed
+        found = vcomp.presets.precision(vcomp.fit(formula, rows))
+        assert found.table["cv"].max() < 5.0
+        within = rows.groupby(["day", "run"])["result"].var(ddof=1).mean()
+        assert found.table.loc["repeatability", "variance"] == pytest.approx(within, rel=1e-6)
+        assert not [note for note in found.notes if "fit each" in note]
+
+
+def test_one_run_with_several_lots_is_not_within_run():
+    """CLSI's within-run precision is repeatability; a lot that is crossed with runs varies."""
+    data = scores(day=4, run=2, lot=3, trial=2)
+    found = vcomp.presets.precision(vcomp.fit("y ~ (1|day/run) + (1|lot)", data))
+    assert found.conditions["one-run"] == ("lot", "Residual")
+    assert "within-run" not in found.conditions

@@ -19,7 +19,7 @@ from vcomp.design.design import Design, Facet, TermDesign
 from vcomp.design.grid import Grid, find_grid, find_partial_grid, number_combinations
 from vcomp.design.nesting import describe_structure
 from vcomp.exceptions import DataError, DesignError, warn
-from vcomp.formula import RESIDUAL, WIDE, FixedPart, Formula
+from vcomp.formula import RESIDUAL, WIDE, FixedPart, Formula, fixed_effects
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +95,9 @@ def make_design(
         origin=centre.origin,
         x_origin=centre.x_origin,
         constant=centre.constant,
-        structure=describe_structure(formula, n_levels, codes, n_rows, grid, labels, counts),
+        structure=describe_structure(
+            formula, n_levels, codes, n_rows, grid, labels, counts, fixed_effects(fixed)
+        ),
         grid=grid,
         partial_grid=find_partial_grid(codes, n_levels) if holes else None,
     )

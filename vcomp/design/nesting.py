@@ -5,7 +5,7 @@ It is found from the coded rows or from the cells of a grid, as the last part of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -79,6 +79,7 @@ def describe_structure(
     grid: Grid | None = None,
     labels: Sequence[Any] | None = None,
     counts: FloatArray | None = None,
+    fixed: Collection[frozenset[str]] = (),
 ) -> Structure:
     """Return which facets of the coded rows are nested, crossed, balanced and connected.
 
@@ -90,8 +91,9 @@ def describe_structure(
         read again
     labels : names of the levels of each facet; without them levels are numbers from 0 on
     counts : (n,) rows of each cell, where `codes` are those of cells
+    fixed : facets of each effect in the fixed part
     """
-    facets, by_formula = formula.facets, _nested_by_formula(formula)
+    facets, by_formula = formula.facets, _nested_by_formula(formula, fixed)
     axes, columns = _reduced(facets, n_levels, codes, grid, by_formula)
     pairs = {
         (a, b): pair_counts(columns[a][0], columns[b][0], columns[a][1], columns[b][1], ONCE)
@@ -141,6 +143,7 @@ def describe_structure(
             [term.facets for term in formula.random], replicated=bool(cell_n.max() > 1)
         ),
         parts=parts,
+        fixed=tuple(":".join(f for f in facets if f in e) for e in fixed if e <= set(facets)),
     )
 
 
@@ -187,15 +190,17 @@ def _nested_by_label(
     return {f: frozenset(s) for f, s in above.items()}
 
 
-def _nested_by_formula(formula: Formula) -> dict[str, frozenset[str]]:
+def _nested_by_formula(
+    formula: Formula, fixed: Collection[frozenset[str]]
+) -> dict[str, frozenset[str]]:
     """Return for each facet those that stand in every term it is in, and in others besides.
 
     ``(1|topic/doc)`` gives no term in which doc stands alone: its component cannot be
     distinguished from that of topic:doc, which is what being nested means for a D-study.
     """
+    terms = [*map(frozenset, (term.facets for term in formula.random)), *fixed]
     terms_of = {
-        f: frozenset(k for k, term in enumerate(formula.random) if f in term.facets)
-        for f in formula.facets
+        f: frozenset(k for k, term in enumerate(terms) if f in term) for f in formula.facets
     }
     return {
         f: frozenset(g for g in formula.facets if terms_of[f] < terms_of[g])

@@ -25,6 +25,10 @@ _MOST = 64
 """Number of effects that can be read in one picture: six crossed facets have 63."""
 
 
+FIXED = "fixed part"
+"""In place of the component of an effect that is in the fixed part."""
+
+
 def draw(structure: Structure, ax: Any | None) -> Any:
     """Return the axes on which a design is drawn; see :meth:`Structure.plot`.
 
@@ -50,6 +54,8 @@ def _node(place: EffectPlace, *, noted: bool = False) -> Node:
     kind = "own"
     if place.component is None:
         kind = "none"
+    elif place.component == FIXED:
+        kind = "fixed"
     elif place.component == RESIDUAL:
         kind = "residual"
     confounded = noted and len(place.holds) > 1
@@ -90,7 +96,8 @@ class EffectPlace:
     Attributes
     ----------
     effect : of the design
-    component : that holds its variance; None if the model has none and assumes zero variance
+    component : that holds its variance; None if the model has none and assumes zero variance,
+        :data:`FIXED` if the effect is in the fixed part, which has no variance
     holds : crossed effects, and the error of single scores, that this component does not
         separate
     """
@@ -125,6 +132,7 @@ class Structure:
     parts : the largest of these groups, if there are several
     claim : the design that the user of a G-study stated, in Brennan's notation; None of a formula
     findings : sentences on what of this design these data confound
+    fixed : effects of these facets that are in the fixed part
     """
 
     facets: tuple[str, ...]
@@ -144,6 +152,7 @@ class Structure:
     parts: tuple[Part, ...] = ()
     claim: str | None = None
     findings: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
 
     @property
     def replicated(self) -> bool:
@@ -164,7 +173,7 @@ class Structure:
         """The facets and their nesting alone, in the order of the claim if there is one."""
         claimed = () if self.claim is None else parse_design(self.claim).facets
         order = dict.fromkeys((*(f for f in claimed if f in self.facets), *self.facets))
-        return Design.of(order, self.nested_in)
+        return Design.of(order, self.nested_in, all_columns=True)
 
     @property
     def notation(self) -> str:
@@ -192,13 +201,15 @@ class Structure:
             for term in self.terms
             if term != RESIDUAL
         }
+        fixed = [closure(frozenset(term.split(":")), self.nested_in) for term in self.fixed]
+        components = dict.fromkeys(fixed, FIXED) | components
         everything = frozenset(self.facets)
         places = []
         for effect in design_effects(self.design):
             component = components.get(effect.facets)
             if component is None and effect.facets == everything:
                 component = RESIDUAL
-            holds = () if component is None else self.terms[component]
+            holds = self.terms.get(component or "", ())
             places.append(EffectPlace(effect, component, holds))
         return tuple(places)
 
@@ -319,7 +330,9 @@ class Structure:
             return ""
         rows = [("effect", "component", "holds the variance of")]
         for place in places:
-            holds = ", ".join(place.holds) if place.component else "no term: assumed to be zero"
+            holds = ", ".join(place.holds)
+            if place.component in (None, FIXED):
+                holds = "no term: assumed to be zero" if place.component is None else "no variance"
             rows.append((place.effect.name, place.component or display.MISSING, holds))
         first, second = (max(len(row[k]) for row in rows) for k in (0, 1))
         lines = []
@@ -355,9 +368,15 @@ class Structure:
         above = self.nested_in[facet]
         nearest = [f for f in self.facets if f in self.design.innermost(above)]
         whole = ":".join(f for f in self.design.outer_first if f in above | {facet})
+        outer = display.listed(nearest)
+        if facet in self.implicit:
+            return f"{facet} from {whole}: the same levels of {facet} in several levels of {outer}"
+        how = f"(1|{facet}) in the formula"
+        if self.claim is not None:
+            how = f"a design in which {facet} and {outer} are crossed"
         return (
-            f"{facet} from {whole}: the same levels of {facet} in several levels of "
-            f"{display.listed(nearest)}"
+            f"{facet} from {whole}: {how}, if equal labels are the same {facet} in several levels "
+            f"of {outer}"
         )
 
     def _properties(self) -> list[str]:

@@ -17,6 +17,7 @@ from .fixed import check_by_row as check_by_row
 from .fixed import evaluate as evaluate
 from .least_squares_means import LevelRows as LevelRows
 from .least_squares_means import average_rows as average_rows
+from .least_squares_means import fixed_effects as fixed_effects
 from .least_squares_means import level_rows as level_rows
 from .parser import Formula as Formula
 from .parser import names_in as names_in

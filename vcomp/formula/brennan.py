@@ -64,6 +64,8 @@ class Design:
     ----------
     facets : in the order of the text
     nested_in : for each facet those that it is nested in, transitively
+    all_columns : whether a facet called ``replicate`` is a column of the data, not the repeated
+        scores of a cell, which are not written
 
     Examples
     --------
@@ -79,9 +81,16 @@ class Design:
 
     facets: tuple[str, ...]
     nested_in: Mapping[str, frozenset[str]]
+    all_columns: bool = False
 
     @classmethod
-    def of(cls, facets: Iterable[str], nested_in: Mapping[str, Iterable[str]]) -> Design:
+    def of(
+        cls,
+        facets: Iterable[str],
+        nested_in: Mapping[str, Iterable[str]],
+        *,
+        all_columns: bool = False,
+    ) -> Design:
         """Return the design of these facets; `nested_in` need not be transitive.
 
         Examples
@@ -92,7 +101,13 @@ class Design:
         """
         names = tuple(facets)
         direct = {f: frozenset(above) for f, above in nested_in.items()}
-        return cls(names, {f: closure(frozenset({f}), direct) - {f} for f in names})
+        above = {f: closure(frozenset({f}), direct) - {f} for f in names}
+        return cls(names, above, all_columns)
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The facets that are written: all but the repeated scores of a cell."""
+        return tuple(f for f in self.facets if self.all_columns or f != REPLICATE)
 
     def closure(self, facets: Iterable[str]) -> frozenset[str]:
         """Return the closure of `facets`: with those that they are nested in.
@@ -134,7 +149,7 @@ class Design:
     @property
     def factors(self) -> tuple[Factor, ...]:
         """The crossed factors of the design, without replicates."""
-        return _factors([f for f in self.facets if f != REPLICATE], self.nested_in)
+        return _factors(self.written, self.nested_in)
 
     def check_names(self) -> None:
         """Refuse facets whose names have another meaning in a G-study.

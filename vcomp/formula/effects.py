@@ -153,7 +153,7 @@ def _closed_sets(design: Design) -> Iterator[frozenset[str]]:
 
 def _effect(design: Design, order: tuple[str, ...], facets: frozenset[str]) -> Effect:
     # Replicates are nested in all other facets, which their name leaves out.
-    alone = REPLICATE in facets and REPLICATE in design.facets
+    alone = REPLICATE in facets and REPLICATE not in design.written
     name = REPLICATE if alone else _brennan(design, facets)
     innermost = design.innermost(facets)
     return Effect(name, ":".join(f for f in order if f in facets), facets, innermost)

@@ -208,6 +208,23 @@ def _adding_up(contrast: FloatArray) -> FloatArray:
     return np.where(adds_up, weights, np.nan)[None, :]
 
 
+def fixed_effects(fixed: FixedPart) -> frozenset[frozenset[str]]:
+    """Return the columns of each main effect and interaction of factors in the fixed part.
+
+    Parameters
+    ----------
+    fixed : the coded fixed part
+    """
+    found = set() if fixed.factor is None else {frozenset({fixed.factor.column})}
+    info = fixed.design_info
+    for term in () if info is None or not fixed.is_known else info.terms:
+        factors = [info.factor_infos[factor] for factor in term.factors]
+        columns = [_first_names(f.factor.code) for f in factors if f.type == "categorical"]
+        if len(columns) == len(factors) and all(columns):
+            found.add(frozenset().union(*columns))
+    return frozenset(found - {frozenset()})
+
+
 def _is_of(code: str, facet: str) -> bool:
     return code == facet or facet in _first_names(code)
 

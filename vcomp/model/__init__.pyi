@@ -9,4 +9,5 @@ from .record import write_json as write_json
 from .results import VarianceComponentsResults as VarianceComponentsResults
 from .row_access import compared_fit as compared_fit
 from .row_access import fitted_again as fitted_again
+from .row_access import kept_response as kept_response
 from .row_access import record_of as record_of

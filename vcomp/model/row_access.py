@@ -305,6 +305,18 @@ def fixed_fit(record: FitRecord, rows: RowAccess | None) -> FixedFit:
     )
 
 
+def kept_response(res: Fitted) -> FloatArray | None:
+    """Return the responses of the rows of a fit; None if they are not in memory.
+
+    Parameters
+    ----------
+    res : the fit
+    """
+    if res._rows is None or not res._rows.model.keeps_rows:
+        return None
+    return res._rows.model.chunk.response
+
+
 def fitted_again(res: Fitted) -> tuple[resampling.GeneratingFit, Design]:
     """Return a fit to be repeated, with the statistics of its rows, and the design of its data.
 

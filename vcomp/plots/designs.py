@@ -185,6 +185,7 @@ def _codes(
 KINDS = {
     "own": ("component of its own", COLOURS[5]),
     "residual": ("in the residual, with error", COLOURS[4]),
+    "fixed": ("in the fixed part", "#BBBBBB"),
     "none": ("no term: assumed to be zero", "#FFFFFF"),
 }
 """Kinds of effects: label in the legend, and colour."""

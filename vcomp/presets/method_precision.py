@@ -10,10 +10,15 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import PlanError, check_alpha, did_you_mean
-from vcomp.formula import REPLICATE, closure
+from vcomp.formula import REPLICATE, closure, parse
 from vcomp.gtheory import PublishedComponents
 from vcomp.inference import Projected, Quantities, VarianceComponents, check_policy
-from vcomp.model import IntervalMethod, VarianceComponentsResults, record_of
+from vcomp.model import (
+    IntervalMethod,
+    VarianceComponentsResults,
+    kept_response,
+    record_of,
+)
 from vcomp.presets.component_sums import (
     Known,
     check_facet,
@@ -30,6 +35,10 @@ REPEATABILITY, WITHIN_LABORATORY = "repeatability", "within-laboratory"
 REPRODUCIBILITY = "reproducibility"
 
 _LABORATORIES = ("site", "lab", "laboratory")
+
+_GAP, _CENTRE, _FEWEST_VALUES = 1.0, (0.1, 0.9), 30
+"""A gap of so many standard deviations of repeatability, in this part of so many results, is not
+by chance: with 30 normal results in 1 of 100 cases, with more in fewer."""
 
 _LIMIT = 2.8
 """1.96 √2, as ISO 5725-6 rounds it: two results differ by more in 1 of 20 cases."""
@@ -235,7 +244,9 @@ def _conditions(
         varying = tuple(
             name for name, facets in terms if name == everything[-1] or not facets <= fixed
         )
-        name = WITHIN_LABORATORY if facet == laboratory else f"within-{facet}"
+        # CLSI's within-run precision is repeatability; here other crossed facets vary.
+        words = "one" if facet.casefold() == "run" and len(varying) > 1 else "within"
+        name = WITHIN_LABORATORY if facet == laboratory else f"{words}-{facet}"
         if varying != everything and (facet == laboratory or varying not in found.values()):
             found[name] = varying
     if laboratory is not None and found.get(WITHIN_LABORATORY) == everything[-1:]:
@@ -319,6 +330,7 @@ def _notes(
     held = held_in_residual(res)
     if held is not None:
         notes.append(held)
+    notes += _pooled(res)
     if why is not None:
         notes.append(f"No coefficients of variation: {why}.")
     silent = [str(name) for name, low in sources["sd_low"].items() if np.isnan(low)]
@@ -330,3 +342,26 @@ def _notes(
             f"{', '.join(silent)}: no interval, as the component is held or has no standard error."
         )
     return notes
+
+
+def _pooled(res: VarianceComponentsResults | PublishedComponents) -> list[str]:
+    """Return sentences on samples whose results are pooled, by the formula or by the results."""
+    if isinstance(res, PublishedComponents):
+        return []
+    fixed = [name for name in parse(res.formula).fixed if name != "Intercept"]
+    if fixed:
+        of = display.listed(fixed)
+        text = f"Standard deviations are means over all values of {of}. The precision of most "
+        return [f"{text}methods depends on the concentration: fit each value of {of} by itself."]
+    y = kept_response(res)
+    if y is None or y.size < _FEWEST_VALUES:
+        return []
+    low, high = (int(share * (y.size - 1)) for share in _CENTRE)
+    centre = np.sort(y)[low : high + 1]
+    gaps = np.diff(centre)
+    k = int(gaps.argmax())
+    if not gaps[k] > _GAP * np.sqrt(res.vcomp.iloc[-1]) or np.unique(y).size < _FEWEST_VALUES // 3:
+        return []
+    below, above = (display.number(centre[k + step]) for step in (0, 1))
+    text = f"Results fall into groups: none is between {below} and {above}. "
+    return [f"{text}Precision is of one sample: if the groups are samples, fit each by itself."]
