@@ -275,3 +275,22 @@ def test_half_of_the_cells_of_a_table_are_enough(filled, is_there):
     found = vcomp.diagnose(empty.reshape(scores.shape), n=19, rng=1)
     assert len(found.tables) == int(is_there)
     assert any("half of the cells are empty" in line for line in found.not_tested) != is_there
+
+
+def test_one_wrong_result_is_named_and_weighed():
+    """Its verdict follows from its effect: the variance within cells with and without it."""
+    data = vcomp.datasets.load("gauge").set_axis(range(100, 190))
+    data.loc[117, "mm"] = 29.9
+    found = vcomp.fit("mm ~ (1|part*operator)", data).diagnose(n=99)
+    verdict = found.verdicts.loc["Components, Eρ² and Φ"]
+    assert verdict["matters"] == "yes"
+    assert "Without part 2, operator C (row 117: 29.9) the residual" in verdict["because"]
+    assert "part 2, operator C, row 117" in set(found.outliers["label"])
+    rest = data.drop(117)
+    cells = rest.groupby(["part", "operator"])["mm"]
+    within = (rest["mm"] - cells.transform("mean")).pow(2).sum() / (89 - 30)
+    assert found.outlying_rows.without == pytest.approx(within, rel=1e-6)  # 29.9 rounds 1e-12
+    # Followed: without the error nothing matters, and the variance is that of the rest.
+    res = vcomp.fit("mm ~ (1|part*operator)", rest)
+    assert res.vcomp["Residual"] == pytest.approx(within, rel=0.05)
+    assert res.diagnose(n=99).verdicts.loc["Components, Eρ² and Φ", "matters"] == "no"

@@ -58,7 +58,7 @@ def diagnose(
     )  # fmt: skip
     with limited_blas(0):
         solution = access.solution
-        diagnosed = _rows(design, chunk)
+        diagnosed = _rows(design, chunk, rows.labels)
         tables, left = _tables(design, chunk, solution, object_ or _first(design))
         effects = _effects(access, solution)
         title = design.structure.title()
@@ -105,7 +105,7 @@ def _label(index: Any) -> Any:
     return label
 
 
-def _rows(design: Design, chunk: Chunk) -> DiagnosedRows:
+def _rows(design: Design, chunk: Chunk, names: Any) -> DiagnosedRows:
     structure = design.structure
     codes = {f.name: chunk.level_codes(k).astype(np.int64) for k, f in enumerate(design.facets)}
     crossed: dict[str, list[str]] = {name: [] for name in codes}
@@ -115,7 +115,9 @@ def _rows(design: Design, chunk: Chunk) -> DiagnosedRows:
     levels = [chunk.level_codes(k) for k in range(len(design.facets))]
     groups = [term.groups(levels, design.n_levels).astype(np.int64) for term in design.terms]
     labels = {f.name: [str(level) for level in f.levels] for f in design.facets}
-    return DiagnosedRows(chunk.y, codes, labels, groups, chunk.X, crossed)
+    return DiagnosedRows(
+        chunk.y, codes, labels, groups, chunk.X, crossed, names, float(design.origin)
+    )
 
 
 def _tables(

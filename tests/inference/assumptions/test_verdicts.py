@@ -10,7 +10,7 @@ import pytest
 
 from vcomp.inference.assumptions import CrossedTable
 from vcomp.inference.assumptions.two_way_table import findings_of
-from vcomp.inference.assumptions.verdicts import Deviation, verdicts_of
+from vcomp.inference.assumptions.verdicts import Deviation, OutlyingRows, verdicts_of
 
 SMALL = {
     "normality": 0.9, "outliers": 0.9, "equal variances": 0.4, "uncorrelated": 0.1,
@@ -128,3 +128,14 @@ def test_scores_that_are_a_power_of_a_sum_get_the_root_back(power, shift):
         assert match is None
     effects = Deviation("uncorrelated effects", "system with topic effects", 1.0, 0.01, 0.0)
     assert "to the power" not in answers([effects], SIZES, found)["Required"].because
+
+
+def test_outliers_matter_by_what_they_do_to_a_variance():
+    one = Deviation("outliers", "topic", 1.0, 0.01, 0.0)
+    for inflation, matters in ((1.49, "slightly"), (1.5, "yes")):
+        made = verdicts_of([one], SIZES, (), {"topic": inflation})
+        assert made[0].matters == matters
+        rows = OutlyingRows(("a, row 3",), inflation, 1.0)
+        made = verdicts_of([one], SIZES, (), {}, rows)
+        assert made[0].matters == matters
+        assert ("Without a, row 3 the residual" in made[0].because) == (matters == "yes")

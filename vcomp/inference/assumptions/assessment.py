@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
+from vcomp.display import number
 from vcomp.inference.assumptions.diagnosis import Diagnosis
 from vcomp.inference.assumptions.equal_variances import (
     LevelSpread,
@@ -31,6 +33,7 @@ from vcomp.inference.assumptions.samples import (
     straightness,
 )
 from vcomp.inference.assumptions.two_way_table import CrossedTable, TableFindings, findings_of
+from vcomp.inference.assumptions.verdicts import OutlyingRows
 from vcomp.numerics import stream
 
 ALPHA = 0.05
@@ -48,6 +51,9 @@ than errors are.
 
 _FEW_VALUES = 10
 """A response of so few values is not normal, whether its residuals show it or not."""
+
+_MOST_ROWS = 5
+"""Rows that are left out to see what they weigh."""
 
 _CONSTANT = 1e-10
 _COLUMNS = 16
@@ -84,6 +90,8 @@ class DiagnosedRows:
     groups : for each term the group of every row
     X : (n, p) columns of the fixed part
     crossed : for each facet the facets that it is crossed with
+    names : of the rows; None where they have no names
+    origin : that was subtracted from the response
     """
 
     y: FloatArray
@@ -93,6 +101,8 @@ class DiagnosedRows:
     X: FloatArray
 
     crossed: Mapping[str, Sequence[str]]
+    names: Sequence[Any] | None = None
+    origin: float = 0.0
 
     @cached_property
     def projection(self) -> Projection:
@@ -105,8 +115,52 @@ class DiagnosedRows:
         return self.projection.residuals(self.y)
 
     def label(self, row: int) -> str:
-        """Return the levels of a row, in words."""
+        """Return the levels of a row in words, with its name if other rows have the same."""
+        alike = np.ones(self.y.size, dtype=bool)
+        for codes in self.codes.values():
+            alike &= codes == codes[row]
+        return self.cell(row) if alike.sum() == 1 else f"{self.cell(row)}, {self.name(row)}"
+
+    def cell(self, row: int) -> str:
+        """Return the levels of a row in words."""
         return ", ".join(f"{f} {self.labels[f][int(c[row])]}" for f, c in self.codes.items())
+
+    def name(self, row: int) -> str:
+        """Return the name of a row: its label in the data, or its number."""
+        return f"row {row if self.names is None else self.names[row]}"
+
+    def outlying(self, critical: float) -> OutlyingRows | None:
+        """Return the rows by which the residual variance is large, one after another.
+
+        The row with the largest residual is left out as long as it is an outlier; the residuals
+        without it are e − M u (u'M u)⁻¹ u'e, with the projection M and the row's indicator u.
+
+        Parameters
+        ----------
+        critical : a larger deviate is an outlier
+        """
+        e, df = self.residuals, self.projection.df
+        variance, rows, left_out = float(e @ e) / df, [], np.zeros((e.size, 0))
+        while len(rows) < _MOST_ROWS and df > 1.0:
+            row = int(np.abs(e).argmax())
+            if not abs(e[row]) > critical * e.std(ddof=1):
+                break
+            u = np.zeros(e.size)
+            u[row] = 1.0
+            u = self.projection.residuals(u)
+            u -= left_out @ (left_out.T @ u)
+            if not u[row] > _CONSTANT:
+                break
+            u /= np.linalg.norm(u)
+            left_out = np.column_stack([left_out, u])
+            e, df = e - u * (u @ e), df - 1.0
+            rows.append(row)
+        if not rows:
+            return None
+        labels = [
+            f"{self.cell(r)} ({self.name(r)}: {number(self.y[r] + self.origin)})" for r in rows
+        ]
+        return OutlyingRows(tuple(labels), variance, float(e @ e) / df)
 
     def peers(self, facet: str) -> LongArray:
         """Return groups of rows that agree in all facets that a facet is crossed with."""
@@ -142,11 +196,12 @@ def assess(
     left = list(not_tested)
     samples, tests = _of_effects(effects, n, seed, left)
     spreads: list[LevelSpread] = []
+    outlying = None
     largest = float(np.abs(rows.y).max())
     if rows.projection.df < 2.0 or float(np.abs(rows.residuals).max()) <= _CONSTANT * largest:
         left.append("Residuals are not tested: there are none once all effects are removed.")
     else:
-        residuals, more = _of_residuals(rows, n, stream(seed, 1000))
+        residuals, more, outlying = _of_residuals(rows, n, stream(seed, 1000))
         samples.append(residuals)
         tests += more
         normal = all(t.p_value > ALPHA for t in more if t.assumption == "normality")
@@ -173,6 +228,7 @@ def assess(
         tuple(spreads),
         tuple(found),
         tuple(left),
+        outlying,
     )
 
 
@@ -198,12 +254,13 @@ def _of_effects(
 
 def _of_residuals(
     rows: DiagnosedRows, n: int | None, rng: np.random.Generator
-) -> tuple[Sample, list[AssumptionTest]]:
+) -> tuple[Sample, list[AssumptionTest], OutlyingRows | None]:
     e, df = rows.residuals, rows.projection.df
     null = _residual_null(rows.projection, e.size, n_draws(e.size, n), rng)
     sample = Sample("residuals", e / np.sqrt((e @ e) / df))
-    sample = sample.with_outliers(null.critical(ALPHA), rows.label)
-    return sample, null.tests(sample, "normal residuals")
+    critical = null.critical(ALPHA)
+    sample = sample.with_outliers(critical, rows.label)
+    return sample, null.tests(sample, "normal residuals"), rows.outlying(critical)
 
 
 def _few_rows(facet: str) -> str:

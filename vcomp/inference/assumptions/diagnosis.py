@@ -14,7 +14,12 @@ from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.inference.assumptions.equal_variances import LevelSpread
 from vcomp.inference.assumptions.samples import AssumptionTest, Sample, skewness
 from vcomp.inference.assumptions.two_way_table import TableFindings
-from vcomp.inference.assumptions.verdicts import Deviation, Verdict, verdicts_of
+from vcomp.inference.assumptions.verdicts import (
+    Deviation,
+    OutlyingRows,
+    Verdict,
+    verdicts_of,
+)
 from vcomp.inference.pairwise import adjusted
 
 if TYPE_CHECKING:
@@ -38,6 +43,7 @@ class Diagnosis(display.Printed):
     spreads : residual variances of the levels of each facet
     tables : of every two crossed facets, with correlations and additivity
     not_tested : what could not be tested, and why
+    outlying_rows : by which the residual variance is large; None if there are none
     """
 
     title: str
@@ -48,6 +54,7 @@ class Diagnosis(display.Printed):
     spreads: tuple[LevelSpread, ...]
     tables: tuple[TableFindings, ...]
     not_tested: tuple[str, ...]
+    outlying_rows: OutlyingRows | None = None
 
     def __repr__(self) -> str:
         return f"<diagnosis of {self.title}: {len(self.tests)} tests>"
@@ -251,7 +258,8 @@ class Diagnosis(display.Printed):
             Deviation(t.assumption, t.of, t.effect, float(p), self._skewness(t))
             for t, p in zip(self.tests, self._adjusted, strict=True)
         ]
-        return verdicts_of(deviations, self.sizes, self.tables)
+        inflation = {s.name: s.inflation for s in self.samples}
+        return verdicts_of(deviations, self.sizes, self.tables, inflation, self.outlying_rows)
 
     def _skewness(self, test: AssumptionTest) -> float:
         found = {s.name: s for s in self.samples}

@@ -216,6 +216,13 @@ class Sample:
         d = self.values - self.values.mean()
         return np.asarray(d / d.std(ddof=1))
 
+    @property
+    def inflation(self) -> float:
+        """How many times as large the variance is with the outliers."""
+        n, m = self.values.size - 1, len(self.outliers)
+        rest = n - sum(z * z for _, z in self.outliers)
+        return max((n - m) / rest, 1.0) if rest > 0.0 and n > m else np.inf
+
     def with_outliers(self, critical: float, label: Callable[[int], str]) -> Sample:
         """Return the sample with its outliers.
 

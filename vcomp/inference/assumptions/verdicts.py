@@ -33,6 +33,9 @@ _F_SLIGHT, _F_LARGE = 0.065, 0.1
 
 _LARGEST_POWER = 3.0
 
+_INFLATED = 1.5
+"""Outliers by which a variance is so many times as large matter."""
+
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
@@ -72,8 +75,32 @@ class Verdict:
     because: str
 
 
+@dataclass(frozen=True, slots=True)
+class OutlyingRows:
+    """Rows by which the residual variance is large.
+
+    Attributes
+    ----------
+    labels : of the rows
+    variance, without : residual variance with and without them
+    """
+
+    labels: tuple[str, ...]
+    variance: float
+    without: float
+
+    @property
+    def inflation(self) -> float:
+        """How many times as large the variance is with the rows."""
+        return self.variance / self.without if self.without > 0.0 else np.inf
+
+
 def verdicts_of(
-    found: Sequence[Deviation], sizes: Mapping[str, int], tables: Sequence[TableFindings]
+    found: Sequence[Deviation],
+    sizes: Mapping[str, int],
+    tables: Sequence[TableFindings],
+    inflation: Mapping[str, float] | None = None,
+    rows: OutlyingRows | None = None,
 ) -> list[Verdict]:
     """Return what the deviations matter for.
 
@@ -82,9 +109,11 @@ def verdicts_of(
     found : outcome of every test
     sizes : levels of each facet
     tables : of crossed facets
+    inflation : how many times as large variances are with outliers, by what these are of
+    rows : those that are outlying
     """
     every = [
-        _of_estimates(found),
+        _of_estimates(found, inflation or {}, rows),
         _of_default_intervals(found, sizes),
         _of_normal_theory(found),
         *(_of_f_test(found, table) for table in tables),
@@ -107,14 +136,26 @@ def _names(found: Iterable[Deviation]) -> str:
     return ", ".join(dict.fromkeys(d.of for d in found))
 
 
-def _of_estimates(found: Sequence[Deviation]) -> Verdict:
+def _of_estimates(
+    found: Sequence[Deviation], inflation: Mapping[str, float], rows: OutlyingRows | None
+) -> Verdict:
     number = "Components, Eρ² and Φ"
     outliers = _some(found, "outliers")
-    if outliers:
+    if outliers and rows is not None and rows.inflation >= _INFLATED:
+        one = len(rows.labels) == 1
         return Verdict(
-            number, "slightly",
+            number, "yes",
+            f"Without {'; '.join(rows.labels)} the residual variance would be "
+            f"{display.number(rows.without)} in place of {display.number(rows.variance)}. Check "
+            f"{'this result' if one else 'these results'}; correct or leave out what is an error, "
+            "and fit again.",
+        )  # fmt: skip
+    if outliers:
+        is_large = max(inflation.get(d.of, 1.0) for d in outliers) >= _INFLATED
+        return Verdict(
+            number, "yes" if is_large else "slightly",
             "Their estimates need no normal distribution, but squares of outliers weigh much "
-            f"({_names(outliers)}): estimate again without them.",
+            f"({_names(outliers)}): check them, and fit again without those that are errors.",
         )  # fmt: skip
     unequal = _some(found, "equal variances", "uncorrelated", "uncorrelated effects")
     if unequal:
