@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import vcomp
 from vcomp import display
 
 nan, inf = math.nan, math.inf
@@ -90,3 +91,13 @@ def test_the_last_alignment_goes_on():
     assert left[3] == "   a   b        c      "
     right = str(display.simple_table(rows, ["one", "two", "three"])).splitlines()
     assert right[3] == "   a        b         c"
+
+
+def test_zero_has_no_sign():
+    assert display.number(-0.0) == "0"
+    assert display.fixed([-0.00001, 1.0], decimals=2) == ["0.00", "1.00"]
+    assert display.count(-0.0) == "0"
+    data = {"x": ["a", "b"] * 6, "g": [k // 4 for k in range(12)], "y": [*range(11), 3]}
+    res = vcomp.fit("y ~ x + (1|g)", data)
+    assert res.f_test("x[T.b]").term == "x[T.b] = 0"
+    assert "-0:" not in str(res.f_test("x[T.b]"))

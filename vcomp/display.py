@@ -601,4 +601,4 @@ def _written(value: float, form: str, missing: str) -> str:
         return missing
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
-    return format(value, form)
+    return format(value, f"z{form}")  # z: no sign of what is rounded to zero

@@ -118,7 +118,10 @@ def test_a_column_that_is_missing_throughout(name):
         ([*map(str, range(N - 1)), "n/a"], "'y' is not numeric: it holds 'n/a'"),
         ([*range(N - 1), "n/a"], "'y' is not numeric: it holds 'n/a'"),
         (list(map(str, range(N))), "holds text, such as '0'; convert it with pandas.to_numeric"),
-        ([f"{i},5" for i in range(N)], "'0,5'; read it with pandas.read_csv(path, decimal=',')"),
+        (
+            [f"{i},5" for i in range(N)],
+            "'0,5'; read it with pandas.read_csv(path, sep=None, engine='python', decimal=',')",
+        ),
         (pd.date_range("2020", periods=N), "'y' is not numeric: it holds datetime64"),
         (pd.to_timedelta(np.arange(N), "s"), "'y' is not numeric: it holds timedelta64"),
         (np.arange(N) + 1j, "column 'y' holds complex numbers"),

@@ -28,6 +28,9 @@ _PACKED = 5.0
 _FIELD = 4.0
 """Bytes of a short field with its separator, for an upper estimate of the number of rows."""
 
+_FEW_ZEROS = 0.1
+"""Share of zero bytes in the half of UTF-16 that holds letters, at most."""
+
 _BLOCK_BYTES = 1 << 21
 """Bytes that are parsed at a time; Arrow reads some forty blocks ahead."""
 
@@ -274,17 +277,32 @@ def _separator(path: Path, name: str, usual: str) -> str:
     except (ValueError, OSError) as error:
         raise _CSV(path, name, usual).refused(error) from None
     if b"\x00" in start:
-        raise _not_text(name)
+        raise _not_text(name, _utf_16(start))
     unquoted = re.sub(rb'"[^"]*"', b"", start.lstrip().split(b"\n", 1)[0])
     return next(
         (mark for mark in (usual, ",", ";", "\t", "|") if mark.encode() in unquoted), usual
     )
 
 
-def _not_text(name: str) -> DataError:
+def _utf_16(start: bytes) -> str | None:
+    """Return the name of the UTF-16 encoding of a file with zero bytes, None if it has another."""
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    # Of Latin letters and digits every second byte is zero.
+    shares = [start[k::2].count(0) / len(start[k::2]) if start[k:] else 0.0 for k in (0, 1)]
+    if min(shares) > _FEW_ZEROS or max(shares) < 1.0 - _FEW_ZEROS:
+        return None
+    return "utf-16-be" if shares[0] > shares[1] else "utf-16-le"
+
+
+def _not_text(name: str, encoding: str | None = "latin-1") -> DataError:
+    if encoding is None:
+        return DataError(f"{name!r} is not text in UTF-8, nor a table: it has zero bytes")
+    what = "a table in another encoding" if encoding == "latin-1" else f"a table in {encoding}"
     return DataError(
-        f"{name!r} is not text in UTF-8; if it is a table in another encoding, read it with "
-        "pandas.read_csv(path, encoding='latin-1') and give the frame"
+        f"{name!r} is not text in UTF-8; if it is {what}, read it with "
+        f"pandas.read_csv(path, sep=None, engine='python', encoding={encoding!r}) and give the "
+        "frame"
     )
 
 

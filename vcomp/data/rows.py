@@ -16,6 +16,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.data.level_labels import as_levels
+from vcomp.data.number_texts import labels_of_files, text_for_numbers
 from vcomp.data.reading import Missing, Reading
 from vcomp.data.source import open_source
 from vcomp.exceptions import DataError, warn
@@ -87,7 +88,7 @@ class Tally:
             _added(self.parts, other.parts),
         )
 
-    def check(self, formula: Formula, missing: Missing) -> None:
+    def check(self, formula: Formula, missing: Missing, files: Sequence[Path] = ()) -> None:
         """Warn of rows that were left out, and refuse data that cannot be used.
 
         Raises
@@ -101,7 +102,7 @@ class Tally:
         if self.missing[None] == self.n:
             raise DataError(f"the response {formula.response!r} is missing in every row")
         if self.incomplete:
-            self._report(formula, missing)
+            self._report(formula, missing, files)
         if self.infinite:
             parts = self._by_part(1)
             which = f" ({parts})" if parts else ""
@@ -110,7 +111,7 @@ class Tally:
                 f"{self.n - self.incomplete} rows{which}"
             )
 
-    def _report(self, formula: Formula, missing: Missing) -> None:
+    def _report(self, formula: Formula, missing: Missing, files: Sequence[Path]) -> None:
         # A response that is a column is counted there already.
         named = [
             (f"response {formula.response}" if name is None else name, count)
@@ -121,11 +122,17 @@ class Tally:
         parts = self._by_part(0)
         which = f" ({parts})" if parts else ""
         where = f"{self.incomplete} of {self.n} rows{which} have a missing value ({per_column})"
+        labels = [f for f in formula.facets if self.missing.get(f)]
+        is_text = any(path.suffix.lower() != ".parquet" for path in files)
+        if labels and is_text:
+            where += f"; in files NA and NULL are missing: {labels_of_files(labels)}"
         if missing == "raise":
             raise DataError(f"{where}; missing='drop' leaves them out")
         if self.incomplete == self.n:
             raise DataError(f"no row is complete: {where}")
-        warn(f"{where} and were left out")
+        warn(
+            f"{where}; they were left out" if labels and is_text else f"{where} and were left out"
+        )
 
     def _by_part(self, which: int) -> str:
         """Return in which parts rows are incomplete (0) or infinite (1), and how many."""
@@ -196,7 +203,7 @@ class Rows:
         part, tally = CompleteRows.of(formula, frame, reading.environment), None
         if len(sizes) > 1:  # a single file need not be named
             tally = part.tally.by_part(part.keep, part.y, sizes)
-        (tally or part.tally).check(formula, reading.missing)
+        (tally or part.tally).check(formula, reading.missing, source.files)
         labels = source.row_labels
         if labels is None:
             labels = pd.RangeIndex(part.tally.n)
@@ -468,26 +475,7 @@ def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -
             f"the response {code!r} has shape {array.shape}; it needs one number a row ({n})"
         )
     if array.dtype.kind not in "biuf":
-        raise DataError(f"the response {code!r} is not numeric: it holds {_sample(array)}")
+        raise DataError(
+            f"the response {code!r} is not numeric: it holds {text_for_numbers(array)}"
+        )
     return array.astype(float, copy=False)
-
-
-def _sample(array: Any) -> str:
-    """Return a description of values that are not numbers, by the first such text."""
-    texts = [value for value in array if isinstance(value, str)]
-    if not texts:
-        return str(array.dtype)
-    words = [text for text in texts if not _is_number(text)]
-    if not words:
-        return f"text, such as {texts[0]!r}; convert it with pandas.to_numeric"
-    if _is_number(words[0].replace(",", ".", 1)):
-        return f"{words[0]!r}; read it with pandas.read_csv(path, decimal=',') and give the frame"
-    return repr(words[0])
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

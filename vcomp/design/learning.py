@@ -223,6 +223,11 @@ def find_facets(levels: Mapping[str, pd.Index], fixed: Mapping[str, Any]) -> tup
             )
         if found.dtype.kind not in "iufbmM":
             _warn_of_alike(name, found)
+            if "." in found:
+                warn(
+                    f"facet {name!r} has the level '.', which marks a missing value in SAS; if it "
+                    "does here, leave these rows out or replace it by None"
+                )
     return tuple(Facet(name, found) for name, found in levels.items())
 
 

@@ -431,7 +431,7 @@ def contrasts_of(hypothesis: Any, names: tuple[str, ...]) -> Contrasts:
     if zero.any():
         raise EstimationError(f"row {int(np.argmax(zero)) + 1} of the contrasts is zero")
     labels = tuple(_label(row, names) for row in L)
-    return Contrasts(L, values.ravel(), labels)
+    return Contrasts(L, values.ravel() + 0.0, labels)  # patsy's zero is negative
 
 
 def _label(row: FloatArray, names: tuple[str, ...]) -> str:
