@@ -1,4 +1,4 @@
-"""Texts in place of numbers: the advice in the error, followed, reads the numbers that are meant."""
+"""Texts in place of numbers: the advice in the error, followed, reads what is meant."""
 
 from __future__ import annotations
 
@@ -69,13 +69,15 @@ def test_advice_on_encodings(encoding, tmp_path):
     assert frame["y"].tolist() == [k + 0.5 for k in range(OTHER)]
 
 
-def test_initials_NA(tmp_path):  # noqa: N802
+def test_initials_NA(tmp_path):
     path = tmp_path / "data.csv"
     raters = ["NA", "BC", "NULL"] * 8
     pd.DataFrame({"y": range(24), "rater": raters}).to_csv(path, index=False)
-    with pytest.warns(vcomp.VcompWarning, match="16 of 24 rows have a missing value") as caught:
-        with pytest.raises(vcomp.DesignError, match="one level only"):
-            vcomp.fit("y ~ (1|rater)", path)
+    with (
+        pytest.warns(vcomp.VcompWarning, match="16 of 24 rows have a missing value") as caught,
+        pytest.raises(vcomp.DesignError, match="one level only"),
+    ):
+        vcomp.fit("y ~ (1|rater)", path)
     frame = advised(str(caught[0].message))(path)
     res = vcomp.fit("y ~ (1|rater)", frame)
     assert (res.nobs, res.design.n_levels) == (24, (3,))

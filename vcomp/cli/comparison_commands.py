@@ -136,7 +136,7 @@ def compare_systems_command(
 _EXAMPLES_OF_LEVELS = """
 \b
 Examples:
-  vcomp compare-levels sys "score ~ C(sys) + query + (1|topic)" --dataset docsearch --test tukey
+  vcomp compare-levels sys "score ~ sys + query + (1|topic) + (1|sys:topic)" --dataset docsearch
   vcomp compare-levels diet "weight ~ diet * time + (1|animal)" weights.csv --baseline A
   vcomp compare-levels lab "y ~ (1|lab/day)" assay.parquet --format csv
 """
