@@ -18,7 +18,7 @@ from vcomp.design.grid import Grid, PartialGrid, find_combinations
 from vcomp.design.structure import Structure
 from vcomp.display import encodable
 from vcomp.exceptions import DataError
-from vcomp.formula import FixedPart, Formula
+from vcomp.formula import FixedPart, Formula, LeftOut
 from vcomp.numerics import MixedColumns, congruent, dense_columns
 
 if TYPE_CHECKING:
@@ -143,6 +143,21 @@ class Design:
         levels: list[Any] = [f.levels for f in facets]
         level_codes: list[Any] = [codes[f] for f in shown]
         return pd.MultiIndex(levels=levels, codes=level_codes, names=[f.name for f in facets])
+
+    def without_columns(self, left_out: LeftOut, constant: FloatArray) -> Design:
+        """Return the design without the columns of X that are linear combinations of others.
+
+        Parameters
+        ----------
+        left_out : the columns
+        constant : (p,) the combination of those kept that is the constant
+        """
+        return replace(
+            self,
+            fixed=self.fixed.without(left_out),
+            x_origin=self.x_origin[left_out.kept],
+            constant=constant,
+        )
 
     @property
     def transform(self) -> FloatArray:
@@ -278,6 +293,16 @@ class Chunk:
         within : of cells the squares and products in them, with this response
         """
         return replace(self, response=y, origin=0.0, within=within, alike=self.alike or self)
+
+    def of_columns(self, kept: LongArray) -> Chunk:
+        """Return the rows with some of the columns of X, given by ascending positions."""
+        columns, within, both = self.columns, self.within, [0, *(1 + kept)]
+        mixed = columns.of_columns(kept) if isinstance(columns, MixedColumns) else None
+        return replace(
+            self,
+            columns=np.asfortranarray(columns[:, kept]) if mixed is None else mixed,
+            within=None if within is None else within[np.ix_(both, both)],
+        )
 
     def level_codes(self, facet: int) -> IntArray:
         """Return the level of each row in a facet; made anew at every use."""

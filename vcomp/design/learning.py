@@ -41,8 +41,7 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     Raises
     ------
     DataError
-        If there are fewer rows than parameters, or numbers are so large or small that their
-        squares overflow or vanish.
+        If numbers are so large or small that their squares overflow or vanish.
     DesignError
         If a facet has one level only, or a name that components have, or a term has one row in
         every group (that is the residual).
@@ -60,7 +59,6 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     grid = find_grid(codes, n_levels, formula.positions)
     terms = find_terms(formula, codes, n_levels, grid, n)
     fixed = FixedPart.of_rows(formula, lambda: [rows.fixed], environment, n, WIDE.factor)
-    formula.check_parameters(n, len(fixed.names))
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
         centre = _centre(formula, fixed, rows)
     return make_design(formula, facets, terms, fixed, centre, n, grid, codes)

@@ -6,6 +6,7 @@ from .estimate import PointEstimate as PointEstimate
 from .estimate import Points as Points
 from .identify import check_digits as check_digits
 from .identify import check_identified as check_identified
+from .identify import find_left_out as find_left_out
 from .refit import Negative as Negative
 from .refit import below_zero as below_zero
 from .refit import point_without_negative as point_without_negative

@@ -1,4 +1,4 @@
-"""Identifiability: refuse models whose fixed effects or components the data cannot distinguish.
+"""Identifiability: find fixed effects, refuse components that the data cannot distinguish.
 
 It is checked after rows have been summed and before components are estimated. With
 Q = I − X(X'X)⁻¹X', the matrix of tr(Q V_t Q V_u) is singular if and only if the data cannot
@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
-from vcomp._typing import FloatArray
+from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.estimators.likelihood import residual_forms
 from vcomp.exceptions import DataError, DesignError
-from vcomp.formula import RESIDUAL
+from vcomp.formula import RESIDUAL, LeftOut
 from vcomp.numerics import limited_blas, solve_positive
-from vcomp.statistics import Statistics, WideProducts
+from vcomp.statistics import Statistics
 
 _DEPENDENT = 1e-11
 """A squared residual norm below this fraction of a column's squared norm is rounding error, as
@@ -36,32 +37,33 @@ _CONSTANT = 1e-26
 """A centred column whose squared norm is below this fraction of its mean's square is constant."""
 
 _USED = 1e-6
-"""Share of a dependent column's size from which on a column that it is made of is named."""
+"""Share of the largest part of a dependent column below which a part is a rounding error."""
+
+_SAME, _ROUNDING = 1e-9, 1e-14
+"""Shares of a column and of origins by which it may differ from a combination of others."""
 
 
 def check_identified(
     stats: Statistics, terms: Sequence[str], fixed: Sequence[str], x_origin: FloatArray
 ) -> None:
-    """Refuse a model whose fixed effects or components the data cannot distinguish.
+    """Refuse a model whose components the data cannot distinguish.
 
     Parameters
     ----------
-    stats : sums of the data
+    stats : sums of the data, without columns of X that are linear combinations of others
     terms, fixed : names of the random terms and of the columns of X
     x_origin : (p,) origins that were subtracted from the columns of X
 
     Raises
     ------
     DesignError
-        If a column of X is a linear combination of others, terms are confounded, or components
-        cannot be distinguished; the message names them.
+        If terms are confounded, or components cannot be distinguished; the message names them.
     DataError
         If slopes by level are of a covariate so far from zero that fewer than nine digits are
         left.
     """
     with limited_blas(0):
         _check_slopes(stats, fixed, x_origin)
-        _check_fixed(stats, fixed, x_origin)
         _check_terms(stats, terms)
 
 
@@ -157,65 +159,128 @@ def _covariate(name: str) -> str:
     return ":".join(covariates) if len(covariates) < len(parts) else ""
 
 
-def _check_fixed(stats: Statistics, names: Sequence[str], x_origin: FloatArray) -> None:
-    if stats.wide is not None:
-        _check_beside_factor(stats.wide, names, x_origin)
-        return
-    XX = stats.sums.XX
-    origin = stats.sums.n * x_origin**2
-    if _all_independent(XX, origin):
-        return
-    found = _first_dependent(XX, XX, origin)
-    if found is None:
-        return
-    j, used = found[0], [names[i] for i in found[1]]
-    if x_origin[j] != 0.0 and "Intercept" in names and "Intercept" not in used:
-        used.insert(0, "Intercept")
-    reason = f"a linear combination of {', '.join(used)}" if used else "zero in every row"
-    raise DesignError(
-        f"the fixed part is rank-deficient: column {names[j]!r} is {reason}; leave it out"
-    )
+def find_left_out(
+    stats: Statistics, names: Sequence[str], x_origin: FloatArray, constant: FloatArray
+) -> tuple[LeftOut, FloatArray] | None:
+    """Return the columns of X that are linear combinations of others; None if there are none.
 
-
-def _check_beside_factor(wide: WideProducts, names: Sequence[str], x_origin: FloatArray) -> None:
-    """Refuse columns that are linear combinations of the wide factor's and of those before them.
-
-    The columns of the factor are independent; of the others their parts within its levels are.
-    """
-    from vcomp.estimators.likelihood import WideProjector  # deferred as other engines
-
-    origin = wide.n * x_origin[wide.dense_at] ** 2
-    found = _first_dependent(WideProjector(wide).rest, wide.products.XX, origin)
-    if found is not None:
-        j, *used = (names[wide.dense_at[i]] for i in (found[0], *found[1]))
-        first, last = (names[wide.sparse_at[i]] for i in (0, -1))
-        raise DesignError(
-            f"the fixed part is rank-deficient: column {j!r} is a linear combination "
-            f"of {', '.join([*used, f'{first} to {last}'])}; leave it out"
-        )
-
-
-def _first_dependent(
-    rest: FloatArray, XX: FloatArray, origin: FloatArray
-) -> tuple[int, list[int]] | None:
-    """Return the first column that is a linear combination of earlier ones, and of which.
+    Kept are the columns that come first, after those that make up the constant and those of a
+    factor of very many levels.
 
     Parameters
     ----------
-    rest : (p, p) products of what is left of the columns beside a factor
-    XX : (p, p) products of the columns, less their origins
-    origin : (p,) sums of squares of the origins
+    stats : sums of the data
+    names : (p,) of the columns of X
+    x_origin : (p,) origins that were subtracted from the columns
+    constant : (p,) combination of the columns that is the constant; zeros if none is
+
+    Returns
+    -------
+    left_out : the columns
+    constant : combination of those kept that is the constant
+
+    Raises
+    ------
+    DesignError
+        If sums of squares do not distinguish a column from a combination that it differs from.
     """
-    scale, kept = np.sqrt(np.diagonal(XX) + origin), list[int]()
-    for j in range(len(XX)):
-        coefficients = solve_positive(rest[np.ix_(kept, kept)], rest[kept, j])
-        left = rest[j, j] - coefficients @ rest[kept, j]
-        if XX[j, j] > _CONSTANT * origin[j] and left > _DEPENDENT * XX[j, j]:
+    with limited_blas(0):
+        wide = stats.wide
+        if wide is None:
+            at, XX, rest = np.arange(len(names)), stats.sums.XX, stats.sums.XX
+        else:
+            from vcomp.estimators.likelihood import WideProjector  # deferred as other engines
+
+            at, XX, rest = wide.dense_at, wide.products.XX, WideProjector(wide).rest
+        origin = stats.n * x_origin[at] ** 2
+        if wide is None and _all_independent(XX, origin):
+            return None
+        kept = _independent(XX, rest, origin, constant[at] != 0.0)
+        if len(kept) == len(at):
+            return None
+        others = np.setdiff1d(np.arange(len(at)), kept)
+        coefficients = np.zeros((len(names), others.size))
+        coefficients[at[kept]] = _solved(rest[np.ix_(kept, kept)], rest[np.ix_(kept, others)])
+        if wide is not None:
+            B, counts = wide.products.ZX[-1], wide.products.group_n[-1]
+            coefficients[wide.sparse_at] = (B[:, others] - B @ coefficients[at]) / counts[:, None]
+    dependent = at[others]
+    _check_exact(stats, names, dependent, coefficients, x_origin)
+    is_kept = np.ones(len(names), dtype=bool)
+    is_kept[dependent] = False
+    # Columns that make up the constant have no origin.
+    constant = constant[is_kept] + coefficients[is_kept] @ constant[dependent]
+    weights = coefficients[is_kept]
+    weights = weights + np.outer(constant, x_origin[dependent] - x_origin[is_kept] @ weights)
+    return LeftOut(tuple(names), np.flatnonzero(is_kept), weights), constant
+
+
+def _independent(
+    XX: FloatArray, rest: FloatArray, origin: FloatArray, first: BoolArray
+) -> LongArray:
+    """Return the columns that are no linear combinations of those before them, ascending.
+
+    Parameters
+    ----------
+    XX : (p, p) products of the columns, less their origins
+    rest : (p, p) products of what a factor of very many levels leaves of them
+    origin : (p,) sums of squares of the origins
+    first : (p,) whether a column comes before the others
+    """
+    size = np.diagonal(XX)
+    is_constant = size <= _CONSTANT * origin
+    scale = np.where(is_constant, 1.0, np.sqrt(size))
+    scaled = rest / np.outer(scale, scale)
+    factor, kept = np.zeros_like(scaled), list[int]()
+    for j in np.argsort(~first, kind="stable"):
+        m = len(kept)
+        row = solve_triangular(factor[:m, :m], scaled[kept, j], lower=True)
+        left = scaled[j, j] - row @ row
+        if not is_constant[j] and left > _DEPENDENT:
+            factor[m, :m], factor[m, m] = row, np.sqrt(left)
             kept.append(j)
-            continue
-        sizes = np.abs(coefficients) * scale[kept]
-        return j, [i for i, size in zip(kept, sizes, strict=True) if size > _USED * scale[j]]
-    return None
+    return np.sort(np.array(kept, dtype=np.int64))
+
+
+def _solved(A: FloatArray, B: FloatArray) -> FloatArray:
+    """Return the coefficients of dependent columns, without those that are rounding errors."""
+    found: FloatArray = solve_positive(A, B) if len(A) else np.zeros(B.shape)
+    scale = np.sqrt(np.diagonal(A))
+    sizes = np.abs(found) * scale[:, None]
+    return np.where(sizes > _USED * sizes.max(axis=0, initial=0.0), found, 0.0)
+
+
+def _check_exact(
+    stats: Statistics,
+    names: Sequence[str],
+    dependent: LongArray,
+    coefficients: FloatArray,
+    x_origin: FloatArray,
+) -> None:
+    """Refuse columns that differ from the combinations, by less than sums of squares can show.
+
+    Raises
+    ------
+    DesignError
+    """
+    try:
+        columns = stats.cells.columns
+    except DataError:  # no cells are kept
+        return
+    for j, c in zip(dependent, coefficients.T, strict=True):
+        own = np.zeros(len(names))
+        own[j] = 1.0
+        values = columns @ own
+        away = float(np.abs(values - columns @ c).max())
+        size = float(np.abs(values).max())
+        if away > _SAME * size + _ROUNDING * float(np.abs(x_origin) @ (np.abs(c) + own)):
+            used = ", ".join(repr(names[i]) for i in np.flatnonzero(c)) or "zero"
+            raise DesignError(
+                f"column {names[j]!r} of the fixed part differs by {away / size:.0e} of its size "
+                f"from a linear combination of {used}: squares keep too few digits of the "
+                f"difference; leave {names[j]!r} out, or write the difference as a column of its "
+                "own"
+            )
 
 
 def _all_independent(XX: FloatArray, origin: FloatArray) -> bool:

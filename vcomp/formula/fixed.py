@@ -18,6 +18,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import GUARDS, DataError, FormulaError, VcompError
 from vcomp.formula.coding import WIDE, CodedRows, WideLimits
+from vcomp.formula.left_out import LeftOut
 from vcomp.formula.parser import Formula, names_in, patsy_description
 from vcomp.formula.plain_coding import PlainCoding
 from vcomp.formula.wide_factor import WideFactor
@@ -62,6 +63,8 @@ class FixedPart:
     """Names from the caller's scope that it uses; they are sent to other processes."""
     factor: WideFactor | None = None
     """A factor of very many levels, whose columns are the last ones; patsy codes the others."""
+    left_out: LeftOut | None = None
+    """Columns that are linear combinations of others; the names are those of the others."""
 
     @classmethod
     def of_rows(
@@ -157,8 +160,19 @@ class FixedPart:
     def __reduce__(self) -> Any:
         if self.design_info is None:
             return FixedPart, (self.names, None, self.is_known, self.is_stateful)
-        sent = PlainCoding.of(self.design_info)
-        return _restored, (self.names, sent, self.is_stateful, self.scope, self.factor)
+        sent, state = PlainCoding.of(self.design_info), (self.is_stateful, self.scope)
+        return _restored, (self.names, sent, *state, self.factor, self.left_out)
+
+    def without(self, left_out: LeftOut) -> FixedPart:
+        """Return the fixed part with some of its columns alone."""
+        return replace(self, names=left_out.kept_names, left_out=left_out)
+
+    @cached_property
+    def with_all(self) -> FixedPart:
+        """The fixed part with all of its columns, also those that are left out."""
+        if self.left_out is None:
+            return self
+        return replace(self, names=self.left_out.names, left_out=None)
 
     @cached_property
     def _others(self) -> FixedPart:
@@ -213,9 +227,15 @@ class FixedPart:
         ------
         DataError
             If a column of the fixed part is missing, has a new level, or is not one finite number
-            for each row.
+            for each row; or if columns are left out, and the mean of a row is not estimable from
+            the others.
         """
         self.check_known()
+        if self.left_out is not None:
+            whole = self.with_all.matrix(columns, n_rows)
+            self._check_estimable(self.left_out, whole)
+            kept = np.asfortranarray(whole[:, self.left_out.kept])
+            return kept if origin is None else kept - origin
         if self.design_info is None:
             return np.ones((n_rows, len(self.names))) - (0.0 if origin is None else origin)
         size = float(n_rows) * len(self.names)
@@ -240,6 +260,20 @@ class FixedPart:
         X = self._by_patsy(columns, n_rows)  # refuses missing values
         return X if origin is None else X - origin
 
+    def _check_estimable(self, left_out: LeftOut, X: FloatArray) -> None:
+        """Refuse rows that are no combinations of those of the fit."""
+        estimable = left_out.are_estimable(X)
+        if estimable.all():
+            return
+        row = int(np.argmin(estimable))
+        involved = [left_out.names[j] for j in left_out.at if X[row, j] != 0.0]
+        raise DataError(
+            f"the mean of {int((~estimable).sum()):,} of {len(X):,} rows, the first of them number "
+            f"{row} (from 0), is not estimable: the rows of the fit do not tell the effect of "
+            f"{', '.join(involved or left_out.left_out_names)}; leave such rows out, or fit a "
+            "formula without that term"
+        )
+
     def mixed(
         self, columns: Mapping[str, Any], n_rows: int, wide: WideLimits = WIDE
     ) -> MixedColumns | None:
@@ -257,6 +291,9 @@ class FixedPart:
         """
         if self.design_info is None or not self.is_known:
             return None
+        if self.left_out is not None:
+            every = self.with_all.mixed(columns, n_rows, wide)
+            return None if every is None else every.of_columns(self.left_out.kept)
         if self.factor is not None:
             return self._beside_factor(self.factor, columns, n_rows, wide)
         coded = self._coded(columns, n_rows)
@@ -455,9 +492,12 @@ def _restored(
     is_stateful: bool,
     scope: Mapping[str, Any],
     factor: WideFactor | None,
+    left_out: LeftOut | None,
 ) -> FixedPart:
     info = sent.restored(scope)
-    return FixedPart(names, info, is_stateful=is_stateful, scope=scope, factor=factor)
+    return FixedPart(
+        names, info, is_stateful=is_stateful, scope=scope, factor=factor, left_out=left_out
+    )
 
 
 def _from_patsy(error: Any) -> str:

@@ -24,11 +24,13 @@ class LevelRows:
     levels : of the factor, in the order of its coding
     X : (levels, p) on the scale of the data
     interacting : other factors of the terms that the factor is part of
+    not_estimable : levels whose means the rows do not tell, as combinations of factors are absent
     """
 
     levels: tuple[Any, ...]
     X: FloatArray
     interacting: tuple[str, ...]
+    not_estimable: tuple[Any, ...] = ()
 
 
 def level_rows(fixed: FixedPart, facet: str, means: FloatArray | None) -> LevelRows | None:
@@ -81,18 +83,27 @@ def level_rows(fixed: FixedPart, facet: str, means: FloatArray | None) -> LevelR
     for other in infos:
         if other is not info and columns.intersection(names_in(other.factor.code)):
             raise _twice(facet, info.factor.code, other.factor.code)
-    X = average_rows(fixed, means, info.factor)
-    return LevelRows(tuple(info.categories), X, tuple(_interacting(fixed, info.factor)))
+    X, left_out = _all_columns(fixed, means, info.factor), fixed.left_out
+    levels, interacting = tuple(info.categories), tuple(_interacting(fixed, info.factor))
+    if left_out is None:
+        return LevelRows(levels, X, interacting)
+    estimable = left_out.are_estimable(X)
+    known, absent = (
+        tuple(level for level, e in zip(levels, estimable, strict=True) if e == wanted)
+        for wanted in (True, False)
+    )
+    return LevelRows(known, X[np.ix_(estimable, left_out.kept)], interacting, absent)
 
 
-def average_rows(fixed: FixedPart, means: FloatArray | None, own: Any = None) -> FloatArray:
-    """Return rows of X for the levels of a factor, or one for all of the data, (levels, p).
+def average_rows(fixed: FixedPart, means: FloatArray | None) -> FloatArray:
+    """Return a row of X for all of the data, (1, p).
+
+    Factors have equal weights; if the mean is not estimable so, rows have.
 
     Parameters
     ----------
     fixed : the coded fixed part
     means : (p,) means of the columns of X over the rows; None if they are not known
-    own : patsy's factor whose levels have a row each; None for one row
 
     Raises
     ------
@@ -102,9 +113,27 @@ def average_rows(fixed: FixedPart, means: FloatArray | None, own: Any = None) ->
         If the coding of the fixed part is not known.
     """
     fixed.check_known()
-    info = fixed.design_info
-    if info is None:
+    if fixed.design_info is None:
         return np.ones((1, len(fixed.names)))
+    X, left_out = _all_columns(fixed, means), fixed.left_out
+    if left_out is None:
+        return X
+    if means is not None and not left_out.are_estimable(X).all():
+        return means[None, :]
+    return X[:, left_out.kept]
+
+
+def _all_columns(fixed: FixedPart, means: FloatArray | None, own: Any = None) -> FloatArray:
+    """Return rows of all columns for the levels of a factor, or one for all of the data.
+
+    Parameters
+    ----------
+    fixed, means : as of :func:`average_rows`
+    own : patsy's factor whose levels have a row each; None for one row
+    """
+    info = fixed.design_info
+    if means is not None and fixed.left_out is not None:
+        means = fixed.left_out.all_columns(means)
     covariates = _covariates(info, means)
     levels = 1 if own is None else len(info.factor_infos[own].categories)
     parts = [np.zeros((levels, 0))]

@@ -70,6 +70,7 @@ def crossed_components(
     selected = Rows.select(parsed, {"score": scores, **levels}, reading)
     summed = sum_rows(parsed, selected, reading)
     stats, design = summed.statistics, summed.design
+    parsed.check_parameters(stats.n, len(design.fixed.names))
     check_identified(stats, terms, design.fixed.names, design.x_origin)
     estimate = get_estimator(method).estimate(stats, (*terms, RESIDUAL))
     if not estimate.converged:

@@ -80,6 +80,7 @@ class Levels:
     symbol : of its statistic
     notes : sentences on the means and the errors
     slopes : returns the derivatives of the error variances of pairs by the components, or None
+    not_estimable : levels whose means the rows do not tell
     """
 
     names: tuple[Any, ...]
@@ -89,6 +90,7 @@ class Levels:
     symbol: str
     notes: tuple[str, ...]
     slopes: Callable[[Pairs], FloatArray | None] = lambda _: None
+    not_estimable: tuple[Any, ...] = ()
 
 
 def compare_levels(
@@ -115,9 +117,16 @@ def compare_levels(
 
     _check_options(test, baseline, correction)
     check_alpha(alpha)
+    if not isinstance(facet, str):
+        raise PlanError(
+            f"levels of one factor or term are compared at a time, named as text, not {facet!r}; "
+            f"for combinations of levels, fit their term and compare {_joined(facet)}"
+        )
     found = _levels_of(record, access, facet, test, ddf, cov_type)
-    kept = _chosen(facet, found.names, levels)
+    kept = _chosen(facet, found, levels)
     names = [_label(found.names[place]) for place in kept]
+    if baseline is not None:
+        _check_estimable(facet, found.not_estimable, [baseline])
     pairs = _pairs(facet, names, baseline)
     places = kept[pairs[0]], kept[pairs[1]]
     tests, covariance = found.tested(places)
@@ -137,6 +146,12 @@ def compare_levels(
     )
 
 
+def _joined(facets: object) -> str:
+    """Return the name of the term of several facets, quoted."""
+    several = isinstance(facets, list | tuple) and all(isinstance(f, str) for f in facets)
+    return repr(":".join(facets)) if several and facets else "such as 'a:b'"  # type: ignore[call-overload]
+
+
 def _check_options(test: object, baseline: object, correction: object) -> None:
     """Refuse options that are unknown, or that the test has no use for."""
     check_one_of("test", test, _TESTS)
@@ -152,20 +167,36 @@ def _check_options(test: object, baseline: object, correction: object) -> None:
         raise PlanError("test='dunnett' compares levels with one of them; name it by baseline=")
 
 
-def _chosen(facet: str, names: Sequence[Any], levels: Iterable[object] | None) -> LongArray:
+def _chosen(facet: str, found: Levels, levels: Iterable[object] | None) -> LongArray:
     """Return the places of the levels that are compared, in the order given."""
+    names = found.names
     if isinstance(levels, str):
         raise PlanError(f"levels must be a list of levels of {facet}, not the text {levels!r}")
     if levels is None:
         kept = list(range(len(names)))
     else:
+        levels = list(levels)
+        _check_estimable(facet, found.not_estimable, levels)
         kept = [_place(facet, names, level) for level in levels]
     if len(set(kept)) < len(kept):
         twice = next(place for place in kept if kept.count(place) > 1)
         raise PlanError(f"level {_label(names[twice])!r} of {facet} is given twice")
     if len(kept) < 2:
+        _check_estimable(facet, found.not_estimable, found.not_estimable)
         raise PlanError(f"a comparison needs at least two levels of {facet}, not {len(kept)}")
     return np.array(kept, dtype=np.int64)
+
+
+def _check_estimable(facet: str, absent: Sequence[Any], wanted: Sequence[object]) -> None:
+    """Refuse levels whose means the rows do not tell."""
+    labels = {str(_label(level)) for level in absent}
+    for level in wanted:
+        if str(_label(level)) in labels:
+            raise EstimationError(
+                f"the mean of {facet} {_label(level)!r} over the levels of the other factors is "
+                "not estimable, as some combinations have no rows; leave it out of levels=, or "
+                f"fit {facet} without its interactions"
+            )
 
 
 def _place(facet: str, names: Sequence[Any], level: object) -> int:
@@ -305,8 +336,15 @@ def _of_factor(
     def slopes(pairs: Pairs) -> FloatArray | None:
         return None if cov_type == "robust" else fit.error_slopes(rows.X, pairs)
 
+    absent = rows.not_estimable
+    if absent:
+        notes.append(
+            f"Left out, as some combinations with levels of other factors have no rows: {facet} "
+            f"{', '.join(str(_label(level)) for level in absent)}."
+        )
     means = rows.X @ record.estimate.beta
-    return Levels(rows.levels, means, tested, *_how(ddf, cov_type), tuple(notes), slopes)
+    how = _how(ddf, cov_type)
+    return Levels(rows.levels, means, tested, *how, tuple(notes), slopes, absent)
 
 
 def _averages(n_columns: int, n_levels: int) -> list[str]:

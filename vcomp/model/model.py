@@ -24,12 +24,13 @@ from vcomp.estimators import (
     Negative,
     check_digits,
     check_identified,
+    find_left_out,
     get_estimator,
     refit_without_negative,
 )
 from vcomp.estimators.likelihood import InformationKind, LikelihoodEngine, choose_engine
 from vcomp.exceptions import DataError, EstimationError, VcompError, warn
-from vcomp.formula import RESIDUAL, caller_environment, parse
+from vcomp.formula import RESIDUAL, caller_environment, left_out_note, parse
 from vcomp.inference.hypotheses import fixed_errors_of
 from vcomp.model.record import FitRecord, TablesOfFit
 from vcomp.model.results import VarianceComponentsResults
@@ -228,10 +229,11 @@ class VarianceComponentsModel(LikelihoodOfData):
         if not isinstance(data, SummedData):
             reading = Reading(caller_environment(eval_env, 1), missing, stream, progress)
             data = read_data(parse(formula), data, reading)
+        begun = perf_counter()
+        data = _without_dependent(data)
         self._found: SummedData = data
         self.design = data.design
         self.statistics = data.statistics
-        begun = perf_counter()
         terms, fixed = self.component_names[:-1], self.design.fixed.names
         check_identified(self.statistics, terms, fixed, self.design.x_origin)
         self.seconds: Mapping[str, float] = {**data.seconds, "check": perf_counter() - begun}
@@ -456,19 +458,39 @@ class VarianceComponentsModel(LikelihoodOfData):
 
     def _result(self, estimate: Estimate) -> FitRecord:
         """Return the record of an estimate, with fixed effects of the columns as they are."""
-        found, design = self._found, self.design
+        found, design, fixed = self._found, self.design, self.design.fixed
         beta, cov_beta = design.uncentre(estimate.beta, estimate.cov_beta)
         errors = fixed_errors_of(self.statistics, estimate, design, cov_beta)
         estimate = replace(estimate, beta=beta, cov_beta=cov_beta, fixed_errors=errors)
         return FitRecord(
             formula=design.formula.text,
             response=design.formula.response,
-            exog_names=design.fixed.names,
+            exog_names=fixed.names,
             structure=design.structure,
             estimate=estimate,
             tables=TablesOfFit(found, estimate),
             response_sums=found.response_sums,
+            left_out=() if fixed.left_out is None else fixed.left_out.left_out_names,
         )
+
+
+def _without_dependent(data: SummedData) -> SummedData:
+    """Return the data without columns of X that are linear combinations of others, and warn.
+
+    Raises
+    ------
+    DataError
+        If there are fewer rows than parameters.
+    """
+    design = data.design
+    formula, names = design.formula, design.fixed.names
+    if not formula.intercept_only:
+        found = find_left_out(data.statistics, names, design.x_origin, design.constant)
+        if found is not None:
+            data = data.without_columns(*found)
+            warn(left_out_note(found[0].left_out_names))
+    formula.check_parameters(data.statistics.n, len(data.design.fixed.names))
+    return data
 
 
 def _check_negative(negative: str, method: str) -> None:

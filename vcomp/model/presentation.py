@@ -11,7 +11,7 @@ import numpy as np
 from vcomp import display, plots
 from vcomp.estimators import Estimate
 from vcomp.exceptions import DataError, VcompError, check_alpha, did_you_mean
-from vcomp.formula import RESIDUAL
+from vcomp.formula import RESIDUAL, left_out_note
 from vcomp.inference.hypotheses import degrees_of_freedom
 from vcomp.inference.intervals import (
     IntervalSource,
@@ -153,6 +153,9 @@ def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str
     if (values < 0.0).any():
         notes.append("A negative estimate has no share of the variance.")
     notes += _on_standard_errors(estimate)
+    if record.left_out:
+        note = left_out_note(record.left_out)
+        notes.append(f"{note[:1].upper()}{note[1:]}.")
     notes += _on_fixed_effects(estimate)
     how = [found.interval_method or "none can be given", *found.notes]
     what = "Standard errors and intervals" if source.interval == "robust" else "Intervals"

@@ -365,6 +365,7 @@ class FitRecord:
     tables : components with their facets, analysis of variance and cell means
     response_sums : mean of the response and sum of squares about it, which show whether another
         fit is of the same rows; None in files of older versions
+    left_out : columns of the fixed part that are linear combinations of others
     """
 
     formula: str
@@ -374,6 +375,7 @@ class FitRecord:
     estimate: Estimate
     tables: Tables = field(metadata=stored(flat=StoredTables, write=StoredTables.of))
     response_sums: tuple[float, float] | None = None
+    left_out: tuple[str, ...] = ()
 
     # Format 1 had no held components, iterations and seconds.
     FORMAT: ClassVar[Format] = Format("VarianceComponentsResults", 2, "a result")
@@ -410,6 +412,7 @@ class FitRecord:
         agree = [
             found.method in METHODS,
             len(set(self.exog_names)) == p,
+            not set(self.exog_names).intersection(self.left_out),
             *(np.shape(array) == shape for array, shape in shapes),
             found.names == made.names and len(made.facets) == k == len(set(found.names)),
             len(facets) == len(structure.facets) == len(structure.n_levels),

@@ -302,6 +302,7 @@ def fixed_fit(record: FitRecord, rows: RowAccess | None) -> FixedFit:
         design=None if rows is None else rows.model.design,
         facets=record.components.facets,
         levels=record.fixed_levels,
+        left_out=record.left_out,
     )
 
 

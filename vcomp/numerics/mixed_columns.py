@@ -71,6 +71,18 @@ class MixedColumns:
         assert not origin[self.sparse_at].any()
         return replace(self, dense=self.dense - origin[self.dense_at])
 
+    def of_columns(self, kept: LongArray) -> MixedColumns:
+        """Return some of the columns, given by ascending positions."""
+        place = np.full(self.shape[1], -1)
+        place[kept] = np.arange(kept.size)
+        dense_at, sparse_at = place[self.dense_at], place[self.sparse_at]
+        return MixedColumns(
+            self.dense[:, dense_at >= 0],
+            self.sparse[:, np.flatnonzero(sparse_at >= 0)],
+            dense_at[dense_at >= 0],
+            sparse_at[sparse_at >= 0],
+        )
+
     def __getitem__(self, rows: Any) -> MixedColumns:
         """Return the same columns of some rows."""
         return replace(self, dense=self.dense[rows], sparse=self.sparse[rows])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from vcomp._typing import FloatArray
+from vcomp._typing import FloatArray, LongArray
 from vcomp.design import Chunk, Grid, PartialGrid
 from vcomp.exceptions import DataError
 from vcomp.statistics.cross_products import CrossProducts, RollUp, accumulate, resum
@@ -182,6 +182,15 @@ class Statistics:
             make_products=lambda: self.cross_products.of_terms(terms),
             make_wide=lambda: None if self.wide is None else self.wide.of_terms(terms),
         )
+
+    def of_columns(self, kept: LongArray) -> Statistics:
+        """Return the statistics with some of the columns of X, given by ascending positions."""
+        strata = None if self.strata is None else self.strata.of_columns(kept)
+
+        def cells() -> Chunk:
+            return self.cells.of_columns(kept)
+
+        return Statistics.from_cells(cells, strata, self.grid, self.partial_grid)
 
     @cached_property
     def cells(self) -> Chunk:

@@ -140,6 +140,11 @@ class Cells:
     tables: tuple[FloatArray, ...]
     within: FloatArray
 
+    def of_columns(self, both: Sequence[int]) -> Cells:
+        """Return some of the columns y and X, given by ascending positions."""
+        tables = tuple(self.tables[j] for j in both)
+        return replace(self, tables=tables, within=self.within[np.ix_(both, both)])
+
     @property
     def are_single(self) -> bool:
         """Whether every cell has one row."""
@@ -291,6 +296,12 @@ class StratumStatistics:
             # Cells, of which predicted effects are made, are those of the own columns.
             cells=None,
         )
+
+    def of_columns(self, kept: LongArray) -> StratumStatistics:
+        """Return the statistics with some of the columns of X, given by ascending positions."""
+        both, cells = [0, *(1 + kept)], self.cells
+        found = self.recombined(np.eye(1 + self.n_fixed)[:, both])
+        return replace(found, cells=None if cells is None else lambda: cells().of_columns(both))
 
     def response_sums(self) -> tuple[float, float] | None:
         """Return the mean of y, and the sum of squares about it; None if that would cancel."""

@@ -75,6 +75,7 @@ class FixedFit:
     design : of the rows; None after loading
     facets : of each component, with those that they are nested in
     levels : computes the products of the contributions of rows to the fixed effects
+    left_out : names of columns that are linear combinations of others, and have no effect
     """
 
     estimate: Estimate
@@ -83,6 +84,7 @@ class FixedFit:
     design: Design | None
     facets: tuple[frozenset[str], ...]
     levels: Callable[[], LevelVariances]
+    left_out: tuple[str, ...] = ()
 
     def table(self, alpha: float, ddf: str, cov_type: str = "model") -> pd.DataFrame:
         """Return the fixed effects with their tests and intervals.
@@ -125,7 +127,7 @@ class FixedFit:
         hypothesis : as for :func:`contrasts_of`
         alpha, ddf, cov_type : as for :meth:`table`, with the same errors
         """
-        return self._tested(contrasts_of(hypothesis, self.names), alpha, ddf, cov_type)
+        return self._tested(contrasts_of(hypothesis, self.names, self.left_out), alpha, ddf, cov_type)
 
     def f_test(self, hypothesis: Any, ddf: str, cov_type: str = "model") -> HypothesisTest:
         """Return the test of several contrasts at once.
@@ -138,7 +140,7 @@ class FixedFit:
         # Deferred for start-up time: it imports the refits of simulated tests.
         from vcomp.inference.hypotheses.component import HypothesisTest
 
-        given = contrasts_of(hypothesis, self.names)
+        given = contrasts_of(hypothesis, self.names, self.left_out)
         contrasts = given.independent()
         tests, L = self._tests(contrasts.L, ddf, cov_type)
         found = tests.joint(L, contrasts.L @ self.estimate.beta - contrasts.constants)
@@ -392,7 +394,9 @@ class Contrasts:
         return Contrasts(self.L[kept], self.constants[kept], names)
 
 
-def contrasts_of(hypothesis: Any, names: tuple[str, ...]) -> Contrasts:
+def contrasts_of(
+    hypothesis: Any, names: tuple[str, ...], left_out: tuple[str, ...] = ()
+) -> Contrasts:
     """Return the contrasts that a matrix or a text describes.
 
     Parameters
@@ -400,11 +404,13 @@ def contrasts_of(hypothesis: Any, names: tuple[str, ...]) -> Contrasts:
     hypothesis : (p,) or (m, p) numbers; or text as in statsmodels, ``"x = z"`` or
         ``"x, z = 1"``
     names : of the fixed effects
+    left_out : names of columns that are linear combinations of others, which a text cannot test
 
     Raises
     ------
     EstimationError
-        If it has another shape or unknown names, or a row is zero.
+        If it has another shape or unknown names, or a row is zero; or if it is about a column that
+        was left out.
 
     Examples
     --------
@@ -415,8 +421,9 @@ def contrasts_of(hypothesis: Any, names: tuple[str, ...]) -> Contrasts:
 
     if not names:
         raise EstimationError("this model has no fixed effects, so there are no contrasts")
+    known = (*names, *left_out) if isinstance(hypothesis, str) else names
     try:
-        found = DesignInfo(list(names)).linear_constraint(hypothesis)
+        found = DesignInfo(list(known)).linear_constraint(hypothesis)
     except (PatsyError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise EstimationError(
@@ -425,6 +432,13 @@ def contrasts_of(hypothesis: Any, names: tuple[str, ...]) -> Contrasts:
             f"as '{names[-1]} = 0'"
         ) from None
     L, values = np.asarray(found.coefs, dtype=float), np.asarray(found.constants, dtype=float)
+    L, others = L[:, : len(names)], L[:, len(names) :]
+    if others.any():
+        absent = left_out[int(np.argmax(others.any(axis=0)))]
+        raise EstimationError(
+            f"{absent!r} was left out of the fixed part, as a linear combination of other columns "
+            f"in these rows: it has no coefficient to test; those with one are {', '.join(names)}"
+        )
     if not (np.isfinite(L).all() and np.isfinite(values).all()):
         raise EstimationError("contrasts must be finite numbers")
     zero = ~L.any(axis=1)

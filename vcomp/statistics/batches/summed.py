@@ -24,6 +24,7 @@ from vcomp.design import (
 )
 from vcomp.display import memory
 from vcomp.exceptions import DataError, EstimationError
+from vcomp.formula import LeftOut
 from vcomp.numerics import slices
 from vcomp.statistics.axis_splits import split_columns
 from vcomp.statistics.groupings import Groupings, find_groupings
@@ -95,6 +96,29 @@ class SummedData:
     parts: Callable[[Reading], Parts] | None = None
     moments_as_rows: Callable[[], Chunk | None] | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def without_columns(self, left_out: LeftOut, constant: FloatArray) -> SummedData:
+        """Return the same rows without columns of X that are linear combinations of others.
+
+        Parameters
+        ----------
+        left_out : the columns
+        constant : (p,) the combination of those kept that is the constant
+        """
+        kept, statistics, moments = left_out.kept, self.statistics, self.moments_as_rows
+        fewer = statistics.of_columns(kept)
+
+        def moments_as_rows() -> Chunk | None:
+            found = None if moments is None else moments()
+            return None if found is None else found.of_columns(kept)
+
+        return replace(
+            self,
+            design=self.design.without_columns(left_out, constant),
+            statistics=fewer,
+            cells_as_rows=lambda: fewer.cells,
+            moments_as_rows=moments_as_rows,
+        )
 
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum:
         """Return the sum of ``of(*known, chunk)`` over parts of the coded rows.
@@ -195,8 +219,6 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
 
     Raises
     ------
-    DataError
-        If there are fewer rows than parameters.
     DesignError
         If a facet has one level only, or a term has one row in every group.
     """
@@ -204,7 +226,6 @@ def finish(sums: CellSums, reading: Reading) -> SummedData:
     coding, table = sums.coding, sums.table
     levels = {facet.name: facet.levels for facet in coding.facets}
     find_facets(levels, coding.kinds.of_no_rows())
-    coding.formula.check_parameters(coding.survey.n, len(coding.fixed.names))
     if sums.collapsed is not None:
         assert sums.again is not None
         found = _of_collapsed(coding, sums.collapsed, sums.again, reading)
