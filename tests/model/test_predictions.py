@@ -372,3 +372,34 @@ def test_a_residual_of_rounding_errors_predicts_nothing():
         res.conf_int(interval="robust")
     for other in (pickle.loads(pickle.dumps(res)), type(res).from_json(res.to_json())):
         assert other.vcomp.equals(res.vcomp)
+
+
+def test_predictions_need_the_columns_that_they_use():
+    data = unbalanced_groups().assign(x=lambda d: np.sin(np.arange(len(d))), b=lambda d: d["y"] > 0)
+    res = vcomp.fit("y ~ x + (1|a) + (1|b)", data)
+    new = pd.DataFrame({"x": [0.0, 1.0]})
+    expected = res.fe_params["Intercept"] + res.fe_params["x"] * new["x"]
+    np.testing.assert_allclose(res.predict(new, level="population"), expected, rtol=1e-12)
+    assert res.get_prediction(new, level="population").predicted_mean.shape == (2,)
+    with_a = res.predict(new.assign(a=[0, 3]), level="a")
+    np.testing.assert_allclose(with_a - expected, res.random_effects["a"].iloc[[0, 3], 0], rtol=1e-9)
+    with pytest.raises(vcomp.DataError, match="no column 'a'"):
+        res.predict(new, level="a")
+    mean = vcomp.fit("y ~ (1|a)", data)
+    assert mean.predict(new, level="population").tolist() == [mean.fe_params.item()] * 2
+
+
+def test_labels_of_another_kind_are_named():
+    data = unbalanced_groups().assign(a=lambda d: d["a"] + 300, c=lambda d: d["a"] % 2 == 0)
+    res = vcomp.fit("y ~ C(c) + (1|a)", data.assign(c=np.where(data["c"], "u", "v")))
+    text = pd.DataFrame({"a": ["300"], "c": ["u"]})
+    kinds = "they are text here and numbers in the fit, such as 300; make them of one kind"
+    with pytest.raises(vcomp.DataError, match=f"'a' has '300'.*: {kinds}"):
+        res.predict(text)
+    with pytest.warns(vcomp.VcompWarning, match=f"{kinds}; its effects are predicted as zero"):
+        res.predict(text, new_levels="zero")
+    with pytest.warns(vcomp.VcompWarning, match="such as 300; its effects"):
+        res.predict(text.assign(a=99), new_levels="zero")
+    with pytest.raises(vcomp.DataError, match="'c' has 1, .* numbers here and text in the fit"):
+        res.predict(text.assign(a=300, c=1))
+    res.predict(text.assign(a=300))

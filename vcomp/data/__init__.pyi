@@ -3,6 +3,8 @@ from .level_labels import as_levels as as_levels
 from .level_labels import code_levels as code_levels
 from .level_labels import united_levels as united_levels
 from .parts import kind_of as kind_of
+from .parts import of_other_kind as of_other_kind
+from .parts import plain_label as plain_label
 from .paths import alike_levels as alike_levels
 from .paths import removed_on_termination as removed_on_termination
 from .reading import Missing as Missing

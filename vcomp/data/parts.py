@@ -484,6 +484,29 @@ def _declared_kind(kind: Any) -> str:
 _TIMES, _ZONED = "times without a zone", "times with a zone"
 
 
+def plain_label(level: Any) -> Any:
+    """Return a level as Python shows it: 7, not np.int64(7)."""
+    return level.item() if isinstance(level, np.generic) else level
+
+
+def of_other_kind(column: Any, levels: Any) -> str:
+    """Return that a column has values of another kind than levels have; empty if it has not.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> of_other_kind(pd.Series(["308"]), pd.Index([308, 309]))
+    ': they are text here and numbers in the fit, such as 308; make them of one kind'
+    """
+    kinds = kind_of(column), kind_of(levels)
+    if not all(kinds) or kinds[0] == kinds[1]:
+        return ""
+    return (
+        f": they are {kinds[0]} here and {kinds[1]} in the fit, such as "
+        f"{plain_label(levels[0])!r}; make them of one kind"
+    )
+
+
 def kind_of(column: Any) -> str:
     """Return the kind of values of a column or index; empty if all are missing, or of several."""
     import pandas as pd

@@ -17,6 +17,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.data.level_labels import as_levels
 from vcomp.data.number_texts import labels_of_files, text_for_numbers
+from vcomp.data.parts import of_other_kind
 from vcomp.data.reading import Missing, Reading
 from vcomp.data.source import open_source
 from vcomp.exceptions import DataError, warn
@@ -345,16 +346,21 @@ def _all_levels(columns: dict[str, pd.Series]) -> dict[str, pd.Series]:
 
 
 def select_predictors(
-    formula: Formula, data: Any, reading: Reading, fitted: Mapping[str, Any]
+    formula: Formula,
+    data: Any,
+    reading: Reading,
+    fitted: Mapping[str, Any],
+    facets: Collection[str],
 ) -> tuple[dict[str, pd.Series], dict[str, Any], pd.Index]:
     """Read facets and columns of the fixed part for a prediction, and the labels of the rows.
 
-    The response may be absent.
+    The response may be absent, and so may other facets.
 
     Parameters
     ----------
     reading : the calling scope of the fit
     fitted : the columns of the fixed part that the model was fitted to, for their categories
+    facets : those that are needed
 
     Raises
     ------
@@ -364,15 +370,21 @@ def select_predictors(
     import pandas as pd
 
     source = open_source(data)
-    names = reading.columns(formula, source, response=False)
-    frame = source.read(names)
+    fixed_names = formula.fixed_names
+    names = [
+        name
+        for name in reading.columns(formula, source, response=False)
+        if name in facets or name in fixed_names
+    ]
+    # One column at least has the number of rows.
+    frame = source.read(names or list(source.columns[:1]) or list(formula.facets))[names]
     missing = frame.isna().any()
     if missing.any():
         name = missing.idxmax()
         raise DataError(f"cannot predict rows with missing values: column {name!r} has some")
     fixed = _fixed_columns(formula, frame, fitted)
     labels = pd.RangeIndex(len(frame)) if source.row_labels is None else source.row_labels
-    return {f: frame[f] for f in formula.facets}, fixed, labels
+    return {f: frame[f] for f in facets}, fixed, labels
 
 
 def _fixed_columns(
@@ -394,9 +406,8 @@ def _recoded(name: str, column: Any, fitted: Any) -> Any:
     if (codes < 0).any():
         unknown = values[codes < 0].tolist()[0]
         levels = ", ".join(map(repr, fitted.categories[:10].tolist()))
-        raise DataError(
-            f"column {name!r} has {unknown!r}, which did not occur in the fit, with {levels}"
-        )
+        why = of_other_kind(pd.Series(values), fitted.categories) or f", with {levels}"
+        raise DataError(f"column {name!r} has {unknown!r}, which did not occur in the fit{why}")
     return pd.Categorical.from_codes(codes, categories=fitted.categories)
 
 

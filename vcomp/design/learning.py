@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
-from vcomp.data import Rows, alike_levels
+from vcomp.data import Rows, alike_levels, plain_label
 from vcomp.design.design import Design, Facet, TermDesign
 from vcomp.design.grid import Grid, find_grid, find_partial_grid, number_combinations
 from vcomp.design.nesting import describe_structure
@@ -216,7 +216,7 @@ def find_facets(levels: Mapping[str, pd.Index], fixed: Mapping[str, Any]) -> tup
     for name, found in levels.items():
         if len(found) == 1:
             raise DesignError(
-                f"facet {name!r} has one level only ({_plain(found[0])!r}); a variance needs at "
+                f"facet {name!r} has one level only ({plain_label(found[0])!r}); a variance needs at "
                 "least two"
             )
         if found.dtype.kind not in "iufbmM":
@@ -299,11 +299,6 @@ def _warn_of_alike(name: str, levels: pd.Index, what: str = "facet") -> None:
             "blanks or type. They are treated as different levels; make them equal if they are "
             "the same"
         )
-
-
-def _plain(level: Any) -> Any:
-    """Return a level as Python shows it: 7, not np.int64(7)."""
-    return level.item() if isinstance(level, np.generic) else level
 
 
 def _find_term(

@@ -210,8 +210,10 @@ def find_left_out(
     is_kept[dependent] = False
     # Columns that make up the constant have no origin.
     constant = constant[is_kept] + coefficients[is_kept] @ constant[dependent]
-    weights = coefficients[is_kept]
-    weights = weights + np.outer(constant, x_origin[dependent] - x_origin[is_kept] @ weights)
+    weights, x0 = coefficients[is_kept], x_origin[is_kept]
+    moved = x_origin[dependent] - x0 @ weights
+    size = np.abs(x_origin[dependent]) + np.abs(x0) @ np.abs(weights)
+    weights = weights + np.outer(constant, np.where(np.abs(moved) > _SAME * size, moved, 0.0))
     return LeftOut(tuple(names), np.flatnonzero(is_kept), weights), constant
 
 

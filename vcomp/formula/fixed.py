@@ -262,16 +262,16 @@ class FixedPart:
 
     def _check_estimable(self, left_out: LeftOut, X: FloatArray) -> None:
         """Refuse rows that are no combinations of those of the fit."""
-        estimable = left_out.are_estimable(X)
-        if estimable.all():
+        same = left_out.are_same(X)
+        wrong = ~same.all(axis=1)
+        if not wrong.any():
             return
-        row = int(np.argmin(estimable))
-        involved = [left_out.names[j] for j in left_out.at if X[row, j] != 0.0]
+        row = int(np.argmax(wrong))
+        involved = [left_out.left_out_names[j] for j in np.flatnonzero(~same[row])]
         raise DataError(
-            f"the mean of {int((~estimable).sum()):,} of {len(X):,} rows, the first of them number "
-            f"{row} (from 0), is not estimable: the rows of the fit do not tell the effect of "
-            f"{', '.join(involved or left_out.left_out_names)}; leave such rows out, or fit a "
-            "formula without that term"
+            f"the mean of {int(wrong.sum()):,} of {len(X):,} rows, the first of them number {row} "
+            "(from 0), is not estimable: the rows of the fit do not tell the effect of "
+            f"{', '.join(involved)}; leave such rows out, or fit a formula without that term"
         )
 
     def mixed(

@@ -87,7 +87,7 @@ def level_rows(fixed: FixedPart, facet: str, means: FloatArray | None) -> LevelR
     levels, interacting = tuple(info.categories), tuple(_interacting(fixed, info.factor))
     if left_out is None:
         return LevelRows(levels, X, interacting)
-    estimable = left_out.are_estimable(X)
+    estimable = left_out.are_same(X).all(axis=1)
     known, absent = (
         tuple(level for level, e in zip(levels, estimable, strict=True) if e == wanted)
         for wanted in (True, False)
@@ -118,7 +118,7 @@ def average_rows(fixed: FixedPart, means: FloatArray | None) -> FloatArray:
     X, left_out = _all_columns(fixed, means), fixed.left_out
     if left_out is None:
         return X
-    if means is not None and not left_out.are_estimable(X).all():
+    if means is not None and not left_out.are_same(X).all():
         return means[None, :]
     return X[:, left_out.kept]
 

@@ -49,19 +49,22 @@ class LeftOut:
         found[self.kept], found[self.at] = values, values @ self.weights
         return found
 
-    def are_estimable(self, X: FloatArray) -> BoolArray:
-        """Return whether the mean of each row of all columns is estimable, (n,).
+    def are_same(self, X: FloatArray) -> BoolArray:
+        """Return whether columns left out are the combination that they are in the rows fitted.
 
-        It is if the columns left out are the same combination of those kept as in the rows fitted.
+        If all of them are in a row, its mean is estimable.
 
         Parameters
         ----------
         X : (n, p + d) rows, on the scale of the data
+
+        Returns
+        -------
+        (n, d) for each row and column left out
         """
         kept, others = X[:, self.kept], X[:, self.at]
         scale = np.abs(kept) @ np.abs(self.weights) + np.abs(others)
-        away = np.abs(others - kept @ self.weights)
-        found: BoolArray = (away <= _ROUNDING * scale).all(axis=1)
+        found: BoolArray = np.abs(others - kept @ self.weights) <= _ROUNDING * scale
         return found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
+from vcomp.data import plain_label
 from vcomp.estimators.likelihood import difference_variances
 from vcomp.exceptions import (
     DataError,
@@ -215,7 +216,7 @@ def _label(level: Any) -> Any:
     """Return a level as Python's text, truth value or number; combinations of levels as text."""
     if isinstance(level, tuple):
         return ":".join(str(_label(part)) for part in level)
-    plain = level.item() if isinstance(level, np.generic) else level
+    plain = plain_label(level)
     # patsy makes floats of whole numbers.
     return int(plain) if isinstance(plain, float) and plain.is_integer() else plain
 

@@ -15,7 +15,9 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.data import (
     CompleteRows,
     Reading,
+    of_other_kind,
     parquet_path,
+    plain_label,
     select_predictors,
     write_parquet,
 )
@@ -194,16 +196,21 @@ class Located:
         if data is None:
             return cls(model.rows.labels, model.chunk.columns, model.chunk.codes)
         design = model.design
+        needed = {f: design.facets[f].name for t in terms for f in design.terms[t].facets}
         facets, fixed, labels = select_predictors(
-            design.formula, data, model.reading, model.fixed_columns
+            design.formula, data, model.reading, model.fixed_columns, needed.values()
         )
-        X = design.fixed.matrix(fixed, len(labels)) - design.x_origin
-        codes = [facet.codes(facets[facet.name]) for facet in design.facets]
-        groups = tuple(term.groups(codes, design.n_levels) for term in design.terms)
+        n = len(labels)
+        X = design.fixed.matrix(fixed, n, design.x_origin)
+        codes = {f: design.facets[f].codes(facets[name]) for f, name in needed.items()}
+        groups = tuple(
+            term.groups(codes, design.n_levels) if t in terms else np.full(n, -1, np.int32)
+            for t, term in enumerate(design.terms)
+        )
         if new_levels == "raise":
             _refuse_new(design, terms, facets, codes, groups)
         else:
-            _warn_of_new_facets(design, terms, codes)
+            _warn_of_new_facets(design, terms, facets, codes)
         return cls(labels, X, groups)
 
     @cached_property
@@ -219,6 +226,9 @@ class Located:
         return first, number
 
 
+_ZERO = "new_levels='zero' predicts their effects as zero"
+
+
 def _refuse_new(
     design: Design, terms: Sequence[int], facets: Any, codes: Any, groups: Sequence[Any]
 ) -> None:
@@ -228,9 +238,10 @@ def _refuse_new(
         if new.any():
             name = design.facets[f].name
             found = list(dict.fromkeys(facets[name][new].tolist()))
+            why = of_other_kind(facets[name], design.facets[f].levels)
             raise DataError(
-                f"facet {name!r} has {_named(found)}, which did not occur in the fit; "
-                "new_levels='zero' predicts their effects as zero"
+                f"facet {name!r} has {_named(found)}, which did not occur in the fit"
+                f"{why or '; '}{'' if why else _ZERO}"
             )
     for t in terms:
         new = groups[t] < 0
@@ -250,14 +261,16 @@ def _named(levels: Sequence[Any]) -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
-def _warn_of_new_facets(design: Design, terms: Sequence[int], codes: Sequence[Any]) -> None:
+def _warn_of_new_facets(design: Design, terms: Sequence[int], facets: Any, codes: Any) -> None:
     wanted = {f for t in terms for f in design.terms[t].facets}
     for f in sorted(wanted):
         facet, known = design.facets[f], np.asarray(codes[f])
         if known.size and (known < 0).all():
+            why = of_other_kind(facets[facet.name], facet.levels)
             warn(
-                f"no level of facet {facet.name!r} occurred in the fit (which has levels such as "
-                f"{facet.levels[0]!r}): its effects are predicted as zero"
+                f"no level of facet {facet.name!r} occurred in the fit"
+                f"{why or f', which has levels such as {plain_label(facet.levels[0])!r}'}; its "
+                "effects are predicted as zero"
             )
 
 
