@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from vcomp.data import Missing, Reading
-from vcomp.estimators import MethodName
+from vcomp.data import Missing, Reading, level_columns
+from vcomp.estimators import MethodName, refuse_foreign
 from vcomp.exceptions import EstimationError, PlanError, VcompWarning
 from vcomp.formula import caller_environment, parse
 from vcomp.inference import hypotheses
@@ -84,8 +84,10 @@ def fit(
     >>> res.vcomp.round(5).to_dict()
     {'sys': 0.00973, 'topic': 0.00176, 'Residual': 0.00687}
     """
+    refuse_foreign(options, formula)
     reading = Reading(caller_environment(eval_env, 1), missing, stream, progress)
-    model = VarianceComponentsModel(formula, read_data(parse(formula), data, reading))
+    parsed = parse(formula, level_columns(data))
+    model = VarianceComponentsModel(formula, read_data(parsed, data, reading))
     return model.fit(method, **options)
 
 

@@ -9,6 +9,7 @@ from .paths import alike_levels as alike_levels
 from .paths import removed_on_termination as removed_on_termination
 from .reading import Missing as Missing
 from .reading import Reading as Reading
+from .reading import level_columns as level_columns
 from .rows import CompleteRows as CompleteRows
 from .rows import Rows as Rows
 from .rows import Tally as Tally

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from vcomp.data.source import Source, open_source
 from vcomp.display import memory
-from vcomp.exceptions import DataError
-from vcomp.formula import Formula, names_in
+from vcomp.exceptions import DataError, VcompError
+from vcomp.formula import Formula, absent_name, names_in, quoted
 from vcomp.numerics import THREADS, available_bytes
 
 Missing = Literal["drop", "raise"]
@@ -102,8 +102,17 @@ class Reading:
             if name in source.columns:
                 used.append(name)
             elif not _is_known(name, self.environment, as_column=name in alone):
-                raise source.no_column(name)
+                raise self._unknown(name, formula, source)
         return used
+
+    def _unknown(self, name: str, formula: Formula, source: Source) -> VcompError:
+        """Return the error for a name that is not known, with what to write in its place."""
+        for code in (formula.response, *formula.expressions):
+            if name in names_in(code):
+                found = absent_name(name, code, source.columns)
+                if found is not None:
+                    return found
+        return source.no_column(name)
 
     def is_on_dask(self, data: Any) -> bool:
         """Return whether data are a Dask collection, which is read on its workers.
@@ -187,6 +196,22 @@ def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
             "progress=True shows rows that are read here; Dask shows its own bar, on its "
             "dashboard or inside dask.diagnostics.ProgressBar()"
         )
+
+
+def level_columns(data: Any) -> tuple[str, ...]:
+    """Return the columns of a table in memory, levels first and scores last; else nothing.
+
+    They are for examples in messages: nothing is read, and fractions are taken for scores.
+    """
+    columns = getattr(data, "columns", data)
+    try:
+        names = [name for name in columns if isinstance(name, str)]
+        types = {name: str(getattr(data[name], "dtype", "")) for name in names}
+    except Exception:  # whatever the data are, a message follows
+        return ()
+    are_scores = {name: "float" in types[name].lower() for name in names}
+    # Of each the names first, or last, that need no quotes.
+    return tuple(sorted(names, key=lambda n: (are_scores[n], are_scores[n] == (quoted(n) == n))))
 
 
 def _caller_source(formula: Formula, environment: Any) -> Source:

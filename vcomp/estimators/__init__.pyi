@@ -4,6 +4,7 @@ from .estimate import FixedErrors as FixedErrors
 from .estimate import Iteration as Iteration
 from .estimate import PointEstimate as PointEstimate
 from .estimate import Points as Points
+from .foreign_options import refuse_foreign as refuse_foreign
 from .identify import check_digits as check_digits
 from .identify import check_identified as check_identified
 from .identify import find_left_out as find_left_out

@@ -10,7 +10,8 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from vcomp.estimators import likelihood, quadratic
 from vcomp.estimators.estimate import Estimate, Points
-from vcomp.exceptions import EstimationError
+from vcomp.estimators.foreign_options import refuse_foreign
+from vcomp.exceptions import EstimationError, did_you_mean
 from vcomp.statistics import Statistics
 
 
@@ -54,6 +55,23 @@ def _class_of(method: str) -> Any:
     return quadratic.MINQUE
 
 
+_OPTIMISER = "it is an optimiser of other libraries, and none is chosen here: leave method= out"
+
+_FOREIGN = {
+    "type2": "sums of squares of Type II are not available; 'henderson3' adjusts each term for "
+    "the others, 'type1' for those before it",
+    "type3": "'henderson3' adjusts each term for the others, as sums of squares of Type III do",
+    "mivque0": "it is 'minque' with prior={…: 0} for each term and 1 for the Residual",
+    "mivque": "it is 'minque', with prior components by prior=",
+    "mle": "it is 'ml'",
+    "henderson1": "it is 'anova'",
+    "mom": "the method of moments is 'anova'",
+    "bayes": "there are no priors; 'reml' is the likelihood with the least bias",
+    **dict.fromkeys(("bfgs", "lbfgs", "cg", "powell", "nm", "newton", "bobyqa"), _OPTIMISER),
+}
+"""Methods of other libraries."""
+
+
 def get_estimator(method: str, **options: Any) -> Estimator:
     """Return the estimator called `method`, with its options.
 
@@ -62,16 +80,18 @@ def get_estimator(method: str, **options: Any) -> Estimator:
     EstimationError
         If the method is not known, or does not have one of the options.
     """
+    refuse_foreign(options)
     name = str(method).lower()
     if name not in METHODS:
-        raise EstimationError(
-            f"method={method!r} is not known; the methods are {', '.join(map(repr, METHODS))}"
-        )
+        known = ", ".join(map(repr, METHODS))
+        advice = _FOREIGN.get(name, f"the methods are {known}{did_you_mean(name, METHODS)}")
+        raise EstimationError(f"method={method!r} is not known; {advice}")
     known = _class_of(name)
     names = [f.name for f in fields(known)]
     for option in options:
         if option not in names:
             allowed = f"takes {', '.join(names)}" if names else "takes no options"
-            raise EstimationError(f"method {method!r} {allowed}, not {option!r}")
+            hint = did_you_mean(option, names)
+            raise EstimationError(f"method {method!r} {allowed}, not {option!r}{hint}")
     estimator: Estimator = known(**options)
     return estimator

@@ -4,6 +4,8 @@ from .brennan import Design as Design
 from .brennan import closure as closure
 from .brennan import parse_design as parse_design
 from .coding import WIDE as WIDE
+from .dialects import absent_name as absent_name
+from .dialects import quoted as quoted
 from .effects import Effect as Effect
 from .effects import as_written as as_written
 from .effects import design_effects as design_effects

@@ -501,6 +501,12 @@ def _restored(
 
 
 def _from_patsy(error: Any) -> str:
+    if "object is not callable" in str(error):
+        where = str(error).partition("\n")[2]
+        return (
+            "a column is no function: g(h), levels of g within those of h, is written h:g\n\n"
+            f"{where}"
+        )
     message = str(error).replace("Error evaluating factor: ", "", 1).replace("\n", "\n\n", 1)
     if message.startswith("factor contains missing values"):
         message = message.replace(
@@ -514,6 +520,13 @@ def _from_patsy(error: Any) -> str:
 def _plain_name(name: str) -> str:
     """Return ``C(g)[T.1]`` for patsy's ``C(g)[T.np.float64(1.0)]``."""
     return re.sub(r"\bnp\.\w+\(([^()]*?)(?:\.0)?\)(?=\])", r"\1", name)
+
+
+_TRANSFORMS = {
+    "np": np,
+    **{name: getattr(np, name) for name in ("log", "log2", "log10", "log1p", "exp", "sqrt")},
+}
+"""What formulas may use without an import, unless the caller has something of the same name."""
 
 
 def caller_environment(eval_env: Any, depth: int) -> Any:
@@ -537,7 +550,8 @@ def caller_environment(eval_env: Any, depth: int) -> Any:
         frame, reference = frame.f_back, reference + 1
         scopes -= frame.f_code is not GUARDS
     try:
-        return EvalEnvironment.capture(eval_env, reference=reference)
+        environment = EvalEnvironment.capture(eval_env, reference=reference)
+        return environment.with_outer_namespace(_TRANSFORMS)
     except (TypeError, ValueError):
         raise FormulaError(
             "eval_env must be 0 for the scope of the caller, 1 for the one above and so on, or "

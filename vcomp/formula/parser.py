@@ -8,14 +8,24 @@ everything in the fixed part.
 from __future__ import annotations
 
 import ast
+import keyword
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from vcomp.exceptions import DataError, FormulaError, guarded
+from vcomp.formula.dialects import (
+    NO_STRUCTURES,
+    RANDOM,
+    STRUCTURES,
+    in_python,
+    quoted,
+    refuse_foreign,
+    unreadable,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +106,13 @@ class Formula:
         >>> sorted(parse("score ~ np.log(x):C(g) + (1|sys)").fixed_names)
         ['g', 'np', 'x']
         """
-        factors = (f for term in self.fixed if term != "Intercept" for f in _factors(term))
-        return frozenset(name for factor in factors for name in names_in(factor))
+        return frozenset(name for factor in self.expressions for name in names_in(factor))
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """The factors of the fixed part: columns and expressions."""
+        terms = (term for term in self.fixed if term != "Intercept")
+        return tuple(dict.fromkeys(f for term in terms for f in _factors(term)))
 
     @property
     def intercept_only(self) -> bool:
@@ -106,7 +121,7 @@ class Formula:
 
 
 @guarded
-def parse(text: str) -> Formula:
+def parse(text: str, columns: Sequence[str] = ()) -> Formula:
     """Return the parsed formula of a text such as ``"score ~ x + (1|sys) + (1|topic/doc)"``.
 
     Parameters
@@ -114,6 +129,7 @@ def parse(text: str) -> Formula:
     text : response, ``~``, a fixed part as patsy understands it, and random intercepts. Inside
         the bar ``a:b`` are combinations, ``a/b`` stands for ``a + a:b`` and ``a*b`` for
         ``a + b + a:b``.
+    columns : of the data, for examples in messages, those of levels first
 
     Raises
     ------
@@ -127,8 +143,8 @@ def parse(text: str) -> Formula:
     >>> [term.name for term in parse("score ~ (1|sys) + (1|topic/doc)").random]
     ['sys', 'topic', 'topic:doc']
     """
-    tree = _tree(text)
-    _check_sides(tree, text)
+    tree = _tree(text, columns)
+    _check_sides(tree, text, columns)
     left, right = tree.args
     if "*" in text or ":" in text:  # only products stand for more terms than are written
         _check_number_of_terms(right)
@@ -146,9 +162,11 @@ def parse(text: str) -> Formula:
                 )
             random[key] = term
     if not random:
+        if re.search(rf"\b(?:{'|'.join(STRUCTURES)})\(", text):
+            raise FormulaError(f"the formula has no random term: {NO_STRUCTURES}")
         raise FormulaError(
             "the formula has no random term; write one as (1 | facet), "
-            f"for instance {_with_random_terms(text, description)!r}"
+            f"for instance {_with_random_terms(text, description, columns)!r}"
         )
     return Formula(
         text=text.strip(),
@@ -167,16 +185,34 @@ def patsy_description(formula: Formula) -> Any:
     return ModelDesc([], [INTERCEPT] if fixed is None else _evaluate_fixed(fixed))
 
 
-def _with_random_terms(text: str, description: Any) -> str:
+def _with_random_terms(text: str, description: Any, columns: Sequence[str]) -> str:
     """Return a formula with random terms: of its columns if there are several, else of another."""
+    called = re.compile(rf"\b(?:{'|'.join(RANDOM)})\(([\w:/*+. ]+)\)")
+    if called.search(text):
+        return called.sub(r"(1|\1)", text.strip())
     factors = [factor.code for term in description.rhs_termlist for factor in term.factors]
-    plain = [code for code in dict.fromkeys(factors) if code.isidentifier()]
+    plain = [code for code in dict.fromkeys(factors) if _column_name(code) is not None]
     if len(plain) < 2:  # may well be a covariate
-        return f"{text.strip()} + (1|{'sys' if 'topic' in plain else 'topic'})"
-    return f"{text.partition('~')[0].strip()} ~ " + " + ".join(f"(1|{name})" for name in plain)
+        used = {_column_name(code) for code in plain} | set(names_in(_response_of(text)))
+        left = [name for name in columns if name not in used]
+        other = quoted(left[0]) if left else "facet"
+        return f"{text.strip()} + (1|{other})"
+    return f"{_response_of(text)} ~ " + " + ".join(f"(1|{name})" for name in plain)
 
 
-def _tree(text: str) -> Any:
+def _response_of(text: str) -> str:
+    return text.partition("~")[0].strip()
+
+
+def _example(columns: Sequence[str]) -> str:
+    """Return an example of a formula, of columns of the data if they are known."""
+    if len(columns) < 2:
+        return "y ~ (1|a) + (1|b)"
+    facets = " + ".join(f"(1|{quoted(name)})" for name in columns[:-1][:2])
+    return f"{quoted(columns[-1])} ~ {facets}"
+
+
+def _tree(text: str, columns: Sequence[str] = ()) -> Any:
     """Return patsy's tree; the bar binds looser than + so that ``(1 + x | g)`` is one bar."""
     from patsy import PatsyError
     from patsy.infix_parser import Operator
@@ -184,28 +220,39 @@ def _tree(text: str) -> Any:
 
     if not isinstance(text, str):
         raise FormulaError(
-            "the formula is text such as 'score ~ (1|sys)' and comes first, "
+            f"the formula is text such as {_example(columns)!r} and comes first, "
             f"not {type(text).__name__}"
         )
     # One line, so that the caret is below the error; names within it keep their spaces.
-    text = re.sub(r"\s*[\r\n]\s*", " ", text)
+    text = in_python(re.sub(r"\s*[\r\n]\s*", " ", text))
+    refuse_foreign(text)
     # With a unary bar `||` can be parsed, so that its error shows the position.
     operators = [Operator("|", 2, 50), Operator("|", 1, 60)]
     try:
-        return parse_formula(text, extra_operators=operators)
+        tree = parse_formula(text, extra_operators=operators)
+        for leaf in _leaves(tree):
+            if leaf.type == "PYTHON_EXPR" and _is_reserved(leaf.token.extra.strip()):
+                leaf.token.extra = quoted(leaf.token.extra.strip())
+        return tree
     except PatsyError as error:
         raise _from_patsy(error, text) from None
     except IndexError:  # patsy's own, of three quotes
         raise FormulaError(
-            f"{text!r} cannot be read as a formula, such as 'score ~ (1|sys) + (1|topic)'"
+            f"{text!r} cannot be read as a formula, such as {_example(columns)!r}"
         ) from None
 
 
-def _check_sides(tree: Any, text: str) -> None:
+def _is_reserved(code: str) -> bool:
+    """Return whether a name is that of a column since Python has no value of this name."""
+    return keyword.iskeyword(code) and code not in ("None", "True", "False")
+
+
+def _check_sides(tree: Any, text: str, columns: Sequence[str]) -> None:
     """Refuse a formula that is not ``response ~ right-hand side``, with one ~."""
     if len(tree.args) != 2:
         right = text.strip().lstrip("~ ")
-        example = f"score ~ {right}" if "~" in text and right else "score ~ (1|sys) + (1|topic)"
+        response = quoted(columns[-1]) if columns else "y"
+        example = f"{response} ~ {right}" if "~" in text and right else _example(columns)
         raise FormulaError(f"the formula needs a response on the left of ~: {example!r}")
     for side in tree.args:
         tilde = next((node for node in _nodes(side) if node.type == "~"), None)
@@ -274,7 +321,20 @@ def _check_expressions(tree: Any) -> None:
                 "deeply nested for Python; make it a column first"
             ) from None
         except (SyntaxError, ValueError):  # a null character, a number of very many digits
-            raise _fault(f"{code!r} is neither a column nor a Python expression", leaf) from None
+            code = _source_of(leaf)
+            advice = unreadable(code)
+            raise _fault(
+                f"{code!r} is neither a column nor a Python expression{'; ' * bool(advice)}"
+                f"{advice}",
+                leaf,
+            ) from None
+
+
+def _source_of(node: Any) -> str:
+    """Return the text of a node, as written."""
+    origin = getattr(node, "origin", node)
+    text: str = origin.code[origin.start : origin.end]
+    return text.strip()
 
 
 def _check_response(left: Any, right: Any) -> None:
@@ -283,7 +343,11 @@ def _check_response(left: Any, right: Any) -> None:
     if not plain or isinstance(
         ast.parse(left.token.extra.strip(), mode="eval").body, ast.Constant
     ):
-        raise _fault("the response must be one column or one expression, such as I(a + b)", left)
+        is_number = plain or left.type in ("ONE", "ZERO", "NUMBER")
+        example = "I(a + b)" if is_number else f"I({_source_of(left)})"
+        raise _fault(
+            f"the response must be one column or one expression, such as {example}", left
+        )
     response = _column_name(left.token.extra)
     for leaf in _leaves(right):
         if (
@@ -310,22 +374,30 @@ def _bars(node: Any, allowed: bool = True) -> Iterator[Any]:
 
 def _check_bar(bar: Any) -> None:
     """Refuse random terms that are not ``(1 | g)`` with parentheses."""
-    if len(bar.args) == 1:
-        raise _fault("a random term has a 1 before its bar: (1 | g)", bar)
-    effects, groups = bar.args
+    effects, groups = bar.args if len(bar.args) == 2 else (None, bar.args[0])
+    if groups.type == "|" and len(groups.args) == 1:
+        written = _source_of(groups.args[0])
+        raise _fault(
+            f"|| separates uncorrelated slopes, and random slopes are not supported: the random "
+            f"intercept is (1|{written})",
+            groups.token,
+        )
+    written = f"(1|{_source_of(groups)})"
+    if effects is None:
+        raise _fault(f"a random term has a 1 before its bar: {written}", bar)
     # patsy's origin of a node includes its parentheses, so a bar without them starts where its
     # left side starts.
     if bar.origin.start == effects.origin.start:
-        raise _fault("a random term needs parentheses: (1 | g)", bar.token)
-    if groups.type == "|" and len(groups.args) == 1:
-        raise _fault(
-            "|| separates correlated slopes, and random terms here are intercepts: (1 | g)",
-            groups.token,
-        )
-    if effects.type != "ONE":
-        slopes = [leaf for leaf in _leaves(effects) if leaf.type not in ("ZERO", "ONE")]
-        place = slopes[0] if slopes else effects
-        raise _fault("only random intercepts are supported: (1 | g)", place)
+        raise _fault(f"a random term needs parentheses: {written}", bar.token)
+    if effects.type == "ONE":
+        return
+    if groups.type == "ONE":
+        raise _fault(f"the groups are on the right of the bar: (1|{_source_of(effects)})", bar)
+    slopes = [leaf for leaf in _leaves(effects) if leaf.type not in ("ZERO", "ONE")]
+    raise _fault(
+        f"random slopes are not supported, only random intercepts: {written}",
+        slopes[0] if slopes else effects,
+    )
 
 
 def _leaves(node: Any) -> Iterator[Any]:
@@ -346,13 +418,14 @@ def _random_terms(bar: Any) -> Iterator[RandomTerm]:
     for leaf in _leaves(groups):
         if leaf.type != "PYTHON_EXPR":
             if leaf.type != "NUMBER":
-                raise _fault("a random term groups by columns: (1 | g)", leaf)
+                raise _fault("a random term groups by columns, such as (1|g)", leaf)
             continue
-        name = _column_name(leaf.token.extra)
+        name = _facet_name(leaf.token.extra)
         if name is None:
+            code = leaf.token.extra
             raise _fault(
-                f"a random term groups by columns, and {leaf.token.extra!r} is an expression; "
-                "make it a column first (a name with spaces or dots is written Q('the name'))",
+                f"a random term groups by columns, and {code!r} is an expression; "
+                f"{_as_groups(code) or 'make it a column first'}",
                 leaf,
             )
         if ":" in name:
@@ -364,8 +437,40 @@ def _random_terms(bar: Any) -> Iterator[RandomTerm]:
     except PatsyError as error:
         raise _from_patsy(error, bar.origin.code) from None
     for term in expanded.terms:
-        facets = tuple(_column_name(factor.code) or "" for factor in term.factors)
+        facets = tuple(_facet_name(factor.code) or "" for factor in term.factors)
         yield RandomTerm(":".join(facets), facets)
+
+
+def _facet_name(code: str) -> str | None:
+    """Return the column by whose levels ``g``, ``"any name"``, ``a.name`` or ``C(g)`` groups."""
+    expression = ast.parse(code.strip(), mode="eval").body
+    match expression:
+        case ast.Constant(value=str(name)):
+            return name
+        case ast.Attribute() if re.fullmatch(r"[^\W\d]\w*(\.\w+)+", code.strip()):
+            return code.strip()
+        case ast.Call(func=ast.Name(id="C" | "factor"), args=[inner], keywords=[]):
+            return _facet_name(ast.unparse(inner))
+    return _column_name(code)
+
+
+def _as_groups(code: str) -> str:
+    """Return how groups of several columns are written; empty for other expressions."""
+    expression = ast.parse(code.strip(), mode="eval").body
+    match expression:
+        case ast.Tuple(elts=parts) | ast.Call(func=ast.Name(id="interaction"), args=parts):
+            pass
+        case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
+            parts = [left, right]
+        case ast.Call(func=ast.Name(id=name)) if name in STRUCTURES:
+            return NO_STRUCTURES
+        case ast.Call(func=ast.Name(id=inner), args=[ast.Name(id=outer)]):
+            return f"groups of {inner} within {outer} are (1|{outer}:{inner})"
+        case _:
+            return ""
+    names = [ast.unparse(part) for part in parts]
+    both = " + ".join(f"(1|{name})" for name in names)
+    return f"combinations of levels are (1|{':'.join(names)}), and separate terms {both}"
 
 
 def _column_name(code: str) -> str | None:
@@ -429,6 +534,10 @@ def _fault(message: str, place: Any) -> FormulaError:
 
 def _from_patsy(error: Any, text: str) -> FormulaError:
     message = error.message.replace("a noun", "a column or a term")
+    if message.startswith("expected an operator"):
+        message += "; terms are joined by +"
+    if message.startswith("error tokenizing"):
+        message = "here is a character that formulas do not have, or a quote that is not closed"
     if not message.startswith("I "):
         message = message[:1].lower() + message[1:]
     if error.origin is None:

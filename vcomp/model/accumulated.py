@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vcomp import display
-from vcomp.data import Missing, Reading
+from vcomp.data import Missing, Reading, level_columns
 from vcomp.design import Design
 from vcomp.estimators import MethodName
 from vcomp.exceptions import EstimationError
@@ -218,7 +218,7 @@ def cell_sums_of(formula: str, data: Any, reading: Reading) -> CellSums:
     formula, data : as for :func:`accumulate`
     reading : how the rows are read
     """
-    on_dask, parsed = reading.is_on_dask(data), parse(formula)
+    on_dask, parsed = reading.is_on_dask(data), parse(formula, level_columns(data))
     if on_dask:
         return gather_on_dask(parsed, data, reading, collapse=False)
     source = reading.open(parsed, data)

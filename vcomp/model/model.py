@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data import Missing, Reading, Rows
+from vcomp.data import Missing, Reading, Rows, level_columns
 from vcomp.design import Chunk, Design
 from vcomp.estimators import (
     Estimate,
@@ -228,7 +228,7 @@ class VarianceComponentsModel(LikelihoodOfData):
     ) -> None:
         if not isinstance(data, SummedData):
             reading = Reading(caller_environment(eval_env, 1), missing, stream, progress)
-            data = read_data(parse(formula), data, reading)
+            data = read_data(parse(formula, level_columns(data)), data, reading)
         begun = perf_counter()
         data = _without_dependent(data)
         self._found: SummedData = data
