@@ -147,7 +147,7 @@ FIXED = FRAME.assign(
         ("np.log(zero - 1)", ["missing values", "np.log(zero - 1)", "^^^"]),
         ("nope", ["no column 'nope'"]),
         ("max", ["no column 'max'"]),
-        ("nope(x)", ["no column 'nope'"]),
+        ("nope(x)", ["no function 'nope'"]),
         ("np.mean(x)", ["np.mean(x)", "1 rows where the data have 48"]),
         ("C(sys)*C(topic)", ["48 rows are too few for 51 parameters (48 fixed effects"]),
     ],
@@ -215,7 +215,7 @@ def test_anova_has_no_fixed_effects():
     [
         ({"method": "lme4"}, ["method='lme4'", "'reml', 'ml', 'anova'"]),
         ({"method": None}, ["method=None", "'reml'"]),
-        ({"maxiter": 5}, ["'reml'", "max_iter, tol", "'maxiter'"]),
+        ({"maxitr": 5}, ["'reml'", "max_iter, tol", "'maxitr' (did you mean 'max_iter'?)"]),
         ({"method": "anova", "tol": 1e-3}, ["'anova'", "'tol'"]),
         ({"missing": "omit"}, ["missing='omit'", "'drop' or 'raise'"]),
         ({"missing": None}, ["missing=None", "'drop' or 'raise'"]),
@@ -381,7 +381,7 @@ def test_messages_that_readers_of_the_pages_met():
     said = message_of("y ~ a + b", data, vcomp.FormulaError)
     assert said.endswith("for instance 'y ~ (1|a) + (1|b)'")
     said = message_of("y ~ 1", data, vcomp.FormulaError)
-    assert said.endswith("for instance 'y ~ 1 + (1|topic)'")
+    assert said.endswith("for instance 'y ~ 1 + (1|a)'")
     with pytest.raises(vcomp.EstimationError, match="reproduce the response exactly") as error:
         vcomp.fit("y ~ (1|a)", data)
     assert type(error.value) is vcomp.EstimationError

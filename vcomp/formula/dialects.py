@@ -163,6 +163,8 @@ def unreadable(code: str) -> str:
     called = re.match(r"([\w.]+)\((.*)\)$", code, re.DOTALL)
     if called and called[1] in FUNCTIONS:
         return "write " + FUNCTIONS[called[1]].format(args=called[2])
+    if called and called[1] in RANDOM:
+        return f"a random term is written (1|{called[2]})"
     if called and all(_is_words(a.strip()) for a in called[2].split(",")):
         args = ", ".join(quoted(a.strip()) for a in called[2].split(","))
         return f"write {called[1]}({args})"

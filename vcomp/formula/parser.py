@@ -195,7 +195,8 @@ def _with_random_terms(text: str, description: Any, columns: Sequence[str]) -> s
     if len(plain) < 2:  # may well be a covariate
         used = {_column_name(code) for code in plain} | set(names_in(_response_of(text)))
         left = [name for name in columns if name not in used]
-        other = quoted(left[0]) if left else "facet"
+        default = "sys" if "topic" in used else "topic"
+        other = quoted(left[0]) if left else default
         return f"{text.strip()} + (1|{other})"
     return f"{_response_of(text)} ~ " + " + ".join(f"(1|{name})" for name in plain)
 
@@ -207,7 +208,7 @@ def _response_of(text: str) -> str:
 def _example(columns: Sequence[str]) -> str:
     """Return an example of a formula, of columns of the data if they are known."""
     if len(columns) < 2:
-        return "y ~ (1|a) + (1|b)"
+        return "score ~ (1|sys) + (1|topic)"
     facets = " + ".join(f"(1|{quoted(name)})" for name in columns[:-1][:2])
     return f"{quoted(columns[-1])} ~ {facets}"
 
@@ -251,7 +252,7 @@ def _check_sides(tree: Any, text: str, columns: Sequence[str]) -> None:
     """Refuse a formula that is not ``response ~ right-hand side``, with one ~."""
     if len(tree.args) != 2:
         right = text.strip().lstrip("~ ")
-        response = quoted(columns[-1]) if columns else "y"
+        response = quoted(columns[-1]) if columns else "score"
         example = f"{response} ~ {right}" if "~" in text and right else _example(columns)
         raise FormulaError(f"the formula needs a response on the left of ~: {example!r}")
     for side in tree.args:
@@ -464,7 +465,7 @@ def _as_groups(code: str) -> str:
             parts = [left, right]
         case ast.Call(func=ast.Name(id=name)) if name in STRUCTURES:
             return NO_STRUCTURES
-        case ast.Call(func=ast.Name(id=inner), args=[ast.Name(id=outer)]):
+        case ast.Call(func=ast.Name(id=inner), args=[ast.Name(id=outer)]) if inner != "Q":
             return f"groups of {inner} within {outer} are (1|{outer}:{inner})"
         case _:
             return ""
