@@ -53,7 +53,8 @@ def front_door(
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(module), *homes})
+        # What the module imports for itself is no name of the package.
+        return sorted({*(name for name in vars(module) if name.startswith("__")), *homes})
 
     return find, names, sorted(homes)
 

@@ -151,7 +151,15 @@ def icc(
             )
         if missing == "reml":
             _check_no_test(r0)
-            return _of_incomplete(matrix.with_scores(), there, requested)
+            matrix = matrix.with_scores()
+            lowest, highest = (f(matrix.values, axis=1) for f in (np.nanmin, np.nanmax))
+            if not (lowest == highest).all() or np.ptp(lowest) == 0.0:
+                return _of_incomplete(matrix, there, requested)
+            _check_repeated(matrix)
+            # All ratings of an object are equal, and so would those be that are missing.
+            matrix = replace(matrix, values=np.repeat(lowest[:, None], len(matrix.items), axis=1))
+            words = f"{there}: the ratings of an object are all equal."
+            return _of_mean_squares(_mean_squares(matrix), requested, words)
         matrix, words = complete_rows(matrix)
     return _of_mean_squares(_mean_squares(matrix), requested, words)
 
@@ -259,9 +267,24 @@ def _share(odds: float) -> float:
 # Variance components -------------------------------------------------------------------------
 
 
+def _check_repeated(matrix: ItemScores) -> None:
+    """Refuse ratings of which no object has two.
+
+    Raises
+    ------
+    DataError
+    """
+    if (np.isfinite(matrix.values).sum(axis=1) < 2).all():
+        raise DataError(
+            f"each of {len(matrix.values):,} objects has one rating, so that raters cannot be "
+            "compared: some objects need ratings of two raters"
+        )
+
+
 def _of_incomplete(
     matrix: ItemScores, there: str, requested: tuple[int | None, float, float]
 ) -> IntraclassCorrelations:
+    _check_repeated(matrix)
     n, raters = matrix.values.shape
     one, two = one_way_components(matrix), two_way_components(matrix)
     return _of_components(

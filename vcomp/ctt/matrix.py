@@ -212,10 +212,16 @@ def _components(matrix: ItemScores, facets: tuple[str, ...]) -> VarianceComponen
         return components
     except DesignError as error:
         raise DataError(
-            f"variance components cannot be estimated from the available scores: {error}"
+            "variance components cannot be estimated from the available scores: "
+            f"{_without_advice(error)}"
         ) from error
     except EstimationError as error:
         raise DataError(
-            f"REML has no estimate from the available scores: {error}; missing='listwise' uses "
-            "the objects that have all scores"
+            f"REML has no estimate from the available scores: {_without_advice(error)}; "
+            "missing='listwise' uses the objects that have all scores"
         ) from error
+
+
+def _without_advice(error: Exception) -> str:
+    """Return the reason that an error of a fit has, without what to change in a formula."""
+    return str(error).partition("; leave ")[0].partition("; keep one")[0]

@@ -24,6 +24,19 @@ _PARQUET = (".parquet", ".pq")
 _TABLES = (".csv", ".tsv", ".tab", ".txt")
 _COMPRESSED = (".gz", ".bz2", ".zst")
 _ENDINGS = "files end in .csv, .tsv (also .gz) or .parquet"
+_READERS = {
+    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), "pandas.read_excel(path)"),
+    ".sav": "pandas.read_spss(path)",
+    **dict.fromkeys((".sas7bdat", ".xpt"), "pandas.read_sas(path)"),
+    ".dta": "pandas.read_stata(path)",
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "pandas.read_json(path)"),
+    **dict.fromkeys((".feather", ".arrow"), "pandas.read_feather(path)"),
+    ".orc": "pandas.read_orc(path)",
+    **dict.fromkeys((".rds", ".rda", ".rdata"), "the package pyreadr"),
+    **dict.fromkeys((".pkl", ".pickle"), "pandas.read_pickle(path), if you trust its source"),
+}
+"""What reads files of other programs."""
+
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -174,7 +187,9 @@ def _typed(files: list[dict[str, str | None]]) -> list[dict[str, int | str | Non
 def _kind(path: Path) -> Literal["parquet", "csv"]:
     kind = _kind_or_none(path)
     if kind is None:
-        raise DataError(f"the format of {path.name!r} is not known; {_ENDINGS}")
+        reader = _READERS.get(path.suffix.lower())
+        advice = f"; read it with {reader}, and give the frame" if reader else ""
+        raise DataError(f"the format of {path.name!r} is not known{advice}; {_ENDINGS}")
     return kind
 
 

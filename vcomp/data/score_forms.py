@@ -285,11 +285,20 @@ def _refuse_identifiers(frame: pd.DataFrame, orientation: Orientation) -> None:
             f"scores look transposed: {whose}. Pass scores.T, with a row for each {row} and a "
             f"column for each {column}, or a ScoreMatrix, which has names for both"
         )
+    if not orientation.index_names:
+        rows = rows or [name for name in frame.columns if _is_number_of_row(name, frame)]
     if rows and not orientation.index_names:
         raise DataError(
             f"column {rows[0]!r} looks like the labels of {row}s, not like scores: set it as the "
             "index"
         )
+
+
+def _is_number_of_row(name: object, frame: pd.DataFrame) -> bool:
+    """Return whether a column is called an identifier, and has another value in each row."""
+    written = str(name).lower()
+    is_named = written in ("id", "uid", "pid", "nr", "no", "#") or re.search(r"[_ .-]id$", written)
+    return bool(is_named) and list(frame.columns).count(name) == 1 and frame[name].is_unique
 
 
 def _refuse_long(frame: pd.DataFrame, orientation: Orientation) -> None:

@@ -19,3 +19,4 @@ from .table_components import crossed_components as crossed_components
 from .table_components import matrix_components as matrix_components
 from .universe import Counts as Counts
 from .universe import all_sizes as all_sizes
+from .universe import refuse_sizes_as_options as refuse_sizes_as_options

@@ -26,7 +26,7 @@ from vcomp.gtheory.projection import (
 )
 from vcomp.gtheory.requirement import check_requirement, required_size, requirement_ratio
 from vcomp.gtheory.study import DStudy, dstudy
-from vcomp.gtheory.universe import all_sizes
+from vcomp.gtheory.universe import all_sizes, refuse_sizes_as_options
 from vcomp.inference import (
     EstimatedQuantity,
     Projected,
@@ -153,8 +153,10 @@ class HasDStudies:
         2  0.957  0.979
         3  0.960  0.981
         """
+        planned = self._planned_components()
+        refuse_sizes_as_options(planned.facet_names, alpha=alpha, object=object)
         made = dstudy(
-            self._planned_components(),
+            planned,
             design,
             object=object,
             fixed=fixed,
@@ -238,6 +240,8 @@ class HasDStudies:
         >>> print(published.quantity("p", interval="wald"))
         p = 2 (standard error 0.707), 95 % interval [0.614, 3.39] by Wald
         """
+        facets = self._components().facet_names
+        refuse_sizes_as_options(facets, alpha=alpha, object=object, goal=goal, cut=cut)
         plan = PlanOptions(design, object, all_sizes(sizes, n), fixed, universe, within, layout)
         options = _Options(plan, negative, goal, coefficient, facet, cut)
         return _quantity(

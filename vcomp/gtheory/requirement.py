@@ -198,6 +198,16 @@ def check_requirement(plan: DStudyPlan, goal: float, coefficient: str, facet: st
     PlanError
         The goal, coefficient or facet is not a possible one.
     """
+    if coefficient in ("rel_err_var", "abs_err_var"):
+        chosen = _facet(facet, plan)
+        sizes = dict(zip(plan.facets, plan.sizes[0].tolist(), strict=True))
+        held = {f: (n, n) for f, n in sizes.items() if f != chosen}
+        bounds = f", bounds={held!r}" if held else ""
+        raise PlanError(
+            f"required() is of 'Erho2' and 'Phi'; the size at which {coefficient} is {goal!r} is "
+            f"that of optimize({{{chosen!r}: 1}}, goal={goal!r}, coefficient={coefficient!r}"
+            f"{bounds})"
+        )
     _check(goal, coefficient)
     return _facet(facet, plan)
 

@@ -124,6 +124,31 @@ def all_sizes(sizes: Mapping[str, Any] | None, n: Mapping[str, Any]) -> dict[str
     return {**sizes, **n}
 
 
+def refuse_sizes_as_options(facets: Iterable[str], **options: Any) -> None:
+    """Refuse sizes of facets that have the names of options, with what to write.
+
+    Raises
+    ------
+    PlanError
+
+    Examples
+    --------
+    >>> refuse_sizes_as_options(["alpha", "p"], alpha=20)
+    Traceback (most recent call last):
+    vcomp.exceptions.PlanError: alpha= is an option here: the size of the facet 'alpha' is given
+    as sizes={'alpha': 20}
+    """
+    for name in set(facets).intersection(options):
+        value = options[name]
+        several = isinstance(value, list | tuple | range) and not isinstance(value, str)
+        first = next(iter(value), None) if several else value
+        if isinstance(first, Real) and not isinstance(first, bool) and float(first) >= 1.0:
+            raise PlanError(
+                f"{name}= is an option here: the size of the facet {name!r} is given as "
+                f"sizes={{{name!r}: {value!r}}}"
+            )
+
+
 def read_sizes(facet: str, wanted: Any) -> tuple[float | Counts, ...]:
     """Return the sizes of a facet that are planned.
 

@@ -152,7 +152,11 @@ class Accuracy(display.Printed):
         return display.summary([table], _notes(self))
 
     def plot(
-        self, measures: str | Iterable[str] | None = None, *, axes: Any | None = None
+        self,
+        measures: str | Iterable[str] | None = None,
+        *,
+        axes: Any | None = None,
+        ax: Any | None = None,
     ) -> list[Any]:
         """Draw accuracy over the number of topics, with intervals as bands.
 
@@ -166,6 +170,7 @@ class Accuracy(display.Printed):
         ----------
         measures : names in :attr:`measures`; all of them if None
         axes : matplotlib axes to draw on, one a panel; those of a new figure if None
+        ax : the same of a single panel
 
         Returns
         -------
@@ -191,6 +196,9 @@ class Accuracy(display.Printed):
         """
         from vcomp import plots
 
+        if ax is not None and axes is not None:
+            raise PlanError("give ax=, of one panel, or axes=, of several, not both")
+        axes = axes if ax is None else [ax]
         chosen = self._chosen(measures)
         rows = self.table
         shown = {name: self._label(name) for name in chosen}

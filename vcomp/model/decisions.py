@@ -12,7 +12,13 @@ import numpy as np
 
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory import HasDStudies, MeanOfScores, PlanOptions, all_sizes
+from vcomp.gtheory import (
+    HasDStudies,
+    MeanOfScores,
+    PlanOptions,
+    all_sizes,
+    refuse_sizes_as_options,
+)
 from vcomp.inference import Projected, VarianceComponents
 from vcomp.inference.intervals import IntervalSource
 from vcomp.ir.rank import RankOptions, TauEstimator, TauInterval, TauTarget, TauVariant
@@ -64,7 +70,14 @@ def sampled_facet(facets: Sequence[str], n: Mapping[str, Any]) -> tuple[str, str
             f"there is no facet {unknown[0]!r}{did_you_mean(unknown[0], facets)}; the facets "
             f"are {', '.join(map(repr, facets))}"
         )
-    if len(n) > 1 or len(facets) < 2 or (not n and len(facets) > 2):
+    if len(n) > 1:
+        sizes = ", ".join(f"{facet}={value!r}" for facet, value in n.items())
+        raise PlanError(
+            f"accuracy is over sizes of one facet, and {' and '.join(n)} have sizes; "
+            f"expected_tau({sizes}) and expected_tau_ap() are of several, and so are Eρ² and Φ of "
+            f"dstudy({sizes})"
+        )
+    if len(facets) < 2 or (not n and len(facets) > 2):
         raise PlanError(
             "accuracy needs sizes of one facet, such as "
             f"{facets[-1]}=50; the facets are {', '.join(map(repr, facets))}, and sizes are given "
@@ -283,6 +296,7 @@ class Decisions(HasDStudies, Fitted):
         algorithm 1  0.60           0.624    0.054     0.058
         algorithm 2  0.72           0.721    0.054     0.061
         """
+        self._refuse_sizes(alpha=alpha, object=object)
         access, wanted = self._row_access, all_sizes(sizes, n)
         from vcomp.model.universe_scores import universe_scores  # deferred for start-up time
 
@@ -290,6 +304,7 @@ class Decisions(HasDStudies, Fitted):
 
     def expected_tau(
         self,
+        design: str | None = None,
         *,
         estimator: TauEstimator = "shrunken",
         variant: TauVariant = "a",
@@ -300,7 +315,6 @@ class Decisions(HasDStudies, Fitted):
         draws: int = 2_000,
         rng: int | np.random.Generator | None = None,
         groups: LevelGroups | str | None = None,
-        design: str | None = None,
         object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
         fixed: str | Sequence[str] = (),
         universe: Mapping[str, float] | None = None,
@@ -311,6 +325,7 @@ class Decisions(HasDStudies, Fitted):
 
         Parameters
         ----------
+        design : of the new test in Brennan's notation, as of :meth:`dstudy`
         estimator : ``"shrunken"``, or ``"urbano"`` for the estimator as published
         variant : of τ if systems are tied, ``"a"`` or ``"b"``
         threshold : largest difference of systems that count as equal
@@ -324,8 +339,8 @@ class Decisions(HasDStudies, Fitted):
         groups : the group of each system, if one system of each group is ranked: a mapping, a
             function of a system's name, or a facet that systems are nested in; see
             :func:`vcomp.ir.expected_tau`
-        design, object, fixed, universe : of the new test, as of :meth:`dstudy`: its design in
-            Brennan's notation, the facet that is ranked, fixed facets and finite universes
+        object, fixed, universe : of the new test, as of :meth:`dstudy`: the facet that is ranked,
+            fixed facets and finite universes
         sizes, **n : sizes of the sampled facets in the new test, ``topic=[25, 50], assessor=2``; a
             facet without a size has that of the data. If none is given, the test at hand, in which
             the first facet of the formula is ranked
@@ -382,12 +397,14 @@ class Decisions(HasDStudies, Fitted):
         0     50      2      0.70  shrunken
         1    150      2      0.77  shrunken
         """
+        self._refuse_sizes(alpha=alpha, object=object, draws=draws, threshold=threshold)
         planned = PlanOptions(design, object, all_sizes(sizes, n), fixed, universe)
         options = RankOptions(estimator, variant, threshold, target, interval, alpha, draws, rng)
         return self._ranked(planned, groups).table(options, ap=False)
 
     def expected_tau_ap(
         self,
+        design: str | None = None,
         *,
         estimator: TauEstimator = "shrunken",
         threshold: float = 0.0,
@@ -397,7 +414,6 @@ class Decisions(HasDStudies, Fitted):
         draws: int = 2_000,
         rng: int | np.random.Generator | None = None,
         groups: LevelGroups | str | None = None,
-        design: str | None = None,
         object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
         fixed: str | Sequence[str] = (),
         universe: Mapping[str, float] | None = None,
@@ -422,9 +438,13 @@ class Decisions(HasDStudies, Fitted):
         PlanError, DataError, EstimationError
             As :meth:`expected_tau`.
         """
+        self._refuse_sizes(alpha=alpha, object=object, draws=draws, threshold=threshold)
         planned = PlanOptions(design, object, all_sizes(sizes, n), fixed, universe)
         options = RankOptions(estimator, "a", threshold, target, interval, alpha, draws, rng)
         return self._ranked(planned, groups).table(options, ap=True)
+
+    def _refuse_sizes(self, **options: Any) -> None:
+        refuse_sizes_as_options(self._record.structure.facets, **options)
 
     def _ranked(self, planned: PlanOptions, groups: LevelGroups | str | None) -> RankedFit:
         return RankedFit(self._record, self._rows, self.components, planned, groups)
@@ -502,6 +522,7 @@ class Decisions(HasDStudies, Fitted):
         from vcomp.ir import accuracy_of  # deferred for start-up time: a fit needs no measures
 
         facets, n_levels = self._record.structure.facets, self._record.structure.n_levels
+        self._refuse_sizes(alpha=alpha, trials=trials, workers=workers)
         ranked, sampled, given = sampled_facet(facets, all_sizes(sizes, n))
         levels = dict(zip(facets, n_levels, strict=True))
 

@@ -13,7 +13,7 @@ from vcomp.design import Structure
 from vcomp.estimators import Certificate
 from vcomp.inference.hypotheses import degrees_of_freedom
 from vcomp.model import tables
-from vcomp.model.row_access import Fitted
+from vcomp.model.row_access import Fitted, fixed_fit
 from vcomp.model.tables import CovarianceType
 
 if TYPE_CHECKING:
@@ -192,8 +192,27 @@ class Estimates(Fitted):
 
     @property
     def bse(self) -> pd.Series:
-        """Standard errors of :attr:`params`."""
+        """Standard errors of :attr:`params`, from :meth:`cov_params`.
+
+        Those of components are of the information matrix, for normal effects. Where intervals are
+        robust, :meth:`summary` and :meth:`gstudy` show robust ones, which belong to the intervals;
+        ``summary(interval="mls")`` shows these.
+        """
         return tables.joined(self.bse_fe, self.bse_vcomp, "bse")
+
+    @property
+    def tvalues(self) -> pd.Series:
+        """Fixed effects over their standard errors; nan for components, which have no t-test.
+
+        :meth:`test` tests a component.
+        """
+        return tables.with_components(self._record, self.fe_params / self.bse_fe, "tvalues")
+
+    @property
+    def pvalues(self) -> pd.Series:
+        """P-values of the fixed effects, with Satterthwaite's degrees of freedom; else nan."""
+        found = fixed_fit(self._record, self._rows).table(0.05, "satterthwaite")["p_value"]
+        return tables.with_components(self._record, found, "pvalues")
 
     def cov_params(self) -> pd.DataFrame:
         """Return the covariance matrix of :attr:`params`, block diagonal."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from time import perf_counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
@@ -355,6 +356,16 @@ class VarianceComponentsModel(LikelihoodOfData):
     def exog_names(self) -> list[str]:
         """Names of the columns of X."""
         return list(self.design.fixed.names)
+
+    @property
+    def data(self) -> Any:
+        """Names as statsmodels' tables read them: ``param_names``, ``xnames`` and ``ynames``."""
+        components = [f"var({name})" for name in self.component_names]
+        return SimpleNamespace(
+            param_names=[*self.exog_names, *components],
+            xnames=self.exog_names,
+            ynames=self.endog_names,
+        )
 
     @property
     def nobs(self) -> int:

@@ -370,14 +370,15 @@ _INSTEAD = "a path on a disk with more room"
 
 
 def augment(access: RowAccess) -> pd.DataFrame:
-    """Return response, facets, fitted values and residuals of the rows that were used."""
+    """Return response, facets, covariates, fitted values and residuals of the rows used."""
     import pandas as pd
 
     check_columns(access.model.design)
     rows, response = access.model.rows, access.model.design.formula.response
     fitted = fitted_values(access).to_numpy()
     facets = {name: column.to_numpy() for name, column in rows.facets.items()}
-    columns: dict[str, Any] = {response: rows.y.copy(), **facets}
+    covariates = {name: column for name, column in rows.fixed.items() if name not in facets}
+    columns: dict[str, Any] = {response: rows.y.copy(), **facets, **covariates}
     columns |= {"fitted": fitted, "resid": rows.y - fitted}
     return pd.DataFrame(columns, index=rows.labels)
 
@@ -391,7 +392,7 @@ def check_columns(design: Design) -> None:
         If there is one.
     """
     formula = design.formula
-    clashing = {"fitted", "resid"}.intersection([formula.response, *formula.facets])
+    clashing = {"fitted", "resid"}.intersection(formula.names())
     if clashing:
         name = min(clashing)
         raise DataError(
@@ -451,21 +452,18 @@ def _streamed(access: RowAccess, target: Path, progress: bool | None) -> Iterato
 
 
 def _augmented(model: FittedModel, solution: Solution, part: CompleteRows) -> pd.DataFrame:
-    """Return response, facets, fitted values and residuals of some rows."""
+    """Return response, facets, covariates, fitted values and residuals of some rows."""
     import pandas as pd
 
     design = model.design
     codes = [np.asarray(f.codes(part.frame[f.name])) for f in design.facets]
-    fitted = _fitted(design, solution, codes, _matrix(model, part))
+    fixed = part.fixed_columns(design.formula, model.fixed_columns)
+    fitted = _fitted(design, solution, codes, design.centred_matrix(fixed, part.y.size))
     columns: dict[str, Any] = {design.formula.response: part.y}
     for facet, found in zip(design.facets, codes, strict=True):
         columns[facet.name] = pd.Categorical.from_codes(found, categories=facet.levels)
+    columns |= {name: column for name, column in fixed.items() if name not in columns}
     return pd.DataFrame(columns | {"fitted": fitted, "resid": part.y - fitted}, copy=False)
-
-
-def _matrix(model: FittedModel, part: CompleteRows) -> FloatArray:
-    fixed = part.fixed_columns(model.design.formula, model.fixed_columns)
-    return model.design.centred_matrix(fixed, part.y.size)
 
 
 def _fitted(design: Design, solution: Solution, codes: list[Any], X: FloatArray) -> FloatArray:

@@ -331,7 +331,9 @@ class VarianceComponentsResults(
     def augment(
         self, path: str | PathLike[str] | None = None, *, progress: bool | None = None
     ) -> pd.DataFrame | Path:
-        """Return a row for each score: response, facets, fitted, resid; or write them to a file.
+        """Return a row for each score, with fitted value and residual; or write them to a file.
+
+        The columns are the response, the facets, the covariates, ``fitted`` and ``resid``.
 
         With `path`, rows that were read in batches are read again, and never all in memory.
         Effects come from the statistics of the fit; if cells were collapsed in these, and a term

@@ -52,6 +52,12 @@ def joined(fixed: pd.Series, components: pd.Series, name: str) -> pd.Series:
     return both.rename(name)
 
 
+def with_components(record: FitRecord, fixed: pd.Series, name: str) -> pd.Series:
+    """Return values of the fixed effects, then nan for the components."""
+    names = record.estimate.names
+    return joined(fixed, series(np.full(len(names), np.nan), names, name), name)
+
+
 def params(record: FitRecord) -> pd.Series:
     """Return fixed effects, then components as ``var(sys)``, …, ``var(Residual)``."""
     estimate = record.estimate

@@ -362,14 +362,17 @@ def _read(scores: Any, response: str, names: Mapping[str, str | None]) -> pd.Dat
         raise DataError("role= and assessor= are both None: nothing distinguishes assessments")
     source = open_source(scores)
     optional = {name for name in ("role", "assessor") if given.get(name) == name}
-    if optional == {"role", "assessor"}:
-        # Either may be absent under its usual name.
-        given = {k: c for k, c in given.items() if k not in optional or c in source.columns}
+    # Either may be absent under its usual name.
+    given = {k: c for k, c in given.items() if k not in optional or c in source.columns}
     for column in (*given.values(), response):
         if column not in source.columns:
             raise source.no_column(column)
     if not given.keys() & {"role", "assessor"}:
-        raise source.no_column("assessor")
+        raise DataError(
+            "assessments differ in the role or the person of the assessor, and there is neither a "
+            "column 'role' nor a column 'assessor': name one of them or both by role= and "
+            f"assessor=; the columns are {', '.join(map(repr, source.columns))}"
+        )
     read = source.read([*dict.fromkeys([*given.values(), response])])
     frame = pd.DataFrame({name: read[column] for name, column in given.items()})
     if frame.isna().to_numpy().any():

@@ -141,6 +141,26 @@ class Jackknife(Replicates):
         """
         raise DataError(f"a jackknife needs all levels of {self.facet!r}, not the first {n} only")
 
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return t-intervals of the components, in columns 0 and 1, on the log scale.
+
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha
+
+        Raises
+        ------
+        EstimationError
+            If an estimate is missing.
+        PlanError
+            If alpha is not between 0 and 1.
+        """
+        import pandas as pd
+
+        found = self.limits(Quantities("linear", np.eye(len(self.names))), alpha)
+        names = [f"var({name})" for name in self.names]
+        return pd.DataFrame({0: found.low, 1: found.high}, index=names)
+
     def of(
         self,
         function: Callable[[FloatArray], FloatArray],

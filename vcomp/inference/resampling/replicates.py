@@ -130,6 +130,34 @@ class Replicates:
             adjusted=None if self.adjusted is None else self.adjusted[kept],
         )
 
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return percentile intervals of fixed effects and components, in columns 0 and 1.
+
+        Those of the fit, of any quantity, and other kinds of bootstrap intervals:
+        ``res.conf_int(interval=replicates)``. Replicates that did not converge are left out.
+
+        Parameters
+        ----------
+        alpha : intervals have confidence 1 − alpha
+
+        Raises
+        ------
+        EstimationError
+            If there are fewer than two replicates that converged.
+        PlanError
+            If alpha is not between 0 and 1.
+        """
+        import pandas as pd
+
+        check_alpha(alpha)
+        if self.converged.sum() < 2:
+            raise EstimationError("an interval needs at least 2 replicates that converged")
+        components = self.values if self.adjusted is None else self.adjusted
+        both = np.hstack([self.beta, components])[self.converged]
+        ends = np.nanquantile(both, [alpha / 2.0, 1.0 - alpha / 2.0], axis=0)
+        names = [*self.fixed_names, *(f"var({name})" for name in self.names)]
+        return pd.DataFrame(ends.T, index=names)
+
     def plot(
         self,
         component: str,
