@@ -213,9 +213,7 @@ def test_an_error_points_at_its_place(text, message, place):
     assert text[start : start + len(under)] == under
 
 
-@pytest.mark.parametrize(
-    "expression", ["a[0]", "Q(a)", "np.floor(a)", "None", "b if a else b"]
-)
+@pytest.mark.parametrize("expression", ["a[0]", "Q(a)", "np.floor(a)", "None", "b if a else b"])
 def test_a_random_term_groups_by_columns(expression):
     message, place = fault(f"y ~ (1|{expression})")
     assert repr(expression) in message

@@ -205,7 +205,9 @@ def test_means_that_the_rows_do_not_tell(res, row, name):
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_tests_of_a_column_left_out(res, name):
     for test in (res.f_test, res.t_test, type(res).from_json(res.to_json()).f_test):
-        with pytest.raises(vcomp.EstimationError, match="was left out of the fixed part") as caught:
+        with pytest.raises(
+            vcomp.EstimationError, match="was left out of the fixed part"
+        ) as caught:
             test(f"{name} = 0")
         assert repr(name) in str(caught.value)
     assert res.f_test("x = 0").p_value < 0.01

@@ -375,14 +375,18 @@ def test_a_residual_of_rounding_errors_predicts_nothing():
 
 
 def test_predictions_need_the_columns_that_they_use():
-    data = unbalanced_groups().assign(x=lambda d: np.sin(np.arange(len(d))), b=lambda d: d["y"] > 0)
+    data = unbalanced_groups().assign(
+        x=lambda d: np.sin(np.arange(len(d))), b=lambda d: d["y"] > 0
+    )
     res = vcomp.fit("y ~ x + (1|a) + (1|b)", data)
     new = pd.DataFrame({"x": [0.0, 1.0]})
     expected = res.fe_params["Intercept"] + res.fe_params["x"] * new["x"]
     np.testing.assert_allclose(res.predict(new, level="population"), expected, rtol=1e-12)
     assert res.get_prediction(new, level="population").predicted_mean.shape == (2,)
     with_a = res.predict(new.assign(a=[0, 3]), level="a")
-    np.testing.assert_allclose(with_a - expected, res.random_effects["a"].iloc[[0, 3], 0], rtol=1e-9)
+    np.testing.assert_allclose(
+        with_a - expected, res.random_effects["a"].iloc[[0, 3], 0], rtol=1e-9
+    )
     with pytest.raises(vcomp.DataError, match="no column 'a'"):
         res.predict(new, level="a")
     mean = vcomp.fit("y ~ (1|a)", data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,7 @@ def fit_report(
             raise click.UsageError("--tau ranks all objects, and --within only those of a level")
     if picture is not None:
         check_picture(picture)
+    data, sizes = _with_further_sizes(data, sizes)
     source = data if dataset is None else vcomp.datasets.load(dataset)
     if augmented is not None:
         _check_augmented(augmented, data)
@@ -200,6 +202,15 @@ def fit_report(
         output.write(output.as_json(res, study, ranks), json_file)
     if json_file != "-":
         click.echo(output.fit_text(res, study, ranks, alpha, how))
+
+
+def _with_further_sizes(data: Any, sizes: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
+    """Return the data and the sizes, with sizes that follow --dstudy unquoted: t=3,6 r=4."""
+    paths = [data] if isinstance(data, str) else data
+    if not sizes or not isinstance(paths, list):
+        return data, sizes
+    further = [p for p in paths if re.fullmatch(r"\w+=[\d.,]+", p) and not Path(p).exists()]
+    return data_of_paths([p for p in paths if p not in further]), (*sizes, *further)
 
 
 def _check_augmented(target: Path, data: Any) -> None:

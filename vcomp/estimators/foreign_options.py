@@ -9,7 +9,9 @@ from typing import Any
 from vcomp.exceptions import EstimationError
 
 _SLOPES = "random slopes are not supported, only random intercepts: (1|g)"
-_TESTS = "it belongs to tests of the fixed effects: res.t_test(), res.f_test(), res.fixed_effects()"
+_TESTS = (
+    "it belongs to tests of the fixed effects: res.t_test(), res.f_test(), res.fixed_effects()"
+)
 
 _ADVICE: Mapping[str, str] = {
     "weights": "weights are not supported: every row counts alike",
@@ -44,7 +46,16 @@ _ADVICE: Mapping[str, str] = {
     "engine_kwargs": "options of the method are keywords of fit()",
 }
 
-_RANDOM = ("random", "groups", "vc_formula", "random_effects", "class_", "subject", "re", "grouping")
+_RANDOM = (
+    "random",
+    "groups",
+    "vc_formula",
+    "random_effects",
+    "class_",
+    "subject",
+    "re",
+    "grouping",
+)
 
 
 def refuse_foreign(options: Mapping[str, Any], formula: object = None) -> None:

@@ -346,9 +346,7 @@ def _check_response(left: Any, right: Any) -> None:
     ):
         is_number = plain or left.type in ("ONE", "ZERO", "NUMBER")
         example = "I(a + b)" if is_number else f"I({_source_of(left)})"
-        raise _fault(
-            f"the response must be one column or one expression, such as {example}", left
-        )
+        raise _fault(f"the response must be one column or one expression, such as {example}", left)
     response = _column_name(left.token.extra)
     for leaf in _leaves(right):
         if (

@@ -12,11 +12,13 @@ _SEPARATOR = re.compile(r"\s*[:×*,]\s*|\s+[xX]\s+")
 _ERROR_SUFFIX = re.compile(r"\s*,\s*e$")
 
 
-def terms_of(names: Sequence[str]) -> list[frozenset[str]]:
+def terms_of(names: Sequence[str], *, replicated: bool = False) -> list[frozenset[str]]:
     """Return the facets of each component.
 
     Parameters
     ----------
+    replicated : whether cells hold several scores; they do if another component than the residual
+        has all facets
     names : ``"p:i"``, ``"p x i"``, ``"p*i"``, ``"p,i"``, or ``"pi"`` where each letter is a facet;
         ``"Residual"``
 
@@ -44,7 +46,7 @@ def terms_of(names: Sequence[str]) -> list[frozenset[str]]:
     everything = frozenset().union(*terms.values())
     if not everything:
         raise PlanError("no component names a facet; the residual alone has no D-study")
-    replicated = any(term == everything for term in terms.values())
+    replicated = replicated or any(term == everything for term in terms.values())
     for name in names:
         if not parts[name]:
             terms[name] = everything | {REPLICATE} if replicated else everything
@@ -52,7 +54,7 @@ def terms_of(names: Sequence[str]) -> list[frozenset[str]]:
         same = [other for other in names[:k] if terms[other] == terms[name]]
         if same:
             raise PlanError(f"components {same[0]!r} and {name!r} have the same facets")
-    if everything not in terms.values():
+    if not {everything, everything | {REPLICATE}}.intersection(terms.values()):
         raise PlanError(
             f"no component has all facets ({', '.join(sorted(everything))}): the residual is "
             f"missing, or a name is not read as meant. Write {RESIDUAL!r} for the residual, and "

@@ -13,10 +13,12 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError, PlanError
+from vcomp.formula import REPLICATE, RESIDUAL
 from vcomp.gtheory.balanced_anova import (
     BalancedAnova,
     anova_of_components,
     anova_of_mean_squares,
+    sizes_of_df,
 )
 from vcomp.gtheory.component_names import nesting_of, terms_of
 from vcomp.gtheory.phi_lambda import NO_MEAN, MeanOfScores
@@ -316,7 +318,7 @@ def from_components(
 
     A component is named by its facets: ``"p:i"``, ``"p x i"``, ``"p*i"``, ``"p,i"``, or ``"pi"``
     where each letter is a facet. ``"Residual"`` has all facets (and ``replicate``, where another
-    component has them all already); Brennan's ``",e"`` at the end of the residual may stay. A
+    component has them all already, or `sizes` has it); Brennan's ``",e"`` at the end of the residual may stay. A
     facet that never occurs without another one is nested in it: leave no component out, give 0.
 
     Parameters
@@ -368,7 +370,7 @@ def from_components(
     if not isinstance(values, Mapping) or not values:
         raise PlanError("components are a mapping such as {'p': 0.5, 'i': 0.2, 'Residual': 1.0}")
     matrix = None if cov is None else _covariance(cov, list(values))
-    made, order = _named(values, "component")
+    made, order = _named(values, "component", sizes)
     components = replace(
         made,
         cov=None if matrix is None else matrix[np.ix_(order, order)],
@@ -446,7 +448,7 @@ def from_mean_squares(
     values = dict(values.items()) if hasattr(values, "items") else values
     if not isinstance(values, Mapping) or not values:
         raise PlanError("mean squares are a mapping such as {'p': 12.0, 'i': 14.0, 'pi': 4.0}")
-    made, order = _named(values, "mean square")
+    made, order = _named(values, "mean square", sizes, df)
     below = [name for name, value in zip(made.names, made.values, strict=True) if value < 0.0]
     if below:
         raise PlanError(f"the mean square of {below[0]!r} is negative")
@@ -462,10 +464,21 @@ def from_mean_squares(
     return PublishedComponents(_with_errors(components, anova), _mean(mean, components), anova)
 
 
-def _named(values: Mapping[str, float], what: str) -> tuple[VarianceComponents, list[int]]:
-    """Return values with the design that follows from their names, and their order in it."""
+def _named(
+    values: Mapping[str, float],
+    what: str,
+    sizes: Mapping[str, float] | None = None,
+    df: Mapping[str, float] | None = None,
+) -> tuple[VarianceComponents, list[int]]:
+    """Return values with the design that follows from their names, and their order in it.
+
+    In an additive design with several scores in a cell the residual holds replicates, which sizes
+    name or degrees of freedom show.
+    """
     names = list(values)
-    terms = terms_of(names)
+    terms = terms_of(names, replicated=isinstance(sizes, Mapping) and REPLICATE in sizes)
+    if sizes is None and df is not None and _df_show_replicates(names, terms, df):
+        terms = terms_of(names, replicated=True)
     # the residual goes last, as in all tables
     order = sorted(range(len(terms)), key=lambda k: len(terms[k]) == max(map(len, terms)))
     made = VarianceComponents(
@@ -475,6 +488,22 @@ def _named(values: Mapping[str, float], what: str) -> tuple[VarianceComponents, 
         nested_in=nesting_of(terms),
     )
     return made, order
+
+
+def _df_show_replicates(
+    names: list[str], terms: list[frozenset[str]], df: Mapping[str, float]
+) -> bool:
+    """Return whether degrees of freedom are of several scores in each cell of all facets."""
+    everything = max(terms, key=len)
+    if REPLICATE in everything or RESIDUAL.lower() not in (n.strip().lower() for n in names):
+        return False
+    given = _degrees(df, names)
+    try:
+        sizes = sizes_of_df(names, terms, nesting_of(terms), given)
+    except PlanError:  # it is raised again for the design itself
+        return False
+    per_cell = (1.0 + given.sum()) / math.prod(sizes[f] for f in everything)
+    return per_cell > 1.5 and abs(per_cell - round(per_cell)) <= 1e-6 * per_cell
 
 
 def _with_errors(components: VarianceComponents, anova: BalancedAnova) -> VarianceComponents:

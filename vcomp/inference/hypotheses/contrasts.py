@@ -127,7 +127,9 @@ class FixedFit:
         hypothesis : as for :func:`contrasts_of`
         alpha, ddf, cov_type : as for :meth:`table`, with the same errors
         """
-        return self._tested(contrasts_of(hypothesis, self.names, self.left_out), alpha, ddf, cov_type)
+        return self._tested(
+            contrasts_of(hypothesis, self.names, self.left_out), alpha, ddf, cov_type
+        )
 
     def f_test(self, hypothesis: Any, ddf: str, cov_type: str = "model") -> HypothesisTest:
         """Return the test of several contrasts at once.
