@@ -246,3 +246,39 @@ def test_files_of_other_programs(tmp_path, ending, reader):
     path.write_bytes(b"PK")
     with pytest.raises(vcomp.DataError, match=re.escape(f"pandas.{reader}(path), and give")):
         vcomp.fit("score ~ (1|topic)", path)
+
+
+# Sentences --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "several", "one"),
+    [
+        ("topic", "7 topics", "1 topic"),
+        ("laboratory", "7 laboratories", "1 laboratory"),
+        ("day", "7 days", "1 day"),
+        ("batch", "7 batches", "1 batch"),
+        ("class", "7 classes", "1 class"),
+        ("sys", "7 levels of sys", "1 level of sys"),
+        ("i", "7 levels of i", "1 level of i"),
+        ("n_docs", "7 levels of n_docs", "1 level of n_docs"),
+        ("Part No", "7 levels of Part No", "1 level of Part No"),
+    ],
+)
+def test_levels_are_counted_by_the_name_of_their_column(name, several, one):
+    # 7 levels reach Φ = 7/(7 + 3), 1 level Φ = 1/(1 + 3).
+    values = {"p": 1.0, name: 1.0, "Residual": 2.0}
+    if not name.isidentifier():
+        data = GRID.rename(columns={"topic": name})
+        compared = vcomp.fit(f"score ~ C(system) + (1|`{name}`)", data).compare_levels(name)
+        assert f"Two levels of {name} share a letter" in str(compared)
+        return
+    study = vcomp.from_components(values).dstudy(sizes={name: 1})
+    assert f", {several} are needed." in str(study.required(0.7, "Phi"))
+    assert f", {one} is needed." in str(study.required(0.25, "Phi"))
+
+
+def test_differences_name_the_column_in_the_plural(two_way):
+    text = str(vcomp.fit("score ~ C(topic) + (1|system)", GRID).compare_levels("topic"))
+    assert "Differences between topics:" in text
+    assert "Two topics share a letter" in text

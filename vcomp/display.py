@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -316,6 +317,43 @@ def listed(names: Sequence[str]) -> str:
     ('sys', 'sys, topic and judge')
     """
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
+
+
+_ONE_WORD = re.compile(r"[A-Z]?[a-z]{2,}")
+
+
+def levels_of(name: str) -> str:
+    """Return several levels of a facet: its plural if its name is a word, else ``levels of …``.
+
+    Examples
+    --------
+    >>> levels_of("topic"), levels_of("query"), levels_of("batch"), levels_of("class")
+    ('topics', 'queries', 'batches', 'classes')
+    >>> levels_of("p"), levels_of("sys"), levels_of("n_docs"), levels_of("topic:doc")
+    ('levels of p', 'levels of sys', 'levels of n_docs', 'levels of topic:doc')
+    """
+    is_word = _ONE_WORD.fullmatch(name) and len(name) > 2
+    if not is_word or (name.endswith("s") and not name.endswith("ss")):
+        return f"levels of {name}"
+    if name.endswith(("ss", "x", "z", "ch", "sh")):
+        return f"{name}es"
+    if name.endswith("y") and name[-2] not in "aeiou":
+        return f"{name[:-1]}ies"
+    return f"{name}s"
+
+
+def counted(n: float, name: str) -> str:
+    """Return a number of levels of a facet, as in a sentence.
+
+    Examples
+    --------
+    >>> counted(1, "topic"), counted(1234, "topic"), counted(1, "sys"), counted(5, "sys")
+    ('1 topic', '1,234 topics', '1 level of sys', '5 levels of sys')
+    """
+    several = levels_of(name)
+    if n == 1:
+        return f"1 level of {name}" if several.startswith("levels of ") else f"1 {name}"
+    return f"{count(n)} {several}"
 
 
 def bar(share: float, width: int = 30) -> str:

@@ -175,8 +175,8 @@ TILDE = "a formula has one ~, between response and terms"
         ("y ~ .+(1|a)", "'.' is not short for the other columns; write out the terms", (4, ".")),
         (
             "y ~ (1|a b)",
-            "'a b' is neither a column nor a Python expression; a column of this name is written "
-            "Q('a b'), or `a b`",
+            ("'a b' is neither a column nor a Python expression; a column of this name is "
+             "written Q('a b'), or `a b`"),
             (7, "a b"),
         ),
         ("y ~ y + (1|a)", "the response 'y' cannot be on the right of ~ as well", (4, "y")),
@@ -189,8 +189,8 @@ TILDE = "a formula has one ~, between response and terms"
         ),
         (
             "y ~ (1||g)",
-            "|| separates uncorrelated slopes, and random slopes are not supported: the random "
-            "intercept is (1|g)",
+            ("|| separates uncorrelated slopes, and random slopes are not supported: the random "
+             "intercept is (1|g)"),
             (7, "|"),
         ),
         ("y ~ (1|a)+(1|a)", "the random term a occurs twice; write it once", (10, "(1|a)")),

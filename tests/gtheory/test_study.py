@@ -76,8 +76,8 @@ def test_summary_in_one_look():
         "0.880]",
     ]
     text = "\n".join(lines)
-    assert "For Eρ² = 0.95, 69 levels of topic are needed (95 %: 37 to 114)." in text
-    assert "For Φ = 0.95, 259 levels of topic are needed (95 %: 130 to 487)." in text
+    assert "For Eρ² = 0.95, 69 topics are needed (95 %: 37 to 114)." in text
+    assert "For Φ = 0.95, 259 topics are needed (95 %: 130 to 487)." in text
     assert "exact F of the mean squares (Feldt 1965)" in text
     assert max(map(len, lines)) <= 92
 

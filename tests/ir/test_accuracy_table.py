@@ -268,7 +268,7 @@ def test_threads_and_seeds():
 def test_pages():
     made = accuracy(SCORES, ["tau", "rmse", "sens_rel"], [25, 50], trials=10)
     text = str(made.summary())
-    assert "Accuracy of tests of n topic, estimated from 9 system × 24 topic" in text
+    assert "Accuracy of tests of n topics, estimated from 9 systems × 24 topics" in text
     for symbol in ("τ", "ε", "sens_rel"):
         assert f"\n{symbol}" in text
     assert "accuracy of halves of 2 to 12 topic against other halves" in text

@@ -40,7 +40,7 @@ def res():
 
 
 def dense(fixed, v, data=ROWS, reml=True):
-    """The log-likelihood and the fitted means of a fixed part of any rank, from its column space."""
+    """The log-likelihood, fitted means and rank of a fixed part, from its column space."""
     X = np.asarray(dmatrix(fixed, data))
     Q, R, _ = qr(X, mode="economic", pivoting=True)
     U = Q[:, np.abs(np.diagonal(R)) > 1e-8 * abs(R[0, 0])]
@@ -223,7 +223,7 @@ def test_levels_with_a_combination_without_rows(res):
     difference = -(a1 @ beta)
     assert compared.table["difference"][0] == pytest.approx(difference, rel=1e-9)
     cells = ROWS.assign(ab=ROWS["a"] + ROWS["b"])
-    with pytest.raises(vcomp.EstimationError, match="a 'a2' .* not estimable"):
+    with pytest.raises(vcomp.EstimationError, match=r"a 'a2' .* not estimable"):
         res.compare_levels("a", levels=["a2", "a1"])
     np.testing.assert_allclose(
         res.compare_levels("g").table["difference"],
@@ -234,7 +234,7 @@ def test_levels_with_a_combination_without_rows(res):
 
 def test_a_column_that_nearly_is_a_combination_is_refused():
     near = ROWS.assign(near=ROWS["x"] + 1e-7 * RNG.normal(size=len(ROWS)))
-    with pytest.raises(vcomp.DesignError, match="column 'near' .* differs by .* combination"):
+    with pytest.raises(vcomp.DesignError, match=r"column 'near' .* differs by .* combination"):
         vcomp.fit("y ~ x + near + (1|g)", near)
 
 

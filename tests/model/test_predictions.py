@@ -404,6 +404,6 @@ def test_labels_of_another_kind_are_named():
         res.predict(text, new_levels="zero")
     with pytest.warns(vcomp.VcompWarning, match="such as 300; its effects"):
         res.predict(text.assign(a=99), new_levels="zero")
-    with pytest.raises(vcomp.DataError, match="'c' has 1, .* numbers here and text in the fit"):
+    with pytest.raises(vcomp.DataError, match=r"'c' has 1, .* numbers here and text in the fit"):
         res.predict(text.assign(a=300, c=1))
     res.predict(text.assign(a=300))

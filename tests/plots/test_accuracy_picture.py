@@ -43,7 +43,7 @@ def test_a_panel_a_scale_with_bands(accuracy):
     assert errors.get_legend() is None
     assert len(bands(correlations)) == 4
     assert len(bands(errors)) == 1
-    assert correlations.get_xlabel() == "levels of topic"
+    assert correlations.get_xlabel() == "topics"
 
 
 def test_points_and_lines_are_those_of_the_table(accuracy):

@@ -65,7 +65,7 @@ def test_a_result_draws_both(compared):
     assert words[-1] == "not significant"
     assert square.images[0].get_array().shape == (5, 5, 3)
     large = pd.DataFrame(np.full((61, 61), 0.5))
-    assert plots.pair_p_values(large, large).get_xlabel() == "rank among 61 levels of level"
+    assert plots.pair_p_values(large, large).get_xlabel() == "rank among 61 levels"
 
 
 def test_mistakes(compared):

@@ -7,7 +7,7 @@ pass it on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -203,7 +203,7 @@ def level_columns(data: Any) -> tuple[str, ...]:
 
     They are for examples in messages: nothing is read, and fractions are taken for scores.
     """
-    columns = getattr(data, "columns", data)
+    columns = data if isinstance(data, Mapping) else getattr(data, "columns", ())
     try:
         names = [name for name in columns if isinstance(name, str)]
         types = {name: str(getattr(data[name], "dtype", "")) for name in names}

@@ -216,8 +216,8 @@ def find_facets(levels: Mapping[str, pd.Index], fixed: Mapping[str, Any]) -> tup
     for name, found in levels.items():
         if len(found) == 1:
             raise DesignError(
-                f"facet {name!r} has one level only ({plain_label(found[0])!r}); a variance needs at "
-                "least two"
+                f"facet {name!r} has one level only ({plain_label(found[0])!r}); a variance needs "
+                "at least two"
             )
         if found.dtype.kind not in "iufbmM":
             _warn_of_alike(name, found)

@@ -445,7 +445,7 @@ def _required(
             "n", found.n, np.nan, found.low, found.high, alpha, found.interval_method, notes
         )
     value, se = float(local.values(ratio)[0]), float(local.standard_errors(ratio)[0])
-    notes = (f"levels of {facet} for {coefficient} = {goal}: {display.count(found.n)}",)
+    notes = (f"{display.levels_of(facet)} for {coefficient} = {goal}: {display.count(found.n)}",)
     return EstimatedQuantity(
         "n", value, se, found.low, found.high, alpha, found.interval_method, notes
     )

@@ -318,8 +318,9 @@ def from_components(
 
     A component is named by its facets: ``"p:i"``, ``"p x i"``, ``"p*i"``, ``"p,i"``, or ``"pi"``
     where each letter is a facet. ``"Residual"`` has all facets (and ``replicate``, where another
-    component has them all already, or `sizes` has it); Brennan's ``",e"`` at the end of the residual may stay. A
-    facet that never occurs without another one is nested in it: leave no component out, give 0.
+    component has them all already, or `sizes` has it); Brennan's ``",e"`` at the end of the
+    residual may stay. A facet that never occurs without another one is nested in it: leave no
+    component out, give 0.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ class Requirement(display.Said):
     Examples
     --------
     >>> print(Requirement("Phi", 0.95, "topic", 259, 130, 487, alpha=0.05))
-    For Φ = 0.95, 259 levels of topic are needed (95 %: 130 to 487).
+    For Φ = 0.95, 259 topics are needed (95 %: 130 to 487).
     """
 
     coefficient: str
@@ -96,8 +96,7 @@ class Requirement(display.Said):
             of_plan = f" with {at}" if at else ""
             return f"{symbol} = {display.number(self.goal)} is out of reach{of_plan}: {self.why}"
         text = (
-            f"For {symbol} = {display.number(self.goal)}, {display.count(self.n)} "
-            f"{'level' if self.n == 1 else 'levels'} of {self.facet} "
+            f"For {symbol} = {display.number(self.goal)}, {display.counted(self.n, self.facet)} "
             f"{'is' if self.n == 1 else 'are'} needed"
         )
         if not (math.isnan(self.low) or math.isnan(self.high)):
@@ -179,7 +178,7 @@ def required_size(
             found.interval_method,
         )
     largest = plan.universe.sizes.get(facet, math.inf)
-    levels = f"all {display.count(largest)} levels of {facet}"
+    levels = f"all {display.counted(largest, facet)}"
     if n > largest and not why:
         why = f"not even {levels} are enough."
     elif n == largest < math.inf and plan.universe.holds_all(plan.facets, facet):

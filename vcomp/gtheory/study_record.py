@@ -349,7 +349,7 @@ def _on_coefficients(plan: DStudyPlan, columns: Mapping[str, FloatArray]) -> lis
     if universe == 0:
         notes.append(
             f"The universe-score variance σ²({plan.object}) is 0: these data do not "
-            f"distinguish levels of {plan.object}, whatever the size of the test."
+            f"distinguish {display.levels_of(plan.object)}, whatever the size of the test."
         )
     if undefined:
         notes.append(

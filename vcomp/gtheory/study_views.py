@@ -390,7 +390,7 @@ def _fine(planned: FloatArray, required: Sequence[float], largest: float) -> Flo
 
 
 def _label(plan: DStudyPlan, facet: str, others: Sequence[str]) -> str:
-    label = f"levels of {plots.escaped(facet)}"
+    label = plots.escaped(display.levels_of(facet))
     if facet == REPLICATE:
         label = "scores in each cell"
     elif above := [f for f in plan.design.facets if f in plan.design.nested_in[facet]]:

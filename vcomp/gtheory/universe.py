@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.display import listed
 from vcomp.exceptions import PlanError, check_one_of, did_you_mean
@@ -360,7 +361,8 @@ def check_universe(space: Universe, most: Mapping[str, float]) -> None:
     for facet, size in space.sizes.items():
         if most[facet] > size * (1.0 + 1e-9):
             raise PlanError(
-                f"{most[facet]:g} levels of {facet!r} cannot be drawn from a universe of {size:g}"
+                f"{display.counted(most[facet], facet)} cannot be drawn from a universe of "
+                f"{size:g}"
             )
 
 

@@ -131,8 +131,8 @@ class Accuracy(display.Printed):
         -------
         statsmodels.iolib.summary.Summary
         """
-        ranked, sampled = self.facets
-        n_ranked, n_sampled = map(display.count, self.counts)
+        sampled = self.facets[1]
+        n_ranked, n_sampled = map(display.counted, self.counts, self.facets)
         rows, stubs = [], []
         for name, found in self.values.items():
             cells = _cells(found, bounded=bool(np.isfinite(self.measures[name].limits).all()))
@@ -144,8 +144,8 @@ class Accuracy(display.Printed):
         table = display.simple_table(
             rows,
             [sampled, "estimate", f"{display.level(self.alpha)} interval", "estimator"],
-            title=f"Accuracy of tests of n {sampled}, estimated from {n_ranked} {ranked} × "
-            f"{n_sampled} {sampled}",
+            title=f"Accuracy of tests of n {display.levels_of(sampled)}, estimated from "
+            f"{n_ranked} × {n_sampled}",
             stubs=stubs,
             align="rrrl",
         )
@@ -330,6 +330,7 @@ def _cells(found: Estimated, *, bounded: bool) -> list[tuple[str, str]]:
 def _notes(accuracy: Accuracy) -> list[str]:
     """Return notes on estimators, on their intervals, and on estimates that are missing."""
     notes, by_kind = [], _by_kind(accuracy)
+    ranked, sampled = map(display.levels_of, accuracy.facets)
     if ByPairs in by_kind:
         notes.append(f"{by_kind[ByPairs]}: {_of_pairs(accuracy)}")
     if ByDStudy in by_kind:
@@ -342,10 +343,9 @@ def _notes(accuracy: Accuracy) -> list[str]:
         notes.append(_of_halves(accuracy, by_kind[ByHalves]))
     if BySubsets in by_kind:
         notes.append(
-            f"{by_kind[BySubsets]}: measured on random subsets of the {accuracy.facets[1]} as far "
-            "as these go, and carried on by the noncentral t with the components; the intervals "
-            f"are of the expected value for these {accuracy.facets[0]}, by a jackknife over "
-            f"groups of {accuracy.facets[1]}."
+            f"{by_kind[BySubsets]}: measured on random subsets of the {sampled} as far as these "
+            "go, and carried on by the noncentral t with the components; the intervals are of the "
+            f"expected value for these {ranked}, by a jackknife over groups of {sampled}."
         )
     if ByItself in by_kind:
         notes.append(f"{by_kind[ByItself]}: there is no interval.")
@@ -395,9 +395,10 @@ def _of_halves(accuracy: Accuracy, symbols: str) -> str:
     study = accuracy.split_half
     assert study is not None
     sizes = study.sizes
+    largest = display.counted(sizes[-1], accuracy.facets[1])
     note = (
-        f"{symbols}: accuracy of halves of {sizes[0]} to {sizes[-1]} {accuracy.facets[1]} against "
-        f"other halves, by a curve; the intervals hold {display.level(accuracy.alpha)} of splits."
+        f"{symbols}: accuracy of halves of {sizes[0]} to {largest} against other halves, by a "
+        f"curve; the intervals hold {display.level(accuracy.alpha)} of splits."
     )
     if accuracy.requested.max() > sizes[-1]:
         note += " Beyond, curves are extrapolated, which is known to be biased."

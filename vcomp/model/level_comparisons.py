@@ -143,7 +143,7 @@ def compare_levels(
         correction=family,
         alpha=alpha,
         notes=(*found.notes, *_on_error(record, found, places), *notes),
-        plural=f"levels of {facet}",
+        plural=display.levels_of(facet),
     )
 
 
@@ -172,7 +172,9 @@ def _chosen(facet: str, found: Levels, levels: Iterable[object] | None) -> LongA
     """Return the places of the levels that are compared, in the order given."""
     names = found.names
     if isinstance(levels, str):
-        raise PlanError(f"levels must be a list of levels of {facet}, not the text {levels!r}")
+        raise PlanError(
+            f"levels must be a list of {display.levels_of(facet)}, not the text {levels!r}"
+        )
     if levels is None:
         kept = list(range(len(names)))
     else:
@@ -184,7 +186,9 @@ def _chosen(facet: str, found: Levels, levels: Iterable[object] | None) -> LongA
         raise PlanError(f"level {_label(names[twice])!r} of {facet} is given twice")
     if len(kept) < 2:
         _check_estimable(facet, found.not_estimable, found.not_estimable)
-        raise PlanError(f"a comparison needs at least two levels of {facet}, not {len(kept)}")
+        raise PlanError(
+            f"a comparison needs at least two {display.levels_of(facet)}, not {len(kept)}"
+        )
     return np.array(kept, dtype=np.int64)
 
 
@@ -239,7 +243,7 @@ def _pairs(
         return pairs_with_baseline(k, _place(facet, names, baseline))
     check_memory(
         0.5 * _BYTES * k * (k - 1.0),
-        f"the pairs of {k:,} levels of {facet} need",
+        f"the pairs of {display.counted(k, facet)} need",
         "name some of them by levels=[…], or one by baseline=",
         free_bytes=free_bytes,
     )

@@ -145,7 +145,7 @@ def _finish(
 ) -> None:
     low, high = float(curves["n"].min()), float(curves["n"].max())
     number_axis(ax, "x", display.count, log=high > _LOG_FROM * low)
-    ax.set_xlabel(f"levels of {escaped(xlabel)}")
+    ax.set_xlabel(escaped(display.levels_of(xlabel)))
     if seen is not None and low <= seen <= high:
         ax.axvline(seen, color=GREY, linewidth=1.0, linestyle=":", label="this collection")
     tidy_axes(ax, "both")

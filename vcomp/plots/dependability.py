@@ -141,7 +141,7 @@ def dstudy(
     if goal is not None:
         ax.axhline(goal, color=GREY, linewidth=1.0)
     _horizontal(ax, lines, aside * len(lines))
-    ax.set_xlabel(xlabel or f"levels of {escaped(x)}")
+    ax.set_xlabel(xlabel or escaped(display.levels_of(x)))
     _vertical(ax, lines)
     title = f"{display.level(alpha)} intervals"
     if not bands and not np.concatenate(at).all():

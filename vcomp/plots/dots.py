@@ -301,11 +301,8 @@ def _spaced(n: int, most: int) -> LongArray:
 
 def _rank_label(term: str, shown: int, n: int) -> str:
     if shown == n:
-        return f"rank among {display.count(n)} levels of {escaped(term)}"
-    return (
-        f"rank of {display.count(shown)} of {display.count(n)} levels of {escaped(term)},\n"
-        "evenly spaced"
-    )
+        return f"rank among {escaped(display.counted(n, term))}"
+    return f"rank of {display.count(shown)} of {escaped(display.counted(n, term))},\nevenly spaced"
 
 
 def _name(level: object) -> str:

@@ -91,7 +91,8 @@ def alike_groups(
         ax.set_yticks(places, [escaped(name) for name in table.index])
         ax.tick_params(axis="y", length=0, labelsize="small" if k > 15 else None)
     else:
-        ax.set_ylabel(f"rank among {display.count(k)} {escaped(plural or f'{facet}s')}")
+        several = plural or display.levels_of(facet)
+        ax.set_ylabel(f"rank among {display.count(k)} {escaped(several)}")
     tidy_axes(ax, "x")
     return ax
 
@@ -167,7 +168,7 @@ def pair_p_values(
         ax.set_yticks(range(k), names, **look)
         ax.tick_params(length=0)
     else:
-        ax.set_xlabel(f"rank among {display.count(k)} levels of {escaped(facet)}")
+        ax.set_xlabel(f"rank among {escaped(display.counted(k, facet))}")
         ax.set_ylabel("rank")
     ax.spines[:].set_visible(False)
     _legend(ax, alpha)

@@ -141,7 +141,7 @@ def _finish(
     full: float | None,
 ) -> None:
     inside = display.level(alpha)
-    ax.set_xlabel(f"levels of {escaped(x)} in a subset")
+    ax.set_xlabel(f"{escaped(display.levels_of(x))} in a subset")
     if kind == "span":
         ax.set_ylabel(f"{escaped(label)}\nlength of the {inside} span")
         ax.set_ylim(bottom=0.0)
@@ -314,7 +314,7 @@ def measure_curves(
     if goal is not None:
         ax.axhline(goal, color=GREY, linewidth=1.0)
     _horizontal(ax, table if curves is None else curves, x)
-    ax.set_xlabel(xlabel or f"levels of {escaped(x)}")
+    ax.set_xlabel(xlabel or escaped(display.levels_of(x)))
     where = "" if barred else f" at the largest {escaped(x)}"
     ax.set_ylabel(f"{SYMBOLS[coefficient]}, {display.level(alpha)} intervals{where}")
     _vertical(ax, table, curves, coefficient)

@@ -459,7 +459,7 @@ def _curves(compared: MeasureComparison, coefficient: str, x: str | None, ax: An
         curves=pd.concat(lines),
         goal=compared.goal,
         alpha=compared.alpha,
-        xlabel=f"levels of {escaped(facet)}" + (f"  (with {held})" if held else ""),
+        xlabel=escaped(display.levels_of(facet)) + (f"  (with {held})" if held else ""),
         ax=ax,
     )
 

@@ -433,7 +433,7 @@ def _warn_of_local_labels(
 
 def _sizes(levels: Sequence[Mapping[str, set[str]]], names: Sequence[str]) -> str:
     return "; ".join(
-        f"{len(levels[0][f]):,} and {len(levels[1][f]):,} levels of {f}" for f in names
+        f"{len(levels[0][f]):,} and {display.counted(len(levels[1][f]), f)}" for f in names
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.data import Missing
 from vcomp.design import Design, LevelGroups, codes_of_facet
@@ -220,8 +221,8 @@ class Subsets:
             counts, n = levels.per_group, sizes[facet]
             if counts.min() < n:
                 raise EstimationError(
-                    f"only {int(counts.min())} levels of {facet!r} are left somewhere in a subset "
-                    f"of the other facets, which is fewer than {n}"
+                    f"only {display.counted(int(counts.min()), facet)} are left somewhere in a "
+                    f"subset of the other facets, which is fewer than {n}"
                 )
             starts = np.unique(levels.first)
             chosen = (starts[:, None] + self._draw(facet, counts, n, rng)).ravel()

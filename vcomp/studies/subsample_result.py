@@ -519,7 +519,7 @@ def _notes(study: SubsampleStudy) -> list[str]:
     if facet is not None:
         needs = [f"{display.count(study.full(f'n_{c}'))} for {s}" for c, s in SYMBOLS.items()]
         notes.append(
-            f"n: levels of {facet} needed for {display.number(study.goal)} in "
+            f"n: {display.levels_of(facet)} needed for {display.number(study.goal)} in "
             f"{display.level(study.dstudy.alpha)} of subsets; from all the data "
             f"{' and '.join(needs)}."
         )

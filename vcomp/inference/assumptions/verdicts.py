@@ -233,7 +233,7 @@ def _of_tau(
     if n < _MANY and any(d.of == "residuals" for d in _some(found, "normality", "outliers")):
         return Verdict(
             "Eτ and Eτ_AP", "slightly",
-            f"They take mean differences as normal; with {display.count(n)} levels of {row} means "
+            f"They take mean differences as normal; with {display.counted(n, row)} means "
             "of residuals of this distribution are not yet.",
         )  # fmt: skip
     return Verdict(
@@ -249,9 +249,9 @@ def _of_sizes(found: Sequence[Deviation], tables: Sequence[TableFindings]) -> Ve
     if bent and tables:
         table, slope = tables[0].table, tables[0].slope
         text = (
-            f"Differences between levels of {table.column} depend on the effects of {table.row}: "
-            f"the plan holds for levels of {table.row} as easy and as hard as these, not for "
-            "easier or harder ones."
+            f"Differences between {display.levels_of(table.column)} depend on the effects of "
+            f"{table.row}: the plan holds for {display.levels_of(table.row)} as easy and as hard "
+            "as these, not for easier or harder ones."
         )
         power = 1.0 - slope * float(np.nanmean(table.values))
         usable = np.nanmin(table.values) >= 0.0 and abs(power) <= _LARGEST_POWER

@@ -195,7 +195,7 @@ class PairwiseComparisons(display.Printed):
 
     @property
     def _levels(self) -> str:
-        return self.plural or f"{self.facet}s"
+        return self.plural or display.levels_of(self.facet)
 
     @property
     def _is_turned(self) -> bool:
