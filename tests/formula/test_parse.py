@@ -253,7 +253,8 @@ def test_no_random_term(text):
 def test_a_formula_is_text_and_comes_first(text):
     message, _ = fault(text)
     assert message == (
-        f"the formula is text such as 'score ~ (1|sys) + (1|topic)' and comes first, not {type(text).__name__}"
+        "the formula is text such as 'score ~ (1|sys) + (1|topic)' and comes first, not "
+        f"{type(text).__name__}"
     )
 
 

@@ -271,7 +271,7 @@ def test_pages():
     assert "Accuracy of tests of n topics, estimated from 9 systems × 24 topics" in text
     for symbol in ("τ", "ε", "sens_rel"):
         assert f"\n{symbol}" in text
-    assert "accuracy of halves of 2 to 12 topic against other halves" in text
+    assert "accuracy of halves of 2 to 12 topics against other halves" in text
     assert "Beyond, curves are extrapolated" in text
     assert "Beyond" not in str(accuracy(SCORES, "sens_rel", 12, trials=10).summary())
     assert repr(made) == "<Accuracy: tau, rmse, sens_rel of 9 system on 25 to 50 topic>"
