@@ -173,10 +173,9 @@ class Decisions(HasDStudies, Fitted):
             If `facet` is a numerical covariate, its column is also in another expression of the
             fixed part, or the mean of a covariate is not known because there is no intercept.
         EstimationError
-            If the correlations of differences to the baseline are not products, which Dunnett's
-            distribution needs (in balanced layouts they are); degrees of freedom or covariance
-            matrix are not available, as for :meth:`t_test`; or the component of a random term is
-            estimated at zero.
+            If degrees of freedom or covariance matrix are not available, as for :meth:`t_test`;
+            the component of a random term is estimated at zero; or the mean of a level is not
+            estimable, as combinations of factors have no rows.
 
         References
         ----------

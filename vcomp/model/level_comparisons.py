@@ -33,6 +33,8 @@ from vcomp.inference.pairwise import (
     CorrectionName,
     Pairs,
     PairwiseComparisons,
+    Tail,
+    maximum_of_correlated,
     maximum_of_normals,
     pairs_table,
     pairs_with_baseline,
@@ -60,6 +62,11 @@ _DEGREES = {
 }
 _ROBUST = "variances from the rows"
 _SHRUNKEN = "shrunken, of predicted effects"
+
+_BY_POINTS = (
+    "Differences to the baseline have other correlations than in balanced layouts: p-values and "
+    "intervals are by quasi-Monte Carlo, to about three digits."
+)
 
 _BYTES = 400.0
 """Of a pair in the table and on the way to it."""
@@ -450,34 +457,37 @@ def _values(
         values["p_value"] = np.where(se > 0.0, tests.p_value, np.where(d == 0.0, 1.0, 0.0))
         notes = ["Intervals: each pair separately."] if d.size > 1 else []
     else:
+        how = ""
         if test == "tukey":
             statistic, tail, scale = np.sqrt(2.0) * np.abs(ratio), range_of_normals(k), 0.5**0.5
             values["statistic"] = statistic
         else:
-            tail = maximum_of_normals(_loadings(covariance()))
+            tail, how = _largest(covariance())
             statistic, scale = np.abs(ratio), 1.0
         values["p_value"], critical = simultaneous(statistic, tests.df, tail, alpha)
         low, high = d - scale * critical * se, d + scale * critical * se
-        notes = list(_on_approximation(test, tests))
+        notes = [*_on_approximation(test, tests), *([how] if how else [])]
     return values | {"low": low, "high": high}, (*_on_degrees(tests), *notes)
 
 
-def _loadings(covariance: FloatArray) -> FloatArray:
-    """Return the loadings of the correlations of the differences to a baseline.
+def _largest(covariance: FloatArray) -> tuple[Tail, str]:
+    """Return the tail of the largest difference to a baseline, and a note on how it is found.
 
     Raises
     ------
     EstimationError
-        If the correlations are not products of loadings.
+        If a difference has no standard error.
     """
     se = np.sqrt(np.diagonal(covariance))
-    loadings = product_loadings(covariance / np.outer(se, se)) if (se > 0.0).all() else None
-    if loadings is None:
+    if not (se > 0.0).all():
         raise EstimationError(
-            "test='dunnett' needs differences to the baseline whose correlations are products, as "
-            "in balanced layouts; these are not, so use test='t' with correction='holm'"
+            "test='dunnett' needs differences with standard errors above zero; use test='t'"
         )
-    return loadings
+    correlations = covariance / np.outer(se, se)
+    loadings = product_loadings(correlations)
+    if loadings is not None:
+        return maximum_of_normals(loadings), ""
+    return maximum_of_correlated(correlations), _BY_POINTS
 
 
 def _on_error(record: FitRecord, found: Levels, pairs: Pairs) -> Iterator[str]:

@@ -6,6 +6,8 @@ from .level_pairs import pairs_table as pairs_table
 from .level_pairs import pairs_with_baseline as pairs_with_baseline
 from .level_pairs import simultaneous as simultaneous
 from .pairwise_result import PairwiseComparisons as PairwiseComparisons
+from .studentized import Tail as Tail
+from .studentized_maximum import maximum_of_correlated as maximum_of_correlated
 from .studentized_maximum import maximum_of_normals as maximum_of_normals
 from .studentized_maximum import product_loadings as product_loadings
 from .studentized_range import range_of_normals as range_of_normals

@@ -82,6 +82,58 @@ def maximum_of_normals(loadings: FloatArray) -> Tail:
     return Tail(partial(_log_sf, key=key), 1.0)
 
 
+_POINTS = 2**13
+_KNOTS = np.concatenate([np.arange(0.0, 6.0, 0.25), np.arange(6.0, _LARGEST_W + 0.5)])
+"""Points at which a probability is averaged, and values of w between which it is interpolated."""
+
+
+def maximum_of_correlated(correlations: FloatArray) -> Tail:
+    """Return the tail of the largest of |Z_i|, standard normal with any correlations.
+
+    Parameters
+    ----------
+    correlations : (m, m)
+
+    Notes
+    -----
+    With N the number of |Z_j| above w,
+
+    S(w) = Σ_i P(|Z_i| > w) E(1/N given Z_i > w),
+
+    whose relative error does not grow with w (Adler, Blanchet and Liu, 2012). The expectations are
+    averages over scrambled Sobol points, the same at every call: about three digits are right.
+
+    References
+    ----------
+    Adler, R. J., Blanchet, J. H. and Liu, J. (2012). Efficient Monte Carlo for high excursions of
+    Gaussian random fields. *Annals of Applied Probability*, 22, 1167-1214.
+    """
+    from scipy.interpolate import make_interp_spline
+    from scipy.special import log_ndtr, ndtri, ndtri_exp
+    from scipy.stats import qmc
+
+    m = len(correlations)
+    points = qmc.Sobol(m, rng=np.random.default_rng(0)).random(_POINTS)
+    first, others = np.log1p(-points[:, 0]), ndtri(np.maximum(points[:, 1:], 1e-300))
+    log_tails, shares = log_ndtr(-_KNOTS), np.zeros(_KNOTS.size)
+    beyond = [-ndtri_exp(first + log_tail) for log_tail in log_tails]
+    for i in range(m):
+        rest = np.delete(np.arange(m), i)
+        c = correlations[rest, i]
+        values, vectors = np.linalg.eigh(correlations[np.ix_(rest, rest)] - np.outer(c, c))
+        apart = others @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        for place, (w, z) in enumerate(zip(_KNOTS, beyond, strict=True)):
+            above = np.abs(apart + z[:, None] * c) > w
+            shares[place] += float((1.0 / (1.0 + above.sum(axis=1))).mean())
+    spline = make_interp_spline(_KNOTS, np.log(2.0 * shares) + log_tails, k=3)
+
+    def log_sf(w: FloatArray) -> FloatArray:
+        found: FloatArray = np.minimum(spline(np.minimum(w, _LARGEST_W)), 0.0)
+        return np.where(w > _LARGEST_W, UNDERFLOW, found)
+
+    return Tail(log_sf, 1.0)
+
+
 def _log_sf(w: FloatArray, key: tuple[tuple[float, int], ...]) -> FloatArray:
     found: FloatArray = _spline(key)(np.minimum(w, _LARGEST_W))
     inside: FloatArray = np.minimum(found, 0.0)
