@@ -21,7 +21,7 @@ from vcomp.estimators.likelihood import EngineLimits, difference_variances
 from vcomp.exceptions import DataError, EstimationError, FormulaError, PlanError
 from vcomp.inference.hypotheses import ContrastTest
 from vcomp.inference.pairwise import adjusted
-from vcomp.model.level_comparisons import _loadings, _pairs, _values
+from vcomp.model.level_comparisons import _largest, _pairs, _values
 
 
 def deterministic():
@@ -536,8 +536,8 @@ def test_differences_without_error_are_certain():
 
 
 def test_differences_without_error_have_no_correlations():
-    with pytest.raises(EstimationError, match="needs differences to the baseline"):
-        _loadings(np.diag([1.0, 0.0]))
+    with pytest.raises(EstimationError, match="standard errors above zero"):
+        _largest(np.diag([1.0, 0.0]))
 
 
 @pytest.mark.parametrize(("levels", "baseline"), [("ab", None), ("abc", "a"), ("abc", None)])
