@@ -290,15 +290,15 @@ def test_dunnett_of_a_one_way_layout():
 
 def test_dunnett_of_any_layout_is_an_integral_of_its_correlations():
     """With cells missing, correlations are not products; scipy integrates over their normal."""
-    data = two_way(5, 12)[1].drop([1, 2, 9, 20, 22, 45])
+    data = two_way(9, 6)[1].drop([1, 2, 9, 20, 22, 45])
     res = vcomp.fit("score ~ sys + (1|topic)", data)
     found = res.compare_levels("sys", "dunnett", baseline="s0", ddf="normal")
-    L = np.eye(5)[1:] * [name.startswith("sys") for name in res.fe_params.index]
-    cov = L @ res.cov_params().iloc[:5, :5].to_numpy() @ L.T
+    columns = [name for name in res.fe_params.index if name.startswith("sys")]
+    cov = res.cov_params().loc[columns, columns].to_numpy()
     se = np.sqrt(np.diagonal(cov))
     normal = stats.multivariate_normal(cov=cov / np.outer(se, se), seed=0, abseps=1e-6)
     for t, p in zip(found.table["statistic"].abs(), found.table["p_value"], strict=True):
-        inside = normal.cdf(np.full(4, t), lower_limit=np.full(4, -t))
+        inside = normal.cdf(np.full(len(se), t), lower_limit=np.full(len(se), -t))
         assert p == pytest.approx(1.0 - inside, rel=2e-3, abs=2e-5)
     assert "quasi-Monte Carlo" in str(found)
     assert res.compare_levels("sys", "dunnett", baseline="s0").table["low"].notna().all()
