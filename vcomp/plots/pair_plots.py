@@ -85,7 +85,7 @@ def alike_groups(
     ax.set_ylim(k - 0.5, -0.5)
     ax.set_xlabel(
         f"mean of the {escaped(facet)}\n"
-        f"lines join {escaped(plural or f'{facet}s')} that do not differ significantly"
+        f"lines join {escaped(plural or display.levels_of(facet))} that do not differ significantly"
     )
     if k <= _NAMED_UP_TO:
         ax.set_yticks(places, [escaped(name) for name in table.index])
