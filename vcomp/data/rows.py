@@ -405,6 +405,8 @@ def _recoded(name: str, column: Any, fitted: Any) -> Any:
     codes = fitted.categories.get_indexer(pd.Index(values))
     if (codes < 0).any():
         unknown = values[codes < 0].tolist()[0]
+        if isinstance(unknown, float) and unknown.is_integer():
+            unknown = int(unknown)  # numbers of the fixed part are read as fractions
         levels = ", ".join(map(repr, fitted.categories[:10].tolist()))
         why = of_other_kind(pd.Series(values), fitted.categories) or f", with {levels}"
         raise DataError(f"column {name!r} has {unknown!r}, which did not occur in the fit{why}")

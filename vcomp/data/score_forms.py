@@ -294,11 +294,11 @@ def _refuse_identifiers(frame: pd.DataFrame, orientation: Orientation) -> None:
         )
 
 
-def _is_number_of_row(name: object, frame: pd.DataFrame) -> bool:
+def _is_number_of_row(name: Any, frame: pd.DataFrame) -> bool:
     """Return whether a column is called an identifier, and has another value in each row."""
     written = str(name).lower()
     is_named = written in ("id", "uid", "pid", "nr", "no", "#") or re.search(r"[_ .-]id$", written)
-    return bool(is_named) and list(frame.columns).count(name) == 1 and frame[name].is_unique
+    return bool(is_named) and int((frame.columns == name).sum()) == 1 and frame[name].is_unique
 
 
 def _refuse_long(frame: pd.DataFrame, orientation: Orientation) -> None:

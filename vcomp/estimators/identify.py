@@ -269,14 +269,14 @@ def _check_exact(
         columns = stats.cells.columns
     except DataError:  # no cells are kept
         return
-    for j, c in zip(dependent, coefficients.T, strict=True):
+    for j, c in zip(dependent.tolist(), coefficients.T, strict=True):
         own = np.zeros(len(names))
         own[j] = 1.0
         values = columns @ own
         away = float(np.abs(values - columns @ c).max())
         size = float(np.abs(values).max())
         if away > _SAME * size + _ROUNDING * float(np.abs(x_origin) @ (np.abs(c) + own)):
-            used = ", ".join(repr(names[i]) for i in np.flatnonzero(c)) or "zero"
+            used = ", ".join(repr(names[i]) for i in np.flatnonzero(c).tolist()) or "zero"
             raise DesignError(
                 f"column {names[j]!r} of the fixed part differs by {away / size:.0e} of its size "
                 f"from a linear combination of {used}: squares keep too few digits of the "

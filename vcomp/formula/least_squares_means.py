@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray
+from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import FormulaError
 from vcomp.formula.fixed import FixedPart
 from vcomp.formula.parser import names_in
@@ -87,9 +87,9 @@ def level_rows(fixed: FixedPart, facet: str, means: FloatArray | None) -> LevelR
     levels, interacting = tuple(info.categories), tuple(_interacting(fixed, info.factor))
     if left_out is None:
         return LevelRows(levels, X, interacting)
-    estimable = left_out.are_same(X).all(axis=1)
+    estimable: BoolArray = np.asarray(left_out.are_same(X).all(axis=1))
     known, absent = (
-        tuple(level for level, e in zip(levels, estimable, strict=True) if e == wanted)
+        tuple(level for level, e in zip(levels, estimable.tolist(), strict=True) if e == wanted)
         for wanted in (True, False)
     )
     return LevelRows(known, X[np.ix_(estimable, left_out.kept)], interacting, absent)

@@ -504,7 +504,7 @@ def _df_show_replicates(
     except PlanError:  # it is raised again for the design itself
         return False
     per_cell = (1.0 + given.sum()) / math.prod(sizes[f] for f in everything)
-    return per_cell > 1.5 and abs(per_cell - round(per_cell)) <= 1e-6 * per_cell
+    return bool(per_cell > 1.5 and abs(per_cell - round(per_cell)) <= 1e-6 * per_cell)
 
 
 def _with_errors(components: VarianceComponents, anova: BalancedAnova) -> VarianceComponents:

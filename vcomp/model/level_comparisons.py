@@ -156,8 +156,8 @@ def compare_levels(
 
 def _joined(facets: object) -> str:
     """Return the name of the term of several facets, quoted."""
-    several = isinstance(facets, list | tuple) and all(isinstance(f, str) for f in facets)
-    return repr(":".join(facets)) if several and facets else "such as 'a:b'"  # type: ignore[call-overload]
+    names = [f for f in facets if isinstance(f, str)] if isinstance(facets, list | tuple) else []
+    return repr(":".join(names)) if names else "such as 'a:b'"
 
 
 def _check_options(test: object, baseline: object, correction: object) -> None:
