@@ -99,7 +99,7 @@ html_theme_options = {
     "logo": {"text": f"vcomp {version}"},
     "header_links_before_dropdown": 7,
     "navbar_align": "left",
-    "navbar_persistent": ["search-button"],
+    "navbar_persistent": ["search-button-field"],
     "navbar_end": ["theme-switcher"],
     "navigation_with_keys": False,
     "show_toc_level": 2,

@@ -1,0 +1,216 @@
+"""Every statement of the page of limits on what is not there, or is refused, is tried here."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vcomp
+from tests.helpers.pages import ROOT
+from vcomp.exceptions import (
+    DataError,
+    DesignError,
+    EstimationError,
+    PlanError,
+    VcompError,
+    VcompWarning,
+)
+
+PAGE = (ROOT / "docs" / "reference" / "limits.md").read_text(encoding="utf-8")
+TRIED = ("Models that it does not fit", "Data that it refuses", "After a fit", "Known failures")
+DATA = vcomp.datasets.load("bodoff2007_alpha").assign(x=np.arange(15.0))
+CROSSED = "score ~ (1|sys) + (1|topic)"
+
+
+def statements():
+    """Return the first cells of tables and the bold words of lists in the sections tried."""
+    found = []
+    for section in re.split(r"^## ", PAGE, flags=re.MULTILINE):
+        if section.startswith(TRIED):
+            found += re.findall(
+                r"^\| (?!not there|---)((?:\\\||[^|])+?) \|", section, re.MULTILINE
+            )
+            found += re.findall(r"^- \*\*(.*?)\*\*(?= |\n|:|,|$)", section, re.MULTILINE)
+    return found
+
+
+def refuses(formula, data=DATA, error=VcompError, match=None, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", VcompWarning)
+        with pytest.raises(error, match=match):
+            vcomp.fit(formula, data, **options)
+
+
+def refuses_options(*names):
+    for name in names:
+        refuses(CROSSED, match=name, **{name: "x"})
+
+
+def offsets():
+    refuses_options("offset")
+    direct = vcomp.fit("z ~ (1|sys) + (1|topic)", DATA.assign(z=DATA["score"] - DATA["x"]))
+    pd.testing.assert_series_equal(
+        vcomp.fit("I(score - x) ~ (1|sys) + (1|topic)", DATA).vcomp, direct.vcomp, rtol=1e-9
+    )
+
+
+def missing_values():
+    gap = DATA.assign(score=DATA["score"].where(DATA["x"] > 0.0))
+    with pytest.warns(VcompWarning, match="1 "):
+        assert vcomp.fit(CROSSED, gap).nobs == 14
+
+
+def several_responses():
+    with pytest.raises(VcompError, match="mean of each"):
+        vcomp.fit_multivariate("score + x ~ x + (1|sys) + (1|topic)", DATA)
+
+
+def exact_scores():
+    exact = DATA.assign(score=DATA["sys"].astype("category").cat.codes.astype(float))
+    for method in ("reml", "ml"):
+        refuses("score ~ (1|sys)", exact, EstimationError, "exactly", method=method)
+
+
+def tests_of_fixed_effects():
+    frame = DATA.assign(g=list("abc") * 5)
+    res = vcomp.fit("score ~ C(g) + (1|sys)", frame)
+    assert not [name for name in dir(res) if re.search(r"type_?(2|3|ii)|joint|wald_terms", name)]
+    assert str(res.f_test("C(g)[T.b] = 0, C(g)[T.c] = 0"))
+    means = res.compare_levels("g", "tukey").means
+    # Balanced: least-squares means are the means.
+    np.testing.assert_allclose(means.sort_index(), frame.groupby("g")["score"].mean(), rtol=1e-9)
+
+
+def analysis_of_variance():
+    formula = "score ~ x + (1|sys)"
+    with pytest.raises(EstimationError, match=r"type1.*henderson3"):
+        vcomp.fit(formula, DATA).anova_table()
+    for method in ("type1", "henderson3"):
+        assert len(vcomp.fit(formula, DATA, method=method).anova_table())
+
+
+def profiles():
+    with pytest.raises(EstimationError, match="'reml' or 'ml'"):
+        vcomp.fit(CROSSED, DATA, method="anova").profile()
+    # With random probes: tests/inference/profile/test_profile_ends.py.
+
+
+def sparse():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(rng.integers(0, 60, size=(150, 2)), columns=["sys", "topic"])
+    return frame.drop_duplicates().assign(score=lambda f: rng.normal(size=len(f)) + f["sys"] / 9)
+
+
+def rank_accuracy():
+    with pytest.raises(PlanError, match="without covariates"):
+        vcomp.fit("score ~ x + (1|sys) + (1|topic)", DATA).expected_tau(topic=5)
+    matrix = DATA.pivot(index="topic", columns="sys", values="score")
+    assert len(vcomp.ir.expected_tau(matrix, 5))
+
+
+def errors_of_effects():
+    res = vcomp.fit(CROSSED, sparse(), engine="iterative")
+    assert res.random_effects["sys"]["se"].isna().all()
+
+
+def confounded_plans():
+    nested = DATA.assign(topic=np.arange(15))
+    study = vcomp.gstudy(nested, "topic:sys", "score")
+    with pytest.raises(PlanError, match="cannot separate topic from sys:topic"):
+        study.dstudy("sys x topic", topic=5)
+
+
+def stored_results():
+    res = vcomp.fit(CROSSED, DATA)
+    loaded = type(res).from_json(res.to_json())
+    assert loaded.dstudy(topic=5).table.equals(res.dstudy(topic=5).table)
+    with pytest.raises(VcompError, match="loaded without its rows"):
+        _ = loaded.fittedvalues
+
+
+def other_test_theories():
+    names = [name.lower() for name in (*dir(vcomp), *dir(vcomp.ctt))]
+    assert not [n for n in names if re.search("omega|kappa|krippendorff|rasch|irt|factor_an", n)]
+
+
+def measures(monkeypatch):
+    imported = builtins.__import__
+
+    def without(name, *rest, **options):
+        if name == "ir_measures":
+            raise ImportError(name)
+        return imported(name, *rest, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(VcompError, match="scored by the package ir_measures"):
+        vcomp.ir.score_runs(str(ROOT / "README.md"), str(ROOT / "README.md"))
+
+
+def slopes_by_level():
+    rng = np.random.default_rng(0)
+    g, h, z = rng.integers(0, 4, 200), rng.integers(0, 9, 200), rng.normal(size=200)
+    score = g * z + rng.normal(size=200)
+    frame = pd.DataFrame({"g": np.array(list("abcd"))[g], "h": h, "x": 1e4 + z, "score": score})
+    refuses("score ~ g:x + (1|h)", frame, DataError, "subtract a number near the mean")
+    near = vcomp.fit("score ~ g:x + (1|h)", frame.assign(x=frame["x"] - 1e4))
+    np.testing.assert_allclose(near.fe_params.iloc[1:], range(4), atol=0.5)
+
+
+CHECKS = {
+    "random slopes": lambda: (refuses("score ~ x + (x|sys)"), refuses("score ~ (1 + x||sys)")),
+    "link functions": lambda: refuses_options("family", "link"),
+    "residual variances by group": lambda: refuses_options("correlation", "residual"),
+    "known covariance matrices": lambda: refuses_options("cov", "pedigree"),
+    "weights of rows": lambda: refuses_options("weights"),
+    "offsets": offsets,
+    "priors": lambda: refuses_options("priors"),
+    "imputation": missing_values,
+    "covariates in `fit_multivariate`": several_responses,
+    "A term with one row in each": lambda: refuses(
+        "score ~ (1|sys) + (1|sys:topic)", DATA, DesignError, "that is the residual"
+    ),
+    "A facet with one level": lambda: refuses(
+        "score ~ (1|k)", DATA.assign(k=1), DesignError, "at least two"
+    ),
+    "Scores that the terms reproduce exactly": exact_scores,
+    "A formula with several hundred terms": lambda: refuses(
+        "score ~ " + " + ".join(f"(1|f{k})" for k in range(900)), match="too deeply nested"
+    ),
+    "Tables of type II or III tests": tests_of_fixed_effects,
+    "The analysis of variance with covariates": analysis_of_variance,
+    "Profile likelihoods": profiles,
+    "Rank accuracy of a fit": rank_accuracy,
+    "Standard errors of [predicted effects]": errors_of_effects,
+    "[D-studies](glossary.md#d-study) of what the data": confounded_plans,
+    "Stored results": stored_results,
+    "Factor analysis, item response theory": other_test_theories,
+    "Slopes by level": slopes_by_level,
+}
+ELSEWHERE = {
+    "Measures of retrieval",  # the next test
+    "A damaged Parquet file",  # would end the process
+    "Names may still change",  # test_versions_agree, and the date that the changelog lacks
+}
+
+
+def test_every_statement_is_tried():
+    known = [*CHECKS, *ELSEWHERE]
+    for statement in statements():
+        assert [start for start in known if statement.startswith(start)], statement
+    for start in known:
+        assert any(statement.startswith(start) for statement in statements()), start
+    assert "(unreleased)" in (ROOT / "docs/reference/changelog.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("statement", CHECKS)
+def test_it_is_so(statement):
+    CHECKS[statement]()
+
+
+def test_measures_of_retrieval_are_computed_elsewhere(monkeypatch):
+    measures(monkeypatch)
