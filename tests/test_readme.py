@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import vcomp
 from tests.helpers.command_line import run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,3 +50,17 @@ def test_ci_calls_the_test_command_of_the_readme():
     command = re.search(r"```sh\n(.*?)\n```", section, re.DOTALL)[1]
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert command in script
+
+
+def test_the_line_of_each_field_on_the_front_page_runs():
+    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    lines = re.findall(r"```python\n(vcomp\..*?)\n```", page.partition("## Your field")[2])
+    assay = vcomp.datasets.load("assay")
+    images = vcomp.datasets.load("digits").query("seed < 3 and digit < 3")
+    kept = images.groupby(["digit"])["image"].transform(lambda x: x.isin(x.unique()[:5]))
+    data = (
+        vcomp.datasets.load("docsearch"), images[kept], vcomp.datasets.load("essays"),
+        assay[assay["sample"] == "middle"], vcomp.datasets.load("docsearch"),
+    )  # fmt: skip
+    for line, frame in zip(lines, data, strict=True):
+        assert str(eval(line, {"vcomp": vcomp, "data": frame}))
