@@ -335,7 +335,9 @@ def test_it_travels_and_is_drawn():
     ax = study.plot(ax=Figure().subplots())
     assert ax.get_xlabel().startswith("variance σ², 95 %")
     labels = [t.get_text() for t in ax.get_yticklabels()]
-    assert labels == rows
+    assert [label.lstrip() for label in labels] == list(study.table.index)
+    indented = [[len(t) - len(t.lstrip()) for t in texts] for texts in (labels, rows)]
+    np.testing.assert_array_equal(indented[0], 3 * np.array(indented[1]))
     assert {t.get_horizontalalignment() for t in ax.get_yticklabels()} == {"left"}
 
 

@@ -170,10 +170,13 @@ def _dots(ax: Any, values: FloatArray, places: FloatArray, known: BoolArray) -> 
 def _labels(
     ax: Any, table: pd.DataFrame, places: FloatArray, known: BoolArray, alpha: float
 ) -> None:
-    ax.set_yticks(places, [escaped(name) for name in table.index])
+    parts = [len(str(name)) - len(str(name).lstrip(" ")) for name in table.index]
+    # Spaces are narrow: as many again make a part look like one.
+    names = [2 * n * " " + escaped(name) for n, name in zip(parts, table.index, strict=True)]
+    ax.set_yticks(places, names)
     ax.set_ylim(len(table) - 0.5, -0.5)
     ax.tick_params(axis="y", length=0, pad=8)
-    if any(str(name).startswith(" ") for name in table.index):
+    if any(parts):
         _indent(ax)
     xlabel = f"variance component σ², {display.level(alpha)} interval"
     if not known.all():

@@ -3,7 +3,8 @@ Two facets at once
 ==================
 
 Whether more tasks or more raters make grades of essays more reliable. Each number of raters has a
-line. At each number of tasks, the intervals of the lines stand side by side.
+line. The intervals of more than twelve points would hide each other: they are drawn at the largest
+number of tasks, side by side. ``study.table`` has all of them.
 """
 
 import vcomp
