@@ -130,7 +130,7 @@ class FacetedDifferences:
         if k * n_cells > _MOST_CELLS:
             raise DataError(
                 f"{k:,} systems in {n_cells:,} cells of the other facets are more than fit into "
-                "memory; average the scores over a facet"
+                "memory; use fewer systems, or fewer levels of a facet"
             )
         weights = np.ones(y.size) if counts is None else counts
         y = y - np.average(y, weights=weights)
