@@ -1,6 +1,6 @@
 """Advice is followed: what the message says to write gives the result of an independent formula.
 
-:mod:`tests.advice.registry` lists the advice that is given, and the test that follows it.
+registry.txt lists the advice that is given, and the tests that follow it.
 """
 
 from __future__ import annotations

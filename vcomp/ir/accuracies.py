@@ -498,5 +498,6 @@ def _no_scores(measures: Mapping[str, Measure]) -> PlanError:
     return PlanError(
         f"{next(iter(measures))!r} is estimated from the cell means of two crossed facets "
         f"(systems and topics), which this result does not have; it has {planned}. For "
-        "others average the scores to a topic × system matrix and call vcomp.ir.accuracy(matrix)"
+        "others call vcomp.ir.accuracy(matrix) with a topic × system matrix; if it has means over "
+        "other facets, the accuracy is that for their present levels only"
     )
