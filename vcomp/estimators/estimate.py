@@ -53,10 +53,13 @@ class FixedErrors:
     df : (p,) Satterthwaite's degrees of freedom (docs/explanation/mathematics.md, eq. (11.5)): ∞
         if all components are known, nan if the covariance of the components is unknown, empty
         until the fixed effects have been transformed to the scale of the data
+    keeps_negative : whether the covariance matrix is that of negative components as estimated,
+        not of zero in their place
     """
 
     slopes: FloatArray | None = field(metadata=stored(write=_few_slopes))
     df: FloatArray
+    keeps_negative: bool = False
 
 
 StepKind: TypeAlias = Literal["start", "scale", "AI", "Newton", "Fisher", "EM", "probes"]

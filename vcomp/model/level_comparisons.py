@@ -496,16 +496,17 @@ def _on_error(record: FitRecord, found: Levels, pairs: Pairs) -> Iterator[str]:
     if slopes is None or not (slopes > 0.0).any():
         return
     names, values = record.estimate.names, record.estimate.values
-    parts = np.maximum(values, 0.0) * slopes
+    errors = record.estimate.fixed_errors
+    keeps = errors is not None and errors.keeps_negative
+    parts = (values if keeps else np.maximum(values, 0.0)) * slopes
     shares = parts / parts.sum() if parts.sum() > 0.0 else parts
-    order = [t for t in np.argsort(-shares, kind="stable") if shares[t] >= _LEAST_SHARE]
+    order = [t for t in np.argsort(-shares, kind="stable") if abs(shares[t]) >= _LEAST_SHARE]
     if order:
         named = [f"{names[t]} {display.percent(float(shares[t]), 0)}" for t in order]
         yield f"Error variance of a difference: {display.listed(named)}."
     of_error = slopes > _ALIKE * slopes.max()
-    zero = [
-        n for n, v, is_in in zip(names, values, of_error, strict=True) if is_in and not v > 0.0
-    ]
+    none = values == 0.0 if keeps else ~(values > 0.0)
+    zero = [name for name, no in zip(names, of_error & none, strict=True) if no]
     if zero:
         verbs = ("is", "adds") if len(zero) == 1 else ("are", "add")
         yield f"{display.listed(zero)} {verbs[0]} estimated at zero and {verbs[1]} nothing to it."

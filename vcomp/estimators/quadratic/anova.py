@@ -206,4 +206,6 @@ def _status(names: tuple[str, ...], values: FloatArray, sums: GroupSums) -> str:
     if sums.yy == 0.0:
         return "The response is constant: all components are 0."
     below = below_zero(names, values)
-    return f"Closed form; {below} and kept as estimated." if below else "Closed form."
+    if not below:
+        return "Closed form."
+    return f"Closed form; {below} and kept as estimated (zero in the error of the mean)."

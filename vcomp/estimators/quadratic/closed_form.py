@@ -24,6 +24,7 @@ from vcomp.estimators.quadratic.anova import (
     henderson1,
 )
 from vcomp.estimators.quadratic.many_responses import fixed_effects_of
+from vcomp.estimators.quadratic.negative_components import at_negative_components
 from vcomp.estimators.quadratic.quadratic_forms import (
     TooLargeError,
     stratum_quadratic_covariance,
@@ -95,7 +96,9 @@ def points_of(stats: Sequence[Statistics], values: Sequence[FloatArray]) -> list
         np.zeros_like(v) if _is_without_variance(s) else v
         for s, v in zip(stats, values, strict=True)
     ]
-    usual = [b for b, v in enumerate(values) if v[-1] > _NO_RESIDUAL * v.max()]
+    usual = [
+        b for b, v in enumerate(values) if v[-1] > _NO_RESIDUAL * v.max() and not (v < 0.0).any()
+    ]
     found: dict[int, FloatArray | None] = {}
     # Orthogonal strata and few responses need no common solve.
     if len(usual) >= _TOGETHER and stats[0].strata is None:
@@ -165,7 +168,10 @@ class FixedEffects:
 
 
 def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True) -> FixedEffects:
-    """Return the generalised least squares estimates at components, negative ones set to zero.
+    """Return the generalised least squares estimates at components, negative ones as estimated.
+
+    Where they make no covariance matrix of the scores, or there are too many groups, they are set
+    to zero.
 
     Parameters
     ----------
@@ -178,12 +184,18 @@ def fixed_effects(stats: Statistics, values: FloatArray, *, slopes: bool = True)
     v = np.maximum(values, 0.0)
     if p == 0:
         return FixedEffects(np.zeros(0), nothing)
+    zero = ""
+    if (values[:-1] < 0.0).any() and v[-1] > _NO_RESIDUAL * v.max():
+        kept = at_negative_components(stats, values)
+        if kept is not None:
+            return FixedEffects(*kept[:2], errors=kept[2])
+        zero = " Fixed effects and their errors take negative components as zero."
     if v[-1] > _NO_RESIDUAL * v.max():
         try:
             engine = choose_engine(stats, reml=True)
             errors = errors_of_fixed(engine, v) if slopes else None
             beta, cov_beta = engine.fixed_effects(v)
-            return FixedEffects(beta, cov_beta, errors=errors)
+            return FixedEffects(beta, cov_beta, zero, errors)
         except EstimationError:
             return FixedEffects(
                 np.full(p, np.nan),

@@ -448,8 +448,11 @@ def _f_tail(statistic: float, df: tuple[float, float]) -> float:
 
 
 def known_components(estimate: Estimate) -> BoolArray:
-    """Return which components are treated as known: held, at their bound, or below zero."""
+    """Return which components are treated as known: held, at their bound, or set to zero."""
     held = np.array([name in estimate.held for name in estimate.names])
+    errors = estimate.fixed_errors
+    if errors is not None and errors.keeps_negative:
+        return held | (estimate.values == 0.0)
     return held | ~(estimate.values > 0.0)
 
 
@@ -487,7 +490,7 @@ def fixed_errors_of(
     None if there are no fixed effects, or the slopes do not fit into memory.
     """
     covariance = next(iter(estimate.covariances.values()))
-    known = known_components(estimate)
+    known, errors = known_components(estimate), estimate.fixed_errors
     if not isinstance(cov_beta, np.ndarray):
         return FixedErrors(
             None, Satterthwaite(cov_beta, None, covariance, known).degrees_of_each()
@@ -497,7 +500,8 @@ def fixed_errors_of(
         return None
     slopes = congruent(design.transform, slopes)
     found = Satterthwaite(cov_beta, slopes, covariance, known)
-    return FixedErrors(slopes, found.degrees_of_each())
+    keeps = errors is not None and errors.keeps_negative
+    return FixedErrors(slopes, found.degrees_of_each(), keeps)
 
 
 def _slopes(stats: Statistics, estimate: Estimate) -> FloatArray | None:
