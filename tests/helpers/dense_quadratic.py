@@ -112,8 +112,14 @@ def assert_covariance(actual, expected, atol):
 
 
 def generalised_least_squares(model, v):
-    """Return fixed effects and their covariance at components, negative ones as zero."""
-    ViX = np.linalg.solve(covariance_matrix(model, np.maximum(v, 0.0)), model.exog)
+    """Return fixed effects and their covariance at components.
+
+    Negative ones are zero where they make no covariance matrix.
+    """
+    V = covariance_matrix(model, np.asarray(v))
+    if np.linalg.eigvalsh(V)[0] <= 0.0:
+        V = covariance_matrix(model, np.maximum(v, 0.0))
+    ViX = np.linalg.solve(V, model.exog)
     information = model.exog.T @ ViX
     return np.linalg.solve(information, ViX.T @ model.endog), np.linalg.inv(information)
 
