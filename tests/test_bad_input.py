@@ -240,7 +240,7 @@ def test_values_of_options(options):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("value", [0.0, 0.1, -3.0, 1e9, 1e-300, 1 / 3])
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e9, 1e-300])
 def test_a_constant_response(method, value):
     """REML and ML have no maximum, and say so; closed forms are zero."""
     no_maximum = method in ("reml", "ml")

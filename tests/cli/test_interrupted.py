@@ -32,7 +32,7 @@ def ended(process, number, seconds):
     """Return exit code and errors of a program that gets a signal after some seconds."""
     time.sleep(seconds)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     return process.returncode, errors
 
 

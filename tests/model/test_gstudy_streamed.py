@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.brennan_designs import DESIGNS, balanced_data, small_designs
+from tests.helpers.cases import alternately
 from tests.helpers.examples import examples
 from tests.helpers.readings import study_of
 from vcomp.cli.main import cli
@@ -105,13 +106,16 @@ def nested(text):
     return tuple(f for f in design.facets if design.nested_in[f])
 
 
-@pytest.mark.parametrize("replicates", [1, 2])
 @pytest.mark.parametrize(
-    ("text", "labels"),
-    [(text, labels) for text in DESIGNS for labels in ("anew", "apart")[: 1 + bool(nested(text))]],
+    ("case", "replicates"),
+    alternately(
+        [(text, how) for text in DESIGNS for how in ("anew", "apart")[: 1 + bool(nested(text))]],
+        *(1, 2, 2, 1),
+    ),
 )
-def test_balanced_data_of_any_design(text, labels, replicates):
+def test_balanced_data_of_any_design(case, replicates):
     """Labels of nested facets start anew or do not; what is printed is the same to a letter."""
+    text, labels = case
     unique = nested(text) if labels == "apart" else ()
     data = data_of(text, replicates=replicates, unique=unique)
     ways = HALVES[(labels == "apart") ^ (replicates == 2)]
@@ -125,10 +129,11 @@ def test_balanced_data_of_any_design(text, labels, replicates):
         pd.testing.assert_frame_equal(table, planned, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("method", ["reml", "anova"])
-@pytest.mark.parametrize("text", DESIGNS)
-@pytest.mark.parametrize("replicates", [1, 2])
-def test_unbalanced_data_of_any_design(text, replicates, method):
+@pytest.mark.parametrize(
+    ("text", "how"), alternately(DESIGNS, ("reml", 1), ("anova", 2), ("anova", 1), ("reml", 2))
+)
+def test_unbalanced_data_of_any_design(text, how):
+    method, replicates = how
     data = data_of(text, n=3, replicates=replicates, seed=3)
     rng = np.random.default_rng(5)
     some = data[rng.random(len(data)) > 0.1].reset_index(drop=True)
@@ -187,8 +192,7 @@ REPEATED = [
 ]
 
 
-@pytest.mark.parametrize("name", REPEATED)
-@pytest.mark.parametrize("method", ["reml", "anova"])
+@pytest.mark.parametrize(("name", "method"), alternately(REPEATED, "reml", "anova"))
 def test_what_the_data_cannot_tell_apart(name, method):
     design, data = CONFOUNDED[name]
     if "score" not in data.columns:

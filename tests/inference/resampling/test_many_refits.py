@@ -192,13 +192,6 @@ def test_drawn_responses_of_an_iterative_fit_have_exact_maxima(sparse):
         assert made.llf == pytest.approx(other.llf, rel=1e-12)
 
 
-@pytest.mark.parametrize(("n", "is_faster"), [(20, False), (1000, True)])
-def test_many_refits_of_an_iterative_fit_are_by_dense_factors(n, is_faster):
-    fit, _, _, _ = fit_again("y ~ (1|a) + (1|b)", crossed(20_000, 2_000, 2_000), "reml")
-    surface = DrawnSurface.of(fit.stats, fit.recipe, fit.values, n)
-    assert (surface is not None) is is_faster
-
-
 @pytest.mark.parametrize("method", ["reml", "ml"])
 def test_deleted_levels_by_a_surface(sparse, method):
     data, (fit, design, _, _) = sparse

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from patsy import EvalEnvironment
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.helpers.designs import DESIGNS, GRIDS, gridded, unbalanced
 from tests.helpers.examples import examples
 from tests.helpers.readings import accumulated, model_of
@@ -60,8 +61,7 @@ def same(kept, streamed, tolerance=1e-12, methods=("reml", "ml")):
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")
-@pytest.mark.parametrize("rows", [7, 10_000])
-@pytest.mark.parametrize("name", GRIDS)
+@pytest.mark.parametrize(("name", "rows"), alternately(GRIDS, 7, 10_000))
 def test_complete_grids(name, rows):
     formula, data = gridded(name, seed=4)
     shuffled = data.sample(frac=1.0, random_state=3)
@@ -71,8 +71,7 @@ def test_complete_grids(name, rows):
 
 
 @pytest.mark.filterwarnings("ignore:.*not fully crossed:vcomp.VcompWarning")
-@pytest.mark.parametrize("rows", [7, 10_000])
-@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize(("name", "rows"), alternately(DESIGNS, 7, 10_000))
 def test_other_designs(name, rows):
     formula, data = unbalanced(name)
     kept, streamed = both(formula, data, rows)
@@ -80,8 +79,13 @@ def test_other_designs(name, rows):
     assert str(kept.fit("anova").summary()) == str(streamed.fit("anova").summary())
 
 
-@pytest.mark.parametrize("fixed", FIXED)
-@pytest.mark.parametrize("name", ["crossed", "per document", "replicated", "single cells"])
+@pytest.mark.parametrize(
+    ("fixed", "name"),
+    [
+        *alternately(FIXED, "crossed", "per document", "replicated", "single cells"),
+        *alternately(FIXED, "per document", "replicated", "single cells", "crossed"),
+    ],
+)
 def test_fixed_parts(name, fixed):
     formula, data = gridded(name, seed=4)
     kept, streamed = both(formula.replace("~", f"~ {fixed} +"), with_covariates(data), 17)
@@ -105,8 +109,9 @@ def test_the_mean_of_the_response_and_the_squares_about_it(name, put_away, fixed
         np.testing.assert_allclose(squares, np.square(y - y.mean()).sum(), rtol=1e-8)
 
 
-@pytest.mark.parametrize("mean", [0.0, 0.01, 0.03, -0.04, 7.0])
-@pytest.mark.parametrize("fixed", ["1", "0 + x"])
+@pytest.mark.parametrize(
+    ("mean", "fixed"), alternately([0.0, 0.01, 0.03, -0.04, 7.0], "1", "0 + x")
+)
 @pytest.mark.parametrize("name", ["not nested", "three facets", "nested"])
 def test_squares_about_a_mean_that_is_near_the_origin_or_far(name, fixed, mean):
     """Where nothing was subtracted, squares about zero are corrected, or made again."""
