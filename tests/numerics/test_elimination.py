@@ -174,7 +174,8 @@ def test_crossed_blocks_are_cut_after_the_first():
     assert plan.counts.tolist() == tree.counts.tolist()
     factors = [factor_of(C, None, 900, by_pairs) for by_pairs in (False, True)]
     values = [f.log_determinant() for f in factors]
-    assert values[0] == pytest.approx(values[1], rel=1e-14)
+    # A sum of 1,200 logarithms, whose numbers come in another order.
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
 
 
 @settings(deadline=None)

@@ -111,7 +111,9 @@ def test_products_with_the_numbers_of_scores(a, b, kept, seed):
         (table.extended(z.astype(extended), transposed=True), F.T @ z.astype(extended)),
     ):
         assert found.dtype == extended
-        np.testing.assert_allclose(found, expected, rtol=1e-15, atol=1e-16)
+        # Some machines have no longer numbers.
+        close = max(1e-15, 100.0 * float(np.finfo(extended).eps))
+        np.testing.assert_allclose(found, expected, rtol=close, atol=0.1 * close)
     weights = rng.choice([0.0, 0.5, 2.0], long)
     np.testing.assert_allclose(table.weighted(weights), F.T @ (weights[:, None] * F), **CLOSE)
     half = rng.normal(size=(short, short))

@@ -212,9 +212,30 @@ assert seconds_as_python(smallest_safe_difference) == 0.0
 """
 
 
+_KEPT_CODE = """
+import sys
+from vcomp.gtheory.allocation.search import value_at
+from vcomp.ir.kernels.safe_differences import smallest_safe_difference as smallest
+from vcomp.numerics.kernels import at_once, is_at_hand, seconds_as_python
+
+assert 0.0 < seconds_as_python(smallest) < 1.0 < seconds_as_python(value_at)
+assert at_once(smallest, 0.01) is not smallest
+assert at_once(smallest, 1.0) is smallest
+assert not is_at_hand(smallest, 0.01)
+assert not is_at_hand(value_at, 1.0)
+assert "numba" not in sys.modules
+assert is_at_hand(smallest, 1.0)
+assert "numba" in sys.modules
+assert seconds_as_python(smallest) == 0.0
+assert is_at_hand(smallest, 0.01)
+"""
+
+
 def test_kernels_with_little_to_do_are_run_as_python(tmp_path):
+    """Until they are compiled; kept code is found without numba."""
     run(PACKAGE.parent, _TIMED + KERNEL, NUMBA_CACHE_DIR=tmp_path)
     run(PACKAGE.parent, _AT_HAND + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    run(PACKAGE.parent, _KEPT_CODE + KERNEL, NUMBA_CACHE_DIR=tmp_path)
     # Damaged files are as good as none.
     for file in tmp_path.rglob("*smallest_safe_difference*.nbi"):
         file.write_bytes(b"damaged")
@@ -280,39 +301,18 @@ assert "numba" not in sys.modules
 """
 
 
+_AS_IF_KEPT = """
+from vcomp.numerics.kernels import compilation
+compilation._has_index = lambda kernel: True
+"""
+
+
 @pytest.mark.parametrize("program", [_UNBALANCED, _IN_LITTLE_TIME])
 def test_work_that_is_sooner_done_does_not_import_numba(tmp_path, program):
     """Whether the code of the kernels is at hand or not. How fast Python is does not matter."""
     program = CLOCK.format(tick=0.0) + program
     run(PACKAGE.parent, program + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-    work = "\nfrom vcomp.numerics.kernels import compile_all\nwith compile_all():\n"
-    kept = work + "".join(f"    {line}\n" for line in program.splitlines() if "numba" not in line)
-    run(PACKAGE.parent, kept + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-    run(PACKAGE.parent, program + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-
-
-_KEPT_CODE = """
-import sys
-from vcomp.gtheory.allocation.search import value_at
-from vcomp.ir.kernels.safe_differences import smallest_safe_difference as smallest
-from vcomp.numerics.kernels import at_once, is_at_hand, seconds_as_python
-
-assert 0.0 < seconds_as_python(smallest) < 1.0 < seconds_as_python(value_at)
-assert at_once(smallest, 0.01) is not smallest
-assert at_once(smallest, 1.0) is smallest
-assert not is_at_hand(smallest, 0.01)
-assert not is_at_hand(value_at, 1.0)
-assert "numba" not in sys.modules
-assert is_at_hand(smallest, 1.0)
-assert "numba" in sys.modules
-assert seconds_as_python(smallest) == 0.0
-assert is_at_hand(smallest, 0.01)
-"""
-
-
-def test_kept_code_is_found_without_numba(tmp_path):
-    run(PACKAGE.parent, _TIMED + KERNEL, NUMBA_CACHE_DIR=tmp_path)
-    run(PACKAGE.parent, _KEPT_CODE + KERNEL, NUMBA_CACHE_DIR=tmp_path)
+    run(PACKAGE.parent, _AS_IF_KEPT + program + KERNEL, NUMBA_CACHE_DIR=tmp_path)
 
 
 _NOT_USED = """
