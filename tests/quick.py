@@ -1,4 +1,8 @@
-"""Which tests are in the minute of ``pytest -m quick``: some of each file that is not slow."""
+"""Which tests are in the minute of ``pytest -m quick``: some of each file, by what they name.
+
+There is no list to keep: a new file has its share at once. A file that fits models has few quick
+tests, any other one has more.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,22 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-MOST = 10
-"""Tests of each file that are quick."""
+FEW, MANY = 3, 40
+"""Quick tests of a file that fits models or tests loops, and of any other one."""
 
 BY_ROOM: pytest.StashKey[Counter[str]] = pytest.StashKey()
 """Numbers of quick tests by room, of a run."""
 
-_SLOW = re.compile(r"\b(subprocess|dask|n_jobs|matplotlib|pyplot|CliRunner|bootstrap)\b")
+_SLOW_FILE = re.compile(r"\b(subprocess|dask|n_jobs|matplotlib|pyplot|CliRunner|bootstrap)\b")
 """What files name that start processes, draw pictures or fit one table many times."""
+
+_FITS = re.compile(r"fit\(|maximise|gstudy\(|optimize|accumulate\(|kernels")
+
+_SLOW = re.compile(
+    r"@given|range\((n|\d\d+|\d+_\d+)\)|for seed in|for _ in|simulat|profile|jackknife|resample"
+    r"|interrupt|thirty|pickle"
+)
+"""What tests name that have many examples, or do one thing many times."""
 
 
 @cache
@@ -29,9 +41,9 @@ def text_of(path: Path) -> str:
 
 @cache
 def is_quick(path: Path) -> bool:
-    """Whether a file has quick tests: what it names decides, so that a new one needs no list."""
+    """Whether a file has quick tests."""
     room = room_of(path)
-    return room not in ("benchmarks", "fuzz", "tools") and not _SLOW.search(text_of(path))
+    return room not in ("benchmarks", "fuzz", "tools") and not _SLOW_FILE.search(text_of(path))
 
 
 def room_of(path: Path) -> str:
@@ -40,19 +52,25 @@ def room_of(path: Path) -> str:
 
 
 def mark_quick(items: list[pytest.Item]) -> Counter[str]:
-    """Mark some tests of each file: the first case of each, then others; count them by room.
-
-    Property tests are not marked: their examples are many.
-    """
+    """Mark some tests of each file: the first case of each, then others; count them by room."""
     cases, rooms = Counter[str](), Counter[str]()
     by_file: dict[Path, list[tuple[int, pytest.Item]]] = {}
     for item in items:
-        if is_quick(item.path) and not hasattr(getattr(item, "obj", None), "hypothesis"):
-            name = item.nodeid.partition("[")[0]
+        name = item.nodeid.partition("[")[0]
+        if is_quick(item.path) and name.rpartition("::")[2] not in _slow_tests(item.path):
             by_file.setdefault(item.path, []).append((cases[name], item))
             cases[name] += 1
     for path, found in by_file.items():
-        for _, item in sorted(found, key=lambda case: case[0])[:MOST]:
+        most = FEW if _FITS.search(text_of(path)) else MANY
+        for _, item in sorted(found, key=lambda case: case[0])[:most]:
             item.add_marker("quick")
             rooms[room_of(path)] += 1
     return rooms
+
+
+@cache
+def _slow_tests(path: Path) -> frozenset[str]:
+    """Return the functions of a file that have, with their decorators, a word of slow tests."""
+    definitions = text_of(path).split("\n\n\n")
+    names = (re.search(r"^def (\w+)\(", text, re.M) for text in definitions if _SLOW.search(text))
+    return frozenset(name[1] for name in names if name)
