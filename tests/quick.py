@@ -15,8 +15,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-FEW, MANY = 3, 40
+FEW, MANY = 4, 40
 """Quick tests of a file that fits models or tests loops, and of any other one."""
+
+CASES = 12
+"""Quick cases of one test."""
 
 BY_ROOM: pytest.StashKey[Counter[str]] = pytest.StashKey()
 """Numbers of quick tests by room, of a run."""
@@ -24,11 +27,11 @@ BY_ROOM: pytest.StashKey[Counter[str]] = pytest.StashKey()
 _SLOW_FILE = re.compile(r"\b(subprocess|dask|n_jobs|matplotlib|pyplot|CliRunner|bootstrap)\b")
 """What files name that start processes, draw pictures or fit one table many times."""
 
-_FITS = re.compile(r"fit\(|maximise|gstudy\(|optimize|accumulate\(|kernels")
+_FITS = re.compile(r"fit\(|maximise|gstudy\(|optimize|accumulate\(|kernels|Likelihood|Dense")
 
 _SLOW = re.compile(
     r"@given|range\((n|\d\d+|\d+_\d+)\)|for seed in|for _ in|simulat|profile|jackknife|resample"
-    r"|interrupt|thirty|pickle"
+    r"|interrupt|thirty|many|pickle|compressed"
 )
 """What tests name that have many examples, or do one thing many times."""
 
@@ -57,9 +60,11 @@ def mark_quick(items: list[pytest.Item]) -> Counter[str]:
     by_file: dict[Path, list[tuple[int, pytest.Item]]] = {}
     for item in items:
         name = item.nodeid.partition("[")[0]
-        if is_quick(item.path) and name.rpartition("::")[2] not in _slow_tests(item.path):
+        if not is_quick(item.path) or name.rpartition("::")[2] in _slow_tests(item.path):
+            continue
+        if cases[name] < CASES:
             by_file.setdefault(item.path, []).append((cases[name], item))
-            cases[name] += 1
+        cases[name] += 1
     for path, found in by_file.items():
         most = FEW if _FITS.search(text_of(path)) else MANY
         for _, item in sorted(found, key=lambda case: case[0])[:most]:
