@@ -148,8 +148,9 @@ def test_comparisons_of_models(unit):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("method", ["ml", "anova", "henderson3", "type1", "minque"])
+@pytest.mark.parametrize(
+    ("method", "unit"), alternately(["ml", "anova", "henderson3", "type1", "minque"], *UNITS)
+)
 @pytest.mark.parametrize("name", ["complete", "holes", "zero"])
 def test_methods(unit, method, name):
     formula, shape = FITS[name]
@@ -177,8 +178,7 @@ TESTS = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize(("missing", "unit"), zip([False, True], UNITS, strict=True))
 @pytest.mark.parametrize("what", TESTS)
 def test_classical_tests(unit, missing, what):
     X = scores(missing)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import vcomp
+from tests.helpers.cases import alternately
 from tests.helpers.designs import GRIDS, gridded
 from vcomp.estimators.likelihood.strata_likelihood import StrataLikelihood
 from vcomp.inference.kernels.nested_strata import (
@@ -30,8 +31,7 @@ def model(name, fixed=""):
     return vcomp.VarianceComponentsModel(formula.replace("~ ", f"~ {fixed}"), data)
 
 
-@pytest.mark.parametrize("name", NESTED)
-@pytest.mark.parametrize("fixed", ["", "x + "])
+@pytest.mark.parametrize(("name", "fixed"), alternately(NESTED, "", "x + "))
 @pytest.mark.parametrize("reml", [True, False])
 def test_derivatives_are_those_of_the_engine(name, fixed, reml):
     of_data = model(name, fixed).statistics.strata
