@@ -178,7 +178,7 @@ TESTS = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("missing", "unit"), zip([False, True], UNITS, strict=True))
+@pytest.mark.parametrize(("missing", "unit"), alternately([False, True], *UNITS))
 @pytest.mark.parametrize("what", TESTS)
 def test_classical_tests(unit, missing, what):
     X = scores(missing)

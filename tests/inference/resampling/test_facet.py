@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.clock import ticking
 from tests.helpers.refits import fit_again, table
 from vcomp.gtheory.published import from_components
 from vcomp.inference.resampling.collection import GeneratingFit
@@ -288,8 +289,8 @@ def test_a_constant_response_has_no_resamples():
         facet_bootstrap(fit, design, components, "p", 20, rng=0, adjust=False)
 
 
-@pytest.mark.clock
-def test_a_time_limit_says_how_far_it_came(crossed):
+def test_a_time_limit_says_how_far_it_came(crossed, monkeypatch):
+    ticking(monkeypatch)
     fit, design, components, _ = crossed
     with pytest.warns(vcomp.VcompWarning, match=r"time limit of .* ended .* of 100,000 resamples"):
         found = facet_bootstrap(fit, design, components, "p", 100_000, time_limit=0.05)

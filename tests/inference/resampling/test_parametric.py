@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import vcomp
+from tests.helpers.clock import ticking
 from tests.helpers.designs import balanced, drop_rows, gridded
 from tests.helpers.moments import agree_in_mean
 from vcomp.exceptions import DataError, EstimationError, VcompWarning
@@ -266,8 +267,8 @@ def test_without_time_nothing_is_done(crossed, tmp_path):
     assert made.frame.shape == (0, 6)
 
 
-@pytest.mark.clock
-def test_what_was_done_is_kept_when_time_is_up(crossed, tmp_path):
+def test_what_was_done_is_kept_when_time_is_up(crossed, tmp_path, monkeypatch):
+    ticking(monkeypatch)
     path = tmp_path / "replicates"
     with pytest.warns(VcompWarning, match=r"of 1,000,000 replicates"):
         made = crossed.bootstrap(1_000_000, time_limit=0.3, path=path, workers=2)
