@@ -21,6 +21,7 @@ from vcomp.estimators.likelihood.choose import (
     blocked_for_variances,
     choose_engine,
 )
+from vcomp.estimators.likelihood.engine import predicting
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.sparse_equations import (
     PairProducts,
@@ -55,6 +56,7 @@ _SECONDS_PER_ENTRY = 5e-8
 """Time of the iterative solve for one combination, divided by the entries of the pair tables."""
 
 
+@predicting()
 def prediction_variances(
     stats: Statistics,
     v: FloatArray,
@@ -99,6 +101,7 @@ def prediction_variances(
     return found
 
 
+@predicting()
 def difference_variances(
     stats: Statistics,
     v: FloatArray,
@@ -137,6 +140,7 @@ def difference_variances(
     return _by_elimination(blocked, v, groups[0], none, other=groups[1])
 
 
+@predicting()
 def predicted_columns(stats: Statistics, v: FloatArray) -> tuple[FloatArray, ...]:
     """Return the predicted effects C_t of the columns of X: V⁻¹X = (X − Σ Z_t C_t)/σ²_e.
 

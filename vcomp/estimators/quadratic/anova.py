@@ -24,6 +24,10 @@ from vcomp.exceptions import EstimationError
 from vcomp.numerics import seed_from, solve
 from vcomp.statistics import GroupSums, Statistics
 
+_SQUARES = 1e-20
+"""Share of the largest component below which a residual from squares of deviations is rounding
+error: scores have 16 digits."""
+
 
 @dataclass(frozen=True, slots=True)
 class ANOVA:
@@ -182,7 +186,16 @@ def anova_table(sums: GroupSums, names: tuple[str, ...]) -> AnovaTable:
 
 def _components(sums: GroupSums, coefficients: FloatArray) -> FloatArray:
     rows = adjustment(sums)
-    return _solve(rows @ coefficients, adjusted_squares(sums, rows))
+    return without_rounding(_solve(rows @ coefficients, adjusted_squares(sums, rows)), _SQUARES)
+
+
+def without_rounding(values: FloatArray, share: float) -> FloatArray:
+    """Return components with a residual of zero if it is a share of the largest one or less.
+
+    Of scores that do not vary within cells it is rounding error, of either sign.
+    """
+    is_rounded = abs(values[-1]) <= share * np.abs(values).max()
+    return np.append(values[:-1], 0.0) if is_rounded else values
 
 
 def _solve(coefficients: FloatArray, T: FloatArray) -> FloatArray:

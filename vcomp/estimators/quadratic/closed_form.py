@@ -22,6 +22,7 @@ from vcomp.estimators.quadratic.anova import (
     adjustment,
     anova_table,
     henderson1,
+    without_rounding,
 )
 from vcomp.estimators.quadratic.many_responses import fixed_effects_of
 from vcomp.estimators.quadratic.negative_components import at_negative_components
@@ -43,6 +44,9 @@ from vcomp.statistics import CrossProducts, Statistics, StratumStatistics
 
 _EXACT_FIT = 1e-13
 """A residual sum of squares below this fraction of y'y is rounding error: X reproduces y."""
+
+DIFFERENCES = 1e-14
+"""Share of the largest component below which a residual from differences is rounding error."""
 
 _TOGETHER = 4
 """Responses from which on their fixed effects are solved for side by side."""
@@ -66,7 +70,7 @@ def estimate_from(
     nothing = no_variance(method, stats, names)
     if nothing is not None:
         return nothing
-    values = solve(reductions.coefficients, reductions.sum_sq)
+    values = without_rounding(solve(reductions.coefficients, reductions.sum_sq), DIFFERENCES)
     covariance, reason = _covariance(reductions, values)
     fixed = fixed_effects(stats, values)
     return Estimate(
@@ -330,7 +334,8 @@ class AdjustedSquares:
 
         def of(responses: Sequence[Statistics]) -> list[PointEstimate]:
             squares = [reductions.squares_of(s.cross_products) for s in responses]
-            return points_of(responses, [solve(reductions.coefficients, q) for q in squares])
+            solved = [solve(reductions.coefficients, q) for q in squares]
+            return points_of(responses, [without_rounding(v, DIFFERENCES) for v in solved])
 
         return of
 

@@ -25,7 +25,9 @@ from vcomp.estimators.likelihood import (
     choose_engine,
 )
 from vcomp.estimators.options import check_ratios
+from vcomp.estimators.quadratic.anova import without_rounding
 from vcomp.estimators.quadratic.closed_form import (
+    DIFFERENCES,
     fixed_effects,
     negative_components,
     no_variance,
@@ -146,7 +148,8 @@ class MINQUE:
 
         def of(responses: Sequence[Statistics]) -> list[PointEstimate]:
             rights = priors.rights(forms.w, responses)
-            return points_of(responses, [_solution(replace(forms, right=q)) for q in rights])
+            solved = [_solution(replace(forms, right=q)) for q in rights]
+            return points_of(responses, [without_rounding(v, DIFFERENCES) for v in solved])
 
         return of
 
@@ -155,7 +158,8 @@ class MINQUE:
             return points_of([stats], [np.zeros_like(w)])[0]
         found = self._solution(stats, _priors(stats), w)
         is_end = found.is_end(given=not self._until_convergence)
-        return replace(points_of([stats], [found.values])[0], converged=is_end)
+        values = without_rounding(found.values, DIFFERENCES)
+        return replace(points_of([stats], [values])[0], converged=is_end)
 
     @property
     def _until_convergence(self) -> bool:
@@ -437,16 +441,17 @@ def _labelled(
     *,
     given: bool,
 ) -> Estimate:
-    fixed = fixed_effects(stats, found.values)
+    values = without_rounding(found.values, DIFFERENCES)
+    fixed = fixed_effects(stats, values)
     doubt = f"{_NO_ERRORS if covariance is None else ''}{fixed.doubt}"
     nothing = np.full((found.values.size, found.values.size), np.nan)
     errors = None if found.forms is None else found.forms.monte_carlo
     probed = "" if errors is None else _PROBED
-    negative = negative_components(names, found.values)
+    negative = negative_components(names, values)
     return Estimate(
         method="minque",
         names=names,
-        values=found.values,
+        values=values,
         covariances={"sampling": nothing if covariance is None else covariance},
         beta=fixed.beta,
         cov_beta=fixed.cov_beta,
