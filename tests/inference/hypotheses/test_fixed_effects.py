@@ -417,3 +417,25 @@ def test_joint_tests_are_of_the_independent_rows(unit):
     np.testing.assert_equal(
         (nothing.statistic, nothing.df[0], nothing.p_value), (np.nan, 0.0, np.nan)
     )
+
+
+def test_kenward_and_roger_need_a_covariance_of_the_components():
+    """Where a fit has not converged, an inverse of the expected information says nothing."""
+    data = pd.DataFrame(
+        {
+            "a": [6, 1, 3, 6, 2, 0, 6, 1, 5],
+            "b": [4, 5, 5, 2, 6, 0, 6, 2, 3],
+            "c": [1, 1, 1, 1, 0, 0, 1, 1, 0],
+            "y": [1.24, 0.63, 2.33, 1.16, -3.43, -0.57, -2.22, -0.06, 1.99],
+        }
+    )
+    with pytest.warns(vcomp.VcompWarning):
+        res = vcomp.fit("y ~ (1|a) + (1|b) + (1|c)", data)
+    assert not res.converged
+    assert res.bse_vcomp.isna().all()
+    table = res.fixed_effects(ddf="kenward-roger")
+    assert table.drop(columns="coef").isna().all(axis=None)
+    found = res.f_test("Intercept = 0", ddf="kenward-roger")
+    assert np.isnan([found.statistic, found.df[1], found.p_value]).all()
+    assert "needs a covariance matrix of the components" in found.notes[0]
+    assert np.isfinite(res.fixed_effects(ddf="normal")["std_error"]).all()

@@ -21,6 +21,7 @@ from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.inference.hypotheses.fixed_effects import (
     Clustered,
     ContrastTest,
+    JointTest,
     KenwardRoger,
     Satterthwaite,
     degrees_of_freedom,
@@ -60,6 +61,12 @@ _FEW = "Facets with few levels, in which rows are correlated as in the model: {}
 _NO_DEGREES = (
     "The components have no covariance matrix, so that the denominator has no degrees of "
     "freedom: the p-value is that of χ²."
+)
+
+_NO_CORRECTION = (
+    "The correction of Kenward and Roger needs a covariance matrix of the components with which "
+    "that of the fixed effects is positive definite, and this fit has none: use "
+    "ddf='satterthwaite' or 'normal'."
 )
 
 
@@ -156,7 +163,7 @@ class FixedFit:
             df=found.df,
             p_value=found.p_value,
             estimate=np.nan,
-            notes=self._notes(found.df[1], cov_type),
+            notes=self._notes(found, ddf, cov_type),
         )
 
     def differences(
@@ -223,8 +230,10 @@ class FixedFit:
         found: FloatArray = np.einsum("tij,ji->t", tests.slopes, squares)
         return found
 
-    def _notes(self, df: float, cov_type: str) -> tuple[str, ...]:
-        notes = [_NO_DEGREES] if np.isnan(df) else []
+    def _notes(self, found: JointTest, ddf: str, cov_type: str) -> tuple[str, ...]:
+        notes = []
+        if np.isnan(found.df[1]):
+            notes = [_NO_CORRECTION if ddf == "kenward-roger" else _NO_DEGREES]
         few = self.levels().few if cov_type == "robust" else {}
         if few:
             listed = ", ".join(f"{facet} ({n})" for facet, n in sorted(few.items()))
@@ -309,10 +318,13 @@ class FixedFit:
                 "ddf='kenward-roger' needs forms that the engine of these data does not have; use "
                 "ddf='satterthwaite'"
             )
+        known = known_components(estimate)
         covariance = estimate.covariances["expected"]
-        return KenwardRoger(
-            forms, covariance, known_components(estimate)
-        ), L @ self.design.transform
+        own = next(iter(estimate.covariances.values()))
+        if np.isnan(own[np.ix_(~known, ~known)]).any():
+            # Where the observed information has no inverse, that of the expected one says nothing.
+            covariance = np.full_like(covariance, np.nan)
+        return KenwardRoger(forms, covariance, known), L @ self.design.transform
 
 
 def fixed_intervals(estimate: Estimate, alpha: float) -> tuple[FloatArray, FloatArray]:

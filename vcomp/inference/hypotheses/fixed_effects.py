@@ -23,12 +23,13 @@ from vcomp.estimators.likelihood import (
     choose_engine,
     errors_of_fixed,
     predicted_columns,
+    predicting,
 )
 from vcomp.exceptions import EstimationError
 from vcomp.formula import WIDE
 from vcomp.inference.intervals import level_products, normal_quantile
 from vcomp.inference.quantities import LevelVariances
-from vcomp.numerics import congruent, solve_positive
+from vcomp.numerics import congruent, is_positive, solve_positive
 from vcomp.statistics import Statistics
 
 _SAME_DF = 1e-8
@@ -228,6 +229,7 @@ def _by_facets(levels: LevelVariances, parts: FloatArray) -> tuple[FloatArray, F
     return found, np.maximum(levels.sizes[kept] - 1.0, 1.0)
 
 
+@predicting()
 def fixed_level_variances(
     design: Design,
     stats: Statistics,
@@ -333,11 +335,16 @@ class KenwardRoger:
         phi = self.forms.cov_beta
         slopes = phi @ self.forms.first @ phi
         df = Satterthwaite(phi, slopes, self.covariance, self.known).degrees(L)
-        return t_tests(estimate, _standard_errors(L, self.cov_beta), df)
+        variances = _squares(L, self.cov_beta)
+        # The correction of an inaccurate Φ may take more than there is.
+        se = np.sqrt(np.where(variances > 0.0, variances, np.nan))
+        return t_tests(estimate, se, np.where(np.isnan(se), np.nan, df))
 
     def joint(self, L: FloatArray, estimate: FloatArray) -> JointTest:
         """Return the scaled F-test of all rows at once, which must be linearly independent."""
         q = L.shape[0]
+        if not is_positive(L @ self.cov_beta @ L.T, _NULL):
+            return JointTest(np.nan, (float(q), np.nan), np.nan)
         df, scale = self._approximation(L)
         wald = estimate @ np.linalg.solve(L @ self.cov_beta @ L.T, estimate) / q
         statistic = float(scale * wald)
