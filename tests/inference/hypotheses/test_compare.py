@@ -136,8 +136,27 @@ def test_a_component_of_nothing_has_p_1():
     data = pd.DataFrame({"h": list("xyxyxyxy"), "g": list("aabbccdd")})
     data["y"] = [1.0, 3.0, 1.1, 2.8, 0.9, 3.2, 1.2, 3.1]
     small, large = fit("y ~ (1|h)", data), fit("y ~ (1|h) + (1|g)", data)
-    if large.vcomp["g"] == 0.0:
-        assert vcomp.compare(small, large).table["p_value"].iloc[1] == 1.0
+    assert large.vcomp["g"] == 0.0
+    assert vcomp.compare(small, large).table["p_value"].iloc[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("gain", "decrements", "is_nothing"),
+    [
+        (1.9e-11, (0.0, 0.0), True),  # two values of 100 rows, each rounded by 1e-11 or less
+        (2.1e-11, (0.0, 0.0), False),
+        (2.4e-10, (2e-5, 1e-5), True),  # two climbs ended 2e-10 and 5e-11 below their maxima
+        (3.0e-10, (2e-5, 1e-5), False),
+    ],
+)
+def test_a_likelihood_ratio_that_may_be_rounding_error_is_0(gain, decrements, is_nothing):
+    small, large = (
+        SimpleNamespace(llf=-80.0 + added, certificate=SimpleNamespace(newton_decrement=d))
+        for added, d in zip((0.0, gain), decrements, strict=True)
+    )
+    for sign, (larger, smaller) in ((1.0, (large, small)), (-1.0, (small, large))):
+        found = model_comparison.likelihood_ratio(larger, smaller, 100)
+        assert found == (0.0 if is_nothing else pytest.approx(2.0 * sign * gain, abs=1e-13))
 
 
 def test_names_of_terms_in_another_order(data):
@@ -219,11 +238,13 @@ def test_the_larger_model_is_below_by_its_error_at_most(below, errors, refused):
 
     def fitted(llf, error, *names):
         values = np.ones(len(names))
-        estimate = SimpleNamespace(llf=llf, llf_error=error, names=names, values=values)
+        estimate = SimpleNamespace(
+            llf=llf, llf_error=error, names=names, values=values, certificate=None
+        )
         free = {facets_of(name): name for name in names}
         return SimpleNamespace(
             formula="+".join(names), exog_names=(), known={}, free=free, estimate=estimate,
-            n_parameters=len(names),
+            n_parameters=len(names), nobs=100,
         )  # fmt: skip
 
     small, big = fitted(-50.0, errors[0], "a"), fitted(-50.0 - below, errors[1], "a", "b")

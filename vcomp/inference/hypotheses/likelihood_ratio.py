@@ -17,13 +17,15 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators import Estimate, get_estimator
+from vcomp.estimators.likelihood import loglike_margin
 from vcomp.exceptions import EstimationError
+from vcomp.inference.hypotheses.model_comparison import likelihood_ratio
 from vcomp.inference.resampling import Recipe, drawn_refits
 from vcomp.numerics import check_count
 from vcomp.statistics import Statistics
 
 _TIE = 1e-8
-"""Difference below which likelihood ratios are equal: at a bound they are 0 up to rounding."""
+"""Difference below which drawn likelihood ratios are equal: their climbs end a little earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,9 @@ def null_fit(stats: Statistics, whole: Estimate, term: str) -> NullFit:
         if value == 0.0 and name not in hold
     }
     return NullFit(
-        statistic=max(0.0, 2.0 * (whole.llf - null.llf)) if places[term] > 0.0 else 0.0,
+        statistic=(
+            max(0.0, likelihood_ratio(whole, null, stats.n)) if places[term] > 0.0 else 0.0
+        ),
         estimate=null,
         at_bound=tuple(name for name in whole.names if name in zero),
         error=2.0 * float(np.hypot(whole.llf_error, null.llf_error)),
@@ -143,7 +147,8 @@ def simulated_p(
         reml=fitted.method == "reml",
         workers=workers,
     )
-    return simulated_tail(null.statistic, 2.0 * (drawn[:, 0] - drawn[:, 1]))
+    tie = max(_TIE, 4.0 * loglike_margin(fitted.llf, stats.n))
+    return simulated_tail(null.statistic, 2.0 * (drawn[:, 0] - drawn[:, 1]), tie)
 
 
 def likelihoods_under(
@@ -199,8 +204,10 @@ def likelihoods_under(
     return np.array([[f.llf if f.converged else np.nan for f in fits] for fits in drawn])
 
 
-def simulated_tail(statistic: float, drawn: FloatArray) -> Simulated:
+def simulated_tail(statistic: float, drawn: FloatArray, tie: float = _TIE) -> Simulated:
     """Return the p-value of a statistic among drawn ones; failed ones (nan) are left out.
+
+    Ratios are equal up to a difference of `tie`.
 
     Raises
     ------
@@ -213,11 +220,11 @@ def simulated_tail(statistic: float, drawn: FloatArray) -> Simulated:
             f"only {ratios.size} of {drawn.size} drawn data sets could be fitted; use "
             "test='lrt', or leave out a term with almost no variance"
         )
-    larger = int(np.sum(ratios >= statistic - _TIE))
+    larger = int(np.sum(ratios >= statistic - tie))
     p = (1.0 + larger) / (ratios.size + 1.0)
     return Simulated(
         p_value=p,
         p_error=float(np.sqrt(p * (1.0 - p) / ratios.size)),
-        share_zero=float(np.mean(ratios <= _TIE)),
+        share_zero=float(np.mean(ratios <= tie)),
         n=int(ratios.size),
     )

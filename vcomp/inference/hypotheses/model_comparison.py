@@ -19,7 +19,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.estimators import Estimate
-from vcomp.estimators.likelihood import choose_engine
+from vcomp.estimators.likelihood import choose_engine, loglike_margin
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
@@ -287,6 +287,20 @@ def mixture_tail(weights: FloatArray, degrees: FloatArray, statistic: float) -> 
     return float(np.asarray(weights) @ np.array(tails))
 
 
+def likelihood_ratio(larger: Estimate, smaller: Estimate, n: int) -> float:
+    """Return 2(ℓ₁ − ℓ₀) of two maxima for `n` rows; 0 if the difference may be rounding error.
+
+    A component that is estimated at zero, or next to it, then adds nothing, on any processor.
+    """
+    margin = 0.0
+    for fit in (larger, smaller):
+        left = 0.0 if fit.certificate is None else fit.certificate.newton_decrement
+        # A maximum is higher than the end of its climb by half the squared decrement.
+        margin += loglike_margin(fit.llf, n) + 0.5 * left**2
+    ratio = 2.0 * (larger.llf - smaller.llf)
+    return 0.0 if abs(ratio) <= 2.0 * margin else ratio
+
+
 def _compared(small: ComparedFit, big: ComparedFit) -> Comparison:
     why_not = _not_nested(small, big)
     if why_not:
@@ -295,7 +309,7 @@ def _compared(small: ComparedFit, big: ComparedFit) -> Comparison:
             "and BIC only."
         )
         return Comparison(np.nan, 0, (), np.nan, "", (note,))
-    statistic = 2.0 * (big.estimate.llf - small.estimate.llf)
+    statistic = likelihood_ratio(big.estimate, small.estimate, big.nobs)
     allowed = _ROUNDED + 4.0 * float(np.hypot(big.estimate.llf_error, small.estimate.llf_error))
     if statistic < -allowed:
         raise EstimationError(

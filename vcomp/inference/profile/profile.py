@@ -21,6 +21,7 @@ from vcomp.estimators.likelihood import (
     LikelihoodEngine,
     StrataLikelihood,
     WideLikelihood,
+    loglike_margin,
     maximise,
 )
 from vcomp.exceptions import EstimationError, check_alpha
@@ -207,7 +208,9 @@ class _Quantity:
         )
 
     def _root(self, theta: float, loglike: float) -> float:
-        return signed_root(theta - self.estimate, self.here.loglike - loglike)
+        best = self.here.loglike
+        margin = loglike_margin(best, self.engine.n)
+        return signed_root(theta - self.estimate, best - loglike, margin)
 
     def _free(self, side: float) -> BoolArray:
         """Return the components that can change as the quantity moves from its estimate."""
@@ -369,7 +372,8 @@ class _Effect:
                 f"the profile cannot be traced to {theta:.6g}: no maximum of the likelihood was "
                 "found there; use a Wald interval"
             )
-        z = signed_root(theta - self.estimate, self.loglike - found.loglike)
+        margin = loglike_margin(self.loglike, engine.n)
+        z = signed_root(theta - self.estimate, self.loglike - found.loglike, margin)
         estimate, variance = self.generalised(found.v)
         return Visit(theta, z, (estimate - theta) / variance, found.v, None)
 

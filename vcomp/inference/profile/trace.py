@@ -532,15 +532,21 @@ def checked_maximum(engine: LikelihoodEngine, v: FloatArray, held: BoolArray) ->
     return here
 
 
-def signed_root(difference: float, drop: float) -> float:
+def signed_root(difference: float, drop: float, margin: float = 0.0) -> float:
     """Return ± √(2 drop) with the sign of a difference.
+
+    Parameters
+    ----------
+    difference : of the quantity from its estimate
+    drop : of the log-likelihood from its maximum
+    margin : drop, up or down, that may be rounding error
 
     Raises
     ------
     EstimationError
         If the likelihood has risen above its maximum.
     """
-    if drop < -_RISES:
+    if drop < -max(_RISES, margin):
         raise EstimationError(
             "the profile rises above the maximum of the likelihood (by "
             f"{display.number(-drop, 2)}): the fit ended at another maximum; fit again from "

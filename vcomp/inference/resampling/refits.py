@@ -326,7 +326,7 @@ class Compiled(ByLikelihood):
             begin = np.where(self._held, first, first.sum() * shares)
             known = first, np.sqrt(np.maximum(np.diagonal(average), 0.0))
             ended, there, found = climb_nested(begin, rule, likelihood, known)
-            if ended >= 0 and found[1] > best[1] + Place.HIGHER:
+            if ended >= 0 and Place.is_higher(found[1], best[1]):
                 if ended == 0:  # Python finds out what it is
                     return None
                 v, best = there, found
