@@ -4,6 +4,7 @@ What a fit reports is compared with dense matrices at its own components too: th
 the fixed effects, the predicted effects, and their standard errors.
 
     python -m tests.fuzz.maxima --cases 20000 --state maxima.jsonl
+    python -m tests.fuzz.maxima --cases 20000 --state one_term.jsonl --family one-term
 
 A line of the file is one case; a run continues after the last line.
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import vcomp
+from tests.fuzz.one_term import highest, one_term_case
 from tests.fuzz.oracle import Dense
 from tests.fuzz.small_tables import case
 
@@ -59,12 +61,17 @@ class Outcome:
 WRONG = ("lost", "silent", "false alarm", "wrong number")
 
 
-def outcome(number, seed=0, *, search=Dense.highest):
-    """Return the outcome of a case."""
-    made = case(number, seed)
+FAMILIES = {"small": (case, Dense.highest), "one-term": (one_term_case, highest)}
+"""How the cases of a family are drawn, and how their highest maximum is found."""
+
+
+def outcome(number, seed=0, *, family="small", search=None):
+    """Return the outcome of a case of a family."""
+    drawn, of_family = FAMILIES[family]
+    made, search = drawn(number, seed), search or of_family
     dense = Dense(made.data["y"], made.X, made.labels, reml=made.reml)
-    highest = search(dense)
-    saturated = highest.unbounded or highest.values[-1] <= _NO_RESIDUAL * highest.values.sum()
+    best = search(dense)
+    saturated = best.unbounded or best.values[-1] <= _NO_RESIDUAL * best.values.sum()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", vcomp.VcompWarning)
@@ -74,14 +81,14 @@ def outcome(number, seed=0, *, search=Dense.highest):
             return Outcome(number, "refused", np.nan, str(error))
         said = "residual variance is zero" in str(error) and saturated
         return Outcome(number, "said" if said else "false alarm", np.nan, str(error))
-    loss = np.nan if highest.unbounded else float(highest.loglike - res.llf)
+    loss = np.nan if best.unbounded else float(best.loglike - res.llf)
     if not res.converged:
         # Next to a residual of zero the likelihood may be flat rather than unbounded.
         said = saturated and any(
             word in res.status for word in ("saturated", "saddle", "response is constant")
         )
         return Outcome(number, "said" if said else "false alarm", loss, res.status)
-    if highest.unbounded:
+    if best.unbounded:
         return Outcome(number, "silent", loss, res.status)
     verdict = "lost" if loss > LOSS else "ahead" if loss < -LOSS else "same"
     off = differences(res, made, dense)
@@ -116,6 +123,7 @@ def main(arguments=None):
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--family", choices=sorted(FAMILIES), default="small")
     parser.add_argument("--state", type=Path, default=Path("maxima.jsonl"))
     chosen = parser.parse_args(arguments)
     known = []
@@ -126,7 +134,7 @@ def main(arguments=None):
         for number in range(chosen.first, chosen.first + chosen.cases):
             if number in done:
                 continue
-            entry = asdict(outcome(number, chosen.seed))
+            entry = asdict(outcome(number, chosen.seed, family=chosen.family))
             known.append(entry)
             file.write(json.dumps(entry) + "\n")
             file.flush()

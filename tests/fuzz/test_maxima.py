@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.fuzz.maxima import WRONG, main, outcome
+from tests.fuzz.one_term import highest, one_term_case
 from tests.fuzz.oracle import Dense, Highest
 from tests.fuzz.small_tables import case
 
@@ -42,6 +43,22 @@ def test_the_highest_maximum_of_other_seeds_is_found(number, seed):
 def test_an_unbounded_likelihood_is_called_saturated(number, seed):
     found = outcome(number, seed)
     assert found.verdict == "said", found
+
+
+@pytest.mark.parametrize("number", [*range(4), 161])
+def test_one_term_of_few_levels_with_covariates(number):
+    """The last has a lower maximum too, by 1.3."""
+    found = outcome(number, family="one-term")
+    assert found.verdict == "same", found
+
+
+def test_a_dense_scan_of_one_ratio_agrees_with_the_search():
+    for number in (2, 3):  # restricted and full likelihood
+        made = one_term_case(number)
+        dense = Dense(made.data["y"], made.X, made.labels, reml=made.reml)
+        found, wanted = highest(dense), dense.highest()
+        assert found.loglike == pytest.approx(wanted.loglike, abs=1e-9)
+        assert found.loglike == pytest.approx(dense.value(found.values), abs=1e-9)
 
 
 @pytest.mark.parametrize("number", range(10_000, 10_004))

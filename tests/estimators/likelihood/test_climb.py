@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from vcomp.estimators.likelihood import OtherStarts
 from vcomp.estimators.likelihood.climbing import Place
 from vcomp.estimators.likelihood.engine import Curvature, Derivatives
 from vcomp.estimators.likelihood.maximisation import (
@@ -708,44 +707,6 @@ def test_an_end_without_a_residual_is_kept_if_it_is_higher_or_has_no_bound(value
     else:
         assert value > 5.0
         assert others == [first]
-
-
-def test_terms_of_few_levels_are_climbed_alone():
-    """Each start beside the first end, in which the others keep what they have."""
-    sizes, v = np.array([5.0, 200.0, 7.0, 400.0]), np.array([0.5, 4.0, 0.0, 3.0])
-    free = np.zeros(4, dtype=bool)
-    local = Told(np.zeros(4), np.diag([9.0, 9.0, 9.0, 9.0]))
-    told = Told(np.zeros(4), np.diag([1e3, 1e3, 1e3, 1e3]))
-    asked = []
-
-    def few_levels(at, terms):
-        asked.append((at.tolist(), terms))
-        return local
-
-    told.few_levels = few_levels
-    search = search_of(told, tuple(sizes))
-    here, starts, doubtful = search.at(v), OtherStarts(free, sizes), np.arange(4) == 2
-    found = search.elsewhere(told, here, starts, doubtful)
-    assert asked == [(v.tolist(), [0, 2])]
-    # 0.1 of each of the terms, and beside that 2 of the doubtful one; a total of 7.5.
-    shares = 7.5 * np.array([[0.5, 0.5], [0.1 / 2.2, 2.1 / 2.2]])
-    among = OtherStarts(np.array([False, True, False, True]), sizes)
-    np.testing.assert_allclose(7.5 * among.elsewhere(v, doubtful)[:, [0, 2]], shares, rtol=1e-14)
-    expected = [[a, 4.0, c, 3.0] for a, c in shares]
-    np.testing.assert_allclose(found, expected, rtol=1e-14)
-    assert local.calls == 3  # the end itself, and the two starts
-    # A climb that leads back is none.
-    local.average = 1e-9 * np.eye(4)
-    local.told = 0.0, np.zeros(4)
-    v = np.array([0.5, 4.0, 0.1, 3.0])
-    assert search.elsewhere(told, search.at(v), starts, doubtful) == []
-    # They cannot be climbed alone if the others are unsure, or if the engine has no such way.
-    told.few_levels = lambda at, terms: None
-    assert search.elsewhere(told, here, starts, doubtful) is None
-    asked.clear()
-    told.few_levels = few_levels
-    assert search.elsewhere(told, here, starts, np.arange(4) == 1) is None
-    assert asked == []
 
 
 TOP, AWAY = np.array([2.0, 1.0, 3.0]), np.array([0.01, -0.02, 0.03])

@@ -255,38 +255,23 @@ def test_many_items_with_holes_are_fitted_by_levels():
     "name", ["few holes", "half missing", "covariate", "nested", "twice nested", "nested alone"]
 )
 @pytest.mark.parametrize("reml", [True, False])
-@pytest.mark.parametrize("engine", ["levels", "blocked"])
-def test_components_of_few_levels_need_no_other_evaluation(name, reml, engine):
-    """Value, score and information at other components of terms over several levels."""
+def test_forms_of_effects_are_those_of_elimination(name, reml):
+    """Of all terms, and of those over several levels alone, which need no table of cells."""
     _, levels, blocked = engines(name, reml=reml)
-    terms = [t for t, term in enumerate(levels.grid.terms) if term.depth]
-    if not terms:
-        return
-    rng = np.random.default_rng(1)
-    for v in points(levels.grid.n_terms):
-        local = (levels if engine == "levels" else blocked).few_levels(v, terms)
-        for other in (v[terms], rng.uniform(0.0, 3.0, len(terms)), np.zeros(len(terms))):
-            there = v.copy()
-            there[terms] = other
-            found, wanted = local.derivatives(there), levels.derivatives(there)
-            assert found.loglike == pytest.approx(wanted.loglike, rel=1e-12)
-            assert local.loglike(there) == found.loglike
-            near(found.score[terms], wanted.score[terms])
-            chosen = np.ix_(terms, terms)
-            near(found.average[chosen], wanted.average[chosen])
-            near(local.information(there, "average")[chosen], wanted.average[chosen])
-            for kind in ("observed", "expected"):
-                near(
-                    local.information(there, kind)[chosen], levels.information(there, kind)[chosen]
+    depths = np.array([term.depth for term in levels.grid.terms])
+    for terms in (np.arange(depths.size).tolist(), np.flatnonzero(depths).tolist()):
+        if not terms:
+            continue
+        for v in points(levels.grid.n_terms):
+            found, wanted = (engine.effect_forms(v, terms) for engine in (levels, blocked))
+            for one, other in ((found.within, wanted.within), (found.full, wanted.full)):
+                values = np.linalg.eigvalsh(other)
+                np.testing.assert_allclose(
+                    np.linalg.eigvalsh(one), values, rtol=1e-8, atol=1e-9 * values[-1]
                 )
-
-
-def test_terms_within_levels_have_no_likelihood_of_their_own():
-    _, levels, blocked = engines("few holes", reml=True)
-    v = next(points(levels.grid.n_terms))
-    assert levels.few_levels(v, [0, 3]) is None
-    for engine in (levels, blocked):
-        assert engine.few_levels(v, []) is None
+            for t in terms:
+                ours = np.sort(found.fitted[found.term == t])
+                near(ours, np.sort(wanted.fitted[wanted.term == t]))
 
 
 @pytest.mark.parametrize(("engine", "method"), [("levels", "reml"), ("blocked", "ml")])

@@ -193,39 +193,23 @@ def test_held_terms_and_the_residual_leave_no_doubt():
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("held", "rows", "along"),
     [
-        ({}, [True, False, True, False]),
-        ({"rows": 50.0}, None),  # a small table
-        ({"rows": 51.0}, [True, False, True, False]),
-        ({"levels": 99.0}, [True, True, True, False]),
-        ({"doubtful": 1}, None),  # a term of many levels
-        ({"doubtful": 0}, [True, False, True, False]),
-        ({"unsure": 1}, None),
-        ({"unsure": 3}, None),  # the residual
-        ({"unsure": 0}, [True, False, True, False]),  # of few levels
-        ({"unsure": 1, "held": 1}, [True, False, True, False]),
-        ({"unsure": 3, "held": 3}, [True, False, True, False]),
-        ({"unsure": 1, "zero": 1}, [True, False, True, False]),
-        ({"held": 2}, [True, False, False, False]),
+        ((), 51.0, True),
+        ((), 50.0, False),  # a small table
+        ((0,), 50.0, False),
+        ((0, 1), 50.0, True),  # one term is left
     ],
 )
-def test_terms_of_few_levels_are_apart_if_the_others_are_sure(changes, expected):
-    """Of at least 50 degrees of freedom, 2 σ⁴ I."""
-    k = 4
-    sizes = np.array([5.0, changes.get("levels", 100.0), 7.0, changes.get("rows", 400.0)])
-    at = {name: np.arange(k) == changes.get(name, -1) for name in ("doubtful", "zero", "held")}
-    v = np.where(at["zero"], 0.0, [2.0, 3.0, 0.5, 1.0])
-    starts = OtherStarts(at["held"], sizes)
-    for freedom in (49.9, 50.1):
-        degrees = np.full(k, 1e3)
-        degrees[changes.get("unsure", 0)] = freedom
-        average = np.diag(degrees / (2.0 * np.square([2.0, 3.0, 0.5, 1.0])))
-        found = starts.with_few_levels(v, average, at["doubtful"])
-        if freedom > 50.0 and "unsure" in changes:
-            assert found is not None
-        else:
-            assert (None if found is None else found.tolist()) == expected
+def test_maxima_are_sought_along_single_components(held, rows, along):
+    is_held = np.isin(np.arange(4), held)
+    starts = OtherStarts(is_held, np.array([5.0, 4.0, 7.0, rows]))
+    assert starts.are_along_components is along
+
+
+def test_terms_with_few_levels_have_fewer_than_100():
+    starts = OtherStarts(np.arange(4) == 2, np.array([99.0, 100.0, 7.0, 400.0]))
+    assert starts.with_few_levels.tolist() == [True, False, False, False]
 
 
 def test_starts_have_a_residual():

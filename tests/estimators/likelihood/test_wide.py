@@ -120,15 +120,14 @@ class TestLikelihood:
             np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12 * scale)
 
     @pytest.mark.parametrize("reml", [True, False])
-    def test_components_of_few_levels_equal_those_of_dense_columns(self, sums, reml):
+    def test_forms_of_effects_equal_those_of_dense_columns(self, sums, reml):
         wide, dense = sums
         found, wanted = WideLikelihood(wide, reml=reml), BlockedLikelihood(dense, reml=reml)
-        v, there = (np.array(_points(wide.n_terms)[0]) for _ in range(2))
-        there[:2] = 0.1, 1.9
-        local = found.few_levels(v, [0, 1])
-        assert local.loglike(there) == pytest.approx(wanted.loglike(there), rel=1e-12)
-        score = wanted.derivatives(there).score
-        np.testing.assert_allclose(local.derivatives(there).score[:2], score[:2], rtol=1e-8)
+        v = np.array(_points(wide.n_terms)[0])
+        ours, theirs = (engine.effect_forms(v, [0, 1]) for engine in (found, wanted))
+        for name in ("term", "within", "full", "fitted"):
+            one, other = getattr(ours, name), getattr(theirs, name)
+            np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10 * np.abs(other).max())
 
     def test_fixed_effects_equal_those_of_dense_columns(self, sums):
         wide, dense = sums

@@ -6,6 +6,7 @@ from .choose import predicted as predicted
 from .choose import prediction_engine as prediction_engine
 from .choose import residual_forms as residual_forms
 from .climbing import Place as Place
+from .climbing import loglike_margin as loglike_margin
 from .crossed import CrossedLikelihood as CrossedLikelihood
 from .engine import Derivatives as Derivatives
 from .engine import FixedForms as FixedForms
@@ -14,6 +15,7 @@ from .engine import LastPoint as LastPoint
 from .engine import LikelihoodEngine as LikelihoodEngine
 from .engine import Solution as Solution
 from .engine import errors_of_fixed as errors_of_fixed
+from .engine import predicting as predicting
 from .iterative import IterativeLikelihood as IterativeLikelihood
 from .iterative import probes_for_one_fit as probes_for_one_fit
 from .levels import LevelsLikelihood as LevelsLikelihood

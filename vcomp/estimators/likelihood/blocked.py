@@ -24,6 +24,7 @@ from vcomp.estimators.likelihood.blocked_covariance import (
     with_residual_forms,
 )
 from vcomp.estimators.likelihood.carried_squares import Squares
+from vcomp.estimators.likelihood.component_scan import EffectForms
 from vcomp.estimators.likelihood.engine import (
     Curvature,
     Derivatives,
@@ -34,7 +35,6 @@ from vcomp.estimators.likelihood.engine import (
     SummedEngine,
 )
 from vcomp.estimators.likelihood.equations import Point
-from vcomp.estimators.likelihood.few_levels import FewLevels
 from vcomp.numerics import limited_blas, solve, solve_positive
 from vcomp.statistics import CrossProducts
 
@@ -331,28 +331,17 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         seconds = self.point(v).seconds_at_zero()
         return seconds <= max(_CHEAP_SECONDS, _EVALUATIONS * self.seconds)
 
-    def few_levels(self, v: FloatArray, terms: Sequence[int]) -> FewLevels | None:
-        """Return the likelihood beside `v` in the components of terms with few groups."""
+    def effect_forms(self, v: FloatArray, terms: Sequence[int]) -> EffectForms | None:
+        """Return forms of the effects of terms with few levels; None if they are not cheap."""
         point = self.point(v)
         affordable = max(_CHEAP_SECONDS, _EVALUATIONS * self.seconds)
-        if not terms or point.seconds_of_columns(terms) > affordable:
+        if point.seconds_of_columns(terms) > affordable:
             return None
-        within = point.between_groups(terms, with_fixed=True)
-        return FewLevels(
-            v=v,
-            loglike_there=self._loglike(point),
-            term=np.repeat(terms, [self.sizes[t] for t in terms]),
-            within=within,
-            full=(
-                within
-                if self.reml
-                else self._without_fixed(point).between_groups(terms, with_fixed=False)
-            ),
-            fitted=np.concatenate([point.PZy[t] for t in terms]),
-            n=self.n,
-            n_fixed=self.n_fixed,
-            reml=self.reml,
-        )
+        within = full = point.between_groups(terms, with_fixed=True)
+        if not self.reml:
+            full = self._without_fixed(point).between_groups(terms, with_fixed=False)
+        term = np.repeat(terms, [self.sizes[t] for t in terms])
+        return EffectForms(v, term, within, full, np.concatenate([point.PZy[t] for t in terms]))
 
     def fixed_effects(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return β̂ and its covariance matrix at `v`."""

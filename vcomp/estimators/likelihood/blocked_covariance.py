@@ -287,6 +287,10 @@ class BlockedCovariance:
         rows = self._projected(self._eliminations.at(c))
         return tuple(r.reshape(ZB.shape) for r, ZB in zip(rows, self._columns.ZB, strict=True))
 
+    def between(self, c: FloatArray, groupings: Sequence[int]) -> FloatArray:
+        """Return Z'V⁻¹Z of the groups of some groupings, (q, q)."""
+        return self._eliminations.at(c).between_groups(groupings, with_fixed=False)
+
     def unexplained(self, c: FloatArray, grouping: int, own: float, others: float) -> FloatArray:
         """Return 1 − own · diag(Z_l'V⁻¹Z_l) of one grouping, (q_l,)."""
         return 1.0 - own * self._eliminations.at(c).diagonal(grouping, with_fixed=False)

@@ -22,10 +22,27 @@ STUCK = 1e-4
 OTHER_STEPS = 60
 """Largest number of steps from another start."""
 
+ROUNDING = 1e-14
+"""Relative rounding error of a log-likelihood, a sum of logarithms and squares of all rows."""
+
+_BETWEEN = 10.0
+"""Rounding errors by which the same maximum may differ between engines, models and processors."""
+
 _LAST = 1e-4
 """Decrement above which a step is evaluated in any case."""
 
 AnyPlace = TypeVar("AnyPlace", bound="Place")
+
+
+def loglike_margin(value: float, n: int = 0) -> float:
+    """Return the difference of log-likelihoods of `n` rows below which they are equal.
+
+    Examples
+    --------
+    >>> loglike_margin(-80.0, 100)
+    1e-11
+    """
+    return _BETWEEN * ROUNDING * max(abs(value), n)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +67,11 @@ class Place:
     def value(self) -> float:
         """The log-likelihood."""
         raise NotImplementedError
+
+    @staticmethod
+    def is_higher(value: float, than: float) -> bool:
+        """Return whether a maximum is higher than the one that was found first."""
+        return value > than + max(Place.HIGHER, loglike_margin(than))
 
     def leads_to(self: AnyPlace, end: AnyPlace) -> bool:
         """Whether the step from here ends near a known maximum."""
@@ -131,14 +153,14 @@ class Place:
             if not path:
                 continue
             ended.append((path, done))
-            higher = path[-1].value > found[0][-1].value + Place.HIGHER
+            higher = Place.is_higher(path[-1].value, found[0][-1].value)
             if done > found[1] or (done == found[1] and higher):
                 found = path, done
         return *found, [path[-1] for path, _ in ended if path is not found[0]]
 
     @staticmethod
     def required(
-        value: float, gain: float, decrement: float, n: int, *, rounding: float = 1e-14
+        value: float, gain: float, decrement: float, n: int, *, rounding: float = ROUNDING
     ) -> float:
         """Return the log-likelihood that a step has to reach.
 

@@ -7,6 +7,7 @@ known in closed form, and those of the shorter one add a matrix of the order of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -144,6 +145,21 @@ class CrossedLikelihood(TotalsEngine[_Point]):
         if point.shrink is not None:
             diagonal = diagonal - w * w * self.table.forms(point.v[self._b] * point.shrink)
         return diagonal
+
+    def _forms_of_effects(
+        self, v: FloatArray, terms: Sequence[int]
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        point, a, b = self._at(v), self._a, self._b
+        blocks = {(b, b): point.own}
+        if a in terms:
+            shares = point.share[:, None] * self.table.times(np.eye(len(point.own)))
+            across = shares if point.shrink is None else shares @ point.shrink
+            blocks[a, b], blocks[b, a] = across, across.T
+            own = np.diag(point.share * self.table.counts[a])
+            blocks[a, a] = own - point.v[b] * (across @ shares.T)
+        full = np.block([[blocks[t, u] for u in terms] for t in terms])
+        right = np.concatenate([point.projected[t] for t in terms]).T
+        return full, right[1:], point.total.contrast @ right
 
     # At one point -------------------------------------------------------------------------------
 

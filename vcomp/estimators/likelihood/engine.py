@@ -18,6 +18,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import FixedErrors, StepKind
 from vcomp.estimators.likelihood.carried_squares import Squares
+from vcomp.estimators.likelihood.component_scan import EffectForms
 from vcomp.exceptions import EstimationError
 from vcomp.statistics import CrossProducts, StratumStatistics
 
@@ -81,8 +82,8 @@ def predicting() -> Iterator[None]:
         yield
     except np.linalg.LinAlgError as error:
         raise EstimationError(
-            "effects cannot be predicted: beside the other components the residual variance is "
-            "too small to solve for them, and may be rounding error"
+            "effects cannot be predicted: next to the other components σ²(Residual) is too small "
+            "to solve for them, and may be rounding error"
         ) from error
 
 
@@ -198,11 +199,8 @@ class LikelihoodEngine(Likelihood, Protocol):
     def least_squares(self) -> FloatArray:
         """Return the ordinary least squares estimate of the fixed effects."""
 
-    def few_levels(self, v: FloatArray, terms: Sequence[int]) -> Likelihood | None:
-        """Return the likelihood beside `v` in the components of some terms alone.
-
-        An evaluation takes next to no time, if they have few levels. None if this is not so.
-        """
+    def effect_forms(self, v: FloatArray, terms: Sequence[int]) -> EffectForms | None:
+        """Return forms of the effects of terms with few levels; None if they are not cheap."""
 
     def expects_cheaply(self, v: FloatArray) -> bool:
         """Return whether the expected information of all components costs a few evaluations."""
@@ -280,8 +278,8 @@ class SummedEngine:
         """Return whether the expected information of all components costs a few evaluations."""
         return True
 
-    def few_levels(self, v: FloatArray, terms: Sequence[int]) -> Likelihood | None:
-        """Return None: each value of the components needs an evaluation."""
+    def effect_forms(self, v: FloatArray, terms: Sequence[int]) -> EffectForms | None:
+        """Return None: each value of a component needs an evaluation."""
         return None
 
     def with_few_probes(self) -> LikelihoodEngine | None:
@@ -390,6 +388,9 @@ class Covariance(Protocol):
 
     def projections(self, c: FloatArray) -> tuple[FloatArray, ...]:
         """Return Z_l'V⁻¹B of every term, (q_l, b, r)."""
+
+    def between(self, c: FloatArray, groupings: Sequence[int]) -> FloatArray:
+        """Return Z'V⁻¹Z of the groups of some groupings, (q, q)."""
 
     def unexplained(self, c: FloatArray, grouping: int, own: float, others: float) -> FloatArray:
         """Return 1 − own · diag(Z_l'V⁻¹Z_l) of one grouping, (q_l,).

@@ -110,14 +110,27 @@ class LevelCovariance:
         return found
 
     def between_groups(self, terms: Sequence[int]) -> FloatArray:
-        """Return Z'V⁻¹Z of all groups of terms of nodes, by depth, node and group, (q, q)."""
-        added: list[list[FloatArray]] = [[] for _ in self.nodes]
+        """Return Z'V⁻¹Z of all groups of terms, in order of depth, by node and group, (q, q)."""
+        grid, added = self.grid, [list[FloatArray]() for _ in self.nodes]
+        if grid.terms[terms[0]].depth == 0:
+            return self._between_all_groups(terms)
         for t in terms:
-            own, n = self.grid.terms[t], self.grid.n_nodes[self.grid.terms[t].depth]
+            own, n = grid.terms[t], grid.n_nodes[grid.terms[t].depth]
             columns = np.einsum("nm,cs->nsmc", np.eye(n), own.indicator)
             added[own.depth - 1].append(columns.reshape(n * own.size, n, -1))
         none = np.zeros((0, self.grid.n_nodes[1], self.grid.n_cells))
         return self._carried(product(none, none), none, added)
+
+    def _between_all_groups(self, terms: Sequence[int]) -> FloatArray:
+        """Return Z'V⁻¹Z by a column of cells for each group."""
+        grid, columns = self.grid, []
+        for t in terms:
+            shape = grid.n_nodes[grid.terms[t].depth], grid.terms[t].size
+            q = shape[0] * shape[1]
+            columns.append(grid.in_cells(np.eye(q).reshape(q, *shape), t))
+        solved = self.solve(np.concatenate(columns))
+        rows = [grid.group_sums(solved, t).reshape(len(solved), -1) for t in terms]
+        return np.concatenate(rows, axis=1)
 
     def _carried(
         self, forms: FloatArray, r: FloatArray, added: Sequence[Sequence[FloatArray]]

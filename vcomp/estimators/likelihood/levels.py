@@ -14,8 +14,8 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood.component_scan import EffectForms
 from vcomp.estimators.likelihood.engine import Solution
-from vcomp.estimators.likelihood.few_levels import FewLevels
 from vcomp.estimators.likelihood.level_blocks import product
 from vcomp.estimators.likelihood.level_covariance import LevelCovariance
 from vcomp.estimators.likelihood.level_squares import squares_of
@@ -113,31 +113,23 @@ class LevelsLikelihood(TotalsEngine[_Point]):
     def _group_sums(self, z: FloatArray) -> list[FloatArray]:
         return [self.grid.group_sums(z, t) for t in range(self.grid.n_terms)]
 
-    def few_levels(self, v: FloatArray, terms: Sequence[int]) -> FewLevels | None:
-        """Return the likelihood beside `v` in the components of terms over several levels."""
-        grid, total, point = self.grid, self._at(v).total, self._at(v)
-        terms = sorted(terms, key=lambda t: grid.terms[t].depth)
-        if not terms or grid.terms[terms[0]].depth == 0:
-            return None
-        full = point.covariance.between_groups(terms)
-        columns = [
-            grid.group_sums(point.projected, t).reshape(1 + grid.n_fixed, -1) for t in terms
-        ]
-        right = np.concatenate(columns, axis=1)
-        within = full
-        if grid.n_fixed:
-            within = full - right[1:].T @ total.XVX.solve(right[1:])
-        return FewLevels(
-            v=v,
-            loglike_there=self._value(total),
-            term=np.repeat(terms, [x.shape[1] for x in columns]),
-            within=within,
-            full=within if self.reml else full,
-            fitted=total.contrast @ right,
-            n=self.n,
-            n_fixed=self.n_fixed,
-            reml=self.reml,
+    def effect_forms(self, v: FloatArray, terms: Sequence[int]) -> EffectForms | None:
+        """Return forms of the effects of terms with few levels."""
+        return super().effect_forms(v, sorted(terms, key=lambda t: self.grid.terms[t].depth))
+
+    def _forms_of_effects(
+        self, v: FloatArray, terms: Sequence[int]
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        grid, point = self.grid, self._at(v)
+        sums = [grid.group_sums(point.projected, t) for t in terms]
+        sizes = [table.shape[-2] * table.shape[-1] for table in sums]
+        begins = np.cumsum([0, *sizes[:-1]])
+        occurring = np.concatenate(
+            [begin + grid.terms[t].places for begin, t in zip(begins, terms, strict=True)]
         )
+        full = point.covariance.between_groups(terms)[np.ix_(occurring, occurring)]
+        right = np.concatenate([grid.of_groups(s, t) for s, t in zip(sums, terms, strict=True)], 1)
+        return full, right[1:], point.total.contrast @ right
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""

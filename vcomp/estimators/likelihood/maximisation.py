@@ -142,7 +142,9 @@ def maximise(
         starts = OtherStarts(known, group_sizes, likelihood.n_fixed)
         doubtful = starts.doubtful(v, average, inner) if done else starts.free
         if doubtful.any():
-            elsewhere = search.elsewhere(likelihood, path[-1], starts, doubtful) if done else None
+            elsewhere = None
+            if done and starts.are_along_components:
+                elsewhere = search.elsewhere(likelihood, path[-1], starts, doubtful)
             if elsewhere is None:
                 elsewhere = v.sum() * starts.elsewhere(v, doubtful)
             path, done, others = search.again(path, done, elsewhere)
@@ -209,28 +211,19 @@ class _Maximisation:
         return path, done
 
     def elsewhere(
-        self,
-        engine: LikelihoodEngine,
-        here: _Iterate,
-        starts: OtherStarts,
-        doubtful: BoolArray,
+        self, engine: LikelihoodEngine, here: _Iterate, starts: OtherStarts, doubtful: BoolArray
     ) -> Sequence[FloatArray] | None:
-        """Return where climbs in the components of few levels end that do not lead back.
+        """Return starts at the other maxima along single components.
 
-        None if these cannot be climbed alone.
+        None if the likelihood along them is not cheap.
         """
-        few = starts.with_few_levels(here.v, here.derivatives.average, doubtful)
-        local = None
-        if few is not None:
-            local = engine.few_levels(here.v, np.flatnonzero(few).tolist())
-        if few is None or local is None:
+        forms = engine.effect_forms(here.v, np.flatnonzero(starts.with_few_levels).tolist())
+        if forms is None:
             return None
-        search = _Maximisation(local, self.group_sizes, ~few, self.tol, self.max_iter)
-        among = OtherStarts(~few, self.group_sizes, starts.n_fixed)
-        known = [search.at(here.v)]
-        points = search.started(here.v.sum() * among.elsewhere(here.v, doubtful), here.v)
-        climbs = (search.climbed(point, known)[0] for point in points)
-        return [path[-1].v for path in climbs if path]
+        degrees = float(engine.n - engine.n_fixed * engine.reml)
+        # Σ σ²_t s_t = ½ (y'Py − df)
+        form = degrees + 2.0 * float(here.v @ here.derivatives.score)
+        return forms.other_maxima(doubtful, form, None if self.held.any() else degrees)
 
     def again(
         self, path: list[_Iterate], done: bool, elsewhere: Iterable[FloatArray]
@@ -242,7 +235,7 @@ class _Maximisation:
         for end in others:
             is_maximum = max(end.decrement, end.violation) <= STUCK
             other = is_maximum and not end.leads_to(here)
-            higher = end.value > here.value + Place.HIGHER or end.is_unbounded
+            higher = Place.is_higher(end.value, here.value) or end.is_unbounded
             if higher if end.vanishes else other:
                 kept.append(end)
         return path, done, sorted(kept, key=lambda end: -end.value)

@@ -19,6 +19,7 @@ vcomp/inference/kernels/nested_strata.py is the same recursion in compiled form.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,6 +149,17 @@ class NestedCovariance:
             return singles
         level = tree[grouping]
         return (1.0 + others * level.A + own * level.A * used[grouping]) / level.shrink
+
+    def between(self, c: FloatArray, groupings: Sequence[int]) -> FloatArray:
+        """Return Z'V⁻¹Z of the groups of some groupings, (q, q)."""
+        tree, blocks = self._eliminate(c), {}
+        for inner in groupings:
+            away = self._again(tree, inner, np.eye(tree[inner].a.size)[:, :, None])
+            for outer in groupings:
+                if outer <= inner:
+                    block = tree[outer].a[:, None] * away[outer][:, :, 0]
+                    blocks[outer, inner], blocks[inner, outer] = block, block.T
+        return np.block([[blocks[row, column] for column in groupings] for row in groupings])
 
     def single_diagonal(self, c: FloatArray) -> FloatArray:
         """Return the diagonal of V⁻¹, one value for each innermost group."""

@@ -115,7 +115,7 @@ def _highest(
     for row, b in enumerate(of):
         if not again.found[row]:
             best.found[b] = False
-        elif again.loglike[row] > best.loglike[b] + Place.HIGHER:
+        elif Place.is_higher(again.loglike[row], best.loglike[b]):
             best.v[b], best.loglike[b] = again.v[row], again.loglike[row]
             best.beta[b] = again.beta[row]
     return best

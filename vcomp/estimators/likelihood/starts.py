@@ -14,10 +14,7 @@ _FEW = 12.0
 """Degrees of freedom, 2 σ⁴ I_tt, below which a component above zero may have several maxima."""
 
 _MANY_LEVELS = 100
-"""Levels of a component at zero from which its likelihood is nearly normal."""
-
-_SURE = 50.0
-"""Degrees of freedom from which a component does not depend on those of few levels."""
+"""Levels from which the likelihood of a component is nearly normal."""
 
 _TINY, _SMALL, _ALL_SETS = 20, 50, 3
 """Rows below which few degrees of freedom are a doubt; rows and terms whose sets are starts."""
@@ -76,7 +73,9 @@ class OtherStarts:
             return found
         # Where the data say next to nothing about a term, rounding may make it less than nothing.
         unit = np.sqrt(np.maximum(np.diagonal(average), 0.0))
-        few: BoolArray = terms & ~zero & (2.0 * np.square(v * unit) < _FEW)
+        few: BoolArray = (
+            terms & ~zero & (self.sizes < _MANY_LEVELS) & (2.0 * np.square(v * unit) < _FEW)
+        )
         # Without fixed effects any of the terms can have the mean.
         has_mean = v[:-1].max() > _NEARLY_ALL * v.sum()
         if not few.any() or self.sizes[-1] <= _TINY or has_mean:
@@ -91,18 +90,19 @@ class OtherStarts:
         """Which terms are not held; the residual is none, (k + 1,)."""
         return ~self.held & (np.arange(self.held.size) < self.held.size - 1)
 
-    def with_few_levels(
-        self, v: FloatArray, average: FloatArray, doubtful: BoolArray
-    ) -> BoolArray | None:
-        """Return the terms with few levels, if the others do not depend on them, (k + 1,).
-
-        None if each other start has to be climbed from: for small tables, and where components
-        of many levels are doubtful or have few degrees of freedom.
-        """
+    @property
+    def with_few_levels(self) -> BoolArray:
+        """Which free terms have few levels, (k + 1,)."""
         few: BoolArray = self.free & (self.sizes < _MANY_LEVELS)
-        freedom = 2.0 * np.square(v) * np.diagonal(average)
-        unsure = ~few & ~self.held & (v > 0.0) & (freedom < _SURE)
-        return None if self._is_small or (doubtful & ~few).any() or unsure.any() else few
+        return few
+
+    @property
+    def are_along_components(self) -> bool:
+        """Whether other maxima are sought along single components.
+
+        In small tables with several terms, maxima may differ in all components.
+        """
+        return not self._is_small or int(self.free.sum()) == 1
 
     def elsewhere(self, v: FloatArray, doubtful: BoolArray) -> FloatArray:
         """Return shares of the components at other starts, a row each.

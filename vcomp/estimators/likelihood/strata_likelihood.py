@@ -48,7 +48,8 @@ def strata_solution(
     """
     effects = [np.zeros(size) for size in stats.sizes]
     prediction, conditional = list(effects), list(effects)
-    for t, inside, sums, fixed in _forms_of_terms(stats, covariances, v, beta):
+    positive = np.flatnonzero(v[:-1]).tolist()
+    for t, inside, sums, fixed in _forms_of_terms(stats, covariances, v, beta, positive):
         used: FloatArray = np.einsum("j...,j...->...", np.tensordot(cov_beta, fixed, 1), fixed)
         own = v[t] * _unexplained(stats, t, inside)
         # Both may be the same at all levels of the axes.
@@ -69,20 +70,30 @@ def fixed_of_terms(
     stats, covariances, v, beta : as for :func:`strata_solution`
     """
     found = [np.zeros((stats.n_fixed, size)) for size in stats.sizes]
-    for t, _, sums, fixed in _forms_of_terms(stats, covariances, v, beta):
+    positive = np.flatnonzero(v[:-1]).tolist()
+    for t, _, sums, fixed in _forms_of_terms(stats, covariances, v, beta, positive):
         whole = np.broadcast_to(fixed, (stats.n_fixed, *sums.shape)).reshape(-1, sums.size)
         found[t] = whole[:, stats.layout.places(t)]
     return found
 
 
 def _forms_of_terms(
-    stats: StratumStatistics, covariances: Sequence[Covariance], v: FloatArray, beta: FloatArray
+    stats: StratumStatistics,
+    covariances: Sequence[Covariance],
+    v: FloatArray,
+    beta: FloatArray,
+    terms: Sequence[int],
 ) -> Iterator[tuple[int, list[_StratumForms], FloatArray, FloatArray]]:
-    """Yield each term with a positive component, its strata and what `_term_forms` returns."""
-    parts = [_StratumForms(s, c, v, beta) for s, c in zip(stats.strata, covariances, strict=True)]
-    cells = None if stats.cells is None else stats.cells()
+    """Yield each of the terms, its strata and what `_term_forms` returns."""
+    parts = [
+        _StratumForms(stratum, covariance, stats.layout.codes[-1], v, beta)
+        for stratum, covariance in zip(stats.strata, covariances, strict=True)
+        if any(stats.term_axes[t].issuperset(stratum.contrasts) for t in terms)
+    ]
+    single = any(stats.term_groupings[t] == stats.remainder.n_groupings for t in terms)
+    cells = stats.cells() if single and stats.cells is not None else None
     split = {} if cells is None else _split_cells(cells, beta)
-    for t in np.flatnonzero(v[:-1]).tolist():
+    for t in terms:
         inside = [p for p in parts if stats.term_axes[t].issuperset(p.stratum.contrasts)]
         yield t, inside, *_term_forms(stats, t, inside, split)
 
@@ -91,9 +102,14 @@ class _StratumForms:
     """One stratum at given components: Z_l'P y, Z_l'V⁻¹X and conditional variances."""
 
     def __init__(
-        self, stratum: Stratum, covariance: Covariance, v: FloatArray, beta: FloatArray
+        self,
+        stratum: Stratum,
+        covariance: Covariance,
+        codes: IntArray,
+        v: FloatArray,
+        beta: FloatArray,
     ) -> None:
-        self.stratum, self._covariance, self._v = stratum, covariance, v
+        self.stratum, self._covariance, self._codes, self._v = stratum, covariance, codes, v
         self.c = stratum.coefficients @ v
         contrast = np.concatenate([[1.0], -beta[list(stratum.fixed)]])
         projections = covariance.projections(self.c)
@@ -107,6 +123,26 @@ class _StratumForms:
         others = np.where(np.arange(self._v.size) == term, 0.0, self._v)
         own = float(weights[term] * self._v[term])
         return self._covariance.unexplained(self.c, grouping, own, float(weights @ others))
+
+    def between(self, one: int, other: int) -> FloatArray:
+        """Return Z_l'V⁻¹Z_m of the groups of two groupings, single cells after the last."""
+        last = len(self.sums) - 1
+        both = self._covariance.between(self.c, (min(one, last), min(other, last)))
+        size = self.sums[min(one, last)].shape[1]
+        found = both[:size, size:]
+        if max(one, other) <= last:
+            return found
+        # V⁻¹ is the same for all cells of two groups, but for 1/c on the diagonal.
+        codes, n = self._codes, np.bincount(self._codes)
+        if min(one, other) > last:
+            found = found - np.diag(n / self.c[-1])
+        if one > last:
+            found = (found / n[:, None])[codes]
+        if other > last:
+            found = (found / n)[:, codes]
+        if min(one, other) > last:
+            found.flat[:: codes.size + 1] += 1.0 / self.c[-1]
+        return found
 
 
 def _split_cells(cells: Cells, beta: FloatArray) -> dict[tuple[int, ...], list[FloatArray]]:
@@ -166,6 +202,19 @@ def _unexplained(
             groups = groups[stats.layout.codes[-1]]
         left = left + weight * groups
     return left
+
+
+def _between(stats: StratumStatistics, part: _StratumForms, t: int, u: int) -> FloatArray:
+    """Return the part of a stratum in Z_t'V⁻¹Z_u, by levels of axes and groups."""
+    found = np.ones((1, 1))
+    for f, n in enumerate(stats.shape):
+        rows, columns = (n if f in stats.term_axes[term] else 1 for term in (t, u))
+        if f in part.stratum.contrasts:
+            along = np.eye(n) - 1.0 / n
+        else:
+            along = np.full((rows, columns), n / float(rows * columns))
+        found = np.kron(found, along)
+    return np.kron(found, part.between(stats.term_groupings[t], stats.term_groupings[u]))
 
 
 def over_axes(
@@ -330,6 +379,27 @@ class StrataLikelihood(TotalsEngine[Totals]):
         return strata_solution(self.stats, self.covariances, v, beta, cov_beta)
 
     # One point ------------------------------------------------------------------------------
+
+    def _forms_of_effects(
+        self, v: FloatArray, terms: Sequence[int]
+    ) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+        stats, single = self.stats, self.stats.remainder.n_groupings
+        if any(stats.term_groupings[t] == single for t in terms) and (
+            stats.cells is None or stats.remainder.parents is None
+        ):
+            return None
+        beta, fixed, fitted = self._total(self._at(v)).beta, [], []
+        blocks = {(t, u): np.zeros((stats.sizes[t], stats.sizes[u])) for t in terms for u in terms}
+        for t, parts, sums, used in _forms_of_terms(stats, self.covariances, v, beta, terms):
+            fitted.append(sums.ravel())
+            columns = np.broadcast_to(used, (stats.n_fixed, *sums.shape))
+            fixed.append(columns.reshape(stats.n_fixed, sums.size))
+            for u in terms:
+                for part in parts:
+                    if stats.term_axes[u].issuperset(part.stratum.contrasts):
+                        blocks[t, u] += _between(stats, part, t, u)
+        full = np.block([[blocks[t, u] for u in terms] for t in terms])
+        return full, np.concatenate(fixed, axis=1), np.concatenate(fitted)
 
     @cached_property
     def _ordinary(self) -> Totals:

@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood.component_scan import EffectForms
 from vcomp.estimators.likelihood.engine import (
     AnyPoint,
     Derivatives,
@@ -229,10 +231,28 @@ class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
         total = self._squares(point) if second else self._total(point)
         return total.fixed_forms(second=second)
 
+    def effect_forms(self, v: FloatArray, terms: Sequence[int]) -> EffectForms | None:
+        """Return forms of the effects of terms with few levels; None if they are not cheap."""
+        found, total = self._forms_of_effects(v, terms), self._total(self._at(v))
+        if found is None:
+            return None
+        full, fixed, fitted = found
+        within = full
+        if self.n_fixed:
+            within = full - fixed.T @ total.XVX.solve(fixed)
+        term = np.repeat(terms, [self.sizes[t] for t in terms])
+        return EffectForms(v, term, within, within if self.reml else full, fitted)
+
     # What engines differ in ---------------------------------------------------------------------
 
     def _total(self, point: AnyPoint) -> Totals:
         """Return the forms, of which the squares and second forms may be missing."""
+        raise NotImplementedError
+
+    def _forms_of_effects(
+        self, v: FloatArray, terms: Sequence[int]
+    ) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+        """Return Z'V⁻¹Z (q, q), X'V⁻¹Z (p, q) and Z'Py (q,) of terms; None if not cheap."""
         raise NotImplementedError
 
     def _squares(self, point: AnyPoint) -> Totals:
