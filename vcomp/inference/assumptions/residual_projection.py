@@ -97,7 +97,12 @@ class Projection:
 
         others = list(self._matrices[1:])
         if self.X is not None:
-            others.append(csr_array(self.X))
+            # Deviations from the means of the largest term, which S has in any case: products of
+            # columns far from zero, or in other units, lose no digits.
+            within = self.X - self._means(0, self.X)
+            sizes = np.sqrt(np.square(within).sum(axis=0))
+            rounded = sizes <= _BEYOND * np.sqrt(np.square(self.X).sum(axis=0))
+            others.append(csr_array(within / np.where(rounded, np.inf, sizes)))
         return hstack(others, format="csr") if others else None
 
     @cached_property

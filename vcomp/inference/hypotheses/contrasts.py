@@ -150,7 +150,8 @@ class FixedFit:
         from vcomp.inference.hypotheses.component import HypothesisTest
 
         given = contrasts_of(hypothesis, self.names, self.left_out)
-        contrasts = given.independent()
+        units = np.sqrt(np.maximum(self.estimate.cov_beta.diagonal(), 0.0))
+        contrasts = given.independent(units)
         tests, L = self._tests(contrasts.L, ddf, cov_type)
         found = tests.joint(L, contrasts.L @ self.estimate.beta - contrasts.constants)
         pairs = zip(given.names, given.constants, strict=True)
@@ -366,6 +367,7 @@ def _frame(found: ContrastTest, names: tuple[str, ...], alpha: float) -> pd.Data
 
 
 _DEPENDENT = 1e-10
+"""Of rows in standard errors, which have length 1: what a dependent row keeps of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,22 +385,28 @@ class Contrasts:
     constants: FloatArray
     names: tuple[str, ...]
 
-    def independent(self) -> Contrasts:
+    def independent(self, units: FloatArray) -> Contrasts:
         """Return the same hypothesis without rows that depend on rows before them.
+
+        Parameters
+        ----------
+        units : (p,) of the coefficients, such as their standard errors
 
         Raises
         ------
         EstimationError
             If the rows contradict each other.
         """
-        scale = np.linalg.norm(self.L, axis=1)
-        rows, values = self.L / scale[:, None], self.constants / scale
+        L = self.L * np.where(units > 0.0, units, 1.0)
+        scale = np.linalg.norm(L, axis=1)
+        rows, values = L / scale[:, None], self.constants / scale
         kept: list[int] = []
         for place, row in enumerate(rows):
             weights = np.linalg.lstsq(rows[kept].T, row, rcond=None)[0]
+            implied = weights * values[kept]
             if np.linalg.norm(row - weights @ rows[kept]) > _DEPENDENT:
                 kept.append(place)
-            elif abs(values[place] - weights @ values[kept]) > 1e-8 * np.abs(values).max():
+            elif abs(values[place] - implied.sum()) > 1e-8 * np.abs(implied).max(initial=0.0):
                 raise EstimationError(
                     f"the contrasts {', '.join(self.names)} contradict each other: "
                     f"{self.names[place]} = {self.constants[place]:g} is inconsistent with those "

@@ -35,9 +35,6 @@ from vcomp.statistics import Statistics
 _SAME_DF = 1e-8
 """Relative difference below which degrees of freedom are equal."""
 
-_NULL = 1e-10
-"""Fraction of the largest eigenvalue below which a row is linearly dependent."""
-
 _LEAST = 0.3
 """Smallest robust variance as a fraction of the model's."""
 
@@ -346,7 +343,7 @@ class KenwardRoger:
         if not is_positive(L @ self.cov_beta @ L.T, _NULL):
             return JointTest(np.nan, (float(q), np.nan), np.nan)
         df, scale = self._approximation(L)
-        wald = estimate @ np.linalg.solve(L @ self.cov_beta @ L.T, estimate) / q
+        wald = estimate @ solve_positive(L @ self.cov_beta @ L.T, estimate) / q
         statistic = float(scale * wald)
         return JointTest(statistic, (float(q), df), _f_tail(statistic, (float(q), df)))
 
@@ -356,7 +353,7 @@ class KenwardRoger:
         if not free.any():
             return np.inf, 1.0
         W, P = self.covariance[np.ix_(free, free)], self.forms.first[free]
-        theta = L.T @ np.linalg.solve(L @ phi @ L.T, L)
+        theta = L.T @ solve_positive(L @ phi @ L.T, L)
         M = theta @ phi @ P @ phi
         traces = np.trace(M, axis1=1, axis2=2)
         A1 = float(traces @ W @ traces)
@@ -423,14 +420,15 @@ def _rotated(
     cov_beta: FloatArray,
     degrees: Callable[[FloatArray], FloatArray],
 ) -> JointTest:
-    """Return the test of all rows of Lβ = c, from rotations of them with independent t."""
-    d, P = np.linalg.eigh(L @ cov_beta @ L.T)
-    kept = d > _NULL * d.max(initial=0.0)
-    if not kept.any():
+    """Return the test of independent rows of Lβ = c, from rotations of them with independent t."""
+    # Of correlations, as eigenvectors of covariances depend on the units of the rows.
+    se = _standard_errors(L, cov_beta)
+    if not (se > 0.0).all():
         return JointTest(np.nan, (0.0, np.nan), np.nan)
-    rotated = P[:, kept].T
-    statistic = float(np.mean(np.square(rotated @ estimate) / d[kept]))
-    df = (float(kept.sum()), _joint_degrees(degrees(rotated @ L)))
+    d, P = np.linalg.eigh(L @ cov_beta @ L.T / np.outer(se, se))
+    rotated = P.T / se
+    statistic = float(np.mean(np.square(rotated @ estimate) / d))
+    df = (float(d.size), _joint_degrees(degrees(rotated @ L)))
     return JointTest(statistic, df, _f_tail(statistic, df))
 
 

@@ -167,6 +167,9 @@ def factor_of(products: FloatArray, most: int) -> FloatArray:
     if there.any():
         s = scale[there]
         values, vectors = np.linalg.eigh(products[np.ix_(there, there)] / np.outer(s, s))
+        # Either sign is an eigenvector: draws do not depend on which one is found.
+        largest = np.argmax(np.abs(vectors) > 0.999 * np.abs(vectors).max(axis=0), axis=0)
+        vectors = vectors * np.sign(np.take_along_axis(vectors, largest[None], axis=0))
         kept = values > _DEPENDENT
         factor = np.zeros((scale.size, int(kept.sum())))
         factor[there] = s[:, None] * vectors[:, kept] * np.sqrt(values[kept])
