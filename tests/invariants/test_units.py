@@ -1,4 +1,4 @@
-"""Every number of a study in another unit of the scores is the same number in that unit."""
+"""Every number of a study in other units of scores and covariates is the same number in these."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from tests.helpers.cases import alternately
 from vcomp import ctt, ir
 from vcomp.presets import gauge_rr, precision
 
-UNITS = [2.0**-24, 2.0**20]
-"""Powers of two change no digit of a score."""
+UNITS = [1e-8, 1e8]
+
+COVARIATES = {1e-8: {"x": 1e8, "z": 1e-8}, 1e8: {"x": 1e-8, "z": 1e8}}
+"""Units of covariates beside those of scores; coefficients have powers of both."""
 
 POWERS = (0, 1, 2, 3, 4, -1, -2)
 
@@ -59,13 +61,20 @@ def check_same(one, other, unit, rtol=1e-6, tiny=0.0):
         assert min(near) < rtol, (place, x, y)
 
 
+def in_units(data, unit):
+    scaled = data.assign(y=unit * data["y"])
+    return scaled.assign(**{name: u * data[name] for name, u in COVARIATES[unit].items()})
+
+
 def frame(shape="crossed", noise=1.0):
     rng = np.random.default_rng(4)
     p, i, r = (np.ravel(x) for x in np.indices((9, 7, 2)))
     data = pd.DataFrame({"p": p, "i": i, "r": r, "h": i // 3})
     y = 2.0 * rng.normal(size=9)[p] + 1.5 * rng.normal(size=7)[i]
     y += 0.8 * rng.normal(size=(9, 7))[p, i] + noise * rng.normal(size=p.size)
-    data["y"], data["x"] = y + 6.0, rng.normal(size=p.size)
+    data["x"], data["z"] = rng.normal(size=p.size), rng.normal(size=p.size) + 3.0
+    data["f"] = np.array(list("abc"))[(p + i) % 3]
+    data["y"] = y + 6.0 + 0.5 * data["x"]
     if shape == "holes":
         data = data[rng.random(len(data)) > 0.2]
     if shape == "single":
@@ -75,7 +84,8 @@ def frame(shape="crossed", noise=1.0):
 
 FITS = {
     "complete": ("y ~ (1|p) + (1|i) + (1|p:i)", "crossed"),
-    "holes": ("y ~ x + (1|p) + (1|i) + (1|p:i)", "holes"),
+    "holes": ("y ~ x * z + f + (1|p) + (1|i) + (1|p:i)", "holes"),
+    "one way": ("y ~ x + z + f + (1|p)", "crossed"),
     "single": ("y ~ (1|p) + (1|i)", "single"),
     "nested": ("y ~ (1|p) + (1|h/i) + (1|p:h)", "holes"),
     # A term without an effect, whose component is zero.
@@ -88,8 +98,19 @@ def both(request):
     name, unit = request.param
     formula, shape = FITS[name]
     data = frame(shape)
-    scaled = data.assign(y=unit * data["y"])
-    return unit, vcomp.fit(formula, data), vcomp.fit(formula, scaled)
+    return unit, vcomp.fit(formula, data), vcomp.fit(formula, in_units(data, unit))
+
+
+def joint(hypothesis):
+    """Return the function that tests a hypothesis in all ways that a fit has."""
+    ways = [("model", ddf) for ddf in ("satterthwaite", "kenward-roger", "normal")]
+
+    def tests(r):
+        h = hypothesis if "x" in r.fe_params else "Intercept = 0"
+        found = [r.f_test(h, ddf=d, cov_type=c) for c, d in (*ways, ("robust", "satterthwaite"))]
+        return [(t.statistic, t.df, t.p_value) for t in found]
+
+    return tests
 
 
 RESULTS = {
@@ -97,7 +118,14 @@ RESULTS = {
     "fixed effects": lambda r: (r.fe_params, r.bse_fe, r.df_fe, r.fixed_effects()),
     "robust fixed effects": lambda r: r.fixed_effects(cov_type="robust"),
     "kenward-roger": lambda r: r.fixed_effects(ddf="kenward-roger"),
-    "joint tests": lambda r: [r.f_test("Intercept = 0", cov_type=c) for c in ("model", "robust")],
+    "joint tests": joint("x = 0, z = 0"),
+    "joint tests with a factor": joint("x, f[T.b], z, f[T.c]"),
+    "joint tests with the intercept": joint("Intercept, x, z"),
+    "compared levels": lambda r: [
+        r.compare_levels("f", cov_type=c).table for c in ("model", "robust")
+    ],
+    "prediction errors": lambda r: r.get_prediction().summary_frame(),
+    "universe scores": lambda r: r.universe_scores("p"),
     "predictions": lambda r: (r.predict(), r.fittedvalues, r.resid),
     "effects": lambda r: r.random_effects,
     "robust": lambda r: r.conf_int(interval="robust"),
@@ -138,11 +166,11 @@ def test_results_of_a_fit(both, what):
 @pytest.mark.parametrize("unit", UNITS)
 def test_comparisons_of_models(unit):
     def compared(data):
-        formulas = ("y ~ (1|p)", "y ~ (1|p) + (1|i)", "y ~ (1|p) + (1|i) + (1|p:i)")
+        formulas = [f"y ~ x + z + {random}" for random in ("(1|p)", "(1|p) + (1|i)")]
         return vcomp.compare(*(vcomp.fit(formula, data) for formula in formulas)).table
 
     data = frame("holes")
-    one, other = compared(data), compared(data.assign(y=unit * data["y"]))
+    one, other = compared(data), compared(in_units(data, unit))
     names = ["npar", "statistic", "df", "p_value"]
     check_same(one[names], other[names], unit, tiny=1e-9)
 
@@ -154,10 +182,10 @@ def test_comparisons_of_models(unit):
 @pytest.mark.parametrize("name", ["complete", "holes", "zero"])
 def test_methods(unit, method, name):
     formula, shape = FITS[name]
-    formula = formula.replace("x + ", "") if method == "anova" else formula
+    formula = formula.replace("x * z + f + ", "") if method == "anova" else formula
     data = frame(shape)
     one = vcomp.fit(formula, data, method=method)
-    other = vcomp.fit(formula, data.assign(y=unit * data["y"]), method=method)
+    other = vcomp.fit(formula, in_units(data, unit), method=method)
     check_same((one.vcomp, one.cov_vcomp), (other.vcomp, other.cov_vcomp), unit, tiny=1e-10)
 
 
