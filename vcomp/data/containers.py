@@ -280,6 +280,75 @@ _EXACT = 2**53
 """From here on not every integer is a float."""
 
 
+def exact_floats(name: str | None, numbers: Any) -> FloatArray:
+    """Return numbers as floats, nan where they are missing.
+
+    Parameters
+    ----------
+    name : of the column, for messages; None for a matrix of scores
+    numbers : an array or a column, of numbers only
+
+    Raises
+    ------
+    DataError
+        If a whole number or a decimal fraction has more digits than a float, and loses some.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> exact_floats("y", pd.Series([1, None], dtype="Int64"))
+    array([ 1., nan])
+    """
+    import pandas as pd
+
+    # In one dimension: a column of pandas has types that hold missing values.
+    column = numbers if isinstance(numbers, pd.Series) else pd.Series(np.ravel(numbers))
+    kind = column.dtype.kind
+    try:
+        floats = column.to_numpy(dtype=float, na_value=np.nan)
+    except OverflowError:
+        largest = max((v for v in column if isinstance(v, int | Decimal)), key=abs)
+        raise _too_long(name, f"{Decimal(largest):.3e}", "infinite") from None
+    large = np.abs(floats) >= _EXACT
+    if (kind == "O" or kind in "iu") and large.any():
+        for place in np.flatnonzero(large & np.isfinite(floats)):
+            value, found = column.iloc[place], int(floats[place])
+            if isinstance(value, int | np.integer) and int(value) != found:
+                raise _too_long(name, str(value), str(found))
+    if kind == "O":
+        _check_decimals(name, [v for v in column if isinstance(v, Decimal) and v.is_finite()])
+    return floats if column is numbers else floats.reshape(np.shape(numbers))
+
+
+_ROUNDED = 1e-12
+"""Rounding errors as a share of the range of all numbers that change no result: a residual below
+1e-6 of it is nothing, and is changed by a millionth."""
+
+
+def _check_decimals(name: str | None, decimals: list[Decimal]) -> None:
+    """Refuse decimals whose rounding errors as floats are seen beside their differences."""
+    if not decimals:
+        return
+    low, high = min(decimals), max(decimals)
+    least = _ROUNDED * float(high - low)
+    if least == 0.0 or 2.0**-53 * max(abs(float(low)), abs(float(high))) <= least:
+        return
+    value = max(decimals, key=lambda v: abs(v - Decimal(float(v))))
+    if abs(value - Decimal(float(value))) > least:
+        raise _too_long(name, str(value), repr(float(value)))
+
+
+def _too_long(name: str | None, value: str, rounded: str) -> DataError:
+    what, code = (
+        ("the matrix", "scores") if name is None else (f"column {name!r}", f"data[{name!r}]")
+    )
+    return DataError(
+        f"{what} holds {value}, which as a float would be {rounded}: numbers of so many digits "
+        "lose the last ones. Subtract the smallest from all of them before they are given, as in "
+        f"{code} - {code}.min(), or round them yourself, as in {code}.astype(float)"
+    )
+
+
 def unite_categories(several: Sequence[pd.Index]) -> pd.Index:
     """Return all categories, each once.
 

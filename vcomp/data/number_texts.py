@@ -20,17 +20,30 @@ _GROUPED = re.compile(
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 
 
-def text_for_numbers(values: Any) -> str:
+def text_for_numbers(values: Any, code: str = "y") -> str:
     """Return a description of values that are not numbers, with the call that reads them.
 
     Parameters
     ----------
     values : (n,) an array of another type than numbers
+    code : the column
     """
+    column = f"data[{code!r}]"
+    if values.dtype.kind == "M":
+        seconds = f"({column} - {column}.min()).dt.total_seconds()"
+        return f"{values.dtype}; give the seconds since the first of them, as in {seconds}"
+    if values.dtype.kind == "m":
+        return f"{values.dtype}; give seconds, as in {column}.dt.total_seconds()"
     texts = [value for value in values if isinstance(value, str)]
     if not texts:
         return str(values.dtype)
     words = [text for text in texts if not _is_number(text)]
+    whole = not words and all(text.strip().lstrip("+-").isdecimal() for text in texts)
+    if whole and any(abs(float(text)) >= 2.0**53 for text in texts):
+        return (
+            f"whole numbers as text, such as {texts[0]!r}; read them as Python's, which keep all "
+            f"digits: numbers = {column}.map(int), and give numbers - numbers.min()"
+        )
     if not words:
         return f"text, such as {texts[0]!r}; convert it with pandas.to_numeric"
     others = [word for word in words if word.strip().upper() not in _MISSING]

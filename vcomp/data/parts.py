@@ -70,9 +70,10 @@ def from_list(values: Any) -> pd.Series:
 
     objects = pd.Series(np.fromiter(values, dtype=object, count=len(values)), dtype=object)
     column = objects.infer_objects()
-    # As floats, long integers beside a missing value would become equal.
-    rounded = column.dtype.kind == "f" and infer_dtype(objects, skipna=True) == "integer"
-    return objects if rounded else column
+    # As floats, long integers beside a missing value or a fraction would become equal.
+    kind = infer_dtype(objects, skipna=True) if column.dtype.kind == "f" else ""
+    rounded = kind == "mixed-integer-float" and bool((column.abs() >= 2.0**53).any())
+    return objects if rounded or kind == "integer" else column
 
 
 def _kind(scalar: Any) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
+from vcomp.data.containers import exact_floats
 from vcomp.data.level_labels import as_levels
 from vcomp.data.number_texts import labels_of_files, text_for_numbers
 from vcomp.data.parts import of_other_kind
@@ -436,7 +437,7 @@ def _plain(name: str, column: pd.Series) -> Any:
     import pandas as pd
 
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiu":
-        return column.to_numpy(dtype=float)
+        return exact_floats(name, column)
     if column.isna().all():
         return np.full(len(column), np.nan)
     if isinstance(column.dtype, pd.CategoricalDtype):
@@ -446,7 +447,7 @@ def _plain(name: str, column: pd.Series) -> Any:
     if pd.api.types.is_bool_dtype(column.dtype) and not column.isna().any():
         return column.to_numpy(dtype=bool)
     if pd.api.types.is_numeric_dtype(column.dtype) or _holds_numbers(column):
-        return column.to_numpy(dtype=float, na_value=np.nan)
+        return exact_floats(name, column)
     _refuse_mixed(name, column)
     try:
         return pd.Categorical(column)
@@ -489,6 +490,6 @@ def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -
         )
     if array.dtype.kind not in "biuf":
         raise DataError(
-            f"the response {code!r} is not numeric: it holds {text_for_numbers(array)}"
+            f"the response {code!r} is not numeric: it holds {text_for_numbers(array, code)}"
         )
-    return array.astype(float, copy=False)
+    return exact_floats(code, array)

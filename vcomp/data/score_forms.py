@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
+from vcomp.data.containers import exact_floats
 from vcomp.data.level_labels import as_levels
 from vcomp.data.several_scores import several_scores
 from vcomp.data.source import open_source, refuse_dask
@@ -174,7 +175,7 @@ def _from_score_matrix(matrix: Any, orientation: Orientation) -> ScoreTable:
     """Return topics × systems, or systems × topics where systems are the objects."""
     import pandas as pd
 
-    values = np.asarray(matrix.scores, dtype=float)
+    values = exact_floats(None, np.asarray(matrix.scores))
     topics, systems = (
         pd.Index(labels, dtype=object) for labels in (matrix.topics, matrix.systems)
     )
@@ -251,6 +252,8 @@ def _from_frame(frame: pd.DataFrame, orientation: Orientation) -> ScoreTable:
             f"column {str(frame.columns[place])!r} does not hold numbers, the scores of one "
             f"{column}: {remedy} if it names {row}s, or drop it. {_name_columns(orientation)}"
         )
+    for place in np.flatnonzero([dtype.kind in "iuO" for dtype in frame.dtypes]):
+        exact_floats(str(frame.columns[place]), frame.iloc[:, place])
     return ScoreTable(frame.to_numpy(dtype=float, na_value=np.nan), frame.index, frame.columns)
 
 
@@ -391,10 +394,14 @@ def _numbers(scores: Any, orientation: Orientation) -> FloatArray:
     """Return an array of numbers with two dimensions."""
     row, column = orientation.row, orientation.column
     if isinstance(scores, np.ma.MaskedArray):
-        scores = np.ma.filled(scores.astype(float), np.nan)
+        scores = np.ma.filled(scores.astype(object), np.nan)
     try:
         raw = np.asarray(scores)
-        values = raw.astype(float) if raw.dtype.kind in "biufO" else None
+        if raw.dtype.kind == "f" and raw is not scores:  # long integers beside fractions
+            raw = np.asarray(scores, dtype=object) if (np.abs(raw) >= 2.0**53).any() else raw
+        values = exact_floats(None, raw) if raw.dtype.kind in "biufO" else None
+    except DataError:
+        raise
     except (TypeError, ValueError) as error:
         raise DataError(f"scores must be a {row} × {column} matrix of numbers: {error}") from error
     if values is None:
@@ -449,7 +456,7 @@ def _from_long(data: Any, orientation: Orientation, names: Mapping[str, str | No
         is_compared = orientation.column == "system"
         raise several_scores(whole, (measured, on, score), text, is_compared=is_compared)
     values = np.full(n * k, np.nan)
-    values[cells] = frame[score].to_numpy(dtype=float, na_value=np.nan)
+    values[cells] = exact_floats(score, frame[score])
     return ScoreTable(
         values.reshape(n, k),
         pd.Index(rows, tupleize_cols=False),
