@@ -1,4 +1,4 @@
-"""Numbers of more digits than a float has are refused, and without their largest part are exact."""
+"""Numbers of more digits than floats have are refused; without their largest part are exact."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -50,11 +52,14 @@ def test_wilcoxon_as_scipy_exact(alternative, n):
 @pytest.mark.parametrize("zeros", ["pratt", "wilcox", "zsplit"])
 def test_wilcoxon_as_scipys_approximation_with_ties_and_zeros(alternative, zeros):
     X = RNG.integers(0, 9, size=(90, 4)) / 8
+    # scipy's approximation of zsplit has the variance of zeros that take signs; those of the
+    # differences leave half of their ranks in every sum, so that p is that of Pratt's ranks.
+    known = "pratt" if zeros == "zsplit" else zeros
     made = outcome_of(X, "wilcoxon", options(alternative=alternative, zeros=zeros))
     assert not made.is_exact.any()
     for place, (i, j) in enumerate((a, b) for a in range(4) for b in range(a + 1, 4)):
         peer = stats.wilcoxon(
-            X[:, i], X[:, j], zeros, alternative=alternative, correction=True, method="asymptotic"
+            X[:, i], X[:, j], known, alternative=alternative, correction=True, method="asymptotic"
         )
         shift = np.sign(made.statistic[place] - _mean(X[:, i] - X[:, j], zeros))
         if alternative == "two-sided" or (shift > 0) == (alternative == "greater"):
@@ -65,6 +70,38 @@ def test_wilcoxon_as_scipys_approximation_with_ties_and_zeros(alternative, zeros
 def _mean(d, zeros):
     ranks = stats.rankdata(np.abs(d if zeros != "wilcox" else d[d != 0]))
     return ranks[d != 0].sum() / 2 if zeros == "pratt" else ranks.sum() / 2
+
+
+STATISTICS = {
+    "wilcoxon, pratt": lambda d: stats.rankdata(np.abs(d)) @ (d > 0),
+    "wilcoxon, wilcox": lambda d: (
+        stats.rankdata(np.abs(d))[d != 0] @ (d[d != 0] > 0) - (d == 0).sum() * (d > 0).sum()
+    ),
+    "wilcoxon, zsplit": lambda d: stats.rankdata(np.abs(d)) @ (0.5 + 0.5 * np.sign(d)),
+    "sign": lambda d: float((d > 0).sum()),
+    "permutation": lambda d: d.mean(),
+}
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+@pytest.mark.parametrize("name", STATISTICS)
+def test_exact_tests_against_all_signs_of_the_differences(name, alternative):
+    """Over tables with ties and zeros; d = [0, 0, 0, 1, …, 5] is one whose zeros have no signs."""
+    statistic, (test, _, zeros) = STATISTICS[name], name.partition(", ")
+    D = np.random.default_rng(11).integers(-3, 5, size=(8, 30)).astype(float)
+    D[:, 0] = [0, 0, 0, 1, 2, 3, 4, 5]
+    signs = np.array(list(product((-1.0, 1.0), repeat=8)))
+    X = np.column_stack([D, np.zeros(8)])
+    pairs = (np.arange(30), np.full(30, 30))
+    made = outcome_of(X, test, options(alternative=alternative, zeros=zeros or "pratt"), pairs)
+    assert made.is_exact.all()
+    for d, p, least in zip(D.T, made.p_values, made.smallest, strict=True):
+        sums, observed = np.array([statistic(s * d) for s in signs]), statistic(d)
+        above, below = (sums >= observed - 1e-12).mean(), (sums <= observed + 1e-12).mean()
+        expected = {"greater": above, "less": below, "two-sided": min(1, 2 * min(above, below))}
+        assert p == pytest.approx(expected[alternative], rel=1e-13)
+        all_up = (sums >= sums.max() - 1e-12).mean()
+        assert least == pytest.approx(min(1, all_up * (2 if alternative == "two-sided" else 1)))
 
 
 def test_differences_within_rounding_are_tied_or_zero():

@@ -21,8 +21,9 @@ def enumerated(d, zeros):
     ranks = np.array([Fraction(r) for r in ranks])
     observed = sum(r * Fraction(1 + int(s)) / 2 for r, s in zip(ranks, signs, strict=True)
                    if s or zeros == "zsplit")  # fmt: skip
-    flipped = ranks if zeros == "zsplit" else ranks[signs != 0]
-    sums = [sum(r for r, up in zip(flipped, ups, strict=True) if up)
+    flipped = ranks[signs != 0]
+    fixed = sum(ranks[signs == 0]) / 2 if zeros == "zsplit" else 0  # zeros have no sign to flip
+    sums = [fixed + sum(r for r, up in zip(flipped, ups, strict=True) if up)
             for ups in product((False, True), repeat=len(flipped))]  # fmt: skip
     low, high = (sum(s <= observed for s in sums), sum(s >= observed for s in sums))
     return observed, Fraction(low, len(sums)), Fraction(high, len(sums))
@@ -49,11 +50,12 @@ def test_moments_are_those_of_random_signs(code):
     d = np.array([[0.0, 0.3, -0.3, 0.31, 0.0, -0.7, 1.2, 0.5]])
     order = np.argsort(np.abs(d), axis=1, kind="stable")
     ranks = stats.rankdata(np.abs(d[0] if code != DROPPED else d[0][d[0] != 0.0]))
-    if code == PRATT:
+    fixed = 1.5 if code == SPLIT else 0.0  # half of the ranks of two zeros, 1.5 each
+    if code != DROPPED:
         ranks = ranks[d[0] != 0.0]
     for exact_up_to in (len(ranks), len(ranks) - 1):
         found = signed_ranks(d, order, code, 1e-12, exact_up_to)[0]
-        assert found[1] == ranks.sum() / 2
+        assert found[1] == ranks.sum() / 2 + fixed
         assert found[2] == (ranks**2).sum() / 4
         assert found[3] == ranks.size
         assert np.isnan(found[4:]).all() == (exact_up_to < ranks.size)
@@ -72,7 +74,8 @@ def test_what_is_as_large_as_the_tolerance_is_nothing(zeros, code):
     found = signed_ranks(d, np.argsort(np.abs(d), axis=1, kind="stable"), code, 0.25, 50)
     for row, same in zip(found, (np.zeros(6), [0, 0, 1.25, -1.25, 1.25, 3.0]), strict=True):
         same = np.array(same)
-        if zeros != "zsplit" and not same.any():
-            assert row.tolist() == [0.0, 0.0, 0.0, 0.0, 1.0, 1.0]  # the one sum of no ranks
+        if not same.any():  # the one sum of no ranks; half of 21 where zeros have ranks
+            split = 10.5 if zeros == "zsplit" else 0.0
+            assert row.tolist() == [split, split, 0.0, 0.0, 1.0, 1.0]
         else:
             assert (row[0], row[4], row[5]) == enumerated(same, zeros)

@@ -57,10 +57,16 @@ def permutation_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
 
         means = _replicates(draw, X, how)
     d = mean_differences(X, pairs)
-    p = _p_values(means, pairs, d, float(rounding(X.ravel())), how, is_exact=is_exact)
-    # The observed signs are among all of them, and reversed ones reach as far.
-    least = (2.0 if how.alternative == "two-sided" else 1.0) / means.shape[1]
-    return Outcome.of(d, p, None, least if is_exact else 1.0 / (how.n + 1), is_exact=is_exact)
+    slack = float(rounding(X.ravel()))
+    p = _p_values(means, pairs, d, slack, how, is_exact=is_exact)
+    if not is_exact:
+        return Outcome.of(d, p, None, 1.0 / (how.n + 1))
+    # The observed signs are among all of them, and reversed ones reach as far; zeros have none.
+    signed = np.array(
+        [(np.abs(X[:, i] - X[:, j]) > slack).sum() for i, j in zip(*pairs, strict=True)]
+    )
+    tails = 2.0 if how.alternative == "two-sided" else 1.0
+    return Outcome.of(d, p, None, np.minimum(tails * 0.5**signed, 1.0), is_exact=True)
 
 
 def bootstrap_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:

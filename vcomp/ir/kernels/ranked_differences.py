@@ -18,7 +18,7 @@ def signed_ranks(
     """Return the signed-rank statistic of each pair of systems, and its exact tails.
 
     Absolute differences that are equal have the mean of their ranks. The null distribution is
-    that of random signs, given these ranks.
+    that of random signs of the differences, given these ranks; zeros have no sign.
 
     Parameters
     ----------
@@ -62,35 +62,29 @@ def signed_ranks(
                 if d[places[n_zeros + place]] > 0.0:
                     positive += rank
             first = last + 1
-        signed = kept
-        if zeros == SPLIT:
-            for place in range(kept, n):
-                doubled[place] = n_zeros + 1
-            signed = n
         whole, squares = 0, 0.0
-        for place in range(signed):
+        for place in range(kept):
             whole += doubled[place]
             squares += float(doubled[place]) ** 2
-        observed = positive
-        if zeros == SPLIT:  # zeros add half of the sum of their ranks
-            observed += n_zeros * (n_zeros + 1) // 2
-        out[pair, 0] = observed / 2.0
-        out[pair, 1] = whole / 4.0
+        # Zeros have no sign to flip: half of the sum of their ranks is in every sum.
+        of_zeros = n_zeros * (n_zeros + 1) / 4.0 if zeros == SPLIT else 0.0
+        out[pair, 0] = positive / 2.0 + of_zeros
+        out[pair, 1] = whole / 4.0 + of_zeros
         out[pair, 2] = squares / 16.0
-        out[pair, 3] = signed
+        out[pair, 3] = kept
         out[pair, 4] = np.nan
         out[pair, 5] = np.nan
-        if signed <= exact_up_to:
+        if kept <= exact_up_to:
             # The distribution is symmetric: sums from s on are as likely as those up to whole - s.
-            smaller = min(observed, whole - observed)
-            counts = _counts_up_to(doubled, signed, smaller)
+            smaller = min(positive, whole - positive)
+            counts = _counts_up_to(doubled, kept, smaller)
             below = 0.0
             for total in range(smaller):
                 below += counts[total]
-            scale = 2.0 ** (-signed)
+            scale = 2.0 ** (-kept)
             small = (below + counts[smaller]) * scale
             large = 1.0 - below * scale
-            is_low = observed == smaller
+            is_low = positive == smaller
             out[pair, 4] = small if is_low else large
             out[pair, 5] = large if is_low else small
     return out
