@@ -11,7 +11,7 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from itertools import groupby
@@ -177,10 +177,34 @@ def degrees_of_freedom(values: Iterable[float]) -> str:
     )
 
 
+_MARGIN = 1e-12
+"""Rounding error of what is computed from thousands of numbers, some 4,500 × 2.2e-16, relative to
+the limit. A difference so small matters to nobody."""
+
+
+def snapped(value: Any, limit: float) -> Any:
+    """Return a number or an array, with the limit itself in place of what rounding keeps off it.
+
+    Every verdict that compares computed numbers with a round limit compares these.
+
+    Examples
+    --------
+    >>> 0.1 + 0.2 > 0.3, snapped(0.1 + 0.2, 0.3) > 0.3, snapped(0.301, 0.3) > 0.3
+    (True, False, True)
+    """
+    near = abs(value - limit) <= _MARGIN * (abs(limit) or 1.0)
+    if isinstance(value, float | int):
+        return float(limit) if near else value
+    value = value.copy()
+    value[near] = limit
+    return value
+
+
 def coefficient(value: float) -> str:
     """Return a coefficient between 0 and 1 with three decimals, more where it is near an end.
 
-    A coefficient that is not 1 is never written as 1.000, nor one that is not 0 as 0.000.
+    A coefficient that is not 1 is never written as 1.000, nor one that is not 0 as 0.000; but for
+    rounding errors.
 
     Examples
     --------
@@ -190,6 +214,7 @@ def coefficient(value: float) -> str:
     value = float(value)
     if not math.isfinite(value):
         return _written(value, "f", MISSING)
+    value = snapped(snapped(value, 0.0), 1.0)
     if value in (0.0, 1.0):
         return f"{value:.3f}"
     for decimals in (3, 4, 5):
@@ -507,10 +532,26 @@ def summary(tables: Sequence[Any], notes: Sequence[str] = ()) -> Any:
     """
     page = _escaping_summary()()
     page.tables.extend(tables)
+    notes = [*notes, *_on_open_intervals(tables)]
     if notes:
         said = map(encodable, notes)
         page.add_extra_txt([textwrap.fill(n, _LINE, subsequent_indent="  ") for n in said])
     return page
+
+
+_REASON = "the data have too few levels, or estimates small beside their standard errors"
+
+NO_LIMIT = f"an upper limit of ∞ is none: {_REASON}"
+"""Why an interval has no upper limit, a clause."""
+
+
+def _on_open_intervals(tables: Sequence[Any]) -> Iterator[str]:
+    """Yield what intervals mean that leave an end or everything open, if tables have some."""
+    cells = {str(cell.data).strip() for table in tables for row in table for cell in row}
+    if any(text.startswith("[") and text.endswith(("∞]", "inf]")) for text in cells):
+        yield f"{NO_LIMIT[0].upper()}{NO_LIMIT[1:]}."
+    if "[0.000, 1.000]" in cells:
+        yield f"An interval [0.000, 1.000] excludes nothing: {_REASON}."
 
 
 class Said:

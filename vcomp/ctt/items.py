@@ -225,10 +225,6 @@ def _of_others(values: FloatArray, function: np.ufunc) -> FloatArray:
     return found
 
 
-_RISE = 1e-12
-"""Smaller rises of alpha are rounding errors."""
-
-
 def item_analysis(
     scores: ScoresOfItems,
     *,
@@ -400,7 +396,7 @@ def _table(
 
 def _reasons(found: ItemStatistics, change: FloatArray, low: float, rise: float) -> list[str]:
     """Return the reasons for flagging each item, in words; empty if there is none."""
-    r = found.item_rest
+    r = display.snapped(display.snapped(found.item_rest, 0.0), low)
     flags = (
         (found.n == 0, "no score"),
         (found.n == 1, "one score"),
@@ -408,7 +404,7 @@ def _reasons(found: ItemStatistics, change: FloatArray, low: float, rise: float)
         (~found.constant & found.rest_constant, "the rest has no variance"),
         (r < 0.0, "negative item-rest"),
         ((r >= 0.0) & (r < low), "low item-rest"),
-        ((change > max(rise, _RISE)) & ~found.constant, "α higher without it"),
+        ((display.snapped(change, rise) > rise) & ~found.constant, "α higher without it"),
     )
     reasons: list[list[str]] = [[] for _ in range(r.size)]
     for where, words in flags:

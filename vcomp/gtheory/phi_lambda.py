@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError
-from vcomp.inference import Smooth
+from vcomp.inference import Quantities, Smooth
+from vcomp.inference.intervals import FromComponents, Limits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +78,27 @@ def phi_lambda(
         return (error * u - signal * e) / total, np.array([error * moves / total])
 
     return Smooth(value, slopes, "share", uses_fixed=True)
+
+
+def not_below_phi(
+    found: Limits, made: Smooth, phi: Quantities, of_phi: Limits, local: FromComponents
+) -> Limits:
+    """Return the interval of Φ(λ): that of Φ where Φ(λ) is Φ, and never below it.
+
+    Φ(λ) is Φ if λ is within a standard error of the mean. Intervals of Φ are of mean squares,
+    those of other Φ(λ) by the delta method, which may be narrower.
+
+    Parameters
+    ----------
+    found, made : interval of Φ(λ) by the delta method, and Φ(λ) itself
+    of_phi, phi : interval of Φ of the same plan, and Φ itself
+    local : of the estimates
+    """
+    value, least = local.values(made)[0], local.values(phi)[0]
+    if display.snapped(float(value), float(least)) == least:
+        return of_phi
+    low, high = np.fmax(found.low, of_phi.low), np.fmax(found.high, of_phi.high)
+    return replace(found, low=low, high=high)
 
 
 def check_mean(mean: MeanOfScores | None) -> MeanOfScores:

@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import EstimationError, PlanError, check_alpha
-from vcomp.gtheory.phi_lambda import MeanOfScores, phi_lambda, read_cuts
+from vcomp.gtheory.phi_lambda import MeanOfScores, not_below_phi, phi_lambda, read_cuts
 from vcomp.gtheory.plan import DStudyPlan, PlanOptions
 from vcomp.gtheory.projection import (
     PLANNED,
@@ -399,7 +399,12 @@ def _of_plan(
                 "dstudy(…).phi_lambda(cut) for several"
             )
         made = phi_lambda(w.universe[0], w.absolute[0], mean, cuts[0])
-        return _estimated(what, made, source, local, alpha)
+        if not isinstance(source, FromComponents):
+            return _estimated(what, made, source, local, alpha)
+        phi = planned_quantity(w, "Phi")
+        of_phi = planned_limits("Phi", phi, components, plan, source, alpha)
+        found = not_below_phi(source.limits(made, alpha), made, phi, of_phi, local)
+        return _estimated(what, made, _Fixed(found), local, alpha)
     q = planned_quantity(weights(components, plan), what)
     found = planned_limits(what, q, components, plan, source, alpha)
     return _estimated(what, q, _Fixed(found), local, alpha)

@@ -16,12 +16,13 @@ from vcomp._typing import FloatArray
 from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory.phi_lambda import NO_MEAN, check_mean, phi_lambda, read_cuts
+from vcomp.gtheory.phi_lambda import NO_MEAN, check_mean, not_below_phi, phi_lambda, read_cuts
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
     PLANNED,
     composition,
     planned_limits,
+    planned_quantity,
     weights,
 )
 from vcomp.gtheory.study_record import StudyRecord, study_table
@@ -91,11 +92,20 @@ def phi_lambda_table(study: StudyRecord, cut: Any) -> pd.DataFrame:
     beta = (mean.beta, mean.cov_beta)
     local = FromComponents.beside(study.source, study.components, study.negative, beta)
     source = local if isinstance(study.source, FromComponents) else study.source
+    phi = planned_quantity(w, "Phi")
+    # Replicates and likelihoods give Φ and Φ(λ) alike.
+    of_phi = None
+    if source is local:
+        of_phi = planned_limits("Phi", phi, study.components, study.plan, source, study.alpha)
     rows = []
     for plan in range(len(study.plan)):
+        this = slice(plan, plan + 1)
         for one in cuts:
             made = phi_lambda(w.universe[plan], w.absolute[plan], mean, one)
             found = source.limits(made, study.alpha)
+            if of_phi is not None:
+                least = replace(of_phi, low=of_phi.low[this], high=of_phi.high[this])
+                found = not_below_phi(found, made, phi.take(this), least, local)
             ends = (float(found.low[0]), float(found.high[0]))
             rows.append(
                 (one, float(local.values(made)[0]), float(local.standard_errors(made)[0]), *ends)

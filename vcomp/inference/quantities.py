@@ -410,4 +410,5 @@ class EstimatedQuantity(display.Said):
         else:
             ends = f"[{display.number(self.low, 3)}, {display.number(self.high, 3)}]"
             text += f", {display.level(self.alpha)} interval {ends} by {self.interval_method}"
-        return "; ".join([text, *self.notes])
+        notes = (*self.notes, display.NO_LIMIT) if math.isinf(self.high) else self.notes
+        return "; ".join([text, *notes])

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import PlanError, check_one_of
 from vcomp.ir.comparisons import PairOptions, outcome_of
@@ -87,4 +88,4 @@ def significant_pairs(
         tests = paired_tests(X)
         return tests.differences, tests.significant(two_sided(alpha, sides))
     tested = compare_pairs(X, test, sides)
-    return tested.differences, tested.p_values < alpha
+    return tested.differences, display.snapped(tested.p_values, alpha) <= alpha

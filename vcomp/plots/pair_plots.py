@@ -184,7 +184,7 @@ def _colours(p: FloatArray, d: FloatArray, alpha: float) -> FloatArray:
     for share, strength in zip(_STEPS, _STRENGTHS, strict=True):
         for sign, colour in ((1.0, COLOURS[0]), (-1.0, COLOURS[1])):
             with np.errstate(invalid="ignore"):
-                cells = (p <= share * alpha) & (np.sign(d) == sign)
+                cells = (display.snapped(p, share * alpha) <= share * alpha) & (np.sign(d) == sign)
             image[cells] = 1.0 - strength * (1.0 - np.array(to_rgb(colour)))
     return image
 

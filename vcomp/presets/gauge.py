@@ -355,7 +355,8 @@ def _categories(ratio: Known, of_parts: float) -> tuple[float, float, float]:
     def cut(x: float) -> float:
         if np.isnan(x) or np.isinf(x):
             return x
-        return max(1.0, float(np.floor(_CATEGORIES * max(x, 0.0) ** 0.5)))
+        number = _CATEGORIES * max(x, 0.0) ** 0.5
+        return max(1.0, float(np.floor(display.snapped(number, float(np.round(number))))))
 
     value = float(ratio.values[0])
     if np.isnan(value) and of_parts > 0.0:
@@ -401,7 +402,7 @@ def _pooling(
         except VcompError:
             return []  # no F-test for these data, or the result was loaded without its rows
         found = test.statistic, test.p_value
-    if found is None or not found[1] > _POOLED_FROM:
+    if found is None or not display.snapped(found[1], _POOLED_FROM) > _POOLED_FROM:
         return []
     outcome = f"F = {display.number(found[0], 3)}, {display.p_value(found[1])}"
     advice = (
@@ -476,6 +477,7 @@ def _verdict(study: GaugeStudy) -> list[str]:
 
 
 def _judged(percent: float) -> str:
-    if percent < _ACCEPTABLE:
+    if display.snapped(percent, _ACCEPTABLE) < _ACCEPTABLE:
         return "acceptable"
-    return "may be acceptable" if percent <= _MARGINAL else "not acceptable"
+    marginal = display.snapped(percent, _MARGINAL) <= _MARGINAL
+    return "may be acceptable" if marginal else "not acceptable"

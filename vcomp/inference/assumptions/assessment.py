@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.display import number
 from vcomp.inference.assumptions.diagnosis import Diagnosis
@@ -204,7 +205,7 @@ def assess(
         residuals, more, outlying = _of_residuals(rows, n, stream(seed, 1000))
         samples.append(residuals)
         tests += more
-        normal = all(t.p_value > ALPHA for t in more if t.assumption == "normality")
+        normal = all(display.snapped(t.p_value, ALPHA) > ALPHA for t in more if t.assumption == "normality")
         normal = normal and np.unique(rows.y).size > _FEW_VALUES
         for k, facet in enumerate(rows.codes):
             spreads.append(_spread(facet, rows))

@@ -50,13 +50,14 @@ class Deviation:
     @property
     def is_sure(self) -> bool:
         """Whether the assumption is rejected, with p adjusted for all tests."""
-        return self.p <= _SURE
+        return bool(display.snapped(self.p, _SURE) <= _SURE)
 
     @property
     def is_large(self) -> bool:
         """Whether it is rejected and the effect is large."""
         size = max(abs(self.effect), abs(self.skewness))
-        return self.is_sure and size >= _LARGE[self.assumption]
+        large = _LARGE[self.assumption]
+        return bool(self.is_sure and display.snapped(size, large) >= large)
 
 
 @dataclass(frozen=True, slots=True)

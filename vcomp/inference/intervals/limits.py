@@ -389,6 +389,7 @@ class FromComponents:
             values = q.values(self.used.values)
             low, high = np.fmin(found.low, values), np.fmax(found.high, values)
             found = replace(found, low=low, high=high)
+        found = self._in_order(found, squares, q, alpha)
         silent = self._is_undetermined(squares, q)
         low, high = np.where(silent, np.nan, found.low), np.where(silent, np.nan, found.high)
         found = replace(found, low=low, high=high)
@@ -429,6 +430,31 @@ class FromComponents:
         return replace(
             found, high=high, notes=(*found.notes, BELOW_ZERO) if raised else found.notes
         )
+
+    def _in_order(
+        self, found: Limits, squares: MeanSquares, q: Quantities, alpha: float
+    ) -> Limits:
+        """Return limits of sums that are not below those of their part with positive estimates.
+
+        Mean squares ignore bounds, so that components estimated at zero draw the limits of a sum
+        towards or below zero; but a sum is never less than a part of it. Limits of a ratio are not
+        above those without such components in its denominator.
+        """
+        at_zero = self.used.values == 0.0
+        if not at_zero.any():
+            return found
+        low, high = found.low.copy(), found.high.copy()
+        for name, further in (("a", np.fmax), ("b", np.fmin)):
+            weights = getattr(q, name)
+            if weights is None:
+                continue
+            rest = np.where(at_zero, 0.0, weights)
+            rows = (weights >= 0.0).all(axis=1) & (rest != weights).any(axis=1) & rest.any(axis=1)
+            if rows.any():
+                part = replace(q, **{name: rest}).take(rows)
+                ends = cut(part, *_ends(squares, part, alpha))
+                low[rows], high[rows] = further(low[rows], ends.low), further(high[rows], ends.high)
+        return replace(found, low=low, high=high)
 
     def _check_two(self, q: Quantities) -> None:
         """Refuse ratios without an exact F interval."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.inference.pairwise.adjustments import CorrectionName, adjusted
 from vcomp.inference.pairwise.studentized import Tail, studentized_isf, studentized_sf
@@ -104,7 +105,7 @@ def pairs_table(
             "statistic": tests["statistic"],
             "p_value": p,
             "p_adjusted": p_adjusted,
-            "significant": p_adjusted <= alpha,
+            "significant": display.snapped(p_adjusted, alpha) <= alpha,
             "low": tests["low"],
             "high": tests["high"],
         }

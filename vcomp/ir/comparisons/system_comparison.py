@@ -420,7 +420,7 @@ def _on_resolution(
     """Yield a warning if the test cannot have a p-value that would be significant."""
     times = _times(outcome.p_values.size, correction)
     least = float(outcome.smallest.min())
-    if least * times <= how.alpha:
+    if display.snapped(least * times, how.alpha) <= how.alpha:
         return
     what = f"No p-value can be below {display.number(least, 3)}"
     if times > 1:
