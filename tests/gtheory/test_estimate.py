@@ -77,10 +77,16 @@ def test_phi_lambda(res):
     found = res.quantity("Phi_lambda", cut=0.5, topic=6)
     assert found.estimate == pytest.approx(expected, rel=1e-12)
     # Where the cut score is the mean it is Φ.
-    at_mean = res.quantity("Phi_lambda", cut=mean, topic=6)
-    phi = res.quantity("Phi", topic=6, interval="log")
-    assert at_mean.estimate == pytest.approx(phi.estimate, rel=1e-12)
-    assert at_mean.low == pytest.approx(phi.low, rel=1e-12)
+    for interval in ("auto", "log", "wald"):
+        phi = res.quantity("Phi", topic=6, interval=interval)
+        at_mean, away = (
+            res.quantity("Phi_lambda", cut=cut, topic=6, interval=interval)
+            for cut in (mean, mean + 0.2)
+        )
+        assert at_mean.estimate == pytest.approx(phi.estimate, rel=1e-12)
+        assert (at_mean.low, at_mean.high) == (phi.low, phi.high)
+        assert away.low >= phi.low
+        assert away.high >= phi.high
     # The delta method once more, by complex steps in components and mean.
     total = np.block([[res.cov_vcomp().to_numpy(), np.zeros((3, 1))], [np.zeros(3), variance]])
 

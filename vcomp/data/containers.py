@@ -307,8 +307,8 @@ def exact_floats(name: str | None, numbers: Any) -> FloatArray:
     try:
         floats = column.to_numpy(dtype=float, na_value=np.nan)
     except OverflowError:
-        largest = max((v for v in column if isinstance(v, int | Decimal)), key=abs)
-        raise _too_long(name, f"{Decimal(largest):.3e}", "infinite") from None
+        largest = max(abs(Decimal(v)) for v in column if isinstance(v, int | Decimal))
+        raise _too_long(name, f"{largest:.3e}", "infinite") from None
     large = np.abs(floats) >= _EXACT
     if (kind == "O" or kind in "iu") and large.any():
         for place in np.flatnonzero(large & np.isfinite(floats)):
@@ -317,7 +317,8 @@ def exact_floats(name: str | None, numbers: Any) -> FloatArray:
                 raise _too_long(name, str(value), str(found))
     if kind == "O":
         _check_decimals(name, [v for v in column if isinstance(v, Decimal) and v.is_finite()])
-    return floats if column is numbers else floats.reshape(np.shape(numbers))
+    shaped: FloatArray = floats if column is numbers else floats.reshape(np.shape(numbers))
+    return shaped
 
 
 _ROUNDED = 1e-12

@@ -252,7 +252,8 @@ def _from_frame(frame: pd.DataFrame, orientation: Orientation) -> ScoreTable:
             f"column {str(frame.columns[place])!r} does not hold numbers, the scores of one "
             f"{column}: {remedy} if it names {row}s, or drop it. {_name_columns(orientation)}"
         )
-    for place in np.flatnonzero([dtype.kind in "iuO" for dtype in frame.dtypes]):
+    exact = [place for place, dtype in enumerate(frame.dtypes) if dtype.kind in "iuO"]
+    for place in exact:
         exact_floats(str(frame.columns[place]), frame.iloc[:, place])
     return ScoreTable(frame.to_numpy(dtype=float, na_value=np.nan), frame.index, frame.columns)
 

@@ -301,7 +301,11 @@ class SubsampleStudy(display.Printed):
                 row |= {"quantity": quantity, "full": full, **span.columns()}
                 known = values[place][~np.isnan(values[place])]
                 is_share = quantity in COEFFICIENTS and known.size > 0
-                row["within"] = np.mean(display.snapped(np.abs(known - full), _NEAR) <= _NEAR) if is_share else np.nan
+                row["within"] = (
+                    np.mean(display.snapped(np.abs(known - full), _NEAR) <= _NEAR)
+                    if is_share
+                    else np.nan
+                )
                 row["covers"] = coverage[quantity][place] if quantity in coverage else np.nan
                 row |= {"n": known.size, "unreachable": span.endless}
                 rows.append(row)

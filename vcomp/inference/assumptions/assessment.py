@@ -205,7 +205,9 @@ def assess(
         residuals, more, outlying = _of_residuals(rows, n, stream(seed, 1000))
         samples.append(residuals)
         tests += more
-        normal = all(display.snapped(t.p_value, ALPHA) > ALPHA for t in more if t.assumption == "normality")
+        normal = all(
+            display.snapped(t.p_value, ALPHA) > ALPHA for t in more if t.assumption == "normality"
+        )
         normal = normal and np.unique(rows.y).size > _FEW_VALUES
         for k, facet in enumerate(rows.codes):
             spreads.append(_spread(facet, rows))

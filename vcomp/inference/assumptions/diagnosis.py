@@ -284,7 +284,9 @@ class Diagnosis(display.Printed):
                     "variance of the effects: they show little of their distribution."
                 )
         for found in self.tables:
-            sure = [pair for pair in found.pairs() if display.snapped(pair[3], 0.05) <= 0.05][:_LISTED]
+            sure = [pair for pair in found.pairs() if display.snapped(pair[3], 0.05) <= 0.05][
+                :_LISTED
+            ]
             if sure:
                 shown = ", ".join(f"{a} and {b} ({display.number(r, 2)})" for a, b, r, _ in sure)
                 lines.append(f"Most correlated residuals of {found.table.column}: {shown}.")

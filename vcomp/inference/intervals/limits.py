@@ -7,9 +7,10 @@ eqs. (10.2) and (10.3)) or by modified large samples (:mod:`~vcomp.inference.int
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -434,26 +435,29 @@ class FromComponents:
     def _in_order(
         self, found: Limits, squares: MeanSquares, q: Quantities, alpha: float
     ) -> Limits:
-        """Return limits of sums that are not below those of their part with positive estimates.
+        """Return limits of sums that are not below those without components estimated at zero.
 
-        Mean squares ignore bounds, so that components estimated at zero draw the limits of a sum
-        towards or below zero; but a sum is never less than a part of it. Limits of a ratio are not
-        above those without such components in its denominator.
+        Mean squares ignore bounds, so that such components draw the limits of a sum towards or
+        below zero; but a sum is never less than a part of it. Limits of a ratio are not above
+        those without such components in its denominator.
         """
-        at_zero = self.used.values == 0.0
-        if not at_zero.any():
-            return found
+        zero = np.flatnonzero(self.used.values == 0.0)
         low, high = found.low.copy(), found.high.copy()
-        for name, further in (("a", np.fmax), ("b", np.fmin)):
-            weights = getattr(q, name)
-            if weights is None:
-                continue
-            rest = np.where(at_zero, 0.0, weights)
-            rows = (weights >= 0.0).all(axis=1) & (rest != weights).any(axis=1) & rest.any(axis=1)
-            if rows.any():
-                part = replace(q, **{name: rest}).take(rows)
-                ends = cut(part, *_ends(squares, part, alpha))
-                low[rows], high[rows] = further(low[rows], ends.low), further(high[rows], ends.high)
+        for left_out in _subsets(zero.tolist()):
+            for name, further in (("a", np.fmax), ("b", np.fmin)):
+                weights = getattr(q, name)
+                if weights is None:
+                    continue
+                rest = weights.copy()
+                rest[:, left_out] = 0.0
+                rows = (weights >= 0.0).all(axis=1) & rest.any(axis=1)
+                used = weights[:, left_out] != 0.0
+                rows &= used.any(axis=1) if len(left_out) > _MOST_ZERO else used.all(axis=1)
+                if rows.any():
+                    part = replace(q, **{name: rest}).take(rows)
+                    ends = cut(part, *_ends(squares, part, alpha))
+                    low[rows] = further(low[rows], ends.low)
+                    high[rows] = further(high[rows], ends.high)
         return replace(found, low=low, high=high)
 
     def _check_two(self, q: Quantities) -> None:
@@ -505,6 +509,19 @@ class FromComponents:
         if self.interval == "log":
             scale = "variance" if q.scale == "real" else q.scale
         return delta_limits(self.values(q), self.standard_errors(q), alpha, scale)
+
+
+_MOST_ZERO = 4
+"""Components at zero of which all subsets are left out, 15 of them; of more, all at once."""
+
+
+def _subsets(places: list[int]) -> Iterator[list[int]]:
+    """Yield the subsets of some places that are not empty."""
+    if len(places) > _MOST_ZERO:
+        yield places
+        return
+    for size in range(1, len(places) + 1):
+        yield from map(list, combinations(places, size))
 
 
 def delta_limits(values: FloatArray, se: FloatArray, alpha: float, scale: Scale) -> Limits:
