@@ -385,7 +385,7 @@ class Contrasts:
     constants: FloatArray
     names: tuple[str, ...]
 
-    def independent(self, units: FloatArray) -> Contrasts:
+    def independent(self, units: FloatArray | float = 1.0) -> Contrasts:
         """Return the same hypothesis without rows that depend on rows before them.
 
         Parameters
@@ -397,7 +397,7 @@ class Contrasts:
         EstimationError
             If the rows contradict each other.
         """
-        L = self.L * np.where(units > 0.0, units, 1.0)
+        L = self.L * np.where(np.asarray(units) > 0.0, units, 1.0)
         scale = np.linalg.norm(L, axis=1)
         rows, values = L / scale[:, None], self.constants / scale
         kept: list[int] = []

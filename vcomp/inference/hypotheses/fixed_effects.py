@@ -35,6 +35,9 @@ from vcomp.statistics import Statistics
 _SAME_DF = 1e-8
 """Relative difference below which degrees of freedom are equal."""
 
+_ROUNDING = 1e-15
+"""Of eigenvalues of correlations, per row; a contrast with so little of its own depends on others."""
+
 _LEAST = 0.3
 """Smallest robust variance as a fraction of the model's."""
 
@@ -420,15 +423,16 @@ def _rotated(
     cov_beta: FloatArray,
     degrees: Callable[[FloatArray], FloatArray],
 ) -> JointTest:
-    """Return the test of independent rows of Lβ = c, from rotations of them with independent t."""
+    """Return the test of all rows of Lβ = c, from rotations of them with independent t."""
     # Of correlations, as eigenvectors of covariances depend on the units of the rows.
     se = _standard_errors(L, cov_beta)
     if not (se > 0.0).all():
         return JointTest(np.nan, (0.0, np.nan), np.nan)
     d, P = np.linalg.eigh(L @ cov_beta @ L.T / np.outer(se, se))
-    rotated = P.T / se
-    statistic = float(np.mean(np.square(rotated @ estimate) / d))
-    df = (float(d.size), _joint_degrees(degrees(rotated @ L)))
+    kept = d > _ROUNDING * d.size
+    rotated = P[:, kept].T / se
+    statistic = float(np.mean(np.square(rotated @ estimate) / d[kept]))
+    df = (float(kept.sum()), _joint_degrees(degrees(rotated @ L)))
     return JointTest(statistic, df, _f_tail(statistic, df))
 
 
