@@ -523,10 +523,13 @@ def _predicted_profiles(
         has = np.flatnonzero(n[p] > 0.0)
         deviation = sums[p, has] / n[p, has]
         total = S[np.ix_(has, has)] + error[p][np.ix_(has, has)]
+        unit = np.sqrt(np.maximum(np.diagonal(total), 0.0))
+        unit[unit == 0.0] = 1.0
+        scaled = total / np.outer(unit, unit)
         try:
-            weights = np.linalg.solve(total, S[has]).T
+            weights = (np.linalg.solve(scaled, S[has] / unit[:, None]) / unit[:, None]).T
         except np.linalg.LinAlgError:
-            weights = S[:, has] @ np.linalg.pinv(total, hermitian=True)
+            weights = S[:, has] / unit @ np.linalg.pinv(scaled, hermitian=True) / unit
         variance = np.diagonal(S - weights @ S[has])
         estimate = means + weights @ deviation
         for a, name in enumerate(g.variables):
