@@ -284,6 +284,31 @@ def test_studies(unit, what):
     check_same(of(two(1.0, missing)), of(two(unit, missing)), unit, tiny=1e-9)
 
 
+def profiles(uy, uz, method, missing):
+    data = two(1.0, missing)
+    # Correlated at more than 1 by Henderson's method, whose matrix is then made one of variances.
+    data["y"] += 3.0 * data["p"]
+    data["z"] += 3.0 * data["p"]
+    res = vcomp.fit_multivariate(
+        PAIRS, data.assign(y=uy * data["y"], z=uz * data["z"]), method=method
+    )
+    shown = res.profiles("p").set_index(["p", "variable"])[["mean", "universe_score", "se"]]
+    sizes = pd.Series({"y": uy, "z": uz})
+    return shown.div(shown.index.get_level_values("variable").map(sizes), axis=0), res.tidy()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("method", ["reml", "anova"])
+def test_variables_in_units_of_their_own(method, missing):
+    (one, tidy), (other, scaled) = (
+        profiles(*units, method, missing) for units in ((1.0, 1.0), (1e-8, 1e8))
+    )
+    np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(scaled["correlation"], tidy["correlation"], rtol=1e-5, atol=1e-8)
+    assert method == "reml" or missing or tidy["correlation"].abs().max() > 1.0
+
+
 PRESETS = {
     "gauge": lambda r: gauge_rr(r, "p", "i").table,
     "precision": lambda r: precision(r).table,

@@ -506,7 +506,9 @@ def _predicted_profiles(
     import pandas as pd
 
     term = g.place(object_)
-    S = positive_part(g.known[term])
+    # The nearest matrix depends on the units of the variables: that of unit variances is taken.
+    units = np.outer(layout.scale, layout.scale)
+    S = units * positive_part(g.known[term] / units)
     n = layout.counts[term]
     error = np.zeros((layout.sizes[term], g.n_variables, g.n_variables))
     for t, facets in enumerate(g.facets):

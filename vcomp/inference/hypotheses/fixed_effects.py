@@ -36,7 +36,7 @@ _SAME_DF = 1e-8
 """Relative difference below which degrees of freedom are equal."""
 
 _ROUNDING = 1e-15
-"""Of eigenvalues of correlations, per row; a contrast with so little of its own depends on others."""
+"""Of eigenvalues of correlations, per row: of rows that depend on others they are smaller."""
 
 _LEAST = 0.3
 """Smallest robust variance as a fraction of the model's."""
