@@ -204,4 +204,4 @@ def test_a_covariance_of_small_components_beside_large_ones_is_checked():
     for large in (1e-16, 1.0, 1e16):
         cov = np.array([[large, 0.0, 0.0], [0.0, 1e-8, 2e-8], [0.0, 2e-8, 1e-8]])
         with pytest.raises(PlanError, match="some combination has a negative variance"):
-            vcomp.from_components({"p": 1.0, "i": 1e-3, "Residual": 1e-3}, cov=cov)
+            from_components({"p": 1.0, "i": 1e-3, "Residual": 1e-3}, cov=cov)

@@ -203,6 +203,8 @@ def level_columns(data: Any) -> tuple[str, ...]:
 
     They are for examples in messages: nothing is read, and fractions are taken for scores.
     """
+    if hasattr(data, "collect"):  # a query, whose columns cost something
+        return ()
     columns = data if isinstance(data, Mapping) else getattr(data, "columns", ())
     try:
         names = [name for name in columns if isinstance(name, str)]

@@ -343,7 +343,7 @@ class KenwardRoger:
     def joint(self, L: FloatArray, estimate: FloatArray) -> JointTest:
         """Return the scaled F-test of all rows at once, which must be linearly independent."""
         q = L.shape[0]
-        if not is_positive(L @ self.cov_beta @ L.T, _NULL):
+        if not is_positive(L @ self.cov_beta @ L.T, _ROUNDING * q):
             return JointTest(np.nan, (float(q), np.nan), np.nan)
         df, scale = self._approximation(L)
         wald = estimate @ solve_positive(L @ self.cov_beta @ L.T, estimate) / q
