@@ -13,7 +13,8 @@ import pytest
 
 import vcomp
 from vcomp.exceptions import DataError, VcompError
-from vcomp.ir.trec_files import read_trec_eval, score_runs
+from vcomp.ir.runs import score_runs
+from vcomp.ir.trec_files import read_trec_eval
 
 BM25 = """runid                 \tall\tbm25
 num_q                 \tall\t2
@@ -195,7 +196,7 @@ def test_what_is_wrong_with_runs_is_said(track):
         with pytest.raises(DataError, match=message):
             score_runs(runs, qrels)
     (runs / "input.three").unlink()
-    with pytest.raises(DataError, match="is 2 files; a run is one"):
+    with pytest.raises(DataError, match="run 'one' matches 2 files; give one"):
         score_runs({"one": str(runs)}, qrels)
     for text, message in [
         (
@@ -326,3 +327,151 @@ def test_from_trec_eval_to_a_fit(folder):
     matrix = read_trec_eval(folder)
     res = vcomp.fit("score ~ (1|system) + (1|topic)", matrix.common_topics().to_long())
     assert res.nobs == 10
+
+
+IR_MEASURES_Q = """401\tAP\t0.2500
+401\tP@10\t0.3000
+402\tAP\t0.1250
+402\tP@10\t0.1000
+"""
+"""What ``ir_measures qrels run AP P@10 -q`` prints."""
+
+
+@pytest.mark.parametrize("summary", ["", "all\tAP\t0.1875\nall\tP@10\t0.2000\n"])
+def test_the_output_of_ir_measures(folder, summary):
+    for run in ("a", "b"):
+        (folder / "more" / f"{run}.tsv").write_text(IR_MEASURES_Q + summary)
+    matrix = read_trec_eval(folder / "more", "AP")
+    assert (matrix.topics, matrix.systems) == (("401", "402"), ("a", "b"))
+    assert matrix.scores[:, 0].tolist() == [0.25, 0.125]
+    with pytest.raises(DataError, match=r"has no measure .map..*; it has AP, P@10$"):
+        read_trec_eval(folder / "more")
+    (folder / "more" / "a.tsv").write_text("all\tAP\t0.1875\n")
+    with pytest.raises(DataError, match="only the summary of AP; use ir_measures -q"):
+        read_trec_eval(folder / "more", "AP")
+
+
+def test_several_measures_of_files_in_one_pass(folder):
+    (folder / "input.rm3").write_text(RM3 + "P_10 402 0.7\n")
+    several = read_trec_eval(folder, ["P_10", "map"], fill=0.0)
+    assert list(several) == ["P_10", "map"]
+    for name, matrix in several.items():
+        np.testing.assert_array_equal(
+            matrix.scores, read_trec_eval(folder, name, fill=0.0).to_frame().loc[[*matrix.topics]]
+        )
+    with pytest.raises(DataError, match="measure 'map' is given twice"):
+        read_trec_eval(folder, ["map", "map"])
+    with pytest.raises(DataError, match="no measure is given"):
+        read_trec_eval(folder, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [
+        ("map", "AP"), ("P_10", "P@10"), ("P.1", "P@1"), ("ndcg_cut_10", "nDCG@10"),
+        ("ndcg", "nDCG"), ("recip_rank", "RR"), ("success_1", "Success@1"),
+        ("map_cut_2", "AP@2"), ("ndcg@10", "nDCG@10"), ("MRR@10", "RR@10"), ("mrr", "RR"),
+        ("precision@1", "P@1"), ("hit_rate@1", "Success@1"), ("r-precision", "Rprec"),
+    ],
+)  # fmt: skip
+def test_measures_by_the_names_of_trec_eval_and_ranx(name, same):
+    np.testing.assert_array_equal(
+        score_runs(NESTED, JUDGED, name).scores, score_runs(NESTED, JUDGED, same).scores
+    )
+
+
+def test_several_measures_of_runs_in_one_pass(track):
+    several = score_runs(*track, ["map", "AP", "P@1"])
+    assert list(several) == ["map", "AP", "P@1"]
+    for name, matrix in several.items():
+        np.testing.assert_array_equal(matrix.scores, score_runs(*track, name).scores)
+
+
+@pytest.mark.parametrize(
+    ("measure", "message"),
+    [
+        ("gm_map", "does not know the measure 'gm_map'"),
+        ("P_10_5", "does not know the measure 'P_10_5'"),
+        ("success", r"'success' are 3 measures of trec_eval; write measure=\['Success@1', "),
+        (["AP", "AP"], "measure 'AP' is given twice"),
+        ([], "no measure is given"),
+        (["AP", 3], "a measure is its name, such as 'nDCG@10', .*, not 3"),
+    ],
+)
+def test_measures_that_are_not_computed(measure, message, capsys):
+    with pytest.raises(DataError, match=message):
+        score_runs(NESTED, JUDGED, measure)
+    assert capsys.readouterr().out == ""
+
+
+def test_runs_and_judgements_of_pyterrier_and_ranx():
+    names = {"query_id": "qid", "doc_id": "docno", "relevance": "label"}
+    frames = {
+        name: pd.DataFrame(
+            [(t, d, x) for t, documents in run.items() for d, x in documents.items()],
+            columns=["qid", "docno", "score"],
+        ).assign(rank=0, query="words")
+        for name, run in NESTED.items()
+    }
+    judged = pd.DataFrame(
+        [(t, d, x) for t, documents in JUDGED.items() for d, x in documents.items()],
+        columns=list(names),
+    ).rename(columns=names)
+    np.testing.assert_allclose(score_runs(frames, judged).scores, AP, rtol=1e-12)
+
+    class Ranx:
+        """As Run and Qrels of ranx, which are no mappings."""
+
+        def __init__(self, nested):
+            self.to_dict = lambda: nested
+
+    runs = {name: Ranx(run) for name, run in NESTED.items()}
+    np.testing.assert_allclose(score_runs(runs, Ranx(JUDGED)).scores, AP, rtol=1e-12)
+    for wrong in (list(runs.values()), [frames["one"]], [NESTED["one"]], runs["one"]):
+        with pytest.raises(DataError, match=r"runs in memory are a dict .*\{'bm25': run"):
+            score_runs(wrong, JUDGED)
+
+
+def advice(message: str, **names: object) -> object:
+    """Return the value of the first expression of Python in a message."""
+    start = message.index("pandas.concat")
+    return eval(
+        message[start : message.index("')", start) + 2], {"pandas": pd, "vcomp": vcomp, **names}
+    )
+
+
+def test_scores_for_runs_are_told_how_they_become_a_matrix():
+    import ir_measures
+
+    judged = [ir_measures.Qrel(t, d, x) for t, ds in JUDGED.items() for d, x in ds.items()]
+    runs = {
+        name: list(ir_measures.iter_calc([ir_measures.AP], judged, run))
+        for name, run in NESTED.items()
+    }
+    with pytest.raises(DataError, match="run 'one' holds scores of topics, not doc") as told:
+        score_runs(runs, JUDGED)
+    table = advice(str(told.value), runs=runs)
+    matrix = vcomp.ir.ScoreMatrix.from_long(table, topic="query_id", score="value")
+    pd.testing.assert_frame_equal(
+        matrix.to_frame().sort_index(), score_runs(NESTED, JUDGED).to_frame()
+    )
+
+
+def test_several_sets_of_judgements_are_told_how_each_is_used(track):
+    runs, qrels = track
+    other = qrels.with_name("other.txt")
+    other.write_text(QRELS.replace("d2 2", "d2 0").replace("d2 0\n401", "d2 1\n401"))
+    both = {"first": qrels, "second": str(other)}
+    with pytest.raises(DataError, match=r"2 sets of judgements .'first', 'second'., and") as told:
+        score_runs(runs, both)
+    table = advice(str(told.value), runs=runs, qrels=both)
+    for name, path in both.items():
+        alone = score_runs(runs, path).to_long()
+        pd.testing.assert_frame_equal(
+            table[table["assessor"] == name].drop(columns="assessor").reset_index(drop=True), alone
+        )
+    nested = {"first": JUDGED, "second": JUDGED}
+    for several in ([qrels, other], str(qrels.with_name("*.txt")), qrels.parent, nested):
+        with pytest.raises(DataError, match=r"there are [23] sets of judgements"):
+            score_runs(runs, several)
+    np.testing.assert_allclose(score_runs(runs, [qrels]).scores, AP, rtol=1e-12)

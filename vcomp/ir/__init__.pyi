@@ -31,6 +31,7 @@ from .rank.rank_accuracy import expected_tau as expected_tau
 from .rank.rank_accuracy import expected_tau_ap as expected_tau_ap
 from .reliability_map import PUBLISHED as PUBLISHED
 from .reliability_map import ReliabilityMap as ReliabilityMap
+from .runs import score_runs as score_runs
 from .scores import ScoreMatrix as ScoreMatrix
 from .scores import as_score_matrix as as_score_matrix
 from .significance import swap_rates as swap_rates
@@ -41,4 +42,3 @@ from .simulate.source_comparison import compare_simulated as compare_simulated
 from .splitting import SplitHalfStudy as SplitHalfStudy
 from .splitting import split_half as split_half
 from .trec_files import read_trec_eval as read_trec_eval
-from .trec_files import score_runs as score_runs
