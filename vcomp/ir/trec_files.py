@@ -278,7 +278,10 @@ def _has_topics_first(
     """Return whether lines begin with the topic, as ir_measures prints them."""
     if _SUMMARY in firsts or _SUMMARY in seconds:
         return _SUMMARY in firsts
-    return measures[0] not in firsts and measures[0] in seconds
+    if measures[0] in firsts:
+        return False
+    # Otherwise only for the error that names the measures of the file.
+    return measures[0] in seconds or all(label.isdigit() for label in firsts)
 
 
 def _without_scores(path: Path, measure: str, known: list[str], topic_first: bool) -> DataError:
