@@ -70,6 +70,7 @@ def test_every_container_is_read_the_same(tmp_path):
         (RETRIEVED, JUDGED.assign(relevant=JUDGED["relevant"] > 0)),
         (RETRIEVED.astype({"document": "string"}), JUDGED.astype({"topic": "float"})),
         (RETRIEVED.astype({"topic": "Int64"}), JUDGED.astype({"topic": "uint8"})),
+        ([RETRIEVED[:2], RETRIEVED[2:]], JUDGED),
         shuffled,
     ):
         found = document_universe(runs, qrels).scores()
@@ -284,3 +285,84 @@ def test_places_begin_and_end_as_documented():
     ):
         assert starts.shape == (n + 1,)
         assert (starts[0], starts[-1]) == (0, last)
+
+
+NESTED = {
+    "a": {"1": {"x": 2.0, "y": 1.0}},
+    "b": {"1": {"y": 0.5}, "2": {"u": 3.0}},
+}
+"""The documents of RETRIEVED as runs."""
+
+QRELS = {
+    "J": {"1": {"y": 1, "z": 1}, "2": {"v": 2}},
+    "K": {"1": {"x": 1, "w": 0}, "2": {"u": 0}},
+}
+"""The judgements of JUDGED as qrels."""
+
+
+def trec_files(folder):
+    """Write the runs and qrels as files of TREC, and return their folders."""
+    for name in ("runs", "qrels"):
+        (folder / name).mkdir()
+    for system, topics in NESTED.items():
+        lines = [f"{t} Q0 {d} 1 {x} {system}\n" for t, ds in topics.items() for d, x in ds.items()]
+        (folder / "runs" / f"input.{system}").write_text("".join(lines))
+    for assessor, topics in QRELS.items():
+        lines = [f"{t} 0 {d} {x}\n" for t, ds in topics.items() for d, x in ds.items()]
+        (folder / "qrels" / f"{assessor}.txt").write_text("".join(lines))
+    return folder / "runs", folder / "qrels"
+
+
+def test_runs_and_qrels_are_read(tmp_path):
+    text = [frame.astype({"topic": str}) for frame in (RETRIEVED, JUDGED)]
+    expected = document_universe(*text).scores().astype(object)
+    runs, qrels = trec_files(tmp_path)
+    by_assessor = {assessor: qrels / f"{assessor}.txt" for assessor in QRELS}
+    frames = {
+        name: pd.DataFrame(
+            [(t, d, x) for t, ds in topics.items() for d, x in ds.items()],
+            columns=["qid", "docno", "score"],
+        )
+        for name, topics in NESTED.items()
+    }
+    for retrieved, judged in [
+        (NESTED, QRELS),
+        (runs, by_assessor),
+        (f"{runs}/input.*", by_assessor),
+        ([runs / "input.a", runs / "input.b"], text[1]),
+        (text[0], by_assessor),
+        (frames, QRELS),
+    ]:
+        found = document_universe(retrieved, judged).scores().astype(object)
+        pd.testing.assert_frame_equal(found, expected)
+    assert document_universe(runs, qrels).assessors.tolist() == ["J.txt", "K.txt"]
+    by_file = document_universe(runs, qrels, name_by="file")
+    assert by_file.systems.tolist() == ["input.a", "input.b"]
+    alone = document_universe(runs, QRELS["J"])
+    pd.testing.assert_frame_equal(
+        alone.scores().drop(columns="assessor"),
+        document_universe(*(text[0], text[1].query("assessor == 'J'")))
+        .scores()
+        .drop(columns="assessor"),
+    )
+    assert alone.assessors.tolist() == ["qrels"]
+
+
+def test_topics_of_runs_without_judgements_are_left_out():
+    more = {**NESTED, "c": {"1": {"x": 1.0}, "3": {"q": 1.0}}}
+    with pytest.warns(VcompWarning, match=r"not judged and are left out \(1\): '3'"):
+        universe = document_universe(more, QRELS)
+    assert universe.topics.tolist() == ["1", "2"]
+    assert "q" not in universe.documents
+
+
+def test_a_table_in_a_text_file_is_told_from_a_run(tmp_path):
+    path = tmp_path / "retrieved.txt"
+    RETRIEVED.to_csv(path, index=False)
+    assert document_universe(path, JUDGED).n_rows == document_universe(RETRIEVED, JUDGED).n_rows
+    path.write_text("1 Q0 x 1 2.0 a\n1 Q0 x 2 1.0 a\n")
+    with pytest.raises(DataError, match=r"line 2: .*; document 'x' is twice on topic '1'"):
+        document_universe(path, QRELS)
+    (tmp_path / "wrong.csv").write_text("system,topic\na,1\n")
+    with pytest.raises(DataError, match=r"retrieved: .*'document'"):
+        document_universe(tmp_path / "wrong.csv", JUDGED)

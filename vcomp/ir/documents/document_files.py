@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -14,7 +14,15 @@ from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.data import parquet_path
 from vcomp.exceptions import DataError, did_you_mean, warn
 from vcomp.ir.documents.assessors import shown
-from vcomp.ir.documents.document_tables import check_once, listed, read_documents
+from vcomp.ir.documents.document_tables import (
+    check_once,
+    is_table,
+    judged_only,
+    listed,
+    read_documents,
+    table_of_qrels,
+    table_of_runs,
+)
 from vcomp.ir.documents.document_universe import (
     DocumentUniverse,
     UniverseOf,
@@ -40,6 +48,7 @@ def document_universe(
     topic: str = "topic",
     document: str = "document",
     relevant: str = "relevant",
+    name_by: Literal["runid", "file"] = "runid",
 ) -> DocumentUniverse:
     """Return the documents that systems are scored on: all that were retrieved or are relevant.
 
@@ -51,11 +60,15 @@ def document_universe(
     Parameters
     ----------
     retrieved : one row per retrieved document, with the columns `system`, `topic` and `document`:
-        a pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file
+        a pandas or polars frame, pyarrow Table, dict of arrays, or path of a CSV or Parquet file.
+        Or runs, as :func:`vcomp.ir.score_runs` reads them: files in TREC's format, or a dict of
+        runs by system; all documents of a run are retrieved, whatever their ranks
     judgements : one row per judgement, with the columns `assessor`, `topic`, `document` and
         `relevant`. Documents that an assessor did not judge are not relevant for this assessor,
         as in qrels. An assessor judged the topics of these rows: one who found nothing relevant
-        in a topic needs a row for that
+        in a topic needs a row for that. Or qrels, as :func:`vcomp.ir.score_runs` reads them:
+        several files are several assessors, called by the names of the files; in a dict by its
+        keys
     universe : whose relevant documents are added to the retrieved ones. ``"topic"``: those of any
         assessor, so that systems are scored on the same documents by the judgements of all, and
         the design is crossed. ``"assessor"``, as published: those of the assessor by whose
@@ -66,6 +79,7 @@ def document_universe(
     systems : names of all systems, including those that retrieved nothing and so have no rows
     relevant_from : the lowest grade that counts as relevant
     system, assessor, topic, document, relevant : names of the columns
+    name_by : names of systems of files of runs, see :func:`vcomp.ir.read_trec_eval`
 
     Returns
     -------
@@ -81,7 +95,8 @@ def document_universe(
     Warns
     -----
     VcompWarning
-        If no system retrieved anything for a topic.
+        If no system retrieved anything for a topic, or topics of runs were not judged; these are
+        left out.
 
     References
     ----------
@@ -97,12 +112,21 @@ def document_universe(
     12
     >>> vcomp.ir.document_universe(retrieved, judged, universe="assessor").n_rows
     10
+    >>> runs = {"a": {"1": {"d7": 2.0, "d8": 1.0}}, "b": {"1": {"d8": 0.5}}}
+    >>> qrels = {"x": {"1": {"d8": 1, "d9": 1}}, "y": {"1": {"d8": 1}}}
+    >>> vcomp.ir.document_universe(runs, qrels)
+    <DocumentUniverse: 2 systems, 2 assessors, 1 topics, 3 documents>
     """
     if universe not in get_args(UniverseOf):
         raise DataError(
             f"universe={universe!r} is not known{did_you_mean(universe, get_args(UniverseOf))}; "
             "it is 'topic', 'assessor' or 'all'"
         )
+    if not is_table(judgements, (assessor, topic, document, relevant)):
+        judgements = table_of_qrels(judgements, (assessor, topic, document, relevant))
+    if not is_table(retrieved, (system, topic, document)):
+        runs_table = table_of_runs(retrieved, name_by, (system, topic, document))
+        retrieved = judged_only(runs_table, judgements, topic)
     runs = read_documents("retrieved", retrieved, (system, topic, document))
     qrels = read_documents("judgements", judgements, (assessor, topic, document), relevant)
     grade = _relevant(qrels.grades, relevant, relevant_from)

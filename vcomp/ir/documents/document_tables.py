@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.data import as_levels, open_source
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, warn
+from vcomp.ir.runs import is_path, named_judgements, named_runs, read_judgements
+from vcomp.ir.trec_files import fields_of, find_files
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,6 +95,117 @@ def _grades(what: str, name: str, column: pd.Series) -> FloatArray:
     if not np.isfinite(values).all():
         raise DataError(f"{what}: column {name!r} holds grades that are not finite")
     return values
+
+
+_TABLES = (".csv", ".tsv", ".tab", ".parquet", ".pq")
+_COMPRESSED = (".gz", ".bz2", ".zst")
+
+
+def is_table(data: Any, names: Sequence[str]) -> bool:
+    """Return whether documents are the rows of a table, and not runs or qrels.
+
+    Parameters
+    ----------
+    data : a table, paths, or runs or qrels in memory
+    names : columns of the table
+    """
+    if isinstance(data, Mapping):
+        return any(name in data for name in names)
+    paths = [data] if is_path(data) else data
+    if not isinstance(paths, list | tuple) or not paths or not all(map(is_path, paths)):
+        return not isinstance(data, list | tuple) or any(hasattr(d, "columns") for d in data)
+    return all(_is_table_file(path, names) for _, path in find_files(paths))
+
+
+def _is_table_file(path: Path, names: Sequence[str]) -> bool:
+    endings = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in _COMPRESSED]
+    if endings and endings[-1] in _TABLES:
+        return True
+    _, first = next(fields_of(path), (0, []))
+    header = re.split(r"[\s,;|\"]+", " ".join(first))
+    return any(name in header for name in names)
+
+
+class _Codes:
+    """Codes of labels, in the order in which they come; the labels are kept once."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+        self.parts: list[LongArray] = []
+
+    def add(self, labels: Iterable[str], n: int) -> None:
+        code = self.known.setdefault
+        of = (code(label, len(self.known)) for label in labels)
+        self.parts.append(np.fromiter(of, dtype=np.int64, count=n))
+
+    def column(self) -> pd.Categorical:
+        import pandas as pd
+
+        return pd.Categorical.from_codes(np.concatenate(self.parts), categories=[*self.known])
+
+
+def table_of_runs(runs: Any, name_by: str, names: Sequence[str]) -> pd.DataFrame:
+    """Return one row per retrieved document of runs, each of which is in memory alone.
+
+    Parameters
+    ----------
+    runs, name_by : see :func:`vcomp.ir.score_runs`
+    names : columns of systems, topics and documents
+    """
+    import pandas as pd
+
+    system, topic, document = _Codes(), _Codes(), _Codes()
+    for name, found in named_runs(runs, name_by):
+        n = len(found)
+        system.add([name] * n, n)
+        topic.add((row.query_id for row in found), n)
+        document.add((row.doc_id for row in found), n)
+    columns = (system.column(), topic.column(), document.column())
+    return pd.DataFrame(dict(zip(names, columns, strict=True)))
+
+
+def table_of_qrels(qrels: Any, names: Sequence[str]) -> pd.DataFrame:
+    """Return one row per judgement of each set of qrels; a set is an assessor.
+
+    Parameters
+    ----------
+    qrels : as :func:`vcomp.ir.score_runs` reads them, or a dict of them by assessor
+    names : columns of assessors, topics, documents and grades
+    """
+    import pandas as pd
+
+    rows = [
+        (name, judged.query_id, judged.doc_id, judged.relevance)
+        for name, one in named_judgements(qrels)
+        for judged in read_judgements(one)
+    ]
+    return pd.DataFrame(rows, columns=list(names))
+
+
+def judged_only(runs: pd.DataFrame, qrels: Any, topic: str) -> pd.DataFrame:
+    """Return the documents of runs on judged topics, as those of the other topics have no score.
+
+    Parameters
+    ----------
+    runs : of :func:`table_of_runs`
+    qrels : the judgements, a table
+    topic : their column of topics
+
+    Warns
+    -----
+    VcompWarning
+        If there are other topics.
+    """
+    labels = open_source(qrels).read([topic])[topic].astype(str).unique()
+    judged = runs[topic].isin(labels).to_numpy()
+    without = runs[topic].cat.categories.difference(runs.loc[judged, topic].unique())
+    if judged.any() and len(without):
+        warn(
+            f"topics of the runs were not judged and are left out ({len(without):,}): "
+            f"{listed(without)}"
+        )
+        return runs[judged]
+    return runs
 
 
 def listed(labels: pd.Index) -> str:
