@@ -128,7 +128,7 @@ def _fitted(collection: int, assumptions: tuple[bool, ...], means: str) -> Colle
         pd.read_csv(collection_path(COLLECTIONS[collection])),
         drop_worst=_DROPPED,
         margins="normal" if normal else "kernel",
-        homoscedastic=homoscedastic,
-        uncorrelated=uncorrelated,
+        heteroscedasticity=float(not homoscedastic),
+        correlation=float(not uncorrelated),
         means=means,
     )

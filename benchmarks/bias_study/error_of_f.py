@@ -48,7 +48,7 @@ class _Source:
         from scipy.special import fdtri, ncfdtr
 
         k, factor = made.n_systems, None
-        if not made.uncorrelated:
+        if made.correlation:
             last = np.r_[1 : k + 1, 0]
             R = (made.factor @ made.factor.T)[np.ix_(last, last)]
             factor = np.linalg.cholesky(R + 1e-9 * np.eye(k + 1))

@@ -74,8 +74,8 @@ def truth_of(part: Part, truth: str) -> Truth:
     simulator = ir.fit_collection(
         matrix,
         margins="normal" if normal else "kernel",
-        homoscedastic=homoscedastic,
-        uncorrelated=uncorrelated,
+        heteroscedasticity=float(not homoscedastic),
+        correlation=float(not uncorrelated),
         random_sampling=random,
         means="observed" if truth == "observed" else means,
     )

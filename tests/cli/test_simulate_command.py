@@ -52,11 +52,11 @@ def test_assumptions(matrix, tmp_path):
     out = tmp_path / "new.csv"
     text = output_of(
         "simulate", matrix, "--topics", 8, "--collections", 3, "--margins", "normal",
-        "--homoscedastic", "--uncorrelated", "--non-random-sampling", "--means", "fitted",
-        "--drop-worst", ".25", "--workers", 2, "--out", out,
+        "--heteroscedasticity", 0, "--correlation", 0, "--non-random-sampling",
+        "--means", "fitted", "--drop-worst", ".25", "--workers", 2, "--out", out,
     )  # fmt: skip
     simulator = vcomp.ir.fit_collection(
-        SCORES, drop_worst=0.25, margins="normal", homoscedastic=True, uncorrelated=True,
+        SCORES, drop_worst=0.25, margins="normal", heteroscedasticity=0, correlation=0,
         random_sampling=False, means="fitted",
     )  # fmt: skip
     expected = simulator.simulate(8, n=3, rng=0)
@@ -142,8 +142,8 @@ MISTAKES = {
     "copula='vine' is not known; it is 'gaussian' or 't'": ["--out", "OUT", "--copula", "vine"],
     "the Gaussian one has none": ["--out", "OUT", "--copula-df", "4"],
     "means='true' is not known": ["--out", "OUT", "--means", "true"],
-    "homoscedastic=True needs margins of residuals": [
-        *["--out", "OUT", "--margins", "beta", "--homoscedastic"],
+    "heteroscedasticity=0 changes margins of residuals": [
+        *["--out", "OUT", "--margins", "beta", "--heteroscedasticity", "0"],
     ],
     "support= needs margins of scores": ["--out", "OUT", "--support", "P@5"],
     "is not a list of scores; write 0,0.5,1": ["--out", "OUT", "--support", "0,half,1"],

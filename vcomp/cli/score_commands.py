@@ -403,7 +403,7 @@ _EXAMPLES_OF_SIMULATE = """
 \b
 Examples:
   vcomp simulate matrix.csv --topics 50 --collections 100 --seed 1 --out new.parquet
-  vcomp simulate matrix.csv --topics 50 --margins normal --homoscedastic --out new.csv
+  vcomp simulate matrix.csv --topics 50 --margins normal --heteroscedasticity 0 --out new.csv
   vcomp simulate scores.csv --system run --margins discrete_kernel --support P@20 \\
       --topics 100 --out new.parquet --compare
 """
@@ -437,9 +437,30 @@ Examples:
     "beta_binomial or discrete_kernel.",
 )
 @click.option(
-    "--homoscedastic", is_flag=True, help="Residuals of all systems have the same variance."
+    "--heteroscedasticity",
+    type=float,
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="How much variances of residuals differ between systems: 0 not at all, 1 as in the "
+    "scores, or up to 10.",
 )
-@click.option("--uncorrelated", is_flag=True, help="Residuals and topic effects are independent.")
+@click.option(
+    "--nonnormality",
+    type=float,
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="How much residuals of --margins kernel deviate from normal ones, likewise.",
+)
+@click.option(
+    "--correlation",
+    type=float,
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="How much residuals and topic effects are correlated, likewise.",
+)
 @click.option(
     "--non-random-sampling",
     is_flag=True,

@@ -177,7 +177,7 @@ def test_parts_and_words(X):
         ({"copula": "t", "df": np.nan}, "df= is a finite number"),
         ({"copula": "t", "df": True}, "df= is a finite number"),
         ({"copula": "t", "df": "4"}, "df= is a finite number"),
-        ({"copula": "t", "uncorrelated": True}, "use copula='gaussian' with uncorrelated=True"),
+        ({"copula": "t", "correlation": 0}, "use copula='gaussian' with correlation=0"),
     ],
 )
 def test_bad_copulas(X, options, message):

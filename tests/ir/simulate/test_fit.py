@@ -108,7 +108,7 @@ def test_margins_of_scores_are_not_on_a_scale_of_effects(scores):
     simulator = fit_collection(scores, margins="beta")
     assert simulator.topic_margin is None
     assert not simulator.scale.logit
-    assert not simulator.homoscedastic
+    assert simulator.heteroscedasticity == 1
     assert (simulator.offsets == 0.0).all()
 
 
@@ -118,7 +118,7 @@ def test_decomposition_adds_up(scores):
     np.testing.assert_allclose(sums, scores, rtol=0, atol=1e-15)
     for centred in (effects.systems, effects.topics, *effects.residuals, *effects.residuals.T):
         assert centred.sum() == pytest.approx(0.0, abs=1e-13)
-    pooled = effects.pooled()
+    pooled = effects.with_variances(0.0)
     var = effects.residuals.var(axis=0, ddof=1)
     np.testing.assert_allclose(pooled.residuals.var(axis=0, ddof=1), var.mean(), rtol=1e-13)
     np.testing.assert_allclose(
@@ -194,13 +194,13 @@ BAD = [
     ),
     ([[0.5, 0.2], [0.5, 0.4]], {"margins": "beta"}, DataError, "'0' scores 0.5 on every topic"),
     ([[0.1, 0.2], [0.3, 0.5]], {"margins": "betta"}, PlanError, "did you mean 'beta'"),
-    ([[0.1, 0.2], [0.3, 0.5]], {"homoscedastic": 1}, PlanError, "True or False"),
+    ([[0.1, 0.2], [0.3, 0.5]], {"random_sampling": 1}, PlanError, "True or False"),
     ([[0.1, 0.2], [0.3, 0.5]], {"support": "P@10"}, PlanError, "support= needs margins of scores"),
     (
         [[0.1, 0.2], [0.3, 0.5]],
-        {"margins": "beta", "homoscedastic": True},
+        {"margins": "beta", "heteroscedasticity": 0},
         PlanError,
-        "needs margins of residuals",
+        "changes margins of residuals, margins='kernel' or 'normal', not margins='beta'",
     ),
     ([[0.1, 0.2], [0.3, 0.5]], {"means": "observd"}, PlanError, "did you mean 'observed'"),
     ([[0.1, 0.2], [0.3, 0.5]], {"means": [0.1]}, PlanError, "1 numbers for 2 systems"),
@@ -241,7 +241,7 @@ def test_a_mean_out_of_reach(scores):
 
 
 def test_simulators_print(scores):
-    simulator = fit_collection(scores, uncorrelated=True, means="fitted")
+    simulator = fit_collection(scores, correlation=0, means="fitted")
     text = str(simulator.summary())
     assert "from 40 topics × 8 systems" in text
     assert re.search(r"r of residuals of two systems, r.m.s. .* uncorrelated", text)
@@ -288,7 +288,7 @@ def test_small_and_coarse_collections(n, k, seed, margins, values, tied, random_
         simulator = fit_collection(
             X,
             margins=margins,
-            uncorrelated=tied == "uncorrelated",
+            correlation=float(tied != "uncorrelated"),
             copula="t" if tied == "t" else "gaussian",
             random_sampling=random_sampling,
         )

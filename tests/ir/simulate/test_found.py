@@ -53,9 +53,9 @@ def test_systems_without_residuals_do_not_count():
 OPTIONS = {
     "kernel": ({}, {}),
     "normal": ({"margins": "normal"}, {"kurtosis": "normal residuals"}),
-    "equal": ({"homoscedastic": True}, {"log_sd": "equal variances"}),
+    "equal": ({"heteroscedasticity": 0}, {"log_sd": "equal variances"}),
     "uncorrelated": (
-        {"uncorrelated": True}, {"with_topics": "uncorrelated", "between": "uncorrelated"},
+        {"correlation": 0}, {"with_topics": "uncorrelated", "between": "uncorrelated"},
     ),
     "uneven": ({"random_sampling": False}, {"sampling": "uneven sampling"}),
 }  # fmt: skip
@@ -103,7 +103,7 @@ def test_few_topics_and_other_means_are_said():
     X = scores(5, 5)
     few = printed_words(vcomp.simulate.fit_collection(X).summary())
     assert "There are no more topics than systems: correlations are poorly known." in few
-    alone = vcomp.simulate.fit_collection(X, uncorrelated=True)
+    alone = vcomp.simulate.fit_collection(X, correlation=0)
     assert "no more topics" not in printed_words(alone.summary())
     more = vcomp.simulate.fit_collection(scores(6, 5))
     assert "no more topics" not in printed_words(more.summary())

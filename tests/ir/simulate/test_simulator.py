@@ -91,8 +91,8 @@ def test_algorithm_1(scores, margins, homoscedastic, uncorrelated, random):
     simulator = fit_collection(
         scores,
         margins=margins,
-        homoscedastic=homoscedastic,
-        uncorrelated=uncorrelated,
+        heteroscedasticity=float(not homoscedastic),
+        correlation=float(not uncorrelated),
         random_sampling=random,
         means="fitted",
     )
@@ -133,7 +133,7 @@ def effects_of(simulator, n_topics=40_000):
 
 
 def test_normal_residuals_are_normal(scores):
-    simulator = fit_collection(scores, margins="normal", uncorrelated=True)
+    simulator = fit_collection(scores, margins="normal", correlation=0)
     Y = effects_of(simulator)
     # With topic effects independent of residuals, differences of systems are normal.
     D = Y[:, 1:] - Y[:, :-1]
@@ -145,8 +145,8 @@ def test_normal_residuals_are_normal(scores):
 
 def test_homoscedastic_residuals_have_one_variance(scores):
     sd = decompose(scores).residuals.std(axis=0, ddof=1)
-    unequal = fit_collection(scores, margins="normal", uncorrelated=True)
-    equal = fit_collection(scores, margins="normal", uncorrelated=True, homoscedastic=True)
+    unequal = fit_collection(scores, margins="normal", correlation=0)
+    equal = fit_collection(scores, margins="normal", correlation=0, heteroscedasticity=0)
     # Var(Y_s) = σ²(T) + σ²_s, independent of each other; σ²_s is the mean of variances.
     var_t = equal.topic_margin.variance
     reach = 5 * np.sqrt(2 / 40_000)
@@ -175,7 +175,7 @@ def test_correlations_are_kept_or_not(scores):
     np.testing.assert_allclose(
         centring @ S @ centring, centring @ sigma @ centring, atol=6 * largest / np.sqrt(n)
     )
-    lost = fit_collection(scores, margins="normal", uncorrelated=True)
+    lost = fit_collection(scores, margins="normal", correlation=0)
     Y = effects_of(lost)
     S = np.cov(Y, rowvar=False)
     off = S[~np.eye(8, dtype=bool)]

@@ -165,8 +165,8 @@ def test_assumptions_matter_as_published(reference, shared_data):
         simulator = vcomp.ir.fit_collection(
             X,
             margins="normal" if switches[0] else "kernel",
-            homoscedastic=bool(switches[1]),
-            uncorrelated=bool(switches[2]),
+            heteroscedasticity=float(not switches[1]),
+            correlation=float(not switches[2]),
             random_sampling=bool(switches[3]),
             means="fitted",
         )
@@ -207,10 +207,10 @@ def test_normal_residuals_without_kernels_keep_components_and_variances():
 def test_switches_show_where_they_should():
     X = collection(60, 10, seed=5)
     as_it_is = compared(X, margins="normal")
-    lost = compared(X, margins="normal", uncorrelated=True)["cor"]
+    lost = compared(X, margins="normal", correlation=0)["cor"]
     # Centring alone leaves the correlations of independent residuals: next to none are kept.
     assert abs(lost.mean()) < 0.35 < 0.9 < as_it_is["cor"].mean()
-    alike = compared(X, margins="normal", homoscedastic=True)
+    alike = compared(X, margins="normal", heteroscedasticity=0)
     spread = effects(X)[2].var(axis=0, ddof=1).std(ddof=1)
     # All that is left of the spread is that of variances of 200 normal residuals.
     left = effects(X)[2].var(axis=0, ddof=1).mean() * np.sqrt(2 / 199)

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.data import ORIENTATIONS
 from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
@@ -26,10 +27,11 @@ from vcomp.ir.simulate.copula import (
     fitted_df,
     gaussian,
     normal_scores,
+    scaled_factor,
     spread_of,
     student,
 )
-from vcomp.ir.simulate.margin import Margin
+from vcomp.ir.simulate.margin import Margin, with_nonnormality
 from vcomp.ir.simulate.margin_families import (
     EFFECTS,
     FAMILIES,
@@ -42,6 +44,9 @@ from vcomp.ir.simulate.simulator import CollectionSimulator
 
 _CONSTANT = 1e-12
 """Residuals smaller than this, relative to the largest value, are rounding errors."""
+
+_LEAST_SD = 1e-6
+"""Least s.d. of the residuals of a system, relative to the largest."""
 
 
 MarginFamily: TypeAlias = Literal[
@@ -64,8 +69,9 @@ class FitOptions:
     """Options of :func:`fit_collection`, under their names there."""
 
     margins: MarginFamily
-    homoscedastic: bool
-    uncorrelated: bool
+    heteroscedasticity: float
+    nonnormality: float
+    correlation: float
     random_sampling: bool
     copula: CopulaName
     df: float | None
@@ -134,19 +140,33 @@ def check_options(options: FitOptions, support: object) -> None:
             f"margins={options.margins!r} is not known{did_you_mean(options.margins, FAMILIES)}; "
             f"margins are {', '.join(FAMILIES)}"
         )
-    for name in ("homoscedastic", "uncorrelated", "random_sampling"):
-        value = getattr(options, name)
-        if not isinstance(value, bool | np.bool_):
-            raise PlanError(f"{name} is True or False, not {value!r}")
+    for name in ("heteroscedasticity", "nonnormality", "correlation"):
+        _check_dial(name, getattr(options, name))
+    if not isinstance(options.random_sampling, bool | np.bool_):
+        raise PlanError(f"random_sampling is True or False, not {options.random_sampling!r}")
     if options.margins in EFFECTS and support is not None:
         raise PlanError(
             f"support= needs margins of scores; margins={options.margins!r} are those of "
             "residuals. Use 'beta_binomial', 'discrete_kernel' or 'auto'"
         )
-    if options.margins not in EFFECTS and options.homoscedastic:
+    for name, allowed in (("heteroscedasticity", EFFECTS), ("nonnormality", ("kernel",))):
+        if options.margins not in allowed and getattr(options, name) != 1.0:
+            known = " or ".join(map(repr, allowed))
+            raise PlanError(
+                f"{name}={display.number(getattr(options, name))} changes margins of residuals, "
+                f"margins={known}, not margins={options.margins!r}"
+            )
+
+
+_LARGEST_DIAL = 10.0
+
+
+def _check_dial(name: str, value: object) -> None:
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not is_number or not 0.0 <= value <= _LARGEST_DIAL:  # type: ignore[operator]
         raise PlanError(
-            f"homoscedastic=True needs margins of residuals; margins={options.margins!r} are "
-            "those of scores. Use 'kernel' or 'normal'"
+            f"{name} is a number from 0 (none) over 1 (as in the scores) to {_LARGEST_DIAL:g}, "
+            f"not {value!r}"
         )
 
 
@@ -156,10 +176,10 @@ def _check_copula(options: FitOptions) -> None:
             f"copula={options.copula!r} is not known{did_you_mean(options.copula, COPULAS)}; it "
             "is 'gaussian' or 't'"
         )
-    if options.copula == "t" and options.uncorrelated:
+    if options.copula == "t" and options.correlation == 0.0:
         raise PlanError(
             "copula='t' makes extremes dependent even without correlation; use "
-            "copula='gaussian' with uncorrelated=True"
+            "copula='gaussian' with correlation=0"
         )
     if options.df is None:
         return
@@ -261,8 +281,9 @@ def fit_collection(
     score: str | None = None,
     drop_worst: float = 0.0,
     margins: MarginFamily = "kernel",
-    homoscedastic: bool = False,
-    uncorrelated: bool = False,
+    heteroscedasticity: float = 1.0,
+    nonnormality: float = 1.0,
+    correlation: float = 1.0,
     random_sampling: bool = True,
     means: MeansOf | ArrayLike = "observed",
     support: ArrayLike | str | None = None,
@@ -297,10 +318,18 @@ def fit_collection(
     drop_worst : share of the systems to leave out, the worst by mean score; see
         :meth:`vcomp.ir.ScoreMatrix.drop_worst`
     margins : see above; ``"normal"`` forces the assumption of normality
-    homoscedastic : residuals of all systems have one variance, the mean of theirs. Of effects
-        only. (A kernel estimate adds the variance of its kernel, which differs.)
-    uncorrelated : residuals of systems and topic effects are independent; without effects, the
-        scores of different systems are
+    heteroscedasticity : how much the variances of the residuals differ between systems: 1 as in
+        `scores`; 0 not at all, all are the mean of theirs; in between and beyond, up to 10,
+        logarithms of variances differ so many times as much, with the same mean of the variances.
+        Of effects only. (A kernel estimate adds the variance of its kernel, which differs.)
+    nonnormality : how much the distributions of residuals differ from normal ones, of
+        ``margins="kernel"`` only: 1 as in `scores`; 0 not at all, on the scale of logits; in
+        between and beyond, up to 10, quantiles differ so many times as much from those of the
+        normal distribution, with the mean and the variance of the kernel estimate
+    correlation : how much residuals of systems and topic effects (without effects, the scores of
+        systems) are correlated: 1 as in `scores`; 0 not at all; in between correlations are so
+        many times those; beyond, up to 10, they are those of the nearest correlation matrix,
+        and grow by less
     random_sampling : topics are a random sample. If not, a collection has mostly hard, easy, or
         medium topics (section 16.3 of the mathematics). Without effects, the hardest topic is
         that with the smallest sum of normals
@@ -360,13 +389,14 @@ def fit_collection(
     Examples
     --------
     >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
-    >>> simulator = fit_collection(scores, ["a", "b", "c"], homoscedastic=True)
+    >>> simulator = fit_collection(scores, ["a", "b", "c"], heteroscedasticity=0)
     >>> simulator.simulate(100, n=20, rng=1)
     <20 simulated collections of 100 topics × 3 systems>
     """
     columns = {"system": system, "topic": topic, "score": score}
     X, names = read_complete(scores, systems, drop_worst, columns)
-    options = FitOptions(margins, homoscedastic, uncorrelated, random_sampling, copula, df)
+    dials = (heteroscedasticity, nonnormality, correlation)
+    options = FitOptions(margins, *dials, random_sampling, copula, df)
     check_options(options, support)
     if margins != "normal":
         check_between_0_and_1(X, names, margins)
@@ -386,19 +416,20 @@ def _from_effects(
     scale = Scale(logit=options.margins == "kernel")
     effects = decompose(scale.forward(X))
     check_effects(effects, names, float(np.abs(scale.forward(X)).max()))
-    if options.homoscedastic:
-        effects = effects.pooled()
-    factor = correlation_factor(effects.covariance())
-    if options.uncorrelated:
-        factor = np.eye(len(factor))
+    if options.heteroscedasticity != 1.0:
+        effects = _with_variances(effects, names, float(options.heteroscedasticity))
+    own = correlation_factor(effects.covariance())
     columns = np.column_stack([effects.topics, effects.residuals])
-    copula = _copula(options, columns, factor)
+    copula = _copula(options, columns, own)
+    factor = scaled_factor(own, float(options.correlation))
     # Scores beyond 0 and 1, as of discounted gains, have effects that end nowhere.
     inside = bool((X >= 0.0).all() and (X <= 1.0).all())
     reach = scale.reach if inside else np.inf
     topic = kernel_margin(effects.topics, -reach, reach)
     residuals = tuple(
-        kernel_margin(e, -reach, reach) if scale.logit else normal_margin(e)
+        with_nonnormality(kernel_margin(e, -reach, reach), float(options.nonnormality))
+        if scale.logit
+        else normal_margin(e)
         for e in effects.residuals.T
     )
     spreads = [
@@ -416,12 +447,24 @@ def _from_effects(
         offsets,
         factor,
         copula,
-        options.homoscedastic,
-        options.uncorrelated,
+        float(options.heteroscedasticity),
+        float(options.nonnormality),
+        float(options.correlation),
         options.random_sampling,
         means,
         np.stack([margin.quantiles for margin in residuals]),
     )
+
+
+def _with_variances(effects: Effects, names: tuple[str, ...], power: float) -> Effects:
+    sd = effects.residuals.std(axis=0, ddof=1)
+    if (sd.min() / sd.max()) ** power < _LEAST_SD:
+        raise PlanError(
+            f"heteroscedasticity={display.number(power)} leaves next to no variance to system "
+            f"{names[int(sd.argmin())]!r}; use at most "
+            f"{display.number(np.floor(np.log(_LEAST_SD) / np.log(sd.min() / sd.max())))}"
+        )
+    return effects.with_variances(power)
 
 
 def _copula(options: FitOptions, columns: FloatArray, factor: FloatArray) -> Copula:
@@ -462,9 +505,7 @@ def _from_margins(
         if true_means is not None:
             margin = _with_mean(margin, float(true_means[s]), name)
         fitted.append(margin)
-    factor = np.eye(len(names))
-    if not options.uncorrelated:
-        factor = correlation_factor(np.atleast_2d(np.corrcoef(normal_scores(X), rowvar=False)))
+    own = correlation_factor(np.atleast_2d(np.corrcoef(normal_scores(X), rowvar=False)))
     return CollectionSimulator(
         X,
         names,
@@ -473,10 +514,11 @@ def _from_margins(
         None,
         Scale(logit=False),
         np.zeros(len(names)),
-        factor,
-        _copula(options, X, factor),
-        False,
-        options.uncorrelated,
+        scaled_factor(own, float(options.correlation)),
+        _copula(options, X, own),
+        1.0,
+        1.0,
+        float(options.correlation),
         options.random_sampling,
         np.array([margin.mean for margin in fitted]),
         np.stack([m.limits if m.is_discrete else m.quantiles for m in fitted]),

@@ -193,10 +193,14 @@ class Effects:
     topics: FloatArray
     residuals: FloatArray
 
-    def pooled(self) -> Effects:
-        """Return the effects with residuals of one variance, the mean of those of systems."""
+    def with_variances(self, power: float) -> Effects:
+        """Return the effects with other variances of the residuals; their mean stays.
+
+        Variances are proportional to `power` of those there are: with 0 all are the same.
+        """
         sd = self.residuals.std(axis=0, ddof=1)
-        scaled = self.residuals / sd * np.sqrt(np.mean(sd**2))
+        relative = (sd / sd.max()) ** power
+        scaled = self.residuals / sd * relative * np.sqrt(np.mean(sd**2) / np.mean(relative**2))
         return Effects(self.mean, self.systems, self.topics, scaled)
 
     def covariance(self) -> FloatArray:
@@ -250,6 +254,32 @@ def correlation_factor(covariance: FloatArray) -> FloatArray:
     raised = (vectors * np.maximum(values, _LEAST_EIGENVALUE * values[-1])) @ vectors.T
     sd = np.sqrt(np.diag(raised))
     return np.asarray(np.linalg.cholesky(raised / np.outer(sd, sd)))
+
+
+def scaled_factor(factor: FloatArray, times: float) -> FloatArray:
+    """Return the Cholesky factor of a correlation matrix whose correlations are scaled.
+
+    Parameters
+    ----------
+    factor : Cholesky factor of a correlation matrix
+    times : what correlations are multiplied by. Where no correlation matrix has such
+        correlations, as beyond 1, negative eigenvalues are raised as in
+        :func:`correlation_factor`
+
+    Examples
+    --------
+    >>> R = np.array([[1.0, 0.6], [0.6, 1.0]])
+    >>> half = scaled_factor(np.linalg.cholesky(R), 0.5)
+    >>> (half @ half.T).round(6)
+    array([[1. , 0.3],
+           [0.3, 1. ]])
+    """
+    if times == 1.0:
+        return factor
+    identity = np.eye(len(factor))
+    if times == 0.0:
+        return identity
+    return correlation_factor(identity + times * (factor @ factor.T - identity))
 
 
 SMOOTHING = 0.05

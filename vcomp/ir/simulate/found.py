@@ -106,12 +106,16 @@ def simulator_summary(simulator: Any) -> Any:
 
 
 def _forced(simulator: Any) -> dict[str, str]:
-    """Return what the options force, by measure."""
+    """Return what the options ask for, by measure."""
     forced = {"kurtosis": "normal residuals"} if simulator.family == "normal" else {}
-    if simulator.homoscedastic:
-        forced["log_sd"] = "equal variances"
-    if simulator.uncorrelated:
-        forced["with_topics"] = forced["between"] = "uncorrelated"
+    for names, dial, none in (
+        (("kurtosis",), simulator.nonnormality, "normal residuals"),
+        (("log_sd",), simulator.heteroscedasticity, "equal variances"),
+        (("with_topics", "between"), simulator.correlation, "uncorrelated"),
+    ):
+        if dial != 1.0:
+            words = none if dial == 0.0 else f"× {display.number(dial, 3)}"
+            forced.update(dict.fromkeys(names, words))
     if not simulator.random_sampling:
         forced["sampling"] = "uneven sampling"
     return forced
@@ -125,7 +129,7 @@ def _scale(simulator: Any) -> str:
 
 def _copula(simulator: Any) -> str:
     copula = simulator.copula
-    if simulator.uncorrelated:
+    if simulator.correlation == 0.0:
         return "none"
     if copula.name == "gaussian":
         return "Gaussian"
@@ -156,6 +160,6 @@ def _notes(simulator: Any) -> list[str]:
         )
     else:
         notes.append("True means of the systems are those of the collection.")
-    if simulator.scores.shape[0] <= simulator.n_systems and not simulator.uncorrelated:
+    if simulator.scores.shape[0] <= simulator.n_systems and simulator.correlation:
         notes.append("There are no more topics than systems: correlations are poorly known.")
     return notes

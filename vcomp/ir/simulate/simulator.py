@@ -186,7 +186,8 @@ class CollectionSimulator:
     offsets : (n_systems,) on this scale, grand mean plus system effect; zero without effects
     factor : Cholesky factor of the copula's correlations; topic effects first where there are some
     copula : dependence of effects, or of scores
-    homoscedastic, uncorrelated, random_sampling : which assumptions hold
+    heteroscedasticity, nonnormality, correlation : how much of them there is; 1 as in the scores
+    random_sampling : whether topics are a random sample
     means : (n_systems,) true mean score of each system
     tables : (n_systems, P) quantiles of all margins, or the limits of discrete ones
 
@@ -210,8 +211,9 @@ class CollectionSimulator:
     offsets: FloatArray
     factor: FloatArray
     copula: Copula
-    homoscedastic: bool
-    uncorrelated: bool
+    heteroscedasticity: float
+    nonnormality: float
+    correlation: float
     random_sampling: bool
     means: FloatArray
     tables: FloatArray
@@ -365,7 +367,7 @@ class CollectionSimulator:
         smoothing = self.scale.smoothing
         for some in slices(n_topics, topics_at_a_time(n_systems)):
             z = out[some]
-            if not self.uncorrelated:
+            if self.correlation:
                 z = z @ self.factor[1:, 1:].T + np.outer(z_topics[some], self.factor[1:, 0])
             z = self.copula.normals(z, None if scales is None else scales[some])
             scores_from_effects(
@@ -386,7 +388,7 @@ class CollectionSimulator:
         scales = self.copula.scales(drawn, rng)
         for some in slices(drawn, topics_at_a_time(n_systems)):
             z = pool[some]
-            if not self.uncorrelated:
+            if self.correlation:
                 z = z @ self.factor.T
             pool[some] = self.copula.normals(z, None if scales is None else scales[some])
         if not self.random_sampling:
