@@ -139,7 +139,7 @@ def test_groups_that_cannot_be(wide, tmp_path):
     file.write_text("run,by,more\n1,A,x\n")
     for text, message in (
         ("org", "for a matrix give a file with a column of systems"),
-        (str(file), "groups need two, of systems and of their groups"),
+        (str(file), "groups need two, of levels and of their groups"),
     ):
         done = CliRunner().invoke(cli, ["tau", str(wide), "--groups", text])
         assert isinstance(done.exception, VcompError)

@@ -20,6 +20,10 @@ _COMMANDS = {
         "score",
         "Estimate the accuracy of tests with other numbers of topics, by several measures.",
     ),
+    "assessors": (
+        "study",
+        "Decide whether assessor error is systematic (roles, individuals) or idiosyncratic.",
+    ),
     "average-p-values": (
         "comparison",
         "Average the p-values of differences between systems, by their size and the topics.",
@@ -36,6 +40,10 @@ _COMMANDS = {
     "diagnose": (
         "diagnosis",
         "Test the assumptions of a model, and say which numbers deviations matter for.",
+    ),
+    "documents": (
+        "study",
+        "Compare the reliability of tests by set-based measures and by scores of all documents.",
     ),
     "dstudy": (
         "planning",
@@ -63,6 +71,10 @@ _COMMANDS = {
         "Print the precision of a measurement method, from repeatability to reproducibility.",
     ),
     "simulate": ("score", "Simulate collections with the same systems and new topics."),
+    "subsamples": (
+        "study",
+        "Estimate components and coefficients from random parts of the data, of several sizes.",
+    ),
     "tau": (
         "planning",
         "Estimate the expected correlation of a ranking by n topics with the true ranking.",

@@ -150,26 +150,42 @@ def system_groups(
     from vcomp.design import read_groups
 
     if Path(text).suffix.lower() in (".csv", ".parquet"):
-        source = open_source(Path(text))
-        if len(source.columns) != 2:
-            raise DataError(
-                f"{text!r} has the columns {', '.join(map(repr, source.columns))}; groups need "
-                "two, of systems and of their groups"
-            )
-        names = list(source.columns)
-    else:
-        source = open_source(source_of(scores, dataset))
-        known = [system] if system is not None else list(_KNOWN["system"])
-        of_systems = next((name for name in known if name in source.columns), None)
-        if of_systems is None:
-            raise DataError(
-                f"--groups {text!r} is a column of long data, and these have no column of "
-                "systems; for a matrix give a file with a column of systems and one of groups"
-            )
-        if text not in source.columns:
-            raise source.no_column(text)
-        names = [of_systems, text]
-    return read_groups(source, *names)
+        return groups_of_file(text)
+    source = open_source(source_of(scores, dataset))
+    known = [system] if system is not None else list(_KNOWN["system"])
+    of_systems = next((name for name in known if name in source.columns), None)
+    if of_systems is None:
+        raise DataError(
+            f"--groups {text!r} is a column of long data, and these have no column of "
+            "systems; for a matrix give a file with a column of systems and one of groups"
+        )
+    if text not in source.columns:
+        raise source.no_column(text)
+    return read_groups(source, of_systems, text)
+
+
+def groups_of_file(file: str) -> dict[str, Any]:
+    """Return the group of each system, or level of another facet, in a file of two columns.
+
+    Parameters
+    ----------
+    file : CSV or Parquet, its columns those of levels and of their groups
+
+    Raises
+    ------
+    DataError
+        If it has not two columns, or a level has several groups.
+    """
+    from vcomp.data import open_source
+    from vcomp.design import read_groups
+
+    source = open_source(Path(file))
+    if len(source.columns) != 2:
+        raise DataError(
+            f"{file!r} has the columns {', '.join(map(repr, source.columns))}; groups need "
+            "two, of levels and of their groups"
+        )
+    return read_groups(source, *source.columns)
 
 
 def _all_systems(frame: pd.DataFrame) -> pd.DataFrame:
