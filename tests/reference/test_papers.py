@@ -5,6 +5,10 @@ See ``docs/reference/papers.md``.
 
 from __future__ import annotations
 
+import re
+from operator import attrgetter
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -256,3 +260,50 @@ def test_equation_9_as_printed_gives_other_limits(collections):
                 fits.append((low <= printed) & (printed <= high))
             hits[df_of_topics] += int(np.max(fits, axis=0).sum())
     assert hits == {False: 11, True: 85}
+
+
+# Urbano (2016) -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "n_systems", "n_topics", "shares"),
+    [
+        ("enterprise2006", 68, 49, (24, 33, 43)), ("genomics2004", 35, 50, (6, 58, 35)),
+        ("robust2003", 58, 100, (1, 80, 19)), ("web2004", 55, 150, (6, 41, 53)),
+    ],
+)  # fmt: skip
+def test_table_1_of_2016(name, n_systems, n_topics, shares, shared_data):
+    scores = pd.read_csv(shared_data(f"{name}.csv"))
+    matrix = vcomp.ir.as_score_matrix(scores).drop_worst(0.25)
+    assert (matrix.n_systems, matrix.n_topics) == (n_systems, n_topics)
+    res = vcomp.fit("score ~ (1|system) + (1|topic)", matrix.to_long(), method="anova")
+    found = 100 * res.vcomp / res.vcomp.sum()
+    np.testing.assert_allclose(found, shares, rtol=0, atol=0.51)
+
+
+# The pages ---------------------------------------------------------------------------------------
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [
+    DOCS / "reference" / "papers.md", *sorted((DOCS / "explanation").glob("bodoff-*.md")),
+    *sorted((DOCS / "explanation").glob("urbano-*.md")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_calls_that_the_pages_link_are_there(page):
+    targets = re.findall(r"\{py:\w+\}`(?:[^`<]*<)?([\w.]+)>?`", page.read_text(encoding="utf-8"))
+    assert len(targets) >= 4
+    listed = (DOCS / "reference" / "index.md").read_text(encoding="utf-8")
+    for target in targets:
+        # Documented under this name, and there.
+        assert re.search(rf"^   ~?{re.escape(target)}$", listed, re.MULTILINE), target
+        attrgetter(target.partition(".")[2])(vcomp)
+
+
+def test_every_page_of_a_paper_is_linked():
+    overview = PAGES[0].read_text(encoding="utf-8")
+    assert len(PAGES) == 6
+    for page in PAGES[1:]:
+        assert f"(../explanation/{page.name})" in overview
+        assert "(../reference/papers.md)" in page.read_text(encoding="utf-8")
