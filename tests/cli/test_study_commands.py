@@ -117,6 +117,7 @@ def test_one_system_of_each_group(long):
         ),
         (["assessors", "DATA", "--response", "F"], "no column 'F'"),
         (["documents", "DATA", "DATA"], "no column"),
+        (["documents", "DATA", "DATA", "goal=.9"], "sizes are of topic, assessor and document"),
         (["documents", "DATA", "DATA", "--plot", "x.doc"], "its ending has to be one of"),
     ],
 )

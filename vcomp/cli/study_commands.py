@@ -21,6 +21,7 @@ from vcomp.cli.arguments import (
 from vcomp.cli.fit_commands import data_of_paths
 from vcomp.cli.output import check_picture, save
 from vcomp.cli.score_commands import format_option, formatted, groups_of_file, source_of
+from vcomp.exceptions import PlanError
 
 _goal_option = click.option(
     "--goal", default=0.95, show_default=True, help="Coefficient for the required sizes."
@@ -117,14 +118,15 @@ def documents_command(
 
     if picture is not None:
         check_picture(picture)
+    planned: dict[str, Any] = dict(sizes_argument(sizes))
+    unknown = [name for name in planned if name not in ("topic", "assessor", "document")]
+    if unknown:
+        raise PlanError(f"sizes are of topic, assessor and document, not of {unknown[0]!r}")
     documents = vcomp.ir.document_universe(
         retrieved, judgements, universe=universe, relevant_from=relevant_from, name_by=name_by
     )
-    named = facets_argument(measures)
-    options = _given(measures=named or None, **how)
-    made = vcomp.per_document_study(
-        documents, goal=goal, alpha=alpha, **options, **sizes_argument(sizes)
-    )
+    options = _given(measures=facets_argument(measures) or None, **how)
+    made = vcomp.per_document_study(documents, goal=goal, alpha=alpha, **options, **planned)
     click.echo(formatted(made.table, format_, str(made)))
     if picture is not None:
         save(made.plot(), picture)

@@ -138,10 +138,11 @@ class _Codes:
         of = (code(label, len(self.known)) for label in labels)
         self.parts.append(np.fromiter(of, dtype=np.int64, count=n))
 
-    def column(self) -> pd.Categorical:
+    def column(self) -> Any:
         import pandas as pd
 
-        return pd.Categorical.from_codes(np.concatenate(self.parts), categories=[*self.known])
+        labels: Any = pd.Index([*self.known])
+        return pd.Categorical.from_codes(np.concatenate(self.parts), categories=labels)
 
 
 def table_of_runs(runs: Any, name_by: str, names: Sequence[str]) -> pd.DataFrame:
@@ -198,7 +199,7 @@ def judged_only(runs: pd.DataFrame, qrels: Any, topic: str) -> pd.DataFrame:
     """
     labels = open_source(qrels).read([topic])[topic].astype(str).unique()
     judged = runs[topic].isin(labels).to_numpy()
-    without = runs[topic].cat.categories.difference(runs.loc[judged, topic].unique())
+    without = runs[topic].cat.categories.difference([*runs.loc[judged, topic].unique()])
     if judged.any() and len(without):
         warn(
             f"topics of the runs were not judged and are left out ({len(without):,}): "
