@@ -31,12 +31,8 @@ RunsLike: TypeAlias = "PathsLike | Mapping[str, Any]"
 """Files of runs, or runs by the name of their system."""
 
 
-class ScoredDocument(NamedTuple):
-    """A document that a run retrieved; its fields are those of ir_measures."""
-
-    query_id: str
-    doc_id: str
-    score: float
+Run: TypeAlias = dict[str, dict[str, float]]
+"""The score of each document that a run retrieved, by topic."""
 
 
 class JudgedDocument(NamedTuple):
@@ -58,7 +54,7 @@ _COLUMNS = {
 """Columns of frames: names of ir_measures, of PyTerrier, of ranx and others."""
 
 
-def named_runs(runs: Any, name_by: str) -> Iterator[tuple[str, list[ScoredDocument]]]:
+def named_runs(runs: Any, name_by: str) -> Iterator[tuple[str, Run]]:
     """Read runs one by one, each with its name.
 
     Parameters
@@ -83,7 +79,7 @@ def named_runs(runs: Any, name_by: str) -> Iterator[tuple[str, list[ScoredDocume
         yield name, documents
 
 
-def _each_run(runs: Any, name_by: str) -> Iterator[tuple[str, list[ScoredDocument]]]:
+def _each_run(runs: Any, name_by: str) -> Iterator[tuple[str, Run]]:
     if isinstance(runs, Mapping):
         for name, run in runs.items():
             what = f"run {str(name)!r}"
@@ -177,9 +173,9 @@ def read_judgements(source: Any) -> list[JudgedDocument]:
     return judged
 
 
-def _documents(run: Any, what: str) -> list[ScoredDocument]:
+def _documents(run: Any, what: str) -> Run:
     """Return the documents of a run that is not a file."""
-    documents, seen = [], set()
+    documents: Run = {}
     for topic, document, given in _rows(run, ("score",), what):
         score = as_number(given)
         if not math.isfinite(score):
@@ -187,10 +183,10 @@ def _documents(run: Any, what: str) -> list[ScoredDocument]:
                 f"{what}: the score of document {document!r} on topic {topic!r} is {given!r}, "
                 "not a number"
             )
-        if (topic, document) in seen:
+        of_topic = documents.setdefault(topic, {})
+        if document in of_topic:
             raise DataError(f"{what}: document {document!r} is twice on topic {topic!r}")
-        seen.add((topic, document))
-        documents.append(ScoredDocument(topic, document, score))
+        of_topic[document] = score
     return documents
 
 
@@ -253,9 +249,10 @@ def is_path(source: object) -> bool:
     return isinstance(source, str | os.PathLike)
 
 
-def _read_run(path: Path) -> tuple[str, list[ScoredDocument]]:
+def _read_run(path: Path) -> tuple[str, Run]:
     """Return the runid of a file and its documents."""
-    run, runid, seen = [], "", set()
+    run: Run = {}
+    runid = ""
     for number, fields in fields_of(path):
         if len(fields) != 6:
             wrong_line(path, number, fields, "a run has topic, Q0, document, rank, score, runid")
@@ -263,10 +260,10 @@ def _read_run(path: Path) -> tuple[str, list[ScoredDocument]]:
         score = as_number(text)
         if not math.isfinite(score):
             wrong_line(path, number, fields[:5], f"{text!r} is not a number")
-        if (topic, document) in seen:
+        of_topic = run.setdefault(topic, {})
+        if document in of_topic:
             wrong_line(path, number, fields, f"document {document!r} is twice on topic {topic!r}")
-        seen.add((topic, document))
-        run.append(ScoredDocument(topic, document, score))
+        of_topic[document] = score
     if not run:
         raise DataError(f"the run {str(path)!r} is empty")
     return runid, run
@@ -360,16 +357,16 @@ def score_runs(
     names = each_measure(measure)
     parsed = {str(name): _parse(ir_measures, name) for name in names}
     judged = _one_set(qrels)
-    topics = {judgement.query_id: None for judgement in judged}
+    topics = {judgement.query_id for judgement in judged}
     shown = ", ".join(parsed)
     with _explained(shown):
         evaluator = ir_measures.evaluator(list(dict.fromkeys(parsed.values())), judged)
     scores: dict[Any, dict[str, dict[str, float]]] = {one: {} for one in parsed.values()}
     for name, run in named_runs(runs, name_by):
-        if run and not any(document.query_id in topics for document in run):
+        if run and topics.isdisjoint(run):
             raise DataError(
-                f"no topic of run {name!r} is judged: it has {run[0].query_id!r}, and the "
-                f"judgements have {next(iter(topics))!r}"
+                f"no topic of run {name!r} is judged: it has {next(iter(run))!r}, and the "
+                f"judgements have {judged[0].query_id!r}"
             )
         for of_runs in scores.values():
             of_runs[name] = {}

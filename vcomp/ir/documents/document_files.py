@@ -115,7 +115,7 @@ def document_universe(
     >>> runs = {"a": {"1": {"d7": 2.0, "d8": 1.0}}, "b": {"1": {"d8": 0.5}}}
     >>> qrels = {"x": {"1": {"d8": 1, "d9": 1}}, "y": {"1": {"d8": 1}}}
     >>> vcomp.ir.document_universe(runs, qrels)
-    <DocumentUniverse: 2 systems, 2 assessors, 1 topics, 3 documents>
+    <DocumentUniverse: 2 systems, 2 assessors, 1 topic, 3 documents>
     """
     if universe not in get_args(UniverseOf):
         raise DataError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,10 +133,13 @@ class _Codes:
         self.known: dict[str, int] = {}
         self.parts: list[LongArray] = []
 
-    def add(self, labels: Iterable[str], n: int) -> None:
+    def add(self, label: str, n: int) -> None:
+        self.parts.append(np.full(n, self.known.setdefault(label, len(self.known))))
+
+    def add_each(self, labels: Collection[str]) -> None:
         code = self.known.setdefault
         of = (code(label, len(self.known)) for label in labels)
-        self.parts.append(np.fromiter(of, dtype=np.int64, count=n))
+        self.parts.append(np.fromiter(of, dtype=np.int64, count=len(labels)))
 
     def column(self) -> Any:
         import pandas as pd
@@ -157,10 +160,10 @@ def table_of_runs(runs: Any, name_by: str, names: Sequence[str]) -> pd.DataFrame
 
     system, topic, document = _Codes(), _Codes(), _Codes()
     for name, found in named_runs(runs, name_by):
-        n = len(found)
-        system.add([name] * n, n)
-        topic.add((row.query_id for row in found), n)
-        document.add((row.doc_id for row in found), n)
+        for label, documents in found.items():
+            system.add(name, len(documents))
+            topic.add(label, len(documents))
+            document.add_each(documents)
     columns = (system.column(), topic.column(), document.column())
     return pd.DataFrame(dict(zip(names, columns, strict=True)))
 

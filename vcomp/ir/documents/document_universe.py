@@ -203,12 +203,12 @@ class DocumentUniverse:
 
     def __repr__(self) -> str:
         sizes = (
-            f"{len(part):,} {name}"
+            f"{len(part):,} {name}{'s' * (len(part) != 1)}"
             for name, part in (
-                ("systems", self.systems),
-                ("assessors", self.assessors),
-                ("topics", self.topics),
-                ("documents", self.documents),
+                ("system", self.systems),
+                ("assessor", self.assessors),
+                ("topic", self.topics),
+                ("document", self.documents),
             )
         )
         return f"<DocumentUniverse: {', '.join(sizes)}>"
