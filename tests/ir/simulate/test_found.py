@@ -69,7 +69,7 @@ def test_options_are_in_the_summary(name):
     names = list(table.index)
     assert printed["requested"] == [forced.get(row, "") for row in names]
     for column in ("collection", "simulated"):
-        shown = ["–" if np.isnan(x) else f"{x:.2f}" for x in table[column]]
+        shown = ["–" if np.isnan(x) else f"{round(x, 2) + 0.0:.2f}" for x in table[column]]
         assert printed[column] == shown
     own = measures_of(scores())
     for row in names:
