@@ -187,12 +187,12 @@ CONFOUNDED = {
 
 
 REPEATED = [
-    pytest.param(name, marks=pytest.mark.rounding if name == "one occasion" else ())
-    for name in CONFOUNDED
+    pytest.param(name, method, marks=pytest.mark.rounding if name == "one occasion" else ())
+    for name, method in alternately(CONFOUNDED, "reml", "anova")
 ]
 
 
-@pytest.mark.parametrize(("name", "method"), alternately(REPEATED, "reml", "anova"))
+@pytest.mark.parametrize(("name", "method"), REPEATED)
 def test_what_the_data_cannot_tell_apart(name, method):
     design, data = CONFOUNDED[name]
     if "score" not in data.columns:
