@@ -237,8 +237,7 @@ COLLECTIONS = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("what", COLLECTIONS)
+@pytest.mark.parametrize(("what", "unit"), alternately(COLLECTIONS, *UNITS))
 def test_collections(unit, what):
     of = COLLECTIONS[what]
     check_same(of(matrix(1.0)), of(matrix(unit)), unit, tiny=1e-12)
@@ -277,8 +276,7 @@ STUDIES = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("what", STUDIES)
+@pytest.mark.parametrize(("what", "unit"), alternately(STUDIES, *UNITS))
 def test_studies(unit, what):
     of, missing = STUDIES[what]
     check_same(of(two(1.0, missing)), of(two(unit, missing)), unit, tiny=1e-9)
