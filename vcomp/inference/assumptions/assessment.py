@@ -141,7 +141,8 @@ class DiagnosedRows:
         critical : a larger deviate is an outlier
         """
         e, df = self.residuals, self.projection.df
-        variance, rows, left_out = float(e @ e) / df, [], np.zeros((e.size, 0))
+        variance, left_out = float(e @ e) / df, np.zeros((e.size, 0))
+        rows: list[int] = []
         while len(rows) < _MOST_ROWS and df > 1.0:
             row = int(np.abs(e).argmax())
             if not abs(e[row]) > critical * e.std(ddof=1):
