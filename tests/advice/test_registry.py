@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from pathlib import Path
 
+import vcomp
 from tests.advice.scan import advice
 
 _HERE = Path(__file__).parent
@@ -18,6 +20,12 @@ def test_every_piece_of_advice_is_registered():
     assert given - listed == set(), "new advice: follow it in a test, and add it to registry.txt"
     assert listed - given == set(), "advice that is not given any more"
     assert len({code for code, *_ in REGISTRY}) == len(REGISTRY)
+
+
+def test_functions_that_are_advised_exist():
+    for code, *_ in REGISTRY:
+        if code.startswith("vcomp."):
+            attrgetter(code[len("vcomp.") :].partition("(")[0])(vcomp)
 
 
 def test_the_tests_that_follow_exist():

@@ -195,7 +195,7 @@ def unknown_call(function: str, arguments: str, columns: Sequence[str]) -> str |
     if function in ("weights", "weight"):
         return "weights are not supported: every row counts alike"
     if function == "cbind":
-        return "fit one response at a time, or several by vcomp.fit_covariances()"
+        return "fit one response at a time, or several by vcomp.fit_multivariate()"
     if function in RANDOM:
         return f"a random term is written (1|{arguments})"
     if function in STRUCTURES:
