@@ -336,7 +336,7 @@ def test_an_unknown_option_that_is_passed_on_names_those_that_are_allowed():
     data = vcomp.datasets.load("bodoff2007_alpha")
     formula = "score ~ (1|sys) + (1|topic)"
     with pytest.raises(
-        vcomp.EstimationError, match="takes prior, iterated, not 'priors' .did you"
+        vcomp.EstimationError, match="takes prior, iterated, not 'priors'"
     ):
         vcomp.fit(formula, data, method="minque", priors=1.0)
     res = vcomp.fit(formula, data, method="anova")

@@ -67,7 +67,7 @@ def alike_groups(
     require_columns(table, ("mean", "group"), "the table of groups")
     if not len(table):
         raise DataError("there is no level to draw")
-    k = len(table)
+    k, several = len(table), plural or display.levels_of(facet)
     ax = new_axes(ax, (6.0, max(2.4, 0.8 + _HEIGHT * min(k, _NAMED_UP_TO))))
     places = np.arange(k, dtype=float)
     size = 5.0 if k <= _NAMED_UP_TO else 2.5
@@ -85,13 +85,12 @@ def alike_groups(
     ax.set_ylim(k - 0.5, -0.5)
     ax.set_xlabel(
         f"mean of the {escaped(facet)}\n"
-        f"lines join {escaped(plural or display.levels_of(facet))} that do not differ significantly"
+        f"lines join {escaped(several)} that do not differ significantly"
     )
     if k <= _NAMED_UP_TO:
         ax.set_yticks(places, [escaped(name) for name in table.index])
         ax.tick_params(axis="y", length=0, labelsize="small" if k > 15 else None)
     else:
-        several = plural or display.levels_of(facet)
         ax.set_ylabel(f"rank among {display.count(k)} {escaped(several)}")
     tidy_axes(ax, "x")
     return ax
