@@ -4,6 +4,7 @@
   or as a percentage, so that no text outlives its numbers. Numbers below 10 and years are free;
   the field ``numbers`` of a page's header lists others that are no results.
 - An image says in words what it shows.
+- Each page but the first shows its contents at the right.
 - No page shows what a program says while it works, and no measure (P@20) is an address.
 - Each page is at most two links of the navigation away from the front page.
 """
@@ -81,6 +82,8 @@ def _check_page(app: Sphinx, page: nodes.document, name: str) -> None:
     runs = any("cell" in c.get("classes", []) for c in page.findall(nodes.container))
     if runs and name != "index" and not name.startswith("pictures/"):
         _check_numbers(app, page, name)
+    if name != "index" and "html_theme.sidebar_secondary.remove" in app.env.metadata[name]:
+        _LOG.warning("%s: a page without its contents at the right", name, type="contents")
     for link in page.findall(nodes.reference):
         if str(link.get("refuri", "")).startswith("mailto:"):
             _LOG.warning("%s: an address: %s", name, link.astext(), type="mailto")
