@@ -62,7 +62,8 @@ def subsets(
     others : further sizes
     full : estimate from all the data, a grey line where values are drawn
     kind : ``"span"`` draws the length of the spans, ``"values"`` medians with their spans: bands
-        for one or two lines, whiskers side by side for more
+        for one or two lines, whiskers side by side for more, at the largest size only where
+        there are more than twelve
     label : what was estimated
     alpha : spans hold a share of 1 − alpha
     ax : matplotlib axes to draw on; those of a new figure if None
@@ -99,6 +100,7 @@ def subsets(
             f"can be distinguished: draw fewer sizes, or choose another x than {x!r}"
         )
     ax = new_axes(ax)
+    barred = with_whiskers(np.unique(table[x]), len(groups))
     for place, (group, colour) in enumerate(zip(groups, colours(len(groups)), strict=True)):
         chosen = (table[list(others)].to_numpy() == np.array(group)).all(axis=1)
         rows = table[chosen].sort_values(x, kind="stable")
@@ -109,8 +111,14 @@ def subsets(
             ax.plot(rows[x], rows["span"], "o-", color=colour, label=words)
         else:
             aside = _ASIDE * (place - (len(groups) - 1) / 2.0)
-            _values(ax, rows, x, colour, words, None if len(groups) <= _BANDS_UP_TO else aside)
+            shown = rows if barred.all() else rows.tail(1)
+            banded = len(groups) <= _BANDS_UP_TO
+            _values(
+                ax, rows, rows if banded else shown, x, colour, words, None if banded else aside
+            )
     _finish(ax, table, x, label, kind, alpha, full)
+    if kind == "values" and len(groups) > _BANDS_UP_TO and not barred.all():
+        ax.set_ylabel(f"{ax.get_ylabel()} at the largest {escaped(x)}")
     if len(groups) > 1:
         look = {} if kind == "span" else {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
         legend(ax, **look)
@@ -118,17 +126,23 @@ def subsets(
 
 
 def _values(
-    ax: Any, rows: pd.DataFrame, x: str, colour: Any, words: str, aside: float | None
+    ax: Any,
+    rows: pd.DataFrame,
+    spans: pd.DataFrame,
+    x: str,
+    colour: Any,
+    words: str,
+    aside: float | None,
 ) -> None:
-    """Draw medians, with a band, or with whiskers so many points aside."""
-    at, low, high = (rows[c].to_numpy(dtype=float) for c in (x, "low", "high"))
+    """Draw medians, and the spans of some as a band or as whiskers so many points aside."""
+    at, low, high = (spans[c].to_numpy(dtype=float) for c in (x, "low", "high"))
     high = np.where(np.isfinite(high), high, np.nan)
     transform = ax.transData if aside is None else moved(ax, aside)
     if aside is None:
         ax.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0.0)
     else:
         ax.vlines(at, low, high, color=colour, linewidth=1.2, transform=transform)
-    ax.plot(at, rows["median"], "o-", color=colour, label=words, transform=transform)
+    ax.plot(rows[x], rows["median"], "o-", color=colour, label=words, transform=transform)
 
 
 def _finish(
