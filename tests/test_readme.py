@@ -52,9 +52,10 @@ def test_ci_calls_the_test_command_of_the_readme():
     assert command in script
 
 
-def test_the_line_of_each_field_on_the_front_page_runs():
+def test_the_lines_of_each_field_on_the_front_page_runs():
     page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    lines = re.findall(r"```python\n(vcomp\..*?)\n```", page.partition("## Your field")[2])
+    fields = page.partition("## Your field")[2].partition("\n## ")[0]
+    lines = re.findall(r"```python\n(.*?)\n(.*?)\n```", fields)
     assay = vcomp.datasets.load("assay")
     images = vcomp.datasets.load("digits").query("seed < 3 and digit < 3")
     kept = images.groupby(["digit"])["image"].transform(lambda x: x.isin(x.unique()[:5]))
@@ -62,5 +63,7 @@ def test_the_line_of_each_field_on_the_front_page_runs():
         vcomp.datasets.load("docsearch"), images[kept], vcomp.datasets.load("essays"),
         assay[assay["sample"] == "middle"], vcomp.datasets.load("docsearch"),
     )  # fmt: skip
-    for line, frame in zip(lines, data, strict=True):
-        assert str(eval(line, {"vcomp": vcomp, "data": frame}))
+    for (first, last), frame in zip(lines, data, strict=True):
+        names = {"vcomp": vcomp, "data": frame}
+        exec(first, names)
+        assert str(eval(last, names))
