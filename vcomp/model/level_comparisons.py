@@ -22,6 +22,7 @@ from vcomp.exceptions import (
 )
 from vcomp.formula import LevelRows, WideFactor, average_rows, level_rows
 from vcomp.inference.hypotheses import (
+    NOT_CONVERGED,
     ContrastTest,
     CovarianceOfFixed,
     DegreesOfFreedom,
@@ -149,7 +150,7 @@ def compare_levels(
         symbol=found.symbol if test != "tukey" else "q",
         correction=family,
         alpha=alpha,
-        notes=(*found.notes, *_on_error(record, found, places), *notes),
+        notes=(*found.notes, *_on_error(record, found, places), *notes, *_on_end(record)),
         plural=display.levels_of(facet),
     )
 
@@ -401,6 +402,10 @@ def _of_wide_factor(
 
     means, notes = float(row[0] @ beta) + of_levels, _averages(beta.size, len(factor.levels))
     return Levels(tuple(factor.levels), means, tested, *_how(ddf, cov_type), tuple(notes))
+
+
+def _on_end(record: FitRecord) -> tuple[str, ...]:
+    return () if record.estimate.converged else (NOT_CONVERGED,)
 
 
 def _of_term(access: RowAccess, term: int) -> Levels:

@@ -445,3 +445,5 @@ def test_kenward_and_roger_need_a_covariance_of_the_components():
     assert np.isnan([found.statistic, found.df[1], found.p_value]).all()
     assert "needs a covariance matrix of the components" in found.notes[0]
     assert np.isfinite(res.fixed_effects(ddf="normal")["std_error"]).all()
+    for notes in (found.notes, res.compare_levels("a").notes):
+        assert "The fit did not converge" in notes[-1]

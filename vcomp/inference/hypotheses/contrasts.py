@@ -63,6 +63,11 @@ _NO_DEGREES = (
     "freedom: the p-value is that of χ²."
 )
 
+NOT_CONVERGED = (
+    "The fit did not converge: standard errors and p-values are those at components that are not "
+    "a maximum."
+)
+
 _NO_CORRECTION = (
     "The correction of Kenward and Roger needs a covariance matrix of the components with which "
     "that of the fixed effects is positive definite, and this fit has none: use "
@@ -235,6 +240,8 @@ class FixedFit:
         notes = []
         if np.isnan(found.df[1]):
             notes = [_NO_CORRECTION if ddf == "kenward-roger" else _NO_DEGREES]
+        if not self.estimate.converged:
+            notes.append(NOT_CONVERGED)
         few = self.levels().few if cov_type == "robust" else {}
         if few:
             listed = ", ".join(f"{facet} ({n})" for facet, n in sorted(few.items()))
