@@ -94,7 +94,7 @@ class EffectForms:
         here, _, _ = self._moved(t, start[t] / scale - self.v[t], 0.0)
         place = self.term == u
         square = float(here.fitted[place] @ here.fitted[place]) / scale
-        return square <= float(np.trace(here.full[np.ix_(place, place)]))
+        return bool(square <= np.trace(here.full[np.ix_(place, place)]))
 
     def _moved(self, t: int, change: float, form: float) -> tuple[EffectForms, float, float]:
         """Return the forms at another value of a component, y'Py, and the gain by log|V|."""
