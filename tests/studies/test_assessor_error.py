@@ -83,7 +83,7 @@ def test_columns_that_may_be_absent(absent, given, columns):
     )
     table = table.drop(columns=[name for name in absent if name in table])
     if columns is None:
-        with pytest.raises(DataError, match="no column"):
+        with pytest.raises(DataError, match="neither a column 'role' nor a column"):
             _read(table, "score", names)
     else:
         assert set(_read(table, "score", names)) & {"role", "assessor"} == columns

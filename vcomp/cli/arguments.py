@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from vcomp.exceptions import PlanError
+from vcomp.exceptions import DataError, PlanError
 
 EXAMPLES = """
 \b
@@ -247,6 +248,30 @@ def options_given(
         if texts:
             options[name] = components_argument(" ".join(texts))
     return options
+
+
+def groups_of_file(file: str) -> dict[str, Any]:
+    """Return the group of each system, or level of another facet, in a file of two columns.
+
+    Parameters
+    ----------
+    file : CSV or Parquet, its columns those of levels and of their groups
+
+    Raises
+    ------
+    DataError
+        If it has not two columns, or a level has several groups.
+    """
+    from vcomp.data import open_source
+    from vcomp.design import read_groups
+
+    source = open_source(Path(file))
+    if len(source.columns) != 2:
+        raise DataError(
+            f"{file!r} has the columns {', '.join(map(repr, source.columns))}; groups need "
+            "two, of levels and of their groups"
+        )
+    return read_groups(source, *source.columns)
 
 
 def _numbers(text: str, part: str) -> list[float]:

@@ -16,6 +16,7 @@ from vcomp.cli.arguments import (
     command,
     dataset_option,
     facets_argument,
+    groups_of_file,
     topic_counts,
     topics_option,
     with_options,
@@ -162,30 +163,6 @@ def system_groups(
     if text not in source.columns:
         raise source.no_column(text)
     return read_groups(source, of_systems, text)
-
-
-def groups_of_file(file: str) -> dict[str, Any]:
-    """Return the group of each system, or level of another facet, in a file of two columns.
-
-    Parameters
-    ----------
-    file : CSV or Parquet, its columns those of levels and of their groups
-
-    Raises
-    ------
-    DataError
-        If it has not two columns, or a level has several groups.
-    """
-    from vcomp.data import open_source
-    from vcomp.design import read_groups
-
-    source = open_source(Path(file))
-    if len(source.columns) != 2:
-        raise DataError(
-            f"{file!r} has the columns {', '.join(map(repr, source.columns))}; groups need "
-            "two, of levels and of their groups"
-        )
-    return read_groups(source, *source.columns)
 
 
 def _all_systems(frame: pd.DataFrame) -> pd.DataFrame:

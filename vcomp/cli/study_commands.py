@@ -14,13 +14,14 @@ from vcomp.cli.arguments import (
     command,
     dataset_option,
     facets_argument,
+    groups_of_file,
     missing_option,
     sizes_argument,
     workers_option,
 )
 from vcomp.cli.fit_commands import data_of_paths
 from vcomp.cli.output import check_picture, save
-from vcomp.cli.score_commands import format_option, formatted, groups_of_file, source_of
+from vcomp.cli.score_commands import format_option, formatted, source_of
 from vcomp.exceptions import PlanError
 
 _goal_option = click.option(
