@@ -335,9 +335,7 @@ def test_an_unknown_option_is_pythons_error(call, options):
 def test_an_unknown_option_that_is_passed_on_names_those_that_are_allowed():
     data = vcomp.datasets.load("bodoff2007_alpha")
     formula = "score ~ (1|sys) + (1|topic)"
-    with pytest.raises(
-        vcomp.EstimationError, match="takes prior, iterated, not 'priors'"
-    ):
+    with pytest.raises(vcomp.EstimationError, match="takes prior, iterated, not 'priors'"):
         vcomp.fit(formula, data, method="minque", priors=1.0)
     res = vcomp.fit(formula, data, method="anova")
     with pytest.raises(vcomp.PlanError, match=r"unknown facet 'method'; .* sys, topic"):

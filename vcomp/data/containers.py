@@ -305,7 +305,7 @@ def exact_floats(name: str | None, numbers: Any) -> FloatArray:
     column = numbers if isinstance(numbers, pd.Series) else pd.Series(np.ravel(numbers))
     kind = column.dtype.kind
     try:
-        floats = column.to_numpy(dtype=float, na_value=np.nan)
+        floats: FloatArray = np.asarray(column.to_numpy(dtype=float, na_value=np.nan), dtype=float)
     except OverflowError:
         largest = max(abs(Decimal(v)) for v in column if isinstance(v, int | Decimal))
         raise _too_long(name, f"{largest:.3e}", "infinite") from None

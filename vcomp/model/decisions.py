@@ -423,9 +423,9 @@ class Decisions(HasDStudies, Fitted):
 
         Parameters
         ----------
-        estimator, threshold, target, interval, alpha, draws, rng, groups : as for
+        design, estimator, threshold, target, interval, alpha, draws, rng, groups : as for
             :meth:`expected_tau`
-        design, object, fixed, universe, sizes, **n : as for :meth:`expected_tau`
+        object, fixed, universe, sizes, **n : as for :meth:`expected_tau`
 
         Returns
         -------

@@ -206,15 +206,16 @@ def _unexplained(
 
 def _between(stats: StratumStatistics, part: _StratumForms, t: int, u: int) -> FloatArray:
     """Return the part of a stratum in Z_t'V⁻¹Z_u, by levels of axes and groups."""
-    found = np.ones((1, 1))
+    found: FloatArray = np.ones((1, 1))
     for f, n in enumerate(stats.shape):
         rows, columns = (n if f in stats.term_axes[term] else 1 for term in (t, u))
         if f in part.stratum.contrasts:
             along = np.eye(n) - 1.0 / n
         else:
             along = np.full((rows, columns), n / float(rows * columns))
-        found = np.kron(found, along)
-    return np.kron(found, part.between(stats.term_groupings[t], stats.term_groupings[u]))
+        found = np.asarray(np.kron(found, along), dtype=float)
+    groups = part.between(stats.term_groupings[t], stats.term_groupings[u])
+    return np.asarray(np.kron(found, groups), dtype=float)
 
 
 def over_axes(

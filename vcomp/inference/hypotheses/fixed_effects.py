@@ -458,11 +458,12 @@ def _f_tail(statistic: float, df: tuple[float, float]) -> float:
 
 def known_components(estimate: Estimate) -> BoolArray:
     """Return which components are treated as known: held, at their bound, or set to zero."""
-    held = np.array([name in estimate.held for name in estimate.names])
+    held: BoolArray = np.array([name in estimate.held for name in estimate.names])
     errors = estimate.fixed_errors
+    known: BoolArray = ~(estimate.values > 0.0)
     if errors is not None and errors.keeps_negative:
-        return held | (estimate.values == 0.0)
-    return held | ~(estimate.values > 0.0)
+        known = estimate.values == 0.0
+    return np.logical_or(held, known)
 
 
 def degrees_of_freedom(estimate: Estimate) -> FloatArray:

@@ -42,7 +42,7 @@ _RUN_AS_PYTHON: dict[Any, float] = {}
 
 _AS_PYTHON: ContextVar[bool] = ContextVar("_AS_PYTHON", default=False)
 _COMPILE_ALL: list[float] = []
-"""Seconds from which kernels are compiled, in all threads; empty where that is decided by times."""
+"""Seconds from which kernels are compiled, in all threads; empty where times decide."""
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
