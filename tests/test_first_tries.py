@@ -223,3 +223,10 @@ def test_examples_are_of_columns_of_the_data(written):
         vcomp.fit(written, DATA)
     (found,) = re.findall(r"""(?:~: |such as )(["'])(.* ~ .*?)\1(?: and|$)""", str(caught.value))
     assert components(found[1]).shape == (3,)
+
+
+def test_several_responses():
+    with pytest.raises(vcomp.FormulaError, match=r"several by vcomp.fit_multivariate\(\)"):
+        vcomp.fit("cbind(y, x) ~ (1|g) + (1|h)", DATA)
+    several = vcomp.fit_multivariate("y + x ~ (1|g) + (1|h)", DATA)
+    assert several is not None

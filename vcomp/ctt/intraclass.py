@@ -152,6 +152,8 @@ def icc(
         if missing == "reml":
             _check_no_test(r0)
             matrix = matrix.with_scores()
+            if not len(matrix.values):
+                raise DataError("no object has a score of any rater")
             lowest, highest = (f(matrix.values, axis=1) for f in (np.nanmin, np.nanmax))
             if not (lowest == highest).all() or np.ptp(lowest) == 0.0:
                 return _of_incomplete(matrix, there, requested)
