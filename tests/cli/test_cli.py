@@ -259,7 +259,7 @@ def test_pictures_are_files(scores, tmp_path):
     assert components.read_bytes().startswith(b"\x89PNG")
     for file, message in (
         (str(tmp_path / "a.doc"), "its ending has to be one of"),
-        (str(tmp_path / "no" / "a.png"), "No such file or directory"),
+        (str(tmp_path / "no" / "a.png"), "there is no such folder"),
     ):
         done = run("fit", FORMULA, str(scores), "--plot", file, check=False)
         assert done.returncode == 2

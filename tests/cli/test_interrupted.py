@@ -76,7 +76,7 @@ def test_an_interruption_while_a_class_is_made_prints_no_traceback():
 
 _WRITES = f"""{_HEEDS}
 import os, sys, time
-from vcomp.statistics.batches import replacing
+from vcomp.data import replacing
 with replacing(sys.argv[1]) as unfinished:
     unfinished.write_text("half")
     print("begun", flush=True)

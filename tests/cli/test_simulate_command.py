@@ -131,8 +131,8 @@ def test_help_has_examples():
 
 MISTAKES = {
     "'new.xls' does not end in .parquet or .csv": ["--out", "new.xls"],
-    "there is no folder 'absent' to write 'new.csv'": ["--out", "absent/new.csv"],
-    "there is no folder 'absent' to write 'means.csv'": [
+    "cannot write 'absent/new.csv': there is no such folder": ["--out", "absent/new.csv"],
+    "there is no such folder": [
         *["--out", "OUT", "--true-means", "absent/means.csv"],
     ],
     "two files, not both to": ["--out", "OUT", "--true-means", "OUT"],

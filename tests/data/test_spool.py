@@ -228,7 +228,7 @@ def test_a_file_that_may_not_grow(tmp_path):
     rng = np.random.default_rng(1)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
-        with pytest.raises(vcomp.DataError, match=r"mine\.parquet' cannot be written: File too l"):
+        with pytest.raises(vcomp.DataError, match=r"cannot write .*mine\.parquet': File too l"):
             spool(
                 (pd.DataFrame({"a": rng.normal(size=100_000)}) for _ in range(9)),
                 tmp_path / "mine.parquet",
@@ -283,13 +283,13 @@ def test_threads_that_write_the_same_file(tmp_path):
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        (7, "path=7 is not the path of a file"),
+        (7, "7 is not the path of a file"),
         ("~nobody-of-this-name/a.parquet", "is not the path of a file|there is no such folder"),
         ("a.csv", "does not end in .parquet"),
         ("no folder/a.parquet", "there is no such folder"),
-        ("folder.parquet", "is a folder; give the path of a file in it"),
-        ("x" * 240 + ".parquet", "cannot be written: File name too long"),
-        ("x" * 300 + ".parquet", "cannot be written: File name too long"),
+        ("folder.parquet", "it is a folder; name a file in it"),
+        ("x" * 240 + ".parquet", "cannot write .*: File name too long"),
+        ("x" * 300 + ".parquet", "cannot write .*: File name too long"),
     ],
 )
 def test_paths_that_no_file_can_have(path, words, tmp_path, monkeypatch):

@@ -148,7 +148,7 @@ def test_rows_that_changed_since(tmp_path, change):
     ("to", "words"),
     [
         ("rows.csv", r"'rows\.csv' does not end in \.parquet"),
-        (7, "to=7 is not the path of a file"),
+        (7, "7 is not the path of a file"),
         ("no folder/rows.parquet", "there is no such folder"),
     ],
 )
@@ -185,7 +185,7 @@ def test_columns_with_the_names_of_those_that_are_added(tmp_path, name, stream):
 def test_a_folder_is_no_file(tmp_path, stream):
     (tmp_path / "a.parquet").mkdir()
     res = vcomp.fit(FORMULA, vcomp.datasets.load("bodoff2007_alpha"), stream=stream)
-    with pytest.raises(DataError, match=r"a\.parquet' is a folder; give the path of a file in it"):
+    with pytest.raises(DataError, match=r"a\.parquet': it is a folder; name a file in it"):
         res.augment(path=tmp_path / "a.parquet")
 
 

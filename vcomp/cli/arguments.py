@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from vcomp.exceptions import DataError, PlanError
+from vcomp.data import data_files, target_of
+from vcomp.exceptions import DataError, PlanError, VcompError
 
 EXAMPLES = """
 \b
@@ -66,6 +68,42 @@ class _OptionsOnce(click.Command):
                     f"{name} is given {times} times, and takes one value{instead}"
                 )
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, once it is known that its files can be written.
+
+        Raises
+        ------
+        DataError
+            If a file cannot be written, or is one of those that are read.
+        """
+        files = _files_read(ctx)
+        for parameter in ctx.command.params:
+            value = ctx.params.get(parameter.name or "")
+            if value not in (None, "-") and _WRITTEN.intersection(parameter.opts):
+                target_of(str(value), files)
+        return super().invoke(ctx)
+
+
+_WRITTEN = frozenset({"--augment", "--csv", "--json", "--out", "--plot", "--true-means"})
+"""Options that name a file to write."""
+
+
+def _files_read(ctx: click.Context) -> list[Path]:
+    """Return the files that the arguments of a command name; `merge` may replace one."""
+    if ctx.command.name == "merge":
+        return []
+    read: list[Path] = []
+    for parameter in ctx.command.params:
+        is_path = isinstance(parameter, click.Argument) or isinstance(parameter.type, click.Path)
+        given = ctx.params.get(parameter.name or "")
+        if given is None or not is_path or _WRITTEN.intersection(parameter.opts):
+            continue
+        for value in given if isinstance(given, tuple) else (given,):
+            with suppress(VcompError, OSError, ValueError):  # it is something else than a path
+                read += [file.path for file in data_files([value])]
+            read.append(Path(str(value)))
+    return read
 
 
 command = partial(click.command, cls=_OptionsOnce)

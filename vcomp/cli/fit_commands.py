@@ -165,6 +165,7 @@ def fit_report(
     of_method : options of the method
     """
     import vcomp
+    from vcomp.data import parquet_path
 
     if (data is None) == (dataset is None):
         raise click.UsageError("give one of DATA and --dataset")
@@ -179,7 +180,7 @@ def fit_report(
     data, sizes = _with_further_sizes(data, sizes)
     source = data if dataset is None else vcomp.datasets.load(dataset)
     if augmented is not None:
-        _check_augmented(augmented, data)
+        parquet_path(augmented, "--augment")
     n, plan = sizes_argument(sizes), plan_of(object_, fixed, universe, within)
     options = options_given(**of_method)
     res = fitted(source, method=method, missing=missing, **options)
@@ -211,15 +212,6 @@ def _with_further_sizes(data: Any, sizes: tuple[str, ...]) -> tuple[Any, tuple[s
         return data, sizes
     further = [p for p in paths if re.fullmatch(r"\w+=[\d.,]+", p) and not Path(p).exists()]
     return data_of_paths([p for p in paths if p not in further]), (*sizes, *further)
-
-
-def _check_augmented(target: Path, data: Any) -> None:
-    """Refuse a file that cannot be written, or that is one of the data files, before reading."""
-    from vcomp.data import open_source, parquet_path
-
-    parquet_path(target, "--augment")
-    if data is not None:
-        open_source(data).refuse_to_replace(target)
 
 
 @command(epilog=EXAMPLES)

@@ -144,13 +144,8 @@ def accumulate(
     --statistics`.
     """
     import vcomp
-    from vcomp.data import open_source
-    from vcomp.statistics.batches import target_of
 
-    target_of(target)
-    source = open_source(data_of_paths(data))
-    source.refuse_to_replace(target)
-    made = vcomp.accumulate(formula, source, missing=missing, progress=progress)
+    made = vcomp.accumulate(formula, data_of_paths(data), missing=missing, progress=progress)
     made.save(target)
     click.echo(f"{target}: {_described(made)}")
 
@@ -161,13 +156,11 @@ def accumulate(
 def merge(files: tuple[Path, ...], target: Path) -> None:
     """Add the statistics in FILES, which `vcomp accumulate` wrote for one formula."""
     import vcomp
-    from vcomp.statistics.batches import target_of
 
     real = [file.expanduser().resolve() for file in files]
     twice = [file for k, file in enumerate(files) if real[k] in real[:k]]
     if twice:
         raise click.UsageError(f"{str(twice[0])!r} is given twice")
-    target_of(target)
     load = vcomp.AccumulatedStatistics.load
     made = load(files[0])
     for file in files[1:]:

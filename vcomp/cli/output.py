@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from vcomp import display, plots
-from vcomp.data import open_source
+from vcomp.data import open_source, replacing
 from vcomp.exceptions import DataError
 from vcomp.ir import rank
-from vcomp.statistics import batches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,7 +166,7 @@ def write(text: str, file: str) -> None:
     if file == "-":
         click.echo(text)
         return
-    with batches.replacing(file) as temporary:
+    with replacing(file) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
@@ -204,12 +203,16 @@ def check_picture(file: str) -> None:
     from matplotlib.backend_bases import FigureCanvasBase
 
     known = sorted(FigureCanvasBase.get_supported_filetypes())
-    ending = Path(file).suffix.removeprefix(".").lower()
+    ending = _ending(file)
     if ending not in known:
         raise DataError(
             f"cannot draw {file!r}: its ending has to be one of {', '.join(known)}, such as "
             f"{Path(file).stem or 'picture'}.png"
         )
+
+
+def _ending(file: str) -> str:
+    return Path(file).suffix.removeprefix(".").lower()
 
 
 def draw(res: Any, study: Any, file: str, alpha: float, interval: Any) -> None:
@@ -245,8 +248,7 @@ def save(axes: Any, file: str) -> None:
         If the file cannot be written.
     """
     try:
-        axes.figure.savefig(file, dpi=200)
-    except OSError as error:
-        raise DataError(f"cannot write {file!r}: {error.strerror}") from None
+        with replacing(file) as unfinished:
+            axes.figure.savefig(unfinished, dpi=200, format=_ending(file))
     finally:
         plots.pyplot().close(axes.figure)

@@ -23,7 +23,7 @@ from vcomp.cli.arguments import (
     workers_option,
 )
 from vcomp.cli.output import check_picture, read_matrix, save, write
-from vcomp.data import ORIENTATIONS
+from vcomp.data import ORIENTATIONS, target_of
 from vcomp.exceptions import DataError, PlanError
 
 if TYPE_CHECKING:
@@ -552,11 +552,8 @@ def simulate_command(
 
 def _check_means(file: str, scores: Path) -> None:
     """Refuse a file of true means that cannot be written, before anything is computed."""
-    path = Path(file)
-    if path == scores:
+    if file != "-" and target_of(file) == target_of(scores):
         raise PlanError(f"scores and true means go to two files, not both to {file!r}")
-    if file != "-" and not path.parent.is_dir():
-        raise DataError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
 
 
 class _Indicators:

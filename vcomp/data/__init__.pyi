@@ -6,7 +6,7 @@ from .parts import kind_of as kind_of
 from .parts import of_other_kind as of_other_kind
 from .parts import plain_label as plain_label
 from .paths import alike_levels as alike_levels
-from .paths import removed_on_termination as removed_on_termination
+from .paths import data_files as data_files
 from .reading import Missing as Missing
 from .reading import Reading as Reading
 from .reading import level_columns as level_columns
@@ -21,3 +21,6 @@ from .source import open_source as open_source
 from .spooling import parquet_path as parquet_path
 from .spooling import spool as spool
 from .spooling import write_parquet as write_parquet
+from .written_files import path_of as path_of
+from .written_files import replacing as replacing
+from .written_files import target_of as target_of

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import signal
-import threading
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import stat
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from glob import glob, has_magic
 from pathlib import Path
@@ -68,9 +65,9 @@ def data_files(paths: Iterable[object]) -> list[DataFile]:
         CSV and Parquet files, or the ending of a name is not known.
     """
     found = [file for path in paths for file in _expand(path)]
-    seen: set[Path] = set()
+    seen: set[str] = set()
     for file in found:
-        real = file.path.resolve()
+        real = os.path.realpath(file.path)
         if real in seen:
             raise DataError(f"{str(file.path)!r} is given twice")
         seen.add(real)
@@ -202,48 +199,6 @@ def _suffix(path: Path) -> str:
     """Return the ending that shows the format, without that of the compression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     return next((s for s in reversed(suffixes) if s not in _COMPRESSED), "")
-
-
-@contextmanager
-def removed_on_termination(path: Path) -> Iterator[None]:
-    """Remove an unfinished file, or a folder, if the process is terminated (SIGTERM) meanwhile.
-
-    Python itself would end at once. A program that treats the signal otherwise keeps its way.
-    """
-    in_main = threading.current_thread() is threading.main_thread()
-    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-
-    def end(number: int, _: Any) -> None:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-
-    signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def refuse_to_replace(target: Path, files: Iterable[Path]) -> None:
-    """Refuse to write to one of the data files, also through a link.
-
-    Raises
-    ------
-    DataError
-    """
-    for file in files:
-        try:
-            is_it = target.expanduser().samefile(file)
-        except OSError:  # one of them does not exist
-            continue
-        if is_it:
-            raise DataError(f"{str(target)!r} is a file of the data; give another")
 
 
 def alike_levels(values: Iterable[Any]) -> tuple[tuple[Any, ...], ...]:

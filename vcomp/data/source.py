@@ -22,7 +22,7 @@ from vcomp.data import containers
 from vcomp.data.containers import unite_columns
 from vcomp.data.files import CONTAINERS, open_paths
 from vcomp.data.parts import Part, kind_of
-from vcomp.data.paths import refuse_to_replace
+from vcomp.data.written_files import refuse_to_replace
 from vcomp.exceptions import DataError, did_you_mean
 from vcomp.numerics import MANY_ROWS
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp.data.parts import Part, reason
-from vcomp.data.paths import refuse_to_replace, removed_on_termination
 from vcomp.data.source import Source, open_source
+from vcomp.data.written_files import path_of, removed_on_termination, renamed, target_of
 from vcomp.display import count
 from vcomp.exceptions import DataError
 
@@ -106,23 +105,11 @@ def parquet_path(
         If it is not a path, has another ending, is a folder or one of `files`, or there is no
         folder for it.
     """
-    try:
-        target = Path(path).expanduser()
-        ending = target.suffix.lower()
-        is_folder, has_folder = target.is_dir(), target.parent.is_dir()
-    except (TypeError, RuntimeError):  # a home of nobody
-        raise DataError(f"{option}={path!r} is not the path of a file") from None
-    except OSError as error:  # too long
-        raise DataError(f"{str(path)!r} cannot be written: {error.strerror}") from None
-    if ending not in (".parquet", ".pq"):
+    target = target_of(path, files)
+    if path_of(path).suffix.lower() not in (".parquet", ".pq"):
         raise DataError(
-            f"{str(target)!r} does not end in .parquet; give it the ending of a Parquet file"
+            f"{option}={str(path)!r} does not end in .parquet; give it the ending of a Parquet file"
         )
-    if is_folder:
-        raise DataError(f"{str(target)!r} is a folder; give the path of a file in it")
-    if not has_folder:
-        raise DataError(f"{str(target)!r} cannot be written: there is no such folder")
-    refuse_to_replace(target, files)
     return target
 
 
@@ -154,16 +141,14 @@ def write_parquet(frames: Iterable[pd.DataFrame], target: Path, instead: str) ->
     DataError
         If it cannot be written, or values cannot be stored. No file is left then.
     """
-    own = f"{os.getpid()}.{threading.get_ident()}"
-    unfinished = target.with_name(f".{target.name}.{own}.unfinished")
-    writer = _Writer(unfinished, target, instead)
-    try:
-        with removed_on_termination(unfinished):
+    with renamed(target) as unfinished:
+        writer = _Writer(unfinished, target, instead)
+        try:
             for frame in frames:
                 writer.add(frame)
             writer.finish()
-    finally:
-        writer.abandon()
+        finally:
+            writer.abandon()
 
 
 class _Writer:
@@ -218,26 +203,23 @@ class _Writer:
             narrow.unlink()
 
     def finish(self) -> None:
-        """Close the file and give it its name."""
+        """Close the file."""
         if self._file is None:
             raise DataError("the data have no rows")
         try:
             self._file.close()
-            os.replace(self._unfinished, self._target)
         except OSError as error:
             raise self._cannot(error) from None
 
     def abandon(self) -> None:
-        """Remove the file if it was not finished."""
+        """Close the file if it was not finished."""
         if self._file is not None:
             with suppress(OSError):  # the disk is full still
                 self._file.close()
-        with suppress(OSError):  # its name is too long, or its folder is gone
-            self._unfinished.unlink(missing_ok=True)
 
     def _cannot(self, error: OSError) -> DataError:
         said = os.strerror(error.errno) if error.errno else reason(error)
-        what = f"{str(self._target)!r} cannot be written: {said}"
+        what = f"cannot write {str(self._target)!r}: {said}"
         try:
             written = self._unfinished.stat().st_size
             free = shutil.disk_usage(self._target.parent).free + written

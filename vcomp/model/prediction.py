@@ -413,32 +413,29 @@ def write_augmented(access: RowAccess, to: str | os.PathLike[str], progress: boo
     the path
     """
     Reading(progress=progress)  # refuses other values before anything is read
-    target = parquet_path(to, "to")
-    kept = access.model.keeps_rows
-    frames = _kept(access, target) if kept else _streamed(access, target, progress)
+    target = parquet_path(to, "to", access.files)
+    frames = _kept(access) if access.model.keeps_rows else _streamed(access, progress)
     write_parquet(frames, target, _INSTEAD)
     return target
 
 
-def _kept(access: RowAccess, target: Path) -> Iterator[pd.DataFrame]:
-    parquet_path(target, files=access.model.rows.files)
+def _kept(access: RowAccess) -> Iterator[pd.DataFrame]:
     frame = augment(access).reset_index(drop=True)
     for first in range(0, len(frame), _ROWS):
         yield frame.iloc[first : first + _ROWS]
 
 
-def _streamed(access: RowAccess, target: Path, progress: bool | None) -> Iterator[pd.DataFrame]:
+def _streamed(access: RowAccess, progress: bool | None) -> Iterator[pd.DataFrame]:
     """Yield the rows of the fit in batches, after solving for the effects.
 
     Raises
     ------
     DataError
-        If the rows cannot be read again, have changed, or are in the file itself.
+        If the rows cannot be read again, or have changed.
     """
     model, n = access.model, 0
     check_columns(model.design)
     batches = model.batches(progress)
-    parquet_path(target, files=batches.files)
     solution = access.solution
     for part in batches.each():
         n += part.y.size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, Json, LongArray
 from vcomp.codec import Format, Record, Storable, from_document, stored, to_document
+from vcomp.data import replacing
 from vcomp.design import Design, Structure
 from vcomp.estimators import METHODS, Estimate, quadratic
 from vcomp.exceptions import DataError, EstimationError, VcompError
@@ -21,7 +22,7 @@ from vcomp.inference import LevelVariances, TwoWayMeanSquares, VarianceComponent
 from vcomp.inference.hypotheses import fixed_level_variances
 from vcomp.inference.intervals import level_variances, positive_residual, with_influences
 from vcomp.ir.rank import PairedDifferences
-from vcomp.statistics import GroupSums, ScoreTable, batches, tabulate
+from vcomp.statistics import GroupSums, ScoreTable, tabulate
 from vcomp.statistics.batches import SummedData, few_values
 
 
@@ -499,8 +500,14 @@ class FitRecord:
         return levels
 
 
-def write_json(record: Storable, path: str | Path | None) -> str:
+def write_json(record: Storable, path: str | Path | None, files: Iterable[Path] = ()) -> str:
     """Return `record` as JSON text, and write it to `path` if there is one.
+
+    Parameters
+    ----------
+    record : values of a result
+    path : of the file
+    files : of the data, none of which is to be replaced
 
     Raises
     ------
@@ -509,7 +516,7 @@ def write_json(record: Storable, path: str | Path | None) -> str:
     """
     text = json.dumps(to_document(record), allow_nan=False, ensure_ascii=False)
     if path is not None:
-        with batches.replacing(path) as temporary:
+        with replacing(path, files) as temporary:
             temporary.write_text(text, encoding="utf-8")
     return text
 

@@ -417,14 +417,15 @@ class VarianceComponentsResults(
         Parameters
         ----------
         path : of the file; None writes none. An existing file is replaced when the new one is
-            complete
+            complete; a pipe or a device is written to
 
         Raises
         ------
         DataError
-            If the file cannot be written.
+            If the file cannot be written, or is one of those that the rows are read from.
         """
-        return record.write_json(self._record, path)
+        files = () if self._rows is None else self._rows.files
+        return record.write_json(self._record, path, files)
 
     @classmethod
     def from_json(cls, source: str | Path) -> VarianceComponentsResults:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -81,6 +82,16 @@ class RowAccess:
     estimate: Estimate
     estimator: Estimator
     negative: Negative = "keep"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of the rows; none if the rows cannot be read again."""
+        if self.model.keeps_rows:
+            return self.model.rows.files
+        try:
+            return self.model.batches().files
+        except DataError:
+            return ()
 
     def recipe(self) -> resampling.Recipe:
         """Return the estimator and options with which the fit can be repeated."""

@@ -89,8 +89,8 @@ def test_a_full_disk_is_a_sentence(simulator, tmp_path, monkeypatch):
 def test_files_that_cannot_be(simulator, tmp_path):
     for path, message in (
         (tmp_path / "new.xlsx", "does not end in .parquet or .csv"),
-        (tmp_path / "no folder" / "new.csv", "there is no folder"),
-        (3, "path= is the name of a file, not 3"),
+        (tmp_path / "no folder" / "new.csv", "there is no such folder"),
+        (3, "3 is not the path of a file"),
     ):
         with pytest.raises(DataError, match=message):
             write_collections(simulator, path, 10)

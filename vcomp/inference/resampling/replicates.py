@@ -20,7 +20,7 @@ from vcomp.codec import from_plain, read_array, read_member, to_plain
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Projected, Quantities, Scale, Smooth
-from vcomp.statistics.batches import replacing
+from vcomp.data import replacing
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -324,7 +324,7 @@ def write_row_groups(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from vcomp.statistics.batches import replacing
+    from vcomp.data import replacing
 
     codes = pa.dictionary(pa.int32(), pa.array(universe.documents[:1]).type)
     schema = pa.schema([*_fields(universe, pa), ("document", codes), ("score", pa.float64())])

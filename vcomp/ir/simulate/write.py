@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vcomp.data import path_of, replacing, target_of
 from vcomp.exceptions import DataError
 from vcomp.ir.simulate.simulator import CollectionSimulator, SimulatedCollections, whole
 
@@ -140,16 +141,10 @@ def check_path(path: str | os.PathLike[str]) -> Path:
     DataError
         If it has no ending that is known, or cannot be a file.
     """
-    try:
-        target = Path(os.fsdecode(os.fspath(path))).expanduser()
-    except TypeError:
-        raise DataError(f"path= is the name of a file, not {path!r}") from None
+    target = path_of(path)
     if target.suffix.lower() not in _ENDINGS:
         raise DataError(f"{target.name!r} does not end in .parquet or .csv")
-    if not target.parent.is_dir():
-        raise DataError(f"there is no folder {str(target.parent)!r} to write {target.name!r} to")
-    if target.is_dir():
-        raise DataError(f"{str(target)!r} is a folder; give the name of a file")
+    target_of(target)
     return target
 
 
@@ -157,8 +152,6 @@ def check_path(path: str | os.PathLike[str]) -> Path:
 def _writer(target: Path) -> Iterator[Callable[[SimulatedCollections], None]]:
     """Yield a writer of collections; the file gets its name when it is complete."""
     import pyarrow as pa
-
-    from vcomp.statistics.batches import replacing
 
     text = target.suffix.lower() == ".csv"
     system = pa.string() if text else pa.dictionary(pa.int32(), pa.string())

@@ -8,8 +8,6 @@ from .on_dask import source_on_dask as source_on_dask
 from .passes import Batches as Batches
 from .passes import gather as gather
 from .stored import read_sums as read_sums
-from .stored import replacing as replacing
-from .stored import target_of as target_of
 from .stored import write_sums as write_sums
 from .summed import SummedData as SummedData
 from .summed import finish as finish

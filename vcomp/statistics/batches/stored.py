@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import threading
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +14,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.codec import read_array, read_member
-from vcomp.data import removed_on_termination
+from vcomp.data import path_of, replacing
 from vcomp.design import Centre
 from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, parse
@@ -72,7 +69,7 @@ def read_sums(path: str | Path) -> CellSums:
     DataError
         If the file does not exist, is not a statistics file, or has a later version.
     """
-    file = _file(path)
+    file = path_of(path)
     try:
         with zipfile.ZipFile(file) as archive:
             check_memory(
@@ -101,13 +98,6 @@ def read_sums(path: str | Path) -> CellSums:
         f"{str(path)!r} was stored in version {version!r} of the format; this is version "
         f"{_VERSION}: update vcomp, or read the rows anew"
     )
-
-
-def _file(path: str | os.PathLike[str]) -> Path:
-    try:
-        return Path(path).expanduser()
-    except (TypeError, RuntimeError):  # the home of an unknown user
-        raise DataError(f"{path!r} is not the path of a file") from None
 
 
 def _check_sizes(archive: zipfile.ZipFile, names: Iterable[str], size: int) -> None:
@@ -207,48 +197,6 @@ def _check_powers(powers: FloatArray, counts: FloatArray, within: float) -> None
 def _check(agrees: bool) -> None:
     if not agrees:
         raise ValueError("its numbers contradict each other")
-
-
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path in the same folder, which is renamed to `path` if all goes well.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be written, or the disk is full; the temporary file is then removed.
-    """
-    target = target_of(path)
-    own = f"{os.getpid()}.{threading.get_ident()}"
-    temporary = target.with_name(f".{target.name}.{own}.unfinished")
-    try:
-        with removed_on_termination(temporary):
-            yield temporary
-            temporary.replace(target)
-    except OSError as error:
-        raise DataError(f"cannot write {str(target)!r}: {error.strerror or error}") from None
-    finally:
-        with suppress(OSError):  # it was renamed, its name is too long, or its folder is gone
-            temporary.unlink()
-
-
-def target_of(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a file that is to be written.
-
-    Raises
-    ------
-    DataError
-        If it is not a path, is a folder, or its folder does not exist.
-    """
-    target = _file(path)
-    try:
-        if target.is_dir():
-            raise DataError(f"cannot write {str(target)!r}: it is a folder; name a file in it")
-        if not target.parent.is_dir():
-            raise DataError(f"cannot write {str(target)!r}: there is no such folder")
-    except OSError as error:  # too long
-        raise DataError(f"cannot write {str(target)!r}: {error.strerror}") from None
-    return target
 
 
 def _packed(sums: CellSums) -> tuple[dict[str, Any], dict[str, Any]]:
