@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from glob import glob, has_magic

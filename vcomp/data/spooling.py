@@ -108,7 +108,8 @@ def parquet_path(
     target = target_of(path, files)
     if path_of(path).suffix.lower() not in (".parquet", ".pq"):
         raise DataError(
-            f"{option}={str(path)!r} does not end in .parquet; give it the ending of a Parquet file"
+            f"{option}={str(path)!r} does not end in .parquet; give it the ending of a Parquet "
+            "file"
         )
     return target
 

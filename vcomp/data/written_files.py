@@ -53,12 +53,14 @@ def renamed(target: Path) -> Iterator[Path]:
         If the file cannot be made or renamed.
     """
     if _is_special(target):
-        with tempfile.TemporaryDirectory(prefix="vcomp-") as folder:
-            with removed_on_termination(Path(folder)):
-                temporary = Path(folder, target.name)
-                yield temporary
-                with _refused(target):
-                    _write_through(temporary, target)
+        with (
+            tempfile.TemporaryDirectory(prefix="vcomp-") as folder,
+            removed_on_termination(Path(folder)),
+        ):
+            temporary = Path(folder, target.name)
+            yield temporary
+            with _refused(target):
+                _write_through(temporary, target)
         return
     own = f"{os.getpid()}.{threading.get_ident()}"
     temporary = target.with_name(f".{target.name}.{own}.unfinished")

@@ -8,6 +8,7 @@ from tests.helpers.designs import DESIGNS, GRIDS, balanced, gridded, unbalanced
 from vcomp.estimators.likelihood import EngineLimits
 from vcomp.estimators.likelihood.prediction_errors import (
     _by_iteration,
+    _by_levels,
     difference_variances,
     predicted_columns,
     prediction_variances,
@@ -92,6 +93,36 @@ def test_variances_of_differences(name, fixed, limits):
         expected = np.einsum("ij,jk,ik->i", c, whole, c)
         found = difference_variances(model.statistics, v, t, (pairs[0], pairs[1]), limits)
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("fixed", ["1", "x", "0"])
+def test_few_effects_over_many_levels_need_no_factor(fixed):
+    """Of universe scores: the other facet's levels are absorbed one by one."""
+    rng = np.random.default_rng(3)
+    p, a, d = np.indices((4, 2, 15)).reshape(3, -1)[:, rng.random(120) > 0.1]
+    data = {"p": p, "a": a, "d": d, "i": d % 3, "x": rng.normal(size=p.size), "y": p + d}
+    terms = "(1|p) + (1|a) + (1|p:a) + (1|i) + (1|p:i) + (1|i:d) + (1|i:d:p)"
+    model = vcomp.VarianceComponentsModel(f"y ~ {fixed} + {terms}", data)
+    v = rng.uniform(0.2, 2.0, len(model.component_names))
+    v[1] = 0.0
+    whole, starts = inverse_of_equations(model, v), np.cumsum([0, *model.chunk.sizes])
+    names = [term.name for term in model.design.terms]
+    groups = np.full((2, 6, len(names)), -1)
+    for t, name in enumerate(names):
+        if "d" not in name:
+            groups[:, :, t] = rng.integers(-1, model.chunk.sizes[t], (2, 6))
+    X = rng.normal(size=(6, model.chunk.n_fixed))
+    c = np.zeros((6, whole.shape[0]))
+    c[:, starts[-1] :] = X
+    for sign, some in ((1.0, groups[0]), (-1.0, groups[1])):
+        for row, of in zip(c, some, strict=True):
+            for t, g in enumerate(of):
+                row[starts[t] + g] += sign * (g >= 0)
+    expected = np.einsum("ij,jk,ik->i", c, whole, c)
+    found = _by_levels(model.statistics, v, groups[0], X, groups[1])
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    inner = np.full((1, len(names)), 0)
+    assert _by_levels(model.statistics, v, inner, X[:1]) is None
 
 
 @pytest.mark.parametrize(("zero", "fixed"), [(False, "x"), (True, "1"), (True, "0")])

@@ -131,6 +131,20 @@ class LevelsLikelihood(TotalsEngine[_Point]):
         right = np.concatenate([grid.of_groups(s, t) for s, t in zip(sums, terms, strict=True)], 1)
         return full, right[1:], point.total.contrast @ right
 
+    def between_groups(
+        self, v: FloatArray, terms: Sequence[int]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return Z'V⁻¹Z, (q, q), and X'V⁻¹Z, (p, q), of terms over several levels at `v`.
+
+        Parameters
+        ----------
+        v : components
+        terms : with a depth from 1 on, in order of depth
+        """
+        if not terms:
+            return np.zeros((0, 0)), np.zeros((self.grid.n_fixed, 0))
+        return self._forms_of_effects(v, terms)[:2]
+
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""
         point, grid = self._at(v), self.grid

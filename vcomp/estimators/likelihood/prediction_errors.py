@@ -8,6 +8,7 @@ indicators of a few groups that are nested in one another. Terms at zero have no
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -22,6 +23,7 @@ from vcomp.estimators.likelihood.choose import (
     choose_engine,
 )
 from vcomp.estimators.likelihood.engine import predicting
+from vcomp.estimators.likelihood.levels import LevelsLikelihood
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.sparse_equations import (
     PairProducts,
@@ -39,11 +41,14 @@ _NONE = -1
 _AT_ONCE = 65_536
 """Number of combinations that are processed at once."""
 
+_MOST_CELLS = 2e7
+"""Cells of the nodes of all effects up to which Z'V⁻¹Z is formed from levels."""
+
 _COLUMNS = 16
 """Right-hand sides of one iterative solve."""
 
 _LOST = 1e-8
-"""A variance from strata below this fraction of the sum of its components has lost its digits."""
+"""A variance from strata or levels below this fraction of the sum of its components has lost its digits."""
 
 _TOL = 1e-9
 """Tolerance of iterative solves; the error of quadratic forms is its square."""
@@ -130,14 +135,7 @@ def difference_variances(
     none = np.zeros((m, stats.XX.shape[0] if stats.wide is None else stats.wide.n_fixed))
     groups = np.full((2, m, v.size - 1), _NONE, dtype=np.int64)
     groups[0, :, term], groups[1, :, term] = pairs
-    if stats.wide is not None:
-        return _beside_factor(stats, v, groups[0], none, limits, other=groups[1])
-    sums = stats.cross_products
-    most = float(m) * _SECONDS_PER_ENTRY * sums.n_entries
-    blocked = blocked_for_variances(stats, limits, most=most)
-    if blocked is None:
-        return _by_iteration(sums, v, groups[0], none, other=groups[1])
-    return _by_elimination(blocked, v, groups[0], none, other=groups[1])
+    return _by_equations(stats, v, groups[0], none, limits, other=groups[1])
 
 
 @predicting()
@@ -274,16 +272,73 @@ def _weights(
 
 
 def _by_equations(
-    stats: Statistics, v: FloatArray, groups: LongArray, X: FloatArray, limits: EngineLimits
+    stats: Statistics,
+    v: FloatArray,
+    groups: LongArray,
+    X: FloatArray,
+    limits: EngineLimits,
+    other: LongArray | None = None,
 ) -> FloatArray:
+    """Return the variances of combinations; less the effects of `other` groups if given."""
     if stats.wide is not None:
-        return _beside_factor(stats, v, groups, X, limits)
+        return _beside_factor(stats, v, groups, X, limits, other)
+    found = _by_levels(stats, v, groups, X, other)
+    if found is not None:
+        return found
     sums = stats.cross_products
     most = float(X.shape[0]) * _SECONDS_PER_ENTRY * sums.n_entries
     blocked = blocked_for_variances(stats, limits, most=most)
     if blocked is None:
-        return _by_iteration(sums, v, groups, X)
-    return _by_elimination(blocked, v, groups, X)
+        return _by_iteration(sums, v, groups, X, other=other)
+    return _by_elimination(blocked, v, groups, X, other)
+
+
+def _by_levels(
+    stats: Statistics,
+    v: FloatArray,
+    groups: LongArray,
+    X: FloatArray,
+    other: LongArray | None = None,
+) -> FloatArray | None:
+    """Return the variances of combinations of few effects over many levels, each a small grid.
+
+    Only Z'V⁻¹Z of these effects is formed, in the time of an evaluation: c'Gc − g'V⁻¹g and the
+    fixed part, with g = ZGc.
+
+    Returns
+    -------
+    None if the data are not such levels, an effect is one of a level, or digits are lost
+    """
+    grid = stats.levels
+    if grid is None:
+        return None
+    whole = groups if other is None else np.concatenate([groups, other])
+    used = np.flatnonzero((whole >= 0).any(axis=0) & (v[:-1] > 0.0)).tolist()
+    nodes = sum(stats.sizes[t] * grid.n_nodes[grid.terms[t].depth] for t in used)
+    if any(grid.terms[t].depth == 0 for t in used) or nodes * grid.n_cells > _MOST_CELLS:
+        return None
+    engine = LevelsLikelihood(grid, reml=True)
+    used.sort(key=lambda t: grid.terms[t].depth)
+    full, right = engine.between_groups(v, used)
+    starts = np.cumsum([0, *(stats.sizes[t] for t in used)]).tolist()
+    places = [np.arange(a, b) for a, b in pairwise(starts)]
+    cov_beta, found = engine.fixed_effects(v)[1], np.empty(X.shape[0])
+    for part in slices(found.size, max(_AT_ONCE // max(len(full), 1), 1)):
+        weights = np.zeros((X[part].shape[0], len(full)))  # of the effects, times components
+        prior = np.zeros(len(weights))
+        for sign, some in ((1.0, groups), (-1.0, other)):
+            for t, place in zip(used if some is not None else (), places, strict=False):
+                assert some is not None
+                has = np.flatnonzero(some[part, t] >= 0)
+                weights[has, place[some[part][has, t]]] += sign * v[t]
+        for t, place in zip(used, places, strict=True):
+            prior += np.square(weights[:, place]).sum(axis=1) / v[t]
+        d = X[part] - weights @ right.T
+        random = prior - np.einsum("ij,jk,ik->i", weights, full, weights)
+        if (random < _LOST * prior).any():
+            return None
+        found[part] = random + np.einsum("ij,jk,ik->i", d, cov_beta, d)
+    return found
 
 
 def _by_elimination(

@@ -17,10 +17,10 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.codec import from_plain, read_array, read_member, to_plain
+from vcomp.data import replacing
 from vcomp.exceptions import DataError, EstimationError, check_alpha
 from vcomp.inference.intervals import Limits
 from vcomp.inference.quantities import TRANSFORMS, Projected, Quantities, Scale, Smooth
-from vcomp.data import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
