@@ -13,9 +13,11 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from functools import cache
+from functools import cache, wraps
 from itertools import groupby
 from typing import Any
+
+from vcomp.exceptions import visible
 
 MISSING = "–"
 """Printed in place of a number that is not known."""
@@ -43,7 +45,8 @@ _PLAIN = {
 
 
 def encodable(text: str, encoding: str | None = None) -> str:
-    """Return text with symbols in letters where an encoding lacks them.
+    """Return text with symbols in letters where an encoding lacks them, and control characters
+    as escapes.
 
     Other characters that it lacks, as in names of levels, are left to the stream.
 
@@ -56,6 +59,7 @@ def encodable(text: str, encoding: str | None = None) -> str:
     >>> encodable("Eρ² = 0.93, σ²(δ) = 0.1 … ∞", "cp1252"), encodable("σ²(Δ) × Φ", "ascii")
     ('Erho² = 0.93, s²(rel) = 0.1 … inf', 's2(abs) x Phi')
     """
+    text = visible(text)
     name = encoding or getattr(sys.stdout, "encoding", None) or "utf-8"
     if text.isascii() or name.lower().replace("-", "") in ("utf8", "utf16", "utf32"):
         return text
@@ -559,6 +563,11 @@ class Said:
 
     __slots__ = ()
 
+    def __init_subclass__(cls) -> None:
+        written = vars(cls).get("__str__")
+        if written is not None:
+            cls.__str__ = wraps(written)(lambda self: visible(written(self)))  # type: ignore[method-assign]
+
     def _repr_html_(self) -> str:
         return "".join(f"<p>{_escape(line)}</p>" for line in str(self).splitlines())
 
@@ -664,7 +673,7 @@ def _changed(table: Any, text_of: Callable[[Any], str]) -> Any:
 
 
 def _shown(cell: Any) -> Any:
-    return encodable(cell) if isinstance(cell, str) else cell
+    return encodable(cell).replace("\n", "\\n") if isinstance(cell, str) else cell
 
 
 def _escape(text: Any) -> str:

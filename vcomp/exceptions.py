@@ -7,6 +7,7 @@ User errors are :class:`VcompError`, a ``ValueError``; doubts about a result tha
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -19,8 +20,50 @@ from typing import Any, TypeVar
 _PACKAGE = str(Path(__file__).parent) + os.sep
 
 
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Characters that move the cursor, change a terminal, or reverse the text that follows."""
+
+
+def visible(text: str) -> str:
+    r"""Return text with control characters as escapes, as names in data may have them.
+
+    Examples
+    --------
+    >>> print(visible("a\x1b[2Jb"))
+    a\x1b[2Jb
+    """
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
 class VcompError(ValueError):
-    """A user error; the message says how to correct it."""
+    """A user error; the message says how to correct it.
+
+    Parameters
+    ----------
+    message : what is wrong, and what to do instead
+    column : the column of the data at fault; None if there is none
+    term : the term of the formula, or the component, at fault
+    level : the level of a facet at fault
+
+    Examples
+    --------
+    >>> import vcomp
+    >>> try:
+    ...     vcomp.fit("score ~ (1|topc)", {"topic": ["a", "b"], "score": [1, 2]})
+    ... except vcomp.VcompError as error:
+    ...     error.column, error.term, error.level
+    ('topc', None, None)
+    """
+
+    def __init__(
+        self, message: object = "", *, column: Any = None, term: Any = None, level: Any = None
+    ) -> None:
+        super().__init__(visible(str(message)))
+        self.column = None if column is None else str(column)
+        self.term = None if term is None else str(term)
+        self.level = level
 
 
 class FormulaError(VcompError):
@@ -154,4 +197,4 @@ def warn(message: str) -> None:
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, VcompWarning, stacklevel=level)
+    warnings.warn(visible(message), VcompWarning, stacklevel=level)

@@ -15,7 +15,7 @@ from vcomp import display
 from vcomp.cli import output
 from vcomp.cli.arguments import command, missing_option, progress_option
 from vcomp.cli.fit_commands import data_of_paths, fit_options, fit_report, row_options
-from vcomp.exceptions import DataError, VcompWarning
+from vcomp.exceptions import DataError, VcompWarning, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,7 +174,7 @@ def merge(files: tuple[Path, ...], target: Path) -> None:
 
 def _described(statistics: Any) -> str:
     """Return the statistics in words, such as how many rows they are of."""
-    return str(repr(statistics)).strip("<>")
+    return visible(repr(statistics)).strip("<>")
 
 
 @command()

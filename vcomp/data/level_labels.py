@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import IntArray, LongArray
+from vcomp.data.parts import no_text
 from vcomp.exceptions import DataError, warn
 from vcomp.numerics.kernels import count_levels, count_values, determined_levels, renumber
 
@@ -176,15 +177,18 @@ def _as_categories(name: str, column: pd.Series) -> Any:
     import pandas as pd
 
     if isinstance(column.dtype, pd.CategoricalDtype):
+        if column.cat.categories.dtype == object:
+            _check_names(name, column.cat.categories)
         return column.array
     # Not the column itself, whose tuples would become a MultiIndex.
     values: Any = column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
     try:
         codes, distinct = pd.factorize(values)
-    except TypeError as error:  # unhashable
+    except (TypeError, ArithmeticError) as error:  # unhashable
         raise DataError(f"facet {name!r} holds values that cannot be levels: {error}") from None
     if column.dtype == object:
         _warn_of_equal(name, values, distinct)
+        _check_names(name, distinct)
     # Without `tupleize_cols=False` levels that are tuples become a MultiIndex.
     found: Any = pd.Index(distinct, tupleize_cols=False)
     levels, order = _sorted(found)
@@ -213,6 +217,24 @@ def _warn_of_equal(name: str, values: Any, distinct: Any) -> None:
                     "and count as one level; make them text if they are different"
                 )
                 break
+
+
+def _check_names(name: str, levels: Any) -> None:
+    """Refuse levels that cannot be written: half of a character, numbers of thousands of digits.
+
+    Raises
+    ------
+    DataError
+    """
+    for level in levels:
+        try:
+            str(level).encode()
+        except UnicodeEncodeError:
+            raise no_text(name, level) from None
+        except ValueError:
+            raise DataError(
+                f"column {name!r} holds a number of thousands of digits, which cannot be a level"
+            ) from None
 
 
 def _whole_numbers(column: pd.Series) -> CodedLevels | None:

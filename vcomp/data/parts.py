@@ -23,7 +23,10 @@ def one_column(name: str, values: Any) -> Any:
     """Return the values of a column as an array without an index."""
     import pandas as pd
 
-    array = _as_array(values)
+    try:
+        array = _as_array(values)
+    except UnicodeEncodeError as error:
+        raise no_text(name, error.object) from None
     if array.ndim != 1:
         what = f"has {array.ndim} dimensions" if array.ndim else f"is a {_kind(array)}"
         raise DataError(f"column {name!r} {what}; it needs one value a row, in a list or an array")
@@ -63,6 +66,33 @@ def _from_arrow_column(values: Any) -> Any:
     return from_arrow(pa.table({"column": column}))["column"]
 
 
+def from_arrow_array(name: str, values: Any) -> pd.Series:
+    """Return an array of pandas that holds one of Arrow as a column, as a table's.
+
+    Raises
+    ------
+    DataError
+        If it cannot be converted.
+    """
+    import pyarrow as pa
+
+    return from_arrow(pa.table({name: values.__arrow_array__()}))[name]
+
+
+def is_grouped(kind: Any) -> bool:
+    """Return whether pandas can sort and group arrays of one of Arrow's types."""
+    from pyarrow import types
+
+    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    is_text = types.is_string(kind) or types.is_large_string(kind)
+    is_other = types.is_boolean(kind) or types.is_temporal(kind) or types.is_null(kind)
+    return (is_number and kind != "halffloat") or is_text or (is_other and not _is_interval(kind))
+
+
+def _is_interval(kind: Any) -> bool:
+    return str(kind) == "month_day_nano_interval"
+
+
 def from_list(values: Any) -> pd.Series:
     """Return a list as a column of its own type; numpy makes text of [1, "a"] and ["a", nan]."""
     import pandas as pd
@@ -74,6 +104,14 @@ def from_list(values: Any) -> pd.Series:
     kind = infer_dtype(objects, skipna=True) if column.dtype.kind == "f" else ""
     rounded = kind == "mixed-integer-float" and bool((column.abs() >= 2.0**53).any())
     return objects if rounded or kind == "integer" else column
+
+
+def no_text(name: str, value: Any) -> DataError:
+    """Return the DataError for text that cannot be written, such as half of a character."""
+    return DataError(
+        f"column {name!r} holds {ascii(value)}, which is not valid Unicode text; read it with the "
+        "encoding that it was written in"
+    )
 
 
 def _kind(scalar: Any) -> str:
@@ -104,11 +142,34 @@ def from_arrow(
 
     try:
         return _converted(table, known, many_rows)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        where = "" if name is None else f" of {name!r}"
-        raise DataError(
-            f"a column{where} cannot be read: {reason(error)}; its text may not be valid UTF-8"
-        ) from None
+    except (pa.ArrowException, UnicodeDecodeError, TypeError) as error:
+        raise _unreadable(table, name, error) from None
+
+
+def _unreadable(table: Any, name: str | None, error: Exception) -> DataError:
+    """Return the DataError for a table that cannot be converted, which names the column."""
+    import pyarrow as pa
+
+    where = "" if name is None else f" of {name!r}"
+    for column in table.column_names:
+        try:
+            _converted(table.select([column]), None, MANY_ROWS)
+        except UnicodeDecodeError:
+            break
+        except (pa.ArrowException, TypeError):
+            kind = table.schema.field(column).type
+            if "utf" in str(error).lower():
+                break
+            return DataError(
+                f"column {column!r}{where} has the type {kind}, whose values are neither numbers "
+                "nor levels; make them numbers or text"
+            )
+    else:
+        column = "?"
+    return DataError(
+        f"column {column!r}{where} cannot be read: {reason(error)}; its text may not be valid "
+        "UTF-8"
+    )
 
 
 def _converted(table: Any, known: KnownDictionaries | None, many_rows: int) -> pd.DataFrame:
@@ -120,7 +181,7 @@ def _converted(table: Any, known: KnownDictionaries | None, many_rows: int) -> p
         table = table.replace_schema_metadata(None)
         plain: pd.DataFrame = table.to_pandas(ignore_metadata=True, split_blocks=True)
         return plain
-    table = _without_runs(table)
+    table = _in_known_types(table)
     kept = _with_own_order(table.schema)
     table = table.replace_schema_metadata(None)
     known = {} if known is None else known
@@ -145,7 +206,7 @@ def _is_plain(column: Any) -> bool:
     from pyarrow import types
 
     is_whole = types.is_integer(column.type) and not column.null_count
-    return is_whole or types.is_floating(column.type)
+    return is_whole or (types.is_floating(column.type) and not types.is_float16(column.type))
 
 
 def _all_categorical(
@@ -162,15 +223,26 @@ def _all_categorical(
         return dict(zip(columns, pool.map(convert, columns), strict=True))
 
 
-def _without_runs(table: Any) -> Any:
+def _in_known_types(table: Any) -> Any:
+    """Return a table without runs, half floats, and types that extend Arrow's."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     for position, column in enumerate(table.schema):
-        if pa.types.is_run_end_encoded(column.type):
-            decoded = [pc.run_end_decode(chunk) for chunk in table.column(position).chunks]
-            values = pa.chunked_array(decoded, type=column.type.value_type)
-            table = table.set_column(position, column.name, values)
+        kind, values = column.type, table.column(position)
+        if isinstance(kind, pa.BaseExtensionType) and kind.extension_name != "arrow.uuid":
+            stored = [chunk.storage for chunk in values.chunks]
+            values = pa.chunked_array(stored, type=kind.storage_type)
+            if kind.extension_name == "arrow.bool8":
+                values = values.cast(pa.bool_())
+        elif pa.types.is_run_end_encoded(kind):
+            decoded = [pc.run_end_decode(chunk) for chunk in values.chunks]
+            values = pa.chunked_array(decoded, type=kind.value_type)
+        elif pa.types.is_float16(kind):
+            values = values.cast(pa.float32())
+        else:
+            continue
+        table = table.set_column(position, column.name, values)
     return table
 
 

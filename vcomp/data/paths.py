@@ -64,6 +64,12 @@ def data_files(paths: Iterable[object]) -> list[DataFile]:
         CSV and Parquet files, or the ending of a name is not known.
     """
     found = [file for path in paths for file in _expand(path)]
+    for file in found:
+        if os.path.exists(file.path) and not os.path.isfile(file.path):
+            raise DataError(
+                f"{str(file.path)!r} is a pipe or a device, and data are read more than once; "
+                "write the rows to a file first"
+            )
     seen: set[str] = set()
     for file in found:
         real = os.path.realpath(file.path)

@@ -265,7 +265,7 @@ class CompleteRows:
         # A response that is a column is known to be complete then.
         looked_at = formula.response if is_finite else None
         missing_in: dict[str | None, BoolArray] = {
-            str(name): column.isna().to_numpy()
+            str(name): _missing(str(name), column).to_numpy()
             for name, column in frame.items()
             if name != looked_at and not _is_complete(column)
         }
@@ -453,6 +453,16 @@ def _plain(name: str, column: pd.Series) -> Any:
         return pd.Categorical(column)
     except TypeError as error:  # unhashable
         raise DataError(f"column {name!r} holds neither numbers nor levels: {error}") from None
+
+
+def _missing(name: str, column: pd.Series) -> Any:
+    """Return which values are missing."""
+    try:
+        return column.isna()
+    except ArithmeticError:
+        raise DataError(
+            f"column {name!r} holds the decimal sNaN, which cannot be compared; make it None"
+        ) from None
 
 
 def _refuse_mixed(name: str, column: Any) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from vcomp.data import containers
 from vcomp.data.containers import unite_columns
 from vcomp.data.files import CONTAINERS, open_paths
-from vcomp.data.parts import Part, kind_of
+from vcomp.data.parts import Part, from_arrow_array, is_grouped, kind_of
 from vcomp.data.written_files import refuse_to_replace
 from vcomp.exceptions import DataError, did_you_mean
 from vcomp.numerics import MANY_ROWS
@@ -219,20 +219,23 @@ def _batches(
 
 
 def native(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame with the machine's byte order, which pandas cannot group without."""
-    swapped = {name: own for name, dtype in frame.dtypes.items() if (own := _native_type(dtype))}
-    return frame.astype(swapped) if swapped else frame
+    """Return the frame with columns of types that pandas can group."""
+    changed = {name: own for name in frame if (own := _native(frame[name])) is not frame[name]}
+    return frame.assign(**{str(name): column for name, column in changed.items()})
 
 
 def _native(column: pd.Series) -> pd.Series:
-    own = _native_type(column.dtype)
-    return column if own is None else column.astype(own)
+    """Return a column in the machine's byte order, and of Arrow's types those that pandas knows."""
+    import pandas as pd
 
-
-def _native_type(dtype: Any) -> np.dtype[Any] | None:
-    """Return the type with the machine's byte order, None if it has this order."""
-    is_swapped = isinstance(dtype, np.dtype) and not dtype.isnative
-    return dtype.newbyteorder("=") if is_swapped else None
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype):
+        if dtype.kind == "f" and dtype.itemsize == 2:
+            return column.astype(np.float32)
+        return column if dtype.isnative else column.astype(dtype.newbyteorder("="))
+    if isinstance(dtype, pd.ArrowDtype) and not is_grouped(dtype.pyarrow_dtype):
+        return from_arrow_array(str(column.name), column.array).set_axis(column.index)
+    return column
 
 
 def _counted(part: Part, name: str) -> int:

@@ -25,7 +25,7 @@ from vcomp.gtheory.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.planned_quantity import HasDStudies
 from vcomp.gtheory.universe import positive_size
-from vcomp.inference import Projected, Quantities, VarianceComponents
+from vcomp.inference import Projected, Quantities, VarianceComponents, are_computable
 from vcomp.inference.intervals import (
     FromComponents,
     IntervalName,
@@ -488,6 +488,12 @@ def _named(
         values=np.array([_value(names[k], values[names[k]], what) for k in order]),
         nested_in=nesting_of(terms),
     )
+    if not are_computable(made.values):
+        at = int(np.abs(made.values).argmax())
+        raise PlanError(
+            f"{what} {made.names[at]!r} is {display.number(made.values[at])}, the largest, too far "
+            "from 1 to compute with; rescale the scores"
+        )
     return made, order
 
 

@@ -9,6 +9,7 @@ from .quantities import Smooth as Smooth
 from .quantities import TwoWayMeanSquares as TwoWayMeanSquares
 from .quantities import UsedComponents as UsedComponents
 from .quantities import VarianceComponents as VarianceComponents
+from .quantities import are_computable as are_computable
 from .quantities import check_policy as check_policy
 from .quantities import object_key as object_key
 from .quantities import used_components as used_components

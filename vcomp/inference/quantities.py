@@ -159,6 +159,18 @@ class VarianceComponents:
         return all(not a & b or a & b in terms for a, b in combinations(terms, 2))
 
 
+def are_computable(values: FloatArray) -> bool:
+    """Return whether fourth powers of the largest component are neither zero nor infinite.
+
+    Examples
+    --------
+    >>> are_computable(np.array([0.5, 0.0])), are_computable(np.array([1e-165, 0.0]))
+    (True, False)
+    """
+    largest = float(np.abs(values).max(initial=0.0))
+    return largest == 0.0 or 1e-75 < largest < 1e75
+
+
 Form: TypeAlias = Literal["linear", "root", "ratio", "share"]
 Scale: TypeAlias = Literal["variance", "share", "real"]
 

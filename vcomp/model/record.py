@@ -18,7 +18,13 @@ from vcomp.design import Design, Structure
 from vcomp.estimators import METHODS, Estimate, quadratic
 from vcomp.exceptions import DataError, EstimationError, VcompError
 from vcomp.formula import REPLICATE, RESIDUAL, closure
-from vcomp.inference import LevelVariances, TwoWayMeanSquares, VarianceComponents, object_key
+from vcomp.inference import (
+    LevelVariances,
+    TwoWayMeanSquares,
+    VarianceComponents,
+    are_computable,
+    object_key,
+)
 from vcomp.inference.hypotheses import fixed_level_variances
 from vcomp.inference.intervals import level_variances, positive_residual, with_influences
 from vcomp.ir.rank import PairedDifferences
@@ -118,6 +124,8 @@ def _compact(counts: FloatArray) -> float | LongArray:
 
 def _spread(counts: Any, cells: Json) -> FloatArray:
     found = np.array(counts, dtype=float)
+    if not (found > 0.0).any():
+        raise ValueError("cells without scores")
     if isinstance(cells["means"], dict):
         return _unfolded(cells, found, 0.0)
     return np.broadcast_to(found, np.shape(cells["means"])).copy()
@@ -195,6 +203,16 @@ class CellMeans:
             if system == self.facets[0]
             else (self.means, rows, columns)
         )
+
+
+def _are_means(cells: CellMeans) -> bool:
+    """Return whether stored cell means can be computed with."""
+    known = cells.means[~np.isnan(cells.means)]
+    return bool(known.size and are_computable(known) and (cells.counts >= 0.0).all())
+
+
+def _are_sizes(table: TwoWayMeanSquares) -> bool:
+    return all(1 <= n < _MANY for n in (table.n_rows, table.n_columns, table.n_replicates))
 
 
 class Tables(Protocol):
@@ -424,6 +442,9 @@ class FitRecord:
             *(named >= {f, *outer} for f, outer in made.nested_in.items()),
             *(named >= {f, *outer} for f, outer in structure.nested_in.items()),
             bool(found.covariances),
+            are_computable(made.values) and are_computable(found.values),
+            self.cells is None or _are_means(self.cells),
+            made.mean_squares is None or _are_sizes(made.mean_squares),
             all(held and all(map(str.strip, held)) for held in structure.terms.values()),
             RESIDUAL in structure.terms,
             structure.nested_in.keys() >= facets,
@@ -545,9 +566,12 @@ def _read(source: str | Path) -> Any:
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"cannot read {str(source)[:200]!r}: {error}") from None
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
+        found = json.loads(text)
+        if "\\u" in text or not text.isascii():
+            json.dumps(found, ensure_ascii=False).encode()  # not with half of a character
+        return found
+    except ValueError as error:  # also of numbers of thousands of digits
         raise DataError(
-            f"this is not JSON: {error}; a stored result must be written by res.to_json() or "
+            f"this is not JSON that vcomp wrote: {error}; a stored result must be written by res.to_json() or "
             "'vcomp fit … --json FILE'"
         ) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray, LongArray
+from vcomp._typing import FloatArray, IntArray
 from vcomp.design import number_combinations
 from vcomp.estimators.likelihood import prediction_variances
 from vcomp.exceptions import PlanError, check_alpha
@@ -42,7 +42,7 @@ class Within:
 
 
 def within_objects(
-    y: FloatArray, objects: LongArray, effects: Sequence[LongArray], cells: LongArray
+    y: FloatArray, objects: IntArray, effects: Sequence[IntArray], cells: IntArray
 ) -> Within:
     """Return an analysis of variance of the scores of every object.
 
@@ -71,7 +71,7 @@ def within_objects(
     return Within(_solved(coefficients, T), shared, inverse_n)
 
 
-def _is_complete(objects: LongArray, cells: LongArray) -> bool:
+def _is_complete(objects: IntArray, cells: IntArray) -> bool:
     """Whether all objects have the same cells, equally often."""
     n_objects, n_cells = int(objects.max()) + 1, int(cells.max()) + 1
     if n_objects * n_cells > objects.size:
@@ -82,7 +82,7 @@ def _is_complete(objects: LongArray, cells: LongArray) -> bool:
 
 
 def _coefficients(
-    objects: LongArray, n: FloatArray, groups: Sequence[LongArray]
+    objects: IntArray, n: FloatArray, groups: Sequence[IntArray]
 ) -> tuple[FloatArray, FloatArray]:
     """Return the coefficients of E(T − T_μ), (P, k + 1, k + 1), and Σ n²/(Σ n)², (P, k + 1)."""
     k, P = len(groups), n.size
@@ -94,12 +94,13 @@ def _coefficients(
         squares = np.bincount(owner[s], sizes[s] ** 2, minlength=P) / n
         inverse_n[:, s] = squares / n
         coefficients[:, k, s] = n - squares
-        for u in range(k):
-            both = _joined(groups[s], groups[u])
-            shared = np.bincount(both).astype(float)
-            in_s = _owner(both, groups[s])
-            terms = shared**2 / sizes[s][in_s]
-            coefficients[:, s, u] = np.bincount(owner[s][in_s], terms, minlength=P)
+        for u in range(s + 1):
+            both = groups[s] if u == s else _joined(groups[s], groups[u])
+            squares = np.square(np.bincount(both), dtype=float)
+            for one, other in {(s, u), (u, s)}:
+                inside = _owner(both, groups[one])
+                terms = squares / sizes[one][inside]
+                coefficients[:, one, other] = np.bincount(owner[one][inside], terms, minlength=P)
     for u in range(k):
         coefficients[:, :k, u] -= (inverse_n[:, u] * n)[:, None]
     coefficients[:, k, k] = n - 1.0
@@ -107,15 +108,15 @@ def _coefficients(
     return coefficients, inverse_n
 
 
-def _joined(left: LongArray, right: LongArray) -> LongArray:
+def _joined(left: IntArray, right: IntArray) -> IntArray:
     """Return the combination of two columns of codes in each row, numbered in order."""
     (a, n_a), (b, n_b) = (
-        (codes.astype(np.int32), int(codes.max()) + 1) for codes in (left, right)
+        (codes.astype(np.int32, copy=False), int(codes.max()) + 1) for codes in (left, right)
     )
-    return number_combinations(a, n_a, b, n_b)[1].astype(np.int64)
+    return number_combinations(a, n_a, b, n_b)[1]
 
 
-def _owner(groups: LongArray, coarser: LongArray) -> LongArray:
+def _owner(groups: IntArray, coarser: IntArray) -> IntArray:
     """Return for each group the coarser group that contains it."""
     owner = np.empty(int(groups.max()) + 1, dtype=np.int64)
     owner[groups] = coarser
@@ -123,7 +124,7 @@ def _owner(groups: LongArray, coarser: LongArray) -> LongArray:
 
 
 def _squares(
-    objects: LongArray, groups: Sequence[LongArray], x: FloatArray, z: FloatArray
+    objects: IntArray, groups: Sequence[IntArray], x: FloatArray, z: FloatArray
 ) -> FloatArray:
     """Return Σ_g (Σ x)(Σ z)/n_g of every object and effect, Σ x z as the last, (P, k + 1)."""
     found = []
@@ -257,9 +258,9 @@ class Errors:
         return [k for k, effect in enumerate(facets) if effect <= self.plan.objects]
 
     @property
-    def objects(self) -> LongArray:
+    def objects(self) -> IntArray:
         """The object of each row."""
-        return self.access.model.chunk.codes[self.own_term].astype(np.int64)
+        return self.access.model.chunk.codes[self.own_term]
 
     @property
     def values(self) -> FloatArray:
@@ -289,7 +290,7 @@ class Errors:
         n = np.bincount(objects).astype(float)
         columns = []
         for codes in chunk.codes:
-            group = _joined(objects, codes.astype(np.int64))
+            group = _joined(objects, codes)
             owner = np.empty(int(group.max()) + 1, dtype=np.int64)
             owner[group] = objects
             sizes = np.bincount(group).astype(float)
@@ -302,7 +303,7 @@ class Errors:
         effects = [facets - self.plan.objects for facets in self.components.facets]
         # A term that is confounded with the residual within an object belongs to the residual.
         distinct = [e for e in dict.fromkeys(effects) if e and e != effects[-1]]
-        codes = [chunk.codes[effects.index(e)].astype(np.int64) for e in distinct]
+        codes = [chunk.codes[effects.index(e)] for e in distinct]
         y = self.access.model.chunk.y
         within = within_objects(y, self.objects, codes, self._cells())
         everything = [*distinct, effects[-1]]
@@ -330,12 +331,12 @@ class Errors:
     def _without_negative(self, values: FloatArray) -> FloatArray:
         return np.maximum(values, 0.0) if self.negative == "zero" else values
 
-    def _cells(self) -> LongArray:
+    def _cells(self) -> IntArray:
         """Return the combination of all facets except the object and the facets nested in it."""
         design, chunk = self.access.model.design, self.access.model.chunk
         excluded = self._nested | self.plan.objects
-        cells = np.zeros(chunk.n, dtype=np.int64)
+        cells = np.zeros(chunk.n, dtype=np.int32)
         for position, facet in enumerate(design.facets):
             if facet.name not in excluded:
-                cells = _joined(cells, chunk.level_codes(position).astype(np.int64))
+                cells = _joined(cells, chunk.level_codes(position))
         return cells

@@ -48,7 +48,8 @@ _COLUMNS = 16
 """Right-hand sides of one iterative solve."""
 
 _LOST = 1e-8
-"""A variance from strata or levels below this fraction of the sum of its components has lost its digits."""
+"""A variance from strata or levels below this fraction of the sum of its components has lost its
+digits."""
 
 _TOL = 1e-9
 """Tolerance of iterative solves; the error of quadratic forms is its square."""

@@ -419,6 +419,8 @@ def arteaga_interval(table: TwoWayMeanSquares, alpha: float) -> tuple[float, flo
     n_s, n_q = table.n_rows, table.n_columns
     df_s, df_q = n_s - 1, n_q - 1
     M_s, M_q, M_e = table.ms_rows, table.ms_columns, table.ms_residual
+    unit = max(M_s, M_q, M_e) or 1.0  # squares of very small or large ones are not numbers
+    M_s, M_q, M_e = M_s / unit, M_q / unit, M_e / unit
 
     def bound(tail: float) -> float:
         F_inf = _upper_f(tail, df_s, math.inf)
