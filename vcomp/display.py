@@ -45,8 +45,7 @@ _PLAIN = {
 
 
 def encodable(text: str, encoding: str | None = None) -> str:
-    """Return text with symbols in letters where an encoding lacks them, and control characters
-    as escapes.
+    """Return text with control characters as escapes, and symbols that a code lacks in letters.
 
     Other characters that it lacks, as in names of levels, are left to the stream.
 

@@ -478,7 +478,7 @@ def test_stored_results(two_way, tmp_path):
         pd.testing.assert_frame_equal(loaded.expected_tau(b=5), res.expected_tau(b=5))
         assert loaded.model is None
     broken = {
-        "this is not JSON": "{nonsense",
+        "this is not JSON that vcomp wrote": "{nonsense",
         "not a result that vcomp stored": '{"a": 1}',
         "cannot read": str(tmp_path / "absent.json"),
         "format 99, and this version": json.dumps(json.loads(text) | {"format": 99}),

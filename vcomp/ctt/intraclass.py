@@ -312,7 +312,8 @@ def _of_given(
     if object_ not in facets:
         raise PlanError(
             f"there is no facet {object_!r}{did_you_mean(object_, facets)}; they are "
-            f"{', '.join(map(repr, facets))}"
+            f"{', '.join(map(repr, facets))}",
+            column=object_,
         )
     if components.mean_squares is not None:
         ms = components.mean_squares.oriented(object_)

@@ -101,7 +101,8 @@ def _of_polars(frame: Any) -> Any:
         except pa.ArrowException:
             raise DataError(
                 f"column {name!r} is of the type {kind} of polars, which Arrow lacks; cast it "
-                "to numbers or text"
+                "to numbers or text",
+                column=name,
             ) from None
     return pa.table(frame)
 
@@ -501,7 +502,8 @@ def _as_floats(name: str, columns: list[pd.Series], exact: list[pd.Series]) -> F
     if any(_largest(column) >= _EXACT for column in exact):
         raise DataError(
             f"column {name!r} holds whole numbers beyond 2**53 in one part and fractions in "
-            "another; as one type they would be rounded: write them the same way in all parts"
+            "another; as one type they would be rounded: write them the same way in all parts",
+            column=name,
         )
     return np.concatenate([c.to_numpy(dtype=float, na_value=np.nan) for c in columns])
 

@@ -185,7 +185,9 @@ def _as_categories(name: str, column: pd.Series) -> Any:
     try:
         codes, distinct = pd.factorize(values)
     except (TypeError, ArithmeticError) as error:  # unhashable
-        raise DataError(f"facet {name!r} holds values that cannot be levels: {error}") from None
+        raise DataError(
+            f"facet {name!r} holds values that cannot be levels: {error}", column=name
+        ) from None
     if column.dtype == object:
         _warn_of_equal(name, values, distinct)
         _check_names(name, distinct)
@@ -233,7 +235,8 @@ def _check_names(name: str, levels: Any) -> None:
             raise no_text(name, level) from None
         except ValueError:
             raise DataError(
-                f"column {name!r} holds a number of thousands of digits, which cannot be a level"
+                f"column {name!r} holds a number of thousands of digits, which cannot be a level",
+                column=name,
             ) from None
 
 

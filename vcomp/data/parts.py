@@ -29,7 +29,9 @@ def one_column(name: str, values: Any) -> Any:
         raise no_text(name, error.object) from None
     if array.ndim != 1:
         what = f"has {array.ndim} dimensions" if array.ndim else f"is a {_kind(array)}"
-        raise DataError(f"column {name!r} {what}; it needs one value a row, in a list or an array")
+        raise DataError(
+            f"column {name!r} {what}; it needs one value a row, in a list or an array", column=name
+        )
     if array.dtype.kind == "S":
         array = array.astype(object)
     return array.array if isinstance(array, pd.Series | pd.Index) else array
@@ -109,8 +111,9 @@ def from_list(values: Any) -> pd.Series:
 def no_text(name: str, value: Any) -> DataError:
     """Return the DataError for text that cannot be written, such as half of a character."""
     return DataError(
-        f"column {name!r} holds {ascii(value)}, which is not valid Unicode text; read it with the "
-        "encoding that it was written in"
+        f"column {name!r} holds {value!a}, which is not valid Unicode text; read it with the "
+        "encoding that it was written in",
+        column=name,
     )
 
 
@@ -162,13 +165,15 @@ def _unreadable(table: Any, name: str | None, error: Exception) -> DataError:
                 break
             return DataError(
                 f"column {column!r}{where} has the type {kind}, whose values are neither numbers "
-                "nor levels; make them numbers or text"
+                "nor levels; make them numbers or text",
+                column=column,
             )
     else:
         column = "?"
     return DataError(
         f"column {column!r}{where} cannot be read: {reason(error)}; its text may not be valid "
-        "UTF-8"
+        "UTF-8",
+        column=column,
     )
 
 

@@ -102,7 +102,10 @@ class Tally:
         if self.n == 0:
             raise DataError("the data have no rows")
         if self.missing[None] == self.n:
-            raise DataError(f"the response {formula.response!r} is missing in every row")
+            raise DataError(
+                f"the response {formula.response!r} is missing in every row",
+                column=formula.response,
+            )
         if self.incomplete:
             self._report(formula, missing, files)
         if self.infinite:
@@ -110,7 +113,8 @@ class Tally:
             which = f" ({parts})" if parts else ""
             raise DataError(
                 f"the response {formula.response!r} is infinite in {self.infinite} of "
-                f"{self.n - self.incomplete} rows{which}"
+                f"{self.n - self.incomplete} rows{which}",
+                column=formula.response,
             )
 
     def _report(self, formula: Formula, missing: Missing, files: Sequence[Path]) -> None:
@@ -382,7 +386,9 @@ def select_predictors(
     missing = frame.isna().any()
     if missing.any():
         name = missing.idxmax()
-        raise DataError(f"cannot predict rows with missing values: column {name!r} has some")
+        raise DataError(
+            f"cannot predict rows with missing values: column {name!r} has some", column=name
+        )
     fixed = _fixed_columns(formula, frame, fitted)
     labels = pd.RangeIndex(len(frame)) if source.row_labels is None else source.row_labels
     return {f: frame[f] for f in facets}, fixed, labels
@@ -443,7 +449,7 @@ def _plain(name: str, column: pd.Series) -> Any:
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.array.remove_unused_categories()
     if pd.api.types.is_complex_dtype(column.dtype):
-        raise DataError(f"column {name!r} holds complex numbers")
+        raise DataError(f"column {name!r} holds complex numbers", column=name)
     if pd.api.types.is_bool_dtype(column.dtype) and not column.isna().any():
         return column.to_numpy(dtype=bool)
     if pd.api.types.is_numeric_dtype(column.dtype) or _holds_numbers(column):
@@ -452,7 +458,9 @@ def _plain(name: str, column: pd.Series) -> Any:
     try:
         return pd.Categorical(column)
     except TypeError as error:  # unhashable
-        raise DataError(f"column {name!r} holds neither numbers nor levels: {error}") from None
+        raise DataError(
+            f"column {name!r} holds neither numbers nor levels: {error}", column=name
+        ) from None
 
 
 def _missing(name: str, column: pd.Series) -> Any:
@@ -461,7 +469,8 @@ def _missing(name: str, column: pd.Series) -> Any:
         return column.isna()
     except ArithmeticError:
         raise DataError(
-            f"column {name!r} holds the decimal sNaN, which cannot be compared; make it None"
+            f"column {name!r} holds the decimal sNaN, which cannot be compared; make it None",
+            column=name,
         ) from None
 
 
@@ -475,7 +484,8 @@ def _refuse_mixed(name: str, column: Any) -> None:
     if truth and any(issubclass(kind, int | float | np.number) for kind in others):
         raise DataError(
             f"column {name!r} holds numbers in some rows and truth values in others; make it one "
-            "of them"
+            "of them",
+            column=name,
         )
 
 
@@ -496,7 +506,8 @@ def _response(code: str, columns: Mapping[str, Any], environment: Any, n: int) -
     array = np.asarray(value)
     if array.shape != (n,):
         raise DataError(
-            f"the response {code!r} has shape {array.shape}; it needs one number a row ({n})"
+            f"the response {code!r} has shape {array.shape}; it needs one number a row ({n})",
+            column=code,
         )
     if array.dtype.kind not in "biuf":
         raise DataError(

@@ -294,7 +294,8 @@ def _refuse_identifiers(frame: pd.DataFrame, orientation: Orientation) -> None:
     if rows and not orientation.index_names:
         raise DataError(
             f"column {rows[0]!r} looks like the labels of {row}s, not like scores: set it as the "
-            "index"
+            "index",
+            column=rows[0],
         )
 
 
@@ -432,12 +433,14 @@ def _from_long(data: Any, orientation: Orientation, names: Mapping[str, str | No
         if empty.any():
             raise DataError(
                 f"column {name!r} is missing in {int(empty.sum())} of {len(frame)} rows, first "
-                f"in row {int(empty.argmax())}"
+                f"in row {int(empty.argmax())}",
+                column=name,
             )
     if not _holds_numbers(frame[score]):
         raise DataError(
             f"column {score!r} does not hold numbers; it is {frame[score].dtype}. score= is the "
-            "column of the scores"
+            "column of the scores",
+            column=score,
         )
     place, rows = _levels(frame[chosen[orientation.row]], orientation.as_text)
     across, columns = _levels(frame[chosen[orientation.column]], orientation.as_text)
@@ -477,7 +480,8 @@ def _columns_of(
             listed = ", ".join(f"{r}=" for r in orientation.roles)
             raise DataError(
                 f"a long table has three columns, {listed}; {role}= is missing, and there is no "
-                f"column {role!r}; the columns are {shown}"
+                f"column {role!r}; the columns are {shown}",
+                column=role,
             )
         chosen[role] = role if name is None else name
     hashable = [name for name in chosen.values() if isinstance(name, Hashable)]
@@ -495,7 +499,9 @@ def _levels(column: pd.Series, as_text: bool) -> tuple[Any, Any]:
     try:
         return pd.factorize(values)
     except TypeError as error:
-        raise DataError(f"column {column.name!r} does not hold labels: {error}") from None
+        raise DataError(
+            f"column {column.name!r} does not hold labels: {error}", column=column.name
+        ) from None
 
 
 def _check_memory(n: int, k: int, orientation: Orientation) -> None:

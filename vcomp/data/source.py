@@ -198,11 +198,14 @@ class Source:
         name : of the column
         """
         if not self.columns:
-            return DataError(f"there is no column {name!r} in the data, which have no columns")
+            return DataError(
+                f"there is no column {name!r} in the data, which have no columns", column=name
+            )
         shown = ", ".join(map(repr, self.columns[:20])) + (" …" if len(self.columns) > 20 else "")
         return DataError(
             f"there is no column {name!r} in the data{did_you_mean(name, self.columns)}; "
-            f"the columns are {shown}"
+            f"the columns are {shown}",
+            column=name,
         )
 
 
@@ -225,7 +228,7 @@ def native(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _native(column: pd.Series) -> pd.Series:
-    """Return a column in the machine's byte order, and of Arrow's types those that pandas knows."""
+    """Return a column in the machine's byte order, and in a type that pandas can group."""
     import pandas as pd
 
     dtype = column.dtype
@@ -304,13 +307,14 @@ class Agreement:
             return
         raise DataError(
             f"column {name!r} holds {kind} in {part.name!r} and {before} in {where.name!r}; "
-            "a column is of one kind in all parts of the data"
+            "a column is of one kind in all parts of the data",
+            column=name,
         )
 
     def _lacks(self, part: Part, name: str) -> DataError:
         other = self._first if self._first is not None and name in self._first.columns else None
         has = "others have" if other is None else f"{other.name!r} has"
-        return DataError(f"{part.name!r} has no column {name!r}, which {has}")
+        return DataError(f"{part.name!r} has no column {name!r}, which {has}", column=name)
 
 
 def refuse_dask(data: Any) -> None:

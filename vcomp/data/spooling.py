@@ -280,7 +280,8 @@ def _widened(before: Any, new: Any) -> Any:
             first, later = ("text" if pa.types.is_dictionary(k) else k for k in known)
             raise DataError(
                 f"column {field.name!r} is of type {first} first and {later} later; "
-                "a file has one type for all rows"
+                "a file has one type for all rows",
+                column=field.name,
             ) from None
     return pa.schema(fields)
 
@@ -308,7 +309,8 @@ def _table(arrays: Mapping[str, Any], schema: Any) -> Any:
         except pa.ArrowException as error:
             raise DataError(
                 f"column {field.name!r} cannot be written as {field.type}, the type of other "
-                f"rows: {reason(error)}"
+                f"rows: {reason(error)}",
+                column=field.name,
             ) from None
     return pa.table(columns, schema=schema)
 

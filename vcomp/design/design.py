@@ -194,7 +194,9 @@ class Design:
             if found.min() < 0:
                 unknown = column.iloc[[int(np.argmax(found < 0))]].tolist()[0]
                 raise DataError(
-                    f"facet {facet.name!r} has a level that the design does not have: {unknown!r}"
+                    f"facet {facet.name!r} has a level that the design does not have: {unknown!r}",
+                    level=unknown,
+                    column=facet.name,
                 )
             codes.append(found)
         return Chunk(

@@ -252,7 +252,8 @@ def _check_factors(fixed: Mapping[str, Any]) -> None:
             raise DataError(
                 f"factor {name!r} of the fixed part has the levels "
                 f"{' and '.join(map(repr, same))}, whose columns would have one name; make them "
-                "equal or name them differently"
+                "equal or name them differently",
+                column=name,
             )
         _warn_of_alike(name, levels, "factor")
 
@@ -281,7 +282,8 @@ def find_terms(
             hint = " (a*b is a + b + a:b, and a/b is a + a:b)" if expanded else ""
             raise DesignError(
                 f"term {term.name!r} has one row in each of its {n_rows} groups: that is the "
-                f"residual, which every model has; leave (1|{term.name}) out of the formula{hint}"
+                f"residual, which every model has; leave (1|{term.name}) out of the formula{hint}",
+                term=term.name,
             )
     return terms
 

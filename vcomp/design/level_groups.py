@@ -92,14 +92,18 @@ def read_groups(source: Source, level: str, group: str) -> dict[str, Any]:
     pairs = source.read([level, group]).drop_duplicates()
     several = pairs[level][pairs[level].duplicated()]
     if len(several):
-        raise DataError(f"{str(several.iloc[0])!r} has several groups in column {group!r}")
+        raise DataError(
+            f"{str(several.iloc[0])!r} has several groups in column {group!r}", column=group
+        )
     return dict(zip(map(str, pairs[level]), pairs[group], strict=True))
 
 
 def _group_of(groups: Any, level: Any, facet: str) -> Any:
     group = groups(level) if callable(groups) else _looked_up(groups, level, facet)
     if group is None or group != group:  # nan
-        raise DataError(f"{level!r} of {facet!r} has no group; give each level one")
+        raise DataError(
+            f"{level!r} of {facet!r} has no group; give each level one", column=facet, level=level
+        )
     return group
 
 
@@ -118,5 +122,7 @@ def _looked_up(groups: Any, level: Any, facet: str) -> Any:
         return groups[of_text[str(level)]]
     raise DataError(
         f"{level!r} of {facet!r} has no group{did_you_mean(str(level), of_text)}; give each level "
-        "one"
+        "one",
+        column=facet,
+        level=level,
     )

@@ -97,7 +97,8 @@ def check_digits(
         raise DataError(
             f"the response {response!r} varies by {sd:.2g} about {mean:.6g}, and the model has no "
             "intercept: squares of such scores keep too few digits of their variation; "
-            f"{remedy} from the scores"
+            f"{remedy} from the scores",
+            column=response,
         )
     XX = stats.sums.XX
     size = np.sqrt(np.diagonal(XX))
@@ -316,7 +317,8 @@ def _check_terms(stats: Statistics, names: Sequence[str]) -> None:
         if forms[t, t] <= most and forms[t, t] <= _DEPENDENT * sums.group_squares(t):
             raise DesignError(
                 f"term {name!r} is confounded with the fixed part, which explains all differences "
-                f"between its groups; leave out (1|{name}) or the fixed factor"
+                f"between its groups; leave out (1|{name}) or the fixed factor",
+                term=name,
             )
     scaled = forms / np.sqrt(np.outer(np.diagonal(forms), np.diagonal(forms)))
     values, vectors = np.linalg.eigh(scaled)

@@ -138,7 +138,8 @@ def start_of(
     both = [names[place] for place in given if known.held[place]]
     if both and hasattr(start, "keys"):
         raise EstimationError(
-            f"start and hold both name component {both[0]!r}; a held component has no start"
+            f"start and hold both name component {both[0]!r}; a held component has no start",
+            term=both[0],
         )
     if given.get(len(names) - 1) == 0.0 and not known.held[-1]:
         raise EstimationError(f"the start of {names[-1]!r} must be positive, not 0")
@@ -176,7 +177,8 @@ def _by_place(
         if name not in names:
             raise EstimationError(
                 f"{option} names component {name!r}, which is not in the model; components are "
-                f"{', '.join(names)}"
+                f"{', '.join(names)}",
+                term=name,
             )
         value = given[name]
         if not _is_number(value) or not np.isfinite(value) or value < 0.0:

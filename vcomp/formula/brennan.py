@@ -172,7 +172,8 @@ class Design:
             if ":" in facet:
                 raise PlanError(
                     f"the facet {facet!r} has ':' in its name, which joins facets in the names "
-                    "of components; give it another name"
+                    "of components; give it another name",
+                    column=facet,
                 )
 
     def __str__(self) -> str:

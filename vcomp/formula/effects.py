@@ -179,7 +179,8 @@ def _checked(design: Design, sizes: Mapping[str, Any]) -> dict[str, int]:
         if facet not in known:
             hint = did_you_mean(facet, design.facets)
             raise PlanError(
-                f"unknown facet {facet!r}{hint}; the design has {', '.join(design.facets)}"
+                f"unknown facet {facet!r}{hint}; the design has {', '.join(design.facets)}",
+                column=facet,
             )
         if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
             raise PlanError(

@@ -280,5 +280,6 @@ def _interacting(fixed: FixedPart, own: Any) -> Iterator[str]:
 def _twice(facet: str, first: str, second: str) -> FormulaError:
     return FormulaError(
         f"the fixed part has {first} and {second}, both of column {facet!r}: levels cannot be "
-        "compared while the other stays as it is; test contrasts with t_test()"
+        "compared while the other stays as it is; test contrasts with t_test()",
+        column=facet,
     )

@@ -52,7 +52,7 @@ class WideFactor:
         import pandas as pd
 
         if self.column not in columns:
-            raise DataError(f"the fixed part needs column {self.column!r}")
+            raise DataError(f"the fixed part needs column {self.column!r}", column=self.column)
         values = columns[self.column]
         if isinstance(values, pd.Categorical):
             of_category = self.levels.get_indexer(values.categories)
@@ -64,7 +64,9 @@ class WideFactor:
             (new,) = np.asarray(values)[first : first + 1].tolist()
             if isinstance(new, float) and new.is_integer():  # whole numbers are read as floats
                 new = int(new)
-            raise DataError(f"{self.code!r} of the fixed part has no level {new!r} in the fit")
+            raise DataError(
+                f"{self.code!r} of the fixed part has no level {new!r} in the fit", level=new
+            )
         return np.asarray(found, dtype=np.int64)
 
     def sparse(self, columns: Mapping[str, Any]) -> Any:

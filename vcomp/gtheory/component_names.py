@@ -41,7 +41,9 @@ def terms_of(names: Sequence[str], *, replicated: bool = False) -> list[frozense
         facets = [f for p in parts[name] for f in (p if set(p) <= letters else [p])]
         twice = [f for f in facets if facets.count(f) > 1]
         if twice:
-            raise PlanError(f"component {name!r} names facet {twice[0]!r} twice")
+            raise PlanError(
+                f"component {name!r} names facet {twice[0]!r} twice", term=name, column=twice[0]
+            )
         terms[name] = frozenset(facets)
     everything = frozenset().union(*terms.values())
     if not everything:
@@ -74,7 +76,9 @@ def _parts(name: str, names: Sequence[str]) -> list[str]:
         text = _ERROR_SUFFIX.sub("", text)
     parts = _SEPARATOR.split(text.replace("(", "").replace(")", ""))
     if not all(parts) or any(re.search(r"\s", p) for p in parts):
-        raise PlanError(f"cannot read component {name!r}; write colons between facets, as 'p:i'")
+        raise PlanError(
+            f"cannot read component {name!r}; write colons between facets, as 'p:i'", term=name
+        )
     return parts
 
 

@@ -192,7 +192,7 @@ def _codes(where: str, facet: str, column: Any) -> LongArray:
 
     codes, _ = pd.factorize(column)
     if (codes < 0).any():
-        raise PlanError(f"{where} has a missing value in column {facet!r}")
+        raise PlanError(f"{where} has a missing value in column {facet!r}", column=facet)
     return np.asarray(codes, dtype=np.int64)
 
 

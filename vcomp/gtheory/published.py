@@ -491,8 +491,9 @@ def _named(
     if not are_computable(made.values):
         at = int(np.abs(made.values).argmax())
         raise PlanError(
-            f"{what} {made.names[at]!r} is {display.number(made.values[at])}, the largest, too far "
-            "from 1 to compute with; rescale the scores"
+            f"{what} {made.names[at]!r}, the largest, is {display.number(made.values[at])}: too "
+            "far from 1 to compute with; rescale the scores",
+            term=made.names[at],
         )
     return made, order
 
@@ -574,7 +575,7 @@ def _covariance(cov: Any, names: list[str]) -> FloatArray:
         raise PlanError("cov must be symmetric, and finite or nan")
     if (np.diagonal(matrix) < 0).any():
         at = names[int(np.flatnonzero(np.diagonal(matrix) < 0)[0])]
-        raise PlanError(f"cov has a negative variance for component {at!r}")
+        raise PlanError(f"cov has a negative variance for component {at!r}", term=at)
     known = ~np.isnan(np.diagonal(matrix))
     inside = matrix[np.ix_(known, known)]
     scale = np.sqrt(np.diagonal(inside))

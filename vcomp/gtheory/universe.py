@@ -375,7 +375,9 @@ def check_facets(names: Iterable[str], known: Sequence[str]) -> None:
         parts = [p for p in str(name).split("x") if p]
         if len(parts) > 1 and all(p in known for p in parts):
             hint = f" (with spaces around x: {' x '.join(parts)!r})"
-        raise PlanError(f"unknown facet {name!r}{hint}; the G-study has {', '.join(known)}")
+        raise PlanError(
+            f"unknown facet {name!r}{hint}; the G-study has {', '.join(known)}", column=name
+        )
 
 
 def check_columns(columns: Iterable[str], facets: Sequence[str]) -> None:
@@ -395,7 +397,8 @@ def check_columns(columns: Iterable[str], facets: Sequence[str]) -> None:
         if name in facets:
             raise PlanError(
                 f"the table has a column {name!r} of its own, and so no place for the sizes of "
-                f"the facet {name!r}; give the facet another name in the G-study"
+                f"the facet {name!r}; give the facet another name in the G-study",
+                column=name,
             )
 
 

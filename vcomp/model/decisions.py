@@ -68,7 +68,8 @@ def sampled_facet(facets: Sequence[str], n: Mapping[str, Any]) -> tuple[str, str
     if unknown:
         raise PlanError(
             f"there is no facet {unknown[0]!r}{did_you_mean(unknown[0], facets)}; the facets "
-            f"are {', '.join(map(repr, facets))}"
+            f"are {', '.join(map(repr, facets))}",
+            column=unknown[0],
         )
     if len(n) > 1:
         sizes = ", ".join(f"{facet}={value!r}" for facet, value in n.items())

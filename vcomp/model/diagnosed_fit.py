@@ -49,7 +49,8 @@ def diagnose(
     if object_ is not None and object_ not in names:
         raise PlanError(
             f"object={object_!r} is not a facet of the fit{did_you_mean(object_, names)}; facets "
-            f"are {', '.join(names)}"
+            f"are {', '.join(names)}",
+            column=object_,
         )
     chunk, rows = model.chunk, model.rows
     check_memory(

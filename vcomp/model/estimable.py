@@ -445,14 +445,17 @@ def _columns(design: Design, facets: Mapping[str, str] | None) -> dict[str, str]
                 f"{', '.join(design.facets)}{hint}"
             )
         if not isinstance(column, str):
-            raise PlanError(f"the column of facet {name!r} must be a name, not {column!r}")
+            raise PlanError(
+                f"the column of facet {name!r} must be a name, not {column!r}", column=name
+            )
     columns = {f: given.get(f, f) for f in _in_order(design)}
     for facet, column in columns.items():
         others = [f for f, c in columns.items() if c == column and f != facet]
         if others:
             raise PlanError(
                 f"the facets {facet!r} and {others[0]!r} are both column {column!r}; each facet "
-                "needs its own column"
+                "needs its own column",
+                column=column,
             )
     return columns
 

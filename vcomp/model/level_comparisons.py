@@ -220,7 +220,11 @@ def _place(facet: str, names: Sequence[Any], level: object) -> int:
             return place
     labels = list(map(str, plain))
     if wanted not in labels:
-        raise DataError(f"{facet} has no level {wanted!r}{did_you_mean(wanted, labels)}")
+        raise DataError(
+            f"{facet} has no level {wanted!r}{did_you_mean(wanted, labels)}",
+            column=facet,
+            level=wanted,
+        )
     return labels.index(wanted)
 
 

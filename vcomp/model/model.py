@@ -156,7 +156,8 @@ def _by_name(params: Components, names: tuple[str, ...]) -> Any:
     absent = [name for name in names if name not in known]
     if absent:
         raise EstimationError(
-            f"component {absent[0]!r} is missing; components are {', '.join(names)}"
+            f"component {absent[0]!r} is missing; components are {', '.join(names)}",
+            term=absent[0],
         )
     by_name: Any = params
     return [by_name[name] for name in names]

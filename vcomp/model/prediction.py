@@ -155,7 +155,8 @@ def included_terms(level: Level, names: Sequence[str]) -> tuple[int, ...]:
             hint = did_you_mean(name, [*known, "population", "all"])
             raise DataError(
                 f"level {name!r} is not known{hint}; it is 'population', 'all', or terms of the "
-                f"model: {', '.join(map(repr, known))}"
+                f"model: {', '.join(map(repr, known))}",
+                term=name,
             )
     return tuple(sorted(known.index(name) for name in wanted))
 
@@ -251,7 +252,9 @@ def _refuse_new(
             found = list(dict.fromkeys(zip(*columns, strict=True)))
             raise DataError(
                 f"term {design.terms[t].name!r} has {_named(found)}, a combination that did not "
-                "occur in the fit; new_levels='zero' predicts its effect as zero"
+                "occur in the fit; new_levels='zero' predicts its effect as zero",
+                level=found[0],
+                term=design.terms[t].name,
             )
 
 
@@ -396,7 +399,8 @@ def check_columns(design: Design) -> None:
     if clashing:
         name = min(clashing)
         raise DataError(
-            f"the column {name!r} of the data has the name of a column that is added; rename it"
+            f"the column {name!r} of the data has the name of a column that is added; rename it",
+            column=name,
         )
 
 
@@ -470,7 +474,8 @@ def _fitted(design: Design, solution: Solution, codes: list[Any], X: FloatArray)
         if groups.min() < 0:
             raise DataError(
                 f"term {term.name!r} has a level, or a combination, that did not occur in the "
-                "fit; the rows have to stay as they were"
+                "fit; the rows have to stay as they were",
+                term=term.name,
             )
         fitted += effects[groups]
     return fitted

@@ -197,7 +197,8 @@ class Likelihood:
         if self.held[place]:
             raise EstimationError(
                 f"component {self.estimate.names[place]!r} was held, not estimated: it has no "
-                "profile; fit without hold="
+                "profile; fit without hold=",
+                term=self.estimate.names[place],
             )
         weights = np.zeros(self.held.size)
         weights[place] = 1.0

@@ -98,7 +98,8 @@ class RankedFit:
         if ranked is not None and ranked not in cells.facets:
             raise PlanError(
                 f"there is no facet {ranked!r}{did_you_mean(str(ranked), cells.facets)}; the "
-                f"facets are {', '.join(map(repr, cells.facets))}"
+                f"facets are {', '.join(map(repr, cells.facets))}",
+                column=ranked,
             )
         others = [facet for facet in cells.facets if facet != ranked]
         sampled = next(iter(n), others[-1])

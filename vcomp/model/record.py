@@ -572,6 +572,6 @@ def _read(source: str | Path) -> Any:
         return found
     except ValueError as error:  # also of numbers of thousands of digits
         raise DataError(
-            f"this is not JSON that vcomp wrote: {error}; a stored result must be written by res.to_json() or "
-            "'vcomp fit … --json FILE'"
+            f"this is not JSON that vcomp wrote: {error}; a stored result must be written by "
+            "res.to_json() or 'vcomp fit … --json FILE'"
         ) from None

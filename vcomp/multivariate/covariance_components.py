@@ -358,7 +358,8 @@ def object_term(g: CovarianceComponents, object_: str | None) -> str:
     if name not in facets:
         raise PlanError(
             f"unknown facet {name!r}{did_you_mean(name, facets)}; the G-study has "
-            f"{', '.join(facets)}"
+            f"{', '.join(facets)}",
+            column=name,
         )
     if name not in g.names:
         raise PlanError(f"the model has no term (1|{name}), so its levels cannot be distinguished")

@@ -173,7 +173,8 @@ def plan_studies(
         if facet not in facets:
             raise PlanError(
                 f"unknown facet {facet!r}{did_you_mean(facet, facets)}; the G-study has "
-                f"{', '.join(facets)}"
+                f"{', '.join(facets)}",
+                column=facet,
             )
     object_ = _object(facets, sizes) if object_ is None else object_
     _check_object(g, w, object_)

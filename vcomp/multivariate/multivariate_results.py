@@ -475,7 +475,8 @@ class MultivariateResults(display.Printed):
         if term not in self.terms:
             raise EstimationError(
                 f"unknown term {term!r}{did_you_mean(term, self.terms)}; the terms are "
-                f"{', '.join(self.terms)}"
+                f"{', '.join(self.terms)}",
+                term=term,
             )
         return self.terms.index(term)
 

@@ -90,7 +90,7 @@ def _summands(text: str) -> list[str]:
 def _distinct(names: list[str]) -> list[str]:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise FormulaError(f"the response {twice[0]!r} occurs twice")
+        raise FormulaError(f"the response {twice[0]!r} occurs twice", column=twice[0])
     return names
 
 
@@ -192,7 +192,8 @@ def read_scores(
     if strange:
         raise DesignError(
             f"independent: {strange[0]!r} is not a facet"
-            f"{did_you_mean(strange[0], random.facets)}; facets are {', '.join(random.facets)}"
+            f"{did_you_mean(strange[0], random.facets)}; facets are {', '.join(random.facets)}",
+            column=strange[0],
         )
     if variable is None:
         parts = _wide(left, right, random, data, environment, missing)
@@ -269,9 +270,11 @@ def _long(
     column = frame[variable]
     empty = column.isna().to_numpy()
     if empty.any() and missing == "raise":
-        raise DataError(f"column {variable!r} is missing in {int(empty.sum())} rows")
+        raise DataError(
+            f"column {variable!r} is missing in {int(empty.sum())} rows", column=variable
+        )
     if empty.all():
-        raise DataError(f"column {variable!r} is missing in all rows")
+        raise DataError(f"column {variable!r} is missing in all rows", column=variable)
     if empty.any():
         warn(f"{int(empty.sum()):,} rows have no value in {variable!r} and are left out")
         frame, column = frame[~empty], column[~empty]
@@ -280,7 +283,8 @@ def _long(
     if len(names) < 2:
         raise DataError(
             f"column {variable!r} has one value only, {names[0]!r}: there is one dependent "
-            "variable; use vcomp.fit for it"
+            "variable; use vcomp.fit for it",
+            column=variable,
         )
     codes, response = labels.cat.codes.to_numpy(), plain_name(left[0])
     models, lacking = [], []

@@ -107,7 +107,8 @@ def check_facet(role: str, name: object, components: VarianceComponents) -> str:
         raise PlanError(
             f"{role}={name!r} is not a facet of the random part{did_you_mean(name, known)}; "
             f"facets are {', '.join(known)}. A facet enters by a term (1|{name}), or by the name "
-            "of a published component"
+            "of a published component",
+            column=name,
         )
     return str(name)
 

@@ -377,7 +377,7 @@ def _read(scores: Any, response: str, names: Mapping[str, str | None]) -> pd.Dat
     frame = pd.DataFrame({name: read[column] for name, column in given.items()})
     if frame.isna().to_numpy().any():
         bad = given[str(frame.columns[frame.isna().any()][0])]
-        raise DataError(f"column {bad!r} has missing values; drop these rows")
+        raise DataError(f"column {bad!r} has missing values; drop these rows", column=bad)
     frame = frame.astype(str).assign(score=read[response].to_numpy())
     judge = [name for name in ("role", "assessor") if name in frame]
     whole = frame.groupby(judge).ngroup()

@@ -527,7 +527,8 @@ def _drawn(compared: ComparisonRecord, shared: str | Sequence[str]) -> list[str]
         if missing:
             raise EstimationError(
                 f"measure {other!r} has no facet {missing[0]!r}, which a joint bootstrap draws; "
-                "name the facets that are the same in shared="
+                "name the facets that are the same in shared=",
+                column=missing[0],
             )
         partly = [pair for pair in res.design.partly_crossed if set(pair) & set(facets)]
         if partly and len(facets) > 1:

@@ -220,7 +220,8 @@ def _of_one_table(
     if used:
         raise DataError(
             f"by={used[0]!r} is a facet of the formula, which would have one level in each group; "
-            "leave it out of by= or the formula"
+            "leave it out of by= or the formula",
+            column=used[0],
         )
     measures = []
     for model, (key, part) in product(models, list(frame.groupby(groups, observed=True))):

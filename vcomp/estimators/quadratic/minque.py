@@ -212,12 +212,14 @@ def _check_names(given: list[str], names: tuple[str, ...]) -> None:
         if name not in names:
             raise EstimationError(
                 f"prior names component {name!r}, which is not in the model; components are "
-                f"{', '.join(names)}"
+                f"{', '.join(names)}",
+                term=name,
             )
     for name in names:
         if name not in given:
             raise EstimationError(
-                f"prior has no component {name!r}; give one for each of {', '.join(names)}"
+                f"prior has no component {name!r}; give one for each of {', '.join(names)}",
+                term=name,
             )
 
 

@@ -165,7 +165,8 @@ class Reductions:
                 before = f"the fixed part and {others}" if others else "the fixed part"
                 raise EstimationError(
                     f"term {names[adjustment.term]!r} has no degrees of freedom after adjustment "
-                    f"for {before}: {advice}"
+                    f"for {before}: {advice}",
+                    term=names[adjustment.term],
                 )
         if self.df[-1] <= 0:
             raise EstimationError(

@@ -233,7 +233,8 @@ class Cost:
                         hint = "; a fixed cost is Cost({…}, setup=…)"
                     raise PlanError(
                         f"the cost has a price per {':'.join(facets)}, and {facet!r} is not a "
-                        f"facet{hint}; facets are {', '.join(design.facets)}"
+                        f"facet{hint}; facets are {', '.join(design.facets)}",
+                        column=facet,
                     )
         return [(price, design.closure(facets)) for facets, price in self.prices.items()]
 

@@ -139,7 +139,8 @@ class Diagnosis(display.Printed):
         if facet not in found:
             raise PlanError(
                 f"no facet {facet!r}{did_you_mean(facet, found)}; there are residual variances by "
-                f"{', '.join(found) or 'none'}"
+                f"{', '.join(found) or 'none'}",
+                column=facet,
             )
         spread = found[facet]
         index = pd.Index(spread.labels, name=facet)

@@ -482,7 +482,8 @@ def _check_term(estimate: Estimate, term: Any) -> None:
     if term not in terms:
         raise EstimationError(
             f"there is no component {term!r} to test{did_you_mean(term, terms)}; components are "
-            f"{', '.join(terms) or 'none'}"
+            f"{', '.join(terms) or 'none'}",
+            term=term,
         )
     if term in estimate.held:
         raise EstimationError(

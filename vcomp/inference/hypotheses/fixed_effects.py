@@ -183,7 +183,8 @@ class Clustered:
             if slopes is None:
                 raise EstimationError(
                     f"facet {sorted(chosen)[0]!r} has too few levels for cov_type='robust', and "
-                    "this fit has no derivatives of its covariance matrix to replace them"
+                    "this fit has no derivatives of its covariance matrix to replace them",
+                    column=sorted(chosen)[0],
                 )
             own = [t for t, used in enumerate(facets[:-1]) if used == chosen]
             parts[m] = sum((max(values[t], 0.0) * slopes[t] for t in own), np.zeros_like(parts[m]))

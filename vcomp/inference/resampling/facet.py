@@ -221,7 +221,7 @@ def check_levels(design: Design, levels: Levels, fewest: int = 2) -> None:
         within = f" within each {' and '.join(above)}" if above else ""
         number = "one level" if most == 1 else f"{most} levels"
         raise EstimationError(
-            f"facet {name!r} has {number}{within}; resampling needs at least {fewest}"
+            f"facet {name!r} has {number}{within}; resampling needs at least {fewest}", column=name
         )
 
 

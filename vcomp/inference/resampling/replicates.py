@@ -194,7 +194,9 @@ class Replicates:
 
         if component not in self.names:
             known = ", ".join(map(repr, self.names))
-            raise DataError(f"there is no component {component!r}; there are {known}")
+            raise DataError(
+                f"there is no component {component!r}; there are {known}", term=component
+            )
         values = self.values if self.adjusted is None else self.adjusted
         if estimate is None and "estimates" in self.fingerprint:
             estimate = float(self.fingerprint["estimates"][self.names.index(component)])

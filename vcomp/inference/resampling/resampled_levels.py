@@ -87,7 +87,9 @@ class Sample:
     def _check(self, design: Design) -> None:
         for facet, n in zip(design.facets, self.n_levels, strict=True):
             if n < 2:
-                raise DesignError(f"only one level of facet {facet.name!r} is left")
+                raise DesignError(
+                    f"only one level of facet {facet.name!r} is left", column=facet.name
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,7 @@ def check_facets(design: Design, facets: str | Sequence[str]) -> tuple[str, ...]
         if name not in known:
             raise EstimationError(_unknown(name, design))
         if names.count(name) > 1:
-            raise EstimationError(f"facet {name!r} is given twice")
+            raise EstimationError(f"facet {name!r} is given twice", column=name)
     nested = design.structure.nested_in
     return tuple(sorted(names, key=lambda f: (len(nested[f]), known.index(f))))
 

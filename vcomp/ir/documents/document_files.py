@@ -171,7 +171,8 @@ def _relevant(grades: FloatArray, name: str, lowest: float) -> BoolArray:
         low, high = display.number(grades.min()), display.number(grades.max())
         raise DataError(
             f"no document is relevant: the grades in column {name!r} are {low} to {high}, and "
-            f"those from {display.number(lowest)} on count as relevant (relevant_from=)"
+            f"those from {display.number(lowest)} on count as relevant (relevant_from=)",
+            column=name,
         )
     return found
 
@@ -188,7 +189,8 @@ def _common(
     if _kind(one) != _kind(two):
         raise DataError(
             f"column {name!r} holds {_kind(one)} in the retrieved documents and {_kind(two)} in "
-            f"the judgements, such as {shown(one[0])} and {shown(two[0])}; make both text"
+            f"the judgements, such as {shown(one[0])} and {shown(two[0])}; make both text",
+            column=name,
         )
     labels = one if one.equals(two) else one.union(two)
     return labels, (_placed(labels, first), _placed(labels, second))
@@ -213,7 +215,8 @@ def _with_more(
         if len(given) and _kind(given) != _kind(labels):
             raise DataError(
                 f"systems= holds {_kind(given)} and column {name!r} {_kind(labels)}, such as "
-                f"{shown(given[0])} and {shown(labels[0])}"
+                f"{shown(given[0])} and {shown(labels[0])}",
+                column=name,
             )
         unknown = labels.difference(given)
         if len(unknown):

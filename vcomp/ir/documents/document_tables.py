@@ -73,7 +73,8 @@ def read_documents(
         if missing.any():
             raise DataError(
                 f"{what}: {int(missing.sum()):,} rows have no value in column {name!r}, the first "
-                f"of them row {int(missing.argmax())}"
+                f"of them row {int(missing.argmax())}",
+                column=name,
             )
     columns = {name: as_levels(name, frame[name]) for name in names}
     return DocumentTable(
@@ -89,11 +90,12 @@ def _grades(what: str, name: str, column: pd.Series) -> FloatArray:
     if not numeric and not is_bool_dtype(column.dtype):
         raise DataError(
             f"{what}: column {name!r} holds {column.dtype}; it must hold grades, such as 0 and 1, "
-            "or True and False"
+            "or True and False",
+            column=name,
         )
     values: FloatArray = column.to_numpy(dtype=float)
     if not np.isfinite(values).all():
-        raise DataError(f"{what}: column {name!r} holds grades that are not finite")
+        raise DataError(f"{what}: column {name!r} holds grades that are not finite", column=name)
     return values
 
 

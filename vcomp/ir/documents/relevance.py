@@ -221,7 +221,8 @@ def _read(
         values = "one value" if grades.size == 1 else f"{grades.size:,} values"
         raise DataError(
             f"judgements: column {relevant!r} holds {values}; relevance has 2 to {_MOST_GRADES} "
-            "grades"
+            "grades",
+            column=relevant,
         )
     labels = [table.columns[name].cat for name in columns]
     topics, named, assessors = (label.codes.to_numpy().astype(np.int64) for label in labels)

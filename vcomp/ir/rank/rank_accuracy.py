@@ -238,7 +238,8 @@ def _by_column(
     if not hasattr(scores, "__getitem__"):
         raise DataError(
             f"groups={groups!r} is a column of a long table, and scores are a matrix; pass a "
-            "mapping from systems to groups"
+            "mapping from systems to groups",
+            column=groups,
         )
     source = open_source(scores)
     system = system or "system"
@@ -246,7 +247,8 @@ def _by_column(
         if column not in source.columns:
             raise DataError(
                 f"the scores have no column {column!r}{did_you_mean(column, source.columns)}, so "
-                "that systems have no groups; pass a mapping from systems to groups"
+                "that systems have no groups; pass a mapping from systems to groups",
+                column=column,
             )
     return read_groups(source, system, groups)
 

@@ -63,7 +63,8 @@ def effect_margins(
         if name not in found:
             raise PlanError(
                 f"margins= names no component {name!r}{did_you_mean(name, names)}; there are "
-                f"{', '.join(names)}"
+                f"{', '.join(names)}",
+                term=name,
             )
         found[name] = _standardised(name, given)
     return found

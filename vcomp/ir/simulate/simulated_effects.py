@@ -45,13 +45,15 @@ def check_sizes(design: Design, sizes: Mapping[str, object]) -> dict[str, LongAr
         if facet not in design.facets:
             raise PlanError(
                 f"no facet {facet!r}{did_you_mean(facet, design.facets)}; facets are "
-                f"{', '.join(design.facets)}"
+                f"{', '.join(design.facets)}",
+                column=facet,
             )
     missing = [f for f in design.facets if f not in sizes]
     if missing:
         raise PlanError(
             f"facet {missing[0]!r} has no size; give a number of levels to each of "
-            f"{', '.join(design.facets)}"
+            f"{', '.join(design.facets)}",
+            column=missing[0],
         )
     return {facet: _whole_numbers(facet, sizes[facet]) for facet in design.facets}
 
@@ -354,7 +356,8 @@ def _factors(
         if len(several) > 1:
             raise PlanError(
                 f"component {name!r} has the facets {' and '.join(several)}; give correlations of "
-                "one of them"
+                "one of them",
+                term=name,
             )
     return factors
 
@@ -390,7 +393,9 @@ def _check_response(response: object, design: Design) -> None:
     if not isinstance(response, str):
         raise PlanError(f"response= is the name of a column, not {response!r}")
     if response in design.facets:
-        raise PlanError(f"response={response!r} is a facet, which has a column of that name")
+        raise PlanError(
+            f"response={response!r} is a facet, which has a column of that name", column=response
+        )
 
 
 def _design(components: VarianceComponents, text: str | None) -> Design:
@@ -425,7 +430,9 @@ def _not_negative(components: VarianceComponents) -> FloatArray:
     values = components.values
     if not np.isfinite(values).all():
         name = components.names[int((~np.isfinite(values)).argmax())]
-        raise PlanError(f"component {name!r} is nan, so that its effects cannot be drawn")
+        raise PlanError(
+            f"component {name!r} is nan, so that its effects cannot be drawn", term=name
+        )
     negative = [name for name, v in zip(components.names, values, strict=True) if v < 0]
     if negative:
         warn(f"negative components are set to zero: {', '.join(negative)}")

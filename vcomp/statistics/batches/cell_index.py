@@ -248,6 +248,7 @@ def places_of_rows(
             if not add_places(places[rows], values[rows], low, table):
                 raise DataError(
                     f"facet {facet.name!r} has a level that was not there when the rows were read "
-                    "first; they have to stay the same between the passes"
+                    "first; they have to stay the same between the passes",
+                    column=facet.name,
                 )
     return places

@@ -183,7 +183,8 @@ def _check_levels(mine: Facet, theirs: Facet) -> None:
         raise DataError(
             f"the levels of facet {mine.name!r} are {kinds[0]} in one of the two and {kinds[1]} "
             f"in the other ({_shown(mine)} and {_shown(theirs)}), so that none are the same; "
-            f"read both as {kinds[0]}, or both as {kinds[1]}"
+            f"read both as {kinds[0]}, or both as {kinds[1]}",
+            column=mine.name,
         )
 
 
@@ -194,7 +195,8 @@ def _check_rounding(name: str, mine: FacetSurvey, theirs: FacetSurvey) -> None:
         raise DataError(
             f"facet {name!r} has whole numbers beyond 2**53 as levels in one of the two, and "
             "numbers of another type in the other; as one type they would be rounded: read both "
-            "as text"
+            "as text",
+            column=name,
         )
 
 
@@ -205,7 +207,9 @@ def _shown(facet: Facet) -> str:
 def _check_factor(name: str, mine: FacetSurvey | None, theirs: FacetSurvey | None) -> None:
     """Refuse a factor of the fixed part that has other columns in one of the two."""
     if (mine is None) != (theirs is None):
-        raise DataError(f"column {name!r} holds numbers in one of the two, text in the other")
+        raise DataError(
+            f"column {name!r} holds numbers in one of the two, text in the other", column=name
+        )
     if mine is None or theirs is None:
         return
     levels, others = mine.used()[0], theirs.used()[0]
@@ -219,7 +223,8 @@ def _check_factor(name: str, mine: FacetSurvey | None, theirs: FacetSurvey | Non
         has = f"its levels in another order in one of the two ({both})"
     raise DataError(
         f"factor {name!r} of the fixed part has {has}, and so other columns: read all rows "
-        "together"
+        "together",
+        column=name,
     )
 
 

@@ -258,7 +258,9 @@ def _packed_levels(levels: pd.Index, name: str) -> tuple[str, dict[str, Any]]:
             other = next(level for level in values if not isinstance(level, str))
             raise DataError(
                 f"column {name!r} has levels that cannot be stored, such as {other!r}; make them "
-                "numbers, dates or text"
+                "numbers, dates or text",
+                column=name,
+                level=other,
             )
         return "arrow", {"stream": stored}
     texts = [level.encode() for level in values]

@@ -287,7 +287,8 @@ def _both(name: str, a: FacetSurvey | None, b: FacetSurvey | None) -> FacetSurve
         return None
     if a is None or b is None:
         raise DataError(
-            f"column {name!r} holds numbers in some rows and text in others; make it one of them"
+            f"column {name!r} holds numbers in some rows and text in others; make it one of them",
+            column=name,
         )
     return united_facets(a, b)[0]
 

@@ -1,0 +1,100 @@
+"""Errors carry the column, term or level that their messages name."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import pickle
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import vcomp
+
+DATA = vcomp.datasets.load("bodoff2007_alpha")
+FORMULA = "score ~ (1|sys) + (1|topic)"
+
+
+@pytest.fixture(scope="module")
+def res():
+    return vcomp.fit(FORMULA, DATA)
+
+
+def fields(call):
+    with pytest.raises(vcomp.VcompError) as caught:
+        call()
+    return caught.value
+
+
+def three(error):
+    return error.column, error.term, error.level
+
+
+def test_a_column_that_is_not_there():
+    error = fields(lambda: vcomp.fit("score ~ (1|sus)", DATA))
+    assert three(error) == ("sus", None, None)
+
+
+def test_a_component_that_is_not_there(res):
+    assert three(fields(lambda: res.predict(level="judge"))) == (None, "judge", None)
+
+
+def test_a_level_that_did_not_occur(res):
+    new = DATA.head(2).assign(sys="new")
+    assert three(fields(lambda: res.predict(new))) == ("sys", None, "new")
+
+
+def test_an_option_has_none_of_them(res):
+    assert three(fields(lambda: res.conf_int(alpha=2))) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "remade", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))]
+)
+def test_fields_are_copied_and_pickled(remade):
+    error = remade(vcomp.DataError("no level", column="sys", term="sys", level=3))
+    assert three(error) == ("sys", "sys", 3)
+    assert (type(error), str(error)) == (vcomp.DataError, "no level")
+
+
+NAMES = {
+    "column": re.compile(r"\b(column|facet|factor|covariate)\s+$"),
+    "term": re.compile(r"\b(term|component)\s+$"),
+    "level": re.compile(r"\blevel\s+$"),
+}
+ERRORS = {name for name in vcomp.__all__ if name.endswith("Error")}
+OPTIONS = {("identify.py", "column"), ("prediction.py", "level")}
+"""Messages about the columns of X by number, and about the option `level`."""
+
+
+def unset_fields(tree):
+    """Yield the line and the fields of errors whose message names what no argument repeats."""
+    for node in ast.walk(tree):
+        is_error = isinstance(node, ast.Call) and getattr(node.func, "id", "") in ERRORS
+        if not (is_error and node.args and isinstance(node.args[0], ast.JoinedStr)):
+            continue
+        given = {keyword.arg for keyword in node.keywords}
+        parts = node.args[0].values
+        for before, part in pairwise(parts):
+            if not (isinstance(before, ast.Constant) and isinstance(part, ast.FormattedValue)):
+                continue
+            if part.conversion != ord("r") or not isinstance(
+                part.value, ast.Name | ast.Attribute | ast.Subscript
+            ):
+                continue
+            for field, pattern in NAMES.items():
+                if pattern.search(before.value) and field not in given:
+                    yield node.lineno, field
+
+
+def test_every_message_that_names_one_sets_its_field():
+    root = Path(vcomp.__file__).parent
+    found = [
+        f"{path.relative_to(root)}:{line} {field}"
+        for path in sorted(root.rglob("*.py"))
+        for line, field in unset_fields(ast.parse(path.read_text(encoding="utf-8")))
+        if (path.name, field) not in OPTIONS
+    ]
+    assert not found
