@@ -68,9 +68,40 @@ def test_a_minute_of_tests_is_documented_and_covers_all_rooms(request):
 def test_the_workflow_runs_ci_and_the_oldest_and_newest_python():
     minors = [int(c.rsplit(".", 1)[1]) for c in PROJECT["classifiers"] if CLASSIFIER in c]
     assert PROJECT["requires-python"] == f">=3.{min(minors)}"
-    assert f'python: ["3.{min(minors)}", "3.{max(minors)}"]' in WORKFLOW
+    listed = ", ".join(f'"3.{minor}"' for minor in range(min(minors), max(minors) + 1))
+    assert f"python: [{listed}]" in WORKFLOW
     assert "os: [ubuntu-latest, macos-latest, windows-latest]" in WORKFLOW
     assert re.search(r"^      - run: \.ci/run$", WORKFLOW, re.MULTILINE)
+
+
+def test_actions_are_pinned_by_commit_and_a_tag_is_named():
+    """A tag can be moved to other code, which the job that publishes would then run."""
+    workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    used = [
+        line.split("uses:")[1].strip()
+        for path in workflows
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "uses:" in line
+    ]
+    assert len(used) > 20
+    for action in used:
+        assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
+    assert len({action.split("@")[0] for action in used}) == len(set(used))
+
+
+def test_what_builds_a_release_is_locked_and_audited():
+    lock = (ROOT / ".ci" / "build.txt").read_text(encoding="utf-8")
+    wanted = (ROOT / ".ci" / "build.in").read_text(encoding="utf-8").splitlines()
+    for name in (line for line in wanted if not line.startswith("#")):
+        assert re.search(rf"^{name}==", lock, re.MULTILINE), name
+    pinned = re.split(r"^(?=[a-z])", lock, flags=re.MULTILINE)[1:]
+    assert all("--hash=sha256:" in package for package in pinned)
+    release, audit = (
+        (ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8")
+        for name in ("release.yml", "audit.yml")
+    )
+    assert "pip install --require-hashes -r .ci/build.txt" in release
+    assert "pip_audit --strict --require-hashes -r .ci/build.txt" in audit
 
 
 def test_a_scheduled_workflow_draws_more_examples():

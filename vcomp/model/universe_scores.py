@@ -209,6 +209,7 @@ def _predicted(access: RowAccess, term: int, parts: list[int]) -> tuple[FloatArr
     scores = np.full(n_levels, model.design.origin + mean @ solution.beta)
     for part in parts:
         scores += solution.effects[part][groups[:, part]]
+    del solution  # an engine at its point, as large as the one that is made next
     if not v.any():
         return scores, np.zeros(scores.size)
     X = np.broadcast_to(mean, (scores.size, mean.size))
