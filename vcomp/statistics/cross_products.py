@@ -167,6 +167,14 @@ class CrossProducts:
         """Whether every group of term t lies within one group of term u."""
         return t == u or self.pairs[min(t, u), max(t, u)].counts.size == self.sizes[t]
 
+    def with_passing_pairs(self) -> CrossProducts:
+        """Return the same with tables of pairs that end with it.
+
+        Those of very many effects are as large as the rows, and engines of levels need none.
+        """
+        pairs = self.pairs.passing() if isinstance(self.pairs, _Pairs) else self.pairs
+        return replace(self, pairs=pairs)
+
     def __add__(self, other: CrossProducts) -> CrossProducts:
         return CrossProducts(
             n=self.n + other.n,
@@ -398,6 +406,10 @@ class _Pairs(Mapping[tuple[int, int], PairTable]):
 
     def __len__(self) -> int:
         return len(self._tables)
+
+    def passing(self) -> Mapping[tuple[int, int], PairTable]:
+        """Return the tables without keeping them here, unless they were made before."""
+        return vars(self).get("_tables") or self._rolled.pairs()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (self._tables,)

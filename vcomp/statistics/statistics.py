@@ -237,9 +237,6 @@ class Statistics:
     @cached_property
     def cross_products(self) -> CrossProducts:
         """Cross-products of [Z₁ … Z_k X y]."""
-        return self._made_products()
-
-    def _made_products(self) -> CrossProducts:
         return accumulate(self.cells) if self.make_products is None else self.make_products()
 
     @cached_property
@@ -282,10 +279,10 @@ class Statistics:
             return resum_groups(self.alike.group_sums, sums)
         if self.strata is not None:
             return stratum_group_sums(self.strata)
-        known = vars(self)  # pairs of very many effects, which an engine of levels does not need
-        if "cross_products" not in known and known.get("levels") is not None:
-            return group_sums(self._made_products())
-        return group_sums(self.cross_products)
+        products = self.cross_products
+        if vars(self).get("levels") is not None:
+            products = products.with_passing_pairs()
+        return group_sums(products)
 
     @cached_property
     def sums(self) -> StratumStatistics | WideProducts | CrossedTable | CrossProducts:
