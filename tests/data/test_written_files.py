@@ -140,3 +140,31 @@ def test_a_link_to_itself_in_a_folder_is_refused_as_a_file(tmp_path):
     (tmp_path / "a.csv").symlink_to(tmp_path / "a.csv")
     with pytest.raises(vcomp.DataError, match=r"a\.csv.*symbolic links"):
         vcomp.fit("score ~ (1|sys)", tmp_path)
+
+
+@unix
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_output_that_cannot_be_written_is_an_error():
+    run = "from vcomp.cli import main; main()"
+    for redirect, reason in ((">/dev/full", "No space left"), (">&-", "output is closed")):
+        line = f'exec "$0" -c "$1" datasets {redirect}'
+        done = subprocess.run(
+            ["sh", "-c", line, sys.executable, run], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2
+        assert done.stderr.startswith("vcomp: error: cannot write: ")
+        assert reason in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("character", ["\x1b", "\x9b", "\u202e", "\r"])
+def test_names_cannot_change_a_terminal(character):
+    data = vcomp.datasets.load("bodoff2007_alpha")
+    named = data.assign(sys=["a" + character + "]0;b" + str(x) for x in data["sys"]])
+    fitted = vcomp.fit("score ~ (1|sys) + (1|topic)", named)
+    pairs = fitted.compare_levels("sys")
+    with pytest.raises(vcomp.DataError) as caught:
+        fitted.compare_levels("sys", baseline="none")
+    printed = [str(pairs), pairs.summary().as_latex(), pairs._repr_html_(), str(caught.value)]
+    for text in [*printed, str(vcomp.VcompError(f"a{character}"))]:
+        assert character not in text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import errno
+import io
 import sys
 import warnings
 from importlib import import_module
@@ -130,6 +132,7 @@ _IN_LETTERS = "vcomp.in_letters"
 def main() -> None:
     """Run the command line; an error of the user prints one message and exits with code 2."""
     codecs.register_error(_IN_LETTERS, display.in_letters)
+    sys.stdout = sys.stdout or _Closed()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show Greek letters gets their names, not a traceback.
         if hasattr(stream, "reconfigure"):
@@ -137,7 +140,9 @@ def main() -> None:
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     warnings.simplefilter("always", VcompWarning)
     try:
-        sys.exit(guarded(cli.main)(standalone_mode=False))
+        code = guarded(cli.main)(standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code)
     except click.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2 the help is an error
             error.show()
@@ -155,6 +160,30 @@ def main() -> None:
     except VcompError as error:
         click.echo(f"vcomp: error: {error}", err=True)
         sys.exit(2)
+    except OSError as error:
+        _end_unwritten(error)
+
+
+def _end_unwritten(error: OSError) -> NoReturn:
+    """End where standard output cannot be written: silently if its reader has ended."""
+    sys.stdout = io.StringIO()  # Python would try once more
+    if isinstance(error, BrokenPipeError):
+        sys.exit(1)
+    click.echo(f"vcomp: error: cannot write: {error.strerror or error}", err=True)
+    sys.exit(2)
+
+
+class _Closed(io.TextIOBase):
+    """In place of a standard output that was closed (``>&-``)."""
+
+    def write(self, text: str) -> int:
+        """Refuse to lose text.
+
+        Raises
+        ------
+        OSError
+        """
+        raise OSError(errno.EBADF, "standard output is closed")
 
 
 def _end_interrupted() -> NoReturn:

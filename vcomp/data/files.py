@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 
 from vcomp.data.parts import Part, arrow_part, guarded, reason
 from vcomp.data.paths import DataFile, data_files
+from vcomp.display import memory
 from vcomp.exceptions import DataError
 
 if TYPE_CHECKING:
@@ -146,18 +148,36 @@ class _CSV:
         """Return the DataError for an error of Arrow."""
         said = reason(error).removeprefix("CSV parse error: ")
         if "Empty CSV" in said:
+            if self._path.stat().st_size > self._block_bytes:
+                return DataError(
+                    f"the first line of {self._name!r}, which names the columns, is longer than "
+                    f"{memory(self._block_bytes)}; write one row a line"
+                )
             return DataError(
                 f"{self._name!r} is empty: it has no header, or a header and nothing else"
             )
-        if "\ufffd" in str(error) or not "".join(str(error).split()).isprintable():
-            return _not_text(self._name)
-        if "invalid UTF8" in said:
+        if not self._is_text():
             return _not_text(self._name)
         if "Truncated compressed" in said or "end-of-stream" in said:
             return DataError(
                 f"{self._name!r} is cut short: its end cannot be read; copy or write it again"
             )
         return DataError(f"{self._name!r} cannot be read as CSV: {said}")
+
+    def _is_text(self) -> bool:
+        """Return whether the file is in UTF-8, as far as it can be read."""
+        import pyarrow as pa
+
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            with pa.input_stream(str(self._path)) as stream:
+                while piece := stream.read(self._block_bytes):
+                    decoder.decode(piece)
+        except UnicodeDecodeError:
+            return False
+        except (pa.ArrowException, OSError):
+            return True
+        return True
 
     def _parse(self) -> Any:
         from pyarrow.csv import ParseOptions
@@ -276,12 +296,24 @@ def _separator(path: Path, name: str, usual: str) -> str:
             start = stream.read(1 << 16)
     except (ValueError, OSError) as error:
         raise _CSV(path, name, usual).refused(error) from None
+    packed = next((end for mark, end in _PACKERS.items() if start.startswith(mark)), None)
+    if packed is not None:
+        raise DataError(f"{name!r} is not text but a packed file; {packed}")
     if b"\x00" in start:
         raise _not_text(name, _utf_16(start))
     unquoted = re.sub(rb'"[^"]*"', b"", start.lstrip().split(b"\n", 1)[0])
     return next(
         (mark for mark in (usual, ",", ";", "\t", "|") if mark.encode() in unquoted), usual
     )
+
+
+_PACKERS = {
+    b"\x1f\x8b": "give its name the ending .gz",
+    b"BZh": "give its name the ending .bz2",
+    b"\x28\xb5\x2f\xfd": "give its name the ending .zst",
+    b"PK\x03\x04": "unpack it; a workbook (.xlsx) is read by pandas.read_excel",
+}
+"""What to do with packed files by their first bytes."""
 
 
 def _utf_16(start: bytes) -> str | None:

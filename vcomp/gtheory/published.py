@@ -27,10 +27,12 @@ from vcomp.gtheory.planned_quantity import HasDStudies
 from vcomp.gtheory.universe import positive_size
 from vcomp.inference import Projected, Quantities, VarianceComponents, are_computable
 from vcomp.inference.intervals import (
+    LOCAL_INTERVALS,
     FromComponents,
     IntervalName,
     IntervalSource,
     check_source,
+    plugged_source,
     unbiased_covariance,
 )
 
@@ -83,6 +85,10 @@ class PublishedComponents(HasDStudies, display.Printed):
                 f"interval={interval!r} needs the rows of a fit; published components with "
                 "sizes= or cov= have interval='mls'"
             )
+        if interval not in LOCAL_INTERVALS:
+            plugged = plugged_source(interval, self.components)
+            if plugged is not None:
+                return plugged
         if self.components.cov is None and interval in _WITH_ERRORS:
             why = self.reason or "pass sizes= of all facets of the G-study, or cov="
             raise EstimationError(

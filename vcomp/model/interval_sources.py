@@ -11,12 +11,14 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import EstimationError, check_alpha
 from vcomp.inference import Projected, Quantities, Smooth, profile, resampling
 from vcomp.inference.intervals import (
+    LOCAL_INTERVALS,
     FromComponents,
     IntervalName,
     IntervalSource,
     Limits,
     check_local_interval,
     check_source,
+    plugged_source,
 )
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import RowAccess, require_rows
@@ -91,6 +93,10 @@ def source_of(
             f"interval={interval!r} needs a facet; pass "
             f"interval=res.{_OF_FACETS[interval]}({record.structure.facets[0]!r})"
         )
+    if interval not in LOCAL_INTERVALS:
+        plugged = plugged_source(interval, record.tables.components)
+        if plugged is not None:
+            return plugged
     check_local_interval(interval, _OTHERS)
     components, reason = record.tables.components, ""
     if interval == "robust":

@@ -15,7 +15,7 @@ from vcomp._typing import BoolArray, FloatArray, Json, LongArray
 from vcomp.codec import Format, Record, Storable, from_document, stored, to_document
 from vcomp.data import replacing
 from vcomp.design import Design, Structure
-from vcomp.estimators import METHODS, Estimate, quadratic
+from vcomp.estimators import Estimate, quadratic
 from vcomp.exceptions import DataError, EstimationError, VcompError
 from vcomp.formula import REPLICATE, RESIDUAL, closure
 from vcomp.inference import (
@@ -429,7 +429,7 @@ class FitRecord:
                 shapes += [(levels.information, (q, q)), (levels.shared, (m, q, q))]
                 shapes += [(levels.sizes, (m,))]
         agree = [
-            found.method in METHODS,
+            isinstance(found.method, str),
             len(set(self.exog_names)) == p,
             not set(self.exog_names).intersection(self.left_out),
             *(np.shape(array) == shape for array, shape in shapes),

@@ -4,6 +4,7 @@ from .classical import unbiased_covariance as unbiased_covariance
 from .influences import level_products as level_products
 from .influences import level_variances as level_variances
 from .influences import positive_residual as positive_residual
+from .limits import LOCAL_INTERVALS as LOCAL_INTERVALS
 from .limits import FromComponents as FromComponents
 from .limits import IntervalName as IntervalName
 from .limits import IntervalSource as IntervalSource
@@ -13,5 +14,6 @@ from .limits import check_source as check_source
 from .limits import normal_quantile as normal_quantile
 from .limits import note_on_scores as note_on_scores
 from .limits import wald_interval as wald_interval
+from .plugged import plugged_source as plugged_source
 from .robust import robust_mean_squares as robust_mean_squares
 from .robust import with_influences as with_influences

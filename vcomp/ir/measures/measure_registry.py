@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
+from vcomp._plugins import plugin, plugin_names, refused
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.ir.agreement import MeanMeasure, Measure, TopicMeasure
 from vcomp.ir.measures.conflicts import MajorConflicts, MinorConflicts
@@ -54,14 +55,14 @@ MEASURES: dict[str, type[Measure]] = {
 
 
 def available() -> list[str]:
-    """Return the names of all measures.
+    """Return the names of all measures, those of installed packages last.
 
     Examples
     --------
     >>> available()[:2]
     ['tau', 'tau_ap']
     """
-    return list(MEASURES)
+    return list(dict.fromkeys([*MEASURES, *plugin_names("measures")]))
 
 
 def get(name: str | Measure, **options: Any) -> Measure:
@@ -94,10 +95,14 @@ def get(name: str | Measure, **options: Any) -> Measure:
         if options:
             raise PlanError(f"{name!r} has its options already: leave out {', '.join(options)}")
         return name
-    kind = MEASURES.get(str(name))
+    kind = MEASURES.get(str(name)) or plugin("measures", str(name))
     if kind is None:
-        names = ", ".join(MEASURES)
-        raise PlanError(f"no measure {name!r}{did_you_mean(name, MEASURES)}; there are {names}")
+        known = available()
+        raise PlanError(
+            f"no measure {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}"
+        )
+    if not (isinstance(kind, type) and issubclass(kind, Measure)):
+        raise refused("measures", str(name), "a class derived from Measure")
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     for option in options:
         if option not in known:
