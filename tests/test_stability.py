@@ -1,0 +1,46 @@
+"""The page on stability lists the columns that frames have, and the groups that are searched."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import vcomp
+from vcomp._plugins import Group
+
+PAGE = (Path(__file__).parents[1] / "docs/reference/stability.md").read_text(encoding="utf-8")
+FRAMES = re.findall(r"^\| `(res\..+?)` \| (`.+`) \|$", PAGE, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def res():
+    return vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+
+
+@pytest.mark.parametrize(("call", "columns"), FRAMES, ids=[call for call, _ in FRAMES])
+def test_frames_begin_with_the_columns_of_the_page(res, call, columns):
+    wanted = re.findall("`(.+?)`", columns)
+    assert list(eval(call, {"res": res}).columns)[: len(wanted)] == wanted
+
+
+def test_public_names_are_in_the_reference():
+    reference = (Path(__file__).parents[1] / "docs/reference/index.md").read_text("utf-8")
+    modules = {"ctt", "datasets", "io", "ir", "presets", "simulate"}
+    missing = [n for n in vcomp.__all__ if n not in modules and f"vcomp.{n}\n" not in reference]
+    assert not [name for name in missing if not name.startswith("__")]
+
+
+def test_fields_of_errors_and_groups_of_entry_points():
+    fields = re.findall(r"^\| `error\.(\w+)`", PAGE, re.MULTILINE)
+    assert fields == list(vars(vcomp.VcompError("")))
+    assert all(f"`vcomp.{group}`" in PAGE for group in get_args(Group))
+
+
+def test_threads_may_share_a_result(res):
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: res.universe_scores("sys"), range(8)))
+    assert all(frame.equals(found[0]) for frame in found)
