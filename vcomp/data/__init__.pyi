@@ -1,4 +1,7 @@
 from .containers import unite_categories as unite_categories
+from .json_files import InJson as InJson
+from .json_files import read_json as read_json
+from .json_files import write_json as write_json
 from .level_labels import as_levels as as_levels
 from .level_labels import code_levels as code_levels
 from .level_labels import united_levels as united_levels

@@ -11,6 +11,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
+from vcomp.codec import stored
 from vcomp.exceptions import PlanError
 from vcomp.inference import Quantities, Smooth
 from vcomp.inference.intervals import FromComponents, Limits
@@ -28,7 +29,7 @@ class MeanOfScores:
     """
 
     beta: FloatArray
-    cov_beta: FloatArray
+    cov_beta: FloatArray = field(metadata=stored(shape=("beta", "beta")))
     is_mean: bool
 
 

@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
+from vcomp.codec import Format
+from vcomp.data import InJson
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.formula import REPLICATE, RESIDUAL
 from vcomp.gtheory.balanced_anova import (
@@ -47,7 +49,7 @@ _WITH_ERRORS = ("mls", "f", "satterthwaite", "wald", "log")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PublishedComponents(HasDStudies, display.Printed):
+class PublishedComponents(HasDStudies, InJson, display.Printed):
     """Variance components from a table; they have the D-studies of a fitted model.
 
     Attributes
@@ -68,6 +70,27 @@ class PublishedComponents(HasDStudies, display.Printed):
     mean: MeanOfScores = NO_MEAN
     anova: BalancedAnova | None = None
     reason: str = ""
+
+    FORMAT: ClassVar[Format] = Format("PublishedComponents", 1, "published components")
+
+    def check(self) -> None:
+        """Raise a ValueError if names and values contradict each other."""
+        made, k = self.components, len(self.components.names)
+        shapes = [(made.values, (k,))]
+        if made.cov is not None:
+            shapes.append((made.cov, (k, k)))
+        if self.anova is not None:
+            shapes += [(self.anova.df, (k,)), (self.anova.mean_squares, (k,))]
+            shapes.append((self.anova.expected, (k, k)))
+        agree = [
+            *(np.shape(array) == shape for array, shape in shapes),
+            len(made.facets) == k == len(set(made.names)) > 0,
+            bool(np.isfinite(made.values).all()) and are_computable(made.values),
+            all(n > 0.0 for n in made.sizes.values()),
+            self.mean.cov_beta.shape == (self.mean.beta.size,) * 2,
+        ]
+        if not all(agree):
+            raise ValueError("its values contradict each other")
 
     def _components(self) -> VarianceComponents:
         return self.components

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from vcomp import display
+from vcomp.data import InJson
 from vcomp.gtheory import study_record
 from vcomp.gtheory.plan import DStudyPlan, make_plans
 from vcomp.gtheory.projection import CoefficientName, ObjectiveName, PlannedName
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class DStudy(display.Printed, StudyRecord):
+class DStudy(InJson, display.Printed, StudyRecord):
     """Error variances and coefficients of planned measurements.
 
     Attributes

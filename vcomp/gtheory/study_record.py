@@ -7,17 +7,18 @@ Tables, summaries, pictures and allocations are functions of :class:`StudyRecord
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
 from vcomp import display
-from vcomp._typing import FloatArray
+from vcomp._typing import FloatArray, Json
+from vcomp.codec import Format, from_plain, stored
 from vcomp.display import SYMBOLS
 from vcomp.exceptions import check_alpha
 from vcomp.formula import REPLICATE
-from vcomp.gtheory.phi_lambda import MeanOfScores
+from vcomp.gtheory.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
     QUANTITIES,
@@ -48,6 +49,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+def _local_name(source: IntervalSource) -> str:
+    """Return the name of intervals from components, by which others are stored."""
+    return source.interval if isinstance(source, FromComponents) else "auto"
+
+
+def _of_components(name: Any, plain: Json) -> IntervalSource:
+    """Return intervals from the stored components; those of replicates are in the table."""
+    components = from_plain(VarianceComponents, plain["components"])
+    mean = NO_MEAN if plain["mean"] is None else from_plain(MeanOfScores, plain["mean"])
+    return FromComponents(components, name, plain["negative"], mean.beta, mean.cov_beta)
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class StudyRecord:
     """A plan, the components that it starts from, and what they project.
@@ -72,8 +85,22 @@ class StudyRecord:
     columns: Mapping[str, FloatArray]
     interval_methods: Mapping[str, str]
     notes: tuple[str, ...]
-    source: IntervalSource
+    source: IntervalSource = field(metadata=stored(write=_local_name, read=_of_components))
     mean: MeanOfScores | None = None
+
+    FORMAT: ClassVar[Format] = Format("DStudy", 1, "a D-study")
+
+    def check(self) -> None:
+        """Raise a ValueError if shapes contradict each other."""
+        m, k = len(self.plan), len(self.components.names)
+        agree = [
+            self.plan.sizes.shape == (m, len(self.plan.facets)),
+            all(values.shape == (m,) for values in self.columns.values()),
+            self.components.values.shape == (k,),
+            self.components.cov is None or self.components.cov.shape == (k, k),
+        ]
+        if not all(agree):
+            raise ValueError("its values contradict each other")
 
     def with_plan(self, plan: DStudyPlan, source: IntervalSource | None) -> Self:
         """Return the D-study of the same components with another plan.

@@ -3,9 +3,7 @@ from .accumulated import accumulate as accumulate
 from .claimed import claimed_model as claimed_model
 from .interval_sources import IntervalMethod as IntervalMethod
 from .model import VarianceComponentsModel as VarianceComponentsModel
-from .record import read_json as read_json
 from .record import two_way_mean_squares as two_way_mean_squares
-from .record import write_json as write_json
 from .results import VarianceComponentsResults as VarianceComponentsResults
 from .row_access import compared_fit as compared_fit
 from .row_access import fitted_again as fitted_again

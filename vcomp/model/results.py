@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from vcomp import display
-from vcomp.model import prediction, presentation, record, tables
+from vcomp.data import read_json, write_json
+from vcomp.model import prediction, presentation, tables
 from vcomp.model.decisions import Decisions
 from vcomp.model.estimates import Estimates
 from vcomp.model.hypothesis_tests import HypothesisTests
@@ -425,7 +426,7 @@ class VarianceComponentsResults(
             If the file cannot be written, or is one of those that the rows are read from.
         """
         files = () if self._rows is None else self._rows.files
-        return record.write_json(self._record, path, files)
+        return write_json(self._record, path, files)
 
     @classmethod
     def from_json(cls, source: str | Path) -> VarianceComponentsResults:
@@ -440,7 +441,7 @@ class VarianceComponentsResults(
         DataError
             If it is not such a text or file, or of another version of the format.
         """
-        return cls(record.read_json(FitRecord, source))
+        return cls(read_json(FitRecord, source))
 
     def __copy__(self) -> VarianceComponentsResults:
         return type(self)(self._record, self._rows, self._effects)
