@@ -134,7 +134,7 @@ def test_a_broken_package_is_named(res):
 
 
 def test_unknown_names_are_refused_with_those_of_packages(res):
-    with pytest.raises(vcomp.PlanError, match="there are tau, .*regret"):
+    with pytest.raises(vcomp.PlanError, match=r"there are tau, .*regret"):
         vcomp.ir.measures.get("kendall")
     with pytest.raises(vcomp.EstimationError, match="'minque', 'doubled'"):
         vcomp.fit("score ~ (1|sys)", vcomp.datasets.load("bodoff2007_alpha"), method="map")

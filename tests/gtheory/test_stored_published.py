@@ -44,7 +44,9 @@ def test_other_json_and_damage_are_refused():
         PublishedComponents.from_json(json.dumps(stored))
 
 
-@pytest.mark.parametrize("plan", [{"i": [5, 10]}, {"i": 10, "universe": {"i": 40}}, {"design": "i:p", "i": 3}])
+@pytest.mark.parametrize(
+    "plan", [{"i": [5, 10]}, {"i": 10, "universe": {"i": 40}}, {"design": "i:p", "i": 3}]
+)
 @pytest.mark.parametrize("name", MADE)
 def test_a_d_study_is_as_before(name, plan):
     study = MADE[name]().dstudy(**plan)
@@ -55,11 +57,13 @@ def test_a_d_study_is_as_before(name, plan):
     assert str(again.required(0.8)) == str(study.required(0.8))
 
 
-def test_a_d_study_of_a_fit_keeps_its_table(tmp_path):
+def test_a_d_study_of_a_fit_is_stored_unless_intervals_need_more(tmp_path):
     data = vcomp.datasets.load("bodoff2007_alpha")
     res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
-    study = res.dstudy(topic=[10, 20], interval=res.bootstrap(20, rng=1))
+    study = res.dstudy(topic=[10, 20])
     study.to_json(tmp_path / "study.json")
     again = vcomp.DStudy.from_json(tmp_path / "study.json")
     assert again.table.equals(study.table)
     assert str(again.summary()) == str(study.summary())
+    with pytest.raises(vcomp.PlanError, match="JSON would lose them"):
+        res.dstudy(topic=10, interval=res.bootstrap(20, rng=1)).to_json()

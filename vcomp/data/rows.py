@@ -416,7 +416,11 @@ def _recoded(name: str, column: Any, fitted: Any) -> Any:
             unknown = int(unknown)  # numbers of the fixed part are read as fractions
         levels = ", ".join(map(repr, fitted.categories[:10].tolist()))
         why = of_other_kind(pd.Series(values), fitted.categories) or f", with {levels}"
-        raise DataError(f"column {name!r} has {unknown!r}, which did not occur in the fit{why}")
+        raise DataError(
+            f"column {name!r} has {unknown!r}, which did not occur in the fit{why}",
+            column=name,
+            level=unknown,
+        )
     return pd.Categorical.from_codes(codes, categories=fitted.categories)
 
 

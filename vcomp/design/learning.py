@@ -217,7 +217,8 @@ def find_facets(levels: Mapping[str, pd.Index], fixed: Mapping[str, Any]) -> tup
         if len(found) == 1:
             raise DesignError(
                 f"facet {name!r} has one level only ({plain_label(found[0])!r}); a variance needs "
-                "at least two"
+                "at least two",
+                column=name,
             )
         if found.dtype.kind not in "iufbmM":
             _warn_of_alike(name, found)

@@ -282,7 +282,8 @@ def _check_exact(
                 f"column {names[j]!r} of the fixed part differs by {away / size:.0e} of its size "
                 f"from a linear combination of {used}: squares keep too few digits of the "
                 f"difference; leave {names[j]!r} out, or write the difference as a column of its "
-                "own"
+                "own",
+                column=names[j],
             )
 
 

@@ -5,10 +5,9 @@ A new estimator needs an entry in ``MethodName`` and ``_class_of``.
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
-from vcomp._plugins import plugin, plugin_names, refused
 from vcomp.estimators import likelihood, quadratic
 from vcomp.estimators.estimate import Estimate, Points
 from vcomp.estimators.foreign_options import refuse_foreign
@@ -83,11 +82,14 @@ def get_estimator(method: str, **options: Any) -> Estimator:
     """
     refuse_foreign(options)
     name = str(method).lower()
-    if name not in METHODS:
-        known = ", ".join(map(repr, METHODS))
-        advice = _FOREIGN.get(name, f"the methods are {known}{did_you_mean(name, METHODS)}")
+    known = _class_of(name) if name in METHODS else plugin("estimators", str(method))
+    if known is None:
+        methods = [*METHODS, *plugin_names("estimators")]
+        listed = ", ".join(map(repr, methods))
+        advice = _FOREIGN.get(name, f"the methods are {listed}{did_you_mean(name, methods)}")
         raise EstimationError(f"method={method!r} is not known; {advice}")
-    known = _class_of(name)
+    if not (is_dataclass(known) and callable(getattr(known, "estimate", None))):
+        raise refused("estimators", str(method), "a dataclass with the method estimate")
     names = [f.name for f in fields(known)]
     for option in options:
         if option not in names:

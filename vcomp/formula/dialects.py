@@ -226,7 +226,9 @@ def absent_name(
             case ast.Attribute(value=ast.Name(id=before), attr=attribute) if before == name:
                 whole = f"{name}.{attribute}"
                 if whole in columns:
-                    return DataError(f"column {whole!r} is written {quoted(whole)} in a formula")
+                    return DataError(
+                        f"column {whole!r} is written {quoted(whole)} in a formula", column=whole
+                    )
                 if name == "contr":
                     return FormulaError(f"{whole} is written C(g, Sum) or C(g, Treatment) here")
                 if name in ("i", "c") and attribute in columns:

@@ -16,7 +16,7 @@ from vcomp import display
 from vcomp._typing import FloatArray, Json
 from vcomp.codec import Format, from_plain, stored
 from vcomp.display import SYMBOLS
-from vcomp.exceptions import check_alpha
+from vcomp.exceptions import PlanError, check_alpha
 from vcomp.formula import REPLICATE
 from vcomp.gtheory.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.gtheory.plan import DStudyPlan
@@ -50,12 +50,23 @@ if TYPE_CHECKING:
 
 
 def _local_name(source: IntervalSource) -> str:
-    """Return the name of intervals from components, by which others are stored."""
-    return source.interval if isinstance(source, FromComponents) else "auto"
+    """Return the name of intervals from components.
+
+    Raises
+    ------
+    PlanError
+        If they are from replicates or a profile, which a D-study does not hold.
+    """
+    if not isinstance(source, FromComponents):
+        raise PlanError(
+            f"intervals of the kind {source.interval!r} need more than a D-study holds, and JSON "
+            "would lose them; store its table, or a D-study with interval='auto'"
+        )
+    return source.interval
 
 
 def _of_components(name: Any, plain: Json) -> IntervalSource:
-    """Return intervals from the stored components; those of replicates are in the table."""
+    """Return intervals from the stored components."""
     components = from_plain(VarianceComponents, plain["components"])
     mean = NO_MEAN if plain["mean"] is None else from_plain(MeanOfScores, plain["mean"])
     return FromComponents(components, name, plain["negative"], mean.beta, mean.cov_beta)

@@ -146,7 +146,8 @@ def refuse_sizes_as_options(facets: Iterable[str], **options: Any) -> None:
         if isinstance(first, Real) and not isinstance(first, bool) and float(first) >= 1.0:
             raise PlanError(
                 f"{name}= is an option here: the size of the facet {name!r} is given as "
-                f"sizes={{{name!r}: {value!r}}}"
+                f"sizes={{{name!r}: {value!r}}}",
+                column=name,
             )
 
 

@@ -242,7 +242,9 @@ def _refuse_new(
             why = of_other_kind(facets[name], design.facets[f].levels)
             raise DataError(
                 f"facet {name!r} has {_named(found)}, which did not occur in the fit"
-                f"{why or '; '}{'' if why else _ZERO}"
+                f"{why or '; '}{'' if why else _ZERO}",
+                column=name,
+                level=found[0],
             )
     for t in terms:
         new = groups[t] < 0

@@ -131,9 +131,7 @@ class LevelsLikelihood(TotalsEngine[_Point]):
         right = np.concatenate([grid.of_groups(s, t) for s, t in zip(sums, terms, strict=True)], 1)
         return full, right[1:], point.total.contrast @ right
 
-    def between_groups(
-        self, v: FloatArray, terms: Sequence[int]
-    ) -> tuple[FloatArray, FloatArray]:
+    def between_groups(self, v: FloatArray, terms: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Return Z'V⁻¹Z, (q, q), and X'V⁻¹Z, (p, q), of terms over several levels at `v`.
 
         Parameters
