@@ -5,9 +5,10 @@ A new estimator needs an entry in ``MethodName`` and ``_class_of``.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
+from vcomp._plugins import plugin, plugin_names, refused
 from vcomp.estimators import likelihood, quadratic
 from vcomp.estimators.estimate import Estimate, Points
 from vcomp.estimators.foreign_options import refuse_foreign
