@@ -77,6 +77,8 @@ class _OptionsOnce(click.Command):
         DataError
             If a file cannot be written, or is one of those that are read.
         """
+        from vcomp.data import target_of  # deferred for start-up time
+
         files = _files_read(ctx)
         for parameter in ctx.command.params:
             value = ctx.params.get(parameter.name or "")
@@ -91,6 +93,8 @@ _WRITTEN = frozenset({"--augment", "--csv", "--json", "--out", "--plot", "--true
 
 def _files_read(ctx: click.Context) -> list[Path]:
     """Return the files that the arguments of a command name; `merge` may replace one."""
+    from vcomp.data import data_files
+
     if ctx.command.name == "merge":
         return []
     read: list[Path] = []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from vcomp.data.arrow_types import in_known_types
 from vcomp.exceptions import DataError
 from vcomp.numerics import MANY_ROWS, THREADS
 
@@ -79,20 +80,6 @@ def from_arrow_array(name: str, values: Any) -> pd.Series:
     import pyarrow as pa
 
     return from_arrow(pa.table({name: values.__arrow_array__()}))[name]
-
-
-def is_grouped(kind: Any) -> bool:
-    """Return whether pandas can sort and group arrays of one of Arrow's types."""
-    from pyarrow import types
-
-    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-    is_text = types.is_string(kind) or types.is_large_string(kind)
-    is_other = types.is_boolean(kind) or types.is_temporal(kind) or types.is_null(kind)
-    return (is_number and kind != "halffloat") or is_text or (is_other and not _is_interval(kind))
-
-
-def _is_interval(kind: Any) -> bool:
-    return str(kind) == "month_day_nano_interval"
 
 
 def from_list(values: Any) -> pd.Series:
@@ -186,7 +173,7 @@ def _converted(table: Any, known: KnownDictionaries | None, many_rows: int) -> p
         table = table.replace_schema_metadata(None)
         plain: pd.DataFrame = table.to_pandas(ignore_metadata=True, split_blocks=True)
         return plain
-    table = _in_known_types(table)
+    table = in_known_types(table)
     kept = _with_own_order(table.schema)
     table = table.replace_schema_metadata(None)
     known = {} if known is None else known
@@ -226,29 +213,6 @@ def _all_categorical(
         return {name: convert(name) for name in columns}
     with ThreadPoolExecutor(THREADS) as pool:
         return dict(zip(columns, pool.map(convert, columns), strict=True))
-
-
-def _in_known_types(table: Any) -> Any:
-    """Return a table without runs, half floats, and types that extend Arrow's."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for position, column in enumerate(table.schema):
-        kind, values = column.type, table.column(position)
-        if isinstance(kind, pa.BaseExtensionType) and kind.extension_name != "arrow.uuid":
-            stored = [chunk.storage for chunk in values.chunks]
-            values = pa.chunked_array(stored, type=kind.storage_type)
-            if kind.extension_name == "arrow.bool8":
-                values = values.cast(pa.bool_())
-        elif pa.types.is_run_end_encoded(kind):
-            decoded = [pc.run_end_decode(chunk) for chunk in values.chunks]
-            values = pa.chunked_array(decoded, type=kind.value_type)
-        elif pa.types.is_float16(kind):
-            values = values.cast(pa.float32())
-        else:
-            continue
-        table = table.set_column(position, column.name, values)
-    return table
 
 
 def _with_own_order(schema: Any) -> set[str]:

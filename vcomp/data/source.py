@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp.data import containers
+from vcomp.data.arrow_types import is_grouped
 from vcomp.data.containers import unite_columns
 from vcomp.data.files import CONTAINERS, open_paths
-from vcomp.data.parts import Part, from_arrow_array, is_grouped, kind_of
+from vcomp.data.parts import Part, from_arrow_array, kind_of
 from vcomp.data.written_files import refuse_to_replace
 from vcomp.exceptions import DataError, did_you_mean
 from vcomp.numerics import MANY_ROWS

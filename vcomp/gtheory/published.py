@@ -23,6 +23,7 @@ from vcomp.gtheory.balanced_anova import (
     sizes_of_df,
 )
 from vcomp.gtheory.component_names import nesting_of, terms_of
+from vcomp.gtheory.given_covariance import covariance_of
 from vcomp.gtheory.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.planned_quantity import HasDStudies
@@ -399,7 +400,7 @@ def from_components(
     values = dict(values.items()) if hasattr(values, "items") else values
     if not isinstance(values, Mapping) or not values:
         raise PlanError("components are a mapping such as {'p': 0.5, 'i': 0.2, 'Residual': 1.0}")
-    matrix = None if cov is None else _covariance(cov, list(values))
+    matrix = None if cov is None else covariance_of(cov, list(values))
     made, order = _named(values, "component", sizes)
     components = replace(
         made,
