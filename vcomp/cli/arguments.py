@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import click
 
-from vcomp.data import data_files, target_of
 from vcomp.exceptions import DataError, PlanError, VcompError
 
 EXAMPLES = """

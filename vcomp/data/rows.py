@@ -448,7 +448,7 @@ def _plain(name: str, column: pd.Series) -> Any:
 
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiu":
         return exact_floats(name, column)
-    if column.isna().all():
+    if _missing(name, column).all():
         return np.full(len(column), np.nan)
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.array.remove_unused_categories()
@@ -457,7 +457,13 @@ def _plain(name: str, column: pd.Series) -> Any:
     if pd.api.types.is_bool_dtype(column.dtype) and not column.isna().any():
         return column.to_numpy(dtype=bool)
     if pd.api.types.is_numeric_dtype(column.dtype) or _holds_numbers(column):
-        return exact_floats(name, column)
+        try:
+            return exact_floats(name, column)
+        except OverflowError:
+            raise DataError(
+                f"column {name!r} holds a number beyond the range of floats, about 1.8e308",
+                column=name,
+            ) from None
     _refuse_mixed(name, column)
     try:
         return pd.Categorical(column)
