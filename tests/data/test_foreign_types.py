@@ -91,8 +91,8 @@ def test_types_that_are_not_levels_are_refused_by_column(way, name):
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
-        ("y", [10**400, *Y[1:]], "'y' holds a number beyond the range of floats"),
-        ("x", [10**400, *Y[1:]], "'x' holds a number beyond the range of floats"),
+        ("y", [10**400, *Y[1:]], "'y' holds (a number beyond the range of floats|1.000e.400)"),
+        ("x", [10**400, *Y[1:]], "'x' holds (a number beyond the range of floats|1.000e.400)"),
         ("g", [10**5000, 1, 2] * 4, "'g' holds a number of thousands of digits"),
         ("y", [Decimal("sNaN"), *map(Decimal, range(11))], "'y' holds the decimal sNaN"),
         ("x", [Decimal("sNaN"), *map(Decimal, range(11))], "'x' holds the decimal sNaN"),
