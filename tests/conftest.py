@@ -73,6 +73,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Compile nothing in a run of the quick tests: their kernels are run as Python."""
     if config.option.markexpr == "quick":
         os.environ["NUMBA_DISABLE_JIT"] = "1"
+        # Integers of compiled loops wrap around.
+        wraps = "ignore:overflow encountered in scalar:RuntimeWarning"
+        config.addinivalue_line("filterwarnings", wraps)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
