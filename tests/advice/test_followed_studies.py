@@ -111,10 +111,10 @@ def test_margins_that_serve(margins):
 
 def test_copulas_and_means_that_serve():
     refused(
-        lambda: ir.fit_collection(WIDE, margins="normal", copula="t", uncorrelated=True),
-        "use copula='gaussian' with uncorrelated=True",
+        lambda: ir.fit_collection(WIDE, margins="normal", copula="t", correlation=0),
+        "use copula='gaussian' with correlation=0",
     )
-    made = ir.fit_collection(WIDE, margins="normal", copula="gaussian", uncorrelated=True)
+    made = ir.fit_collection(WIDE, margins="normal", copula="gaussian", correlation=0)
     drawn = made.simulate(4000, rng=1).scores[0]
     residuals = drawn - drawn.mean(axis=1, keepdims=True)
     r = np.corrcoef(residuals, rowvar=False)[np.triu_indices(5, 1)]

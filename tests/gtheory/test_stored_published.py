@@ -67,3 +67,6 @@ def test_a_d_study_of_a_fit_is_stored_unless_intervals_need_more(tmp_path):
     assert str(again.summary()) == str(study.summary())
     with pytest.raises(vcomp.PlanError, match="JSON would lose them"):
         res.dstudy(topic=10, interval=res.bootstrap(20, rng=1)).to_json()
+    # As the message says: intervals from the components are those of the D-study that is read.
+    advised = res.dstudy(topic=10, interval="auto")
+    assert vcomp.DStudy.from_json(advised.to_json()).table.equals(advised.table)

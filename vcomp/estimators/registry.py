@@ -6,7 +6,7 @@ A new estimator needs an entry in ``MethodName`` and ``_class_of``.
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import Any, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
 from vcomp._plugins import plugin, plugin_names, refused
 from vcomp.estimators import likelihood, quadratic
@@ -97,5 +97,4 @@ def get_estimator(method: str, **options: Any) -> Estimator:
             allowed = f"takes {', '.join(names)}" if names else "takes no options"
             hint = did_you_mean(option, names)
             raise EstimationError(f"method {method!r} {allowed}, not {option!r}{hint}")
-    estimator: Estimator = known(**options)
-    return estimator
+    return cast("Estimator", known(**options))

@@ -77,7 +77,7 @@ class PublishedComponents(HasDStudies, InJson, display.Printed):
     def check(self) -> None:
         """Raise a ValueError if names and values contradict each other."""
         made, k = self.components, len(self.components.names)
-        shapes = [(made.values, (k,))]
+        shapes: list[tuple[FloatArray, tuple[int, ...]]] = [(made.values, (k,))]
         if made.cov is not None:
             shapes.append((made.cov, (k, k)))
         if self.anova is not None:

@@ -236,7 +236,8 @@ def _frame_rows(frame: Any, values: tuple[str, ...], what: str) -> Iterator[tupl
         elif name is None:
             raise DataError(
                 f"{what}: the frame has no column {field!r}{did_you_mean(field, names)}; it has "
-                f"{', '.join(map(repr, names))}"
+                f"{', '.join(map(repr, names))}",
+                column=field,
             )
         else:
             columns.append(np.asarray(frame[name]).tolist())
