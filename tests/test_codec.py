@@ -50,7 +50,7 @@ class Outer:
     )
     anything: Any = None
 
-    FORMAT: ClassVar[Format] = Format("Outer", 3, "an outer")
+    _FORMAT: ClassVar[Format] = Format("Outer", 3, "an outer")
 
 
 def outer(**changes):

@@ -51,7 +51,7 @@ class Format:
 class Storable(Protocol):
     """A dataclass with the head under which it is stored."""
 
-    FORMAT: ClassVar[Format]
+    _FORMAT: ClassVar[Format]
 
 
 Record = TypeVar("Record", bound=Storable)
@@ -138,7 +138,7 @@ def from_plain(cls: type[T], plain: Any) -> T:
 
 def to_document(record: Storable) -> Json:
     """Return a record for JSON, with its head."""
-    head = {"vcomp": record.FORMAT.kind, "format": record.FORMAT.newest}
+    head = {"vcomp": record._FORMAT.kind, "format": record._FORMAT.newest}
     plain: Json = to_plain(record)
     return head | plain
 
@@ -151,7 +151,7 @@ def from_document(cls: type[Record], document: Any) -> Record:
     DataError
         If it is something else, damaged, or a newer version wrote it.
     """
-    kind = cls.FORMAT
+    kind = cls._FORMAT
     if not isinstance(document, dict) or document.get("vcomp") != kind.kind:
         raise DataError(f"this is not {kind.words} that vcomp stored (res.to_json())")
     if document.get("format") not in range(1, kind.newest + 1):
@@ -161,7 +161,9 @@ def from_document(cls: type[Record], document: Any) -> Record:
         )
     try:
         record = from_plain(cls, document)
-        check = getattr(record, "check", None)  # of records whose values may contradict each other
+        check = getattr(
+            record, "_check", None
+        )  # of records whose values may contradict each other
         if check is not None:
             check()
         return record

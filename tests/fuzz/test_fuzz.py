@@ -39,7 +39,7 @@ PLACES = {
     "designs": "tests.fuzz.fuzzers.parse_design",
     "costs": "tests.fuzz.fuzzers.parse_cost",
     "expressions": "vcomp.inference.expression._Reader._operation",
-    "json": "vcomp.model.record.FitRecord.check",
+    "json": "vcomp.model.record.FitRecord._check",
     "statistics": "vcomp.statistics.batches.stored._checked",
     "replicates": "vcomp.inference.resampling.replicates.Replicates._check",
     "csv": "vcomp.data.files._CSV.columns",

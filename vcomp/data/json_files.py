@@ -14,7 +14,7 @@ from vcomp.exceptions import DataError
 
 
 class InJson:
-    """Base of records that are stored as JSON, dataclasses with a ``FORMAT``."""
+    """Base of records that are stored as JSON, dataclasses with a ``_FORMAT``."""
 
     __slots__ = ()
 

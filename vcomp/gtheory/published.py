@@ -72,9 +72,9 @@ class PublishedComponents(HasDStudies, InJson, display.Printed):
     anova: BalancedAnova | None = None
     reason: str = ""
 
-    FORMAT: ClassVar[Format] = Format("PublishedComponents", 1, "published components")
+    _FORMAT: ClassVar[Format] = Format("PublishedComponents", 1, "published components")
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Raise a ValueError if names and values contradict each other."""
         made, k = self.components, len(self.components.names)
         shapes: list[tuple[FloatArray, tuple[int, ...]]] = [(made.values, (k,))]

@@ -99,9 +99,9 @@ class StudyRecord:
     source: IntervalSource = field(metadata=stored(write=_local_name, read=_of_components))
     mean: MeanOfScores | None = None
 
-    FORMAT: ClassVar[Format] = Format("DStudy", 1, "a D-study")
+    _FORMAT: ClassVar[Format] = Format("DStudy", 1, "a D-study")
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Raise a ValueError if shapes contradict each other."""
         m, k = len(self.plan), len(self.components.names)
         agree = [

@@ -394,9 +394,9 @@ class FitRecord:
     left_out: tuple[str, ...] = ()
 
     # Format 1 had no held components, iterations and seconds.
-    FORMAT: ClassVar[Format] = Format("VarianceComponentsResults", 2, "a result")
+    _FORMAT: ClassVar[Format] = Format("VarianceComponentsResults", 2, "a result")
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Raise a ValueError if names, numbers of levels and shapes contradict each other."""
         found, made, structure = self.estimate, self.tables.components, self.structure
         k, p, facets = len(found.names), len(self.exog_names), set(structure.facets)

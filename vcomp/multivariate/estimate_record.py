@@ -110,7 +110,7 @@ class MultivariateRecord:
     notes: tuple[str, ...] = ()
     ending: Ending | None = None
 
-    FORMAT: ClassVar[Format] = Format("MultivariateResults", 1, "a multivariate result")
+    _FORMAT: ClassVar[Format] = Format("MultivariateResults", 1, "a multivariate result")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
