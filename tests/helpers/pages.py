@@ -48,6 +48,9 @@ OTHERS = {
     "--tests",
     "vcomp.json",  # a file in stored statistics
     'method="map"',  # of an estimator that a page adds
+    'interval="drawn"',  # of an interval that a page adds
+    "vcomp.measures",
+    "vcomp.intervals",  # groups of entry points
     "vcomp.split_half",  # an old name, in the page of the decision to replace it
 }
 """What the pages name that is not vcomp's."""
