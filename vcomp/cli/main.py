@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 
 import click
 
-from vcomp import __version__, display
+from vcomp import __version__
 from vcomp.cli.arguments import EXAMPLES
 from vcomp.exceptions import VcompError, VcompWarning, guarded
+from vcomp.markup import in_letters
 
 _COMMANDS = {
     "accumulate": ("large", "Save the sufficient statistics of DATA for fits of FORMULA."),
@@ -131,7 +132,7 @@ _IN_LETTERS = "vcomp.in_letters"
 
 def main() -> None:
     """Run the command line; an error of the user prints one message and exits with code 2."""
-    codecs.register_error(_IN_LETTERS, display.in_letters)
+    codecs.register_error(_IN_LETTERS, in_letters)
     sys.stdout = sys.stdout or _Closed()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show Greek letters gets their names, not a traceback.

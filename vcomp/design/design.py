@@ -16,9 +16,9 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.data import Rows
 from vcomp.design.grid import Grid, PartialGrid, find_combinations
 from vcomp.design.structure import Structure
-from vcomp.display import encodable
 from vcomp.exceptions import DataError
 from vcomp.formula import FixedPart, Formula, LeftOut
+from vcomp.markup import encodable
 from vcomp.numerics import MixedColumns, congruent, dense_columns
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from vcomp.formula import (
     design_effects,
     parse_design,
 )
+from vcomp.markup import encodable
 from vcomp.plots import Node, ellipses, lattice, venn
 
 _MOST = 64
@@ -305,7 +306,7 @@ class Structure:
         )
 
     def __str__(self) -> str:
-        return display.encodable(self.report())
+        return encodable(self.report())
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.report())}</pre>"

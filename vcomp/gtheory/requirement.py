@@ -34,6 +34,7 @@ from vcomp.inference import (
     used_components,
 )
 from vcomp.inference.intervals import F_INTERVALS, IntervalSource
+from vcomp.markup import encodable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,7 +88,7 @@ class Requirement(display.Said):
         )
 
     def __str__(self) -> str:
-        return display.encodable("\n".join(one._sentence() for one in (self, *self.further)))
+        return encodable("\n".join(one._sentence() for one in (self, *self.further)))
 
     def _sentence(self) -> str:
         symbol = SYMBOLS[self.coefficient]

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray
 from vcomp.data import ORIENTATIONS
-from vcomp.display import encodable
 from vcomp.exceptions import DataError, did_you_mean
+from vcomp.markup import encodable
 
 if TYPE_CHECKING:
     import pandas as pd

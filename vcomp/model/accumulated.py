@@ -12,6 +12,7 @@ from vcomp.design import Design
 from vcomp.estimators import MethodName
 from vcomp.exceptions import EstimationError
 from vcomp.formula import caller_environment, parse
+from vcomp.markup import encodable
 from vcomp.model.model import VarianceComponentsModel
 from vcomp.model.results import VarianceComponentsResults
 from vcomp.statistics.batches import (
@@ -158,7 +159,7 @@ class AccumulatedStatistics:
 
     def __repr__(self) -> str:
         levels = " × ".join(f"{n:,} {facet}" for facet, n in self.n_levels.items())
-        return display.encodable(
+        return encodable(
             f"<statistics of {display.count(self.nobs)} scores in {display.count(self.n_cells)} "
             f"cells of {levels}>"
         )

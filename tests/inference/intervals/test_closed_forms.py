@@ -17,8 +17,8 @@ from vcomp.inference.intervals.classical import (
     phi_of,
     unbiased_covariance,
 )
+from vcomp.inference.intervals.delta_method import log_interval
 from vcomp.inference.intervals.level_passes import LevelSums
-from vcomp.inference.intervals.limits import log_interval
 from vcomp.inference.quantities import TwoWayMeanSquares
 
 TREC3 = TwoWayMeanSquares("sys", "topic", 30, 50, 0.150737, 0.852955, 0.0101522, 2)

@@ -18,9 +18,6 @@ from vcomp.inference.intervals.limits import (
     BELOW_ZERO,
     EXACT_F,
     FromComponents,
-    logit_interval,
-    satterthwaite_interval,
-    standard_errors,
 )
 from vcomp.inference.quantities import Quantities, Smooth
 
@@ -30,16 +27,6 @@ G = from_components({"p": 2.0, "i": 1.0, "Residual": 4.0}, cov=COV).components
 
 def limits(text_or_q, method, g=G, alpha=0.05):
     return FromComponents(g, method).limits(text_or_q, alpha)
-
-
-def test_standard_errors_of_constants_are_zero_and_of_negative_variances_unknown():
-    cov = np.diag([4.0, 0.0, -1.0])
-    gradient = np.array([[3.0, 0, 0], [0, 0, 0], [0, 2, 0], [0, 0, 1], [1, 1, 0]])
-    expected = np.array([6.0, 0.0, 0.0, np.nan, 2.0])
-    np.testing.assert_array_equal(standard_errors(gradient, cov), expected)
-    unsure = np.array([False, True, False])
-    expected[2] = np.nan
-    np.testing.assert_array_equal(standard_errors(gradient, cov, unsure), expected)
 
 
 def test_delta_methods_on_their_scales():
@@ -80,13 +67,6 @@ def test_functions_of_components_and_fixed_effects(scale, method):
     assert (found.low[0], found.high[0]) == pytest.approx(tuple(ends), rel=1e-11)
     with pytest.raises(EstimationError, match="is not defined for functions of the components"):
         FromComponents(G, "mls", beta=beta, cov_beta=D).limits(q, 0.1)
-
-
-def test_shares_at_or_beyond_their_ends_have_no_interval_on_the_logit_scale():
-    low, high = logit_interval(np.array([0.0, 1.0, -0.1, 1.1, 0.5]), np.full(5, 0.1), 0.05)
-    assert np.isnan([low[:4], high[:4]]).all()
-    ends = special.expit(stats.norm.isf(0.025) * 0.4 * np.array([-1.0, 1.0]))
-    assert (low[4], high[4]) == pytest.approx(tuple(ends), rel=1e-12)
 
 
 def test_satterthwaite_of_a_standard_deviation_is_the_root_of_the_variances():
@@ -319,43 +299,6 @@ def test_only_estimates_below_zero_have_at_least_the_limit_of_zero(shift, alpha,
     at_zero = replace(g, values=np.array([0.0, 1.0, 4.0]))
     level = 2.0 * stats.norm.sf(1.0) if raised else alpha
     assert found.high[0] == pytest.approx(limits(one, "mls", at_zero, level).high[0], rel=1e-6)
-
-
-def test_satterthwaite_intervals_grow_with_confidence():
-    value, se = np.array([1.0, 1.0, 1.0, 1.0]), np.array([0.1, 1.0, 5.0, 30.0])
-    previous = value, value
-    for alpha in (0.9, 0.5, 0.2, 0.05, 0.001):
-        low, high = satterthwaite_interval(value, se, alpha)
-        assert (low <= previous[0]).all()
-        assert (high >= previous[1]).all()
-        previous = low, high
-
-
-@pytest.mark.parametrize("alpha", [0.05, 0.32])
-def test_satterthwaite_intervals_are_quantiles_of_chi_square(alpha):
-    value, se = np.array([3.0, 0.2, 50.0, 1e-8]), np.array([0.9, 0.05, 40.0, 4e-9])
-    df = 2.0 * (value / se) ** 2
-    low, high = satterthwaite_interval(value, se, alpha)
-    np.testing.assert_allclose(low, df * value / stats.chi2.ppf(1.0 - alpha / 2.0, df), rtol=1e-11)
-    np.testing.assert_allclose(high, df * value / stats.chi2.ppf(alpha / 2.0, df), rtol=1e-11)
-
-
-def test_satterthwaite_intervals_of_what_is_hardly_estimated():
-    """Nothing of a negative estimate or one without an error; [0, ∞] of one that is mostly so."""
-    value = np.array([-1.0, 0.0, 1.0, np.nan, 1.0, 2.0])
-    se = np.array([0.5, 0.5, 0.0, 1.0, np.nan, 40.0])
-    low, high = satterthwaite_interval(value, se, 0.05)
-    assert np.isnan(low[:5]).all()
-    assert np.isnan(high[:5]).all()
-    assert (low[5], high[5]) == (0.0, np.inf)
-    # With 0.13 degrees of freedom the upper limit is finite only at a low level.
-    df = 2.0 * (1.0 / 3.9) ** 2
-    low, high = satterthwaite_interval(np.array([1.0]), np.array([3.9]), 0.05)
-    assert low[0] == pytest.approx(df / stats.chi2.ppf(0.975, df), rel=1e-9)
-    assert high[0] == np.inf
-    assert df / stats.chi2.ppf(0.025, df) > 1e6
-    high = satterthwaite_interval(np.array([1.0]), np.array([3.9]), 0.8)[1]
-    assert high[0] == pytest.approx(df / stats.chi2.ppf(0.4, df), rel=1e-9)
 
 
 def test_a_held_component_above_an_estimated_one_is_its_reciprocal():

@@ -20,6 +20,7 @@ from vcomp.gtheory.allocation.cost import Cost, CostFunction, money
 from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
 from vcomp.gtheory.allocation.solve import Limit, Solution, solve, solve_any
 from vcomp.gtheory.study_record import S
+from vcomp.markup import encodable
 
 SYMBOLS = {**display.SYMBOLS, "rel_err_var": "σ²(δ)", "abs_err_var": "σ²(Δ)"}
 """Coefficients and error variances that a design is chosen for."""
@@ -226,7 +227,7 @@ class AllocatedDesign(Generic[S]):
     aim: Aim
 
     def __str__(self) -> str:
-        return display.encodable(design_words(self))
+        return encodable(design_words(self))
 
     def __repr__(self) -> str:
         return f"<{self}>"

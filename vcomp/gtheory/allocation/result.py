@@ -31,6 +31,7 @@ from vcomp.gtheory.requirement import Requirement
 from vcomp.gtheory.study_record import S, study_table
 from vcomp.inference import EstimatedQuantity, Quantities
 from vcomp.inference.intervals import FromComponents
+from vcomp.markup import encodable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -286,7 +287,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
         return draw(self, self.frontiers, coefficient, ax)
 
     def __repr__(self) -> str:
-        return display.encodable(f"Allocation({self.best})")
+        return encodable(f"Allocation({self.best})")
 
 
 def _without_intervals(study: S) -> S:

@@ -12,6 +12,7 @@ from vcomp._typing import LongArray
 from vcomp.exceptions import PlanError, check_one_of, did_you_mean
 from vcomp.inference.pairwise.adjustments import CorrectionName
 from vcomp.inference.pairwise.undistinguished import groups_of, letters
+from vcomp.markup import encodable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +63,7 @@ class PairwiseComparisons(display.Printed):
         pairs = len(self.table)
         n = int(self.table["significant"].sum())
         what = f"{display.count(n)} of {display.count(pairs)} pairs of {self.facet} distinct"
-        return display.encodable(f"<PairwiseComparisons: {self.test}, {what}>")
+        return encodable(f"<PairwiseComparisons: {self.test}, {what}>")
 
     @property
     def is_of_all_pairs(self) -> bool:

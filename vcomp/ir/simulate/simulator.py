@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.exceptions import PlanError
 from vcomp.ir.simulate.copula import Copula, Scale
 from vcomp.ir.simulate.margin import LOW, PER_UNIT, Margin
+from vcomp.markup import encodable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +106,7 @@ class SimulatedCollections:
         size, n_topics, n_systems = self.scores.shape
         what = "collection" if size == 1 else "collections"
         text = f"<{size:,} simulated {what} of {n_topics:,} topics × {n_systems:,} systems>"
-        return display.encodable(text)
+        return encodable(text)
 
     def __len__(self) -> int:
         return len(self.scores)
