@@ -254,6 +254,8 @@ class StratumStatistics:
     XX, Xy, yy : cross-products over all rows
     layout : positions of the terms' groups
     cells : makes y and X in the cells anew; None if no term has single cells as groups
+    by_level : whether the replicates of a stratum are the levels of its axes, as of data; drawn
+        columns have another basis, in which effects have no levels
     """
 
     n: int
@@ -268,6 +270,7 @@ class StratumStatistics:
     yy: float
     layout: Layout
     cells: Callable[[], Cells] | None
+    by_level: bool = True
 
     @property
     def n_terms(self) -> int:
@@ -344,7 +347,7 @@ class StratumStatistics:
             replace(stratum, columns=new)
             for stratum, new in zip(self.strata, columns, strict=True)
         )
-        return replace(self, strata=strata, Xy=Xy, yy=yy, cells=None)
+        return replace(self, strata=strata, Xy=Xy, yy=yy, cells=None, by_level=False)
 
     def of_terms(self, terms: Sequence[int]) -> StratumStatistics:
         """Return the strata of a model with some of the terms, given by ascending positions."""

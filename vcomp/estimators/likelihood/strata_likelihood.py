@@ -385,6 +385,8 @@ class StrataLikelihood(TotalsEngine[Totals]):
         self, v: FloatArray, terms: Sequence[int]
     ) -> tuple[FloatArray, FloatArray, FloatArray] | None:
         stats, single = self.stats, self.stats.remainder.n_groupings
+        if not stats.by_level:
+            return None
         if any(stats.term_groupings[t] == single for t in terms) and (
             stats.cells is None or stats.remainder.parents is None
         ):
