@@ -148,7 +148,7 @@ def test_a_header_of_an_absurd_array_is_refused(tmp_path):
         (("estimate", "values"), [1.0]),
         (("estimate", "names"), ["a"]),
         (("estimate", "status"), 3),
-        (("estimate", "method"), "a"),
+        (("estimate", "method"), 3),
         (("structure", "n_levels"), []),
         (("structure", "facets"), "a"),
         (("formula",), None),

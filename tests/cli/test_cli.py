@@ -190,7 +190,7 @@ def test_help_shows_examples():
 
 MISTAKES = {
     "there is no column 'aa' in the data (did you mean 'a'?)": ["fit", "y ~ (1|aa)", "FILE"],
-    "only random intercepts are supported": ["fit", "y ~ (x|a)", "FILE"],
+    "random slopes are not supported": ["fit", "y ~ (x|a)", "FILE"],
     "there is no file": ["fit", FORMULA, "absent.csv"],
     "give one of DATA and --dataset": ["fit", FORMULA],
     "'boot' is not known; intervals are 'auto'": [

@@ -128,7 +128,7 @@ def test_a_header_alone(tmp_path):
         (b"y" + b"x" * 2_200_000 + b",g\n1,a\n", "the first line .* is longer than 2.0 MiB"),
         (gzip.compress(b"y,g\n1,a\n2,b\n"), r"a packed file; give its name the ending \.gz"),
         (b"PK\x03\x04\x00", "a workbook .* is read by pandas.read_excel"),
-        ("y,g\n1,a\u200b\n2,b,c\n".encode(), "cannot be read as CSV: Expected 2 columns"),
+        ("y,g\n1,a\u200b\n2,b,c\n".encode(), "cannot be read as CSV: .*Expected 2 columns"),
         ("y,g\n1,é\n2,b,c\n".encode("latin-1"), "is not text in UTF-8"),
     ],
 )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.examples import examples
-from vcomp.data.paths import refuse_to_replace
+from vcomp.data.written_files import refuse_to_replace
 from vcomp.io import open_source
 
 FORMULA = "score ~ (1|sys) + (1|topic)"

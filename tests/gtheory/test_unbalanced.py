@@ -145,15 +145,15 @@ CROSSED = from_components(dict.fromkeys(NAMES, 1.0))
                 object="p", universe={"i": 4},
                 layout={"i": [1, 1, 1, 1, 2, 3, 4, 5], "a": [1, 2, 3, 4, 1, 1, 1, 1]},
             ),
-            "5 levels of 'i' cannot be drawn from a universe of 4",
+            "5 levels of i cannot be drawn from a universe of 4",
         ),
         (
-            lambda: HEADINGS.dstudy(i=Counts([1, 1, 1, 7]), universe={"i": 6}),
-            "7 levels of 'i' cannot be drawn from a universe of 6",
+            lambda: HEADINGS.dstudy(i=Counts([1, 1, 1, 7]), universe={"h": 8, "i": 6}),
+            "7 levels of i cannot be drawn from a universe of 6",
         ),
         (
             lambda: HEADINGS.dstudy(i=Counts([1, 1, 1, 7]), universe={"h": 3}),
-            "4 levels of 'h' cannot be drawn from a universe of 3",
+            "4 levels of h cannot be drawn from a universe of 3",
         ),
     ],
 )  # fmt: skip

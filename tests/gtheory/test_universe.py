@@ -415,7 +415,7 @@ CROSSED = from_components(BODOFF_LI)
         ({"fixed": "p"}, "'p' belongs to the object of measurement and cannot be in fixed="),
         ({"fixed": "judge"}, "unknown facet 'judge'"),
         ({"fixed": 3}, "fixed is a facet or a list of facets, not 3"),
-        ({"universe": {"i": 5}}, "20 levels of 'i' cannot be drawn from a universe of 5"),
+        ({"universe": {"i": 5}}, "20 levels of i cannot be drawn from a universe of 5"),
         ({"universe": {"i": 0}}, "the size of 'i' must be a positive number"),
         ({"universe": ["i"]}, "universe is a mapping"),
         (

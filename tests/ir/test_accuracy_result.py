@@ -53,7 +53,7 @@ def test_every_cell_is_that_of_the_table(found):
                 assert ends == pytest.approx([low, high], rel=6e-3)
         assert printed["estimate"][part] == estimates
     words = printed_words(found.summary())
-    assert "estimated from 9 system × 24 topic" in words
+    assert "estimated from 9 systems × 24 topics" in words
     assert "power of the F test" in words
     assert "from variance components, with their uncertainty" in words
 

@@ -107,12 +107,15 @@ def test_bins():
     check_bin(np.float64(0.0), np.int64(3))
 
 
-def test_a_p_value_of_alpha_is_not_significant():
-    """Of five differences of one sign the exact p-value is 2/32, of one-sided tests 1/32."""
+def test_a_p_value_of_alpha_is_significant():
+    """Of five differences of one sign the exact p-value is 2/32, of one-sided tests 1/32.
+
+    A test of level α rejects where p ≤ α (Lehmann & Romano 2005, section 3.3): P(p ≤ α) ≤ α.
+    """
     X = np.array([[1.0, 0.0], [2.0, 0.5], [3.0, 0.7], [4.0, 0.1], [5.0, 0.2]])
     for sides in (1, 2):
         assert compare_pairs(X, "wilcoxon", sides).p_values.tolist() == [sides / 32]
-        for alpha, expected in ((sides / 32, False), (sides / 31, True)):
+        for alpha, expected in ((sides / 32, True), (sides / 33, False)):
             assert significant_pairs(X, alpha, "wilcoxon", sides)[1].tolist() == [expected]
 
 

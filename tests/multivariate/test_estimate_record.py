@@ -132,7 +132,7 @@ def test_printed_matrices(method):
             for b in range(3):
                 shown = block[a][2 + b]
                 if b > a:
-                    assert shown == f"{R[a, b]:.2f}"
+                    assert shown == f"{R[a, b]:.2f}".replace("-0.00", "0.00")
                 else:
                     se = g.standard_errors[t, a, b]
                     assert shown == f"{g.values[t, a, b]:.{d}f} ({se:.{e}f})"

@@ -17,10 +17,10 @@ from vcomp.formula.effects import design_effects, design_formula
 from vcomp.plots.designs import KINDS, Node, areas, ellipses, grid, lattice
 
 
-def fitted(text, formula=None, replicates=1):
+def fitted(text, formula=None, replicates=1, method="anova"):
     design = parse_design(text)
     data = balanced_data(design, {f: 3 - k % 2 for k, f in enumerate(design.facets)}, replicates)
-    return vcomp.fit(formula or design_formula(text), data, method="anova")
+    return vcomp.fit(formula or design_formula(text), data, method=method)
 
 
 def words(ax):
@@ -83,7 +83,10 @@ def test_the_names_of_effects_stand_in_their_areas(text):
 def test_colours_say_what_becomes_of_an_effect():
     assert legend(fitted("p x i x o").design.plot()) == [KINDS["own"][0], KINDS["residual"][0]]
     ax = fitted("p x i x o", "score ~ (1|p) + (1|i) + (1|o)").design.plot()
-    assert legend(ax) == [words for words, _ in KINDS.values()]
+    random = ("own", "residual", "none")
+    assert legend(ax) == [KINDS[kind][0] for kind in random]
+    fixed = fitted("p x i x o", "score ~ C(p) + (1|i) + (1|p:o)", method="reml").design.plot()
+    assert KINDS["fixed"][0] in legend(fixed)
     image = ax.images[0]
     left, right, bottom, top = image.get_extent()
     pixels = image.get_array()
@@ -93,7 +96,7 @@ def test_colours_say_what_becomes_of_an_effect():
         column = round((x - left) / (right - left) * (pixels.shape[1] - 1))
         name = text.get_text()
         kind = "residual" if name == "pio" else "none" if len(name) == 2 else "own"
-        handle = ax.get_legend().get_patches()[[*KINDS].index(kind)]
+        handle = ax.get_legend().get_patches()[random.index(kind)]
         np.testing.assert_allclose(pixels[row, column], handle.get_facecolor(), atol=1e-12)
 
 
@@ -133,7 +136,8 @@ def test_too_many_effects_to_draw():
 
 
 def test_a_legend_of_all_kinds_fits_into_the_picture():
-    ax = fitted("p x i x o", "score ~ (1|p) + (1|i) + (1|o) + (1|p:i)", replicates=2).design.plot()
+    formula = "score ~ C(p) + (1|i) + (1|o) + (1|p:i)"
+    ax = fitted("p x i x o", formula, replicates=2, method="reml").design.plot()
     assert len(legend(ax)) == len(KINDS)
     ax.figure.canvas.draw()
     box = ax.get_legend().get_window_extent()

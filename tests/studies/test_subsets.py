@@ -155,5 +155,5 @@ def test_a_subset_in_which_levels_are_missing_is_a_failure():
     outcomes = [subsets.estimate({"a": 3, "b": 9}, rng_of(seed), None) for seed in range(12)]
     failed = [o for o in outcomes if o.reason is not None]
     assert 0 < len(failed) < 12
-    assert "only 8 levels of 'b' are left" in failed[0].reason
+    assert "only 8 levels of b are left" in failed[0].reason
     assert np.isnan(failed[0].values).all()

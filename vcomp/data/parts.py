@@ -148,7 +148,8 @@ def _unreadable(table: Any, name: str | None, error: Exception) -> DataError:
             break
         except (pa.ArrowException, TypeError):
             kind = table.schema.field(column).type
-            if "utf" in str(error).lower():
+            values = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if pa.types.is_string(values) or pa.types.is_large_string(values):
                 break
             return DataError(
                 f"column {column!r}{where} has the type {kind}, whose values are neither numbers "

@@ -205,8 +205,8 @@ def level_columns(data: Any) -> tuple[str, ...]:
     """
     if hasattr(data, "collect"):  # a query, whose columns cost something
         return ()
-    columns = data if isinstance(data, Mapping) else getattr(data, "columns", ())
     try:
+        columns = data if isinstance(data, Mapping) else getattr(data, "columns", ())
         names = [name for name in columns if isinstance(name, str)]
         types = {name: str(getattr(data[name], "dtype", "")) for name in names}
     except Exception:  # whatever the data are, a message follows

@@ -11,6 +11,8 @@ import keyword
 import re
 from collections.abc import Sequence
 
+import numpy as np
+
 from vcomp.exceptions import DataError, FormulaError
 
 _TEXT = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
@@ -200,7 +202,7 @@ def unknown_call(function: str, arguments: str, columns: Sequence[str]) -> str |
         return f"a random term is written (1|{arguments})"
     if function in STRUCTURES:
         return NO_STRUCTURES
-    if hasattr(__import__("numpy"), function):
+    if hasattr(np, function):
         return f"write np.{function}({arguments})"
     return None
 

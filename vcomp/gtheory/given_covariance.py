@@ -37,7 +37,10 @@ def covariance_of(cov: Any, names: list[str]) -> FloatArray:
         at = names[int(np.flatnonzero(np.diagonal(matrix) < 0)[0])]
         raise PlanError(f"cov has a negative variance for component {at!r}", term=at)
     known = ~np.isnan(np.diagonal(matrix))
-    eigenvalues = np.linalg.eigvalsh(matrix[np.ix_(known, known)])
-    if known.any() and eigenvalues[0] < -1e-8 * abs(eigenvalues[-1]):
+    inside = matrix[np.ix_(known, known)]
+    scale = np.sqrt(np.diagonal(inside))
+    scale[scale == 0.0] = 1.0
+    # Of correlations: the variances of components may differ by many orders of magnitude.
+    if known.any() and np.linalg.eigvalsh(inside / np.outer(scale, scale))[0] < -1e-8:
         raise PlanError("cov is not a covariance matrix: some combination has a negative variance")
     return matrix

@@ -474,7 +474,7 @@ def from_mean_squares(
     'pia': 0.00176}
     >>> trec.dstudy(i=50, a=1).table[["Phi", "Phi_low", "Phi_high"]].round(3)
         Phi  Phi_low  Phi_high
-    0  0.92    0.877     0.957
+    0  0.92    0.872     0.955
     """
     values = dict(values.items()) if hasattr(values, "items") else values
     if not isinstance(values, Mapping) or not values:

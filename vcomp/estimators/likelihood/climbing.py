@@ -39,7 +39,7 @@ def loglike_margin(value: float, n: int = 0) -> float:
 
     Examples
     --------
-    >>> loglike_margin(-80.0, 100)
+    >>> print(f"{loglike_margin(-80.0, 100):.1g}")
     1e-11
     """
     return _BETWEEN * ROUNDING * max(abs(value), n)
