@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import vcomp
 from tests.helpers.designs import balanced, drop_rows, unbalanced
 from tests.helpers.examples import examples
-from vcomp.model.universe_scores import Errors
+from vcomp.gtheory import make_plans, weights
+from vcomp.model.universe_scores import Errors, own_term
 
 
 def two_way(n_p, n_i, seed):
@@ -110,7 +111,10 @@ DESIGNS = {
 
 def conditional(res, object_):
     """Return the conditional error variances, also negative ones; the table has their roots."""
-    errors = Errors.of(res._row_access, res.components, object_, {}, "keep")
+    components = res.components
+    plan = make_plans(components, object=object_)
+    within = res._scores_of(own_term(components, plan))[0].within
+    errors = Errors(within, components, plan, weights(components, plan), "keep")
     frame = res.universe_scores(object_, negative="keep")
     for variances, column in zip(errors.conditional(), ("csem_rel", "csem_abs"), strict=True):
         roots = np.sqrt(np.where(variances >= 0.0, variances, np.nan))

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from vcomp._typing import BoolArray, FloatArray
+from vcomp._typing import BoolArray, FloatArray, Json
+from vcomp.codec import stored
 from vcomp.exceptions import FormulaError
 from vcomp.formula.fixed import FixedPart
 from vcomp.formula.parser import names_in
+
+
+def _changes(X: FloatArray) -> Json:
+    """Return rows for a file: the first, and where the others differ from it."""
+    rows, columns = np.nonzero(X[0] != X)
+    return {"first": X[0], "rows": rows, "columns": columns, "values": X[rows, columns]}
+
+
+def _changed(plain: Any, whole: Json) -> FloatArray:
+    first = np.array(plain["first"], dtype=float)
+    X: FloatArray = np.repeat(first[None, :], len(whole["levels"]), axis=0)
+    places = (np.array(plain[name], dtype=np.int64) for name in ("rows", "columns"))
+    X[tuple(places)] = plain["values"]
+    return X
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +40,14 @@ class LevelRows:
     X : (levels, p) on the scale of the data
     interacting : other factors of the terms that the factor is part of
     not_estimable : levels whose means the rows do not tell, as combinations of factors are absent
+    names : of the factor: as in the formula, and its column
     """
 
     levels: tuple[Any, ...]
-    X: FloatArray
+    X: FloatArray = field(metadata=stored(write=_changes, read=_changed))
     interacting: tuple[str, ...]
     not_estimable: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 def level_rows(fixed: FixedPart, facet: str, means: FloatArray | None) -> LevelRows | None:
@@ -85,14 +102,15 @@ def level_rows(fixed: FixedPart, facet: str, means: FloatArray | None) -> LevelR
             raise _twice(facet, info.factor.code, other.factor.code)
     X, left_out = _all_columns(fixed, means, info.factor), fixed.left_out
     levels, interacting = tuple(info.categories), tuple(_interacting(fixed, info.factor))
+    names = (info.factor.code, *sorted(_first_names(info.factor.code)))
     if left_out is None:
-        return LevelRows(levels, X, interacting)
+        return LevelRows(levels, X, interacting, names=names)
     estimable: BoolArray = np.asarray(left_out.are_same(X).all(axis=1))
     known, absent = (
         tuple(level for level, e in zip(levels, estimable.tolist(), strict=True) if e == wanted)
         for wanted in (True, False)
     )
-    return LevelRows(known, X[np.ix_(estimable, left_out.kept)], interacting, absent)
+    return LevelRows(known, X[np.ix_(estimable, left_out.kept)], interacting, absent, names)
 
 
 def average_rows(fixed: FixedPart, means: FloatArray | None) -> FloatArray:

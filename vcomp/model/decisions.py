@@ -212,7 +212,7 @@ class Decisions(HasDStudies, Fitted):
 
         return compare_levels(
             self._record,
-            self._row_access,
+            self._rows,
             facet,
             test,
             levels,
@@ -297,10 +297,10 @@ class Decisions(HasDStudies, Fitted):
         algorithm 2  0.72           0.721    0.054     0.061
         """
         self._refuse_sizes(alpha=alpha, object=object)
-        access, wanted = self._row_access, all_sizes(sizes, n)
+        wanted = all_sizes(sizes, n)
         from vcomp.model.universe_scores import universe_scores  # deferred for start-up time
 
-        return universe_scores(access, self.components, object, wanted, alpha, negative)
+        return universe_scores(self, self.components, object, wanted, alpha, negative)
 
     def expected_tau(
         self,

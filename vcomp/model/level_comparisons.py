@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -44,8 +44,11 @@ from vcomp.inference.pairwise import (
     simultaneous,
 )
 from vcomp.model.record import FitRecord
-from vcomp.model.row_access import RowAccess, fixed_fit
+from vcomp.model.row_access import PredictedEffects, RowAccess, fixed_fit
 from vcomp.numerics import available_bytes, check_memory
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LevelTest: TypeAlias = Literal["t", "tukey", "dunnett"]
 _TESTS: tuple[LevelTest, ...] = ("t", "tukey", "dunnett")
@@ -104,7 +107,7 @@ class Levels:
 
 def compare_levels(
     record: FitRecord,
-    access: RowAccess,
+    access: RowAccess | None,
     facet: str,
     test: LevelTest,
     levels: Iterable[object] | None,
@@ -118,7 +121,7 @@ def compare_levels(
 
     Parameters
     ----------
-    record, access : of the fit
+    record, access : of the fit; None without rows
     facet, test, levels, baseline, correction, alpha, ddf, cov_type : as of
         ``VarianceComponentsResults.compare_levels``
     """
@@ -268,7 +271,7 @@ def _pairs(
 
 def _levels_of(
     record: FitRecord,
-    access: RowAccess,
+    access: RowAccess | None,
     facet: str,
     test: LevelTest,
     ddf: DegreesOfFreedom | None,
@@ -281,16 +284,22 @@ def _levels_of(
     PlanError
         If there is neither, or options of fixed effects are given for a random term.
     """
-    design = access.model.design
-    factor = design.fixed.factor
-    if factor is not None and facet in (factor.column, factor.code):
-        return _of_wide_factor(record, access, factor, ddf or "satterthwaite", cov_type or "model")
-    rows = level_rows(design.fixed, facet, _column_means(access))
+    how = ddf or "satterthwaite", cov_type or "model"
+    if access is None:
+        kept = record.stored_levels()
+        rows, factors = kept.factor(facet), [rows.names[0] for rows in kept.factors]
+    else:
+        fixed = access.model.design.fixed
+        if fixed.factor is not None and facet in (fixed.factor.column, fixed.factor.code):
+            return _of_wide_factor(record, access, fixed.factor, *how)
+        rows, factors = level_rows(fixed, facet, _column_means(access)), factors_of(access)
     if rows is not None:
-        return _of_factor(record, access, facet, rows, ddf or "satterthwaite", cov_type or "model")
-    terms = [term.name for term in design.terms]
+        return _of_factor(record, access, facet, rows, *how)
+    terms = list(record.estimate.names[:-1])
     if facet not in terms:
-        known = [*terms, *_factors(access)]
+        if access is None:
+            kept.check_factor(facet)
+        known = [*terms, *factors]
         raise PlanError(
             f"{facet!r} is neither a factor of the fixed part nor a random term"
             f"{did_you_mean(facet, known)}; there are {', '.join(map(repr, known))}"
@@ -305,10 +314,16 @@ def _levels_of(
             f"test={test!r} is for levels that are fixed, and {facet} is random: its predicted "
             f"effects are shrunken. Use test='t', or fit C({facet}) in place of (1|{facet})"
         )
-    return _of_term(access, terms.index(facet))
+    if access is None:
+        differences, index = kept.differences(facet)
+        found = TermLevels(index, differences.effects, differences.centre, differences.of_pairs)
+    else:
+        found = term_levels(access, terms.index(facet), access.effects)
+    return _of_term(facet, found)
 
 
-def _factors(access: RowAccess) -> list[str]:
+def factors_of(access: RowAccess) -> list[str]:
+    """Return the factors of the fixed part, as they are written."""
     fixed = access.model.design.fixed
     info = fixed.design_info
     if info is None:
@@ -330,7 +345,7 @@ def _column_means(access: RowAccess) -> FloatArray | None:
 
 def _of_factor(
     record: FitRecord,
-    access: RowAccess,
+    access: RowAccess | None,
     facet: str,
     rows: LevelRows,
     ddf: DegreesOfFreedom,
@@ -408,17 +423,68 @@ def _of_wide_factor(
     return Levels(tuple(factor.levels), means, tested, *_how(ddf, cov_type), tuple(notes))
 
 
-def _on_end(record: FitRecord) -> tuple[str, ...]:
-    return () if record.estimate.converged else (NOT_CONVERGED,)
+def factor_rows(access: RowAccess, code: str, most: int) -> LevelRows:
+    """Return rows of X for the levels of a factor, to be stored.
 
-
-def _of_term(access: RowAccess, term: int) -> Levels:
-    """Return the levels of a random term, with their predicted effects added to the mean.
+    Parameters
+    ----------
+    access : of the fit
+    code : of the factor, as it is written
+    most : number of elements
 
     Raises
     ------
     EstimationError
-        If the component is not estimated above zero.
+        If there are more.
+    FormulaError, DataError
+        If the levels cannot be compared.
+    """
+    fixed = access.model.design.fixed
+    factor, p = fixed.factor, len(fixed.names)
+    wide = factor is not None and code == factor.code
+    if wide and len(factor.levels) * p > most:
+        raise EstimationError(
+            f"comparisons of {code} were not stored: {len(factor.levels):,} levels with {p:,} "
+            "columns of the fixed part are too many; fit the model again"
+        )
+    if not wide:
+        rows = level_rows(fixed, code, _column_means(access))
+        assert rows is not None
+        return rows
+    X = np.repeat(average_rows(fixed, _column_means(access)), len(factor.levels), axis=0)
+    X[:, -factor.n_columns :] = np.eye(len(factor.levels))[:, 1:]
+    return LevelRows(tuple(factor.levels), X, (), names=(factor.code, factor.column))
+
+
+def _on_end(record: FitRecord) -> tuple[str, ...]:
+    return () if record.estimate.converged else (NOT_CONVERGED,)
+
+
+@dataclass(frozen=True, slots=True)
+class TermLevels:
+    """The predicted effects of a term.
+
+    Attributes
+    ----------
+    index : names of the levels
+    effects : (q,)
+    centre : the mean of the data, to which they are added
+    variances : returns the variances of the differences of pairs
+    """
+
+    index: pd.Index
+    effects: FloatArray
+    centre: float
+    variances: Callable[[Pairs], FloatArray]
+
+
+def term_levels(access: RowAccess, term: int, predicted: PredictedEffects) -> TermLevels:
+    """Return the predicted effects of a term.
+
+    Raises
+    ------
+    EstimationError
+        If its component is not estimated above zero.
     """
     design, stats, v = access.model.design, access.model.statistics, access.components
     name = design.terms[term].name
@@ -427,13 +493,21 @@ def _of_term(access: RowAccess, term: int) -> Levels:
             f"the component of {name} is estimated at zero, so that all of its predicted effects "
             f"are zero; to compare the levels as fixed, fit C({name}) in place of (1|{name})"
         )
-    solution = access.solution
-    effects = solution.effects[term]
     row = average_rows(design.fixed, _column_means(access)) - design.x_origin
-    means = design.origin + float((row @ solution.beta).sum()) + effects
+    return TermLevels(
+        index=design.group_index(term),
+        effects=predicted.of_terms[term],
+        centre=design.origin + float((row @ predicted.beta).sum()),
+        variances=lambda pairs: difference_variances(stats, v, term, pairs),
+    )
+
+
+def _of_term(name: str, term: TermLevels) -> Levels:
+    """Return the levels of a random term, with their predicted effects added to the mean."""
+    effects = term.effects
 
     def tested(pairs: Pairs) -> Differences:
-        se = np.sqrt(difference_variances(stats, v, term, pairs))
+        se = np.sqrt(term.variances(pairs))
         found = t_tests(effects[pairs[0]] - effects[pairs[1]], se, np.full(se.size, np.inf))
         return found, lambda: np.diag(np.square(se))
 
@@ -442,8 +516,7 @@ def _of_term(access: RowAccess, term: int) -> Levels:
         "Errors are of prediction, with the components as if known.",
         "p is twice the probability, given the scores, that a true difference has the other sign.",
     )
-    names = tuple(design.group_index(term))
-    return Levels(names, means, tested, _SHRUNKEN, "z", notes)
+    return Levels(tuple(term.index), term.centre + effects, tested, _SHRUNKEN, "z", notes)
 
 
 # The tests -------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from vcomp.inference import (
 from vcomp.inference.hypotheses import fixed_level_variances
 from vcomp.inference.intervals import level_variances, positive_residual, with_influences
 from vcomp.ir.rank import PairedDifferences
+from vcomp.model.stored_levels import StoredLevels
 from vcomp.statistics import GroupSums, ScoreTable, tabulate
 from vcomp.statistics.batches import SummedData, few_values
 
@@ -382,6 +383,8 @@ class FitRecord:
     response_sums : mean of the response and sum of squares about it, which show whether another
         fit is of the same rows; None in files of older versions
     left_out : columns of the fixed part that are linear combinations of others
+    level_values : universe scores and differences of levels, in a result without rows; None
+        without
     """
 
     formula: str
@@ -392,6 +395,7 @@ class FitRecord:
     tables: Tables = field(metadata=stored(flat=StoredTables, write=StoredTables.of))
     response_sums: tuple[float, float] | None = None
     left_out: tuple[str, ...] = ()
+    level_values: StoredLevels | None = None
 
     # Format 1 had no held components, iterations and seconds.
     _FORMAT: ClassVar[Format] = Format("VarianceComponentsResults", 2, "a result")
@@ -447,6 +451,7 @@ class FitRecord:
             structure.nested_in.keys() >= facets,
             all(n > 0.0 for n in (*made.sizes.values(), *structure.sizes.values())),
             all(of.keys() == set(made.names) for of in made.inverse_n.values()),
+            *(() if self.level_values is None else self.level_values.agree(made, p)),
         ]
         if not all(agree):
             raise ValueError("its values contradict each other")
@@ -465,6 +470,22 @@ class FitRecord:
     def cells(self) -> CellMeans | None:
         """The cell means of two facets; None for other designs, and if there are very many."""
         return self.tables.cells
+
+    def stored_levels(self) -> StoredLevels:
+        """Return the values of the levels of a result without rows.
+
+        Raises
+        ------
+        DataError
+            If the result was stored without them.
+        """
+        if self.level_values is None:
+            raise DataError(
+                "this result was loaded without its rows, and without the values of its levels "
+                "that universe scores and comparisons need; fit the model again, and store it by "
+                "to_json() of this version, without scores=False"
+            )
+        return self.level_values
 
     def robust_components(self) -> VarianceComponents:
         """Return the components with the influences of the rows, for robust intervals and tests.

@@ -412,21 +412,35 @@ class VarianceComponentsResults(
 
     # Storage ----------------------------------------------------------------------------------
 
-    def to_json(self, path: str | Path | None = None) -> str:
+    def to_json(self, path: str | Path | None = None, *, scores: bool | None = None) -> str:
         """Return the result as JSON text, without the rows; also write it to a file.
 
         Parameters
         ----------
         path : of the file; None writes none. An existing file is replaced when the new one is
             complete; a pipe or a device is written to
+        scores : whether :meth:`universe_scores` and :meth:`compare_levels` are possible after
+            loading. If None, where they are cheap: of data with up to 250,000 rows and 5,000
+            effects, for terms of up to 2,000 levels; True stores those of any size, False none.
+            Differences of random terms are stored of up to 300 levels
 
         Raises
         ------
         DataError
-            If the file cannot be written, or is one of those that the rows are read from.
+            If the file cannot be written, or is one of those that the rows are read from; or
+            ``scores=True``, and the result was loaded without them.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> loaded = vcomp.VarianceComponentsResults.from_json(res.to_json())
+        >>> loaded.universe_scores("sys").equals(res.universe_scores("sys"))
+        True
         """
         files = () if self._rows is None else self._rows.files
-        return write_json(self._record, path, files)
+        return write_json(self._record_to_store(scores), path, files)
 
     @classmethod
     def from_json(cls, source: str | Path) -> VarianceComponentsResults:

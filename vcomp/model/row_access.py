@@ -28,6 +28,7 @@ from vcomp.statistics import Statistics
 if TYPE_CHECKING:
     import pandas as pd
 
+    from vcomp.model.stored_levels import ObjectScores
     from vcomp.statistics.batches import Batches
 
 
@@ -65,6 +66,20 @@ class FittedModel(Protocol):
     def batches(self, progress: bool | None = False) -> Batches:
         """Return the rows that were not kept, to be read again."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedEffects:
+    """The solution of Henderson's equations without the variances.
+
+    Attributes
+    ----------
+    beta : (p,) fixed effects of the centred columns of X
+    of_terms : for each term the (q_t,) predicted effects
+    """
+
+    beta: FloatArray
+    of_terms: tuple[FloatArray, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +180,12 @@ class RowAccess:
         engine = getattr(self.estimator, "engine", "auto")  # estimators in closed form have none
         return predicted(prediction_engine(self.model.statistics, engine), v)
 
+    @property
+    def effects(self) -> PredictedEffects:
+        """The fixed and predicted effects; the solution itself holds an engine at its point."""
+        solution = self.solution
+        return PredictedEffects(solution.beta, solution.effects)
+
     def _nothing(self) -> Solution:
         stats = self.model.statistics
         zeros = tuple(np.zeros(q) for q in stats.sizes)
@@ -258,10 +279,26 @@ class Fitted:
             return self._effects.random_effects()
         return self._row_access.random_effects()
 
+    def _scores_of(self, term: int) -> tuple[ObjectScores, pd.Index]:
+        """Return the universe scores of the levels of a term, and their names."""
+        record, access = self._record, self._rows
+        if access is None:
+            return record.stored_levels().scores(record.estimate.names[term])
+        from vcomp.model.universe_scores import object_scores  # deferred for start-up time
+
+        found = object_scores(access, record.components, term, access.effects)
+        return found, access.model.design.group_index(term)
+
     def _state(self) -> dict[str, Any]:
         """Return what a pickle holds: the record and the predicted effects, without the rows."""
         effects = self._effects if self._rows is None else StoredEffects.of(self._rows)
-        return {"_record": self._record, "_rows": None, "_effects": effects}
+        return {"_record": self._record_to_store(None), "_rows": None, "_effects": effects}
+
+    def _record_to_store(self, scores: bool | None) -> FitRecord:
+        """Return the record with the values of the levels, see ``to_json``."""
+        from vcomp.model.storing import with_levels  # deferred for start-up time
+
+        return with_levels(self._record, self._rows, scores)
 
 
 def record_of(res: Fitted) -> FitRecord:

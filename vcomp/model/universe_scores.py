@@ -1,74 +1,179 @@
-"""Universe scores of the objects of measurement, with standard and conditional errors."""
+"""Universe scores of the objects of measurement, with standard and conditional errors.
+
+:func:`object_scores` finds what depends on the rows, :func:`universe_scores` the errors of a
+measurement; a stored result has the former (:mod:`~vcomp.model.stored_levels`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray, IntArray
-from vcomp.design import number_combinations
+from vcomp.design import Chunk, number_combinations
 from vcomp.estimators.likelihood import prediction_variances
 from vcomp.exceptions import PlanError, check_alpha
 from vcomp.gtheory import DStudyPlan, Weights, make_plans, weights
 from vcomp.inference import Projected, VarianceComponents, check_policy
 from vcomp.inference.intervals import wald_interval
+from vcomp.model.stored_levels import EffectsWithin, ObjectScores, Within
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.model.row_access import RowAccess
+    from vcomp.model.row_access import Fitted, PredictedEffects, RowAccess
 
 _SINGULAR = 1e-10
 """Relative singular value of scaled coefficients below which equations are singular."""
 
 
-@dataclass(frozen=True, slots=True)
-class Within:
-    """An analysis of variance of each object's scores; columns are effects S, the residual last.
-
-    Attributes
-    ----------
-    components : (P, k + 1) σ̂²(S|p); nan for an object from whose scores they are not estimable
-    shared : (P, k + 1) σ̂_S(p, others), None where objects do not have the same cells
-    inverse_n : (P, k + 1) 1/n_S: Σ n²/(Σ n)² over the groups of S
-    """
-
-    components: FloatArray
-    shared: FloatArray | None
-    inverse_n: FloatArray
+_ROWS = 262_144
+"""Rows whose groups are in memory at once, or those of one object if it has more."""
 
 
-def within_objects(
-    y: FloatArray, objects: IntArray, effects: Sequence[IntArray], cells: IntArray
-) -> Within:
-    """Return an analysis of variance of the scores of every object.
+def object_scores(
+    access: RowAccess, components: VarianceComponents, term: int, effects: PredictedEffects
+) -> ObjectScores:
+    """Return what the rows show of the levels of a term as objects of measurement.
 
     Parameters
     ----------
-    y : (n,) scores
-    objects : (n,) object of each score, numbered without gaps, at least two
-    effects : for each effect except the residual, its (n,) groups
-    cells : (n,) combination of all facets whose levels objects can share
+    access : model and components
+    components : of the G-study
+    term : whose levels are the objects
+    effects : predicted, of all terms
     """
-    n = np.bincount(objects).astype(float)
-    # Deviations from the object's mean keep digits in differences of T terms.
-    x = y - (np.bincount(objects, y) / n)[objects]
-    groups = [_joined(objects, codes) for codes in effects]
+    chunk = access.model.chunk
+    within = EffectsWithin.of(components, components.facets[term])
+    rows = _RowsOfObjects.of(chunk, term)
+    terms = [within.all.index(e) for e in within.distinct]
+    profile, cells = None, None
+    if not within.own.all() and rows.have_one_size():
+        cells = _cells(access, within)
+        if _is_complete(rows.objects, cells):
+            profile = rows.profile(cells)
+    blocks = [_within(rows, block, terms, cells, profile) for block in rows.blocks()]
+    scores, se = _predicted(access, term, within.parts, effects)
+    shared = [block.shared for block in blocks if block.shared is not None]
+    return ObjectScores(
+        n=rows.n,
+        mean=access.model.design.origin + np.concatenate([rows.means(b) for b in rows.blocks()]),
+        score=scores,
+        se=se,
+        within=Within(
+            np.concatenate([block.components for block in blocks]),
+            np.concatenate(shared) if shared else None,
+            np.concatenate([block.inverse_n for block in blocks]),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _RowsOfObjects:
+    """The rows in the order of their objects, read in blocks of whole objects.
+
+    Attributes
+    ----------
+    chunk : of all rows
+    objects : (n,) the object of each row
+    order : (n,) the rows, those of an object together
+    n : (P,) scores of each object
+    """
+
+    chunk: Chunk
+    objects: IntArray
+    order: Any
+    n: Any
+
+    @classmethod
+    def of(cls, chunk: Chunk, term: int) -> _RowsOfObjects:
+        objects = _groups(chunk, term)
+        return cls(chunk, objects, np.argsort(objects, kind="stable"), np.bincount(objects))
+
+    def have_one_size(self) -> bool:
+        """Whether all objects have as many scores."""
+        return bool((self.n == self.n[0]).all())
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Yield the first object of each block and that after its last."""
+        ends, first = np.cumsum(self.n), 0
+        while first < ends.size:
+            before = ends[first] - self.n[first]
+            last = max(first + 1, int(np.searchsorted(ends, before + _ROWS, side="right")))
+            yield first, last
+            first = last
+
+    def rows(self, block: tuple[int, int]) -> Any:
+        """Return the rows of a block."""
+        first = int(self.n[: block[0]].sum())
+        return self.order[first : first + int(self.n[block[0] : block[1]].sum())]
+
+    def means(self, block: tuple[int, int]) -> FloatArray:
+        """Return the mean of the centred scores of each object."""
+        sums = np.bincount(self.objects[self.rows(block)] - block[0], self._y(block))
+        found: FloatArray = sums / self.n[block[0] : block[1]]
+        return found
+
+    def deviations(self, block: tuple[int, int]) -> FloatArray:
+        """Return deviations from the object's mean: differences of T terms keep digits."""
+        found: FloatArray = self._y(block)
+        found -= np.repeat(self.means(block), self.n[block[0] : block[1]])
+        return found
+
+    def profile(self, cells: IntArray) -> FloatArray:
+        """Return the mean deviation in each cell."""
+        n = np.bincount(cells)
+        sums = np.zeros(n.size)
+        for block in self.blocks():
+            sums += np.bincount(cells[self.rows(block)], self.deviations(block), n.size)
+        found: FloatArray = sums / n
+        return found
+
+    def _y(self, block: tuple[int, int]) -> FloatArray:
+        found: FloatArray = self.chunk.response[self.rows(block)] - self.chunk.origin
+        return found
+
+
+def _groups(chunk: Chunk, term: int) -> IntArray:
+    """Return the group of each row in a term, made anew."""
+    return chunk.terms[term].groups(chunk.compact_codes, chunk.facet_sizes)
+
+
+def _within(
+    rows: _RowsOfObjects,
+    block: tuple[int, int],
+    terms: Sequence[int],
+    cells: IntArray | None,
+    profile: FloatArray | None,
+) -> Within:
+    """Return an analysis of variance of the scores of every object in a block.
+
+    Parameters
+    ----------
+    rows, block : of the objects
+    terms : of the effects except the residual
+    cells : (n,) combination of all facets whose levels objects can share
+    profile : the mean deviation in each cell; None if objects do not have the same cells
+    """
+    at, chunk = rows.rows(block), rows.chunk
+    objects = rows.objects[at] - block[0]
+    n = rows.n[block[0] : block[1]].astype(float)
+    x = rows.deviations(block)
+    codes = [column[at] for column in chunk.compact_codes]
+    groups = [_joined(objects, chunk.terms[t].groups(codes, chunk.facet_sizes)) for t in terms]
     coefficients, inverse_n = _coefficients(objects, n, groups)
-    T = _squares(objects, groups, x, x)
     shared = None
-    if _is_complete(objects, cells):
+    if profile is not None and cells is not None:
         # In products between objects, the scores of a cell are replaced by their mean.
-        profile = (np.bincount(cells, x) / np.bincount(cells))[cells]
-        own = _joined(objects, cells)
+        own = _joined(objects, cells[at])
         mean = (np.bincount(own, x) / np.bincount(own))[own]
-        crossed = _squares(objects, groups, x, profile)
+        crossed = _squares(objects, groups, x, profile[cells[at]])
         alone = _squares(objects, groups, x, mean)
-        shared = _solved(coefficients, (n.size * crossed - alone) / (n.size - 1.0))
-    return Within(_solved(coefficients, T), shared, inverse_n)
+        shared = _solved(coefficients, (rows.n.size * crossed - alone) / (rows.n.size - 1.0))
+    return Within(_solved(coefficients, _squares(objects, groups, x, x)), shared, inverse_n)
 
 
 def _is_complete(objects: IntArray, cells: IntArray) -> bool:
@@ -147,7 +252,7 @@ def _solved(coefficients: FloatArray, T: FloatArray) -> FloatArray:
 
 
 def universe_scores(
-    access: RowAccess,
+    fitted: Fitted,
     components: VarianceComponents,
     object_: str | Sequence[str] | None,
     n: Mapping[str, Any],
@@ -158,27 +263,29 @@ def universe_scores(
 
     Parameters
     ----------
-    access : model and components
+    fitted : the fit, with or without its rows
     components : of the G-study
     object_, n, alpha, negative : as of ``VarianceComponentsResults.universe_scores``
     """
     import pandas as pd
 
     check_alpha(alpha)
-    errors = Errors.of(access, components, object_, n, negative)
-    term = errors.own_term
-    sums = np.bincount(errors.objects, access.model.chunk.y)
-    counts = np.bincount(errors.objects)
-    scores, se = _predicted(access, term, errors.parts)
-    low, high = wald_interval(scores, se, alpha)
+    check_policy(negative)
+    plan = make_plans(components, object=object_, n=n)
+    if len(plan) > 1:
+        raise PlanError("errors of objects need one size of each facet, or no sizes")
+    weighed, term = weights(components, plan), own_term(components, plan)
+    found, index = fitted._scores_of(term)
+    errors = Errors(found.within, components, plan, weighed, negative)
+    low, high = wald_interval(found.score, found.se, alpha)
     relative, absolute = errors.of_plan()
     conditional_relative, conditional_absolute = errors.conditional()
     return pd.DataFrame(
         {
-            "n": counts,
-            "mean": access.model.design.origin + sums / counts,
-            "universe_score": scores,
-            "se": se,
+            "n": found.n,
+            "mean": found.mean,
+            "universe_score": found.score,
+            "se": found.se,
             "low": low,
             "high": high,
             "sem_rel": _root(relative),
@@ -186,8 +293,24 @@ def universe_scores(
             "csem_rel": _root(conditional_relative),
             "csem_abs": _root(conditional_absolute),
         },
-        index=access.model.design.group_index(term),
+        index=index,
     )
+
+
+def own_term(components: VarianceComponents, plan: DStudyPlan) -> int:
+    """Return the term whose levels are the objects.
+
+    Raises
+    ------
+    PlanError
+        If there is none.
+    """
+    if plan.objects not in components.facets[:-1]:
+        raise PlanError(
+            f"the model has no term {plan.object}, the object of measurement; its terms "
+            f"are {', '.join(components.names)}"
+        )
+    return components.facets.index(plan.objects)
 
 
 def _root(variances: FloatArray) -> FloatArray:
@@ -195,78 +318,58 @@ def _root(variances: FloatArray) -> FloatArray:
     return np.sqrt(np.where(variances >= 0.0, variances, np.nan))
 
 
-def _predicted(access: RowAccess, term: int, parts: list[int]) -> tuple[FloatArray, FloatArray]:
+def _predicted(
+    access: RowAccess, term: int, parts: Sequence[int], effects: PredictedEffects
+) -> tuple[FloatArray, FloatArray]:
     """Return μ̂ + Σ û of every level of a term and its standard error, at the mean of X.
 
     The sum is over the terms that are parts of the object, such as doctor and doctor:patient.
     """
-    model, solution, v = access.model, access.solution, access.components
-    mean = model.chunk.columns.mean(axis=0)
+    model, v = access.model, access.components
+    chunk, mean = model.chunk, model.chunk.columns.mean(axis=0)
     n_levels = model.statistics.sizes[term]
     groups = np.full((n_levels, v.size - 1), -1, dtype=np.int64)
+    scores = np.full(n_levels, model.design.origin + mean @ effects.beta)
     for part in parts:
-        groups[model.chunk.codes[term], part] = model.chunk.codes[part]
-    scores = np.full(n_levels, model.design.origin + mean @ solution.beta)
-    for part in parts:
-        scores += solution.effects[part][groups[:, part]]
-    del solution  # an engine at its point, as large as the one that is made next
+        if part == term:
+            groups[:, part] = np.arange(n_levels)
+        else:
+            groups[_groups(chunk, term), part] = _groups(chunk, part)
+        scores += effects.of_terms[part][groups[:, part]]
     if not v.any():
         return scores, np.zeros(scores.size)
     X = np.broadcast_to(mean, (scores.size, mean.size))
     return scores, np.sqrt(prediction_variances(model.statistics, v, groups, X))
 
 
+def _cells(access: RowAccess, effects: EffectsWithin) -> IntArray:
+    """Return the combination of all facets except the object and the facets nested in it."""
+    design, chunk = access.model.design, access.model.chunk
+    cells = np.zeros(chunk.response.size, dtype=np.int32)
+    for position, facet in enumerate(design.facets):
+        if facet.name not in effects.excluded:
+            cells = _joined(cells, chunk.level_codes(position))
+    return cells
+
+
 @dataclass(frozen=True)
 class Errors:
     """Error variances of the objects' mean scores."""
 
-    access: RowAccess
+    within: Within
     components: VarianceComponents
     plan: DStudyPlan
     weights: Weights
     negative: Projected
 
-    @classmethod
-    def of(
-        cls,
-        access: RowAccess,
-        components: VarianceComponents,
-        object_: str | Sequence[str] | None,
-        n: Mapping[str, Any],
-        negative: Projected,
-    ) -> Errors:
-        """Return the errors for the arguments of :func:`universe_scores`."""
-        check_policy(negative)
-        plan = make_plans(components, object=object_, n=n)
-        if len(plan) > 1:
-            raise PlanError("errors of objects need one size of each facet, or no sizes")
-        return cls(access, components, plan, weights(components, plan), negative)
-
-    @property
-    def own_term(self) -> int:
-        """The term whose levels are the objects."""
-        if self.plan.objects not in self.components.facets[:-1]:
-            raise PlanError(
-                f"the model has no term {self.plan.object}, the object of measurement; its terms "
-                f"are {', '.join(self.components.names)}"
-            )
-        return self.components.facets.index(self.plan.objects)
-
-    @property
-    def parts(self) -> list[int]:
-        """The terms whose effects make up the universe score."""
-        facets = self.components.facets[:-1]
-        return [k for k, effect in enumerate(facets) if effect <= self.plan.objects]
-
-    @property
-    def objects(self) -> IntArray:
-        """The object of each row."""
-        return self.access.model.chunk.codes[self.own_term]
-
     @property
     def values(self) -> FloatArray:
         """The components, negative ones under the policy ``negative``."""
         return self._without_negative(self.components.values)
+
+    @property
+    def _effects(self) -> EffectsWithin:
+        return EffectsWithin.of(self.components, self.plan.objects)
 
     def of_plan(self) -> tuple[FloatArray, FloatArray]:
         """Return σ²(δ) and σ²(Δ) of every object.
@@ -274,12 +377,11 @@ class Errors:
         In the design of the G-study each object has its own numbers of levels; the mean over the
         objects is that of the D-study.
         """
-        n_objects = self.access.model.statistics.sizes[self.own_term]
         relative, absolute = self.weights.relative, self.weights.absolute
         if self.plan.inverse_n is not None:
             inverse = self._own_inverse_n()
             absolute, relative = inverse * (absolute > 0.0), inverse * (relative > 0.0)
-        shape = (n_objects, self.values.size)
+        shape = (len(self.within.components), self.values.size)
         return (
             np.broadcast_to(relative, shape) @ self.values,
             np.broadcast_to(absolute, shape) @ self.values,
@@ -287,57 +389,29 @@ class Errors:
 
     def _own_inverse_n(self) -> FloatArray:
         """Return Σ n²/(Σ n)² over the groups of every component within each object, (P, k + 1)."""
-        objects, chunk = self.objects, self.access.model.chunk
-        n = np.bincount(objects).astype(float)
-        columns = []
-        for codes in chunk.codes:
-            group = _joined(objects, codes)
-            owner = np.empty(int(group.max()) + 1, dtype=np.int64)
-            owner[group] = objects
-            sizes = np.bincount(group).astype(float)
-            columns.append(np.bincount(owner, sizes**2) / n**2)
-        return np.column_stack([*columns, 1.0 / n])
+        effects = self._effects
+        inverse = dict(zip(effects.everything, self.within.inverse_n.T, strict=True))
+        alone = np.ones(len(self.within.inverse_n))  # effects of the object are one group
+        return np.column_stack([inverse.get(e, alone) for e in effects.all])
 
     def conditional(self) -> tuple[FloatArray, FloatArray]:
         """Return σ̂²(δ_p) and σ̂²(Δ_p); the first nan where objects differ in their cells."""
-        chunk = self.access.model.chunk
-        effects = [facets - self.plan.objects for facets in self.components.facets]
-        # A term that is confounded with the residual within an object belongs to the residual.
-        distinct = [e for e in dict.fromkeys(effects) if e and e != effects[-1]]
-        codes = [chunk.codes[effects.index(e)] for e in distinct]
-        y = self.access.model.chunk.y
-        within = within_objects(y, self.objects, codes, self._cells())
-        everything = [*distinct, effects[-1]]
+        within, effects = self.within, self._effects
         inverse = within.inverse_n
         if self.plan.inverse_n is None:
-            inverse = np.array([self.weights.absolute[0, effects.index(e)] for e in everything])
+            of_components = self.weights.absolute[0]
+            inverse = np.array([of_components[effects.all.index(e)] for e in effects.everything])
         absolute = (self._without_negative(within.components) * inverse).sum(axis=1)
         # Effects of facets that are nested in the object are not shared with other objects.
-        own = np.array([bool(e & self._nested) for e in everything])
+        own = effects.own
         if own.all():
             return absolute, absolute
         if within.shared is None or len(self.plan.objects) > 1:
             return np.full(absolute.size, np.nan), absolute
         of_facets = dict(zip(self.components.facets, self.values, strict=True))
-        alone = np.array([of_facets.get(e, 0.0) for e in everything])
+        alone = np.array([of_facets.get(e, 0.0) for e in effects.everything])
         shared = np.where(own, 0.0, alone - 2.0 * within.shared)
         return (self._without_negative(within.components + shared) * inverse).sum(axis=1), absolute
 
-    @property
-    def _nested(self) -> frozenset[str]:
-        """The facets that are nested in the object."""
-        nested_in, objects = self.components.nested_in, self.plan.objects
-        return frozenset(f for f, above in nested_in.items() if above & objects) - objects
-
     def _without_negative(self, values: FloatArray) -> FloatArray:
         return np.maximum(values, 0.0) if self.negative == "zero" else values
-
-    def _cells(self) -> IntArray:
-        """Return the combination of all facets except the object and the facets nested in it."""
-        design, chunk = self.access.model.design, self.access.model.chunk
-        excluded = self._nested | self.plan.objects
-        cells = np.zeros(chunk.n, dtype=np.int32)
-        for position, facet in enumerate(design.facets):
-            if facet.name not in excluded:
-                cells = _joined(cells, chunk.level_codes(position))
-        return cells

@@ -1,0 +1,321 @@
+"""The levels of a fit as values: universe scores and differences, without the rows.
+
+A result without rows has them in its record. They are found by
+:mod:`~vcomp.model.universe_scores` and :mod:`~vcomp.model.level_comparisons`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray, Json, LongArray
+from vcomp.codec import stored
+from vcomp.data import plain_label
+from vcomp.exceptions import DataError
+from vcomp.formula import LevelRows
+from vcomp.inference import VarianceComponents
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class EffectsWithin:
+    """The effects of the components within an object of measurement.
+
+    Attributes
+    ----------
+    all : of each component the facets but for the object's, the residual last
+    distinct : those of the analysis within an object, without the residual
+    nested : facets that are nested in the object
+    parts : the terms whose effects make up the universe score
+    excluded : facets of the object and those nested in it
+    """
+
+    all: tuple[frozenset[str], ...]
+    distinct: tuple[frozenset[str], ...]
+    nested: frozenset[str]
+    parts: tuple[int, ...]
+    excluded: frozenset[str]
+
+    @classmethod
+    def of(cls, components: VarianceComponents, objects: frozenset[str]) -> EffectsWithin:
+        """Return the effects within an object with some facets."""
+        effects = tuple(facets - objects for facets in components.facets)
+        # A term that is confounded with the residual within an object belongs to the residual.
+        distinct = tuple(e for e in dict.fromkeys(effects) if e and e != effects[-1])
+        above = components.nested_in.items()
+        nested = frozenset(f for f, outer in above if outer & objects) - objects
+        parts = tuple(k for k, f in enumerate(components.facets[:-1]) if f <= objects)
+        return cls(effects, distinct, nested, parts, nested | objects)
+
+    @property
+    def everything(self) -> tuple[frozenset[str], ...]:
+        """The effects of the analysis within an object, the residual last."""
+        return (*self.distinct, self.all[-1])
+
+    @property
+    def own(self) -> Any:
+        """Whether each of them is not shared with other objects, as a facet is nested in them."""
+        return np.array([bool(e & self.nested) for e in self.everything])
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """An analysis of variance of each object's scores; columns are effects S, the residual last.
+
+    Attributes
+    ----------
+    components : (P, k + 1) σ̂²(S|p); nan for an object from whose scores they are not estimable
+    shared : (P, k + 1) σ̂_S(p, others), None where objects do not have the same cells
+    inverse_n : (P, k + 1) 1/n_S: Σ n²/(Σ n)² over the groups of S
+    """
+
+    components: FloatArray
+    shared: FloatArray | None
+    inverse_n: FloatArray
+
+
+def _folded(within: Within) -> Json:
+    """Return the columns of the arrays for a file, one number for a column of equal ones."""
+    arrays = {f.name: getattr(within, f.name) for f in fields(within)}
+    return {
+        name: None if array is None else [_folded_column(column) for column in array.T]
+        for name, array in arrays.items()
+    }
+
+
+def _folded_column(column: FloatArray) -> Any:
+    first = float(column[0])
+    alike = np.isnan(column).all() if np.isnan(first) else (column == first).all()
+    return first if alike else column
+
+
+def _unfolded(plain: Any, objects: Json) -> Within:
+    n = len(objects["n"])
+
+    def table(columns: Any) -> FloatArray:
+        whole = [np.broadcast_to(np.array(column, dtype=float), (n,)) for column in columns]
+        return np.column_stack(whole)
+
+    shared = plain["shared"]
+    return Within(
+        table(plain["components"]),
+        None if shared is None else table(shared),
+        table(plain["inverse_n"]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectScores:
+    """What the rows show of the levels of a term as objects of measurement.
+
+    Attributes
+    ----------
+    n, mean : (P,) their numbers of scores, and the means of these
+    score, se : (P,) universe scores, and standard errors of their prediction
+    within : analysis of variance of each object's scores
+    """
+
+    n: LongArray
+    mean: FloatArray
+    score: FloatArray
+    se: FloatArray
+    within: Within = field(metadata=stored(write=_folded, read=_unfolded))
+
+
+def _folded_variances(variances: FloatArray) -> FloatArray | float:
+    return float(variances[0]) if np.ptp(variances) == 0.0 else variances
+
+
+def _unfolded_variances(plain: Any, whole: Json) -> FloatArray:
+    q = len(whole["effects"])
+    return np.broadcast_to(np.array(plain, dtype=float), (q * (q - 1) // 2,))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDifferences:
+    """The predicted effects of a term, with the errors of their differences.
+
+    Attributes
+    ----------
+    effects : (q,)
+    centre : the mean to which they are added
+    variances : of the differences, in the order of the upper triangle of a matrix
+    """
+
+    effects: FloatArray
+    centre: float
+    variances: FloatArray = field(
+        metadata=stored(write=_folded_variances, read=_unfolded_variances)
+    )
+
+    @classmethod
+    def of(
+        cls,
+        effects: FloatArray,
+        centre: float,
+        variances: Callable[[tuple[LongArray, LongArray]], FloatArray],
+    ) -> StoredDifferences:
+        """Return the differences of a term of at least two levels."""
+        i, j = np.triu_indices(effects.size, 1)
+        return cls(effects, centre, variances((i, j)))
+
+    def of_pairs(self, pairs: tuple[LongArray, LongArray]) -> FloatArray:
+        """Return the variances of the differences of pairs, (m,)."""
+        low, high = np.minimum(*pairs), np.maximum(*pairs)
+        found: FloatArray = self.variances[
+            low * (2 * self.effects.size - low - 1) // 2 + high - low - 1
+        ]
+        return found
+
+
+_DATES = "datetime64"
+
+
+def _written_labels(index: pd.Index) -> Json:
+    """Return names of levels for a file; other kinds than text, numbers and dates become text."""
+    if index.nlevels == 1:
+        return {"names": [index.name], "levels": [_written_level(index)]}
+    return {
+        "names": list(index.names),
+        "levels": [_written_level(level) for level in index.levels],
+        "codes": [np.asarray(codes) for codes in index.codes],
+    }
+
+
+def _written_level(index: pd.Index) -> Json:
+    dtype = str(index.dtype)
+    if dtype.startswith(_DATES):
+        return {"dtype": dtype, "values": [value.isoformat() for value in index]}
+    plain = [plain_label(value) for value in index]
+    if not all(isinstance(value, str | int | float) for value in plain):
+        plain = [str(value) for value in plain]
+    return {"dtype": dtype if index.dtype.kind in "iufb" else "object", "values": plain}
+
+
+def _read_labels(plain: Any, _: Json) -> pd.Index:
+    import pandas as pd
+
+    levels = [_read_level(level) for level in plain["levels"]]
+    if "codes" in plain:
+        return pd.MultiIndex(levels=levels, codes=plain["codes"], names=plain["names"])
+    return levels[0].rename(plain["names"][0])
+
+
+def _read_level(plain: Json) -> pd.Index:
+    import pandas as pd
+
+    dtype, values = str(plain["dtype"]), plain["values"]
+    if dtype.startswith(_DATES):
+        return pd.DatetimeIndex(values).astype(dtype)
+    return pd.Index(values, dtype=dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTerm:
+    """The levels of a random term; None for what is not stored.
+
+    Attributes
+    ----------
+    labels : names of the levels
+    objects : the levels as objects of measurement
+    differences : between the predicted effects
+    """
+
+    labels: Any = field(metadata=stored(write=_written_labels, read=_read_labels))
+    objects: ObjectScores | None = None
+    differences: StoredDifferences | None = None
+
+    def agree(self, n_effects: int) -> Iterator[bool]:
+        """Yield whether the values of the levels have the same number."""
+        q, objects, differences = len(self.labels), self.objects, self.differences
+        yield q > 0
+        if differences is not None:
+            yield differences.effects.shape == (q,)
+            yield bool(np.isfinite(differences.centre))
+            yield bool((differences.variances >= 0.0).all())
+        if objects is not None:
+            columns = (objects.n, objects.mean, objects.score, objects.se)
+            yield all(column.shape == (q,) for column in columns)
+            within = objects.within
+            for table in (within.components, within.shared, within.inverse_n):
+                yield table is None or table.shape == (q, n_effects)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLevels:
+    """The levels of all random terms and of the factors of the fixed part.
+
+    Attributes
+    ----------
+    terms : by name
+    factors : rows of X for the levels of each factor
+    no_scores, no_differences : of terms and factors that lack them, the message that says why
+    """
+
+    terms: dict[str, StoredTerm]
+    factors: tuple[LevelRows, ...]
+    no_scores: dict[str, str]
+    no_differences: dict[str, str]
+
+    def agree(self, components: VarianceComponents, n_columns: int) -> Iterator[bool]:
+        """Yield whether the values fit to each other and to the components."""
+        yield set(components.names).issuperset(self.terms)
+        for name, facets in zip(components.names, components.facets, strict=True):
+            if name in self.terms:
+                effects = EffectsWithin.of(components, facets).everything
+                yield from self.terms[name].agree(len(effects))
+        for factor in self.factors:
+            yield factor.X.shape == (len(factor.levels), n_columns)
+            yield bool(np.isfinite(factor.X).all())
+
+    def factor(self, facet: str) -> LevelRows | None:
+        """Return the rows of a factor, None if there is no such factor."""
+        return next((rows for rows in self.factors if facet in rows.names), None)
+
+    def scores(self, term: str) -> tuple[ObjectScores, pd.Index]:
+        """Return the universe scores of the levels of a term, and their names.
+
+        Raises
+        ------
+        DataError
+            If they are not stored.
+        """
+        found = self.terms.get(term)
+        if found is None or found.objects is None:
+            raise _absent("universe scores", term, self.no_scores)
+        return found.objects, found.labels
+
+    def differences(self, term: str) -> tuple[StoredDifferences, pd.Index]:
+        """Return the predicted effects of a term with their differences, and names of its levels.
+
+        Raises
+        ------
+        DataError
+            If they are not stored.
+        """
+        found = self.terms.get(term)
+        if found is None or found.differences is None:
+            raise _absent("comparisons", term, self.no_differences)
+        return found.differences, found.labels
+
+    def check_factor(self, facet: str) -> None:
+        """Refuse a factor that cannot be compared.
+
+        Raises
+        ------
+        DataError
+            If there is a reason.
+        """
+        if facet in self.no_differences:
+            raise _absent("comparisons", facet, self.no_differences)
+
+
+def _absent(what: str, term: str, reasons: dict[str, str]) -> DataError:
+    none = f"this result was stored without {what} of {term}; fit the model again"
+    return DataError(reasons.get(term, none), term=term)
