@@ -7,7 +7,6 @@ Numbers of R are those of ``ls_means(…, pairwise=TRUE)`` of lmerTest 3, with t
 from __future__ import annotations
 
 import itertools
-import pickle
 
 import numpy as np
 import pandas as pd
@@ -560,15 +559,6 @@ def test_a_covariate_without_a_constant_is_refused():
     res = vcomp.fit("score ~ 0 + sys:x + (1|topic)", deterministic())
     with pytest.raises(FormulaError, match=r"the mean of x cannot be found.*add an intercept"):
         res.compare_levels("sys")
-
-
-def test_results_without_rows_are_refused(main_effects):
-    for res in (
-        pickle.loads(pickle.dumps(main_effects)),
-        vcomp.VarianceComponentsResults.from_json(main_effects.to_json()),
-    ):
-        with pytest.raises(DataError, match="loaded without its rows"):
-            res.compare_levels("sys")
 
 
 def test_too_many_pairs_are_refused():

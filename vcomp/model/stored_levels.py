@@ -195,7 +195,8 @@ def _written_level(index: pd.Index) -> Json:
     plain = [plain_label(value) for value in index]
     if not all(isinstance(value, str | int | float) for value in plain):
         plain = [str(value) for value in plain]
-    return {"dtype": dtype if index.dtype.kind in "iufb" else "object", "values": plain}
+    kept = dtype in ("str", "string") or index.dtype.kind in "iufb"
+    return {"dtype": dtype if kept else "object", "values": plain}
 
 
 def _read_labels(plain: Any, _: Json) -> pd.Index:

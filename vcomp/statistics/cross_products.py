@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
@@ -167,13 +167,12 @@ class CrossProducts:
         """Whether every group of term t lies within one group of term u."""
         return t == u or self.pairs[min(t, u), max(t, u)].counts.size == self.sizes[t]
 
-    def with_passing_pairs(self) -> CrossProducts:
-        """Return the same with tables of pairs that end with it.
+    def passing_pairs(self) -> Iterable[tuple[tuple[int, int], PairTable]]:
+        """Return the tables of pairs, one by one and not kept if they were not made before.
 
         Those of very many effects are as large as the rows, and engines of levels need none.
         """
-        pairs = self.pairs.passing() if isinstance(self.pairs, _Pairs) else self.pairs
-        return replace(self, pairs=pairs)
+        return self.pairs.passing() if isinstance(self.pairs, _Pairs) else self.pairs.items()
 
     def __add__(self, other: CrossProducts) -> CrossProducts:
         return CrossProducts(
@@ -296,7 +295,11 @@ class RollUp:
             If the tables might not fit into memory; nothing is allocated then.
         """
         self._check_memory(free_bytes)
-        sizes, tables = self._chunk.sizes, dict[tuple[int, int], PairTable]()
+        return dict(self.each_pair())
+
+    def each_pair(self) -> Iterator[tuple[tuple[int, int], PairTable]]:
+        """Yield the table of every two terms."""
+        sizes = self._chunk.sizes
         for u in range(len(sizes)):
             for t in range(u):
                 source = self._source([t, u])
@@ -307,8 +310,7 @@ class RollUp:
                     there = weights > 0.0
                     rows, cols, weights = rows[there], cols[there], weights[there]
                 indptr, indices, counts = pair_counts(rows, cols, sizes[t], sizes[u], weights)
-                tables[t, u] = PairTable(indptr, indices, counts, sizes[u])
-        return tables
+                yield (t, u), PairTable(indptr, indices, counts, sizes[u])
 
     def _check_memory(self, free_bytes: Callable[[], float]) -> None:
         sizes, n_rows, needed = self._chunk.sizes, self._chunk.response.size, 0.0
@@ -407,9 +409,10 @@ class _Pairs(Mapping[tuple[int, int], PairTable]):
     def __len__(self) -> int:
         return len(self._tables)
 
-    def passing(self) -> Mapping[tuple[int, int], PairTable]:
-        """Return the tables without keeping them here, unless they were made before."""
-        return vars(self).get("_tables") or self._rolled.pairs()
+    def passing(self) -> Iterable[tuple[tuple[int, int], PairTable]]:
+        """Return the tables one by one without keeping them, unless they were made before."""
+        made = vars(self).get("_tables")
+        return self._rolled.each_pair() if made is None else made.items()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (self._tables,)

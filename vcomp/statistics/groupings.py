@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -184,14 +184,23 @@ class GroupSums:
         return self.holds[: self.n_terms] @ self.parts
 
 
-def group_sums(stats: CrossProducts) -> GroupSums:
-    """Return the sums of general cross-products."""
-    k = stats.n_terms
+def group_sums(
+    stats: CrossProducts, pairs: Iterable[tuple[tuple[int, int], PairTable]] | None = None
+) -> GroupSums:
+    """Return the sums of general cross-products.
+
+    Parameters
+    ----------
+    stats : the cross-products
+    pairs : their tables of pairs, which are read one by one; those that they keep if None
+    """
+    k, finer = stats.n_terms, np.eye(stats.n_terms, dtype=bool)
     coefficients, inverse = np.empty((k, k)), np.empty((k, k + 1))
     for t, n in enumerate(stats.group_n):
         _note(coefficients, inverse, (t, t), np.square(n), n)
         inverse[t, k] = np.mean(1.0 / n)
-    for (t, u), table in stats.pairs.items():
+    for (t, u), table in stats.pairs.items() if pairs is None else pairs:
+        finer[t, u], finer[u, t] = (table.counts.size == stats.sizes[place] for place in (t, u))
         by_row, by_col = squared_counts(table.indptr, table.indices, table.counts, table.n_cols)
         _note(coefficients, inverse, (t, u), by_row, stats.group_n[t])
         _note(coefficients, inverse, (u, t), by_col, stats.group_n[u])
@@ -206,7 +215,7 @@ def group_sums(stats: CrossProducts) -> GroupSums:
         coefficients=coefficients,
         squares=np.array([n @ n for n in stats.group_n]),
         inverse_n=inverse,
-        finer=np.array([[stats.is_finer(t, u) for u in range(k)] for t in range(k)]),
+        finer=finer,
     )
 
 

@@ -281,7 +281,7 @@ class Statistics:
             return stratum_group_sums(self.strata)
         products = self.cross_products
         if vars(self).get("levels") is not None:
-            products = products.with_passing_pairs()
+            return group_sums(products, products.passing_pairs())
         return group_sums(products)
 
     @cached_property
