@@ -388,7 +388,7 @@ class StrataLikelihood(TotalsEngine[Totals]):
         if not stats.by_level:
             return None
         if any(stats.term_groupings[t] == single for t in terms) and (
-            stats.cells is None or stats.remainder.parents is None
+            stats.cells is None or stats.reads_again or stats.remainder.parents is None
         ):
             return None
         beta, fixed, fitted = self._total(self._at(v)).beta, [], []
