@@ -140,7 +140,10 @@ def test_empty_cells(scores):
     ("given", "message"),
     [
         ({"topics": 50}, r"no facet 'topics' \(did you mean 'topic'\?\); the facets are 'sys'"),
-        ({"topic": 50, "sys": 20}, r"sizes of one facet, and topic and sys have sizes; expected_tau\(topic=50, sys=20\)"),
+        (
+            {"topic": 50, "sys": 20},
+            r"one facet, and topic and sys have sizes; expected_tau\(topic=50, sys=20\)",
+        ),
         ({"topic": 0}, "must be positive, not 0"),
         ({"topic": "many"}, "must be positive, not 'many'"),
         ({"topic": []}, "no number of topics is given"),

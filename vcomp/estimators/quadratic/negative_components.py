@@ -32,9 +32,11 @@ def at_negative_components(
 
     Returns
     -------
-    None if V is not positive definite, or there are too many groups
+    None if V is not positive definite, there are too many groups, or the sums were drawn by strata,
+    without their cross-products
     """
-    if sum(stats.sizes) > _MOST_GROUPS:
+    drawn = stats.strata is not None and not stats.strata.by_level
+    if drawn or sum(stats.sizes) > _MOST_GROUPS:
         return None
     sums, v = stats.cross_products, values[:-1]
     used, sizes = np.flatnonzero(v), np.array(sums.sizes)
