@@ -48,6 +48,8 @@ class Doubled:
         from dataclasses import replace
         made = get_estimator("anova").estimate(stats, names)
         return replace(made, values=self.factor * made.values, method="doubled")
+
+INSTANCE = Doubled()
 """
 POINTS = """
 [vcomp.measures]
@@ -62,6 +64,7 @@ wrong = plugged_parts:dataclass
 [vcomp.estimators]
 doubled = plugged_parts:Doubled
 wrong = plugged_parts:np
+instance = plugged_parts:INSTANCE
 """
 
 
@@ -126,6 +129,10 @@ def test_a_broken_package_is_named(res):
         (lambda: res.conf_int(interval="wrong"), "of the package 'plugged', which is not a func"),
         (
             lambda: vcomp.fit("score ~ (1|sys)", data, method="wrong"),
+            "'plugged', which is not a d",
+        ),
+        (
+            lambda: vcomp.fit("score ~ (1|sys)", data, method="instance"),
             "'plugged', which is not a d",
         ),
     ):

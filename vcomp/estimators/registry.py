@@ -89,7 +89,8 @@ def get_estimator(method: str, **options: Any) -> Estimator:
         listed = ", ".join(map(repr, methods))
         advice = _FOREIGN.get(name, f"the methods are {listed}{did_you_mean(name, methods)}")
         raise EstimationError(f"method={method!r} is not known; {advice}")
-    if not (is_dataclass(known) and callable(getattr(known, "estimate", None))):
+    is_class = isinstance(known, type) and is_dataclass(known)
+    if not (is_class and callable(getattr(known, "estimate", None))):
         raise refused("estimators", str(method), "a dataclass with the method estimate")
     names = [f.name for f in fields(known)]
     for option in options:

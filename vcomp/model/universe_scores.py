@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray
+from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk, number_combinations
 from vcomp.estimators.likelihood import prediction_variances
 from vcomp.exceptions import PlanError, check_alpha
@@ -221,7 +221,7 @@ def _joined(left: IntArray, right: IntArray) -> IntArray:
     return number_combinations(a, n_a, b, n_b)[1]
 
 
-def _owner(groups: IntArray, coarser: IntArray) -> IntArray:
+def _owner(groups: IntArray, coarser: IntArray) -> LongArray:
     """Return for each group the coarser group that contains it."""
     owner = np.empty(int(groups.max()) + 1, dtype=np.int64)
     owner[groups] = coarser
