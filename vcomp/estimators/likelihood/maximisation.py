@@ -22,6 +22,7 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.estimate import Iteration, Maximum, StepKind
 from vcomp.estimators.likelihood.climbing import INSIDE, OTHER_STEPS, STUCK, Place
+from vcomp.estimators.likelihood.component_grid import starts_on_grid
 from vcomp.estimators.likelihood.engine import (
     Curvature,
     Derivatives,
@@ -143,7 +144,9 @@ def maximise(
         doubtful = starts.doubtful(v, average, inner) if done else starts.free
         if doubtful.any():
             elsewhere = None
-            if done and starts.are_along_components:
+            if not starts.are_along_components:
+                elsewhere = search.on_grid(likelihood, v)
+            elif done:
                 elsewhere = search.elsewhere(likelihood, path[-1], starts, doubtful)
             if elsewhere is None:
                 elsewhere = v.sum() * starts.elsewhere(v, doubtful)
@@ -224,6 +227,19 @@ class _Maximisation:
         # Σ σ²_t s_t = ½ (y'Py − df)
         form = degrees + 2.0 * float(here.v @ here.derivatives.score)
         return forms.other_maxima(doubtful, form, None if self.held.any() else degrees)
+
+    def on_grid(self, engine: LikelihoodEngine, v: FloatArray) -> Sequence[FloatArray] | None:
+        """Return starts at the other maxima of a small table; None if they are not cheap."""
+        if self.held.any():
+            return None
+        alone = np.zeros(v.size)
+        alone[-1] = v.sum()
+        forms = engine.effect_forms(alone, range(v.size - 1))
+        if forms is None:
+            return None
+        self.evaluations += 1
+        degrees = float(engine.n - engine.n_fixed * engine.reml)
+        return starts_on_grid(forms, engine.rss, degrees, v)
 
     def again(
         self, path: list[_Iterate], done: bool, elsewhere: Iterable[FloatArray]
