@@ -1,98 +1,136 @@
-"""Maxima of the likelihood of a small table, on a grid of all ratios of its components.
+"""Maxima of the likelihood of a small table, on a grid of all its components.
 
-At a residual alone the forms of the effects give the likelihood at all ratios, by eigenvalues of
-one term after the other and without evaluations (docs/explanation/mathematics.md, section 6.5).
+At a residual alone the forms of the effects give the likelihood at all components, by eigenvalues
+of one term after the other and without evaluations (docs/explanation/mathematics.md, section 6.5).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.likelihood.component_scan import EffectForms
 
-_FINE, _COARSE = 10.0 ** np.arange(-2.5, 2.5, 0.5), 10.0 ** np.arange(2.5, 8.0)
-"""Ratios of components to the residual. Effects of at most 50 rows raise an eigenvalue of V by at
-most 50 ratios: below 10⁻³ the likelihood is linear, and above 10³ it changes with the logarithm."""
+_RATIOS = np.concatenate([[0.0], 10.0 ** np.arange(-2.5, 2.5, 0.5), 10.0 ** np.arange(2.5, 8.0)])
+"""Ratios of components to the residual. Effects of at most 50 rows have eigenvalues of at most 50:
+below 10⁻³ the likelihood is linear in a ratio, and above 10³ in its logarithm."""
+
+_RESIDUALS = np.concatenate([10.0 ** np.arange(-6.0, -2.0), 10.0 ** np.arange(-2.0, 1.0, 0.5)])
+"""Residuals if components are held, relative to the mean square: with ratios in the same steps."""
 
 _LOWER = 3.0
 """How much lower than the known maximum points are where another one is not looked for: maxima
 that are 2 lower are reported, and they are higher than the nearest point of the grid."""
 
-_TINY = float(np.finfo(float).tiny)
-_EPS = float(np.finfo(float).eps)
+_LEAST = 1e-30
+"""Share of the response that is not zero."""
 
 
 def starts_on_grid(
-    forms: EffectForms, rss: float, degrees: float, v: FloatArray
+    forms: EffectForms, rss: float, degrees: float, v: FloatArray, held: BoolArray
 ) -> list[FloatArray]:
-    """Return points of the grid that are higher than their neighbours, without `v`.
+    """Return components of a grid where the likelihood is not below its neighbours, without `v`.
 
     Parameters
     ----------
     forms : of all terms, at a residual alone
-    rss : y'Py there, for a residual of one
+    rss : sum of squares of ordinary least squares
     degrees : by which the best scale divides y'Py
     v : (k + 1,) a known maximum
+    held : (k + 1,) components that keep their value
     """
-    sizes = np.bincount(forms.term, minlength=v.size - 1)
-    order = np.argsort(-sizes, kind="stable")
-    ratios = v[:-1] / v[-1]
-    grids = [np.unique(np.concatenate([[0.0, r], _FINE, _COARSE])) for r in ratios[order]]
+    unit, known = float(forms.v[-1]), held.any()
+    order = np.argsort(-np.bincount(forms.term, minlength=v.size - 1), kind="stable")
+    # Without held components the residual is the scale, which has a closed form.
+    residuals = v[-1:] if held[-1] or not known else _with(_RESIDUALS * rss / degrees, v[-1])
+    axes = [
+        v[t] / residuals[:, None] if held[t] else _with(_RATIOS, v[t] / v[-1])[None, :]
+        for t in order
+    ]
     places = [np.flatnonzero(forms.term == t) for t in order]
-    sorted_forms = np.concatenate(places)
-    unit = forms.v[-1]
-    chosen = np.ix_(sorted_forms, sorted_forms)
-    within, fitted = unit * forms.within[chosen], unit * forms.fitted[sorted_forms]
-    left, log_det = _on_grid(within, fitted, rss, sizes[order], grids)
+    chosen = np.concatenate(places)
+    sizes, block = [place.size for place in places], np.ix_(chosen, chosen)
+    fitted = unit * forms.fitted[chosen]
+    left, log_det = _on_grid(unit * forms.within[block], fitted, rss, sizes, axes)
     if forms.full is not forms.within:
-        _, log_det = _on_grid(unit * forms.full[chosen], fitted, rss, sizes[order], grids)
-    left = np.maximum(left, _EPS * _EPS * rss)
-    values = -0.5 * (log_det + degrees * np.log(np.maximum(left, _TINY)))
-    here = tuple(int(np.searchsorted(g, r)) for g, r in zip(grids, ratios[order], strict=True))
-    peak = _peaks(values)
+        _, log_det = _on_grid(unit * forms.full[block], fitted, rss, sizes, axes)
+    left = np.maximum(left, _LEAST * rss)
+    shape = (residuals.size, *(axis.shape[1] for axis in axes))
+    scale = left / degrees
+    if known:
+        scale = residuals.reshape(-1, *[1] * len(axes))
+    values = -0.5 * (degrees * np.log(scale) + log_det + left / scale)
+    values, scale = np.broadcast_to(values, shape), np.broadcast_to(scale, shape)
+    here = (
+        int(np.searchsorted(residuals, v[-1])),
+        *(0 if held[t] else int(np.searchsorted(a[0], v[t] / v[-1])) for t, a in zip(order, axes)),
+    )
+    peak = _peaks(values) & ((values > values[here] - _LOWER) | _is_extreme(shape, known))
     peak[here] = False
-    edge = np.zeros(values.shape, dtype=bool)
-    for axis in range(values.ndim):
-        edge.swapaxes(0, axis)[-1] = True
-    peak &= edge | (values > values[here] - _LOWER)
-    places_of_peaks = np.argwhere(peak)
     starts = []
-    for place in places_of_peaks[np.argsort(-values[peak], kind="stable")]:
+    for place in np.argwhere(peak)[np.argsort(-values[peak], kind="stable")]:
         start = np.ones(v.size)
-        start[order] = [grid[i] for grid, i in zip(grids, place, strict=True)]
-        starts.append(float(left[tuple(place)]) / degrees * start)
+        start[order] = [a[min(place[0], len(a) - 1), i] for a, i in zip(axes, place[1:])]
+        starts.append(float(scale[tuple(place)]) * start)
     return starts
 
 
+def _with(values: FloatArray, known: float) -> FloatArray:
+    return np.unique(np.append(values, known))
+
+
 def _on_grid(
-    within: FloatArray, fitted: FloatArray, rss: float, sizes: FloatArray, grids: list[FloatArray]
+    within: FloatArray,
+    fitted: FloatArray,
+    rss: float,
+    sizes: Sequence[int],
+    axes: Sequence[FloatArray],
 ) -> tuple[FloatArray, FloatArray]:
-    """Return y'Py and the log-determinant on a grid, an axis for each term."""
-    left, log_det = np.array(rss), np.array(0.0)
-    for size, grid in zip(sizes.tolist(), grids, strict=True):
+    """Return y'Py and the log-determinant for a residual of one, an axis for each term.
+
+    Parameters
+    ----------
+    within, fitted : Z'PZ and Z'Py at a residual of one
+    rss : y'Py there
+    sizes : numbers of effects of the terms
+    axes : (1, m) their ratios to the residual, or (r, 1) those for each of r residuals
+    """
+    left, log_det = np.full(1, rss), np.zeros(1)
+    within, fitted = within[None], fitted[None]
+    for size, axis in zip(sizes, axes, strict=True):
         values, vectors = np.linalg.eigh(within[..., :size, :size])
         side = within[..., size:, :size] @ vectors
         square = (fitted[..., None, :size] @ vectors)[..., 0, :]
-        scaled = grid[:, None] * np.maximum(values, 0.0)[..., None, :]
-        shrink = grid[:, None] / (1.0 + scaled)
-        log_det = log_det[..., None] + np.log1p(scaled).sum(axis=-1)
+        ratio = axis.reshape(len(axis), *[1] * (left.ndim - 1), -1, 1)
+        scaled = 1.0 + ratio * np.maximum(values, 0.0)[..., None, :]
+        shrink = ratio / scaled
+        log_det = log_det[..., None] + np.log(scaled).sum(axis=-1)
         left = left[..., None] - (shrink * np.square(square)[..., None, :]).sum(axis=-1)
         if size < fitted.shape[-1]:
             moved = side[..., None, :, :] * shrink[..., None, :]
-            within = within[..., None, size:, size:] - moved @ side.swapaxes(-1, -2)[..., None, :, :]
+            within = (
+                within[..., None, size:, size:] - moved @ side.swapaxes(-1, -2)[..., None, :, :]
+            )
             fitted = fitted[..., None, size:] - (moved @ square[..., None, :, None])[..., 0]
     return left, log_det
 
 
+def _is_extreme(shape: tuple[int, ...], with_residuals: bool) -> BoolArray:
+    """Return whether points have the smallest residual or the largest ratio of a component."""
+    found = np.zeros(shape, dtype=bool)
+    for axis, size in enumerate(shape):
+        if size > 1:
+            found.swapaxes(0, axis)[-1 if axis or not with_residuals else 0] = True
+    return found
+
+
 def _peaks(values: FloatArray) -> BoolArray:
-    """Return which values are not below those around them."""
-    padded = np.pad(values, 1, constant_values=-np.inf)
-    highest = padded
-    for axis in range(values.ndim):
-        low, mid, high = (
-            np.take(highest, np.arange(i, i + values.shape[axis]), axis=axis) for i in range(3)
-        )
-        highest = np.maximum(np.maximum(low, mid), high)
+    """Return which values are not below those around them, of diagonals too."""
+    highest = np.pad(values, 1, constant_values=-np.inf)
+    for axis, size in enumerate(values.shape):
+        low, same, high = (highest.take(range(i, i + size), axis=axis) for i in range(3))
+        highest = np.maximum(np.maximum(low, same), high)
     peak: BoolArray = values >= highest
     return peak

@@ -230,8 +230,6 @@ class _Maximisation:
 
     def on_grid(self, engine: LikelihoodEngine, v: FloatArray) -> Sequence[FloatArray] | None:
         """Return starts at the other maxima of a small table; None if they are not cheap."""
-        if self.held.any():
-            return None
         alone = np.zeros(v.size)
         alone[-1] = v.sum()
         forms = engine.effect_forms(alone, range(v.size - 1))
@@ -239,7 +237,7 @@ class _Maximisation:
             return None
         self.evaluations += 1
         degrees = float(engine.n - engine.n_fixed * engine.reml)
-        return starts_on_grid(forms, engine.rss, degrees, v)
+        return starts_on_grid(forms, engine.rss, degrees, v, self.held)
 
     def again(
         self, path: list[_Iterate], done: bool, elsewhere: Iterable[FloatArray]
