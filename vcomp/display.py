@@ -290,6 +290,17 @@ def listed(names: Sequence[str]) -> str:
 _ONE_WORD = re.compile(r"[A-Z]?[a-z]{2,}")
 
 
+def sentence(clause: str) -> str:
+    """Return a clause as a sentence.
+
+    Examples
+    --------
+    >>> sentence("the fit did not converge")
+    'The fit did not converge.'
+    """
+    return f"{clause[:1].upper()}{clause[1:]}."
+
+
 def levels_of(name: str) -> str:
     """Return several levels of a facet: its plural if its name is a word, else ``levels of …``.
 

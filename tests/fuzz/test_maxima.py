@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import warnings
+from itertools import product
 
 import numpy as np
 import pytest
 
+import vcomp
 from tests.fuzz.maxima import WRONG, main, outcome
 from tests.fuzz.one_term import highest, one_term_case
 from tests.fuzz.oracle import Dense, Highest
@@ -43,6 +46,38 @@ def test_the_highest_maximum_of_other_seeds_is_found(number, seed):
 def test_an_unbounded_likelihood_is_called_saturated(number, seed):
     found = outcome(number, seed)
     assert found.verdict == "said", found
+
+
+def test_a_likelihood_without_a_maximum_at_a_held_component_is_called_saturated():
+    """It rises as the residual goes to zero, and exceeds the maximum below 1e-18 only."""
+    made = case(43, 7)
+    with pytest.warns(vcomp.VcompWarning, match="saturated"):
+        res = vcomp.fit(made.formula, made.data, method="ml", hold={"a": 0.5})
+    dense = Dense(made.data["y"], made.X, made.labels, reml=False)
+    values = res.vcomp.to_numpy()
+    assert dense.value(values) == pytest.approx(res.llf, abs=1e-9)
+    rising = [dense.value(np.array([0.5, 5.6, 56.2, 10.0**-e])) for e in range(5, 12)]
+    # By ½ of the logarithm, as the terms reach all but one of the directions.
+    np.testing.assert_allclose(np.diff(rising), 0.5 * np.log(10.0), rtol=1e-3)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_maxima_with_a_held_residual_are_the_highest(number):
+    """Of two and three terms, against a grid of square roots of components by dense matrices."""
+    made = case([3, 4, 9, 10, 18, 27][number], 7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", vcomp.VcompWarning)
+        res = vcomp.fit(
+            made.formula,
+            made.data,
+            method="reml" if made.reml else "ml",
+            hold={"Residual": 0.7},
+        )
+    dense = Dense(made.data["y"], made.X, made.labels, reml=made.reml)
+    assert res.llf == pytest.approx(dense.value(res.vcomp.to_numpy()), abs=1e-9)
+    steps = np.concatenate([[0.0], np.geomspace(0.01, 100.0, 9)])
+    grid = product(steps, repeat=len(made.terms))
+    assert max(dense.value(np.array([*v, 0.7])) for v in grid) <= res.llf + 1e-9
 
 
 @pytest.mark.parametrize("number", [*range(4), 161])

@@ -144,3 +144,16 @@ def test_a_design_in_parts_is_named():
     res = vcomp.fit("y ~ (1|a) + (1|b)", apart)
     assert "falls into 2 parts that share no level" in printed_words(res.summary())
     assert "parts that share" not in printed_words(vcomp.fit("y ~ (1|a)", data).summary())
+
+
+def test_what_is_printed_of_a_fit_that_did_not_converge_has_a_sentence_on_its_errors():
+    data = scores()
+    with pytest.warns(vcomp.VcompWarning, match="the limit of 1 step"):
+        ended = vcomp.fit("y ~ x + (1|a) + (1|b)", data, max_iter=1, start={"a": 9.0})
+    sentence = "the fit did not converge, and standard errors, intervals and p-values are those"
+    for res, count in ((ended, 1), (vcomp.fit("y ~ x + (1|a) + (1|b)", data), 0)):
+        printed = [res.summary(), res.dstudy("a x b"), res.get_prediction()]
+        printed += [ended.get_prediction()._repr_html_()] * count
+        for text in printed:
+            words = " ".join(str(text).split()).replace("The fit did", "the fit did")
+            assert words.count(sentence) == count

@@ -72,6 +72,12 @@ def object_key(objects: frozenset[str]) -> str:
     return ":".join(sorted(objects))
 
 
+NOT_CONVERGED = (
+    "the fit did not converge, and standard errors, intervals and p-values are those at the "
+    "components where it ended, not at the estimates of its method"
+)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelVariances:
     """Products of influences on the components, by the levels that pairs of rows share.
@@ -120,6 +126,7 @@ class VarianceComponents:
     levels : products of the influences of rows, from which robust intervals are made; None if
         they were not requested, or there are no rows
     response_values : the distinct scores in order; None if there are many, or they are not known
+    converged : False if the estimation ended elsewhere than at its estimate
     """
 
     names: tuple[str, ...]
@@ -136,6 +143,7 @@ class VarianceComponents:
     )
     levels: LevelVariances | None = None
     response_values: tuple[float, ...] | None = None
+    converged: bool = True
 
     @property
     def facet_names(self) -> tuple[str, ...]:

@@ -22,7 +22,6 @@ from vcomp.exceptions import (
 )
 from vcomp.formula import LevelRows, WideFactor, average_rows, level_rows
 from vcomp.inference.hypotheses import (
-    NOT_CONVERGED,
     ContrastTest,
     CovarianceOfFixed,
     DegreesOfFreedom,
@@ -153,7 +152,7 @@ def compare_levels(
         symbol=found.symbol if test != "tukey" else "q",
         correction=family,
         alpha=alpha,
-        notes=(*found.notes, *_on_error(record, found, places), *notes, *_on_end(record)),
+        notes=(*found.notes, *_on_error(record, found, places), *notes, *record.caveats),
         plural=display.levels_of(facet),
     )
 
@@ -454,10 +453,6 @@ def factor_rows(access: RowAccess, code: str, most: int) -> LevelRows:
     X = np.repeat(average_rows(fixed, _column_means(access)), len(factor.levels), axis=0)
     X[:, -factor.n_columns :] = np.eye(len(factor.levels))[:, 1:]
     return LevelRows(tuple(factor.levels), X, (), names=(factor.code, factor.column))
-
-
-def _on_end(record: FitRecord) -> tuple[str, ...]:
-    return () if record.estimate.converged else (NOT_CONVERGED,)
 
 
 @dataclass(frozen=True, slots=True)

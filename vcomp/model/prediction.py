@@ -54,6 +54,7 @@ class Prediction:
     se_obs : standard error of the prediction of a new score in the same cell: with the variances
         of the residual and of the terms that are not in the level, for which groups are random
     alpha : intervals have confidence 1 − alpha unless another alpha is given
+    notes : sentences on the standard errors
 
     Examples
     --------
@@ -69,16 +70,17 @@ class Prediction:
     se_mean: pd.Series
     se_obs: pd.Series
     alpha: float = 0.05
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<{len(self.predicted_mean):,} predictions>"
 
     def __str__(self) -> str:
-        return str(self.summary_frame())
+        return "\n".join([str(self.summary_frame()), *self.notes])
 
     def _repr_html_(self) -> str:
         page: str = self.summary_frame().to_html(max_rows=60)
-        return page
+        return page + "".join(f"<p>{note}</p>" for note in self.notes)
 
     def conf_int(self, *, obs: bool = False, alpha: float | None = None) -> pd.DataFrame:
         """Return intervals for the mean, or for a new score, in columns ``lower`` and ``upper``.
@@ -320,7 +322,12 @@ def residuals(access: RowAccess) -> pd.Series:
 
 
 def get_prediction(
-    access: RowAccess, data: Any, level: Level, new_levels: NewLevels, alpha: float
+    access: RowAccess,
+    data: Any,
+    level: Level,
+    new_levels: NewLevels,
+    alpha: float,
+    notes: tuple[str, ...] = (),
 ) -> Prediction:
     """Return predictions with standard errors; equal rows are computed once.
 
@@ -328,6 +335,7 @@ def get_prediction(
     ----------
     access : model and components
     data, level, new_levels, alpha : as of ``VarianceComponentsResults.get_prediction``
+    notes : sentences on the standard errors
     """
     import pandas as pd
 
@@ -341,6 +349,7 @@ def get_prediction(
         se_mean=pd.Series(np.sqrt(of_mean), rows.labels, name="mean_se"),
         se_obs=pd.Series(np.sqrt(of_score), rows.labels, name="obs_se"),
         alpha=alpha,
+        notes=notes,
     )
 
 

@@ -19,6 +19,7 @@ from vcomp.inference.intervals import (
     note_on_scores,
     wald_interval,
 )
+from vcomp.inference.quantities import NOT_CONVERGED
 from vcomp.model.interval_sources import IntervalMethod, source_of
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import RowAccess, fixed_fit
@@ -131,7 +132,7 @@ def _fixed_effects(frame: pd.DataFrame, alpha: float) -> Any:
 def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str]:
     estimate, design, notes = record.estimate, record.structure, []
     if estimate.status not in ("Converged.", "Closed form."):
-        notes.append(estimate.status)
+        notes += [estimate.status, *record.caveats]
     held = design.terms[RESIDUAL]
     if len(held) > 1:
         notes.append(f"{RESIDUAL} holds {', '.join(held[:-1])} and {held[-1]}.")
@@ -154,10 +155,10 @@ def _notes(record: FitRecord, found: Limits, source: IntervalSource) -> list[str
         notes.append("A negative estimate has no share of the variance.")
     notes += _on_standard_errors(estimate)
     if record.left_out:
-        note = left_out_note(record.left_out)
-        notes.append(f"{note[:1].upper()}{note[1:]}.")
+        notes.append(display.sentence(left_out_note(record.left_out)))
     notes += _on_fixed_effects(estimate)
-    how = [found.interval_method or "none can be given", *found.notes]
+    clauses = [note for note in found.notes if note != NOT_CONVERGED]
+    how = [found.interval_method or "none can be given", *clauses]
     what = "Standard errors and intervals" if source.interval == "robust" else "Intervals"
     notes.append(f"{what} of components: {'; '.join(how)}. Share: of the total variance.")
     methods = [found.interval_method] if found.interval_method else []

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, Json, LongArray
 from vcomp.codec import Format, stored
 from vcomp.design import Design, Structure
@@ -24,6 +25,7 @@ from vcomp.inference import (
 )
 from vcomp.inference.hypotheses import fixed_level_variances
 from vcomp.inference.intervals import level_variances, positive_residual, with_influences
+from vcomp.inference.quantities import NOT_CONVERGED
 from vcomp.ir.rank import PairedDifferences
 from vcomp.model.stored_levels import StoredLevels
 from vcomp.statistics import GroupSums, ScoreTable, tabulate
@@ -64,6 +66,7 @@ def label(
         held=estimate.held,
         without_bounds=estimate.without_bounds,
         response_values=response_values,
+        converged=estimate.converged,
     )
 
 
@@ -399,6 +402,11 @@ class FitRecord:
 
     # Format 1 had no held components, iterations and seconds.
     _FORMAT: ClassVar[Format] = Format("VarianceComponentsResults", 2, "a result")
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """The sentence on all standard errors and intervals of a fit that did not converge."""
+        return () if self.estimate.converged else (display.sentence(NOT_CONVERGED),)
 
     def _check(self) -> None:
         """Raise a ValueError if names, numbers of levels and shapes contradict each other."""

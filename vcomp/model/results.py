@@ -321,7 +321,9 @@ class VarianceComponentsResults(
             If the residual is estimated at zero; or if effects are solved for iteratively, and the
             rows have too many different combinations of them.
         """
-        return prediction.get_prediction(self._row_access, data, level, new_levels, alpha)
+        return prediction.get_prediction(
+            self._row_access, data, level, new_levels, alpha, self._record.caveats
+        )
 
     @overload
     def augment(self, path: None = None, *, progress: bool | None = None) -> pd.DataFrame: ...

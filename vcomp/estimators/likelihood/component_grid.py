@@ -65,14 +65,19 @@ def starts_on_grid(
     values, scale = np.broadcast_to(values, shape), np.broadcast_to(scale, shape)
     here = (
         int(np.searchsorted(residuals, v[-1])),
-        *(0 if held[t] else int(np.searchsorted(a[0], v[t] / v[-1])) for t, a in zip(order, axes)),
+        *(
+            0 if held[t] else int(np.searchsorted(a[0], v[t] / v[-1]))
+            for t, a in zip(order, axes, strict=True)
+        ),
     )
     peak = _peaks(values) & ((values > values[here] - _LOWER) | _is_extreme(shape, known))
     peak[here] = False
     starts = []
     for place in np.argwhere(peak)[np.argsort(-values[peak], kind="stable")]:
         start = np.ones(v.size)
-        start[order] = [a[min(place[0], len(a) - 1), i] for a, i in zip(axes, place[1:])]
+        start[order] = [
+            a[min(place[0], len(a) - 1), i] for a, i in zip(axes, place[1:], strict=True)
+        ]
         starts.append(float(scale[tuple(place)]) * start)
     return starts
 

@@ -3,7 +3,6 @@ from .component import HypothesisTest as HypothesisTest
 from .component import Simulation as Simulation
 from .component import TestName as TestName
 from .component import component_test as component_test
-from .contrasts import NOT_CONVERGED as NOT_CONVERGED
 from .contrasts import CovarianceOfFixed as CovarianceOfFixed
 from .contrasts import DegreesOfFreedom as DegreesOfFreedom
 from .contrasts import FixedFit as FixedFit

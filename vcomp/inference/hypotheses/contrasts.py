@@ -30,7 +30,7 @@ from vcomp.inference.hypotheses.fixed_effects import (
     t_interval,
     t_tests,
 )
-from vcomp.inference.quantities import LevelVariances
+from vcomp.inference.quantities import NOT_CONVERGED, LevelVariances
 from vcomp.numerics import slices
 from vcomp.statistics import Statistics
 
@@ -61,11 +61,6 @@ _FEW = "Facets with few levels, in which rows are correlated as in the model: {}
 _NO_DEGREES = (
     "The components have no covariance matrix, so that the denominator has no degrees of "
     "freedom: the p-value is that of χ²."
-)
-
-NOT_CONVERGED = (
-    "The fit did not converge: standard errors and p-values are those at components that are not "
-    "a maximum."
 )
 
 _NO_CORRECTION = (
@@ -241,7 +236,7 @@ class FixedFit:
         if np.isnan(found.df[1]):
             notes = [_NO_CORRECTION if ddf == "kenward-roger" else _NO_DEGREES]
         if not self.estimate.converged:
-            notes.append(NOT_CONVERGED)
+            notes.append(display.sentence(NOT_CONVERGED))
         few = self.levels().few if cov_type == "robust" else {}
         if few:
             listed = ", ".join(f"{facet} ({n})" for facet, n in sorted(few.items()))

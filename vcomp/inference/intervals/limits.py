@@ -34,6 +34,7 @@ from vcomp.inference.intervals.delta_method import (
 )
 from vcomp.inference.intervals.robust import robust_covariance, robust_mean_squares
 from vcomp.inference.quantities import (
+    NOT_CONVERGED,
     Projected,
     Quantities,
     Scale,
@@ -183,10 +184,16 @@ class FromComponents:
             If alpha is not between 0 and 1.
         """
         check_alpha(alpha)
+        found = self._limits(quantities, alpha)
+        if self.components.converged:
+            return found
+        return replace(found, notes=(*found.notes, NOT_CONVERGED))
+
+    def _limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
         if isinstance(quantities, Smooth):
             return self._of_function(quantities, alpha)
         if self.interval == "auto" and self.squares is None:
-            return replace(self, interval="log").limits(quantities, alpha)
+            return replace(self, interval="log")._limits(quantities, alpha)
         if self.interval == "f":
             self._check_two(quantities)
         if self.interval in ("auto", "robust", "mls", "f"):
