@@ -440,16 +440,15 @@ def factor_rows(access: RowAccess, code: str, most: int) -> LevelRows:
     """
     fixed = access.model.design.fixed
     factor, p = fixed.factor, len(fixed.names)
-    wide = factor is not None and code == factor.code
-    if wide and len(factor.levels) * p > most:
+    if factor is None or code != factor.code:
+        rows = level_rows(fixed, code, _column_means(access))
+        assert rows is not None
+        return rows
+    if len(factor.levels) * p > most:
         raise EstimationError(
             f"comparisons of {code} were not stored: {len(factor.levels):,} levels with {p:,} "
             "columns of the fixed part are too many; fit the model again"
         )
-    if not wide:
-        rows = level_rows(fixed, code, _column_means(access))
-        assert rows is not None
-        return rows
     X = np.repeat(average_rows(fixed, _column_means(access)), len(factor.levels), axis=0)
     X[:, -factor.n_columns :] = np.eye(len(factor.levels))[:, 1:]
     return LevelRows(tuple(factor.levels), X, (), names=(factor.code, factor.column))

@@ -177,7 +177,7 @@ class StoredDifferences:
 _DATES = "datetime64"
 
 
-def _written_labels(index: pd.Index) -> Json:
+def _written_labels(index: Any) -> Json:
     """Return names of levels for a file; other kinds than text, numbers and dates become text."""
     if index.nlevels == 1:
         return {"names": [index.name], "levels": [_written_level(index)]}
@@ -202,7 +202,7 @@ def _written_level(index: pd.Index) -> Json:
 def _read_labels(plain: Any, _: Json) -> pd.Index:
     import pandas as pd
 
-    levels = [_read_level(level) for level in plain["levels"]]
+    levels: list[Any] = [_read_level(level) for level in plain["levels"]]
     if "codes" in plain:
         return pd.MultiIndex(levels=levels, codes=plain["codes"], names=plain["names"])
     return levels[0].rename(plain["names"][0])

@@ -70,7 +70,7 @@ def starts_on_grid(
             for t, a in zip(order, axes, strict=True)
         ),
     )
-    peak = _peaks(values) & ((values > values[here] - _LOWER) | _is_extreme(shape, known))
+    peak = _peaks(values) & ((values > values[here] - _LOWER) | _is_extreme(shape, bool(known)))
     peak[here] = False
     starts = []
     for place in np.argwhere(peak)[np.argsort(-values[peak], kind="stable")]:

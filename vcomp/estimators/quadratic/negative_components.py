@@ -32,8 +32,8 @@ def at_negative_components(
 
     Returns
     -------
-    None if V is not positive definite, there are too many groups, or the sums were drawn by strata,
-    without their cross-products
+    None if V is not positive definite, there are too many groups, or the sums were drawn by
+    strata, without their cross-products
     """
     drawn = stats.strata is not None and not stats.strata.by_level
     if drawn or sum(stats.sizes) > _MOST_GROUPS:
