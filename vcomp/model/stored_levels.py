@@ -199,7 +199,7 @@ def _written_level(index: pd.Index) -> Json:
     return {"dtype": dtype if kept else "object", "values": plain}
 
 
-def _read_labels(plain: Any, _: Json) -> pd.Index:
+def _read_labels(plain: Any, _: Json) -> Any:
     import pandas as pd
 
     levels: list[Any] = [_read_level(level) for level in plain["levels"]]
