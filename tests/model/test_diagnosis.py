@@ -294,3 +294,34 @@ def test_one_wrong_result_is_named_and_weighed():
     res = vcomp.fit("mm ~ (1|part*operator)", rest)
     assert res.vcomp["Residual"] == pytest.approx(within, rel=0.05)
     assert res.diagnose(n=99).verdicts.loc["Components, Eρ² and Φ", "matters"] == "no"
+
+
+@pytest.mark.parametrize("formula", ["score ~ (1|model*item)", "score ~ model + (1|item)"])
+@pytest.mark.parametrize("first", [False, True])
+def test_of_two_scores_of_a_cell_the_wrong_one_is_named(formula, first):
+    """Their residuals are equal but for the sign; so are those of two models on an item."""
+    n = 8 if "*" in formula else 2
+    model, item, rep = np.indices((n, 20, 2 if n == 8 else 1)).reshape(3, -1)
+    score = np.random.default_rng(1).integers(0, 2, model.size).astype(float)
+    wrong = 20 if first else 21
+    score[wrong] = 8.5
+    data = pd.DataFrame({"model": [f"m{m}" for m in model], "item": item, "score": score})
+    rows = vcomp.fit(formula, data).diagnose(n=99).outlying_rows
+    assert len(rows.labels) == 1
+    assert f"(row {wrong}: 8.5)" in rows.labels[0]
+    if n == 8:  # the partner, then alone in its cell, adds nothing
+        rest = data.drop(wrong)
+        means = rest.groupby(["model", "item"])["score"].transform("mean")
+        within = (rest["score"] - means).pow(2).sum() / (319 - 160)
+        assert rows.without == pytest.approx(within, rel=1e-9)
+
+
+def test_both_scores_of_a_cell_are_named_if_either_may_be_wrong():
+    model, item, _ = np.indices((8, 20, 2)).reshape(3, -1)
+    score = np.random.default_rng(1).normal(0, 0.5, model.size)
+    score[20:22] = 8.5, -8.5
+    data = pd.DataFrame({"model": model, "item": item, "score": score})
+    found = vcomp.fit("score ~ (1|model*item)", data).diagnose(n=99).outlying_rows
+    one, other = found.labels[:2]
+    assert "row 20: 8.5" in one
+    assert "row 21: -8.5" in other

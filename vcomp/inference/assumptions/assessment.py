@@ -57,6 +57,10 @@ _MOST_ROWS = 5
 """Rows that are left out to see what they weigh."""
 
 _CONSTANT = 1e-10
+_EQUAL = 1e-6  # beyond the error of sweeps
+_CLEAR = 0.5
+"""A row this much closer to the other data than its partner is not the wrong one."""
+
 _COLUMNS = 16
 """Correlations of more columns than this take longer than drawing the residuals."""
 
@@ -135,6 +139,8 @@ class DiagnosedRows:
 
         The row with the largest residual is left out as long as it is an outlier; the residuals
         without it are e − M u (u'M u)⁻¹ u'e, with the projection M and the row's indicator u.
+        Rows whose residuals are equal but for the sign, as those of a cell of two scores, differ
+        by their distances from the other data.
 
         Parameters
         ----------
@@ -153,16 +159,36 @@ class DiagnosedRows:
             u -= left_out @ (left_out.T @ u)
             if not u[row] > _CONSTANT:
                 break
+            alike = np.flatnonzero(np.abs(u) >= (1.0 - _EQUAL) * u[row])
             u /= np.linalg.norm(u)
             left_out = np.column_stack([left_out, u])
             e, df = e - u * (u @ e), df - 1.0
-            rows.append(row)
+            rows += self._farthest(alike) if alike.size > 1 else [row]
         if not rows:
             return None
         labels = [
             f"{self.cell(r)} ({self.name(r)}: {number(self.y[r] + self.origin)})" for r in rows
         ]
         return OutlyingRows(tuple(labels), variance, float(e @ e) / df)
+
+    def _farthest(self, rows: LongArray) -> list[int]:
+        """Return those of some rows that are far from the other data; all if that is not clear.
+
+        Distances are from the fit to the other rows without the finest terms, as few of these as
+        need to be left out.
+        """
+        finest_first = sorted(self.groups, key=lambda codes: -int(codes.max()))
+        indicators = np.zeros((self.y.size, rows.size))
+        indicators[rows, np.arange(rows.size)] = 1.0
+        for k in range(1, len(finest_first) + 1):
+            coarser = [*finest_first[k:], np.zeros(self.y.size, dtype=np.int64)]
+            left = Projection.of(coarser, self.X)
+            of_rows = left.residuals(indicators)[rows], left.residuals(self.y)[rows]
+            distances = np.abs(np.linalg.lstsq(*of_rows, rcond=_EQUAL)[0])
+            far = distances >= _CLEAR * distances.max()
+            if not far.all():
+                return [int(row) for row in rows[far]]
+        return [int(row) for row in rows]
 
     def peers(self, facet: str) -> LongArray:
         """Return groups of rows that agree in all facets that a facet is crossed with."""
