@@ -96,6 +96,42 @@ def test_several_scores_are_compared_over_all_facets(column):
     assert f"model:prompt {100 * share:.0f} %" in " ".join(made.notes)
 
 
+@pytest.mark.parametrize("more", ["nothing", "response", "latency", "epoch"])
+def test_unnumbered_repetitions_of_prompts_are_compared_over_prompts(more):
+    """The facet separates some of the scores; the rest are repeated scores of its cells."""
+    once = grid(model=4, item=10, prompt=3)
+    for k, pair in enumerate((["model", "item"], ["model", "prompt"], ["item", "prompt"])):
+        once["score"] += np.random.default_rng(k).normal(size=40)[once.groupby(pair).ngroup()]
+    data = pd.concat([once, once], ignore_index=True)
+    data["score"] += np.random.default_rng(9).normal(0, 0.3, len(data))
+    if more == "epoch":  # counts all scores of a model on an item
+        data[more] = data.groupby(["model", "item"]).cumcount()
+    elif more != "nothing":
+        drawn = np.random.default_rng(3).integers(100, 900, len(data))
+        data[more] = drawn if more == "latency" else [f"r{k}" for k in range(len(data))]
+    message = refused(
+        lambda: ir.compare_systems(data, system="model", topic="item"),
+        "there are 6 scores of model 'm0' on item 'i0', several for each prompt",
+        "(1|item) + (1|prompt) + (1|model:item) + (1|model:prompt) + (1|item:prompt) + "
+        "(1|model:item:prompt)",
+    )
+    assert more not in message
+    made = eval(message[message.index("vcomp.fit(") :], {"vcomp": vcomp, "data": data})
+    y = data.groupby(["model", "item", "prompt"])["score"].mean().to_numpy().reshape(4, 10, 3)
+    items, prompts, residual = mean_squares_of_interactions(y)
+    error = 2 * (items + prompts - residual) / 30  # of means of cells
+    assert made.table["std_error"][0] ** 2 == pytest.approx(error, rel=1e-4)
+
+
+def test_measurements_are_no_facets():
+    data = grid(model=3, item=8, rep=2).drop(columns="rep")
+    data["latency"] = np.random.default_rng(3).integers(100, 900, len(data))
+    message = refused(
+        lambda: ir.compare_systems(data, system="model", topic="item"), "no column separates them"
+    )
+    assert "latency" not in message
+
+
 def mean_squares_of_interactions(y):
     """Return MS(model × item), MS(model × prompt) and MS(residual) of models × items × prompts."""
     m, i, p = y.shape

@@ -301,7 +301,7 @@ def test_one_wrong_result_is_named_and_weighed():
 def test_of_two_scores_of_a_cell_the_wrong_one_is_named(formula, first):
     """Their residuals are equal but for the sign; so are those of two models on an item."""
     n = 8 if "*" in formula else 2
-    model, item, rep = np.indices((n, 20, 2 if n == 8 else 1)).reshape(3, -1)
+    model, item, _ = np.indices((n, 20, 2 if n == 8 else 1)).reshape(3, -1)
     score = np.random.default_rng(1).integers(0, 2, model.size).astype(float)
     wrong = 20 if first else 21
     score[wrong] = 8.5

@@ -25,13 +25,19 @@ _REPEATS = frozenset(
 
 _MOST_COLUMNS, _MOST_TOGETHER = 12, 3
 
+_CROSSED, _FEW = 0.75, 0.5
+"""Numbers are levels of a facet if this share of what is measured has each, on what has it.
+
+Texts also are if there are fewer of them than this share of the rows.
+"""
+
 
 class SeveralScoresError(DataError):
     """A cell holds several scores.
 
     Attributes
     ----------
-    columns : that separate the scores of a cell; empty if none do
+    columns : that separate the scores of a cell, or some of them; empty if none do
     formula : of the model with a term for each of them; None if a level of a column is to be kept
     measured : the factor of the fixed part of this model, None if it is a random term
     """
@@ -71,7 +77,12 @@ def several_scores(
         random
     """
     measured, on, score = roles
-    columns = _separating(frame, [measured, on], score)
+    coded = _coded(frame, [measured, on], score)
+    cells = _joined([_required(frame[name]) for name in (measured, on)])
+    columns = _separating(cells, coded)
+    is_partial = all(name.lower() in _REPEATS for name in columns)
+    if is_partial:
+        columns = [*_partly_separating(cells, coded), *columns]
     of_measures = [name for name in columns if name.lower() in _MEASURES]
     if of_measures:
         name = of_measures[0]
@@ -81,12 +92,19 @@ def several_scores(
         found = f"{text}: {name!r} holds different measures ({several}); keep one: {keep}"
         return SeveralScoresError(found, [name], None, None)
     facets = [name for name in columns if name.lower() not in _REPEATS]
-    formula = _formula(frame, [measured, on, *facets], score, len(facets) < len(columns) or
-                       not columns, is_compared=is_compared)  # fmt: skip
+    formula = _formula(frame, [measured, on, *facets], score, is_partial or
+                       len(facets) < len(columns), is_compared=is_compared)  # fmt: skip
     factor = measured if is_compared else None
     if not facets:
         what = "no column separates them" if not columns else f"{columns[0]!r} numbers them"
         why = f", and {what}: fit them as repeated scores of a cell by "
+    elif is_partial:
+        names = listed(facets)
+        why = (
+            f", several for each {names}. Means over them treat these levels of {names} as the "
+            f"only ones of interest. To generalize to other levels of {names}, fit all facets, "
+            f"and the scores of one {names} as repeated scores of a cell, by "
+        )
     else:
         names = listed(facets)
         why = (
@@ -97,26 +115,57 @@ def several_scores(
     return SeveralScoresError(text + why, columns, formula, factor)
 
 
-def _separating(frame: pd.DataFrame, cell: Sequence[str], score: str) -> list[str]:
-    """Return the fewest columns of labels that separate the scores of every cell, or none."""
+def _coded(frame: pd.DataFrame, cell: Sequence[str], score: str) -> dict[str, LongArray]:
+    """Return the codes of the columns that may be facets, those of known names first."""
     names = [str(c) for c in frame.columns if c not in (*cell, score)]
     known = (*_MEASURES, *_REPEATS)
+    measured, on = (_required(frame[name]) for name in cell)
     codes: dict[str, LongArray] = {}
-    for name in [n for n in names if n.lower() in known] + [
-        n for n in names if n.lower() not in known
-    ]:
+    for name in sorted(names, key=lambda n: n.lower() not in known):
         coded = _codes(frame[name])
-        if coded is not None and len(codes) < _MOST_COLUMNS:
+        if coded is None or len(codes) == _MOST_COLUMNS:
+            continue
+        is_text = frame[name].dtype.kind not in "iufcmM"
+        few = is_text and int(coded.max()) < _FEW * len(frame)
+        if name.lower() in known or few or _is_crossed(measured, on, coded):
             codes[name] = coded
-    cells = _joined([_required(frame[name]) for name in cell])
+    return codes
+
+
+def _is_crossed(measured: LongArray, on: LongArray, codes: LongArray) -> bool:
+    """Return whether most of what is measured has each level, on what has the level."""
+    places = _joined([on, codes])
+    possible = np.unique(places).size * np.unique(measured).size
+    return bool(np.unique(_joined([places, measured])).size >= _CROSSED * possible)
+
+
+def _separating(cells: LongArray, codes: dict[str, LongArray]) -> list[str]:
+    """Return the fewest columns of labels that separate the scores of every cell, or none."""
     for size in range(1, _MOST_TOGETHER + 1):
         found = [
             chosen for chosen in combinations(codes, size)
-            if np.unique(_joined([cells, *(codes[n] for n in chosen)])).size == len(frame)
+            if np.unique(_joined([cells, *(codes[n] for n in chosen)])).size == cells.size
         ]  # fmt: skip
         if found:
             return list(min(found, key=lambda chosen: np.prod([codes[n].max() for n in chosen])))
     return []
+
+
+def _partly_separating(cells: LongArray, codes: dict[str, LongArray]) -> list[str]:
+    """Return the columns that separate scores of a cell, that which separates most first."""
+    chosen: list[str] = []
+    n_groups = np.unique(cells).size
+    facets = {name: c for name, c in codes.items() if name.lower() not in _REPEATS}
+    while len(chosen) < _MOST_TOGETHER and facets:
+        joined = {name: _joined([cells, c]) for name, c in facets.items()}
+        best = max(joined, key=lambda name: int(joined[name].max()))
+        n_joined = np.unique(joined[best]).size
+        if n_joined == n_groups:
+            break
+        cells, n_groups = joined[best], n_joined
+        chosen.append(best)
+        del facets[best]
+    return chosen
 
 
 def _codes(column: pd.Series) -> LongArray | None:
