@@ -566,3 +566,28 @@ def test_too_many_pairs_are_refused():
     with pytest.raises(EstimationError, match=r"pairs of 4 levels of sys need.*baseline="):
         _pairs("sys", list("abcd"), None, free_bytes=lambda: 2999.0)
     assert len(_pairs("sys", list("abcd"), None, free_bytes=lambda: 3001.0)[0]) == 6
+
+
+@pytest.mark.parametrize(
+    ("formula", "omitted"),
+    [
+        ("score ~ model + (1|item)", "model:item"),
+        ("score ~ C(model) + (1|item) + (1|prompt)", "model:item:prompt"),
+        ("score ~ model + (1|item) + (1|model:item)", None),
+        ("score ~ group + (1|item)", None),  # items are nested in groups
+        ("score ~ model * rep * prompt + (1|item)", None),  # factors separate the scores
+    ],
+)
+def test_an_omitted_interaction_of_several_scores_is_noted(formula, omitted):
+    model, item, prompt, rep = np.indices((3, 8, 2, 2)).reshape(4, -1)
+    columns = {"model": model, "group": item % 2, "prompt": prompt, "rep": rep}
+    data = pd.DataFrame({name: [f"{name}{k}" for k in codes] for name, codes in columns.items()})
+    data["item"], data["score"] = item, np.random.default_rng(2).normal(size=item.size)
+    res = vcomp.fit(formula, data)
+    notes = res.compare_levels("group" if "group" in formula else "model").notes
+    found = [note for note in notes if "hold several scores" in note]
+    assert len(found) == (omitted is not None)
+    if omitted is not None:
+        assert f"no term {omitted}:" in found[0]
+        more = vcomp.fit(f"{formula} + (1|{omitted})", data).compare_levels("model")
+        assert not any("hold several scores" in note for note in more.notes)

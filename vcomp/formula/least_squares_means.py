@@ -41,6 +41,7 @@ class LevelRows:
     interacting : other factors of the terms that the factor is part of
     not_estimable : levels whose means the rows do not tell, as combinations of factors are absent
     names : of the factor: as in the formula, and its column
+    omitted : term that is lacking for cells of several scores; "" if none is
     """
 
     levels: tuple[Any, ...]
@@ -48,6 +49,7 @@ class LevelRows:
     interacting: tuple[str, ...]
     not_estimable: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()
+    omitted: str = ""
 
 
 def level_rows(fixed: FixedPart, facet: str, means: FloatArray | None) -> LevelRows | None:

@@ -15,6 +15,7 @@ from .published import from_mean_squares as from_mean_squares
 from .requirement import Requirement as Requirement
 from .study import DStudy as DStudy
 from .study import dstudy as dstudy
+from .study_record import omitted_interaction as omitted_interaction
 from .table_components import crossed_components as crossed_components
 from .table_components import matrix_components as matrix_components
 from .universe import Counts as Counts

@@ -372,12 +372,22 @@ def _on_omitted_interaction(components: VarianceComponents) -> list[str]:
     if REPLICATE not in facets or facets - {REPLICATE} in components.facets:
         return []
     named = ":".join(f for f in components.facet_names if f != REPLICATE)
-    note = (
+    return [omitted_interaction(named, REPLICATE)]
+
+
+def omitted_interaction(named: str, averaging: str) -> str:
+    """Return a note that the residual of several scores may contain an omitted interaction.
+
+    Parameters
+    ----------
+    named : the interaction
+    averaging : what averages the residual out
+    """
+    return (
         f"The cells hold several scores and the model has no term {named}: what varies from cell "
-        f"to cell counts as error of single scores, which {REPLICATE} averages out. Errors are "
+        f"to cell counts as error of single scores, which {averaging} averages out. Errors are "
         f"too small if there is such variation; add (1|{named}) to the formula."
     )
-    return [note]
 
 
 def _on_coefficients(plan: DStudyPlan, columns: Mapping[str, FloatArray]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -20,7 +20,8 @@ from vcomp.exceptions import (
     check_one_of,
     did_you_mean,
 )
-from vcomp.formula import LevelRows, WideFactor, average_rows, level_rows
+from vcomp.formula import REPLICATE, LevelRows, WideFactor, average_rows, level_rows
+from vcomp.gtheory import omitted_interaction
 from vcomp.inference.hypotheses import (
     ContrastTest,
     CovarianceOfFixed,
@@ -364,6 +365,10 @@ def _of_factor(
             "averages."
         )
 
+    omitted = rows.omitted if access is None else _omitted(access, rows.names[-1])
+    if omitted:
+        notes.append(omitted_interaction(omitted, "their number"))
+
     def slopes(pairs: Pairs) -> FloatArray | None:
         return None if cov_type == "robust" else fit.error_slopes(rows.X, pairs)
 
@@ -443,7 +448,7 @@ def factor_rows(access: RowAccess, code: str, most: int) -> LevelRows:
     if factor is None or code != factor.code:
         rows = level_rows(fixed, code, _column_means(access))
         assert rows is not None
-        return rows
+        return replace(rows, omitted=_omitted(access, rows.names[-1]))
     if len(factor.levels) * p > most:
         raise EstimationError(
             f"comparisons of {code} were not stored: {len(factor.levels):,} levels with {p:,} "
@@ -586,6 +591,26 @@ def _on_error(record: FitRecord, found: Levels, pairs: Pairs) -> Iterator[str]:
     if zero:
         verbs = ("is", "adds") if len(zero) == 1 else ("are", "add")
         yield f"{display.listed(zero)} {verbs[0]} estimated at zero and {verbs[1]} nothing to it."
+
+
+def _omitted(access: RowAccess, facet: str) -> str:
+    """Return the term that is lacking for cells of several scores of a factor; "" if none is."""
+    structure = access.model.design.structure
+    facets = [name for name in structure.facets if name != REPLICATE]
+    if not access.model.keeps_rows or structure.cell_max < 2 or not facets:
+        return ""
+    rows, kept = access.model.chunk, access.model.fixed_columns
+    cells = np.unique(np.column_stack(rows.compact_codes), axis=0, return_inverse=True)[1]
+    factors = [kept[name] for name in kept if name == facet or kept[name].dtype.kind != "f"]
+    columns = [np.unique(np.asarray(c).astype(str), return_inverse=True)[1] for c in factors]
+    whole = np.unique(np.column_stack([cells.reshape(-1), *columns]), axis=0)
+    if len(whole) == cells.size:
+        return ""
+    # A factor in which the cells are nested needs no term of its own.
+    nested = len(whole) == int(cells.max()) + 1
+    named = facets if nested or facet in facets or facet not in kept else [facet, *facets]
+    terms = [frozenset(name.split(":")) for name in access.estimate.names[:-1]]
+    return "" if frozenset(named) in terms else ":".join(named)
 
 
 def _are_alike(values: FloatArray) -> bool:
