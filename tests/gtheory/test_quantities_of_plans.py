@@ -74,6 +74,61 @@ def test_phi_lambda_by_brennan_and_kanes_formula():
     np.testing.assert_allclose(at_mean, RES.dstudy(topic=[3, 12]).table["Phi"], rtol=1e-12)
 
 
+def _mean_error_given(fixed_g, v, n):
+    """Return Var(mean) of p × (t:g) scores, entry by entry; effects of fixed g are constants."""
+    cells = np.array(
+        [(p, g, t) for p in range(n["p"]) for g in range(n["g"]) for t in range(n["t"])]
+    )
+    p, g, t = cells.T
+    same_p, same_g = p[:, None] == p, g[:, None] == g
+    same_t = same_g & (t[:, None] == t)
+    dense = v["p"] * same_p + v["t:g"] * same_t + v["pg"] * (same_p & same_g)
+    dense = dense + v["pt:g"] * (same_p & same_t) + (0.0 if fixed_g else v["g"]) * same_g
+    return dense.sum() / len(cells) ** 2
+
+
+@pytest.mark.parametrize("options", [{"fixed": "g"}, {"universe": {"g": 8}}, {}])
+def test_mean_of_phi_lambda_is_that_of_the_universe(options):
+    values = {"p": 1.2, "g": 3.66, "t:g": 0.15, "p:g": 0.3, "p:t:g": 0.8}
+    n = {"p": 6, "g": 2, "t": 3}
+    mean, cut = 5.0, 4.0
+    published = from_components(values, sizes=n, mean=mean)
+    named = values | {"pg": values["p:g"], "pt:g": values["p:t:g"]}
+    given, free = (_mean_error_given(fixed, named, n) for fixed in (True, False))
+    # Of 8 levels of g, the mean of 2 has the variance σ²(g)(1/2 − 1/8) about that of all.
+    error_of_mean = given if "fixed" in options else free - 3.66 / 8 * ("universe" in options)
+    study = published.dstudy(g=2, t=3, **options)
+    universe = study.table["universe_var"][0]
+    away = max((mean - cut) ** 2 - error_of_mean, 0.0)
+    expected = (universe + away) / (universe + away + study.table["abs_err_var"][0])
+    row = study.phi_lambda(cut).iloc[0]
+    assert row["estimate"] == pytest.approx(expected, rel=1e-12)
+    alone = published.quantity("Phi_lambda", cut=cut, g=2, t=3, **options)
+    assert [alone.estimate, alone.se] == [row["estimate"], row["se"]]
+    # With five levels planned as the universe, the two of the G-study are in error by 1/2 − 1/5.
+    if "fixed" in options:
+        more = published.dstudy(g=5, t=3, fixed="g")
+        away = (mean - 1.0) ** 2 - given - 3.66 * (1 / 2 - 1 / 5)
+        signal = more.table["universe_var"][0] + away
+        expected = signal / (signal + more.table["abs_err_var"][0])
+        assert more.phi_lambda(1.0)["estimate"][0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_phi_lambda_of_a_fit_with_a_fixed_facet():
+    rng = np.random.default_rng(3)
+    p, g, t = (axis.ravel() for axis in np.indices((12, 2, 3)))
+    effects = [rng.normal(size=size) for size in ((12,), (2, 3), (12, 2), (12, 2, 3))]
+    y = effects[0][p] + effects[1][g, t] + effects[2][p, g] + effects[3][p, g, t] + 2.5 * g
+    data = pd.DataFrame({"p": p, "g": g, "t": t, "y": y})
+    res = vcomp.fit("y ~ (1|p) + (1|g) + (1|g:t) + (1|p:g)", data, method="anova")
+    v, study = res.vcomp, res.dstudy(object="p", g=2, t=3, fixed="g")
+    error = v["p"] / 12 + v["g:t"] / 6 + v["p:g"] / 24 + v["Residual"] / 72
+    away = (y.mean() + 1.0) ** 2 - error
+    signal = study.table["universe_var"][0] + away
+    expected = signal / (signal + study.table["abs_err_var"][0])
+    assert study.phi_lambda(-1.0)["estimate"][0] == pytest.approx(expected, rel=1e-9)
+
+
 def test_phi_lambda_is_what_estimate_says():
     alone = RES.quantity("Phi_lambda", cut=0.6, topic=5)
     row = RES.dstudy(topic=5).phi_lambda(0.6).iloc[0]

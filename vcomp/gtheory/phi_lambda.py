@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from numbers import Real
@@ -13,7 +14,9 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.codec import stored
 from vcomp.exceptions import PlanError
-from vcomp.inference import Quantities, Smooth
+from vcomp.gtheory.plan import DStudyPlan
+from vcomp.gtheory.projection import constant_effects
+from vcomp.inference import Quantities, Smooth, VarianceComponents
 from vcomp.inference.intervals import FromComponents, Limits
 
 
@@ -47,7 +50,7 @@ def phi_lambda(
     Parameters
     ----------
     universe, absolute : (k,) weights of the components in σ²(τ) and σ²(Δ)
-    mean : of the scores
+    mean : of the scores, in the universe of generalization (:func:`mean_in_universe`)
     cut : the cut score λ, on the scale of the scores
 
     Raises
@@ -79,6 +82,42 @@ def phi_lambda(
         return (error * u - signal * e) / total, np.array([error * moves / total])
 
     return Smooth(value, slopes, "share", uses_fixed=True)
+
+
+def mean_in_universe(
+    mean: MeanOfScores, components: VarianceComponents, plan: DStudyPlan, row: int = 0
+) -> MeanOfScores:
+    """Return the mean with its error variance about the mean of the universe.
+
+    Effects of fixed and finite facets only are constant in the universe: its mean has that of all
+    N' levels, so that the mean of n levels is in error by 1/n − 1/N' of such a component.
+
+    Parameters
+    ----------
+    mean : of the scores
+    components : of the G-study, which the error variance of `mean` is made of
+    plan : of the D-study
+    row : number of the plan
+
+    Raises
+    ------
+    PlanError
+        If the model has other fixed effects than a mean, or the mean is not known.
+
+    References
+    ----------
+    Brennan (2001), Generalizability Theory, sections 2.5.1 and 4.4.
+    """
+    check_mean(mean)
+    constant = constant_effects(components, plan)[row]
+    sizes = components.sizes
+    of_sample = [math.prod(sizes.get(f, 1.0) for f in facets) for facets in components.facets]
+    # A universe of fewer levels than the G-study leaves no error of them.
+    constant = np.minimum(constant, 1.0 / np.array(of_sample))
+    if not constant.any():
+        return mean
+    error = max(float(mean.cov_beta[0, 0]) - float(constant @ components.values), 0.0)
+    return replace(mean, cov_beta=np.array([[error]]))
 
 
 def not_below_phi(

@@ -15,7 +15,13 @@ import numpy as np
 
 from vcomp import display
 from vcomp.exceptions import EstimationError, PlanError, check_alpha
-from vcomp.gtheory.phi_lambda import MeanOfScores, not_below_phi, phi_lambda, read_cuts
+from vcomp.gtheory.phi_lambda import (
+    MeanOfScores,
+    mean_in_universe,
+    not_below_phi,
+    phi_lambda,
+    read_cuts,
+)
 from vcomp.gtheory.plan import DStudyPlan, PlanOptions
 from vcomp.gtheory.projection import (
     PLANNED,
@@ -398,9 +404,12 @@ def _of_plan(
                 f"{what!r} is estimated for one cut score, and cut= has {len(cuts)}; use "
                 "dstudy(…).phi_lambda(cut) for several"
             )
+        mean = mean_in_universe(mean, components, plan)
+        local = _local(source, components, mean, options, "zero")
         made = phi_lambda(w.universe[0], w.absolute[0], mean, cuts[0])
         if not isinstance(source, FromComponents):
             return _estimated(what, made, source, local, alpha)
+        source = replace(source, beta=mean.beta, cov_beta=mean.cov_beta)
         phi = planned_quantity(w, "Phi")
         of_phi = planned_limits("Phi", phi, components, plan, source, alpha)
         found = not_below_phi(source.limits(made, alpha), made, phi, of_phi, local)

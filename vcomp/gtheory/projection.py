@@ -207,6 +207,22 @@ def sampling_fractions(plan: DStudyPlan) -> FloatArray:
     return fractions
 
 
+def constant_effects(components: VarianceComponents, plan: DStudyPlan) -> FloatArray:
+    """Return 1/N' of the effects that are constant in the universe, 0 of others, (m, k).
+
+    Constant are effects of fixed and finite facets only: their N' levels are the whole universe.
+
+    Parameters
+    ----------
+    components : of the G-study
+    plan : of the D-study
+    """
+    made = composition(components, plan)
+    inverse = _inverse_universe(plan, made.divides, _inverse_sizes(plan, made.divides))
+    of_objects = np.array([bool(effect & plan.objects) for effect in made.effects])
+    return inverse * (made.divides.any(axis=1) & ~of_objects)
+
+
 def quantities(w: Weights) -> dict[str, Quantities]:
     """Return the universe-score variance, error variances, Eρ² and Φ of every plan.
 

@@ -16,7 +16,14 @@ from vcomp._typing import FloatArray
 from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula import REPLICATE
-from vcomp.gtheory.phi_lambda import NO_MEAN, check_mean, not_below_phi, phi_lambda, read_cuts
+from vcomp.gtheory.phi_lambda import (
+    NO_MEAN,
+    check_mean,
+    mean_in_universe,
+    not_below_phi,
+    phi_lambda,
+    read_cuts,
+)
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
     PLANNED,
@@ -89,19 +96,21 @@ def phi_lambda_table(study: StudyRecord, cut: Any) -> pd.DataFrame:
     """
     cuts, mean = read_cuts(cut), study.mean or NO_MEAN
     w = weights(study.components, study.plan)
-    beta = (mean.beta, mean.cov_beta)
-    local = FromComponents.beside(study.source, study.components, study.negative, beta)
-    source = local if isinstance(study.source, FromComponents) else study.source
+    local = FromComponents.beside(study.source, study.components, study.negative)
+    of_components = isinstance(study.source, FromComponents)
     phi = planned_quantity(w, "Phi")
     # Replicates and likelihoods give Φ and Φ(λ) alike.
     of_phi = None
-    if source is local:
-        of_phi = planned_limits("Phi", phi, study.components, study.plan, source, study.alpha)
+    if of_components:
+        of_phi = planned_limits("Phi", phi, study.components, study.plan, local, study.alpha)
     rows = []
     for plan in range(len(study.plan)):
         this = slice(plan, plan + 1)
+        own = mean_in_universe(mean, study.components, study.plan, plan)
+        local = replace(local, beta=own.beta, cov_beta=own.cov_beta)
+        source = local if of_components else study.source
         for one in cuts:
-            made = phi_lambda(w.universe[plan], w.absolute[plan], mean, one)
+            made = phi_lambda(w.universe[plan], w.absolute[plan], own, one)
             found = source.limits(made, study.alpha)
             if of_phi is not None:
                 least = replace(of_phi, low=of_phi.low[this], high=of_phi.high[this])
