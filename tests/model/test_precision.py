@@ -307,3 +307,22 @@ def test_one_run_with_several_lots_is_not_within_run():
     found = vcomp.presets.precision(vcomp.fit("y ~ (1|day/run) + (1|lot)", data))
     assert found.conditions["one-run"] == ("lot", "Residual")
     assert "within-run" not in found.conditions
+
+
+def test_a_component_at_zero_pools_repeatability_and_a_note_says_what_ep05_does():
+    data = scores(0, day=20, run=2, replicate_number=2)
+    # Runs of a day have the same mean: their mean square is 0, below that of replicates.
+    data["y"] -= data.groupby(["day", "run"])["y"].transform("mean")
+    data["y"] += 50.0 + 2.0 * np.sin(data["day"])
+    S, df = mean_squares(data, "day", "run")
+    found = vcomp.presets.precision(vcomp.fit("y ~ (1|day/run)", data))
+    assert found.table.loc["repeatability", "df"] == pytest.approx(60.0, rel=1e-5)
+    (note,) = (text for text in found.notes if "estimated at 0" in text)
+    assert note.startswith("σ²(day:run) is estimated at 0 by REML, which pools its degrees")
+    assert "method='anova'" in note
+    followed = vcomp.presets.precision(vcomp.fit("y ~ (1|day/run)", data, method="anova"))
+    row = followed.table.loc["repeatability"]
+    assert df[2] == 40
+    assert row["df"] == pytest.approx(40.0, rel=1e-9)
+    assert row["variance"] == pytest.approx(S[2], rel=1e-9)
+    assert not any("estimated at 0" in text for text in followed.notes)

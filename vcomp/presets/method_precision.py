@@ -331,6 +331,7 @@ def _notes(
     if held is not None:
         notes.append(held)
     notes += _pooled(res)
+    notes += _at_zero(res)
     if why is not None:
         notes.append(f"No coefficients of variation: {why}.")
     silent = [str(name) for name, low in sources["sd_low"].items() if np.isnan(low)]
@@ -342,6 +343,24 @@ def _notes(
             f"{', '.join(silent)}: no interval, as the component is held or has no standard error."
         )
     return notes
+
+
+def _at_zero(res: VarianceComponentsResults | PublishedComponents) -> list[str]:
+    """Return a sentence on components at zero, whose degrees of freedom likelihoods pool."""
+    if isinstance(res, PublishedComponents) or res.method not in ("reml", "ml"):
+        return []
+    components = components_of(res, "precision")
+    values = zip(components.names[:-1], components.values, strict=False)
+    zero = [f"σ²({n})" for n, value in values if value == 0.0 and n not in components.held]
+    if not zero:
+        return []
+    are, their = ("is", "its") if len(zero) == 1 else ("are", "their")
+    note = (
+        f"{display.listed(zero)} {are} estimated at 0 by {res.method.upper()}, which pools "
+        f"{their} degrees of freedom with those of finer sources, repeatability the finest; EP05 "
+        "does not pool: vcomp.fit(…, method='anova') gives its estimates and degrees of freedom."
+    )
+    return [note]
 
 
 def _pooled(res: VarianceComponentsResults | PublishedComponents) -> list[str]:
