@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import vcomp
@@ -70,3 +71,22 @@ def test_a_d_study_of_a_fit_is_stored_unless_intervals_need_more(tmp_path):
     # As the message says: intervals from the components are those of the D-study that is read.
     advised = res.dstudy(topic=10, interval="auto")
     assert vcomp.DStudy.from_json(advised.to_json()).table.equals(advised.table)
+
+
+@pytest.mark.parametrize("interval", ["auto", "robust", "wald"])
+def test_a_stored_study_of_a_fit_answers_all_that_the_study_does(interval):
+    rng = np.random.default_rng(5)
+    p, i = (axis.ravel() for axis in np.indices((24, 12)))
+    y = rng.normal(size=24)[p] + rng.normal(size=12)[i] + rng.normal(size=p.size)
+    res = vcomp.fit("y ~ (1|p) + (1|i)", pd.DataFrame({"p": p, "i": i, "y": y}))
+    study = res.dstudy(object="p", i=[5, 10], interval=interval)
+    again = vcomp.DStudy.from_json(study.to_json())
+    assert again.source.interval == study.source.interval
+    for asked in (
+        lambda s: s.phi_lambda([0.5, 1.0]),
+        lambda s: s.required(0.9).table,
+        lambda s: s.quantity("Phi"),
+        lambda s: s.quantity("abs_sem", se="unbiased"),
+    ):
+        pd.testing.assert_frame_equal(asked(again), asked(study), rtol=1e-14)
+    assert str(again.summary()) == str(study.summary())

@@ -51,6 +51,12 @@ class DStudy(InJson, display.Printed, StudyRecord):
     source : of the intervals
     mean : of the scores, for decisions by a cut score; None where it is not known
 
+    Notes
+    -----
+    :meth:`from_json` gives all of it back: ``required``, ``phi_lambda``, ``quantity``, ``plot``
+    and ``optimize`` work as before :meth:`to_json`, with the same intervals. Intervals by
+    ``"profile"`` and ``"bootstrap"`` are not stored: ``to_json`` refuses them.
+
     Examples
     --------
     >>> from vcomp.gtheory import from_components

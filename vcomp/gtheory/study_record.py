@@ -14,7 +14,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, Json
-from vcomp.codec import Format, from_plain, stored
+from vcomp.codec import Format, from_plain, stored, to_plain
 from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError, check_alpha
 from vcomp.formula import REPLICATE
@@ -37,6 +37,7 @@ from vcomp.gtheory.requirement import (
 )
 from vcomp.gtheory.universe import check_columns
 from vcomp.inference import (
+    LevelVariances,
     Projected,
     Quantities,
     TwoWayMeanSquares,
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def _local_name(source: IntervalSource) -> str:
-    """Return the name of intervals from components.
+def _local_name(source: IntervalSource) -> str | Json:
+    """Return the name of intervals from components, and what they need besides components.
 
     Raises
     ------
@@ -62,14 +63,26 @@ def _local_name(source: IntervalSource) -> str:
             f"intervals of the kind {source.interval!r} need more than a D-study holds, and JSON "
             "would lose them; store its table, or a D-study with interval='auto'"
         )
-    return source.interval
+    levels, reason = source.components.levels, source.reason
+    if levels is None and not reason:
+        return source.interval
+    return {"interval": source.interval, "levels": to_plain(levels), "reason": reason}
 
 
-def _of_components(name: Any, plain: Json) -> IntervalSource:
+def _of_components(stored_source: Any, plain: Json) -> IntervalSource:
     """Return intervals from the stored components."""
-    components = from_plain(VarianceComponents, plain["components"])
+    components, name, reason = (
+        from_plain(VarianceComponents, plain["components"]),
+        stored_source,
+        "",
+    )
+    if isinstance(stored_source, dict):
+        name, reason = stored_source["interval"], stored_source["reason"]
+        levels = stored_source["levels"]
+        if levels is not None:
+            components = replace(components, levels=from_plain(LevelVariances, levels))
     mean = NO_MEAN if plain["mean"] is None else from_plain(MeanOfScores, plain["mean"])
-    return FromComponents(components, name, plain["negative"], mean.beta, mean.cov_beta)
+    return FromComponents(components, name, plain["negative"], mean.beta, mean.cov_beta, reason)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

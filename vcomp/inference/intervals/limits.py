@@ -251,7 +251,8 @@ class FromComponents:
         if squares is None and self.interval == "robust":
             raise EstimationError(
                 "interval='robust' needs the rows of a fit with standard errors; published "
-                "components have interval='mls'"
+                "components and D-studies stored without what is needed of them have "
+                "interval='mls': dstudy(…, interval='mls')"
             )
         if squares is None:
             raise EstimationError(
