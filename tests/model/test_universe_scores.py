@@ -14,7 +14,7 @@ import vcomp
 from tests.helpers.designs import balanced, drop_rows, unbalanced
 from tests.helpers.examples import examples
 from vcomp.gtheory import make_plans, weights
-from vcomp.model.universe_scores import Errors, own_term
+from vcomp.model.universe_scores import Errors, own_term, scores_of_term
 
 
 def two_way(n_p, n_i, seed):
@@ -113,7 +113,8 @@ def conditional(res, object_):
     """Return the conditional error variances, also negative ones; the table has their roots."""
     components = res.components
     plan = make_plans(components, object=object_)
-    within = res._scores_of(own_term(components, plan))[0].within
+    term = own_term(components, plan)
+    within = scores_of_term(res._record, res._rows, term)[0].within
     errors = Errors(within, components, plan, weights(components, plan), "keep")
     frame = res.universe_scores(object_, negative="keep")
     for variances, column in zip(errors.conditional(), ("csem_rel", "csem_abs"), strict=True):

@@ -169,7 +169,8 @@ class Decisions(HasDStudies, Fitted):
             If `facet` is neither a factor of the fixed part nor a random term, or an option is not
             one of the above, or is given to a test that has no use for it.
         DataError
-            If a level is not there, or the result was loaded without its rows.
+            If a level is not there, or the result was stored without comparisons of `facet`
+            (:meth:`~vcomp.VarianceComponentsResults.to_json`).
         FormulaError
             If `facet` is a numerical covariate, its column is also in another expression of the
             fixed part, or the mean of a covariate is not known because there is no intercept.
@@ -273,7 +274,8 @@ class Decisions(HasDStudies, Fitted):
             If the object is not known or has no component, a size is not one positive number, or
             alpha is not between 0 and 1.
         DataError
-            If the result was loaded without its rows.
+            If the result was stored without scores of the object
+            (:meth:`~vcomp.VarianceComponentsResults.to_json`).
         EstimationError
             If the residual is estimated at zero; or if effects are solved for iteratively, and the
             objects are too many for one solve each.
@@ -300,7 +302,8 @@ class Decisions(HasDStudies, Fitted):
         wanted = all_sizes(sizes, n)
         from vcomp.model.universe_scores import universe_scores  # deferred for start-up time
 
-        return universe_scores(self, self.components, object, wanted, alpha, negative)
+        record, rows = self._record, self._rows
+        return universe_scores(record, rows, self.components, object, wanted, alpha, negative)
 
     def expected_tau(
         self,

@@ -41,7 +41,8 @@ class VarianceComponentsResults(
 
     Made by :meth:`VarianceComponentsModel.fit` and :func:`vcomp.fit`. All that needs no rows
     (tables, D-studies, rank accuracy, the summary) also works after pickling or :meth:`from_json`.
-    A pickle also keeps the predicted effects with their errors (:attr:`random_effects`).
+    Universe scores and comparisons of levels do where they were stored (:meth:`to_json`). A
+    pickle also keeps the predicted effects with their errors (:attr:`random_effects`).
 
     Examples
     --------
@@ -442,7 +443,7 @@ class VarianceComponentsResults(
         True
         """
         files = () if self._rows is None else self._rows.files
-        return write_json(self._record_to_store(scores), path, files)
+        return write_json(self._stored_record(scores), path, files)
 
     @classmethod
     def from_json(cls, source: str | Path) -> VarianceComponentsResults:
@@ -467,4 +468,10 @@ class VarianceComponentsResults(
         return self.__copy__()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self._state()
+        return self._state() | {"_record": self._stored_record()}
+
+    def _stored_record(self, scores: bool | None = None) -> FitRecord:
+        """Return the record with the values of the levels, see :meth:`to_json`."""
+        from vcomp.model.storing import with_levels  # deferred for start-up time
+
+        return with_levels(self._record, self._rows, scores)

@@ -28,7 +28,6 @@ from vcomp.statistics import Statistics
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.model.stored_levels import ObjectScores
     from vcomp.statistics.batches import Batches
 
 
@@ -279,26 +278,10 @@ class Fitted:
             return self._effects.random_effects()
         return self._row_access.random_effects()
 
-    def _scores_of(self, term: int) -> tuple[ObjectScores, pd.Index]:
-        """Return the universe scores of the levels of a term, and their names."""
-        record, access = self._record, self._rows
-        if access is None:
-            return record.stored_levels().scores(record.estimate.names[term])
-        from vcomp.model.universe_scores import object_scores  # deferred for start-up time
-
-        found = object_scores(access, record.components, term, access.effects)
-        return found, access.model.design.group_index(term)
-
     def _state(self) -> dict[str, Any]:
         """Return what a pickle holds: the record and the predicted effects, without the rows."""
         effects = self._effects if self._rows is None else StoredEffects.of(self._rows)
-        return {"_record": self._record_to_store(None), "_rows": None, "_effects": effects}
-
-    def _record_to_store(self, scores: bool | None) -> FitRecord:
-        """Return the record with the values of the levels, see ``to_json``."""
-        from vcomp.model.storing import with_levels  # deferred for start-up time
-
-        return with_levels(self._record, self._rows, scores)
+        return {"_record": self._record, "_rows": None, "_effects": effects}
 
 
 def record_of(res: Fitted) -> FitRecord:

@@ -24,7 +24,8 @@ from vcomp.model.stored_levels import EffectsWithin, ObjectScores, Within
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.model.row_access import Fitted, PredictedEffects, RowAccess
+    from vcomp.model.record import FitRecord
+    from vcomp.model.row_access import PredictedEffects, RowAccess
 
 _SINGULAR = 1e-10
 """Relative singular value of scaled coefficients below which equations are singular."""
@@ -252,7 +253,8 @@ def _solved(coefficients: FloatArray, T: FloatArray) -> FloatArray:
 
 
 def universe_scores(
-    fitted: Fitted,
+    record: FitRecord,
+    access: RowAccess | None,
     components: VarianceComponents,
     object_: str | Sequence[str] | None,
     n: Mapping[str, Any],
@@ -263,7 +265,7 @@ def universe_scores(
 
     Parameters
     ----------
-    fitted : the fit, with or without its rows
+    record, access : of the fit; None without rows
     components : of the G-study
     object_, n, alpha, negative : as of ``VarianceComponentsResults.universe_scores``
     """
@@ -275,7 +277,7 @@ def universe_scores(
     if len(plan) > 1:
         raise PlanError("errors of objects need one size of each facet, or no sizes")
     weighed, term = weights(components, plan), own_term(components, plan)
-    found, index = fitted._scores_of(term)
+    found, index = scores_of_term(record, access, term)
     errors = Errors(found.within, components, plan, weighed, negative)
     low, high = wald_interval(found.score, found.se, alpha)
     relative, absolute = errors.of_plan()
@@ -295,6 +297,22 @@ def universe_scores(
         },
         index=index,
     )
+
+
+def scores_of_term(
+    record: FitRecord, access: RowAccess | None, term: int
+) -> tuple[ObjectScores, pd.Index]:
+    """Return the universe scores of the levels of a term, and their names.
+
+    Raises
+    ------
+    DataError
+        If there are no rows, and the result was stored without them.
+    """
+    if access is None:
+        return record.stored_levels().scores(record.estimate.names[term])
+    found = object_scores(access, record.components, term, access.effects)
+    return found, access.model.design.group_index(term)
 
 
 def own_term(components: VarianceComponents, plan: DStudyPlan) -> int:
