@@ -3,6 +3,7 @@
 ``python -m benchmarks.missing [--rows 1e6] [--exact-rows 8040] [--missing .01,.05]`` fits a large
 set (the aim is 30 s), then a set small enough for ``engine="blocked"`` with both engines: their
 components are equal to 1e-4, or within three of the Monte Carlo errors that are reported.
+Last come universe scores of the systems in the large set; the aim is the fit's time and memory.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from benchmarks.measure import FitUsed, fit_perdoc, in_fresh_process
+from benchmarks.measure import FitUsed, Used, fit_perdoc, in_fresh_process, scores_perdoc
 
 _AIM = 30.0
 _RELATIVE = 1e-4
@@ -35,6 +36,17 @@ def main() -> None:
             print(f"{share:.0%} missing: {reason}", flush=True)
         else:
             _print_comparison(share, ours, exact)
+    print(f"\nuniverse_scores, {arguments.rows:,} rows before any is missing")
+    for share in arguments.missing:
+        answer = in_fresh_process(scores_perdoc, arguments.rows, share, limit=arguments.limit)
+        print(f"{share:.0%} missing: {answer if isinstance(answer, str) else _scores(*answer)}")
+
+
+def _scores(n_rows: int, fit: Used, scores: Used) -> str:
+    return (
+        f"{n_rows:,} rows, vcomp.fit {fit.cpu:.1f} s of processor time and "
+        f"{fit.peak / 2**20:,.0f} MiB, universe_scores {scores.cpu:.1f} s and {scores.peak / 2**20:,.0f} MiB"
+    )
 
 
 def _arguments() -> argparse.Namespace:
