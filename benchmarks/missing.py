@@ -45,7 +45,8 @@ def main() -> None:
 def _scores(n_rows: int, fit: Used, scores: Used) -> str:
     return (
         f"{n_rows:,} rows, vcomp.fit {fit.cpu:.1f} s of processor time and "
-        f"{fit.peak / 2**20:,.0f} MiB, universe_scores {scores.cpu:.1f} s and {scores.peak / 2**20:,.0f} MiB"
+        f"{fit.peak / 2**20:,.0f} MiB, universe_scores {scores.cpu:.1f} s and "
+        f"{scores.peak / 2**20:,.0f} MiB"
     )
 
 
