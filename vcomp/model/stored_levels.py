@@ -205,7 +205,9 @@ def _read_labels(plain: Any, _: Json) -> Any:
     levels: list[Any] = [_read_level(level) for level in plain["levels"]]
     if "codes" in plain:
         return pd.MultiIndex(levels=levels, codes=plain["codes"], names=plain["names"])
-    return levels[0].rename(plain["names"][0])
+    (level,) = levels
+    found: pd.Index = level.rename(plain["names"][0])
+    return found
 
 
 def _read_level(plain: Json) -> pd.Index:
