@@ -435,9 +435,8 @@ def test_runs_and_judgements_of_pyterrier_and_ranx():
 def advice(message: str, **names: object) -> object:
     """Return the value of the first expression of Python in a message."""
     start = message.index("pandas.concat")
-    return eval(
-        message[start : message.index("')", start) + 2], {"pandas": pd, "vcomp": vcomp, **names}
-    )
+    end = message.index("')", message.index(".reset_index(", start)) + 2
+    return eval(message[start:end], {"pandas": pd, "vcomp": vcomp, **names})
 
 
 def test_scores_for_runs_are_told_how_they_become_a_matrix():
@@ -457,16 +456,20 @@ def test_scores_for_runs_are_told_how_they_become_a_matrix():
     )
 
 
-def test_several_sets_of_judgements_are_told_how_each_is_used(track):
+@pytest.mark.parametrize(
+    ("measure", "name_by"), [("AP", "runid"), ("P_1", "file"), (["nDCG@10", "P_1"], "runid")]
+)
+def test_several_sets_of_judgements_are_told_how_each_is_used(track, measure, name_by):
     runs, qrels = track
     other = qrels.with_name("other.txt")
     other.write_text(QRELS.replace("d2 2", "d2 0").replace("d2 0\n401", "d2 1\n401"))
     both = {"first": qrels, "second": str(other)}
     with pytest.raises(DataError, match=r"2 sets of judgements .'first', 'second'., and") as told:
-        score_runs(runs, both)
+        score_runs(runs, both, measure, name_by=name_by)
     table = advice(str(told.value), runs=runs, qrels=both)
+    one = measure[0] if isinstance(measure, list) else measure
     for name, path in both.items():
-        alone = score_runs(runs, path).to_long()
+        alone = score_runs(runs, path, one, name_by=name_by).to_long()
         pd.testing.assert_frame_equal(
             table[table["assessor"] == name].drop(columns="assessor").reset_index(drop=True), alone
         )

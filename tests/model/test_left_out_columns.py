@@ -223,12 +223,30 @@ def test_levels_with_a_combination_without_rows(res):
     difference = -(a1 @ beta)
     assert compared.table["difference"][0] == pytest.approx(difference, rel=1e-9)
     cells = ROWS.assign(ab=ROWS["a"] + ROWS["b"])
-    with pytest.raises(vcomp.EstimationError, match=r"a 'a2' .* not estimable"):
+    with pytest.raises(vcomp.EstimationError, match=r"a 'a2' .* not estimable.* leave it out of"):
         res.compare_levels("a", levels=["a2", "a1"])
+    with pytest.raises(vcomp.EstimationError, match=r"a 'a2' .* name another baseline=, or fit a"):
+        res.compare_levels("a", baseline="a2")
+    named = res.compare_levels("a", levels=["a0", "a1"])
+    assert not any("Left out" in note for note in named.notes)
+    np.testing.assert_array_equal(named.table["difference"], compared.table["difference"])
     np.testing.assert_allclose(
         res.compare_levels("g").table["difference"],
         vcomp.fit("y ~ ab + x + (1|g) + (1|h)", cells).compare_levels("g").table["difference"],
         rtol=1e-6,
+    )
+
+
+def test_of_two_levels_one_cannot_be_left_out():
+    two = ROWS[ROWS["a"] != "a1"]
+    with pytest.warns(vcomp.VcompWarning, match="left out"):
+        res = vcomp.fit("y ~ a*b + (1|g)", two)
+    for options in ({}, {"levels": ["a0", "a2"]}, {"baseline": "a2"}):
+        with pytest.raises(vcomp.EstimationError, match="no rows; fit a without its interactions"):
+            res.compare_levels("a", **options)
+    apart = vcomp.fit("y ~ a + b + (1|g)", two)
+    assert apart.compare_levels("a").table["difference"][0] == pytest.approx(
+        -apart.fe_params["a[T.a2]"], rel=1e-9
     )
 
 

@@ -367,6 +367,16 @@ def test_five_measures_that_need_fewest_are_named(n, more):
     assert _fewest(table.iloc[::-1], "Phi", "Φ") == f"Fewest for Φ: {named}{more}."
 
 
+def test_fewest_are_those_of_the_plan_that_needs_fewest():
+    table = pd.DataFrame({
+        "measure": ["F", "F", "ap", "ap", "utility", "utility"], "assessor": [1, 2] * 3,
+        "facet": "topic", "n_Phi": [np.inf, 70.0, 50.0, 40.0, np.inf, np.inf],
+    })  # fmt: skip
+    found = _fewest(table, "Phi", "Φ", ["assessor"])
+    assert found == "Fewest for Φ: ap (40 with assessor 2), F (70 with assessor 2)."
+    assert "no measure reaches it" in _fewest(table[4:], "Phi", "Φ", ["assessor"])
+
+
 def test_the_summary(compared):
     text = str(compared)
     assert "3 measures by REML: shares of variance" in text

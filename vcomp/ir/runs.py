@@ -357,7 +357,7 @@ def score_runs(
     check_name_by(name_by)
     names = each_measure(measure)
     parsed = {str(name): _parse(ir_measures, name) for name in names}
-    judged = _one_set(qrels)
+    judged = _one_set(qrels, names[0], name_by)
     topics = {judgement.query_id for judgement in judged}
     shown = ", ".join(parsed)
     with _explained(shown):
@@ -378,16 +378,17 @@ def score_runs(
     return matrices if isinstance(measure, list | tuple) else matrices[str(measure)]
 
 
-def _one_set(qrels: Any) -> list[JudgedDocument]:
+def _one_set(qrels: Any, measure: Any, name_by: str) -> list[JudgedDocument]:
     """Return the judgements; refuse several sets, and say how each gets its scores."""
     several = named_judgements(qrels)
     if len(several) > 1:
         names = ", ".join(repr(name) for name, _ in several[:3])
+        options = f"{str(measure)!r}" + ", name_by='file'" * (name_by == "file")
         raise DataError(
             f"there are {len(several)} sets of judgements ({names}{', …' * (len(several) > 3)}), "
             "and runs are scored by one. With qrels, a dict of sets by name, "
-            "pandas.concat({name: vcomp.ir.score_runs(runs, one).to_long() for name, one in "
-            "qrels.items()}, names=['assessor']).reset_index('assessor') has a column of "
+            f"pandas.concat({{name: vcomp.ir.score_runs(runs, one, {options}).to_long() for name, "
+            "one in qrels.items()}, names=['assessor']).reset_index('assessor') has a column of "
             "assessors. Files of different topics are one set when they are joined to one file"
         )
     return read_judgements(several[0][1])

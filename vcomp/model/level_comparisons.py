@@ -138,7 +138,7 @@ def compare_levels(
     kept = _chosen(facet, found, levels)
     names = [_label(found.names[place]) for place in kept]
     if baseline is not None:
-        _check_estimable(facet, found.not_estimable, [baseline])
+        _check_estimable(facet, found, [baseline], "name another baseline=")
     pairs = _pairs(facet, names, baseline)
     places = kept[pairs[0]], kept[pairs[1]]
     tests, covariance = found.tested(places)
@@ -153,7 +153,13 @@ def compare_levels(
         symbol=found.symbol if test != "tukey" else "q",
         correction=family,
         alpha=alpha,
-        notes=(*found.notes, *_on_error(record, found, places), *notes, *record.caveats),
+        notes=(
+            *found.notes,
+            *_left_out(facet, found, levels),
+            *_on_error(record, found, places),
+            *notes,
+            *record.caveats,
+        ),
         plural=display.levels_of(facet),
     )
 
@@ -190,29 +196,46 @@ def _chosen(facet: str, found: Levels, levels: Iterable[object] | None) -> LongA
         kept = list(range(len(names)))
     else:
         levels = list(levels)
-        _check_estimable(facet, found.not_estimable, levels)
+        _check_estimable(facet, found, levels)
         kept = [_place(facet, names, level) for level in levels]
     if len(set(kept)) < len(kept):
         twice = next(place for place in kept if kept.count(place) > 1)
         raise PlanError(f"level {_label(names[twice])!r} of {facet} is given twice")
     if len(kept) < 2:
-        _check_estimable(facet, found.not_estimable, found.not_estimable)
+        _check_estimable(facet, found, found.not_estimable)
         raise PlanError(
             f"a comparison needs at least two {display.levels_of(facet)}, not {len(kept)}"
         )
     return np.array(kept, dtype=np.int64)
 
 
-def _check_estimable(facet: str, absent: Sequence[Any], wanted: Sequence[object]) -> None:
+def _check_estimable(
+    facet: str,
+    found: Levels,
+    wanted: Sequence[object],
+    instead: str = "leave it out of levels=",
+) -> None:
     """Refuse levels whose means the rows do not tell."""
-    labels = {str(_label(level)) for level in absent}
+    labels = {str(_label(level)) for level in found.not_estimable}
+    others = f"{instead}, or " if len(found.names) > 1 else ""
     for level in wanted:
         if str(_label(level)) in labels:
             raise EstimationError(
                 f"the mean of {facet} {_label(level)!r} over the levels of the other factors is "
-                "not estimable, as some combinations have no rows; leave it out of levels=, or "
-                f"fit {facet} without its interactions"
+                f"not estimable, as some combinations have no rows; {others}fit {facet} without "
+                "its interactions"
             )
+
+
+def _left_out(facet: str, found: Levels, levels: object | None) -> list[str]:
+    """Return that levels are missing, unless the levels were named."""
+    if levels is not None or not found.not_estimable:
+        return []
+    absent = ", ".join(str(_label(level)) for level in found.not_estimable)
+    return [
+        f"Left out, as some combinations with levels of other factors have no rows: {facet} "
+        f"{absent}."
+    ]
 
 
 def _place(facet: str, names: Sequence[Any], level: object) -> int:
@@ -372,15 +395,9 @@ def _of_factor(
     def slopes(pairs: Pairs) -> FloatArray | None:
         return None if cov_type == "robust" else fit.error_slopes(rows.X, pairs)
 
-    absent = rows.not_estimable
-    if absent:
-        notes.append(
-            f"Left out, as some combinations with levels of other factors have no rows: {facet} "
-            f"{', '.join(str(_label(level)) for level in absent)}."
-        )
     means = rows.X @ record.estimate.beta
     how = _how(ddf, cov_type)
-    return Levels(rows.levels, means, tested, *how, tuple(notes), slopes, absent)
+    return Levels(rows.levels, means, tested, *how, tuple(notes), slopes, rows.not_estimable)
 
 
 def _averages(n_columns: int, n_levels: int) -> list[str]:

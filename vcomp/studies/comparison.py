@@ -331,7 +331,7 @@ def _coefficients(compared: MeasureComparison, table: pd.DataFrame) -> Any:
 
 def _required(compared: MeasureComparison, table: pd.DataFrame) -> Any:
     confidence, goal = display.level(compared.alpha), display.number(compared.goal)
-    held = [c for c in _facets(compared) if c not in set(table["facet"])]
+    held = _held(compared, table)
     once = table.drop_duplicates(["measure", *held])
     cells = {facet: [display.count(n) for n in once[facet]] for facet in held}
     for blanks, (name, symbol) in enumerate(SYMBOLS.items()):
@@ -343,6 +343,11 @@ def _required(compared: MeasureComparison, table: pd.DataFrame) -> Any:
         title=f"Levels of {' or '.join(table['facet'].dropna().unique())} needed",
         stubs=list(once["measure"]),
     )
+
+
+def _held(compared: MeasureComparison, table: pd.DataFrame) -> list[str]:
+    """Return the facets whose sizes are held where levels of another are needed."""
+    return [c for c in _facets(compared) if c not in set(table["facet"])]
 
 
 def _range(low: float, high: float) -> str:
@@ -359,7 +364,8 @@ def _notes(compared: MeasureComparison, table: pd.DataFrame) -> list[str]:
     what = ", ".join(objects)
     notes = [f"Eρ²: how reliable differences between {what} are; Φ: absolute scores of {what}."]
     if "n_Erho2" in table:
-        notes += [_fewest(table, name, symbol) for name, symbol in SYMBOLS.items()]
+        held = _held(compared, table)
+        notes += [_fewest(table, name, symbol, held) for name, symbol in SYMBOLS.items()]
     methods = dict.fromkeys(
         f"{symbol} {study.interval_methods[name]}"
         for study in compared.studies.values()
@@ -380,14 +386,20 @@ def _notes(compared: MeasureComparison, table: pd.DataFrame) -> list[str]:
     return notes
 
 
-def _fewest(table: pd.DataFrame, name: str, symbol: str) -> str:
-    """Return which measures need fewest, in order."""
+def _fewest(table: pd.DataFrame, name: str, symbol: str, held: Sequence[str] = ()) -> str:
+    """Return which measures need fewest, in order: each in the plan in which it needs fewest."""
     column = f"n_{name}"
-    once = table.drop_duplicates("measure").dropna(subset=column)
-    ordered = once.sort_values(column, kind="stable")
-    pairs = zip(ordered["measure"], ordered[column], strict=True)
-    words = [f"{measure} ({display.count(n)})" for measure, n in pairs]
-    shown = ", ".join(words[:5]) + (", …" if len(words) > 5 else "")
+    reached = table[table[column] < float("inf")]
+    if reached.empty:
+        return f"Fewest for {symbol}: no measure reaches it with any number."
+    ordered = reached.sort_values(column, kind="stable").drop_duplicates("measure")
+    varying = [facet for facet in held if table[facet].nunique() > 1]
+    words = []
+    for row in ordered.head(5).to_dict("records"):
+        sizes = [f"{f} {display.count(row[f])}" for f in varying if row[f] == row[f]]
+        with_sizes = f" with {' and '.join(sizes)}" if sizes else ""
+        words.append(f"{row['measure']} ({display.count(row[column])}{with_sizes})")
+    shown = ", ".join(words) + (", …" if len(ordered) > 5 else "")
     return f"Fewest for {symbol}: {shown}."
 
 
