@@ -38,8 +38,8 @@ def main() -> None:
             _print_comparison(share, ours, exact)
     print(f"\nuniverse_scores, {arguments.rows:,} rows before any is missing")
     for share in arguments.missing:
-        answer = in_fresh_process(scores_perdoc, arguments.rows, share, limit=arguments.limit)
-        print(f"{share:.0%} missing: {answer if isinstance(answer, str) else _scores(*answer)}")
+        used = in_fresh_process(scores_perdoc, arguments.rows, share, limit=arguments.limit)
+        print(f"{share:.0%} missing: {used if isinstance(used, str) else _scores(*used)}")
 
 
 def _scores(n_rows: int, fit: Used, scores: Used) -> str:

@@ -126,11 +126,15 @@ def test_a_header_alone(tmp_path):
     ("content", "message"),
     [
         (b"y" + b"x" * 2_200_000 + b",g\n1,a\n", "the first line .* is longer than 2.0 MiB"),
-        (gzip.compress(b"y,g\n1,a\n2,b\n"), r"a packed file; give its name the ending \.gz"),
+        (
+            gzip.compress(b"y,g\n1,a\n2,b\n", mtime=0),
+            r"a packed file; give its name the ending \.gz",
+        ),
         (b"PK\x03\x04\x00", "a workbook .* is read by pandas.read_excel"),
         ("y,g\n1,a\u200b\n2,b,c\n".encode(), "cannot be read as CSV: .*Expected 2 columns"),
         ("y,g\n1,é\n2,b,c\n".encode("latin-1"), "is not text in UTF-8"),
     ],
+    ids=["long", "packed", "workbook", "uneven", "latin-1"],
 )
 def test_the_reason_is_the_one_that_holds(tmp_path, content, message):
     path = tmp_path / "a.csv"

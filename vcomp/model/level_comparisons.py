@@ -233,8 +233,8 @@ def _left_out(facet: str, found: Levels, levels: object | None) -> list[str]:
         return []
     absent = ", ".join(str(_label(level)) for level in found.not_estimable)
     return [
-        f"Left out, as some combinations with levels of other factors have no rows: {facet} "
-        f"{absent}."
+        "Left out, as some combinations with levels of other factors have no rows: "
+        + f"{facet} {absent}."
     ]
 
 

@@ -393,7 +393,7 @@ def _fewest(table: pd.DataFrame, name: str, symbol: str, held: Sequence[str] = (
     if reached.empty:
         return f"Fewest for {symbol}: no measure reaches it with any number."
     ordered = reached.sort_values(column, kind="stable").drop_duplicates("measure")
-    varying = [facet for facet in held if table[facet].nunique() > 1]
+    varying = [facet for facet in held if len(set(table[facet])) > 1]
     words = []
     for row in ordered.head(5).to_dict("records"):
         sizes = [f"{f} {display.count(row[f])}" for f in varying if row[f] == row[f]]
