@@ -12,6 +12,7 @@ from vcomp import display, plots
 from vcomp.estimators import Estimate
 from vcomp.exceptions import DataError, VcompError, check_alpha, did_you_mean
 from vcomp.formula import RESIDUAL, left_out_note
+from vcomp.inference import NOT_CONVERGED
 from vcomp.inference.hypotheses import degrees_of_freedom
 from vcomp.inference.intervals import (
     IntervalSource,
@@ -19,7 +20,6 @@ from vcomp.inference.intervals import (
     note_on_scores,
     wald_interval,
 )
-from vcomp.inference.quantities import NOT_CONVERGED
 from vcomp.model.interval_sources import IntervalMethod, source_of
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import RowAccess, fixed_fit

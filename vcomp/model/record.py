@@ -17,6 +17,7 @@ from vcomp.estimators import Estimate, quadratic
 from vcomp.exceptions import DataError, EstimationError, VcompError
 from vcomp.formula import REPLICATE, RESIDUAL, closure
 from vcomp.inference import (
+    NOT_CONVERGED,
     LevelVariances,
     TwoWayMeanSquares,
     VarianceComponents,
@@ -25,7 +26,6 @@ from vcomp.inference import (
 )
 from vcomp.inference.hypotheses import fixed_level_variances
 from vcomp.inference.intervals import level_variances, positive_residual, with_influences
-from vcomp.inference.quantities import NOT_CONVERGED
 from vcomp.ir.rank import PairedDifferences
 from vcomp.model.stored_levels import StoredLevels
 from vcomp.statistics import GroupSums, ScoreTable, tabulate

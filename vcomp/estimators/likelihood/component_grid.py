@@ -41,7 +41,7 @@ def starts_on_grid(
     v : (k + 1,) a known maximum
     held : (k + 1,) components that keep their value
     """
-    unit, known = float(forms.v[-1]), held.any()
+    unit, known = float(forms.v[-1]), bool(held.any())
     order = np.argsort(-np.bincount(forms.term, minlength=v.size - 1), kind="stable")
     # Without held components the residual is the scale, which has a closed form.
     residuals = v[-1:] if held[-1] or not known else _with(_RESIDUALS * rss / degrees, v[-1])
