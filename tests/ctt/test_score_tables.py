@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+import vcomp
 from tests.helpers.ctt_scores import FIGURE_2
 from vcomp.ctt.coefficients import cronbach_alpha
 from vcomp.ctt.internal_consistency import reliability
@@ -109,3 +110,20 @@ def test_scores_whose_squares_overflow_are_refused():
             analyse(np.where(np.eye(4) > 0, 1e200, 1.0))
     wide = FIGURE_2 * 1e90
     assert cronbach_alpha(wide) == pytest.approx(cronbach_alpha(FIGURE_2), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["student_no", "Unnamed: 0", "case"])
+def test_numbers_of_objects_are_no_item_whatever_they_are_called(name):
+    rng = np.random.default_rng(2)
+    able = rng.normal(size=(40, 1))
+    items = pd.DataFrame(np.clip(np.round(3 + able + rng.normal(size=(40, 5))), 1, 5))
+    items.columns = [f"q{k}" for k in range(5)]
+    named = items.assign(**{name: rng.permutation(np.arange(1001, 1041))})
+    for function in (vcomp.ctt.reliability, vcomp.ctt.item_analysis):
+        with pytest.raises(DataError, match=f"column '{name}' has another whole number in each"):
+            function(named)
+    # The advice: as the index, it names the rows; without names, the numbers are scores.
+    expected = vcomp.ctt.reliability(items).table["estimate"]
+    found = vcomp.ctt.reliability(named.set_index(name)).table["estimate"]
+    np.testing.assert_array_equal(found, expected)
+    assert vcomp.ctt.reliability(named.to_numpy()).table["estimate"].iloc[0] < expected.iloc[0]

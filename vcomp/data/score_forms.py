@@ -54,6 +54,10 @@ _MOST_COLUMNS = 6
 _FEWEST_ROWS = 6
 """Rows from which two columns that are a grid of labels are not so by chance."""
 
+_FEWEST_NUMBERED = 10
+"""Rows from which distinct whole numbers on a scale twice as wide as that of all others are labels
+of rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Orientation:
@@ -291,6 +295,15 @@ def _refuse_identifiers(frame: pd.DataFrame, orientation: Orientation) -> None:
         )
     if not orientation.index_names:
         rows = rows or [name for name in frame.columns if _is_number_of_row(name, frame)]
+        numbered = None if rows else _numbers_objects(frame)
+        if numbered is not None:
+            raise DataError(
+                f"column {str(numbered)!r} has another whole number in each row, far beyond the "
+                f"scale of the other columns: it looks like numbers of {row}s, not like scores. "
+                "Set it as the index, or drop it; if it holds scores, pass the values without "
+                "names, scores.to_numpy()",
+                column=numbered,
+            )
     if rows and not orientation.index_names:
         raise DataError(
             f"column {rows[0]!r} looks like the labels of {row}s, not like scores: set it as the "
@@ -304,6 +317,23 @@ def _is_number_of_row(name: Any, frame: pd.DataFrame) -> bool:
     written = str(name).lower()
     is_named = written in ("id", "uid", "pid", "nr", "no", "#") or re.search(r"[_ .-]id$", written)
     return bool(is_named) and int((frame.columns == name).sum()) == 1 and frame[name].is_unique
+
+
+def _numbers_objects(frame: pd.DataFrame) -> Any:
+    """Return the column of distinct whole numbers among scores on a small scale, or None."""
+    n, k = frame.shape
+    if n < _FEWEST_NUMBERED or k < 3 or not all(map(_is_number, frame.dtypes)):
+        return None
+    values = frame.to_numpy(dtype=float, na_value=np.nan)
+    if not np.isfinite(values).any(axis=0).all() or np.isinf(values).any():
+        return None
+    span = np.nanmax(values, axis=0) - np.nanmin(values, axis=0)
+    place = int(span.argmax())
+    own, others = values[:, place], np.delete(values, place, axis=1)
+    scale = np.unique(others[~np.isnan(others)])
+    is_numbering = np.isfinite(own).all() and (own == np.round(own)).all()
+    is_numbering &= np.unique(own).size == n > scale.size
+    return frame.columns[place] if is_numbering and span[place] >= 2 * np.ptp(scale) else None
 
 
 def _refuse_long(frame: pd.DataFrame, orientation: Orientation) -> None:
