@@ -322,3 +322,20 @@ def test_mean_squares_of_a_two_way_table_are_of_its_cell_means(sizes, r):
     by_facet |= {table.columns: (table.n_columns, table.ms_columns)}
     assert by_facet == {"p": (7, 9.0 / r), "i": (4, 5.0 / r)}
     assert table.ms_residual == 2.0 / r
+
+
+def test_replicates_beside_degrees_of_freedom():
+    squares = {"part": 40.0, "operator": 12.0, "part:operator": 3.0, "Residual": 1.0}
+    df = {"part": 9, "operator": 2, "part:operator": 18, "Residual": 60}
+    found = vcomp.from_mean_squares(squares, df=df, sizes={"replicate": 3})
+    # by the expected mean squares of 10 parts × 3 operators × 3 scores
+    by_hand = [(40 - 3) / 9, (12 - 3) / 30, (3 - 1) / 3, 1.0]
+    np.testing.assert_allclose(found.vcomp, by_hand, rtol=1e-12)
+    assert found.components.sizes == {"part": 10, "operator": 3, "replicate": 3}
+    with pytest.raises(PlanError, match="is 60, but with the sizes"):
+        vcomp.from_mean_squares(squares, df=df, sizes={"replicate": 2})
+    for given in ({"replicates": 3}, {"part": 10, "operator": 3, "replicates": 3}):
+        with pytest.raises(PlanError, match="did you mean 'replicate'"):
+            vcomp.from_mean_squares(squares, sizes=given)
+        with pytest.raises(PlanError, match="did you mean 'replicate'"):
+            vcomp.from_components(squares, sizes=given)

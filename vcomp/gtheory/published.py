@@ -14,7 +14,7 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.codec import Format
 from vcomp.data import InJson
-from vcomp.exceptions import EstimationError, PlanError
+from vcomp.exceptions import EstimationError, PlanError, did_you_mean
 from vcomp.formula import REPLICATE, RESIDUAL
 from vcomp.gtheory.balanced_anova import (
     BalancedAnova,
@@ -489,7 +489,7 @@ def from_mean_squares(
         made.nested_in,
         made.values,
         None if df is None else _degrees(df, list(values))[order],
-        None if sizes is None else _gstudy_sizes(sizes, made.nested_in),
+        None if sizes is None else _all_sizes(sizes, df, made),
     )
     components = replace(made, values=anova.components, sizes=dict(anova.sizes))
     return PublishedComponents(_with_errors(components, anova), _mean(mean, components), anova)
@@ -587,10 +587,26 @@ def _value(name: str, value: Any, what: str) -> float:
     return float(value)
 
 
+def _all_sizes(
+    sizes: Mapping[str, float], df: Mapping[str, float] | None, made: VarianceComponents
+) -> dict[str, float]:
+    """Return the given sizes; beside that of replicates alone, those that follow from df."""
+    given = _gstudy_sizes(sizes, made.nested_in)
+    if df is None or list(given) != [REPLICATE]:
+        return given
+    by_name = {name.strip(): float(n) for name, n in df.items()}
+    ordered = np.array([by_name[name] for name in made.names])
+    return sizes_of_df(made.names, made.facets, made.nested_in, ordered) | given
+
+
 def _gstudy_sizes(
     sizes: Mapping[str, float], nested_in: Mapping[str, frozenset[str]]
 ) -> dict[str, float]:
     for facet in sizes:
         if facet not in nested_in:
-            raise PlanError(f"sizes has {facet!r}; the facets are {', '.join(sorted(nested_in))}")
+            known = [*nested_in, REPLICATE]
+            raise PlanError(
+                f"sizes has {facet!r}; the facets are {', '.join(sorted(nested_in))}"
+                f"{did_you_mean(str(facet), known)}"
+            )
     return {facet: float(positive_size(facet, n)) for facet, n in sizes.items()}
