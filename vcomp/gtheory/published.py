@@ -590,13 +590,13 @@ def _value(name: str, value: Any, what: str) -> float:
 def _all_sizes(
     sizes: Mapping[str, float], df: Mapping[str, float] | None, made: VarianceComponents
 ) -> dict[str, float]:
-    """Return the given sizes; beside that of replicates alone, those that follow from df."""
+    """Return the given sizes; with that of replicates alone, those that follow from df."""
     given = _gstudy_sizes(sizes, made.nested_in)
     if df is None or list(given) != [REPLICATE]:
         return given
     by_name = {name.strip(): float(n) for name, n in df.items()}
-    ordered = np.array([by_name[name] for name in made.names])
-    return sizes_of_df(made.names, made.facets, made.nested_in, ordered) | given
+    degrees = np.array([by_name[name] for name in made.names])
+    return sizes_of_df(made.names, made.facets, made.nested_in, degrees) | given
 
 
 def _gstudy_sizes(
@@ -604,9 +604,9 @@ def _gstudy_sizes(
 ) -> dict[str, float]:
     for facet in sizes:
         if facet not in nested_in:
-            known = [*nested_in, REPLICATE]
-            raise PlanError(
-                f"sizes has {facet!r}; the facets are {', '.join(sorted(nested_in))}"
-                f"{did_you_mean(str(facet), known)}"
+            known, hint = (
+                ", ".join(sorted(nested_in)),
+                did_you_mean(facet, [*nested_in, REPLICATE]),
             )
+            raise PlanError(f"sizes has {facet!r}; the facets are {known}{hint}")
     return {facet: float(positive_size(facet, n)) for facet, n in sizes.items()}
