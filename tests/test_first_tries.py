@@ -180,7 +180,7 @@ def test_options_of_other_libraries(options, words):
         ("y ~ mean(x) + (1|g)", "np.mean(x)"),
         ("y ~ cumsum(x) + (1|g)", "np.cumsum(x)"),
         ("y ~ poly(x, 2) + (1|g)", "x + I(x**2)"),
-        ("y ~ ns(x, 3) + (1|g)", "cr(x, df=3)"),
+        ("y ~ ns(x, 3) + (1|g)", "cr(x, df=3, constraints='center')"),
         ("y ~ s(x, k=3) + (1|g)", "bs(x, df=4)"),
         ("y ~ us(x|g)", "structure"),
         ("y ~ (1|g) + ar1(x + 0|subject)", "structure"),
@@ -215,6 +215,86 @@ def test_the_message_has_what_to_write(written, words):
     with pytest.raises((vcomp.FormulaError, vcomp.DataError)) as caught:
         vcomp.fit(written, DATA)
     assert words in str(caught.value)
+
+
+X = DATA["x"].to_numpy()
+
+
+def natural_spline(x, n):
+    """Return cubic splines, linear outside the data, with knots at n - 1 quantiles (R's ns)."""
+    knots = np.quantile(x, np.linspace(0.0, 1.0, n + 1))
+    last = knots[-1]
+
+    def bent(k):
+        cubes = np.maximum(x - k, 0.0) ** 3 - np.maximum(x - last, 0.0) ** 3
+        return cubes / (last - k)
+
+    return [x, *(bent(k) - bent(knots[-2]) for k in knots[:-2])]
+
+
+@pytest.mark.parametrize(
+    ("call", "columns"),
+    [
+        ("poly(x, 2)", [X, X**2]),
+        ("poly(x, degree=3, raw=TRUE)", [X, X**2, X**3]),
+        ("poly(x, 1)", [X]),
+        ("poly(exp(x), 2)", [np.exp(X), np.exp(2 * X)]),
+        ("ns(x, df=5)", natural_spline(X, 5)),
+        ("ns(x, 4, intercept=TRUE)", natural_spline(X, 3)),
+        ("ns(x)", [X]),
+        ("ns(x, knots=c(-0.5, 0.2))", None),
+        ("relevel(factor(g), ref=3)", [DATA["g"] == k for k in (0, 1, 2, 4, 5)]),
+        ("logit(exp(x) / 20)", [np.log(np.exp(X) / 20 / (1 - np.exp(X) / 20))]),
+        ("factor(h, levels=c(3, 2, 1, 0))", [DATA["h"] == k for k in range(3)]),
+        ("interaction(g, h)", [4 * DATA["g"] + DATA["h"] == k for k in range(1, 24)]),
+        ("cut(x, 4)", list(X > np.quantile([X.min(), X.max()], [[0.25], [0.5], [0.75]]))),
+    ],
+)
+def test_calls_of_r_are_written_with_their_own_arguments(call, columns):
+    """Followed, the advice has the log-likelihood (ML) of columns that span R's."""
+    with pytest.raises(vcomp.FormulaError, match="write ") as caught:
+        vcomp.fit(f"y ~ {call} + (1|subject)", DATA)
+    advised, _, frame = re.split("write ", str(caught.value))[1].partition(", with ")
+    data = DATA
+    if frame:
+        data = eval(frame.removesuffix(" as the data"), {"data": DATA, "pandas": pd})
+    found = vcomp.fit(f"y ~ {advised} + (1|subject)", data, method="ml")
+    if columns is None:
+        assert len(found.fe_params) == 4
+        return
+    span = DATA.assign(**{f"c{k}": np.asarray(c, float) for k, c in enumerate(columns)})
+    names = " + ".join(f"c{k}" for k in range(len(columns)))
+    expected = vcomp.fit(f"y ~ {names} + (1|subject)", span, method="ml")
+    assert len(found.fe_params) == len(columns) + 1
+    # Both end where the log-likelihood is flat to its rounding.
+    assert found.llf == pytest.approx(expected.llf, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("formula", "options", "advised"),
+    [
+        ("log(y) ~ x + offset(w) + (1|g)", {}, "I(np.log(y) - w)"),
+        ("I(y/2) ~ offset(log(y2)) + x + offset(w - x) + (1|g)", {},
+         "I(y / 2 - np.log(y2) - (w - x))"),
+        ("`yield` ~ x + (1|g)", {"offset": "Part w"}, "I(Q('yield') - Q('Part w'))"),
+        ("np.log(y) ~ x + (1|g)", {"offset": ["w", "x"]}, "I(np.log(y) - w - x)"),
+        ("log(y) ~ x + (1|g)", {"exposure": DATA["y"].rename("y2")}, "I(np.log(y) - np.log(y2))"),
+        ("y ~ x + (1|g)", {"offset": np.ones(N)}, "I(y - o)"),
+    ],
+)  # fmt: skip
+def test_offsets_are_subtracted_from_the_response_as_it_is_written(formula, options, advised):
+    data = DATA.assign(w=DATA["x"] ** 2, o=1.0, y2=DATA["y"] + 1.0, **{"Part w": DATA["x"] ** 2})
+    with pytest.raises(vcomp.VcompError, match="predictions are then of") as caught:
+        vcomp.fit(formula, data, **options)
+    assert f"{advised} ~ …" in str(caught.value)
+    assert str(caught.value).endswith(f"predictions are then of {advised[2:-1]}")
+    response = {"y": DATA["y"], "np": np, "Q": data.get, "I": np.asarray}
+    values = eval(advised, {**response, **{k: data[k] for k in ("w", "x", "o", "y2")}})
+    np.testing.assert_allclose(
+        vcomp.fit(f"{advised} ~ x + (1|g)", data).fe_params,
+        vcomp.fit("z ~ x + (1|g)", data.assign(z=values)).fe_params,
+        rtol=1e-9,
+    )
 
 
 @pytest.mark.parametrize("written", ["", "y", ["g"], "g x h"])

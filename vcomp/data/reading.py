@@ -107,9 +107,10 @@ class Reading:
 
     def _unknown(self, name: str, formula: Formula, source: Source) -> VcompError:
         """Return the error for a name that is not known, with what to write in its place."""
-        for code in (formula.response, *formula.expressions):
+        written = (formula.response, *formula.expressions)
+        for code in written:
             if name in names_in(code):
-                found = absent_name(name, code, source.columns)
+                found = absent_name(name, code, source.columns, written)
                 if found is not None:
                     return found
         return source.no_column(name)

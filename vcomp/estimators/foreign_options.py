@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vcomp.exceptions import EstimationError
+from vcomp.formula import in_python, offset_advice, quoted
 
 _SLOPES = "random slopes are not supported, only random intercepts: (1|g)"
 _TESTS = (
@@ -16,8 +17,6 @@ _TESTS = (
 _ADVICE: Mapping[str, str] = {
     "weights": "weights are not supported: every row counts alike",
     "freq_weights": "weights are not supported: every row counts alike; repeat the rows",
-    "offset": "an offset is subtracted from the response: I(y - x) ~ …",
-    "exposure": "an offset is subtracted from the response: I(y - x) ~ …",
     "family": "responses are normal; a transformed response is written np.log(y) ~ …",
     "link": "responses are normal; a transformed response is written np.log(y) ~ …",
     "re_formula": _SLOPES,
@@ -83,8 +82,20 @@ def refuse_foreign(options: Mapping[str, Any], formula: object = None) -> None:
                 f"random terms are part of the formula, not of {name}=: {written!r}"
                 f"{'; random slopes are not supported' * slopes}"
             )
+        if name in ("offset", "exposure"):
+            raise EstimationError(f"{name}= is no option of a fit: {_offset(name, value, text)}")
         if name in _ADVICE:
             raise EstimationError(f"{name}= is no option of a fit: {_ADVICE[name]}")
+
+
+def _offset(option: str, value: Any, formula: str) -> str:
+    """Return how the columns of an option are subtracted from the response."""
+    columns = [value] if isinstance(value, str) else _named(value)
+    offsets = [quoted(name) for name in columns] or ["o"]
+    if option == "exposure":
+        offsets = [f"np.log({name})" for name in offsets]
+    advice = offset_advice(in_python(formula.partition("~")[0]), offsets)
+    return advice if columns else f"make it a column o, and {advice}"
 
 
 def _terms(options: Mapping[str, Any]) -> list[str]:

@@ -5,6 +5,8 @@ from .brennan import closure as closure
 from .brennan import parse_design as parse_design
 from .coding import WIDE as WIDE
 from .dialects import absent_name as absent_name
+from .dialects import in_python as in_python
+from .dialects import offset_advice as offset_advice
 from .dialects import quoted as quoted
 from .effects import Effect as Effect
 from .effects import as_written as as_written

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import keyword
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,24 +22,170 @@ _QUOTED = re.compile(_TEXT)
 
 _NAMES = re.compile(rf"(?:{_TEXT})|`(?P<name>[^`]+)`|\bQ\(\s*(?P<bare>[^'\"()]+?)\s*\)")
 
-FUNCTIONS = {
-    "factor": "C({args})",
-    "as.factor": "C({args})",
-    "ordered": "C({args})",
-    "as.character": "C({args})",
-    "relevel": "C(g, Treatment('the first level'))",
-    "as.numeric": "the column itself, or I(g.astype(float))",
-    "interaction": "a:b",
-    "poly": "x + I(x**2)",
-    "ns": "cr(x, df=3)",
-    "ln": "np.log({args})",
-    "logit": "np.log(p / (1 - p))",
-    "mean": "np.mean({args})",
-    "cut": "data.assign(x=pandas.cut(data['x'], 3)) first",
-    "lag": "data.assign(x=data['x'].shift()) first",
-    "lead": "data.assign(x=data['x'].shift(-1)) first",
+_CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
+"""Constants of R."""
+
+_NUMERICAL = ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt")
+
+
+class _InPython(ast.NodeTransformer):
+    """Writes constants, vectors and logarithms of R as Python's."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802 (ast's own name)
+        return ast.Constant(_CONSTANTS[node.id]) if node.id in _CONSTANTS else node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:  # noqa: N802
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name):
+            name = {"ln": "log"}.get(node.func.id, node.func.id)
+            if name == "c":
+                return ast.List(node.args, ast.Load())
+            if name in _NUMERICAL:
+                node.func = ast.Attribute(ast.Name("np", ast.Load()), name, ast.Load())
+        return node
+
+
+def _parsed(code: str) -> Any:
+    """Return the tree of an expression, as Python's."""
+    return _InPython().visit(ast.parse(code.strip(), mode="eval")).body
+
+
+def _operand(node: ast.expr) -> str:
+    """Return the text of an expression, in brackets if it has an operator."""
+    simple = isinstance(node, ast.Name | ast.Call | ast.Attribute | ast.Subscript | ast.Constant)
+    return ast.unparse(node) if simple else f"({ast.unparse(node)})"
+
+
+def _argument(call: ast.Call, place: int, name: str) -> ast.expr | None:
+    """Return an argument that is given by place or by name."""
+    if len(call.args) > place:
+        return call.args[place]
+    return next((k.value for k in call.keywords if k.arg == name), None)
+
+
+def _number(node: ast.expr | None) -> int | None:
+    """Return a whole number that is written out."""
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, int) else None
+
+
+def _powers(call: ast.Call) -> str:
+    x = _operand(call.args[0])
+    found = _argument(call, 1, "degree")
+    degree = 1 if found is None else _number(found)
+    if degree is None:
+        return f"out the powers and products, such as {x} + I({x}**2)"
+    first = x if not x.startswith("(") else f"I{x}"
+    powers = [first, *(f"I({x}**{k})" for k in range(2, degree + 1))]
+    # Brackets, as the call may be part of a product.
+    return first if degree == 1 else f"({' + '.join(powers)})"
+
+
+def _natural_spline(call: ast.Call) -> str:
+    x, knots = ast.unparse(call.args[0]), _argument(call, 2, "knots")
+    if knots is not None:
+        return f"cr({x}, knots={ast.unparse(knots)}, constraints='center')"
+    # The intercept is that of the formula, and takes one of the degrees of freedom.
+    given = _number(_argument(call, 1, "df")) or 1
+    df = given - bool(_number(_argument(call, 3, "intercept")))
+    return f"cr({x}, df={df}, constraints='center')" if df > 1 else x
+
+
+def _factor(call: ast.Call) -> str:
+    levels = _argument(call, 1, "levels")
+    chosen = "" if levels is None else f", levels={ast.unparse(levels)}"
+    return f"C({ast.unparse(call.args[0])}{chosen})"
+
+
+def _releveled(call: ast.Call) -> str:
+    g, first = call.args[0], _argument(call, 1, "ref")
+    if isinstance(g, ast.Call) and g.args and ast.unparse(g.func) in ("factor", "C"):
+        g = g.args[0]
+    level = "'the first level'" if first is None else ast.unparse(first)
+    return f"C({ast.unparse(g)}, Treatment({level}))"
+
+
+def _column_first(call: ast.Call, suffix: str, code: str) -> str:
+    """Return how a column is made of another, under a name of its own."""
+    x = call.args[0]
+    if not isinstance(x, ast.Name):
+        return f"a column of it first, by pandas: {code.format(x='x')}"
+    made = f"{x.id}_{suffix}"
+    source = f"data[{x.id!r}]"
+    return f"{made}, with data.assign({made}={code.format(x=source)}) as the data"
+
+
+def _cut(call: ast.Call) -> str:
+    breaks = _argument(call, 1, "breaks")
+    number = "3" if breaks is None else ast.unparse(breaks)
+    return _column_first(call, "cut", f"pandas.cut({{x}}, {number})")
+
+
+def _lag(call: ast.Call, sign: str = "") -> str:
+    n = _argument(call, 1, "n")
+    steps = sign + ("1" if n is None else _operand(n))
+    return _column_first(call, "lead" if sign else "lag", f"{{x}}.shift({steps})")
+
+
+def _all(template: str) -> Callable[[ast.Call], str]:
+    """Return what writes the arguments into a template."""
+    return lambda call: template.format(
+        args=", ".join(map(ast.unparse, [*call.args, *call.keywords]))
+    )
+
+
+FUNCTIONS: Mapping[str, Callable[[ast.Call], str]] = {
+    "factor": _factor,
+    "as.factor": _factor,
+    "ordered": _factor,
+    "as.character": _factor,
+    "relevel": _releveled,
+    "as.numeric": _all("{args}, or I({args}.astype(float))"),
+    "interaction": lambda call: ":".join(f"C({ast.unparse(one)})" for one in call.args),
+    "poly": _powers,
+    "ns": _natural_spline,
+    "c": _all("[{args}]"),
+    "ln": _all("np.log({args})"),
+    "logit": lambda call: "np.log({0} / (1 - {0}))".format(_operand(call.args[0])),
+    "mean": _all("np.mean({args})"),
+    "cut": _cut,
+    "lag": _lag,
+    "lead": lambda call: _lag(call, "-"),
 }
 """What stands for functions of other languages."""
+
+
+def _in_place(function: str, arguments: str) -> str:
+    """Return what to write for a call of a function of another language."""
+    words = [word.strip() for word in arguments.split(",")]
+    try:
+        call = _parsed(f"f({arguments})")
+    except SyntaxError:
+        if not all(map(_is_words, words)):
+            return ""
+        call = _parsed(f"f({', '.join(map(quoted, words))})")
+    return f"write {FUNCTIONS[function](call)}" if call.args else ""
+
+
+def offset_advice(response: str, offsets: Sequence[str]) -> str:
+    """Return how offsets are subtracted from a response.
+
+    Examples
+    --------
+    >>> offset_advice("log(y)", ["w"])
+    'subtract it from the response: I(np.log(y) - w) ~ …; predictions are then of np.log(y) - w'
+    """
+    y = _parsed(response)
+    if isinstance(y, ast.Call) and ast.unparse(y.func) == "I" and len(y.args) == 1:
+        y = y.args[0]
+    left = ast.unparse(y) if isinstance(y, ast.BinOp) else _operand(y)
+    difference = " - ".join([left, *(_operand(_parsed(offset)) for offset in offsets)])
+    what = "them" if len(offsets) > 1 else "it"
+    return (
+        f"subtract {what} from the response: I({difference}) ~ …; predictions are then of "
+        f"{difference}"
+    )
+
 
 NO_STRUCTURES = (
     "terms with a covariance structure and smooth terms are not supported; a random intercept is "
@@ -164,7 +311,7 @@ def unreadable(code: str) -> str:
     """
     called = re.match(r"([\w.]+)\((.*)\)$", code, re.DOTALL)
     if called and called[1] in FUNCTIONS:
-        return "write " + FUNCTIONS[called[1]].format(args=called[2])
+        return _in_place(called[1], called[2])
     if called and called[1] in RANDOM:
         return f"a random term is written (1|{called[2]})"
     if called and all(_is_words(a.strip()) for a in called[2].split(",")):
@@ -182,18 +329,24 @@ def _is_words(code: str) -> bool:
     return re.fullmatch(r"[^\W]\w*(?:[ .-]\w+)*", code) is not None
 
 
-def unknown_call(function: str, arguments: str, columns: Sequence[str]) -> str | None:
+def unknown_call(function: str, arguments: str, written: Sequence[str]) -> str | None:
     """Return what to write for a call of a function that is not known here.
 
     Parameters
     ----------
     function, arguments : of the call, as text
-    columns : of the data
+    written : the response and the factors of the fixed part
     """
     if function in FUNCTIONS:
-        return f"write {FUNCTIONS[function].format(args=arguments)}"
+        return _in_place(function, arguments) or None
     if function == "offset":
-        return f"subtract it from the response, as in I(y - {arguments}) ~ …"
+        calls = [
+            ", ".join(map(ast.unparse, node.args))
+            for code in written[1:]
+            for node in ast.walk(ast.parse(code.strip(), mode="eval"))
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "offset"
+        ]
+        return offset_advice(written[0], calls)
     if function in ("weights", "weight"):
         return "weights are not supported: every row counts alike"
     if function == "cbind":
@@ -208,7 +361,7 @@ def unknown_call(function: str, arguments: str, columns: Sequence[str]) -> str |
 
 
 def absent_name(
-    name: str, formula: str, columns: Sequence[str]
+    name: str, formula: str, columns: Sequence[str], written: Sequence[str]
 ) -> DataError | FormulaError | None:
     """Return an error with what to write for a name that is used as other languages use it.
 
@@ -217,14 +370,18 @@ def absent_name(
     name : that is neither a column nor known where the formula was written
     formula : the expression in which it is used
     columns : of the data
+    written : the response and the factors of the fixed part
     """
+    of_language = name in _CONSTANTS or name == "c"
     for node in ast.walk(ast.parse(formula.strip(), mode="eval")):
         match node:
-            case ast.Call(func=ast.Name(id=function), args=args) if function == name:
-                arguments = ", ".join(map(ast.unparse, args))
-                advice = unknown_call(name, arguments, columns)
+            case ast.Call(func=ast.Name(id=function)) if function == name or (
+                of_language and function in FUNCTIONS
+            ):
+                arguments = ", ".join(map(ast.unparse, [*node.args, *node.keywords]))
+                advice = unknown_call(function, arguments, written)
                 advice = advice or "define it where fit is called, or compute a column first"
-                return FormulaError(f"there is no function {name!r}: {advice}")
+                return FormulaError(f"there is no function {function!r}: {advice}")
             case ast.Attribute(value=ast.Name(id=before), attr=attribute) if before == name:
                 whole = f"{name}.{attribute}"
                 if whole in columns:
@@ -236,4 +393,6 @@ def absent_name(
                 if name in ("i", "c") and attribute in columns:
                     here = f"C({attribute})" if name == "i" else attribute
                     return FormulaError(f"{whole} is written {here} here")
+    if name in _CONSTANTS:
+        return FormulaError(f"{name} is written {_CONSTANTS[name]} here")
     return None
