@@ -247,7 +247,7 @@ def natural_spline(x, n):
         ("logit(exp(x) / 20)", [np.log(np.exp(X) / 20 / (1 - np.exp(X) / 20))]),
         ("factor(h, levels=c(3, 2, 1, 0))", [DATA["h"] == k for k in range(3)]),
         ("interaction(g, h)", [4 * DATA["g"] + DATA["h"] == k for k in range(1, 24)]),
-        ("cut(x, 4)", list(X > np.quantile([X.min(), X.max()], [[0.25], [0.5], [0.75]]))),
+        ("cut(x, 4)", list(np.quantile([X.min(), X.max()], [[0.25], [0.5], [0.75]]) < X)),
     ],
 )
 def test_calls_of_r_are_written_with_their_own_arguments(call, columns):

@@ -31,10 +31,10 @@ _NUMERICAL = ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt")
 class _InPython(ast.NodeTransformer):
     """Writes constants, vectors and logarithms of R as Python's."""
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802 (ast's own name)
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(_CONSTANTS[node.id]) if node.id in _CONSTANTS else node
 
-    def visit_Call(self, node: ast.Call) -> ast.expr:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         if isinstance(node.func, ast.Name):
             name = {"ln": "log"}.get(node.func.id, node.func.id)
