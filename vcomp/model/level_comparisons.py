@@ -234,7 +234,7 @@ def _left_out(facet: str, found: Levels, levels: object | None) -> list[str]:
     absent = ", ".join(str(_label(level)) for level in found.not_estimable)
     return [
         "Left out, as some combinations with levels of other factors have no rows: "
-        + f"{facet} {absent}."
+         f"{facet} {absent}."
     ]
 
 
