@@ -232,10 +232,8 @@ def _left_out(facet: str, found: Levels, levels: object | None) -> list[str]:
     if levels is not None or not found.not_estimable:
         return []
     absent = ", ".join(str(_label(level)) for level in found.not_estimable)
-    return [
-        "Left out, as some combinations with levels of other factors have no rows: "
-         f"{facet} {absent}."
-    ]
+    why = "Left out, as some combinations with levels of other factors have no rows"
+    return [f"{why}: {facet} {absent}."]
 
 
 def _place(facet: str, names: Sequence[Any], level: object) -> int:
