@@ -199,7 +199,7 @@ def test_means_of_rows_like_those_fitted(res):
 def test_means_that_the_rows_do_not_tell(res, row, name):
     with pytest.raises(vcomp.DataError) as caught:
         res.predict(pd.DataFrame([row]), level="population")
-    assert f"do not tell the effect of {name};" in str(caught.value)
+    assert f"do not determine the effect of {name};" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", LEFT_OUT)

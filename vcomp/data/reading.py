@@ -202,7 +202,7 @@ def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
 def level_columns(data: Any) -> tuple[str, ...]:
     """Return the columns of a table in memory, levels first and scores last; else nothing.
 
-    They are for examples in messages: nothing is read, and fractions are taken for scores.
+    They are for examples in messages: nothing is read, and columns of fractions count as scores.
     """
     if hasattr(data, "collect"):  # a query, whose columns cost something
         return ()

@@ -270,7 +270,7 @@ class FixedPart:
         involved = [left_out.left_out_names[j] for j in np.flatnonzero(~same[row])]
         raise DataError(
             f"the mean of {int(wrong.sum()):,} of {len(X):,} rows, the first of them number {row} "
-            "(from 0), is not estimable: the rows of the fit do not tell the effect of "
+            "(from 0), is not estimable: the rows of the fit do not determine the effect of "
             f"{', '.join(involved)}; leave such rows out, or fit a formula without that term"
         )
 

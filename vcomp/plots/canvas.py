@@ -20,7 +20,7 @@ GREY = "#666666"
 
 _SIZE = (6.0, 4.0)
 _MOST_WHISKERS = 12
-"""More than this many whiskers of several lines cannot be told apart."""
+"""Number of whiskers of several lines above which they cannot be distinguished."""
 
 PAD = 0.08
 """Inches around the axes of a new figure."""
