@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
 from vcomp.data import plain_label
-from vcomp.estimators.likelihood import difference_variances
 from vcomp.exceptions import (
     DataError,
     EstimationError,
@@ -20,7 +19,7 @@ from vcomp.exceptions import (
     check_one_of,
     did_you_mean,
 )
-from vcomp.formula import REPLICATE, LevelRows, WideFactor, average_rows, level_rows
+from vcomp.formula import LevelRows, WideFactor, average_rows, level_rows
 from vcomp.gtheory import omitted_interaction
 from vcomp.inference.hypotheses import (
     ContrastTest,
@@ -43,12 +42,19 @@ from vcomp.inference.pairwise import (
     range_of_normals,
     simultaneous,
 )
+from vcomp.model.levels_of_rows import (
+    TermLevels,
+    column_means,
+    factors_of,
+    omitted_term,
+    term_levels,
+)
 from vcomp.model.record import FitRecord
-from vcomp.model.row_access import PredictedEffects, RowAccess, fixed_fit
+from vcomp.model.row_access import RowAccess, fixed_fit
 from vcomp.numerics import available_bytes, check_memory
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 LevelTest: TypeAlias = Literal["t", "tukey", "dunnett"]
 _TESTS: tuple[LevelTest, ...] = ("t", "tukey", "dunnett")
@@ -313,7 +319,7 @@ def _levels_of(
         fixed = access.model.design.fixed
         if fixed.factor is not None and facet in (fixed.factor.column, fixed.factor.code):
             return _of_wide_factor(record, access, fixed.factor, *how)
-        rows, factors = level_rows(fixed, facet, _column_means(access)), factors_of(access)
+        rows, factors = level_rows(fixed, facet, column_means(access)), factors_of(access)
     if rows is not None:
         return _of_factor(record, access, facet, rows, *how)
     terms = list(record.estimate.names[:-1])
@@ -343,27 +349,6 @@ def _levels_of(
     return _of_term(facet, found)
 
 
-def factors_of(access: RowAccess) -> list[str]:
-    """Return the factors of the fixed part, as they are written."""
-    fixed = access.model.design.fixed
-    info = fixed.design_info
-    if info is None:
-        return []
-    apart = [] if fixed.factor is None else [fixed.factor.code]
-    return apart + [f.factor.code for f in info.factor_infos.values() if f.type == "categorical"]
-
-
-def _column_means(access: RowAccess) -> FloatArray | None:
-    """Return the means of the columns of X over the rows; None if they do not add up to 1."""
-    design, stats = access.model.design, access.model.statistics
-    if not design.constant.any():
-        return None
-    wide, a = stats.wide, design.constant
-    sums = stats.XX @ a if wide is None else wide.products_with(a)
-    means: FloatArray = design.x_origin + sums / stats.n
-    return means
-
-
 def _of_factor(
     record: FitRecord,
     access: RowAccess | None,
@@ -386,7 +371,7 @@ def _of_factor(
             "averages."
         )
 
-    omitted = rows.omitted if access is None else _omitted(access, rows.names[-1])
+    omitted = rows.omitted if access is None else omitted_term(access, rows.names[-1])
     if omitted:
         notes.append(omitted_interaction(omitted, "their number"))
 
@@ -421,7 +406,7 @@ def _of_wide_factor(
     """Return the levels of a factor of very many levels; only those compared have a row of X."""
     fit, beta = fixed_fit(record, access), record.estimate.beta
     design = access.model.design
-    row = average_rows(design.fixed, _column_means(access))
+    row = average_rows(design.fixed, column_means(access))
     row[:, -factor.n_columns :] = 0.0
     of_levels = np.concatenate([[0.0], beta[-factor.n_columns :]])
 
@@ -440,80 +425,6 @@ def _of_wide_factor(
 
     means, notes = float(row[0] @ beta) + of_levels, _averages(beta.size, len(factor.levels))
     return Levels(tuple(factor.levels), means, tested, *_how(ddf, cov_type), tuple(notes))
-
-
-def factor_rows(access: RowAccess, code: str, most: int) -> LevelRows:
-    """Return rows of X for the levels of a factor, to be stored.
-
-    Parameters
-    ----------
-    access : of the fit
-    code : of the factor, as it is written
-    most : number of elements
-
-    Raises
-    ------
-    EstimationError
-        If there are more.
-    FormulaError, DataError
-        If the levels cannot be compared.
-    """
-    fixed = access.model.design.fixed
-    factor, p = fixed.factor, len(fixed.names)
-    if factor is None or code != factor.code:
-        rows = level_rows(fixed, code, _column_means(access))
-        assert rows is not None
-        return replace(rows, omitted=_omitted(access, rows.names[-1]))
-    if len(factor.levels) * p > most:
-        raise EstimationError(
-            f"comparisons of {code} were not stored: {len(factor.levels):,} levels with {p:,} "
-            "columns of the fixed part are too many; fit the model again"
-        )
-    X = np.repeat(average_rows(fixed, _column_means(access)), len(factor.levels), axis=0)
-    X[:, -factor.n_columns :] = np.eye(len(factor.levels))[:, 1:]
-    return LevelRows(tuple(factor.levels), X, (), names=(factor.code, factor.column))
-
-
-@dataclass(frozen=True, slots=True)
-class TermLevels:
-    """The predicted effects of a term.
-
-    Attributes
-    ----------
-    index : names of the levels
-    effects : (q,)
-    centre : the mean of the data, to which they are added
-    variances : returns the variances of the differences of pairs
-    """
-
-    index: pd.Index
-    effects: FloatArray
-    centre: float
-    variances: Callable[[Pairs], FloatArray]
-
-
-def term_levels(access: RowAccess, term: int, predicted: PredictedEffects) -> TermLevels:
-    """Return the predicted effects of a term.
-
-    Raises
-    ------
-    EstimationError
-        If its component is not estimated above zero.
-    """
-    design, stats, v = access.model.design, access.model.statistics, access.components
-    name = design.terms[term].name
-    if not v[term] > 0.0:
-        raise EstimationError(
-            f"the component of {name} is estimated at zero, so that all of its predicted effects "
-            f"are zero; to compare the levels as fixed, fit C({name}) in place of (1|{name})"
-        )
-    row = average_rows(design.fixed, _column_means(access)) - design.x_origin
-    return TermLevels(
-        index=design.group_index(term),
-        effects=predicted.of_terms[term],
-        centre=design.origin + float((row @ predicted.beta).sum()),
-        variances=lambda pairs: difference_variances(stats, v, term, pairs),
-    )
 
 
 def _of_term(name: str, term: TermLevels) -> Levels:
@@ -606,26 +517,6 @@ def _on_error(record: FitRecord, found: Levels, pairs: Pairs) -> Iterator[str]:
     if zero:
         verbs = ("is", "adds") if len(zero) == 1 else ("are", "add")
         yield f"{display.listed(zero)} {verbs[0]} estimated at zero and {verbs[1]} nothing to it."
-
-
-def _omitted(access: RowAccess, facet: str) -> str:
-    """Return the term that is lacking for cells of several scores of a factor; "" if none is."""
-    structure = access.model.design.structure
-    facets = [name for name in structure.facets if name != REPLICATE]
-    if not access.model.keeps_rows or structure.cell_max < 2 or not facets:
-        return ""
-    rows, kept = access.model.chunk, access.model.fixed_columns
-    cells = np.unique(np.column_stack(rows.compact_codes), axis=0, return_inverse=True)[1]
-    factors = [kept[name] for name in kept if name == facet or kept[name].dtype.kind != "f"]
-    columns = [np.unique(np.asarray(c).astype(str), return_inverse=True)[1] for c in factors]
-    whole = np.unique(np.column_stack([cells.reshape(-1), *columns]), axis=0)
-    if len(whole) == cells.size:
-        return ""
-    # A factor in which the cells are nested needs no term of its own.
-    nested = len(whole) == int(cells.max()) + 1
-    named = facets if nested or facet in facets or facet not in kept else [facet, *facets]
-    terms = [frozenset(name.split(":")) for name in access.estimate.names[:-1]]
-    return "" if frozenset(named) in terms else ":".join(named)
 
 
 def _are_alike(values: FloatArray) -> bool:

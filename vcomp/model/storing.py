@@ -8,7 +8,7 @@ from typing import Any
 from vcomp.data import plain_label
 from vcomp.exceptions import VcompError
 from vcomp.formula import LevelRows
-from vcomp.model.level_comparisons import factor_rows, factors_of, term_levels
+from vcomp.model.levels_of_rows import factor_rows, factors_of, term_levels
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import PredictedEffects, RowAccess, require_rows
 from vcomp.model.stored_levels import ObjectScores, StoredDifferences, StoredLevels, StoredTerm
