@@ -18,13 +18,17 @@ def stored(name):
 
 
 def without_new(now, before):
-    """Return a document without fields that older files do not have; they are empty."""
+    """Return a document without fields that older files do not have; they are at their defaults.
+
+    ``converged`` of components is True by default, others are empty.
+    """
     if not isinstance(now, dict) or not isinstance(before, dict):
         return now
     return {
         key: without_new(value, before.get(key))
         for key, value in now.items()
-        if key in before or value not in (None, False, [])
+        if key in before
+        or (value not in (None, False, []) and (key, value) != ("converged", True))
     }
 
 

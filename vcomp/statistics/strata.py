@@ -254,7 +254,6 @@ class StratumStatistics:
     XX, Xy, yy : cross-products over all rows
     layout : positions of the terms' groups
     cells : makes y and X in the cells anew; None if no term has single cells as groups
-    reads_again : whether `cells` takes another pass over data that were read in batches
     by_level : whether the replicates of a stratum are the levels of its axes, as of data; drawn
         columns have another basis, in which effects have no levels
     """
@@ -271,7 +270,6 @@ class StratumStatistics:
     yy: float
     layout: Layout
     cells: Callable[[], Cells] | None
-    reads_again: bool = False
     by_level: bool = True
 
     @property

@@ -25,7 +25,7 @@ def grid(**sizes):
 NESTED = grid(p=4, a=3, d=3, i=3).query("d < 2 or i < 2")
 HOLES = grid(j=5, i=9).iloc[::-1].iloc[3:].query("j * i != 6")
 DESIGNS = {
-    "strata, single cells": ("y ~ x + (1|p*a*d) + (1|d:i) + (1|p:d:i)", NESTED, "strata"),
+    "strata, groups of cells": ("y ~ x + (1|p*a*d)", NESTED, "strata"),
     "strata, one term": ("y ~ x + (1|i)", HOLES, "strata"),
     "strata, nested": ("y ~ x + (1|j/i)", pd.concat([HOLES, HOLES]), "strata"),
     "strata, crossed rest": (
@@ -70,6 +70,13 @@ def test_forms_of_effects_are_those_of_matrices_of_all_rows(name, reml):
             assert found.fitted[rows] @ found.within[np.ix_(rows, columns)] @ found.fitted[
                 columns
             ] == pytest.approx(left @ dense.Z[t].T @ P @ dense.Z[u] @ right, rel=1e-9)
+
+
+def test_single_cells_have_no_forms_however_their_rows_were_read():
+    """From batches they would take another pass over the data."""
+    model = vcomp.VarianceComponentsModel("y ~ x + (1|p*a*d) + (1|d:i) + (1|p:d:i)", NESTED)
+    engine = choose_engine(model.statistics, "strata", reml=True)
+    assert engine.effect_forms(np.ones(len(engine.sizes) + 1), [*range(len(engine.sizes))]) is None
 
 
 @pytest.mark.parametrize("engine", ["auto", "strata", "blocked", "levels"])

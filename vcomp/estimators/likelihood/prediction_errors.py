@@ -23,7 +23,6 @@ from vcomp.estimators.likelihood.choose import (
     choose_engine,
 )
 from vcomp.estimators.likelihood.engine import predicting
-from vcomp.estimators.likelihood.levels import LevelsLikelihood
 from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.sparse_equations import (
     PairProducts,
@@ -318,6 +317,8 @@ def _by_levels(
     nodes = sum(stats.sizes[t] * grid.n_nodes[grid.terms[t].depth] for t in used)
     if any(grid.terms[t].depth == 0 for t in used) or nodes * grid.n_cells > _MOST_CELLS:
         return None
+    from vcomp.estimators.likelihood.levels import LevelsLikelihood  # deferred for start-up time
+
     engine = LevelsLikelihood(grid, reml=True)
     used.sort(key=lambda t: grid.terms[t].depth)
     full, right = engine.between_groups(v, used)

@@ -387,9 +387,9 @@ class StrataLikelihood(TotalsEngine[Totals]):
         stats, single = self.stats, self.stats.remainder.n_groupings
         if not stats.by_level:
             return None
-        if any(stats.term_groupings[t] == single for t in terms) and (
-            stats.cells is None or stats.reads_again or stats.remainder.parents is None
-        ):
+        # Single cells of data that were read in batches would take another pass over these; what
+        # is found may not depend on how rows were read.
+        if any(stats.term_groupings[t] == single for t in terms):
             return None
         beta, fixed, fitted = self._total(self._at(v)).beta, [], []
         blocks = {(t, u): np.zeros((stats.sizes[t], stats.sizes[u])) for t in terms for u in terms}

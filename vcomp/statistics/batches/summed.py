@@ -260,8 +260,7 @@ def _of_collapsed(
     split = collapsed.columns(coding.columns, sums.open.within)
     strata = strata_of(split, layout, groupings, intercept=intercept)
     if groupings.remainder.n_groupings in groupings.of_term:
-        cells = partial(_cells_again, coding, plan, again, reading)
-        strata = replace(strata, cells=cells, reads_again=True)
+        strata = replace(strata, cells=partial(_cells_again, coding, plan, again, reading))
 
     def rows() -> Chunk:
         size = reading.memory_of_rows(coding.survey.n, len(coding.facets) + coding.n_columns)
