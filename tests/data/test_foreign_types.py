@@ -15,6 +15,11 @@ import vcomp
 
 N = 12
 Y = [float(i % 5) + 0.1 * i for i in range(N)]
+pytestmark = pytest.mark.skipif(
+    int(pd.__version__.split(".")[0]) < 3,
+    reason="pandas 2 ends such values in exceptions of its own",
+)
+
 G = ["a", "b", "c", "d"] * 3
 THREE = [1, 2, 3] * 4
 
@@ -33,9 +38,10 @@ GROUPED = {
     "runs": pa.RunEndEncodedArray.from_arrays([4, 8, 12], ["a", "b", "c"]),
     "uuid": extension(pa.uuid(), pa.array([bytes([i] * 16) for i in THREE], pa.binary(16))),
     "bool8": extension(pa.bool8(), pa.array([0, 1] * 6, pa.int8())),
-    "json": extension(pa.json_(), pa.array(["1", "2", "3"] * 4)),
     "opaque": extension(pa.opaque(pa.int64(), "x", "v"), pa.array(THREE)),
 }
+if hasattr(pa, "json_"):  # since pyarrow 19
+    GROUPED["json"] = extension(pa.json_(), pa.array(["1", "2", "3"] * 4))
 REFUSED = {
     "list": pa.array([[i] for i in THREE]),
     "struct": pa.array([{"a": i} for i in THREE]),

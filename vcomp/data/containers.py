@@ -306,7 +306,10 @@ def exact_floats(name: str | None, numbers: Any) -> FloatArray:
     column = numbers if isinstance(numbers, pd.Series) else pd.Series(np.ravel(numbers))
     kind = column.dtype.kind
     try:
-        floats: FloatArray = np.asarray(column.to_numpy(dtype=float, na_value=np.nan), dtype=float)
+        # pandas 2 copies where a value for missing ones is given.
+        plain = isinstance(column.dtype, np.dtype) and kind == "f"
+        whole = column.to_numpy() if plain else column.to_numpy(dtype=float, na_value=np.nan)
+        floats: FloatArray = np.asarray(whole, dtype=float)
     except OverflowError:
         largest = max(abs(Decimal(v)) for v in column if isinstance(v, int | Decimal))
         raise _too_long(name, f"{largest:.3e}", "infinite") from None
