@@ -86,7 +86,7 @@ def _forms_of_terms(
 ) -> Iterator[tuple[int, list[_StratumForms], FloatArray, FloatArray]]:
     """Yield each of the terms, its strata and what `_term_forms` returns."""
     parts = [
-        _StratumForms(stratum, covariance, stats.layout.codes[-1], v, beta)
+        _StratumForms(stratum, covariance, v, beta)
         for stratum, covariance in zip(stats.strata, covariances, strict=True)
         if any(stats.term_axes[t].issuperset(stratum.contrasts) for t in terms)
     ]
@@ -105,11 +105,10 @@ class _StratumForms:
         self,
         stratum: Stratum,
         covariance: Covariance,
-        codes: IntArray,
         v: FloatArray,
         beta: FloatArray,
     ) -> None:
-        self.stratum, self._covariance, self._codes, self._v = stratum, covariance, codes, v
+        self.stratum, self._covariance, self._v = stratum, covariance, v
         self.c = stratum.coefficients @ v
         contrast = np.concatenate([[1.0], -beta[list(stratum.fixed)]])
         projections = covariance.projections(self.c)
@@ -125,24 +124,10 @@ class _StratumForms:
         return self._covariance.unexplained(self.c, grouping, own, float(weights @ others))
 
     def between(self, one: int, other: int) -> FloatArray:
-        """Return Z_l'V⁻¹Z_m of the groups of two groupings, single cells after the last."""
-        last = len(self.sums) - 1
-        both = self._covariance.between(self.c, (min(one, last), min(other, last)))
-        size = self.sums[min(one, last)].shape[1]
-        found = both[:size, size:]
-        if max(one, other) <= last:
-            return found
-        # V⁻¹ is the same for all cells of two groups, but for 1/c on the diagonal.
-        codes, n = self._codes, np.bincount(self._codes)
-        if min(one, other) > last:
-            found = found - np.diag(n / self.c[-1])
-        if one > last:
-            found = (found / n[:, None])[codes]
-        if other > last:
-            found = (found / n)[:, codes]
-        if min(one, other) > last:
-            found.flat[:: codes.size + 1] += 1.0 / self.c[-1]
-        return found
+        """Return Z_l'V⁻¹Z_m of the groups of two groupings."""
+        size = self.sums[one].shape[1]
+        both = self._covariance.between(self.c, (one, other))
+        return both[:size, size:]
 
 
 def _split_cells(cells: Cells, beta: FloatArray) -> dict[tuple[int, ...], list[FloatArray]]:
