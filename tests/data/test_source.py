@@ -233,7 +233,6 @@ def test_names_that_need_quotes():
     assert open_source(relation).read([name])[name].tolist() == [1, 2]
 
 
-@pytest.mark.skipif(int(pd.__version__.split(".")[0]) < 3, reason="pandas 2 copies columns")
 def test_batches_copy_no_array():
     frame = pd.DataFrame({"x": np.arange(10.0)})
     slices = [

@@ -224,8 +224,12 @@ def _batches(
 
 def native(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the frame with columns of types that pandas can group."""
-    changed = {name: own for name in frame if (own := _native(frame[name])) is not frame[name]}
-    return frame.assign(**{str(name): column for name, column in changed.items()})
+    changed = {}
+    for name, column in frame.items():
+        own = _native(column)
+        if own is not column:
+            changed[str(name)] = own
+    return frame.assign(**changed) if changed else frame  # pandas 2 copies what is assigned to
 
 
 def _native(column: pd.Series) -> pd.Series:
