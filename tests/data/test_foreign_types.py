@@ -15,11 +15,6 @@ import vcomp
 
 N = 12
 Y = [float(i % 5) + 0.1 * i for i in range(N)]
-pytestmark = pytest.mark.skipif(
-    int(pd.__version__.split(".")[0]) < 3,
-    reason="pandas 2 ends such values in exceptions of its own",
-)
-
 G = ["a", "b", "c", "d"] * 3
 THREE = [1, 2, 3] * 4
 
@@ -36,12 +31,15 @@ GROUPED = {
     "half": pa.array(np.array(THREE, np.float16)),
     "interval": pa.array([pa.MonthDayNano([1, 1, i]) for i in THREE]),
     "runs": pa.RunEndEncodedArray.from_arrays([4, 8, 12], ["a", "b", "c"]),
-    "uuid": extension(pa.uuid(), pa.array([bytes([i] * 16) for i in THREE], pa.binary(16))),
     "bool8": extension(pa.bool8(), pa.array([0, 1] * 6, pa.int8())),
     "opaque": extension(pa.opaque(pa.int64(), "x", "v"), pa.array(THREE)),
 }
 if hasattr(pa, "json_"):  # since pyarrow 19
     GROUPED["json"] = extension(pa.json_(), pa.array(["1", "2", "3"] * 4))
+    # pyarrow 18 cannot make a frame of it.
+    GROUPED["uuid"] = extension(
+        pa.uuid(), pa.array([bytes([i] * 16) for i in THREE], pa.binary(16))
+    )
 REFUSED = {
     "list": pa.array([[i] for i in THREE]),
     "struct": pa.array([{"a": i} for i in THREE]),
@@ -94,6 +92,10 @@ def test_types_that_are_not_levels_are_refused_by_column(way, name):
             vcomp.fit(formula, WAYS[way](**columns))
 
 
+@pytest.mark.skipif(
+    int(pd.__version__.split(".")[0]) < 3,
+    reason="pandas 2 ends such objects in exceptions of its own wherever it looks at them",
+)
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
