@@ -106,7 +106,8 @@ def mean_in_universe(
 
     References
     ----------
-    Brennan (2001), Generalizability Theory, sections 2.5.1 and 4.4.
+    Cornfield and Tukey (1956), Average values of mean squares in factorials, Annals of Mathematical
+    Statistics 27, 907-949, for the error of a mean over a finite universe.
     """
     check_mean(mean)
     constant = constant_effects(components, plan)[row]
