@@ -106,8 +106,8 @@ def mean_in_universe(
 
     References
     ----------
-    Cornfield and Tukey (1956), Average values of mean squares in factorials, Annals of Mathematical
-    Statistics 27, 907-949, for the error of a mean over a finite universe.
+    Cornfield and Tukey (1956), Average values of mean squares in factorials, Annals of
+    Mathematical Statistics 27, 907-949, for the error of a mean over a finite universe.
     """
     check_mean(mean)
     constant = constant_effects(components, plan)[row]

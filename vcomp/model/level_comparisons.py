@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -52,9 +52,6 @@ from vcomp.model.levels_of_rows import (
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import RowAccess, fixed_fit
 from vcomp.numerics import available_bytes, check_memory
-
-if TYPE_CHECKING:
-    pass
 
 LevelTest: TypeAlias = Literal["t", "tukey", "dunnett"]
 _TESTS: tuple[LevelTest, ...] = ("t", "tukey", "dunnett")
