@@ -105,7 +105,7 @@ def test_an_interval_is_used_by_name(res):
     study = res.dstudy(topic=20, interval="twice")
     assert "half to twice" in str(study.summary())
     published = vcomp.from_components({"p": 2.0, "Residual": 4.0})
-    assert published.gstudy(interval="twice").loc["p", "ci_high"] == 4.0
+    assert published.gstudy(interval="twice").loc["p", "high"] == 4.0
 
 
 def test_an_estimator_is_used_by_name_and_stored(res):

@@ -82,8 +82,8 @@ def test_every_scale_has_the_same_digits(scale):
         found = frame.loc[name]
         assert float(variance) == pytest.approx(found["estimate"], rel=1e-3)
         assert float(sd) == pytest.approx(found["estimate"] ** 0.5, rel=1e-3)
-        assert float(low) == pytest.approx(found["ci_low"], rel=5e-3)
-        assert float(high) == pytest.approx(found["ci_high"], rel=5e-3)
+        assert float(low) == pytest.approx(found["low"], rel=5e-3)
+        assert float(high) == pytest.approx(found["high"], rel=5e-3)
 
 
 def test_latex_has_no_symbols_and_escapes_names():

@@ -24,8 +24,7 @@ from vcomp.inference.resampling.delete_one import jackknife
 from vcomp.inference.resampling.facet import facet_bootstrap
 from vcomp.inference.resampling.parametric import parametric_bootstrap
 from vcomp.inference.resampling.replicates import FromReplicates
-from vcomp.model.interval_sources import FromProfile
-from vcomp.model.profiling import Likelihood
+from vcomp.model.profiling import FromProfile, MaximisedLikelihood
 from vcomp.statistics.statistics import Statistics
 
 ALPHA = 0.05
@@ -154,7 +153,7 @@ def profile(prepared: Prepared, number: int, plan: Plan) -> Found:
     fit = prepared.estimate(stats, "reml")
     names = prepared.model.component_names
     engine = choose_engine(stats, reml=True, names=names[:-1])
-    likelihood = Likelihood(engine, fit, np.zeros(len(names), dtype=bool))
+    likelihood = MaximisedLikelihood(engine, fit, np.zeros(len(names), dtype=bool))
     try:
         return {("reml", "profile"): limits_of(prepared, FromProfile(likelihood))}
     except EstimationError:

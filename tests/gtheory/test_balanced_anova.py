@@ -96,7 +96,7 @@ def test_a_published_fit_is_the_fit(formula, data):
         for interval in ("mls", "satterthwaite", "log", "wald"):
             mine, fitted = (one.gstudy(0.1, interval) for one in (published, res))
             np.testing.assert_allclose(
-                mine[["ci_low", "ci_high"]], fitted[["ci_low", "ci_high"]], rtol=1e-6, atol=1e-10
+                mine[["low", "high"]], fitted[["low", "high"]], rtol=1e-6, atol=1e-10
             )
         for interval in ("mls", "f"):
             mine, fitted = (one.dstudy(interval=interval).table for one in (published, res))
@@ -180,7 +180,7 @@ def test_the_residual_has_its_exact_interval():
     ends = 27 * 4.0 / stats.chi2(27).ppf([0.975, 0.025])
     for interval in ("mls", "satterthwaite"):
         row = published.gstudy(interval=interval).loc["pi"]
-        np.testing.assert_allclose(row[["ci_low", "ci_high"]].astype(float), ends, rtol=1e-9)
+        np.testing.assert_allclose(row[["low", "high"]].astype(float), ends, rtol=1e-9)
     # Eρ² of 8 levels by Feldt: E[MS_p]/E[MS_pi] = 1 + 4 ζ
     ratio = 12.0 / 4.0
     zeta = (ratio / stats.f(9, 27).ppf([0.975, 0.025]) - 1) / 4

@@ -178,7 +178,7 @@ def test_the_printed_table_is_that_of_the_gstudy():
     other = printed_columns(published.summary(alpha=0.2))["80 % interval"]
     for cells, alpha in ((printed["95 % interval"], 0.05), (other, 0.2)):
         ends = [[float(x) for x in cell.strip("[]").split(",")] for cell in cells]
-        wanted = published.gstudy(alpha)[["ci_low", "ci_high"]]
+        wanted = published.gstudy(alpha)[["low", "high"]]
         np.testing.assert_allclose(ends, wanted, rtol=6e-3, atol=1e-12)
     lines = [line for line in str(published.summary()).splitlines() if "█" in line]
     assert len(lines) == 3

@@ -13,8 +13,8 @@ NAN, INF = float("nan"), float("inf")
 
 
 def table(rows):
-    """Return a table of components: name → estimate, ci_low, ci_high."""
-    frame = pd.DataFrame.from_dict(rows, orient="index", columns=["estimate", "ci_low", "ci_high"])
+    """Return a table of components: name → estimate, low, high."""
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=["estimate", "low", "high"])
     total = frame["estimate"].clip(lower=0.0).sum()
     return frame.assign(percent=100.0 * frame["estimate"].clip(lower=0.0) / total)
 

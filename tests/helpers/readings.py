@@ -7,7 +7,7 @@ from patsy import EvalEnvironment
 from vcomp.data.reading import Reading
 from vcomp.formula import parse
 from vcomp.model.accumulated import AccumulatedStatistics, cell_sums_of
-from vcomp.model.claimed import claimed_model
+from vcomp.model.gstudy_model import claimed_model
 from vcomp.model.model import VarianceComponentsModel
 from vcomp.statistics.of_data import read_data
 

@@ -70,7 +70,7 @@ def test_effects_of_cells_that_were_put_away():
     free = [64 * 2.0**30]
     options = {"stream": True, "large_share": 0.0, "free_bytes": lambda: free[0]}
     streamed, kept = model_of(formula, data, **options).fit(), vcomp.fit(formula, data)
-    assert streamed.model._found.statistics.strata.cells is not None
+    assert streamed.model.statistics.strata.cells is not None
     for term, effects in kept.random_effects.items():
         pd.testing.assert_frame_equal(streamed.random_effects[term], effects, rtol=1e-9)
     np.testing.assert_allclose(streamed.predict(data), kept.predict(data), rtol=1e-11)

@@ -9,7 +9,7 @@ from scipy import stats
 import vcomp
 from vcomp.exceptions import DataError, PlanError
 from vcomp.ir.simulate.copula import decompose
-from vcomp.model.diagnosed_fit import _tables
+from vcomp.model.model_checks import _crossed_tables
 
 
 def crossed(n_systems=15, n_topics=30, seed=1, noise=None, bend=0.0):
@@ -230,7 +230,7 @@ def test_tables_of_very_many_cells_are_left_out(most, is_there):
     long = vcomp.ir.as_score_matrix(crossed(5, 12)).to_long()
     access = vcomp.fit("score ~ (1|system) + (1|topic)", long)._row_access
     known = access.model.design, access.model.chunk, access.solution
-    tables, left = _tables(*known, "system", most_cells=most)
+    tables, left = _crossed_tables(*known, "system", most_cells=most)
     assert len(tables) == int(is_there)
     said = (
         "Additivity and correlations of system and topic are not tested: the table is too large."

@@ -38,7 +38,7 @@ def test_components(alpha):
     assert len({line.index(" %") for line in lines}) == 1  # and shares end in one
     (interval,) = (name for name in printed if "interval" in name)
     assert interval == f"{100 * (1 - alpha):g} % interval"
-    for cell, low, high in zip(printed[interval], table["ci_low"], table["ci_high"], strict=True):
+    for cell, low, high in zip(printed[interval], table["low"], table["high"], strict=True):
         shown = [float(part.strip("[] ")) for part in cell.split(",")]
         assert shown == pytest.approx([low, high], rel=6e-3)
 

@@ -13,7 +13,7 @@ from vcomp.inference import VarianceComponents
 from vcomp.ir.measures import Tau
 from vcomp.ir.rank import ErrorEffect, FacetedDifferences, RankCorrelation, RankOptions
 from vcomp.ir.rank.correlation_tables import correlation_columns
-from vcomp.model.ranked import _spreads
+from vcomp.model.rank_accuracy import _spreads
 
 CROSSED = "score ~ (1|s) + (1|t) + (1|a) + (1|s:t) + (1|s:a) + (1|t:a)"
 

@@ -109,7 +109,7 @@ def test_an_estimate_that_says_nothing():
 def test_gstudy_shares(two_way):
     _, res = two_way
     table = res.gstudy()
-    assert list(table.columns) == ["estimate", "se", "ci_low", "ci_high", "percent"]
+    assert list(table.columns) == ["estimate", "se", "low", "high", "percent"]
     np.testing.assert_allclose(table["percent"], 100 * res.vcomp / res.vcomp.sum())
 
 

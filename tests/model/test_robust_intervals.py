@@ -30,7 +30,7 @@ def test_one_source_for_everything(res):
     """Intervals of a component, its share and a D-study have one basis, and agree."""
     rows = res.conf_int(interval="robust")
     table = res.gstudy(interval="robust")
-    np.testing.assert_array_equal(rows.iloc[1:].to_numpy(), table[["ci_low", "ci_high"]])
+    np.testing.assert_array_equal(rows.iloc[1:].to_numpy(), table[["low", "high"]])
     found = res.quantity("Residual", interval="robust")
     assert (found.low, found.high) == tuple(rows.loc["var(Residual)"])
     assert found.interval_method == "robust modified large sample"
@@ -228,7 +228,9 @@ def test_standard_errors_belong_to_intervals():
     res = vcomp.fit("y ~ (1|s) + (1|t)", two_way(20, 12))
     robust, normal = (res.gstudy(interval=i)["se"] for i in ("robust", "mls"))
     pd.testing.assert_series_equal(res.gstudy()["se"], robust)
-    np.testing.assert_allclose(normal, res.bse[-3:])
+    np.testing.assert_allclose(normal, res.bse_vcomp)
+    np.testing.assert_allclose(robust, res.bse[-3:])
+    np.testing.assert_allclose(np.square(res.bse), np.diagonal(res.cov_params()))
     assert (np.abs(np.log(robust / normal)) > 0.01).all()
     tidy = res.tidy().set_index("term")["std_error"]
     np.testing.assert_allclose(tidy[["s", "t", "Residual"]], robust)

@@ -10,7 +10,7 @@ import vcomp
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.inference.quantities import Quantities
 from vcomp.inference.resampling.replicates import FromReplicates
-from vcomp.model.profiling import Likelihood
+from vcomp.model.profiling import MaximisedLikelihood
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def test_the_profile_of_tables_is_that_of_the_curves(res):
     found = res.conf_int(0.1, interval="profile").iloc[1:]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-15)
     table = res.gstudy(0.1, interval="profile")
-    np.testing.assert_allclose(table[["ci_low", "ci_high"]], expected, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(table[["low", "high"]], expected, rtol=1e-9, atol=1e-15)
 
 
 def test_profiles_go_with_monotone_functions(res):
@@ -154,13 +154,13 @@ def test_multiples_of_a_quantity_share_one_profile(res, form, monkeypatch):
     source = res.interval_source("profile")
     alone = [source.limits(quantities.take(slice(j, j + 1)), 0.05) for j in range(4)]
     profiles = []
-    profile = Likelihood.profile_ratio
+    profile = MaximisedLikelihood.profile_ratio
 
     def counted(*arguments, **options):
         profiles.append(1)
         return profile(*arguments, **options)
 
-    monkeypatch.setattr(Likelihood, "profile_ratio", counted)
+    monkeypatch.setattr(MaximisedLikelihood, "profile_ratio", counted)
     together = source.limits(quantities, 0.05)
     assert len(profiles) == 2
     np.testing.assert_allclose(together.low, [one.low[0] for one in alone], rtol=1e-7)

@@ -25,7 +25,7 @@ def test_filled_cells_come_back(replicates):
     res = sparse(60, replicates=replicates)
     again = type(res).from_json(res.to_json())
     for name in ("means", "counts"):
-        before, after = (getattr(r._record.cells, name) for r in (res, again))
+        before, after = (getattr(r._record.tables.cells, name) for r in (res, again))
         np.testing.assert_array_equal(before, after)
 
 
@@ -34,7 +34,7 @@ def test_cells_are_means_of_their_scores():
     frame = pd.DataFrame({"a": rng.choice(list("dbca"), 60), "b": rng.choice(list("zxy"), 60)})
     frame = frame[(frame["a"] != "c") | (frame["b"] != "x")]
     frame["score"] = 50.0 + rng.normal(size=len(frame))
-    cells = vcomp.fit("score ~ (1|a) + (1|b)", frame)._record.cells
+    cells = vcomp.fit("score ~ (1|a) + (1|b)", frame)._record.tables.cells
     wanted = frame.pivot_table(index="a", columns="b", values="score", aggfunc=["mean", "size"])
     wanted = wanted.reindex(cells.levels[0])
     for name, found in (("mean", cells.means), ("size", cells.counts)):

@@ -10,6 +10,9 @@ from scipy import stats
 
 import vcomp
 from vcomp.exceptions import EstimationError
+from vcomp.inference.quantities import Quantities
+from vcomp.model.profiling import _alike, _of_multiple
+from vcomp.model.record import _compact, _folded, _mean_of_cells, _spread
 
 
 def scores(seed=3, missing=True):
@@ -80,11 +83,11 @@ def test_criteria_and_tables(method, hold):
     study = res.gstudy()
     np.testing.assert_array_equal(study["estimate"], v)
     np.testing.assert_array_equal(study["se"], tidy["std_error"][2:])
-    np.testing.assert_array_equal(study[["ci_low", "ci_high"]], ends.iloc[2:])
+    np.testing.assert_array_equal(study[["low", "high"]], ends.iloc[2:])
     np.testing.assert_allclose(study["percent"], 100 * v / v.sum(), rtol=1e-14)
     held = study.index.isin(list(hold))
-    assert study.loc[held, ["se", "ci_low", "ci_high"]].isna().all(axis=None)
-    assert study.loc[~held, ["se", "ci_low", "ci_high"]].notna().all(axis=None)
+    assert study.loc[held, ["se", "low", "high"]].isna().all(axis=None)
+    assert study.loc[~held, ["se", "low", "high"]].notna().all(axis=None)
     assert "mc_error" not in study
 
 
@@ -151,3 +154,142 @@ def test_covariances_of_components_by_their_names():
     first = res.cov_vcomp()
     assert first.index.tolist() == first.columns.tolist() == ["a", "b", "Residual"]
     np.testing.assert_allclose(res.bse_vcomp, np.sqrt(np.diagonal(first)), rtol=1e-14)
+
+
+DIRECTIONS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.25], [0.0, -1.0, 1.0], [0.0, 0.0, 1.0]])
+FACTORS = np.array([1.0, 2.0, 1 / 30, 0.4, 7.0])
+
+
+def family(rng, form):
+    """Return quantities in random order, and which of them are multiples of one."""
+    of = rng.permutation(np.repeat(np.arange(3), 4))
+    factors = rng.choice(FACTORS, of.size)
+    if form == "linear":
+        a = DIRECTIONS[of] * factors[:, None]
+        return Quantities("linear", a), of
+    if form == "root":
+        a = np.abs(DIRECTIONS)[of] * factors[:, None]
+        return Quantities("root", a), of
+    # Universe score over error: the odds are multiplied.
+    a = DIRECTIONS[np.zeros(of.size, dtype=int)] * rng.choice([1.0, 3.0], of.size)[:, None]
+    b = np.abs(DIRECTIONS)[1:][of] * factors[:, None]
+    return Quantities(form, a, b), of
+
+
+@pytest.mark.parametrize("form", ["linear", "root", "ratio", "share"])
+@pytest.mark.parametrize("seed", range(3))
+def test_values_of_all_follow_from_those_of_one(form, seed):
+    rng = np.random.default_rng(seed)
+    q, of = family(rng, form)
+    found = _alike(q)
+    expected = {}
+    for place, direction in enumerate(of.tolist()):
+        expected.setdefault(direction, []).append(place)
+    assert {first: list(alike) for first, alike in found.items()} == {
+        places[0]: places for places in expected.values()
+    }
+    for _ in range(3):
+        v = rng.uniform(0.1, 3.0, 3)
+        values = q.values(v)
+        for first, alike in found.items():
+            assert alike[first] == 1.0
+            for place, factor in alike.items():
+                assert _of_multiple(values[first], form, factor) == pytest.approx(
+                    values[place], rel=1e-12
+                )
+
+
+def test_ends_of_shares():
+    assert _of_multiple(0.0, "share", 3.0) == 0.0
+    assert _of_multiple(1.0, "share", 3.0) == 1.0
+    assert _of_multiple(0.5, "share", 3.0) == 0.75
+    assert _of_multiple(np.inf, "linear", 3.0) == np.inf
+    assert _of_multiple(4.0, "root", 0.25) == 2.0
+
+
+def test_a_sum_of_all_components_has_a_profile():
+    res = vcomp.fit("score ~ (1|sys) + (1|topic)", vcomp.datasets.load("bodoff2007_alpha"))
+    found = res.quantity("total", interval="profile")
+    assert found.low < found.estimate < found.high
+    with_one = res.quantity("sys + topic + 2*Residual", interval="profile")
+    assert with_one.low < with_one.estimate < with_one.high
+
+
+def test_what_is_held_has_no_profile():
+    data = vcomp.datasets.load("bodoff2007_alpha")
+    res = vcomp.fit("score ~ (1|sys) + (1|topic)", data, hold={"topic": 0.01})
+    table = res.gstudy(interval="profile")
+    assert table.loc["topic", ["low", "high"]].isna().all()
+    assert table.loc[["sys", "Residual"], ["low", "high"]].notna().all(axis=None)
+    source = res.interval_source("profile")
+    of_held, mixed = np.array([[0.0, 1.0, 0.0]]), np.array([[0.0, 1.0, 1.0]])
+    for b, known in ((of_held, True), (mixed, False)):
+        found = source.limits(Quantities("ratio", of_held, b), 0.05)
+        assert np.isnan([found.low, found.high]).all() == known
+        assert any("held components only" in note for note in found.notes) == known
+
+
+def test_weights_of_nothing_are_alike():
+    q = Quantities("linear", np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]))
+    assert _alike(q) == {0: {0: 1.0, 1: 1.0}, 2: {2: 1.0}, 3: {3: 1.0}}
+    signed = Quantities("linear", np.array([[1.0, 0.0], [2.0, -0.0], [-0.0, 3.0]]))
+    assert _alike(signed) == {0: {0: 1.0, 1: 2.0}, 2: {2: 1.0}}
+
+
+@pytest.mark.parametrize("filled", [1, 14, 15, 16, 29, 30])
+@pytest.mark.parametrize("alike", [True, False])
+def test_cells_come_back_from_a_file(filled, alike):
+    """With 30 cells: only the filled ones are stored if they are fewer than half."""
+    rng = np.random.default_rng(filled)
+    counts = np.zeros(30)
+    places = rng.choice(30, filled, replace=False)
+    counts[places] = 2.0 if alike else rng.integers(1, 9, filled)
+    means = np.where(counts > 0.0, rng.normal(size=30), np.nan)
+    counts, means = counts.reshape(5, 6), means.reshape(5, 6)
+    folded, kept = _folded(means), _compact(counts)
+    stored = folded
+    if isinstance(folded, dict):
+        stored = {name: array.tolist() for name, array in folded.items()}
+    assert isinstance(folded, dict) == (filled < 15)
+    cells = {"levels": [range(5), range(6)], "means": stored}
+    np.testing.assert_array_equal(_mean_of_cells(stored, cells), means)
+    np.testing.assert_array_equal(_spread(kept, cells), counts)
+    one_number = (alike or filled == 1) and (filled < 15 or filled == 30)
+    assert isinstance(kept, float) == one_number
+
+
+def test_a_table_that_is_too_large_is_not_unfolded():
+    cells = {"means": {"filled": [0], "values": [1.0]}}
+    allowed = _mean_of_cells(cells["means"], {**cells, "levels": [range(1_000), range(1_000)]})
+    assert allowed.shape == (1_000, 1_000)
+    assert np.isnan(allowed).sum() == 999_999
+    with pytest.raises(ValueError, match=r"a table of 1,000 × 1,001 cells"):
+        _mean_of_cells(cells["means"], {**cells, "levels": [range(1_000), range(1_001)]})
+
+
+@pytest.mark.parametrize("replicates", [1, 3])
+def test_mean_squares_of_cell_means(replicates):
+    rng = np.random.default_rng(replicates)
+    n, k = 7, 4
+    p, i, _ = np.indices((n, k, replicates)).reshape(3, -1)
+    y = 100.0 + rng.normal(size=n)[p] + rng.normal(size=k)[i] + rng.normal(size=p.size)
+    term = " + (1|p:i)" if replicates > 1 else ""
+    res = vcomp.fit(f"y ~ (1|p) + (1|i){term}", {"p": p, "i": i, "y": y})
+    found = vcomp.model.record_of(res).components.mean_squares
+    means = np.array([[y[(p == a) & (i == b)].mean() for b in range(k)] for a in range(n)])
+    rows, columns = means.mean(axis=1), means.mean(axis=0)
+    rest = means - rows[:, None] - columns + means.mean()
+    assert (found.rows, found.columns) == ("p", "i")
+    assert (found.n_rows, found.n_columns, found.n_replicates) == (n, k, replicates)
+    assert found.ms_rows == pytest.approx(k * rows.var(ddof=1), rel=1e-9)
+    assert found.ms_columns == pytest.approx(n * columns.var(ddof=1), rel=1e-9)
+    assert found.ms_residual == pytest.approx((rest**2).sum() / ((n - 1) * (k - 1)), rel=1e-9)
+    if replicates > 1:  # without the interaction, cell means differ by error only
+        without = vcomp.fit("y ~ (1|p) + (1|i)", {"p": p, "i": i, "y": y})
+        assert vcomp.model.record_of(without).components.mean_squares is None
+    for kept in (np.arange(y.size) > 0, (p > 0) | (i > 0)):  # a score less, and a cell less
+        rows = {"p": p[kept], "i": i[kept], "y": y[kept]}
+        some = vcomp.fit(f"y ~ (1|p) + (1|i){term}", rows)
+        assert vcomp.model.record_of(some).components.mean_squares is None
+    held = vcomp.fit(f"y ~ (1|p) + (1|i){term}", {"p": p, "i": i, "y": y}, hold={"i": 0.5})
+    assert vcomp.model.record_of(held).components.mean_squares is None

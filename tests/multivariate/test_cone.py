@@ -17,9 +17,9 @@ from tests.helpers.multivariate_scores import (
 )
 from vcomp.multivariate.cone import (
     _bends,
+    _ConeSearch,
     _decrement,
     _null_space,
-    _Search,
     _updated,
     _without_rotations,
     maximise_in_cone,
@@ -27,7 +27,7 @@ from vcomp.multivariate.cone import (
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
 from vcomp.multivariate.strata_covariances import (
-    StrataLikelihood,
+    MeanProductsLikelihood,
     find_strata,
     polarised_components,
 )
@@ -39,7 +39,7 @@ def likelihood_of(layout, reml=True):
     strata = find_strata(layout)
     if strata is None:
         return EquationsLikelihood(layout, reml=reml)
-    return StrataLikelihood(strata, reml=reml)
+    return MeanProductsLikelihood(strata, reml=reml)
 
 
 LAYOUTS = {
@@ -230,7 +230,7 @@ def test_a_lower_maximum_is_left():
         of_i = rng.choice([0, 1.0, 3.0]) * rng.normal(size=4)[data["i"]]
         data[name] = noise + of_p + of_i
     likelihood = likelihood_of(layout_of("a + b ~ (1|p) + (1|i)", data))
-    search = _Search(likelihood)
+    search = _ConeSearch(likelihood)
     ends = []
     whole = maximise_in_cone(likelihood, np.array([np.eye(2)] * 3) / 3.0)
     for place in search.elsewhere(whole.S):
@@ -250,7 +250,7 @@ def test_a_lower_maximum_is_left():
 
 def test_columns_vanish_where_the_likelihood_falls_with_them():
     """Not those of the residual, without which there is no likelihood."""
-    search = _Search(likelihood_of(LAYOUTS["few objects"]()))
+    search = _ConeSearch(likelihood_of(LAYOUTS["few objects"]()))
     rng = np.random.default_rng(3)
     L = rng.normal(size=(3, 4))
     L /= np.sqrt((L**2).sum(axis=0))
@@ -285,7 +285,7 @@ def test_first_order_conditions_in_the_cone(rank):
     rng = np.random.default_rng(rank)
     root = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     L = root[:, :rank] * np.array([2.0, 1.0, 0.5][:rank])
-    search = _Search(SimpleNamespace(linked=np.ones((1, 3, 3), dtype=bool), n=25))
+    search = _ConeSearch(SimpleNamespace(linked=np.ones((1, 3, 3), dtype=bool), n=25))
     for slopes in ([0.0, 0.0, -7.0], [0.0, 0.3, -7.0], [-0.2, 0.0, 0.1], [0.4, -0.1, 0.2]):
         G = root @ np.diag(slopes) @ root.T
         own = np.abs(np.array(slopes)[:rank] * np.array([4.0, 1.0, 0.25])[:rank])
@@ -381,7 +381,7 @@ def test_the_jacobian_of_a_product_of_factors():
     linked = np.ones((3, 3, 3), dtype=bool)
     linked[1, 2, :2] = linked[1, :2, 2] = False  # {a, b}, {c}
     linked[2] = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]])  # {a, c}, {b}
-    search = _Search(SimpleNamespace(linked=linked, n=9))
+    search = _ConeSearch(SimpleNamespace(linked=linked, n=9))
     rng = np.random.default_rng(8)
     ranks = {3: 2, 2: 2, 1: 1}
     factors = tuple(rng.normal(size=(len(i), ranks[len(i)])) for _, i in search.blocks)

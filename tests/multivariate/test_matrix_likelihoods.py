@@ -23,7 +23,11 @@ from vcomp.multivariate.analogous import AxisLikelihood, find_axis
 from vcomp.multivariate.covariance_components import elements
 from vcomp.multivariate.fit_covariances import uncorrelated
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
-from vcomp.multivariate.strata_covariances import StrataLikelihood, check_residual, find_strata
+from vcomp.multivariate.strata_covariances import (
+    MeanProductsLikelihood,
+    check_residual,
+    find_strata,
+)
 
 ITEMS = "y ~ (1|p) + (1|i)"
 
@@ -175,7 +179,7 @@ def check_against_dense(likelihood, layout, *, reml):
 def test_strata(name, reml):
     layout = balanced(name)
     strata = find_strata(layout)
-    likelihood = StrataLikelihood(strata, reml=reml)
+    likelihood = MeanProductsLikelihood(strata, reml=reml)
     check_against_dense(likelihood, layout, reml=reml)
 
 

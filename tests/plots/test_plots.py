@@ -34,10 +34,10 @@ def test_components_are_dots_and_whiskers_of_the_table(crossed):
     assert drawn_text(ax) == list(frame.index)
     assert markers(ax) == dict(enumerate(frame["estimate"]))
     caps = [line for line in ax.lines if line.get_marker() == "|"]
-    np.testing.assert_array_equal(caps[0].get_xdata(), frame["ci_low"])
-    np.testing.assert_array_equal(caps[1].get_xdata(), frame["ci_high"])
+    np.testing.assert_array_equal(caps[0].get_xdata(), frame["low"])
+    np.testing.assert_array_equal(caps[1].get_xdata(), frame["high"])
     for place, segment in zip(range(3), segments(ax), strict=True):
-        low, high = frame.iloc[place][["ci_low", "ci_high"]]
+        low, high = frame.iloc[place][["low", "high"]]
         np.testing.assert_array_equal(segment, [[low, place], [high, place]])
     assert "90 % interval" in ax.get_xlabel()
     shares = [text.get_text() for text in ax.texts]
@@ -48,7 +48,7 @@ def test_components_are_dots_and_whiskers_of_the_table(crossed):
 def test_intervals_by_another_method_are_drawn(crossed):
     frame = crossed.gstudy(interval="wald")
     drawn = [list(segment[:, 0]) for segment in segments(crossed.plot(interval="wald"))]
-    assert drawn == frame[["ci_low", "ci_high"]].to_numpy().tolist()
+    assert drawn == frame[["low", "high"]].to_numpy().tolist()
 
 
 def test_the_axis_is_logarithmic_where_components_are_decades_apart():

@@ -1,5 +1,7 @@
 """What follows from cross-products, against indicator matrices: weights, other columns, terms."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.examples import examples
-from vcomp.statistics.cross_products import RollUp, accumulate, resum, tabulate
+from vcomp.statistics.cross_products import RollUp, accumulate, cell_moments, resum, row_blocks
+from vcomp.statistics.statistics import tabulate
 
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}
 TERMS = ("a", "b", "c", "d", "a:b", "a:c", "b:d", "a:b:c")
@@ -116,3 +119,36 @@ def test_memory_of_the_tables_of_pairs():
     assert len(RollUp(chunk).pairs(free_bytes=lambda: 1.000001 * needed / 0.8)) == 1
     with pytest.raises(vcomp.EstimationError, match="may need"):
         RollUp(chunk).pairs(free_bytes=lambda: 0.999999 * needed / 0.8)
+
+
+@pytest.mark.parametrize(
+    ("n", "p"), [(1, 0), (7, 0), (700, 2), (131_073, 0), (33_000, 3), (16_500, 7), (700, 600)]
+)
+def test_moments_of_few_and_of_many_rows(n, p):
+    """More than 131,072 numbers are summed by a kernel, a block of 32,768 at a time."""
+    rng = np.random.default_rng(n + p)
+    size = min(n, 5)
+    places = rng.permutation(np.arange(n) % size)
+    y, X = 1e3 + rng.normal(size=n), rng.normal(size=(n, p)) * (1.0 + places[:, None])
+    counts = np.bincount(places).astype(float)
+    means, within = cell_moments(places, y, X, counts)
+    columns = np.column_stack([y - 1e3, X])
+    sums = np.array([np.bincount(places, c, size) for c in columns.T]) / counts
+    assert means.flags.c_contiguous
+    np.testing.assert_allclose(means[0] - 1e3, sums[0], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(means[1:], sums[1:], rtol=0, atol=1e-11)
+    away = columns - sums.T[places]
+    np.testing.assert_allclose(within, away.T @ away, rtol=1e-10, atol=1e-9 * np.sqrt(n))
+
+
+@pytest.mark.parametrize(("p", "width"), [(0, 32_768), (3, 8192), (511, 64), (2000, 64)])
+def test_blocks_fill_a_cache_and_have_64_rows_at_least(p, width):
+    n = 2 * width + 1
+    y = np.arange(float(n))
+    X = np.broadcast_to(np.arange(float(p)), (n, p))
+    found = [(rows, block.copy()) for rows, block in row_blocks(y, X)]
+    assert [rows.stop - rows.start for rows, _ in found] == [width, width, 1]
+    whole = np.concatenate([block for _, block in found])
+    np.testing.assert_array_equal(whole[:, 0], y)
+    np.testing.assert_array_equal(whole[:, 1:], X)
+    assert not list(row_blocks(y[:0], X[:0]))

@@ -8,8 +8,7 @@ import pytest
 
 import vcomp
 from vcomp.numerics.kernels import FEW_ROWS
-from vcomp.statistics.cross_products import accumulate
-from vcomp.statistics.moments import cell_moments
+from vcomp.statistics.cross_products import accumulate, cell_moments
 
 N, P = 6_000, 24
 

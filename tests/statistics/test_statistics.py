@@ -15,8 +15,9 @@ from vcomp.data.reading import Reading
 from vcomp.data.rows import Rows
 from vcomp.design import learn
 from vcomp.formula import parse
-from vcomp.statistics.cross_products import CrossProducts, PairTable, accumulate, tabulate
-from vcomp.statistics.groupings import group_sums
+from vcomp.statistics.cross_products import CrossProducts, PairTable, accumulate
+from vcomp.statistics.groupings import product_group_sums
+from vcomp.statistics.statistics import tabulate
 
 FORMULA = "y ~ x + (1|a) + (1|b) + (1|a:c)"
 
@@ -140,7 +141,7 @@ def test_inverse_effective_n(problem, term):
             _, counts = np.unique(within, return_counts=True)
             per_object.append(np.sum((counts / within.size) ** 2))
         shares.append(np.mean(per_object))
-    np.testing.assert_allclose(group_sums(accumulate(chunk)).inverse_n[term], shares)
+    np.testing.assert_allclose(product_group_sums(accumulate(chunk)).inverse_n[term], shares)
 
 
 def test_effective_n_of_a_balanced_design_is_its_sizes():
@@ -150,7 +151,7 @@ def test_effective_n_of_a_balanced_design_is_its_sizes():
     rows = Rows.select(formula, data, Reading(scope))
     stats = accumulate(learn(formula, rows, scope).encode(rows))
     # Of a itself 1; over 4 levels of b; over 4 cells; over 8 scores.
-    np.testing.assert_allclose(group_sums(stats).inverse_n[0], [1.0, 1 / 4, 1 / 4, 1 / 8])
+    np.testing.assert_allclose(product_group_sums(stats).inverse_n[0], [1.0, 1 / 4, 1 / 4, 1 / 8])
 
 
 def test_pair_table_of_any_sparse_matrix():

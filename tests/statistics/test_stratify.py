@@ -16,11 +16,15 @@ import vcomp
 from tests.helpers.designs import GRIDS, gridded
 from vcomp.numerics import MixedColumns
 from vcomp.statistics import stratification as module
-from vcomp.statistics.axis_splits import Blocks, split_columns, split_combinations, split_means
-from vcomp.statistics.completed_grid import complete
 from vcomp.statistics.cross_products import accumulate
-from vcomp.statistics.groupings import find_groupings
-from vcomp.statistics.stratification import stratify
+from vcomp.statistics.groupings import (
+    Blocks,
+    find_groupings,
+    split_columns,
+    split_combinations,
+    split_means,
+)
+from vcomp.statistics.stratification import complete, stratify
 
 
 def model_of(name, fixed="1", seed=0):
@@ -378,18 +382,16 @@ def test_places_of_more_cells_than_an_int32_counts():
         assert places.tolist() == ((p * shape[1] + q) * 10 + cell).tolist()
 
 
-def test_sparse_columns_are_not_spread_over_more_than_twenty_million_cells():
+def test_sparse_columns_are_not_spread_over_very_many_cells():
     """Of columns, combinations of axis levels, and cells."""
     model = model_of("per document")
-    grid = replace(model.design.grid, shape=(1000, 1000))
-    assert grid.n_cells == 10
-    for p in (2, 3):
-        X = np.eye(80)[:, :p]
-        wide = MixedColumns(X[:, :1], csr_array(X[:, 1:]), np.arange(1), np.arange(1, p))
-        chunk = replace(model.chunk, columns=wide)
-        assert module._is_too_wide(chunk, grid) == (p == 3)
-        assert not module._is_too_wide(replace(chunk, columns=X), grid)
-    assert stratify(chunk, grid) is None
+    grid = model.design.grid
+    size, X = 3 * grid.n_combinations * grid.n_cells, np.eye(80)[:, :3]
+    wide = MixedColumns(X[:, :1], csr_array(X[:, 1:]), np.arange(1), np.arange(1, 3))
+    chunk = replace(model.statistics.rows, columns=wide)
+    assert stratify(chunk, grid, most_wide=size - 1) is None
+    assert stratify(chunk, grid, most_wide=size) is not None
+    assert stratify(replace(chunk, columns=X), grid, most_wide=size - 1) is not None
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -10,8 +10,7 @@ import vcomp
 from vcomp.formula import coding
 from vcomp.numerics import MixedColumns
 from vcomp.statistics import Statistics, find_wide_products
-from vcomp.statistics.cross_products import RollUp, accumulate
-from vcomp.statistics.moments import cell_moments
+from vcomp.statistics.cross_products import RollUp, accumulate, cell_moments
 
 FORMULAS = [
     "y ~ C(f) + x + (1|g)",

@@ -481,7 +481,7 @@ def test_all_tables_of_a_comparison_have_the_same_intervals():
     res = vcomp.fit(f"{MEASURES[0]} {BOTH}", frame, method="anova")
     wanted = res.gstudy(interval="robust")
     part = found.components.iloc[: len(wanted)]
-    np.testing.assert_allclose(part["ci_high"], wanted["ci_high"], rtol=1e-12)
+    np.testing.assert_allclose(part["high"], wanted["high"], rtol=1e-12)
     assert "Intervals: Eρ² robust modified large sample" in str(found)
     need = res.dstudy(topic=12, interval="robust").required(0.95, "Erho2", "topic")
     assert found.table["n_Erho2_high"].iloc[0] == need.high

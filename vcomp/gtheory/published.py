@@ -174,7 +174,7 @@ class PublishedComponents(HasDStudies, InJson, display.Printed):
     def gstudy(
         self, alpha: float = 0.05, interval: IntervalName | IntervalSource = "auto"
     ) -> pd.DataFrame:
-        """Return a row for each component: estimate, se, ci_low, ci_high and percent.
+        """Return a row for each component: estimate, se, low, high and percent.
 
         Percent is of the total variance, negative estimates set to zero.
 
@@ -194,11 +194,11 @@ class PublishedComponents(HasDStudies, InJson, display.Printed):
         Examples
         --------
         >>> published = from_components({"p": 2.0, "i": 1.0, "pi": 4.0}, sizes={"p": 10, "i": 4})
-        >>> published.gstudy()[["se", "ci_low", "ci_high"]].round(2).rename_axis(None)
-                     se  ci_low  ci_high
-        p   1.44     0.2     8.97
-        i   1.15     0.0    19.04
-        pi  1.09     2.5     7.41
+        >>> published.gstudy()[["se", "low", "high"]].round(2).rename_axis(None)
+              se  low   high
+        p   1.44  0.2   8.97
+        i   1.15  0.0  19.04
+        pi  1.09  2.5   7.41
         """
         import pandas as pd
 
@@ -212,8 +212,8 @@ class PublishedComponents(HasDStudies, InJson, display.Printed):
         columns = {
             "estimate": np.array(g.values),
             "se": local.standard_errors(q),
-            "ci_low": found.low,
-            "ci_high": found.high,
+            "low": found.low,
+            "high": found.high,
             "percent": 100.0 * (positive / total) if total > 0 else np.full_like(positive, np.nan),
         }
         return pd.DataFrame(columns, index=list(g.names)).rename_axis("component")
@@ -307,7 +307,7 @@ class PublishedComponents(HasDStudies, InJson, display.Printed):
         notes = []
         if self.components.cov is not None:
             cells["std. err."] = display.fixed(table["se"], significant=3)
-            ends = display.short_intervals(table["ci_low"], table["ci_high"])
+            ends = display.short_intervals(table["low"], table["high"])
             cells[f"{display.level(alpha)} interval"] = ends
         if self.anova is not None:
             sizes = gstudy_design(self.components).facets

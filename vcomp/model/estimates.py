@@ -1,20 +1,30 @@
 """The methods of a result on its estimates: the model, convergence, components, fixed effects.
 
-Methods read the record of the fit; frames come from :mod:`~vcomp.model.tables`.
+Below are the frames, which users, plots and exports share; intervals take an interval source.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from vcomp._typing import FloatArray
 from vcomp.design import Structure
-from vcomp.estimators import Certificate
-from vcomp.inference.hypotheses import degrees_of_freedom
-from vcomp.model import tables
-from vcomp.model.row_access import Fitted, fixed_fit
-from vcomp.model.tables import CovarianceType
+from vcomp.estimators import Certificate, Estimate, Iteration
+from vcomp.exceptions import EstimationError
+from vcomp.inference import Quantities
+from vcomp.inference.hypotheses import FixedFit, degrees_of_freedom, fixed_intervals
+from vcomp.inference.intervals import (
+    FromComponents,
+    IntervalSource,
+    Limits,
+    unbiased_covariance,
+)
+from vcomp.model.record import FitRecord
+from vcomp.model.row_access import Fitted, RowAccess
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +90,7 @@ class Estimates(Fitted):
         of it, ``newton_decrement`` (in standard errors), ``kkt_residual``,
         ``n_bound`` (components at zero) and ``var(…)`` for every component.
         """
-        return tables.iterations(self._record.estimate.log, self._record.estimate.names)
+        return iterations(self._record.estimate.log, self._record.estimate.names)
 
     @property
     def engine(self) -> str:
@@ -100,24 +110,28 @@ class Estimates(Fitted):
     @property
     def aic(self) -> float:
         """−2 llf + 2 (fixed effects + components that were estimated), as in lme4."""
-        return tables.aic(self._record)
+        return aic(self._record)
 
     @property
     def bic(self) -> float:
         """−2 llf + log(nobs) (fixed effects + estimated components), as in lme4."""
-        return tables.bic(self._record)
+        return bic(self._record)
 
     # Estimates ------------------------------------------------------------------------------
 
     @property
     def vcomp(self) -> pd.Series:
         """Variance components, negative ANOVA estimates as estimated; the residual is the last."""
-        return tables.series(self._record.estimate.values, self._record.estimate.names, "variance")
+        return series(self._record.estimate.values, self._record.estimate.names, "variance")
 
     @property
     def bse_vcomp(self) -> pd.Series:
-        """Standard errors of the components; nan for a component at its bound or held."""
-        return tables.component_errors(self._record)
+        """Standard errors of the components for normal effects, from :meth:`cov_vcomp`.
+
+        nan for a component at its bound or held. :attr:`bse` and :meth:`summary` show robust ones
+        where intervals are robust.
+        """
+        return component_errors(self._record)
 
     def cov_vcomp(self, cov_type: CovarianceType | None = None) -> pd.DataFrame:
         """Return the covariance matrix of the components.
@@ -136,7 +150,7 @@ class Estimates(Fitted):
         EstimationError
             If the method has no such matrix.
         """
-        return tables.component_covariance(self._record, cov_type)
+        return component_covariance(self._record, cov_type)
 
     @property
     def held(self) -> tuple[str, ...]:
@@ -149,7 +163,7 @@ class Estimates(Fitted):
 
         They include the distance of the last iteration from the maximum.
         """
-        return tables.mc_errors(self._record.estimate)
+        return mc_errors(self._record.estimate)
 
     @property
     def mc_error_llf(self) -> float:
@@ -163,18 +177,18 @@ class Estimates(Fitted):
         Standard errors of ANOVA come from random probes where the data are large; ``n_probes=``
         sets their number.
         """
-        return tables.mc_errors_of_standard_errors(self._record.estimate)
+        return mc_errors_of_standard_errors(self._record.estimate)
 
     @property
     def fe_params(self) -> pd.Series:
         """Fixed effects."""
-        return tables.series(self._record.estimate.beta, self._record.exog_names, "coef")
+        return series(self._record.estimate.beta, self._record.exog_names, "coef")
 
     @property
     def bse_fe(self) -> pd.Series:
         """Standard errors of the fixed effects."""
         variances = self._record.estimate.cov_beta.diagonal()
-        return tables.series(np.sqrt(variances), self._record.exog_names, "std_error")
+        return series(np.sqrt(variances), self._record.exog_names, "std_error")
 
     @property
     def df_fe(self) -> pd.Series:
@@ -183,22 +197,22 @@ class Estimates(Fitted):
         ∞ where all components are held, nan where their covariance is not known.
         """
         df = degrees_of_freedom(self._record.estimate)
-        return tables.series(df, self._record.exog_names, "df")
+        return series(df, self._record.exog_names, "df")
 
     @property
     def params(self) -> pd.Series:
         """Fixed effects, then components as ``var(sys)``, …, ``var(Residual)``."""
-        return tables.params(self._record)
+        return params(self._record)
 
     @property
     def bse(self) -> pd.Series:
-        """Standard errors of :attr:`params`, from :meth:`cov_params`.
+        """Standard errors of :attr:`params` from :meth:`cov_params`, as in :meth:`summary`.
 
-        Those of components are of the information matrix, for normal effects. Where intervals are
-        robust, :meth:`summary` and :meth:`gstudy` show robust ones, which belong to the intervals;
-        ``summary(interval="mls")`` shows these.
+        Those of components are robust where the default intervals are (``interval="auto"``), else
+        they are :attr:`bse_vcomp`.
         """
-        return tables.joined(self.bse_fe, self.bse_vcomp, "bse")
+        se = errors_beside(self._record, self._record.of_components())
+        return joined(self.bse_fe, series(se, self._record.estimate.names, "std_error"), "bse")
 
     @property
     def tvalues(self) -> pd.Series:
@@ -206,17 +220,20 @@ class Estimates(Fitted):
 
         :meth:`test` tests a component.
         """
-        return tables.with_components(self._record, self.fe_params / self.bse_fe, "tvalues")
+        return with_components(self._record, self.fe_params / self.bse_fe, "tvalues")
 
     @property
     def pvalues(self) -> pd.Series:
         """P-values of the fixed effects, with Satterthwaite's degrees of freedom; else nan."""
         found = fixed_fit(self._record, self._rows).table(0.05, "satterthwaite")["p_value"]
-        return tables.with_components(self._record, found, "pvalues")
+        return with_components(self._record, found, "pvalues")
 
     def cov_params(self) -> pd.DataFrame:
-        """Return the covariance matrix of :attr:`params`, block diagonal."""
-        return tables.parameter_covariance(self._record)
+        """Return the covariance matrix of :attr:`params`, block diagonal.
+
+        That of components is robust where the default intervals are, else :meth:`cov_vcomp`.
+        """
+        return parameter_covariance(self._record)
 
     def anova_table(self) -> pd.DataFrame:
         """Return the analysis of variance: df, sum_sq, mean_sq and expected mean squares.
@@ -231,4 +248,273 @@ class Estimates(Fitted):
         EstimationError
             If the mean is not constant: Method I does not allow covariates.
         """
-        return tables.anova(self._record)
+        return anova(self._record)
+
+
+CovarianceType: TypeAlias = Literal["observed", "expected", "average", "sampling", "unbiased"]
+
+
+def series(values: FloatArray, names: Sequence[str], name: str) -> pd.Series:
+    """Return a copy of the values under their names."""
+    import pandas as pd
+
+    return pd.Series(np.array(values), index=list(names), name=name, dtype=float)
+
+
+def matrix(values: FloatArray, names: Sequence[str]) -> pd.DataFrame:
+    """Return a copy of a square matrix with the names on both sides."""
+    import pandas as pd
+
+    return pd.DataFrame(np.array(values), index=list(names), columns=list(names))
+
+
+def joined(fixed: pd.Series, components: pd.Series, name: str) -> pd.Series:
+    """Return fixed effects, then components as ``var(sys)``, …, ``var(Residual)``."""
+    import pandas as pd
+
+    both: pd.Series = pd.concat([fixed, components.rename(index=lambda term: f"var({term})")])
+    return both.rename(name)
+
+
+def with_components(record: FitRecord, fixed: pd.Series, name: str) -> pd.Series:
+    """Return values of the fixed effects, then nan for the components."""
+    names = record.estimate.names
+    return joined(fixed, series(np.full(len(names), np.nan), names, name), name)
+
+
+def params(record: FitRecord) -> pd.Series:
+    """Return fixed effects, then components as ``var(sys)``, …, ``var(Residual)``."""
+    estimate = record.estimate
+    fixed = series(estimate.beta, record.exog_names, "coef")
+    return joined(fixed, series(estimate.values, estimate.names, "variance"), "params")
+
+
+def n_parameters(record: FitRecord) -> int:
+    """Return the number of fixed effects and of components that were estimated."""
+    estimate = record.estimate
+    return len(record.exog_names) + len(estimate.names) - len(estimate.held)
+
+
+def component_covariance(record: FitRecord, cov_type: CovarianceType | None) -> pd.DataFrame:
+    """Return a covariance matrix of the components; the first of the method if None.
+
+    Raises
+    ------
+    EstimationError
+        If the method has no such matrix.
+    """
+    estimate = record.estimate
+    covariances = dict(estimate.covariances)
+    unbiased = unbiased_covariance(record.components) if cov_type == "unbiased" else None
+    if unbiased is not None:
+        covariances["unbiased"] = unbiased
+    chosen = next(iter(covariances)) if cov_type is None else cov_type
+    if chosen not in covariances:
+        raise EstimationError(
+            f"method {estimate.method!r} has no {cov_type!r} covariance; it has "
+            f"{', '.join(map(repr, covariances))}"
+        )
+    return matrix(covariances[chosen], estimate.names)
+
+
+def component_errors(record: FitRecord) -> pd.Series:
+    """Return standard errors of the components; nan at a bound or where held."""
+    variances = np.diagonal(component_covariance(record, None).to_numpy())
+    se = np.sqrt(np.where(variances > 0.0, variances, np.nan))
+    return series(se, record.estimate.names, "std_error")
+
+
+def parameter_covariance(record: FitRecord) -> pd.DataFrame:
+    """Return the covariance matrix of fixed effects and components, block diagonal."""
+    estimate, p = record.estimate, len(record.exog_names)
+    k = len(estimate.names)
+    of_fixed = dense_covariance(estimate)
+    covariance = np.zeros((p + k, p + k))
+    covariance[:p, :p] = of_fixed
+    source = record.of_components()
+    robust = source.used.cov if source.interval == "robust" else None
+    known = component_covariance(record, None).to_numpy() if robust is None else robust
+    covariance[p:, p:] = known
+    return matrix(covariance, tuple(params(record).index))
+
+
+def dense_covariance(estimate: Estimate) -> FloatArray:
+    """Return the covariance matrix of the fixed effects as an array.
+
+    Raises
+    ------
+    EstimationError
+        If it does not fit into memory.
+    """
+    cov: Any = estimate.cov_beta
+    found: FloatArray = cov if isinstance(cov, np.ndarray) else cov.toarray()
+    return found
+
+
+def mc_errors(estimate: Estimate) -> pd.Series:
+    """Return the Monte Carlo standard errors of the components; 0 without random probes."""
+    errors = np.array([estimate.monte_carlo.get(name, 0.0) for name in estimate.names])
+    return series(errors, estimate.names, "mc_error")
+
+
+def mc_errors_of_standard_errors(estimate: Estimate) -> pd.Series:
+    """Return the relative Monte Carlo errors of the standard errors; 0 where these are exact."""
+    errors = np.array([estimate.covariance_error.get(name, 0.0) for name in estimate.names])
+    return series(errors, estimate.names, "mc_error_bse")
+
+
+def conf_int(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFrame:
+    """Return intervals of all parameters in columns 0 and 1."""
+    import pandas as pd
+
+    fixed = fixed_intervals(record.estimate, alpha)
+    components = component_limits(record.estimate, alpha, source)
+    ends = zip(fixed, (components.low, components.high), strict=True)
+    low, high = (np.concatenate(both) for both in ends)
+    return pd.DataFrame({0: low, 1: high}, index=params(record).index)
+
+
+def component_limits(estimate: Estimate, alpha: float, source: IntervalSource) -> Limits:
+    """Return intervals of the components; those that are held have none."""
+    found = source.limits(Quantities("linear", np.eye(len(estimate.names))), alpha)
+    held = np.isin(np.array(estimate.names, dtype=object), estimate.held)
+    low, high = (np.where(held, np.nan, end) for end in (found.low, found.high))
+    return replace(found, low=low, high=high)
+
+
+def errors_beside(record: FitRecord, source: IntervalSource) -> FloatArray:
+    """Return the standard errors of the components that are shown with intervals of a source."""
+    if not (isinstance(source, FromComponents) and source.interval == "robust"):
+        return component_errors(record).to_numpy()
+    estimate = record.estimate
+    se = source.standard_errors(Quantities("linear", np.eye(len(estimate.names))))
+    return np.where(np.isin(np.array(estimate.names, dtype=object), estimate.held), np.nan, se)
+
+
+def gstudy(record: FitRecord, source: IntervalSource, limits: Limits) -> pd.DataFrame:
+    """Return estimate, se, interval and share of every component.
+
+    Parameters
+    ----------
+    source, limits : of the intervals, and the intervals
+    """
+    import pandas as pd
+
+    estimate = record.estimate
+    values, se = np.array(estimate.values), errors_beside(record, source)
+    positive = np.maximum(values, 0.0)
+    total = positive.sum()
+    # Divided first, so that the share of a single positive component is exactly 100.
+    percent = 100.0 * (positive / total) if total > 0.0 else np.full(values.size, np.nan)
+    columns = {"estimate": values, "se": se}
+    if any(estimate.monte_carlo.values()):
+        columns["mc_error"] = mc_errors(estimate).to_numpy()
+    columns |= {"low": limits.low, "high": limits.high, "percent": percent}
+    return pd.DataFrame(columns, index=list(estimate.names)).rename_axis("component")
+
+
+def tidy(record: FitRecord, alpha: float, source: IntervalSource) -> pd.DataFrame:
+    """Return a row for each parameter: term, kind, estimate, std_error, conf_low, conf_high."""
+    import pandas as pd
+
+    estimate = record.estimate
+    intervals = conf_int(record, alpha, source)
+    errors_of_fixed = np.sqrt(estimate.cov_beta.diagonal())
+    return pd.DataFrame(
+        {
+            "term": [*record.exog_names, *estimate.names],
+            "kind": ["fixed"] * len(record.exog_names) + ["variance"] * len(estimate.names),
+            "estimate": np.concatenate([estimate.beta, estimate.values]),
+            "std_error": np.concatenate([errors_of_fixed, errors_beside(record, source)]),
+            "conf_low": intervals[0].to_numpy(),
+            "conf_high": intervals[1].to_numpy(),
+        }
+    )
+
+
+def aic(record: FitRecord) -> float:
+    """Return −2 llf + 2 (fixed effects + components that were estimated)."""
+    return -2.0 * record.estimate.llf + 2.0 * n_parameters(record)
+
+
+def bic(record: FitRecord) -> float:
+    """Return −2 llf + log(nobs) (fixed effects + components that were estimated)."""
+    return float(
+        -2.0 * record.estimate.llf + np.log(record.structure.n_rows) * n_parameters(record)
+    )
+
+
+def glance(record: FitRecord) -> pd.DataFrame:
+    """Return one row: method, nobs, df_resid, llf, aic, bic, converged, status."""
+    import pandas as pd
+
+    estimate, n = record.estimate, record.structure.n_rows
+    row = {
+        "method": estimate.method,
+        "nobs": n,
+        "df_resid": n - len(record.exog_names),
+        "llf": estimate.llf,
+        "aic": aic(record),
+        "bic": bic(record),
+        "converged": estimate.converged,
+        "status": estimate.status,
+    }
+    return pd.DataFrame({name: [value] for name, value in row.items()})
+
+
+def iterations(log: Sequence[Iteration], names: Sequence[str]) -> pd.DataFrame:
+    """Return a row for each point of the iteration, with the components in ``var(…)``."""
+    import pandas as pd
+
+    columns: dict[str, Sequence[object]] = {
+        "llf": [point.loglike for point in log],
+        "step": [point.step for point in log],
+        "fraction": [point.fraction for point in log],
+        "newton_decrement": [point.newton_decrement for point in log],
+        "kkt_residual": [point.kkt_residual for point in log],
+        "n_bound": [point.n_bound for point in log],
+    }
+    for place, name in enumerate(names):
+        columns[f"var({name})"] = [point.components[place] for point in log]
+    return pd.DataFrame(columns).rename_axis("iteration")
+
+
+def anova(record: FitRecord) -> pd.DataFrame:
+    """Return the analysis of variance with its expected mean squares.
+
+    Raises
+    ------
+    EstimationError
+        If the mean is not constant, and the method is not an analysis of variance.
+    """
+    import pandas as pd
+
+    table = record.tables.table
+    if table is None:
+        raise EstimationError(
+            "the analysis of variance by Henderson's Method I needs a constant mean, and the "
+            f"fixed part is {' + '.join(record.exog_names) or '0'}; "
+            "method='type1' and 'henderson3' have one with covariates"
+        )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean_sq = np.where(table.df > 0, table.sum_sq / table.df, np.nan)
+    frame = pd.DataFrame(
+        {"df": table.df.astype(int), "sum_sq": table.sum_sq, "mean_sq": mean_sq},
+        index=pd.Index(table.names, name="term"),
+    )
+    for name, column in zip(table.names, table.expected.T, strict=True):
+        frame[f"E[{name}]"] = column
+    return frame
+
+
+def fixed_fit(record: FitRecord, rows: RowAccess | None) -> FixedFit:
+    """Return the values that tests of fixed effects use."""
+    return FixedFit(
+        estimate=record.estimate,
+        names=record.exog_names,
+        stats=None if rows is None else rows.data.statistics,
+        design=None if rows is None else rows.data.design,
+        facets=record.components.facets,
+        levels=record.fixed_levels,
+        left_out=record.left_out,
+    )

@@ -1,6 +1,6 @@
-"""The methods of a result that test components and fixed effects.
+"""The methods of a result that test components, fixed effects and differences of levels.
 
-Methods delegate to :mod:`vcomp.inference.hypotheses`.
+Methods delegate to :mod:`vcomp.inference.hypotheses` and :mod:`~vcomp.model.level_comparisons`.
 """
 
 from __future__ import annotations
@@ -8,9 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vcomp.inference import hypotheses
-from vcomp.model.row_access import Fitted, component_fit, fixed_fit
+from vcomp.model.estimates import fixed_fit
+from vcomp.model.record import FitRecord
+from vcomp.model.row_access import Fitted, RowAccess
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy as np
     import pandas as pd
 
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
         HypothesisTest,
         TestName,
     )
+    from vcomp.inference.pairwise import CorrectionName, PairwiseComparisons
+    from vcomp.model.level_comparisons import LevelTest
 
 
 class HypothesisTests(Fitted):
@@ -93,7 +99,7 @@ class HypothesisTests(Fitted):
         ddf: DegreesOfFreedom = "satterthwaite",
         cov_type: CovarianceOfFixed = "model",
     ) -> pd.DataFrame:
-        """Return a row for each fixed effect: coef, std_error, df, t, p_value, ci_low, ci_high.
+        """Return a row for each fixed effect: coef, std_error, df, t, p_value, low, high.
 
         Parameters
         ----------
@@ -183,3 +189,121 @@ class HypothesisTests(Fitted):
             As for :meth:`t_test`, or if the contrasts contradict each other.
         """
         return fixed_fit(self._record, self._rows).f_test(contrasts, ddf, cov_type)
+
+    def compare_levels(
+        self,
+        facet: str,
+        test: LevelTest = "t",
+        *,
+        levels: Iterable[object] | None = None,
+        baseline: object | None = None,
+        correction: CorrectionName | None = None,
+        alpha: float = 0.05,
+        ddf: DegreesOfFreedom | None = None,
+        cov_type: CovarianceOfFixed | None = None,
+    ) -> PairwiseComparisons:
+        """Test the differences between levels of a factor of the fixed part, in pairs.
+
+        Compared are least-squares means (estimated marginal means): levels of other factors have
+        equal weights, and covariates their means over the rows. Interactions are averaged in the
+        same way, and the result says so.
+
+        Levels of a random term can be compared, too. Their differences are those of predicted
+        effects, which are shrunken towards zero: they are predictions with their errors, and no
+        tests of levels that somebody chose.
+
+        Parameters
+        ----------
+        facet : column of a factor of the fixed part, whether it is written as ``sys`` or as
+            ``C(sys)``; else the name of a random term
+        test : ``"t"``, of each pair; ``"tukey"``, of all pairs at once (Tukey-Kramer if standard
+            errors differ); ``"dunnett"``, of all other levels with `baseline` at once
+        levels : those to compare, all if None; their order is that of the pairs
+        baseline : a level with which each other is compared, in place of all pairs
+        correction : of the p-values of ``"t"`` for the number of pairs: ``"holm"`` (the default),
+            ``"bonferroni"``, ``"fdr_bh"`` (Benjamini and Hochberg), ``"fdr_by"`` (Benjamini and
+            Yekutieli) or ``"none"``; not given for the other tests
+        alpha : level of significance; intervals have confidence 1 − alpha
+        ddf : degrees of freedom, as for :meth:`t_test`, each pair its own; ``"satterthwaite"`` if
+            None. Not given for a random term, whose errors are normal, with the components as if
+            known
+        cov_type : which covariance matrix, as for :meth:`t_test`; ``"model"`` if None. Not given
+            for a random term
+
+        Returns
+        -------
+        PairwiseComparisons
+            The same value as that of :func:`vcomp.ir.compare_systems`: `table` with a row for each
+            pair, `groups` of levels that are not distinguished, `summary()` and `plot()`.
+
+        Raises
+        ------
+        PlanError
+            If `facet` is neither a factor of the fixed part nor a random term, or an option is not
+            one of the above, or is given to a test that has no use for it.
+        DataError
+            If a level is not there, or the result was stored without comparisons of `facet`
+            (:meth:`~vcomp.VarianceComponentsResults.to_json`).
+        FormulaError
+            If `facet` is a numerical covariate, its column is also in another expression of the
+            fixed part, or the mean of a covariate is not known because there is no intercept.
+        EstimationError
+            If degrees of freedom or covariance matrix are not available, as for :meth:`t_test`;
+            the component of a random term is estimated at zero; or the mean of a level is not
+            estimable, as combinations of factors have no rows.
+
+        References
+        ----------
+        Searle, S. R., Speed, F. M. and Milliken, G. A. (1980). Population marginal means in the
+        linear model: an alternative to least squares means. *The American Statistician*, 34,
+        216-221.
+
+        Kramer, C. Y. (1956). Extension of multiple range tests to group means with unequal numbers
+        of replications. *Biometrics*, 12, 307-310.
+
+        Dunnett, C. W. (1955). A multiple comparison procedure for comparing several treatments
+        with a control. *Journal of the American Statistical Association*, 50, 1096-1121.
+
+        Gelman, A., Hill, J. and Yajima, M. (2012). Why we (usually) don't have to worry about
+        multiple comparisons. *Journal of Research on Educational Effectiveness*, 5, 189-211.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ C(sys) + (1|topic)", data)
+        >>> compared = res.compare_levels("sys", "tukey")
+        >>> compared.groups.round(3)
+                      mean group
+        sys
+        algorithm 3  0.883     a
+        algorithm 5  0.767    ab
+        algorithm 2  0.720    ab
+        algorithm 4  0.650    ab
+        algorithm 1  0.600     b
+        """
+        from vcomp.model.level_comparisons import compare_levels  # deferred for start-up time
+
+        return compare_levels(
+            self._record,
+            self._rows,
+            facet,
+            test,
+            levels,
+            baseline,
+            correction,
+            alpha,
+            ddf,
+            cov_type,
+        )
+
+
+def component_fit(record: FitRecord, rows: RowAccess | None) -> hypotheses.ComponentFit:
+    """Return the values that tests of a component use."""
+    return hypotheses.ComponentFit(
+        estimate=record.estimate,
+        table=record.tables.table,
+        classical=record.structure.balanced and record.components.is_closed,
+        stats=None if rows is None else rows.data.statistics,
+        robust=record.robust_components,
+    )

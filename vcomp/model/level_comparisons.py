@@ -42,6 +42,7 @@ from vcomp.inference.pairwise import (
     range_of_normals,
     simultaneous,
 )
+from vcomp.model.estimates import fixed_fit
 from vcomp.model.levels_of_rows import (
     TermLevels,
     column_means,
@@ -50,7 +51,7 @@ from vcomp.model.levels_of_rows import (
     term_levels,
 )
 from vcomp.model.record import FitRecord
-from vcomp.model.row_access import RowAccess, fixed_fit
+from vcomp.model.row_access import RowAccess
 from vcomp.numerics import available_bytes, check_memory
 
 LevelTest: TypeAlias = Literal["t", "tukey", "dunnett"]
@@ -83,7 +84,7 @@ Differences: TypeAlias = tuple[ContrastTest, Callable[[], FloatArray]]
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class ComparedLevels:
     """The levels of a factor or term, with what tests their differences.
 
     Attributes
@@ -95,7 +96,7 @@ class Levels:
     symbol : of its statistic
     notes : sentences on the means and the errors
     slopes : returns the derivatives of the error variances of pairs by the components, or None
-    not_estimable : levels whose means the rows do not tell
+    not_estimable : levels whose means are not estimable from the rows
     """
 
     names: tuple[Any, ...]
@@ -188,7 +189,7 @@ def _check_options(test: object, baseline: object, correction: object) -> None:
         raise PlanError("test='dunnett' compares levels with one of them; name it by baseline=")
 
 
-def _chosen(facet: str, found: Levels, levels: Iterable[object] | None) -> LongArray:
+def _chosen(facet: str, found: ComparedLevels, levels: Iterable[object] | None) -> LongArray:
     """Return the places of the levels that are compared, in the order given."""
     names = found.names
     if isinstance(levels, str):
@@ -214,11 +215,11 @@ def _chosen(facet: str, found: Levels, levels: Iterable[object] | None) -> LongA
 
 def _check_estimable(
     facet: str,
-    found: Levels,
+    found: ComparedLevels,
     wanted: Sequence[object],
     instead: str = "leave it out of levels=",
 ) -> None:
-    """Refuse levels whose means the rows do not tell."""
+    """Refuse levels whose means are not estimable from the rows."""
     labels = {str(_label(level)) for level in found.not_estimable}
     others = f"{instead}, or " if len(found.names) > 1 else ""
     for level in wanted:
@@ -230,7 +231,7 @@ def _check_estimable(
             )
 
 
-def _left_out(facet: str, found: Levels, levels: object | None) -> list[str]:
+def _left_out(facet: str, found: ComparedLevels, levels: object | None) -> list[str]:
     """Return that levels are missing, unless the levels were named."""
     if levels is not None or not found.not_estimable:
         return []
@@ -300,7 +301,7 @@ def _levels_of(
     test: LevelTest,
     ddf: DegreesOfFreedom | None,
     cov_type: CovarianceOfFixed | None,
-) -> Levels:
+) -> ComparedLevels:
     """Return the levels of a factor of the fixed part, else those of a random term.
 
     Raises
@@ -313,7 +314,7 @@ def _levels_of(
         kept = record.stored_levels()
         rows, factors = kept.factor(facet), [rows.names[0] for rows in kept.factors]
     else:
-        fixed = access.model.design.fixed
+        fixed = access.data.design.fixed
         if fixed.factor is not None and facet in (fixed.factor.column, fixed.factor.code):
             return _of_wide_factor(record, access, fixed.factor, *how)
         rows, factors = level_rows(fixed, facet, column_means(access)), factors_of(access)
@@ -353,7 +354,7 @@ def _of_factor(
     rows: LevelRows,
     ddf: DegreesOfFreedom,
     cov_type: CovarianceOfFixed,
-) -> Levels:
+) -> ComparedLevels:
     """Return the levels of a factor of the fixed part, with their least-squares means."""
     fit = fixed_fit(record, access)
 
@@ -377,7 +378,9 @@ def _of_factor(
 
     means = rows.X @ record.estimate.beta
     how = _how(ddf, cov_type)
-    return Levels(rows.levels, means, tested, *how, tuple(notes), slopes, rows.not_estimable)
+    return ComparedLevels(
+        rows.levels, means, tested, *how, tuple(notes), slopes, rows.not_estimable
+    )
 
 
 def _averages(n_columns: int, n_levels: int) -> list[str]:
@@ -399,10 +402,10 @@ def _of_wide_factor(
     factor: WideFactor,
     ddf: DegreesOfFreedom,
     cov_type: CovarianceOfFixed,
-) -> Levels:
+) -> ComparedLevels:
     """Return the levels of a factor of very many levels; only those compared have a row of X."""
     fit, beta = fixed_fit(record, access), record.estimate.beta
-    design = access.model.design
+    design = access.data.design
     row = average_rows(design.fixed, column_means(access))
     row[:, -factor.n_columns :] = 0.0
     of_levels = np.concatenate([[0.0], beta[-factor.n_columns :]])
@@ -421,10 +424,10 @@ def _of_wide_factor(
         return fit.differences(X, (first, second), ddf, cov_type)
 
     means, notes = float(row[0] @ beta) + of_levels, _averages(beta.size, len(factor.levels))
-    return Levels(tuple(factor.levels), means, tested, *_how(ddf, cov_type), tuple(notes))
+    return ComparedLevels(tuple(factor.levels), means, tested, *_how(ddf, cov_type), tuple(notes))
 
 
-def _of_term(name: str, term: TermLevels) -> Levels:
+def _of_term(name: str, term: TermLevels) -> ComparedLevels:
     """Return the levels of a random term, with their predicted effects added to the mean."""
     effects = term.effects
 
@@ -438,7 +441,7 @@ def _of_term(name: str, term: TermLevels) -> Levels:
         "Errors are of prediction, with the components as if known.",
         "p is twice the probability, given the scores, that a true difference has the other sign.",
     )
-    return Levels(tuple(term.index), term.centre + effects, tested, _SHRUNKEN, "z", notes)
+    return ComparedLevels(tuple(term.index), term.centre + effects, tested, _SHRUNKEN, "z", notes)
 
 
 # The tests -------------------------------------------------------------------------------------
@@ -494,7 +497,7 @@ def _largest(covariance: FloatArray) -> tuple[Tail, str]:
     return maximum_of_correlated(correlations), _BY_POINTS
 
 
-def _on_error(record: FitRecord, found: Levels, pairs: Pairs) -> Iterator[str]:
+def _on_error(record: FitRecord, found: ComparedLevels, pairs: Pairs) -> Iterator[str]:
     """Yield which components the error variance of a difference contains."""
     slopes = found.slopes(pairs)
     if slopes is None or not (slopes > 0.0).any():
@@ -543,7 +546,7 @@ def _on_approximation(test: LevelTest, tests: ContrastTest) -> Iterator[str]:
         yield "Standard errors differ between pairs: Kramer's approximation."
 
 
-def _words(test: LevelTest, found: Levels, tests: ContrastTest) -> str:
+def _words(test: LevelTest, found: ComparedLevels, tests: ContrastTest) -> str:
     if found.words == _SHRUNKEN:
         return found.words
     tukey = "Tukey's HSD" if _are_alike(tests.std_error) else "Tukey-Kramer test"

@@ -17,7 +17,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.data import Missing, Reading, Rows, level_columns
-from vcomp.design import Chunk, Design
+from vcomp.design import Chunk
 from vcomp.estimators import (
     Estimate,
     Estimator,
@@ -30,7 +30,7 @@ from vcomp.estimators import (
     refit_without_negative,
 )
 from vcomp.estimators.likelihood import InformationKind, LikelihoodEngine, choose_engine
-from vcomp.exceptions import DataError, EstimationError, VcompError, warn
+from vcomp.exceptions import EstimationError, VcompError, warn
 from vcomp.formula import RESIDUAL, caller_environment, left_out_note, parse
 from vcomp.inference.hypotheses import fixed_errors_of
 from vcomp.model.record import FitRecord, TablesOfFit
@@ -40,19 +40,14 @@ from vcomp.statistics import CrossProducts, Statistics, read_data
 from vcomp.statistics.batches import SummedData
 
 if TYPE_CHECKING:
-    from vcomp.statistics.batches import Batches
+    pass
 
 
 class LikelihoodOfData:
     """The likelihood of the data at given components, with its derivatives."""
 
-    design: Design
+    component_names: tuple[str, ...]
     statistics: Statistics
-
-    @property
-    def component_names(self) -> tuple[str, ...]:
-        """Names of the variance components, the residual last."""
-        return (*(term.name for term in self.design.terms), RESIDUAL)
 
     def loglike(self, params: Components, *, reml: bool = True) -> float:
         """Return the log-likelihood at given components, fixed effects profiled out.
@@ -165,16 +160,6 @@ def _by_name(params: Components, names: tuple[str, ...]) -> Any:
 
 Components: TypeAlias = FloatArray | Mapping[str, float]
 
-_NOT_KEPT = (
-    "the rows were read in batches and are not kept; res.augment(path='out.parquet') reads them "
-    "again and writes fitted values and residuals to a file, and stream=False keeps them in "
-    "memory, about {}"
-)
-_NO_SOURCE = (
-    "there are no rows to read again: the fit is of saved statistics, or of sums made by Dask; "
-    "fit the data themselves, with stream=True if they are large"
-)
-
 
 class VarianceComponentsModel(LikelihoodOfData):
     """A linear model with random intercepts, after statsmodels' model protocol.
@@ -198,6 +183,7 @@ class VarianceComponentsModel(LikelihoodOfData):
     Attributes
     ----------
     design : levels, origin and structure of the data
+    component_names : names of the variance components, the residual last
     nobs : number of scores used
     seconds : seconds that reading, the design and the sums took
 
@@ -232,12 +218,12 @@ class VarianceComponentsModel(LikelihoodOfData):
             reading = Reading(caller_environment(eval_env, 1), missing, stream, progress)
             data = read_data(parse(formula, level_columns(data)), data, reading)
         begun = perf_counter()
-        data = _without_dependent(data)
-        self._found: SummedData = data
-        self.design = data.design
-        self.statistics = data.statistics
-        terms, fixed = self.component_names[:-1], self.design.fixed.names
-        check_identified(self.statistics, terms, fixed, self.design.x_origin)
+        self._data: SummedData = _without_dependent(data)
+        self.design = design = self._data.design
+        self.component_names = (*(term.name for term in design.terms), RESIDUAL)
+        self.statistics = self._data.statistics
+        terms = self.component_names[:-1]
+        check_identified(self.statistics, terms, design.fixed.names, design.x_origin)
         self.seconds: Mapping[str, float] = {**data.seconds, "check": perf_counter() - begun}
 
     @property
@@ -249,37 +235,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         DataError
             If they were read in batches, and not kept.
         """
-        if self._found.rows is None:
-            n_columns = len(self.design.facets) + len(self.exog_names)
-            size = self._found.reading.memory_of_rows(self.nobs, n_columns)
-            raise DataError(_NO_SOURCE if self._found.again is None else _NOT_KEPT.format(size))
-        return self._found.rows
-
-    @property
-    def keeps_rows(self) -> bool:
-        """Whether the rows are in memory."""
-        return self._found.rows is not None
-
-    @property
-    def reading(self) -> Reading:
-        """How the rows were read."""
-        return self._found.reading
-
-    def batches(self, progress: bool | None = False) -> Batches:
-        """Return the rows that were not kept, to be read again.
-
-        Parameters
-        ----------
-        progress : whether to show a bar
-
-        Raises
-        ------
-        DataError
-            If they cannot be read again, as after saved statistics or Dask.
-        """
-        if self._found.again is None:
-            raise DataError(_NO_SOURCE)
-        return self._found.again(replace(self.reading, progress=progress))
+        return self._data.kept_rows
 
     @property
     def chunk(self) -> Chunk:
@@ -290,12 +246,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         DataError
             If the rows were not kept, and cells have several scores or were collapsed.
         """
-        return self.statistics.rows if self._found.rows is None else self._found.cells_as_rows()
-
-    @property
-    def fixed_columns(self) -> Mapping[str, Any]:
-        """The columns of the fixed part; only their levels if the rows are not kept."""
-        return self._found.fixed_columns
+        return self.statistics.rows if self._data.rows is None else self._data.cells_as_rows()
 
     @classmethod
     def from_formula(
@@ -414,7 +365,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         design = self.design
         if not design.constant.any():
             names, response = design.fixed.names, design.formula.response
-            check_digits(self.statistics, names, response, self._found.response_sums)
+            check_digits(self.statistics, names, response, self._data.response_sums)
         estimator = get_estimator(method, **options)
         if negative != "keep":
             _check_negative(negative, estimator.name)
@@ -432,7 +383,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         if not estimate.converged:
             warn(estimate.status)
         return VarianceComponentsResults(
-            self._result(estimate), RowAccess(self, estimate, estimator, negative)
+            self._result(estimate), RowAccess(self, self._data, estimate, estimator, negative)
         )
 
     def __getstate__(self) -> Any:
@@ -461,7 +412,7 @@ class VarianceComponentsModel(LikelihoodOfData):
     def _estimate_of(self, estimator: Estimator, terms: tuple[int, ...]) -> Estimate:
         """Return the estimate of some of the terms."""
         names, whole = self.component_names, self.statistics
-        if self._found.rows is None:
+        if self._data.rows is None:
             stats = whole.of_terms(terms)
         else:
             chunk = replace(self.chunk, terms=tuple(self.chunk.terms[t] for t in terms))
@@ -470,7 +421,7 @@ class VarianceComponentsModel(LikelihoodOfData):
 
     def _result(self, estimate: Estimate) -> FitRecord:
         """Return the record of an estimate, with fixed effects of the columns as they are."""
-        found, design, fixed = self._found, self.design, self.design.fixed
+        found, design, fixed = self._data, self.design, self.design.fixed
         beta, cov_beta = design.uncentre(estimate.beta, estimate.cov_beta)
         errors = fixed_errors_of(self.statistics, estimate, design, cov_beta)
         estimate = replace(estimate, beta=beta, cov_beta=cov_beta, fixed_errors=errors)

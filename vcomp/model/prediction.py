@@ -25,8 +25,9 @@ from vcomp.design import Design
 from vcomp.estimators.likelihood import Solution, prediction_variances
 from vcomp.exceptions import DataError, check_alpha, did_you_mean, warn
 from vcomp.inference.intervals import normal_quantile
-from vcomp.model.row_access import FittedModel, RowAccess
+from vcomp.model.row_access import RowAccess
 from vcomp.numerics import MixedColumns, dense_columns
+from vcomp.statistics.batches import SummedData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,7 +181,7 @@ class Located:
 
     @classmethod
     def of(
-        cls, model: FittedModel, data: Any, terms: Sequence[int], new_levels: NewLevels
+        cls, fitted: SummedData, data: Any, terms: Sequence[int], new_levels: NewLevels
     ) -> Located:
         """Return the groups of the rows of the fit, or of other data.
 
@@ -197,11 +198,12 @@ class Located:
         if new_levels not in ("zero", "raise"):
             raise DataError(f"new_levels={new_levels!r} is not known; it is 'zero' or 'raise'")
         if data is None:
-            return cls(model.rows.labels, model.chunk.columns, model.chunk.codes)
-        design = model.design
+            chunk = fitted.statistics.rows
+            return cls(fitted.kept_rows.labels, chunk.columns, chunk.codes)
+        design = fitted.design
         needed = {f: design.facets[f].name for t in terms for f in design.terms[t].facets}
         facets, fixed, labels = select_predictors(
-            design.formula, data, model.reading, model.fixed_columns, needed.values()
+            design.formula, data, fitted.reading, fitted.fixed_columns, needed.values()
         )
         n = len(labels)
         X = design.fixed.matrix(fixed, n, design.x_origin)
@@ -289,7 +291,7 @@ def predicted_values(access: RowAccess, rows: Located, terms: Sequence[int]) -> 
     # of the estimator, which of Henderson's Method I are plain means.
     solution = access.solution
     beta = solution.beta if terms else access.estimate.beta
-    predicted = access.model.design.origin + rows.X @ beta
+    predicted = access.data.design.origin + rows.X @ beta
     for t in terms:
         groups, effects = rows.groups[t], solution.effects[t]
         predicted = predicted + np.where(groups < 0, 0.0, effects[groups])
@@ -304,8 +306,8 @@ def predict(access: RowAccess, data: Any, level: Level, new_levels: NewLevels) -
     access : model and components
     data, level, new_levels : as of ``VarianceComponentsResults.predict``
     """
-    terms = included_terms(level, [term.name for term in access.model.design.terms])
-    return predicted_values(access, Located.of(access.model, data, terms, new_levels), terms)
+    terms = included_terms(level, [term.name for term in access.data.design.terms])
+    return predicted_values(access, Located.of(access.data, data, terms, new_levels), terms)
 
 
 def fitted_values(access: RowAccess) -> pd.Series:
@@ -317,7 +319,7 @@ def residuals(access: RowAccess) -> pd.Series:
     """Return response minus fitted values of the rows that were used."""
     import pandas as pd
 
-    rows = access.model.rows
+    rows = access.data.kept_rows
     return pd.Series(rows.y - fitted_values(access).to_numpy(), rows.labels, name="resid")
 
 
@@ -340,8 +342,8 @@ def get_prediction(
     import pandas as pd
 
     check_alpha(alpha)
-    terms = included_terms(level, [term.name for term in access.model.design.terms])
-    rows = Located.of(access.model, data, terms, new_levels)
+    terms = included_terms(level, [term.name for term in access.data.design.terms])
+    rows = Located.of(access.data, data, terms, new_levels)
     mean = predicted_values(access, rows, terms).rename("mean")
     of_mean, of_score = _variances(access, rows, terms)
     return Prediction(
@@ -367,7 +369,7 @@ def _variances(
         groups[:, t] = rows.groups[t][first]
     X = dense_columns(rows.X[first])
     if terms:
-        of_mean = prediction_variances(access.model.statistics, v, groups, X)
+        of_mean = prediction_variances(access.data.statistics, v, groups, X)
     else:
         of_mean = np.maximum(((X @ access.estimate.cov_beta) * X).sum(axis=1), 0.0)
     for t in terms:
@@ -387,8 +389,8 @@ def augment(access: RowAccess) -> pd.DataFrame:
     """Return response, facets, covariates, fitted values and residuals of the rows used."""
     import pandas as pd
 
-    check_columns(access.model.design)
-    rows, response = access.model.rows, access.model.design.formula.response
+    check_columns(access.data.design)
+    rows, response = access.data.kept_rows, access.data.design.formula.response
     fitted = fitted_values(access).to_numpy()
     facets = {name: column.to_numpy() for name, column in rows.facets.items()}
     covariates = {name: column for name, column in rows.fixed.items() if name not in facets}
@@ -429,7 +431,7 @@ def write_augmented(access: RowAccess, to: str | os.PathLike[str], progress: boo
     """
     Reading(progress=progress)  # refuses other values before anything is read
     target = parquet_path(to, "to", access.files)
-    frames = _kept(access) if access.model.keeps_rows else _streamed(access, progress)
+    frames = _kept(access) if access.data.rows is not None else _streamed(access, progress)
     write_parquet(frames, target, _INSTEAD)
     return target
 
@@ -448,28 +450,28 @@ def _streamed(access: RowAccess, progress: bool | None) -> Iterator[pd.DataFrame
     DataError
         If the rows cannot be read again, or have changed.
     """
-    model, n = access.model, 0
-    check_columns(model.design)
-    batches = model.batches(progress)
+    data, n = access.data, 0
+    check_columns(data.design)
+    batches = data.read_again(progress)
     solution = access.solution
     for part in batches.each():
         n += part.y.size
         if part.y.size:
-            yield _augmented(model, solution, part)
-    if n != model.design.structure.n_rows:
+            yield _augmented(data, solution, part)
+    if n != data.design.structure.n_rows:
         raise DataError(
-            f"the fit is of {model.design.structure.n_rows:,} rows, and {n:,} were read now; they "
+            f"the fit is of {data.design.structure.n_rows:,} rows, and {n:,} were read now; they "
             "have to stay as they were"
         )
 
 
-def _augmented(model: FittedModel, solution: Solution, part: CompleteRows) -> pd.DataFrame:
+def _augmented(data: SummedData, solution: Solution, part: CompleteRows) -> pd.DataFrame:
     """Return response, facets, covariates, fitted values and residuals of some rows."""
     import pandas as pd
 
-    design = model.design
+    design = data.design
     codes = [np.asarray(f.codes(part.frame[f.name])) for f in design.facets]
-    fixed = part.fixed_columns(design.formula, model.fixed_columns)
+    fixed = part.fixed_columns(design.formula, data.fixed_columns)
     fitted = _fitted(design, solution, codes, design.centred_matrix(fixed, part.y.size))
     columns: dict[str, Any] = {design.formula.response: part.y}
     for facet, found in zip(design.facets, codes, strict=True):

@@ -20,10 +20,10 @@ from vcomp.inference.intervals import (
     note_on_scores,
     wald_interval,
 )
-from vcomp.model.interval_sources import IntervalMethod, source_of
+from vcomp.model.estimates import component_limits, fixed_fit, gstudy
 from vcomp.model.record import FitRecord
-from vcomp.model.row_access import RowAccess, fixed_fit
-from vcomp.model.tables import component_limits, gstudy, mc_errors
+from vcomp.model.row_access import RowAccess
+from vcomp.model.uncertainty import IntervalMethod, source_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ KINDS: tuple[PictureName, ...] = get_args(PictureName)
 _FORMULA_WIDTH = 64
 
 _BAR = 18
-"""Blocks of a share of 100 %, beside numbers of ordinary length within 92 columns."""
+"""Blocks of a share of 100 %: with numbers of ordinary length, lines have 92 columns."""
 
 _METHOD_NAMES = {
     "reml": "REML",
@@ -63,7 +63,7 @@ def summary(
     statsmodels.iolib.summary.Summary
     """
     found = component_limits(record.estimate, alpha, source)
-    tables = [_head(record), _components(record, alpha, source)]
+    tables = [_head(record), _components(record, alpha, gstudy(record, source, found))]
     if record.exog_names:
         tables.append(_fixed_effects(fixed_fit(record, rows).table(alpha, "satterthwaite"), alpha))
     return display.summary(tables, _notes(record, found, source))
@@ -86,9 +86,9 @@ def _head(record: FitRecord) -> Any:
     return display.plain_table(list(zip(left, right, strict=True)))
 
 
-def _components(record: FitRecord, alpha: float, source: IntervalSource) -> Any:
-    frame, held = gstudy(record, alpha, source), record.estimate.held
-    intervals = display.short_intervals(frame["ci_low"], frame["ci_high"])
+def _components(record: FitRecord, alpha: float, frame: pd.DataFrame) -> Any:
+    held = record.estimate.held
+    intervals = display.short_intervals(frame["low"], frame["high"])
     se = display.fixed(frame["se"], significant=3)
     cells = {
         "estimate": display.fixed(frame["estimate"]),
@@ -120,9 +120,7 @@ def _fixed_effects(frame: pd.DataFrame, alpha: float) -> Any:
         "df": display.fixed(frame["df"], decimals=1),
         t: display.fixed(frame["t"], decimals=2),
         f"P>|{t}|": display.p_values(frame["p_value"], decimals=3),
-        f"{display.level(alpha)} interval": display.short_intervals(
-            frame["ci_low"], frame["ci_high"]
-        ),
+        f"{display.level(alpha)} interval": display.short_intervals(frame["low"], frame["high"]),
     }
     if t == "z":
         del cells["df"]
@@ -191,7 +189,7 @@ def _on_standard_errors(estimate: Estimate) -> list[str]:
     notes = []
     if estimate.certificate is not None and estimate.certificate.information == "average":
         notes.append("Standard errors: from the average information, the only one of this engine.")
-    if mc_errors(estimate).any():
+    if any(estimate.monte_carlo.values()):
         notes.append(
             "Monte Carlo: standard error from the engine's random probes, which falls with their "
             f"number; that of the log-likelihood is {display.number(estimate.llf_error, 2)}."
@@ -237,7 +235,8 @@ def draw(
         raise VcompError(
             f"all components are drawn together; for the effects of {term!r} use kind='effects'"
         )
-    table = gstudy(record, alpha, source_of(record, rows, interval))
+    source = source_of(record, rows, interval)
+    table = gstudy(record, source, component_limits(record.estimate, alpha, source))
     return plots.components(table, alpha=alpha, ax=ax)
 
 

@@ -14,7 +14,8 @@ from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators import Estimate
 from vcomp.estimators.likelihood import LikelihoodEngine, choose_engine
 from vcomp.exceptions import EstimationError, check_alpha
-from vcomp.inference import Quantities, read_quantity
+from vcomp.inference import Quantities, Smooth, profile, read_quantity
+from vcomp.inference.intervals import Limits
 from vcomp.inference.profile import (
     Constraint,
     LinearConstraint,
@@ -24,11 +25,10 @@ from vcomp.inference.profile import (
     profile_fixed_effect,
     profile_quantity,
 )
+from vcomp.model.row_access import RowAccess
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from vcomp.model.row_access import RowAccess
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -114,7 +114,7 @@ class Profile(display.Said):
 
 
 @dataclass(frozen=True, slots=True)
-class Likelihood:
+class MaximisedLikelihood:
     """The likelihood that a fit maximised, and its maximum.
 
     Attributes
@@ -129,7 +129,7 @@ class Likelihood:
     held: BoolArray
 
     @classmethod
-    def of(cls, access: RowAccess) -> Likelihood:
+    def of(cls, access: RowAccess) -> MaximisedLikelihood:
         """Return the likelihood of a fit by REML or ML that converged.
 
         Raises
@@ -151,7 +151,7 @@ class Likelihood:
             )
         name = estimate.certificate.engine
         engine = choose_engine(
-            access.model.statistics,
+            access.data.statistics,
             name if name in ("strata", "blocked") else "auto",
             reml=estimate.method == "reml",
             names=estimate.names[:-1],
@@ -257,13 +257,13 @@ def profiles(
     check_alpha(alpha)
     names, fixed = access.estimate.names, tuple(exog_names)
     requested = _requested(what, names, fixed, access.estimate.held)
-    likelihood = Likelihood.of(access)
+    likelihood = MaximisedLikelihood.of(access)
     curves = {}
     for name, parameter in requested.items():
         if isinstance(parameter, Quantities):
             curves[name] = likelihood.profile_ratio(parameter, name, alpha)
         elif parameter.is_fixed:
-            design = access.model.design
+            design = access.data.design
             curves[name] = likelihood.profile_coefficient(parameter.place, name, alpha, design)
         else:
             curves[name] = likelihood.profile_component(parameter.place, name, alpha)
@@ -318,3 +318,120 @@ def _quantity(text: str, names: tuple[str, ...], fixed: tuple[str, ...]) -> Quan
             "interval='profile') for the interval of the root"
         )
     return quantity
+
+
+PROFILE = "profile likelihood"
+
+
+@dataclass(frozen=True, slots=True)
+class FromProfile:
+    """Intervals from the profile likelihood of each quantity.
+
+    Parameters
+    ----------
+    likelihood : that the fit maximised
+    """
+
+    likelihood: MaximisedLikelihood
+
+    @property
+    def interval(self) -> str:
+        """The name of this source of intervals, ``"profile"``."""
+        return "profile"
+
+    def limits(self, quantities: Quantities | Smooth, alpha: float) -> Limits:
+        """Return intervals with confidence 1 − alpha.
+
+        Quantities that depend on held components only have no interval (nan).
+
+        Raises
+        ------
+        EstimationError
+            If a profile cannot be traced, or the quantity depends on the fixed effects.
+        """
+        check_alpha(alpha)
+        if isinstance(quantities, Smooth):
+            return self._of_function(quantities, alpha)
+        low, high = np.full((2, len(quantities)), np.nan)
+        notes: list[str] = []
+        distinct = _alike(quantities)
+        nearby = self.likelihood.nearby_ends(alpha) if len(distinct) > 1 else None
+        for first, alike in distinct.items():
+            found = self._one(quantities.take(slice(first, first + 1)), alpha, nearby)
+            notes += [note for note in found[2] if note not in notes]
+            for place, factor in alike.items():
+                low[place], high[place] = (
+                    _of_multiple(end, quantities.form, factor) for end in found[:2]
+                )
+        return Limits(low, high, PROFILE, tuple(notes))
+
+    def _one(
+        self, q: Quantities, alpha: float, nearby: profile.NearbyEnds | None
+    ) -> tuple[float, float, tuple[str, ...]]:
+        a = q.a[0]
+        if self._is_known(a) and (q.b is None or self._is_known(q.b[0])):
+            return np.nan, np.nan, ("a quantity made of held components only has no interval",)
+        whole = Quantities("linear", q.a) if q.form == "root" else q
+        low, high, notes = self._ends(whole, alpha, nearby)
+        if q.form == "root":
+            return float(np.sqrt(max(low, 0.0))), float(np.sqrt(high)), notes
+        return low, high, notes
+
+    def _ends(
+        self, q: Quantities, alpha: float, nearby: profile.NearbyEnds | None
+    ) -> tuple[float, float, tuple[str, ...]]:
+        """Return the ends of an interval, from those of one that is alike if there is one."""
+        constraint = None if nearby is None else constraint_of(q)
+        if nearby is not None and constraint is not None:
+            found = nearby.interval(constraint)
+            if found is not None:
+                return *found, ()
+        curve = self.likelihood.profile_ratio(q, "a quantity", alpha, points=0)
+        if nearby is not None and constraint is not None:
+            nearby.add(constraint, curve)
+        return curve.low, curve.high, curve.notes
+
+    def _of_function(self, q: Smooth, alpha: float) -> Limits:
+        if q.uses_fixed:
+            raise EstimationError(
+                "a quantity that depends on the fixed effects has no profile; use "
+                "interval='log' or 'bootstrap'"
+            )
+        nothing = np.zeros(0)
+        constraint = profile.SmoothConstraint(
+            lambda v: q.function(v, nothing), lambda v: q.slopes(v, nothing)[0]
+        )
+        curve = self.likelihood.profile(constraint, "a quantity", alpha, points=0)
+        return Limits(np.array([curve.low]), np.array([curve.high]), PROFILE, curve.notes)
+
+    def _is_known(self, weights: FloatArray) -> bool:
+        return not (weights[~self.likelihood.held] != 0.0).any()
+
+
+def _alike(q: Quantities) -> dict[int, dict[int, float]]:
+    """Return quantities that are functions of another one, by the place of that one.
+
+    A multiple of the weights multiplies a linear form, a ratio, or the odds of a share: error
+    variances for other numbers of levels of one facet have a single profile, and so have their
+    coefficients. The values are, for each quantity, its place and the factor.
+    """
+    found: dict[bytes, tuple[int, FloatArray]] = {}
+    alike: dict[int, dict[int, float]] = {}
+    for place in range(len(q)):
+        weights = [q.a[place]] if q.b is None else [q.a[place], q.b[place]]
+        sizes = np.array([np.abs(w).max(initial=0.0) or 1.0 for w in weights])
+        # Rounded, so that 1/30 of a component and 2/60 of it are the same direction.
+        key = np.round(np.concatenate([w / s for w, s in zip(weights, sizes, strict=True)]), 14)
+        first, own = found.setdefault((key + 0.0).tobytes(), (place, sizes))
+        ratio = sizes / own
+        alike.setdefault(first, {})[place] = float(ratio[0] / (ratio[1] if len(ratio) > 1 else 1))
+    return alike
+
+
+def _of_multiple(end: float, form: str, factor: float) -> float:
+    """Return the end of the interval of a quantity whose weights are multiplied by a factor."""
+    if form == "root":
+        return end * float(np.sqrt(factor))
+    if form != "share" or factor == 1.0:
+        return end * factor
+    return factor * end / (1.0 - end + factor * end)

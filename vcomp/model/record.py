@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,16 +19,23 @@ from vcomp.formula import REPLICATE, RESIDUAL, closure
 from vcomp.inference import (
     NOT_CONVERGED,
     LevelVariances,
+    Projected,
     TwoWayMeanSquares,
     VarianceComponents,
     are_computable,
     object_key,
 )
 from vcomp.inference.hypotheses import fixed_level_variances
-from vcomp.inference.intervals import level_variances, positive_residual, with_influences
+from vcomp.inference.intervals import (
+    FromComponents,
+    IntervalName,
+    level_variances,
+    positive_residual,
+    with_influences,
+)
 from vcomp.ir.rank import PairedDifferences
 from vcomp.model.stored_levels import StoredLevels
-from vcomp.statistics import GroupSums, ScoreTable, tabulate
+from vcomp.statistics import CellTotals, GroupSums, tabulate
 from vcomp.statistics.batches import SummedData, few_values
 
 
@@ -36,7 +43,7 @@ def label(
     design: Design,
     sums: GroupSums,
     estimate: Estimate,
-    table: ScoreTable | None,
+    table: CellTotals | None,
     response_values: tuple[float, ...] | None = None,
 ) -> VarianceComponents:
     """Return the estimated components with their facets, nesting, sizes and covariance."""
@@ -81,7 +88,7 @@ def _inverse_n(
 
 
 def two_way_mean_squares(
-    structure: Structure, facets: tuple[frozenset[str], ...], table: ScoreTable
+    structure: Structure, facets: tuple[frozenset[str], ...], table: CellTotals
 ) -> TwoWayMeanSquares | None:
     """Return the mean squares of the cell means if exact intervals follow from them, else None.
 
@@ -178,7 +185,7 @@ class CellMeans:
     counts: FloatArray = field(metadata=stored(write=_compact, read=_spread))
 
     @classmethod
-    def of(cls, design: Design, table: ScoreTable) -> CellMeans:
+    def of(cls, design: Design, table: CellTotals) -> CellMeans:
         """Return the cell means of a design with two facets."""
         first, second = design.facets
         with np.errstate(invalid="ignore"):
@@ -216,30 +223,6 @@ def _are_sizes(table: TwoWayMeanSquares) -> bool:
     return all(1 <= n < _MANY for n in (table.n_rows, table.n_columns, table.n_replicates))
 
 
-class Tables(Protocol):
-    """Tables derived from the data and the estimate of a fit, computed at first use."""
-
-    @property
-    def components(self) -> VarianceComponents:
-        """The components with their facets."""
-
-    @property
-    def table(self) -> quadratic.AnovaTable | None:
-        """The analysis of variance."""
-
-    @property
-    def cells(self) -> CellMeans | None:
-        """The cell means of two facets."""
-
-    @property
-    def levels(self) -> LevelVariances | None:
-        """The products of influences by level, for robust intervals."""
-
-    @property
-    def fixed_levels(self) -> LevelVariances | None:
-        """The products of contributions to the fixed effects, for their robust errors."""
-
-
 _MOST_COLUMNS = 100
 """Columns of the fixed part up to which products of their contributions are stored: their number
 grows with the square, and the time with the cube."""
@@ -247,7 +230,7 @@ grows with the square, and the time with the cube."""
 
 @dataclass(frozen=True, slots=True)
 class StoredTables:
-    """The same tables as values, for a loaded or pickled result.
+    """The tables of :class:`TablesOfFit` as values, for a loaded or pickled result.
 
     Attributes
     ----------
@@ -267,7 +250,7 @@ class StoredTables:
     fixed_levels: LevelVariances | None = None
 
     @classmethod
-    def of(cls, tables: Tables) -> StoredTables:
+    def of(cls, tables: TablesOfFit | StoredTables) -> StoredTables:
         """Return tables as values."""
         levels = _known(lambda: tables.levels)
         columns = tables.found.design.fixed.names if isinstance(tables, TablesOfFit) else ()
@@ -355,7 +338,7 @@ class TablesOfFit:
         means = self.estimate.method == "anova"
         return fixed_level_variances(found.design, found.statistics, found.total, v, means=means)
 
-    def _scores(self) -> ScoreTable | None:
+    def _scores(self) -> CellTotals | None:
         design = self.found.design
         crossed = len(design.facets) == 2 and not any(design.structure.nested_in.values())
         if not (crossed and design.formula.intercept_only):
@@ -395,7 +378,9 @@ class FitRecord:
     exog_names: tuple[str, ...]
     structure: Structure
     estimate: Estimate
-    tables: Tables = field(metadata=stored(flat=StoredTables, write=StoredTables.of))
+    tables: TablesOfFit | StoredTables = field(
+        metadata=stored(flat=StoredTables, write=StoredTables.of)
+    )
     response_sums: tuple[float, float] | None = None
     left_out: tuple[str, ...] = ()
     level_values: StoredLevels | None = None
@@ -425,13 +410,13 @@ class FitRecord:
             shapes.append((found.fixed_errors.df, (p,)))
         if found.fixed_errors is not None and found.fixed_errors.slopes is not None:
             shapes.append((found.fixed_errors.slopes, (k, p, p)))
-        if self.table is not None:
-            m = len(self.table.names)
-            shapes += [(self.table.df, (m,)), (self.table.sum_sq, (m,))]
-            shapes += [(self.table.expected, (m, m))]
-        if self.cells is not None:
-            size = tuple(map(len, self.cells.levels))
-            shapes += [(self.cells.means, size), (self.cells.counts, size)]
+        table, cells = self.tables.table, self.tables.cells
+        if table is not None:
+            m = len(table.names)
+            shapes += [(table.df, (m,)), (table.sum_sq, (m,)), (table.expected, (m, m))]
+        if cells is not None:
+            size = tuple(map(len, cells.levels))
+            shapes += [(cells.means, size), (cells.counts, size)]
         for levels in (self.tables.levels, self.tables.fixed_levels):
             if levels is not None:
                 m, q = len(levels.sets), levels.information.shape[0]
@@ -452,7 +437,7 @@ class FitRecord:
             *(named >= {f, *outer} for f, outer in structure.nested_in.items()),
             bool(found.covariances),
             are_computable(made.values) and are_computable(found.values),
-            self.cells is None or _are_means(self.cells),
+            cells is None or _are_means(cells),
             made.mean_squares is None or _are_sizes(made.mean_squares),
             all(held and all(map(str.strip, held)) for held in structure.terms.values()),
             RESIDUAL in structure.terms,
@@ -468,16 +453,6 @@ class FitRecord:
     def components(self) -> VarianceComponents:
         """The components with their facets, for D-studies."""
         return self.tables.components
-
-    @property
-    def table(self) -> quadratic.AnovaTable | None:
-        """The analysis of variance; None if the mean is not constant."""
-        return self.tables.table
-
-    @property
-    def cells(self) -> CellMeans | None:
-        """The cell means of two facets; None for other designs, and if there are very many."""
-        return self.tables.cells
 
     def stored_levels(self) -> StoredLevels:
         """Return the values of the levels of a result without rows.
@@ -513,18 +488,29 @@ class FitRecord:
             )
         return replace(self.tables.components, levels=levels)
 
-    def with_influences(self) -> tuple[VarianceComponents, str]:
-        """Return the components, with the influences of the rows if they can be computed.
+    def of_components(
+        self, interval: IntervalName = "auto", negative: Projected = "keep"
+    ) -> FromComponents:
+        """Return a source of intervals from the components and their covariance matrix.
 
-        Returns
-        -------
-        components : those of :meth:`robust_components`, or without influences
-        reason : why there are no influences; empty if there are, or if components have no
-            covariance matrix
+        Parameters
+        ----------
+        interval : its name; ``"auto"`` is robust if the influences of the rows can be computed
+        negative : treatment of negative components
+
+        Raises
+        ------
+        DataError, EstimationError
+            As :meth:`robust_components`, if `interval` is ``"robust"``.
         """
-        structure = self.structure
-        n_levels = dict(zip(structure.facets, structure.n_levels, strict=True))
-        return with_influences(self.tables.components, n_levels, lambda: self.tables.levels)
+        components, reason = self.tables.components, ""
+        if interval == "robust":
+            components = self.robust_components()
+        elif interval == "auto":
+            n_levels = dict(zip(self.structure.facets, self.structure.n_levels, strict=True))
+            components, reason = with_influences(components, n_levels, lambda: self.tables.levels)
+        fixed = self.estimate.beta, self.estimate.cov_beta
+        return FromComponents(components, interval, negative, *fixed, reason)
 
     def fixed_levels(self) -> LevelVariances:
         """Return the products of contributions of the rows to the fixed effects.

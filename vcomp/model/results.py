@@ -1,11 +1,11 @@
 """The result of a fit: a façade over its record and rows.
 
-Its public interface is in five files, by subject: :mod:`~vcomp.model.estimates`,
+Its public interface is in six files, by subject: :mod:`~vcomp.model.estimates`,
 :mod:`~vcomp.model.uncertainty` (intervals, resampling), :mod:`~vcomp.model.hypothesis_tests`,
-:mod:`~vcomp.model.decisions` (D-studies, rank accuracy) and this one (tables, pictures, the
-diagnosis of assumptions, predictions, storage). The methods call functions of the other files,
-whose arguments are the record of the fit (:class:`~vcomp.model.record.FitRecord`), its rows
-(:class:`~vcomp.model.row_access.RowAccess`) or both.
+:mod:`~vcomp.model.universe_scores` (with D-studies), :mod:`~vcomp.model.rank_accuracy` and this
+one (tables, pictures, the diagnosis of assumptions, predictions, storage). The methods call
+functions whose arguments are the record of the fit (:class:`~vcomp.model.record.FitRecord`), its
+rows (:class:`~vcomp.model.row_access.RowAccess`) or both.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any, overload
 
 from vcomp import display
 from vcomp.data import read_json, write_json
-from vcomp.model import prediction, presentation, tables
-from vcomp.model.decisions import Decisions
+from vcomp.model import estimates, prediction, presentation
 from vcomp.model.estimates import Estimates
 from vcomp.model.hypothesis_tests import HypothesisTests
-from vcomp.model.interval_sources import IntervalMethod
 from vcomp.model.prediction import Level, NewLevels, Prediction
 from vcomp.model.presentation import PictureName
+from vcomp.model.rank_accuracy import RankAccuracy
 from vcomp.model.record import FitRecord
 from vcomp.model.row_access import RowAccess, StoredEffects
-from vcomp.model.uncertainty import Uncertainty
+from vcomp.model.uncertainty import IntervalMethod, Uncertainty
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class VarianceComponentsResults(
-    Estimates, Uncertainty, HypothesisTests, Decisions, display.Printed
+    Estimates, Uncertainty, HypothesisTests, RankAccuracy, display.Printed
 ):
     """Variance components with their uncertainty, D-studies, predictions and tables.
 
@@ -82,11 +81,11 @@ class VarianceComponentsResults(
         EstimationError, PlanError
             As :meth:`conf_int`.
         """
-        return tables.tidy(self._record, alpha, self.interval_source(interval))
+        return estimates.tidy(self._record, alpha, self.interval_source(interval))
 
     def glance(self) -> pd.DataFrame:
         """Return one row: method, nobs, df_resid, llf, aic, bic, converged, status."""
-        return tables.glance(self._record)
+        return estimates.glance(self._record)
 
     def summary(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> Any:
         """Return a summary as a table of statsmodels: ``print`` it, or ``.as_html()``.
@@ -211,7 +210,7 @@ class VarianceComponentsResults(
         >>> diagnosis.verdicts["matters"].iloc[:3].tolist()
         ['no', 'slightly', 'yes']
         """
-        from vcomp.model.diagnosed_fit import diagnose  # deferred for start-up time
+        from vcomp.model.model_checks import diagnose  # deferred for start-up time
 
         return diagnose(self._row_access, object, n, rng)
 
@@ -472,6 +471,6 @@ class VarianceComponentsResults(
 
     def _stored_record(self, scores: bool | None = None) -> FitRecord:
         """Return the record with the values of the levels, see :meth:`to_json`."""
-        from vcomp.model.storing import with_levels  # deferred for start-up time
+        from vcomp.model.levels_of_rows import with_levels  # deferred for start-up time
 
         return with_levels(self._record, self._rows, scores)

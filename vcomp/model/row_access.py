@@ -6,69 +6,28 @@ keeps the predicted effects, :class:`StoredEffects`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data import Reading, Rows
-from vcomp.design import Chunk, Design
+from vcomp.design import Design
 from vcomp.estimators import Estimate, Estimator, Negative
 from vcomp.estimators.likelihood import Solution, predicted, prediction_engine
 from vcomp.exceptions import DataError, EstimationError, VcompError
 from vcomp.inference import hypotheses, resampling
-from vcomp.inference.hypotheses import FixedFit
 from vcomp.model.record import FitRecord
 from vcomp.numerics import solve_positive
-from vcomp.statistics import Statistics
+from vcomp.statistics.batches import SummedData
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.statistics.batches import Batches
-
-
-class FittedModel(Protocol):
-    """The attributes of a model that predictions and resampling use."""
-
-    design: Design
-    statistics: Statistics
-
-    @property
-    def rows(self) -> Rows:
-        """The rows that were used, in memory."""
-        ...
-
-    @property
-    def chunk(self) -> Chunk:
-        """The same rows, coded."""
-        ...
-
-    @property
-    def fixed_columns(self) -> Mapping[str, Any]:
-        """The columns of the fixed part."""
-        ...
-
-    @property
-    def reading(self) -> Reading:
-        """How the rows were read."""
-        ...
-
-    @property
-    def keeps_rows(self) -> bool:
-        """Whether the rows are in memory."""
-        ...
-
-    def batches(self, progress: bool | None = False) -> Batches:
-        """Return the rows that were not kept, to be read again."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
-class PredictedEffects:
+class EffectSolution:
     """The solution of Henderson's equations without the variances.
 
     Attributes
@@ -87,12 +46,14 @@ class RowAccess:
 
     Attributes
     ----------
-    model : the fitted model
+    model : the fitted model, for users
+    data : design and statistics of the rows, and the rows where they are kept
     estimate : of its components, with the fixed effects of the centred columns of X
     estimator, negative : the estimator and the treatment of negative estimates
     """
 
-    model: FittedModel
+    model: Any
+    data: SummedData
     estimate: Estimate
     estimator: Estimator
     negative: Negative = "keep"
@@ -100,10 +61,10 @@ class RowAccess:
     @property
     def files(self) -> tuple[Path, ...]:
         """The files of the rows; none if the rows cannot be read again."""
-        if self.model.keeps_rows:
-            return self.model.rows.files
+        if self.data.rows is not None:
+            return self.data.rows.files
         try:
-            return self.model.batches().files
+            return self.data.read_again().files
         except DataError:
             return ()
 
@@ -113,13 +74,13 @@ class RowAccess:
 
     def generating(self) -> resampling.GeneratingFit:
         """Return the fit from which data are drawn, and which is repeated on them."""
-        estimate, design = self.estimate, self.model.design
+        estimate, design = self.estimate, self.data.design
 
         def uncentred(beta: FloatArray) -> FloatArray:
             return design.uncentre(beta, np.zeros((beta.size, beta.size)))[0]
 
         return resampling.GeneratingFit(
-            stats=self.model.statistics,
+            stats=self.data.statistics,
             recipe=self.recipe(),
             values=estimate.values,
             beta=estimate.beta,
@@ -132,15 +93,15 @@ class RowAccess:
         """Return new responses, one in each column."""
         import pandas as pd
 
-        rows = self.model.rows
-        responses = self.generating().simulate(self.model.chunk, n, rng)
+        rows = self.data.kept_rows
+        responses = self.generating().simulate(self.data.statistics.rows, n, rng)
         return pd.DataFrame(responses, index=rows.labels, copy=False)
 
     def random_effects(self) -> dict[str, pd.DataFrame]:
         """Return a frame of predicted effects for every term."""
         import pandas as pd
 
-        solution, design = self.solution, self.model.design
+        solution, design = self.solution, self.data.design
         prediction, conditional = solution.prediction_var, solution.conditional_var
         return {
             term.name: pd.DataFrame(
@@ -177,16 +138,16 @@ class RowAccess:
         if not v.any():
             return self._nothing()
         engine = getattr(self.estimator, "engine", "auto")  # estimators in closed form have none
-        return predicted(prediction_engine(self.model.statistics, engine), v)
+        return predicted(prediction_engine(self.data.statistics, engine), v)
 
     @property
-    def effects(self) -> PredictedEffects:
+    def effects(self) -> EffectSolution:
         """The fixed and predicted effects; the solution itself holds an engine at its point."""
         solution = self.solution
-        return PredictedEffects(solution.beta, solution.effects)
+        return EffectSolution(solution.beta, solution.effects)
 
     def _nothing(self) -> Solution:
-        stats = self.model.statistics
+        stats = self.data.statistics
         zeros = tuple(np.zeros(q) for q in stats.sizes)
         beta = solve_positive(stats.XX, stats.Xy)
         cov_beta = np.zeros((beta.size, beta.size))
@@ -229,8 +190,8 @@ class StoredEffects:
     @classmethod
     def of(cls, access: RowAccess) -> StoredEffects:
         """Return the effects, unless they are larger than the data or cannot be predicted."""
-        design = access.model.design
-        effects = sum(access.model.statistics.sizes)
+        design = access.data.design
+        effects = sum(access.data.statistics.sizes)
         numbers = design.structure.n_rows * (len(design.facets) + 1)
         if effects * _COLUMNS > numbers:
             return cls(
@@ -309,31 +270,7 @@ def compared_fit(res: Fitted) -> hypotheses.ComparedFit:
         exog_names=record.exog_names,
         nobs=record.structure.n_rows,
         response_sums=record.response_sums,
-        stats=None if rows is None else rows.model.statistics,
-    )
-
-
-def component_fit(record: FitRecord, rows: RowAccess | None) -> hypotheses.ComponentFit:
-    """Return the values that tests of a component use."""
-    return hypotheses.ComponentFit(
-        estimate=record.estimate,
-        table=record.table,
-        classical=record.structure.balanced and record.components.is_closed,
-        stats=None if rows is None else rows.model.statistics,
-        robust=record.robust_components,
-    )
-
-
-def fixed_fit(record: FitRecord, rows: RowAccess | None) -> FixedFit:
-    """Return the values that tests of fixed effects use."""
-    return FixedFit(
-        estimate=record.estimate,
-        names=record.exog_names,
-        stats=None if rows is None else rows.model.statistics,
-        design=None if rows is None else rows.model.design,
-        facets=record.components.facets,
-        levels=record.fixed_levels,
-        left_out=record.left_out,
+        stats=None if rows is None else rows.data.statistics,
     )
 
 
@@ -344,9 +281,9 @@ def kept_response(res: Fitted) -> FloatArray | None:
     ----------
     res : the fit
     """
-    if res._rows is None or not res._rows.model.keeps_rows:
+    if res._rows is None or res._rows.data.rows is None:
         return None
-    return res._rows.model.chunk.response
+    return res._rows.data.statistics.rows.response
 
 
 def fitted_again(res: Fitted) -> tuple[resampling.GeneratingFit, Design]:
@@ -362,4 +299,4 @@ def fitted_again(res: Fitted) -> tuple[resampling.GeneratingFit, Design]:
         If the result was loaded without its rows.
     """
     access = require_rows(res._rows)
-    return access.generating(), access.model.design
+    return access.generating(), access.data.design

@@ -1,20 +1,27 @@
 """The methods of a result on uncertainty: intervals, profiles, resampling and cross-checks.
 
-Methods delegate to :mod:`~vcomp.model.tables`, :mod:`~vcomp.model.interval_sources`,
-:mod:`~vcomp.model.profiling`, :mod:`~vcomp.model.cross_checks` and
-:mod:`vcomp.inference.resampling`.
+Methods delegate to :mod:`~vcomp.model.estimates`, :mod:`~vcomp.model.profiling`,
+:mod:`~vcomp.model.model_checks` and :mod:`vcomp.inference.resampling`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from vcomp.exceptions import EstimationError
 from vcomp.inference import Projected, resampling
-from vcomp.inference.intervals import IntervalSource
-from vcomp.model import tables
-from vcomp.model.interval_sources import IntervalMethod, source_of
-from vcomp.model.row_access import Fitted
+from vcomp.inference.intervals import (
+    LOCAL_INTERVALS,
+    IntervalName,
+    IntervalSource,
+    check_local_interval,
+    check_source,
+    plugged_source,
+)
+from vcomp.model import estimates
+from vcomp.model.record import FitRecord
+from vcomp.model.row_access import Fitted, RowAccess, require_rows
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -24,8 +31,12 @@ if TYPE_CHECKING:
 
     from vcomp.design import LevelGroups
     from vcomp.inference.resampling import BootstrapType, Jackknife, Replicates
-    from vcomp.model.cross_checks import CrossCheck
+    from vcomp.model.model_checks import CrossCheck
     from vcomp.model.profiling import Profile
+
+
+IntervalMethod: TypeAlias = "IntervalName | IntervalSource | resampling.Replicates"
+"""The name of a way to make intervals, or a source of them, such as bootstrap replicates."""
 
 
 class Uncertainty(Fitted):
@@ -74,10 +85,10 @@ class Uncertainty(Fitted):
         PlanError
             If alpha is not between 0 and 1.
         """
-        return tables.conf_int(self._record, alpha, self.interval_source(interval))
+        return estimates.conf_int(self._record, alpha, self.interval_source(interval))
 
     def gstudy(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
-        """Return a row for each component: estimate, se, ci_low, ci_high and percent.
+        """Return a row for each component: estimate, se, low, high and percent.
 
         Percent is of the total variance, negative estimates set to zero. Standard errors are
         robust with robust intervals, else those of :attr:`bse`. If the engine
@@ -93,7 +104,9 @@ class Uncertainty(Fitted):
         EstimationError, PlanError
             As :meth:`conf_int`.
         """
-        return tables.gstudy(self._record, alpha, self.interval_source(interval))
+        record, source = self._record, self.interval_source(interval)
+        limits = estimates.component_limits(record.estimate, alpha, source)
+        return estimates.gstudy(record, source, limits)
 
     def profile(self, what: str | Sequence[str] | None = None, *, alpha: float = 0.05) -> Profile:
         """Return profile likelihoods of components, their ratios, and after ML fixed effects.
@@ -219,7 +232,7 @@ class Uncertainty(Fitted):
         >>> check.agrees
         True
         """
-        from vcomp.model.cross_checks import crosscheck  # deferred for start-up time
+        from vcomp.model.model_checks import crosscheck  # deferred for start-up time
 
         return crosscheck(self._row_access, methods, n, rng, workers, time_limit, progress)
 
@@ -384,7 +397,7 @@ class Uncertainty(Fitted):
         """
         return resampling.facet_bootstrap(
             self._row_access.generating(),
-            self._row_access.model.design,
+            self._row_access.data.design,
             self._record.components,
             facet,
             n,
@@ -442,8 +455,89 @@ class Uncertainty(Fitted):
         """
         return resampling.jackknife(
             self._row_access.generating(),
-            self._row_access.model.design,
+            self._row_access.data.design,
             facet,
             workers=workers,
             progress=progress,
+        )
+
+
+_REPLICATES = 1000
+"""Number of replicates for ``interval="bootstrap"``."""
+
+_OTHERS = ("profile", "bootstrap")
+_OF_FACETS = {
+    "jackknife": "jackknife",
+    "resample": "resample",
+    "facet bootstrap": "resample",
+    "facet_bootstrap": "resample",
+}
+
+
+def source_of(
+    record: FitRecord,
+    rows: RowAccess | None,
+    interval: IntervalMethod,
+    negative: Projected = "keep",
+    bootstrap_type: resampling.BootstrapType = "percentile",
+) -> IntervalSource:
+    """Return the source of the intervals of a fit.
+
+    Parameters
+    ----------
+    record : of the fit
+    rows : of the fit; None after loading
+    interval : a name, replicates, or a source itself
+    negative : how negative components are used
+    bootstrap_type : of intervals from replicates
+
+    Raises
+    ------
+    EstimationError
+        If the interval is not known, or not available for this fit.
+    DataError
+        If it needs the rows, and the result was loaded without them.
+    """
+    if interval == "profile":
+        from vcomp.model.profiling import (  # deferred for start-up time
+            FromProfile,
+            MaximisedLikelihood,
+        )
+
+        return FromProfile(MaximisedLikelihood.of(require_rows(rows)))
+    if interval == "bootstrap":
+        interval = resampling.parametric_bootstrap(require_rows(rows).generating(), _REPLICATES)
+    if (
+        not isinstance(interval, str)
+        and isinstance(interval, resampling.Replicates)
+        and not isinstance(interval, resampling.Jackknife)
+    ):
+        _check_own(interval, record.estimate.names)
+        fitted = record.estimate.values, record.estimate.beta
+        return resampling.FromReplicates(interval, *fitted, bootstrap_type, negative)
+    if bootstrap_type != "percentile":
+        raise EstimationError(
+            f"bootstrap_type={bootstrap_type!r} applies to intervals from bootstrap replicates, "
+            f"not to {interval!r}"
+        )
+    if not isinstance(interval, str):
+        return check_source(interval)
+    if interval in _OF_FACETS:
+        raise EstimationError(
+            f"interval={interval!r} needs a facet; pass "
+            f"interval=res.{_OF_FACETS[interval]}({record.structure.facets[0]!r})"
+        )
+    if interval not in LOCAL_INTERVALS:
+        plugged = plugged_source(interval, record.tables.components)
+        if plugged is not None:
+            return plugged
+    check_local_interval(interval, _OTHERS)
+    return record.of_components(interval, negative)
+
+
+def _check_own(replicates: resampling.Replicates, names: tuple[str, ...]) -> None:
+    if replicates.names != names:
+        raise EstimationError(
+            f"these replicates are of {', '.join(replicates.names)}, and the fit has "
+            f"{', '.join(names)}; resample this fit"
         )

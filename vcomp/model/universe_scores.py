@@ -16,16 +16,26 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk, number_combinations
 from vcomp.estimators.likelihood import prediction_variances
 from vcomp.exceptions import PlanError, check_alpha
-from vcomp.gtheory import DStudyPlan, Weights, make_plans, weights
+from vcomp.formula import REPLICATE
+from vcomp.gtheory import (
+    DStudyPlan,
+    HasDStudies,
+    MeanOfScores,
+    Weights,
+    all_sizes,
+    make_plans,
+    refuse_sizes_as_options,
+    weights,
+)
 from vcomp.inference import Projected, VarianceComponents, check_policy
-from vcomp.inference.intervals import wald_interval
+from vcomp.inference.intervals import IntervalSource, wald_interval
+from vcomp.model.record import FitRecord
+from vcomp.model.row_access import EffectSolution, Fitted, RowAccess
 from vcomp.model.stored_levels import EffectsWithin, ObjectScores, Within
+from vcomp.model.uncertainty import IntervalMethod, source_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from vcomp.model.record import FitRecord
-    from vcomp.model.row_access import PredictedEffects, RowAccess
 
 _SINGULAR = 1e-10
 """Relative singular value of scaled coefficients below which equations are singular."""
@@ -35,8 +45,125 @@ _ROWS = 262_144
 """Rows whose groups are in memory at once, or those of one object if it has more."""
 
 
+class UniverseScores(HasDStudies, Fitted):
+    """D-studies of a fit, and the universe scores of its objects of measurement."""
+
+    @property
+    def components(self) -> VarianceComponents:
+        """Components with facets, nesting, sizes and covariance, as D-studies use them.
+
+        Raises
+        ------
+        PlanError
+            If cells hold several scores and a facet of the formula has the name ``replicate``,
+            which a D-study needs for them.
+        """
+        record = self._record
+        if record.structure.replicated and REPLICATE in record.structure.facets:
+            raise PlanError(
+                f"the cells hold several scores, which a D-study calls {REPLICATE!r}, and a facet "
+                "of the formula has that name; rename the column for a D-study"
+            )
+        return record.tables.components
+
+    def _planned_components(self) -> VarianceComponents:
+        return self.components
+
+    def _components(self) -> VarianceComponents:
+        return self._record.tables.components
+
+    def _source(self, interval: IntervalMethod, negative: Projected) -> IntervalSource:
+        return source_of(self._record, self._rows, interval, negative)
+
+    def _mean_of_scores(self) -> MeanOfScores:
+        estimate, columns = self._record.estimate, self._record.exog_names
+        return MeanOfScores(estimate.beta, estimate.cov_beta, columns == ("Intercept",))
+
+    def universe_scores(
+        self,
+        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
+        *,
+        alpha: float = 0.05,
+        negative: Projected = "zero",
+        sizes: Mapping[str, Any] | None = None,
+        **n: Any,
+    ) -> pd.DataFrame:
+        """Return a row for each object of measurement: its universe score and standard errors.
+
+        Parameters
+        ----------
+        object : the object of measurement, a facet or several (``"doctor:patient"``, whose
+            universe score is the sum of the doctor's and the patient's effects); if None, the
+            first facet without a size
+        alpha : intervals have confidence 1 − alpha
+        negative : ``"zero"`` sets negative components to zero in the errors, ``"keep"`` uses them
+            as estimated; an error variance below zero then has no root (nan)
+        sizes, **n : one size for each of the other facets in the measurement whose errors are
+            computed, ``topic=25``; if there is none, each object's own numbers of levels
+
+        Returns
+        -------
+        pandas.DataFrame
+            with the objects as index and the columns
+
+            ``n``, ``mean``
+                its number of scores and their mean
+            ``universe_score``, ``se``, ``low``, ``high``
+                μ̂ + û, its best linear prediction at the mean of the covariates, with the standard
+                error of the prediction (components treated as known) and a normal interval. In
+                balanced data it is Kelley's: the mean score, shrunken towards the grand mean
+            ``sem_rel``, ``sem_abs``
+                √σ²(δ) and √σ²(Δ), the relative and absolute standard errors of measurement.
+                Without `n` they use its own numbers of levels, and the mean of their squares over
+                the objects is the error variance of the D-study
+            ``csem_rel``, ``csem_abs``
+                conditional standard errors, from the scores of this object (the relative one also
+                from their covariance with the scores of the other objects). ``csem_rel`` is nan
+                if objects do not all have the same cells equally often, as that covariance is then
+                not estimable, and for objects of several facets; both are nan for an object with
+                too few scores to estimate its error components
+
+        Raises
+        ------
+        PlanError
+            If the object is not known or has no component, a size is not one positive number, or
+            alpha is not between 0 and 1.
+        DataError
+            If the result was stored without scores of the object
+            (:meth:`~vcomp.VarianceComponentsResults.to_json`).
+        EstimationError
+            If the residual is estimated at zero; or if effects are solved for iteratively, and the
+            objects are too many for one solve each.
+
+        References
+        ----------
+        Brennan (2001), Generalizability Theory, sections 5.4 and 5.5; Brennan (1998), Raw-score
+        conditional standard errors of measurement in generalizability theory, Applied
+        Psychological Measurement 22, 307-331.
+
+        Examples
+        --------
+        >>> import vcomp
+        >>> data = vcomp.datasets.load("bodoff2007_alpha")
+        >>> res = vcomp.fit("score ~ (1|sys) + (1|topic)", data)
+        >>> columns = ["mean", "universe_score", "sem_abs", "csem_abs"]
+        >>> res.universe_scores("sys")[columns].round(3).head(2)  # doctest: +NORMALIZE_WHITESPACE
+                     mean  universe_score  sem_abs  csem_abs
+        sys
+        algorithm 1  0.60           0.624    0.054     0.058
+        algorithm 2  0.72           0.721    0.054     0.061
+        """
+        self._refuse_sizes(alpha=alpha, object=object)
+        wanted = all_sizes(sizes, n)
+        record, rows = self._record, self._rows
+        return universe_scores(record, rows, self.components, object, wanted, alpha, negative)
+
+    def _refuse_sizes(self, **options: Any) -> None:
+        refuse_sizes_as_options(self._record.structure.facets, **options)
+
+
 def object_scores(
-    access: RowAccess, components: VarianceComponents, term: int, effects: PredictedEffects
+    access: RowAccess, components: VarianceComponents, term: int, effects: EffectSolution
 ) -> ObjectScores:
     """Return what the rows show of the levels of a term as objects of measurement.
 
@@ -47,7 +174,7 @@ def object_scores(
     term : whose levels are the objects
     effects : predicted, of all terms
     """
-    chunk = access.model.chunk
+    chunk = access.data.statistics.rows
     within = EffectsWithin.of(components, components.facets[term])
     rows = _RowsOfObjects.of(chunk, term)
     terms = [within.all.index(e) for e in within.distinct]
@@ -61,7 +188,7 @@ def object_scores(
     shared = [block.shared for block in blocks if block.shared is not None]
     return ObjectScores(
         n=rows.n,
-        mean=access.model.design.origin + np.concatenate([rows.means(b) for b in rows.blocks()]),
+        mean=access.data.design.origin + np.concatenate([rows.means(b) for b in rows.blocks()]),
         score=scores,
         se=se,
         within=Within(
@@ -312,7 +439,7 @@ def scores_of_term(
     if access is None:
         return record.stored_levels().scores(record.estimate.names[term])
     found = object_scores(access, record.components, term, access.effects)
-    return found, access.model.design.group_index(term)
+    return found, access.data.design.group_index(term)
 
 
 def own_term(components: VarianceComponents, plan: DStudyPlan) -> int:
@@ -337,17 +464,17 @@ def _root(variances: FloatArray) -> FloatArray:
 
 
 def _predicted(
-    access: RowAccess, term: int, parts: Sequence[int], effects: PredictedEffects
+    access: RowAccess, term: int, parts: Sequence[int], effects: EffectSolution
 ) -> tuple[FloatArray, FloatArray]:
     """Return μ̂ + Σ û of every level of a term and its standard error, at the mean of X.
 
     The sum is over the terms that are parts of the object, such as doctor and doctor:patient.
     """
-    model, v = access.model, access.components
-    chunk, mean = model.chunk, model.chunk.columns.mean(axis=0)
-    n_levels = model.statistics.sizes[term]
+    design, stats, v = access.data.design, access.data.statistics, access.components
+    chunk, mean = stats.rows, stats.rows.columns.mean(axis=0)
+    n_levels = stats.sizes[term]
     groups = np.full((n_levels, v.size - 1), -1, dtype=np.int64)
-    scores = np.full(n_levels, model.design.origin + mean @ effects.beta)
+    scores = np.full(n_levels, design.origin + mean @ effects.beta)
     for part in parts:
         if part == term:
             groups[:, part] = np.arange(n_levels)
@@ -357,12 +484,12 @@ def _predicted(
     if not v.any():
         return scores, np.zeros(scores.size)
     X = np.broadcast_to(mean, (scores.size, mean.size))
-    return scores, np.sqrt(prediction_variances(model.statistics, v, groups, X))
+    return scores, np.sqrt(prediction_variances(stats, v, groups, X))
 
 
 def _cells(access: RowAccess, effects: EffectsWithin) -> IntArray:
     """Return the combination of all facets except the object and the facets nested in it."""
-    design, chunk = access.model.design, access.model.chunk
+    design, chunk = access.data.design, access.data.statistics.rows
     cells = np.zeros(chunk.response.size, dtype=np.int32)
     for position, facet in enumerate(design.facets):
         if facet.name not in effects.excluded:

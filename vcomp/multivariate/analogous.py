@@ -32,7 +32,7 @@ from vcomp.design import number_combinations
 from vcomp.estimators.likelihood import InformationKind, LastPoint
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.covariance_components import elements
-from vcomp.multivariate.variable_layout import Layout, sums_of
+from vcomp.multivariate.variable_layout import VariableLayout, sums_of
 from vcomp.numerics import Positive, solve
 
 _MOST_COLUMNS = 400
@@ -84,7 +84,7 @@ class Axis:
         return np.asarray(self.same[t] & (pair | pair.T), dtype=float)
 
 
-def find_axis(layout: Layout) -> Axis | None:
+def find_axis(layout: VariableLayout) -> Axis | None:
     """Return the scores by the largest facet that is fully crossed with all others, if any."""
     best: tuple[int, int] | None = None
     for place, levels in enumerate(layout.scores.levels):
@@ -98,7 +98,7 @@ def find_axis(layout: Layout) -> Axis | None:
     return _axis(layout, best[1], best[0])
 
 
-def _columns(layout: Layout, place: int) -> tuple[IntArray, int]:
+def _columns(layout: VariableLayout, place: int) -> tuple[IntArray, int]:
     """Return the column of every score, and the number of columns."""
     scores = layout.scores
     cells, size = scores.codes[place], len(scores.levels[place])
@@ -120,12 +120,12 @@ def _columns(layout: Layout, place: int) -> tuple[IntArray, int]:
     return columns, size
 
 
-def _fill(layout: Layout, place: int, columns: IntArray, m: int) -> bool:
+def _fill(layout: VariableLayout, place: int, columns: IntArray, m: int) -> bool:
     joint = layout.scores.codes[place].astype(np.int64) * m + columns
     return bool((np.bincount(joint, minlength=layout.scores.n) == 1).all())
 
 
-def _axis(layout: Layout, place: int, m: int) -> Axis:
+def _axis(layout: VariableLayout, place: int, m: int) -> Axis:
     scores = layout.scores
     columns, _ = _columns(layout, place)
     n = len(scores.levels[place])
@@ -149,7 +149,7 @@ def _axis(layout: Layout, place: int, m: int) -> Axis:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Point:
+class _AxisPoint:
     loglike: float
     inverse: FloatArray  # of V_c
     within: FloatArray  # V_c⁻¹ times the contrasts
@@ -158,7 +158,7 @@ class _Point:
     Pz: FloatArray
 
 
-class AxisLikelihood(LastPoint[_Point]):
+class AxisLikelihood(LastPoint[_AxisPoint]):
     """Restricted or full likelihood of scores with an axis, in units of standard deviations.
 
     Parameters
@@ -170,7 +170,7 @@ class AxisLikelihood(LastPoint[_Point]):
 
     kinds: tuple[InformationKind, ...] = ("observed", "expected", "average")
 
-    def __init__(self, axis: Axis, layout: Layout, *, reml: bool) -> None:
+    def __init__(self, axis: Axis, layout: VariableLayout, *, reml: bool) -> None:
         self.axis, self.reml = axis, reml
         self.linked: BoolArray = layout.linked
         self.n = layout.scores.n
@@ -225,7 +225,7 @@ class AxisLikelihood(LastPoint[_Point]):
         expected = 0.5 * ((axis.n - 1) * _traces(A, A) + _traces(B, B))
         return np.asarray(expected if kind == "expected" else 2.0 * average - expected)
 
-    def _evaluated(self, S: FloatArray) -> _Point:
+    def _evaluated(self, S: FloatArray) -> _AxisPoint:
         axis, v = self.axis, self.linked.shape[1]
         within, mean = (Positive(V) for V in axis.covariances(S))
         inverse, of_mean = within.inverse(), mean.inverse()
@@ -241,7 +241,7 @@ class AxisLikelihood(LastPoint[_Point]):
             deviance += XVX.log_determinant() + v * float(np.log(axis.n))
             free -= v
         loglike = -0.5 * (deviance + free * float(np.log(2.0 * np.pi)))
-        return _Point(loglike, inverse, products, P, P if self.reml else of_mean, Pz)
+        return _AxisPoint(loglike, inverse, products, P, P if self.reml else of_mean, Pz)
 
 
 def _times(A: FloatArray | None, B: FloatArray) -> FloatArray | None:
@@ -307,7 +307,7 @@ Pair = tuple[int, int]
 class _Products:
     """The analogous products of every pair of variables, and their expectations."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: VariableLayout) -> None:
         self.layout = layout
         self.pairs: list[Pair] = list(combinations_with_replacement(range(layout.n_variables), 2))
         self.means = [self._means(t) for t in range(len(layout.names))]
@@ -372,7 +372,7 @@ class _Products:
         return terms, self.coefficients[:, :, *pair][np.ix_(terms, terms)]
 
 
-def analogous_components(layout: Layout) -> FloatArray:
+def analogous_components(layout: VariableLayout) -> FloatArray:
     """Return the (k + 1, v, v) estimates; nan if two variables share no groups of a term.
 
     Raises
@@ -398,7 +398,7 @@ def _not_zero(x: FloatArray) -> FloatArray:
 
 
 def _solved(
-    K: FloatArray, right: FloatArray, layout: Layout, pair: Pair, terms: list[int]
+    K: FloatArray, right: FloatArray, layout: VariableLayout, pair: Pair, terms: list[int]
 ) -> FloatArray:
     scale = np.abs(K).max(axis=0)
     if (scale > 0.0).all() and np.linalg.matrix_rank(K / scale, tol=1e-10) == len(terms):
@@ -415,13 +415,13 @@ def _solved(
 
 
 def analogous_covariance(
-    layout: Layout,
+    layout: VariableLayout,
     values: FloatArray,
     axis: Axis | None = None,
     *,
     most_products: float = _MOST_PRODUCTS,
 ) -> tuple[FloatArray, str]:
-    """Return the covariance matrix of these estimates under normality, or why there is none.
+    """Return the covariance matrix of these estimates under normality, or the reason why not.
 
     With H = diag(w) − ww'/Σw and Γ the covariance matrices of group means, the products of normal
     scores have Cov[Q_α(a, b), Q_β(c, d)] = tr(H_α Γ_ac H_β Γ_bd') + tr(H_α Γ_ad H_β Γ_bc').
@@ -583,7 +583,7 @@ def _squares_of_units(
     return found
 
 
-def _groups_of_units(layout: Layout) -> list[Any]:
+def _groups_of_units(layout: VariableLayout) -> list[Any]:
     """Return for each term the group of every unit."""
     found = []
     for groups, size in zip(layout.groups, layout.sizes, strict=True):

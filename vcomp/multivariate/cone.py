@@ -106,7 +106,7 @@ _NEAR = 1e-3
 """Largest difference of elements, of scores with standard deviations near 1, of one maximum."""
 
 _NEWTON_BELOW, _UPDATED_BELOW = 0.05, 0.5
-"""Decrement below which the observed information takes over, or updates where there is none."""
+"""Decrement below which the observed information is used, or updates without one."""
 
 Block = tuple[int, tuple[int, ...]]
 Parts = tuple[FloatArray, ...]
@@ -143,7 +143,7 @@ class ConeMaximum:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place(Place):
+class _ConePlace(Place):
     """Factors, with the equations of the step from them and the damping that is tried first.
 
     Attributes
@@ -172,7 +172,7 @@ class _Place(Place):
         """The log-likelihood."""
         return self.loglike
 
-    def leads_to(self, end: _Place) -> bool:
+    def leads_to(self, end: _ConePlace) -> bool:
         """Whether the matrices are those of a known maximum."""
         return bool(np.abs(self.S - end.S).max() <= _NEAR)
 
@@ -189,9 +189,11 @@ def maximise_in_cone(
     max_iter : largest number of steps
     tol : Newton decrement, in standard errors, at which the iteration ends
     """
-    search = _Search(likelihood)
+    search = _ConeSearch(likelihood)
 
-    def climbed(first: _Place, known: Sequence[_Place] = ()) -> tuple[list[_Place], bool]:
+    def climbed(
+        first: _ConePlace, known: Sequence[_ConePlace] = ()
+    ) -> tuple[list[_ConePlace], bool]:
         return first.climb(
             search.move,
             sought=(tol, 1e-7),
@@ -201,7 +203,7 @@ def maximise_in_cone(
         )
 
     path, done = climbed(search.start(start))
-    others: list[_Place] = []
+    others: list[_ConePlace] = []
     full = search.ranks(search.parts(likelihood.linked.astype(float)))
     if likelihood.n < _MANY_ROWS and (not done or search.ranks(path[-1].factors) != full):
         starts = search.elsewhere(path[-1].S)
@@ -226,7 +228,7 @@ def maximise_in_cone(
     )
 
 
-class _Search:
+class _ConeSearch:
     """One maximisation: its likelihood and options, and the number of evaluations."""
 
     def __init__(self, likelihood: MatrixLikelihood) -> None:
@@ -235,12 +237,12 @@ class _Search:
         self.elements = elements(likelihood.linked)
         self.evaluations = 0
 
-    def start(self, S: FloatArray) -> _Place:
+    def start(self, S: FloatArray) -> _ConePlace:
         """Return the place of positive definite matrices."""
         factors = tuple(_factor(part) for part in self.parts(S))
         return self.place(factors, self.matrices(factors), None, damping=1e-3)
 
-    def elsewhere(self, S: FloatArray) -> Iterator[_Place]:
+    def elsewhere(self, S: FloatArray) -> Iterator[_ConePlace]:
         """Yield other starts, with shares of the sum of the matrices."""
         total, linked = S.sum(axis=0), self.likelihood.linked
         sizes = np.append(np.zeros(len(S) - 1), float(self.likelihood.n))
@@ -253,8 +255,8 @@ class _Search:
                 continue
 
     def place(
-        self, factors: Parts, S: FloatArray, last: _Place | None, *, damping: float
-    ) -> _Place:
+        self, factors: Parts, S: FloatArray, last: _ConePlace | None, *, damping: float
+    ) -> _ConePlace:
         """Return the place with given factors, or with lower ranks.
 
         Parameters
@@ -275,7 +277,7 @@ class _Search:
         is_near = last is not None and last.decrement < near
         information = self._information(S, G, last if is_near else None)
         H, g = self._system(factors, S, G, information, is_near=is_near)
-        return _Place(
+        return _ConePlace(
             factors=factors,
             S=S,
             loglike=self.likelihood.loglike(S),
@@ -289,7 +291,7 @@ class _Search:
             violation=self._violation(factors, self.parts(G)),
         )
 
-    def _information(self, S: FloatArray, G: FloatArray, last: _Place | None) -> FloatArray:
+    def _information(self, S: FloatArray, G: FloatArray, last: _ConePlace | None) -> FloatArray:
         """Return the information of the elements, given a last place near the maximum, or None."""
         if last is None:
             return self.likelihood.information(S, "average")
@@ -363,7 +365,7 @@ class _Search:
                 first += len(i)
         return J
 
-    def move(self, here: _Place) -> _Place | None:
+    def move(self, here: _ConePlace) -> _ConePlace | None:
         """Return the next place, None if no step raises the likelihood."""
         damping, unit = here.damping, np.diagonal(here.H).copy()
         unit[unit <= 0.0] = 1.0

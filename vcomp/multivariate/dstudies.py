@@ -202,16 +202,18 @@ def plan_studies(
 
 def _notes(g: CovarianceComponents, studies: list[tuple[DStudy, ...]]) -> tuple[str, ...]:
     """Return the notes on all scores, and those on some scores with the names of these."""
-    said: dict[str, list[str]] = {note: [] for rows in studies for r in rows for note in r.notes}
+    with_note: dict[str, list[str]] = {
+        note: [] for rows in studies for r in rows for note in r.notes
+    }
     for rows in studies:
         for name, row in zip((*g.variables, COMPOSITE), rows, strict=True):
             for note in row.notes:
-                if name not in said[note]:
-                    said[note].append(name)
+                if name not in with_note[note]:
+                    with_note[note].append(name)
     every = g.n_variables + 1
     return tuple(
         note if len(names) == every else f"{', '.join(names)}: {note}"
-        for note, names in said.items()
+        for note, names in with_note.items()
     )
 
 

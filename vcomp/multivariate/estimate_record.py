@@ -20,7 +20,7 @@ from vcomp.inference.intervals import FromComponents, wald_interval
 from vcomp.model import two_way_mean_squares
 from vcomp.multivariate.covariance_components import CovarianceComponents, composite_of
 from vcomp.multivariate.strata_covariances import Strata
-from vcomp.multivariate.variable_layout import Layout
+from vcomp.multivariate.variable_layout import VariableLayout
 from vcomp.statistics import tabulate
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Found:
 
 
 def record_of(
-    layout: Layout, strata: Strata | None, method: str, found: Found
+    layout: VariableLayout, strata: Strata | None, method: str, found: Found
 ) -> MultivariateRecord:
     """Return the record of a fit.
 
@@ -164,7 +164,9 @@ def record_of(
     )
 
 
-def _components(layout: Layout, strata: Strata | None, found: Found) -> CovarianceComponents:
+def _components(
+    layout: VariableLayout, strata: Strata | None, found: Found
+) -> CovarianceComponents:
     scores = layout.scores
     structures = [model.design.structure for model in scores.models]
     nested_in = dict(structures[0].nested_in)
@@ -187,7 +189,7 @@ def _components(layout: Layout, strata: Strata | None, found: Found) -> Covarian
 
 
 def _mean_products(
-    layout: Layout, strata: Strata | None
+    layout: VariableLayout, strata: Strata | None
 ) -> tuple[FloatArray, tuple[TwoWayMeanSquares, ...]] | None:
     """Return the mean products of complete two-way tables: joint ones, or of each variable."""
     tables = []
@@ -195,7 +197,7 @@ def _mean_products(
         design = model.design
         if len(design.facets) != 2 or not design.formula.intercept_only:
             return None
-        cells = tabulate(model.chunk, 0, 1) if design.structure.fully_crossed else None
+        cells = tabulate(model.statistics.rows, 0, 1) if design.structure.fully_crossed else None
         table = None
         if cells is not None:
             table = two_way_mean_squares(design.structure, layout.facets, cells)
@@ -217,7 +219,7 @@ def _mean_products(
     return products, tuple(tables)
 
 
-def _links(layout: Layout) -> dict[str, FacetLink]:
+def _links(layout: VariableLayout) -> dict[str, FacetLink]:
     scores, v = layout.scores, layout.n_variables
     found = {}
     for facet, codes, levels in zip(scores.facets, scores.codes, scores.levels, strict=True):
@@ -231,7 +233,7 @@ def _links(layout: Layout) -> dict[str, FacetLink]:
     return found
 
 
-def _on_links(layout: Layout) -> list[str]:
+def _on_links(layout: VariableLayout) -> list[str]:
     """Return notes on the covariances that are not estimable, with the reasons."""
     notes = []
     names = layout.scores.variables

@@ -32,15 +32,15 @@ from vcomp.multivariate.estimate_record import Ending, Found, record_of
 from vcomp.multivariate.mixed_equations import EquationsLikelihood
 from vcomp.multivariate.multivariate_results import MultivariateResults
 from vcomp.multivariate.strata_covariances import (
+    MeanProductsLikelihood,
     Strata,
-    StrataLikelihood,
     check_residual,
     columns_of,
     find_strata,
     polarised_components,
     polarised_covariance,
 )
-from vcomp.multivariate.variable_layout import Layout, lay_out
+from vcomp.multivariate.variable_layout import VariableLayout, lay_out
 from vcomp.multivariate.variables import read_scores
 from vcomp.numerics import is_positive, solve_positive
 
@@ -51,7 +51,7 @@ _ROUNDS = 5
 """Rounds of subtracting group means; residuals that only set a scale need not be exact."""
 
 
-def uncorrelated(layout: Layout) -> tuple[FloatArray, FloatArray | None]:
+def uncorrelated(layout: VariableLayout) -> tuple[FloatArray, FloatArray | None]:
     """Return L and scores x with y = L x whose residuals are nearly uncorrelated, (v, v) and (n,).
 
     Variables that measure nearly the same have a nearly singular residual matrix, and digits are
@@ -95,7 +95,7 @@ def _lower(S: FloatArray) -> FloatArray:
     return np.asarray(C * spread[:, None])
 
 
-def _without_terms(layout: Layout, Y: FloatArray) -> FloatArray:
+def _without_terms(layout: VariableLayout, Y: FloatArray) -> FloatArray:
     """Return columns after several rounds of subtracting the means of every term's groups."""
     own, rest = layout.scores.of(0), Y - Y.mean(axis=0)
     for _ in range(_ROUNDS):
@@ -107,7 +107,7 @@ def _without_terms(layout: Layout, Y: FloatArray) -> FloatArray:
     return np.asarray(rest)
 
 
-def element_map(layout: Layout, L: FloatArray) -> FloatArray:
+def element_map(layout: VariableLayout, L: FloatArray) -> FloatArray:
     """Return the derivatives of the elements of L Σ L' with respect to those of Σ, (m, m).
 
     Parameters
@@ -249,7 +249,7 @@ def _check_options(method: Any, max_iter: Any, tol: Any) -> str:
 
 
 def _estimate(
-    layout: Layout, strata: Strata | None, method: str, max_iter: int, tol: float
+    layout: VariableLayout, strata: Strata | None, method: str, max_iter: int, tol: float
 ) -> Found:
     if method in ("reml", "ml"):
         return _by_likelihood(layout, strata, reml=method == "reml", max_iter=max_iter, tol=tol)
@@ -269,7 +269,7 @@ def _estimate(
     return Found(values, cov, f"Closed form{_indefinite(layout, values)}.{why}", engine)
 
 
-def _indefinite(layout: Layout, values: FloatArray) -> str:
+def _indefinite(layout: VariableLayout, values: FloatArray) -> str:
     """Return a clause on matrices that are not positive semidefinite, empty if all are."""
     below = []
     for name, S in zip(layout.names, np.where(layout.linked, values, 0.0), strict=True):
@@ -290,7 +290,7 @@ def _indefinite(layout: Layout, values: FloatArray) -> str:
 
 
 def _by_likelihood(
-    layout: Layout, strata: Strata | None, *, reml: bool, max_iter: int, tol: float
+    layout: VariableLayout, strata: Strata | None, *, reml: bool, max_iter: int, tol: float
 ) -> Found:
     likelihood: MatrixLikelihood
     scale = np.diag(layout.scale)
@@ -298,7 +298,7 @@ def _by_likelihood(
         check_residual(strata, layout.scores.variables)
         lower, strata = uncorrelated_strata(strata)
         scale = scale @ lower
-        likelihood = StrataLikelihood(strata, reml=reml)
+        likelihood = MeanProductsLikelihood(strata, reml=reml)
     else:
         _check_variation(layout)
         axis = find_axis(layout)
@@ -330,7 +330,7 @@ def _by_likelihood(
     )
 
 
-def _check_variation(layout: Layout) -> None:
+def _check_variation(layout: VariableLayout) -> None:
     for a, name in enumerate(layout.scores.variables):
         if not layout.y[layout.scores.of(a)].any():
             raise EstimationError(
@@ -339,7 +339,7 @@ def _check_variation(layout: Layout) -> None:
             )
 
 
-def _no_maximum(layout: Layout) -> EstimationError:
+def _no_maximum(layout: VariableLayout) -> EstimationError:
     names = ", ".join(layout.scores.variables)
     return EstimationError(
         f"the residual matrix of {names} becomes singular, so that the likelihood has no maximum: "
@@ -348,7 +348,7 @@ def _no_maximum(layout: Layout) -> EstimationError:
     )
 
 
-def _start(layout: Layout, strata: Strata | None, scale: FloatArray) -> FloatArray:
+def _start(layout: VariableLayout, strata: Strata | None, scale: FloatArray) -> FloatArray:
     """Return positive definite matrices near the closed form, on the scale of the likelihood."""
     v = layout.n_variables
     try:
@@ -413,7 +413,7 @@ _CLOSE = 2.0
 """Difference of log-likelihoods up to which another maximum is reported, as of one variable."""
 
 
-def _status(layout: Layout, end: ConeMaximum) -> str:
+def _status(layout: VariableLayout, end: ConeMaximum) -> str:
     if not end.converged:
         return (
             f"Not converged after {end.iterations} steps: the maximum may be "
@@ -440,8 +440,8 @@ def _status(layout: Layout, end: ConeMaximum) -> str:
         )
     if not zero and not lower:
         return f"Converged.{other}"
-    said = [f"{'; '.join(zero)} at the bound 0"] if zero else []
-    text = f"Converged: {'; '.join([*said, *lower])}."
+    at_bound = [f"{'; '.join(zero)} at the bound 0"] if zero else []
+    text = f"Converged: {'; '.join([*at_bound, *lower])}."
     if lower:
         text += (
             " A matrix without full rank gives some combination of the variables no variance; "

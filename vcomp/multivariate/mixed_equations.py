@@ -18,13 +18,20 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.estimators.likelihood import InformationKind, LastPoint
 from vcomp.exceptions import EstimationError
-from vcomp.multivariate.average_information import average_information
 from vcomp.multivariate.covariance_components import elements
-from vcomp.multivariate.elimination_plan import GroupClass
-from vcomp.multivariate.stage_equations import CHUNK, EquationsPoint, equations_of
-from vcomp.multivariate.term_traces import expected_of_outer, term_traces
-from vcomp.multivariate.unit_sums import subtract_by_level
-from vcomp.multivariate.variable_layout import Layout
+from vcomp.multivariate.stage_equations import (
+    CHUNK,
+    EquationsPoint,
+    GroupClass,
+    equations_of,
+)
+from vcomp.multivariate.stage_traces import (
+    average_information,
+    expected_of_outer,
+    subtract_by_level,
+    term_traces,
+)
+from vcomp.multivariate.variable_layout import VariableLayout
 from vcomp.numerics import Positive, slices
 
 
@@ -66,7 +73,7 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
 
     def __init__(
         self,
-        layout: Layout,
+        layout: VariableLayout,
         *,
         reml: bool,
         y: FloatArray | None = None,

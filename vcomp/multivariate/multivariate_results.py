@@ -40,7 +40,7 @@ from vcomp.multivariate.estimate_record import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vcomp.multivariate.variable_layout import Layout
+    from vcomp.multivariate.variable_layout import VariableLayout
 
 
 class MultivariateResults(display.Printed):
@@ -61,7 +61,7 @@ class MultivariateResults(display.Printed):
     sentence     0.953     1.000
     """
 
-    def __init__(self, record: MultivariateRecord, layout: Layout | None = None) -> None:
+    def __init__(self, record: MultivariateRecord, layout: VariableLayout | None = None) -> None:
         self._record = record
         self._layout = layout
 
@@ -488,7 +488,7 @@ class MultivariateResults(display.Printed):
 
 
 def _predicted_profiles(
-    layout: Layout, g: CovarianceComponents, object_: str, means: FloatArray
+    layout: VariableLayout, g: CovarianceComponents, object_: str, means: FloatArray
 ) -> pd.DataFrame:
     """Return the regressed universe scores of every object, with standard errors.
 

@@ -26,12 +26,12 @@ from vcomp.estimators.quadratic import TooLargeError, covariance_of_estimates
 from vcomp.exceptions import EstimationError
 from vcomp.multivariate.cone import pair_traces
 from vcomp.multivariate.covariance_components import elements
-from vcomp.multivariate.variable_layout import Layout
+from vcomp.multivariate.variable_layout import VariableLayout
 
 Quadratic = Callable[[FloatArray], FloatArray]
 
 
-def polarised_components(layout: Layout, method: str) -> FloatArray:
+def polarised_components(layout: VariableLayout, method: str) -> FloatArray:
     """Return the (k + 1, v, v) components by a closed form of sums and differences of variables.
 
     The covariance of two variables is a quarter of the difference between the components of their
@@ -67,9 +67,9 @@ def polarised_components(layout: Layout, method: str) -> FloatArray:
 
 
 def polarised_covariance(
-    layout: Layout, method: str, values: FloatArray
+    layout: VariableLayout, method: str, values: FloatArray
 ) -> tuple[FloatArray, str]:
-    """Return the covariance matrix of these estimates under normality, or why there is none.
+    """Return the covariance matrix of these estimates under normality, or the reason why not.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def covariance_of_forms(tensor: FloatArray, values: FloatArray) -> FloatArray:
     return 0.5 * (matrix + matrix.T)
 
 
-def columns_of(layout: Layout) -> FloatArray:
+def columns_of(layout: VariableLayout) -> FloatArray:
     """Return the scores in standard deviations, (rows, v), rows as for the first variable."""
     scores = layout.scores
     rows = scores.unit[scores.of(0)]
@@ -161,7 +161,7 @@ class Strata:
     n: int
 
 
-def find_strata(layout: Layout) -> Strata | None:
+def find_strata(layout: VariableLayout) -> Strata | None:
     """Return the mean products, None if data are not balanced or not observed together."""
     scores = layout.scores
     if not layout.same_rows or not scores.models[0].design.structure.balanced:
@@ -208,7 +208,7 @@ def find_strata(layout: Layout) -> Strata | None:
     )
 
 
-def _places(layout: Layout, term: int) -> Facets:
+def _places(layout: VariableLayout, term: int) -> Facets:
     """Return the facets of a term, with those that they are nested in, by position."""
     names = layout.scores.facets
     return frozenset(names.index(f) for f in layout.facets[term])
@@ -224,7 +224,7 @@ def _closed(sets: list[Facets]) -> list[Facets]:
         found |= more
 
 
-def _codes(layout: Layout, facets: Facets) -> tuple[FloatArray, int]:
+def _codes(layout: VariableLayout, facets: Facets) -> tuple[FloatArray, int]:
     """Return for each row of the first variable its combination of levels of some facets."""
     scores, own = layout.scores, layout.scores.of(0)
     codes, size = np.zeros(own.stop - own.start, dtype=np.int32), 1
@@ -247,7 +247,7 @@ def _orthogonal(codes: dict[Facets, tuple[FloatArray, int]], s: Facets, r: Facet
     return bool(abs((n * n / sizes).sum() - codes[s & r][1]) < 1e-6)
 
 
-class StrataLikelihood:
+class MeanProductsLikelihood:
     """Restricted or full likelihood of mean products, scores in units of standard deviations.
 
     Parameters

@@ -1,6 +1,6 @@
 """The groups of every term by variable: numbers of scores, and the groups that variables share.
 
-All estimators of covariance components work on a :class:`Layout`.
+All estimators of covariance components work on a :class:`VariableLayout`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def sums_of(groups: LongArray, size: int) -> Any:
 
 
 @dataclass(frozen=True)
-class Layout:
+class VariableLayout:
     """Terms with the groups of all scores; groups of the residual are the observed units.
 
     Attributes
@@ -175,7 +175,7 @@ class Layout:
         return result
 
 
-def lay_out(scores: Scores) -> Layout:
+def lay_out(scores: Scores) -> VariableLayout:
     """Return the terms of all variables together."""
     structure = scores.models[0].design.structure
     nested_in = structure.nested_in
@@ -194,7 +194,7 @@ def lay_out(scores: Scores) -> Layout:
     everything = frozenset(structure.facets)
     if any(model.design.structure.replicated for model in scores.models):
         everything |= {REPLICATE}
-    return Layout(
+    return VariableLayout(
         scores=scores,
         names=(*names, RESIDUAL),
         facets=(*facets, everything),

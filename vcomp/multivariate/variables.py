@@ -206,7 +206,7 @@ def read_scores(
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _VariableModels:
     """The variables with their models, each of the rows in which the variable has a score."""
 
     names: tuple[str, ...]
@@ -216,7 +216,7 @@ class _Parts:
 
 def _wide(
     left: list[str], right: str, random: Formula, data: Any, environment: Any, missing: Missing
-) -> _Parts:
+) -> _VariableModels:
     if len(left) < 2:
         raise FormulaError(
             f"there is one dependent variable, {left[0]!r}; write several (verbal + maths ~ …), "
@@ -237,7 +237,7 @@ def _wide(
                 lacking.append(f"{name} lacks {int(empty.sum()):,} of {len(frame):,} scores")
                 rows = frame[~empty]
         models.append(_model(name, f"{code} ~ {right}", rows, environment, missing))
-    return _Parts(tuple(names), tuple(models), _on_missing(lacking))
+    return _VariableModels(tuple(names), tuple(models), _on_missing(lacking))
 
 
 def _long(
@@ -248,7 +248,7 @@ def _long(
     environment: Any,
     variable: str,
     missing: Missing,
-) -> _Parts:
+) -> _VariableModels:
     if len(left) > 1:
         raise FormulaError(
             "with variable= the scores are in one column, and the formula has "
@@ -300,7 +300,7 @@ def _long(
                 lacking.append(f"{name} lacks {int(empty.sum()):,} of {len(rows):,} scores")
                 rows = rows[~empty]
         models.append(_model(name, f"{left[0]} ~ {right}", rows, environment, missing))
-    return _Parts(names, tuple(models), _on_missing(lacking))
+    return _VariableModels(names, tuple(models), _on_missing(lacking))
 
 
 def _on_missing(lacking: list[str]) -> tuple[str, ...]:
@@ -351,7 +351,7 @@ def _model(
 
 
 def _coded(
-    formula: str, parts: _Parts, random: Formula, independent: set[str], *, wide: bool
+    formula: str, parts: _VariableModels, random: Formula, independent: set[str], *, wide: bool
 ) -> Scores:
     _check_arrangement(parts)
     variable = np.repeat(
@@ -389,7 +389,7 @@ def _coded(
     )
 
 
-def _check_arrangement(parts: _Parts) -> None:
+def _check_arrangement(parts: _VariableModels) -> None:
     """Refuse variables whose facets differ in their nesting."""
     first = parts.models[0].design.structure
     for name, model in zip(parts.names[1:], parts.models[1:], strict=True):
@@ -411,7 +411,7 @@ def _nesting(facet: str, above: frozenset[str]) -> str:
 
 
 def _common_levels(
-    facet: str, parts: _Parts, variable: IntArray, independent: bool
+    facet: str, parts: _VariableModels, variable: IntArray, independent: bool
 ) -> tuple[Any, IntArray]:
     """Return the levels of a facet in all variables, and the level of every score."""
     import pandas as pd

@@ -54,7 +54,7 @@ def components(
     Parameters
     ----------
     table : of :meth:`VarianceComponentsResults.gstudy`: one row per component with the columns
-        estimate, ci_low, ci_high and percent
+        estimate, low, high and percent
     alpha : intervals of the table have confidence 1 − alpha
     scale : of the axis: ``"linear"``, ``"log"``, or ``"auto"``, which is
         logarithmic if components differ by orders of magnitude and none is negative
@@ -84,9 +84,9 @@ def components(
     ['sys', 'topic', 'Residual']
     """
     check_alpha(alpha)
-    require_columns(table, ("estimate", "ci_low", "ci_high", "percent"), "the table of components")
+    require_columns(table, ("estimate", "low", "high", "percent"), "the table of components")
     values, low, high = (
-        table[column].to_numpy(dtype=float) for column in ("estimate", "ci_low", "ci_high")
+        table[column].to_numpy(dtype=float) for column in ("estimate", "low", "high")
     )
     log = _is_log(values, low, high, scale)
     places = np.arange(len(table), dtype=float)

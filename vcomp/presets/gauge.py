@@ -147,8 +147,8 @@ class GaugeStudy(display.Printed):
         """
         from vcomp import plots
 
-        names = {"variance": "estimate", "low": "ci_low", "high": "ci_high"}
-        table = self.table.rename(columns={**names, "percent_contribution": "percent"})
+        names = {"variance": "estimate", "percent_contribution": "percent"}
+        table = self.table.rename(columns=names)
         table = table.set_axis(_stubs(self))
         ax = plots.components(table, alpha=self.alpha, scale="linear", ax=ax)
         ax.set_xlabel(ax.get_xlabel().replace("variance component σ²", "variance σ²"))

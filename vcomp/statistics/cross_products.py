@@ -13,17 +13,17 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk
 from vcomp.formula import SQUARES
-from vcomp.numerics import MixedColumns, available_bytes, check_memory
+from vcomp.numerics import MixedColumns, available_bytes, check_memory, slices
 from vcomp.numerics.kernels import (
     FEW_ROWS,
     ONCE,
     add_group_sums,
+    centre_groups,
     determined_levels,
     group_counts,
     group_sums,
     pair_counts,
 )
-from vcomp.statistics.moments import row_blocks
 
 
 def joined_gram(XX: FloatArray, Xy: FloatArray, yy: float) -> FloatArray:
@@ -172,7 +172,7 @@ class CrossProducts:
 
         Those of very many effects are as large as the rows, and engines of levels need none.
         """
-        return self.pairs.passing() if isinstance(self.pairs, _Pairs) else self.pairs.items()
+        return self.pairs.passing() if isinstance(self.pairs, _LazyPairs) else self.pairs.items()
 
     def __add__(self, other: CrossProducts) -> CrossProducts:
         return CrossProducts(
@@ -189,23 +189,6 @@ class CrossProducts:
 
 def _added(a: tuple[FloatArray, ...], b: tuple[FloatArray, ...]) -> tuple[FloatArray, ...]:
     return tuple(x + y for x, y in zip(a, b, strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreTable:
-    """Sums and numbers of scores in the cells of two facets; tables of chunks add up.
-
-    Attributes
-    ----------
-    sums : (n_rows, n_columns) sums of the centred scores of each cell
-    counts : (n_rows, n_columns) their numbers, 0 where a cell is empty
-    """
-
-    sums: FloatArray
-    counts: FloatArray
-
-    def __add__(self, other: ScoreTable) -> ScoreTable:
-        return ScoreTable(self.sums + other.sums, self.counts + other.counts)
 
 
 _ROWS = -1
@@ -385,7 +368,7 @@ def _nested_facets(chunk: Chunk) -> dict[tuple[int, int], IntArray]:
     return found
 
 
-class _Pairs(Mapping[tuple[int, int], PairTable]):
+class _LazyPairs(Mapping[tuple[int, int], PairTable]):
     """The tables of pairs of groups, made when the first one is needed: some engines need none.
 
     Parameters
@@ -436,7 +419,7 @@ def accumulate(chunk: Chunk) -> CrossProducts:
         return CrossProducts(
             n=chunk.n,
             group_n=rolled.group_n,
-            pairs=_Pairs(rolled),
+            pairs=_LazyPairs(rolled),
             Zy=tuple(np.ascontiguousarray(s[:, 0]) for s in sums),
             ZX=tuple(np.ascontiguousarray(s[:, 1:]) for s in sums),
             XX=np.ascontiguousarray(products[1:, 1:]),
@@ -450,7 +433,7 @@ def accumulate(chunk: Chunk) -> CrossProducts:
     return CrossProducts(
         n=chunk.n,
         group_n=rolled.group_n,
-        pairs=_Pairs(rolled),
+        pairs=_LazyPairs(rolled),
         Zy=tuple(s[:, 0] for s in rolled.sums(total_y[:, None])),
         # A column of ones adds up to the size of each group.
         ZX=tuple(n[:, None] for n in rolled.group_n) if is_mean else rolled.sums(total_X),
@@ -479,7 +462,7 @@ def _accumulate_mixed(chunk: Chunk, X: MixedColumns, rolled: RollUp) -> CrossPro
     return CrossProducts(
         n=chunk.n,
         group_n=rolled.group_n,
-        pairs=_Pairs(rolled),
+        pairs=_LazyPairs(rolled),
         Zy=tuple(s[:, 0] for s in rolled.sums(y[:, None])),
         ZX=tuple(
             X.group_sums(codes, size) for codes, size in zip(chunk.codes, chunk.sizes, strict=True)
@@ -522,17 +505,60 @@ def _products_with(chunk: Chunk, values: FloatArray) -> FloatArray:
     return products
 
 
-def tabulate(chunk: Chunk, rows: int, columns: int) -> ScoreTable:
-    """Sum the scores in the cells of two facets, given by their positions in the design.
+_VALUES = 32_768
+"""Numbers of a block of rows, which the cache of a core holds."""
 
-    The cells of both together have to be few enough for a dense table.
+
+def cell_moments(
+    places: Any, y: FloatArray, X: FloatArray | MixedColumns, counts: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the means of y and X in cells, and their squares and products within them.
+
+    Columns are centred before they are multiplied, a block of rows at a time.
+
+    Parameters
+    ----------
+    places : (n,) cell of each row
+    y, X : (n,) the response and (n, p) the columns
+    counts : (q,) rows of each cell, none of them 0
+
+    Returns
+    -------
+    (1 + p, q) means, y's first, and (1 + p, 1 + p) squares and products
     """
-    n_rows, n_columns = chunk.facet_sizes[rows], chunk.facet_sizes[columns]
-    cells = chunk.level_codes(rows) * np.int32(n_columns) + chunk.level_codes(columns)
-    y, counts = chunk.y, group_counts(cells, n_rows * n_columns)
-    if chunk.counts is not None:
-        y = y * chunk.counts
-        counts = group_sums(cells, chunk.counts[:, None], n_rows * n_columns)[:, 0]
-    sums = group_sums(cells, y[:, None], n_rows * n_columns)
-    shape = (n_rows, n_columns)
-    return ScoreTable(sums.reshape(shape), counts.reshape(shape))
+    if isinstance(X, MixedColumns):
+        return X.within(y, places, counts)
+    n, p = X.shape
+    is_small = n * (1 + p) <= FEW_ROWS
+    if is_small:
+        sums = group_sums(places, np.column_stack([y, X]), counts.size)
+    else:
+        sums = np.zeros((counts.size, 1 + p))
+        for rows, block in row_blocks(y, X):
+            add_group_sums(places[rows], block, sums)
+    means = sums / counts[:, None]
+    within = np.zeros((1 + p, 1 + p))
+    for rows, block in row_blocks(y, X):
+        if is_small:
+            block -= means[places[rows]]
+        else:
+            centre_groups(places[rows], means, block)
+        within += block.T @ block
+    return np.ascontiguousarray(means.T), within
+
+
+def row_blocks(y: FloatArray, X: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+    """Yield blocks of rows of [y X], which the cache holds; each overwrites the one before.
+
+    Parameters
+    ----------
+    y : (n,) the response
+    X : (n, p) the columns, in any order in memory
+    """
+    n, p = X.shape
+    width = max(64, _VALUES // (1 + p))
+    buffer = np.empty((min(width, n), 1 + p))
+    for rows in slices(n, width):
+        block = buffer[: rows.stop - rows.start]
+        block[:, 0], block[:, 1:] = y[rows], X[rows]
+        yield rows, block

@@ -108,12 +108,12 @@ class StackTables:
             for c, column in enumerate(columns):
                 products[at, begin + c] = np.bincount(codes[t], column, minlength=size)
             products[begin:, at] = products[at, begin:].T
-            for u, beside in layout.places.items():
+            for u, other_at in layout.places.items():
                 if u <= t:
                     other = layout.sizes[u]
                     joined = codes[t].astype(np.int64) * other + codes[u]
                     pairs = np.bincount(joined, minlength=size * other).reshape(size, other)
-                    products[at, beside], products[beside, at] = pairs, pairs.T
+                    products[at, other_at], products[other_at, at] = pairs, pairs.T
         lead_n = np.bincount(own, minlength=q).astype(float)
         return cls(layout, columns.shape[1], products, lead_n, lead)
 

@@ -7,31 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.design import Chunk, Grid, PartialGrid
 from vcomp.exceptions import DataError
-from vcomp.statistics.cross_products import CrossProducts, RollUp, accumulate, resum
+from vcomp.formula import WIDE
+from vcomp.numerics import MixedColumns, check_memory
+from vcomp.numerics.kernels import ONCE, group_counts, group_sums, pair_counts
+from vcomp.statistics.cross_products import CrossProducts, PairTable, RollUp, accumulate, resum
+from vcomp.statistics.crossed_table import CrossedTable, find_crossed_table
 from vcomp.statistics.groupings import (
     Groupings,
     GroupSums,
     find_groupings,
-    group_sums,
+    product_group_sums,
     resum_groups,
     stratum_group_sums,
 )
 from vcomp.statistics.strata import StratumStatistics
-from vcomp.statistics.stratification import stratify
-from vcomp.statistics.wide_products import WideProducts, find_wide_products, has_wide_factor
+from vcomp.statistics.stratification import CompletedGrid, complete, refill, stratify
 
 if TYPE_CHECKING:
-    from vcomp.statistics.completed_grid import CompletedGrid
-    from vcomp.statistics.crossed_table import CrossedTable
     from vcomp.statistics.level_grid import LevelGrid
-
-# Imports of sums of incomplete tables are deferred for start-up time: a fit uses one kind at most.
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +46,12 @@ class Statistics:
     Attributes
     ----------
     strata : the orthogonal strata, None if there are none
-    make_cells : makes the rows, or cells that stand for several of them; None if neither is kept
+    make_cells : makes the rows, or cells that hold several of them; None if neither is kept
     make_products : makes the cross-products; None to make them from the cells
     grid : the complete grid that the rows fill, if they do
     partial_grid : the grid that the rows nearly fill, if they do
-    complete_grid : makes the completed grid from the cells
-    make_levels : makes the cells of levels; None to make them from the cells
-    make_crossed : makes the table of two crossed facets; None to make it from the cells
-    make_wide : makes the cross-products with a wide factor; None to make them from the cells
+    known_table : the table of two crossed facets, if there are no rows
+    known_wide : the cross-products with a wide factor, if there are no rows
     alike : statistics of the same groups with another response, whose groups are not counted again
     """
 
@@ -61,10 +60,8 @@ class Statistics:
     make_products: Callable[[], CrossProducts] | None = None
     grid: Grid | None = None
     partial_grid: PartialGrid | None = None
-    complete_grid: Callable[[], CompletedGrid | None] | None = None
-    make_levels: Callable[[], LevelGrid | None] | None = None
-    make_crossed: Callable[[], CrossedTable | None] | None = None
-    make_wide: Callable[[], WideProducts | None] | None = None
+    known_table: CrossedTable | None = None
+    known_wide: WideProducts | None = None
     alike: Statistics | None = None
 
     @classmethod
@@ -80,9 +77,7 @@ class Statistics:
         """
         # A factor with many levels has a sparse elimination of its own.
         strata = None if grid is None or has_wide_factor(chunk) else stratify(chunk, grid)
-        if partial_grid is None:
-            return cls(strata, lambda: chunk, grid=grid)
-        return cls.from_cells(lambda: chunk, strata, grid, partial_grid)
+        return cls(strata, lambda: chunk, None, grid, partial_grid)
 
     @classmethod
     def from_crossed(cls, crossed: CrossedTable) -> Statistics:
@@ -92,7 +87,7 @@ class Statistics:
         ----------
         crossed : the table; cross-products are a DataError
         """
-        return cls(make_products=_no_pairs, make_crossed=lambda: crossed)
+        return cls(make_products=_no_pairs, known_table=crossed)
 
     @classmethod
     def from_cross_products(cls, cross_products: CrossProducts) -> Statistics:
@@ -123,14 +118,11 @@ class Statistics:
 
         Parameters
         ----------
-        cells : makes the cells, as rows that stand for one score or several each
+        cells : makes the cells, as rows of one score or several each
         strata : of a complete grid
         grid, partial_grid : that the rows fill, or nearly fill
         """
-        completed = None
-        if partial_grid is not None:
-            completed = partial(_completed, cells, partial_grid)
-        return cls(strata, cells, None, grid, partial_grid, completed)
+        return cls(strata, cells, None, grid, partial_grid)
 
     def with_response(self, y: FloatArray, within: FloatArray | None = None) -> Statistics:
         """Return the statistics of the same rows, or cells, with another response.
@@ -151,36 +143,14 @@ class Statistics:
         strata = None
         if self.strata is not None and self.grid is not None:
             strata = stratify(chunk, self.grid, self._groupings)
-
-        def completed() -> CompletedGrid | None:
-            if self.completed is None or self.partial_grid is None:
-                return None
-            from vcomp.statistics.completed_grid import refill
-
-            return refill(self.completed, chunk, self.partial_grid)
-
-        return replace(
-            self,
-            strata=strata,
-            make_cells=lambda: chunk,
-            make_products=lambda: resum(self.cross_products, chunk, self._rolled),
-            complete_grid=completed,
-            make_levels=lambda: None if self.levels is None else self.levels.with_response(chunk),
-            make_crossed=lambda: (
-                None if self.crossed is None else self.crossed.with_response(chunk)
-            ),
-            make_wide=lambda: (
-                None if self.wide is None else self.wide.with_response(chunk, self._rolled)
-            ),
-            alike=self,
-        )
+        return replace(self, strata=strata, make_cells=lambda: chunk, alike=self)
 
     def of_terms(self, terms: Sequence[int]) -> Statistics:
         """Return the statistics of a model with some of the terms, by ascending positions."""
         return Statistics(
             None if self.strata is None else self.strata.of_terms(terms),
             make_products=lambda: self.cross_products.of_terms(terms),
-            make_wide=lambda: None if self.wide is None else self.wide.of_terms(terms),
+            known_wide=None if self.wide is None else self.wide.of_terms(terms),
         )
 
     def of_columns(self, kept: LongArray) -> Statistics:
@@ -194,7 +164,7 @@ class Statistics:
 
     @cached_property
     def cells(self) -> Chunk:
-        """The rows, or cells that stand for several of them.
+        """The rows, or cells that hold several of them.
 
         Raises
         ------
@@ -237,39 +207,53 @@ class Statistics:
     @cached_property
     def cross_products(self) -> CrossProducts:
         """Cross-products of [Z₁ … Z_k X y]."""
-        return accumulate(self.cells) if self.make_products is None else self.make_products()
+        if self.make_products is not None:
+            return self.make_products()
+        if self.alike is not None:
+            return resum(self.alike.cross_products, self.cells, self.alike._rolled)
+        return accumulate(self.cells)
 
     @cached_property
     def completed(self) -> CompletedGrid | None:
         """The completed grid; None if rows do not nearly fill one, or its remainder is crossed."""
-        return None if self.complete_grid is None else self.complete_grid()
+        if self.partial_grid is None or self.make_cells is None:
+            return None
+        if self.alike is None:
+            return complete(self.cells, self.partial_grid)
+        known = self.alike.completed
+        return None if known is None else refill(known, self.cells, self.partial_grid)
 
     @cached_property
     def levels(self) -> LevelGrid | None:
         """The cells of the levels of one facet; None without rows, or with too many cells."""
-        if self.make_levels is not None:
-            return self.make_levels()
-        from vcomp.statistics.level_grid import find_level_grid
+        if self.make_cells is None:
+            return None
+        if self.alike is not None:
+            known = self.alike.levels
+            return None if known is None else known.with_response(self.cells)
+        from vcomp.statistics.level_grid import find_level_grid  # deferred for start-up time
 
-        return None if self.make_cells is None else find_level_grid(self.cells)
+        return find_level_grid(self.cells)
 
     @cached_property
     def crossed(self) -> CrossedTable | None:
         """The table of two crossed facets with holes; None if the rows are no such table."""
-        if self.make_crossed is not None:
-            return self.make_crossed()
-        from vcomp.statistics.crossed_table import find_crossed_table
-
-        return None if self.make_cells is None else find_crossed_table(self.cells)
+        if self.make_cells is None:
+            return self.known_table
+        if self.alike is None:
+            return find_crossed_table(self.cells)
+        known = self.alike.crossed
+        return None if known is None else known.with_response(self.cells)
 
     @cached_property
     def wide(self) -> WideProducts | None:
         """Cross-products with the sparse columns of a factor of very many levels, if X has one."""
-        if self.make_wide is not None:
-            return self.make_wide()
         if self.strata is not None or self.make_cells is None:
-            return None
-        return find_wide_products(self.cells, self._rolled)
+            return self.known_wide
+        if self.alike is None:
+            return find_wide_products(self.cells, self._rolled)
+        known = self.alike.wide
+        return None if known is None else known.with_response(self.cells, self.alike._rolled)
 
     @cached_property
     def group_sums(self) -> GroupSums:
@@ -281,8 +265,8 @@ class Statistics:
             return stratum_group_sums(self.strata)
         products = self.cross_products
         if vars(self).get("levels") is not None:
-            return group_sums(products, products.passing_pairs())
-        return group_sums(products)
+            return product_group_sums(products, products.passing_pairs())
+        return product_group_sums(products)
 
     @cached_property
     def sums(self) -> StratumStatistics | WideProducts | CrossedTable | CrossProducts:
@@ -324,15 +308,215 @@ class Statistics:
         return self.sums.yy
 
 
-def _completed(cells: Callable[[], Chunk], partial_grid: PartialGrid) -> CompletedGrid | None:
-    from vcomp.statistics.completed_grid import complete
-
-    return complete(cells(), partial_grid)
-
-
 def _no_pairs() -> CrossProducts:
     raise DataError("these statistics are a table of two facets: cross-products need the rows")
 
 
 def _no_cross_products() -> CrossProducts:
     raise DataError("these statistics have strata only: cross-products need the rows")
+
+
+@dataclass(frozen=True)
+class WideProducts:
+    """Cross-products in which the columns of a factor are one more term, after the random ones.
+
+    At most one of these columns is 1 in a row, all others are 0. The columns are orthogonal
+    therefore, and have pair tables with the random terms.
+
+    Attributes
+    ----------
+    products : of the k random terms, and the factor as the last; its X are the other columns
+    dense_at, sparse_at : positions of these and of the factor's columns in X
+    """
+
+    products: CrossProducts
+    dense_at: LongArray
+    sparse_at: LongArray
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.products.n
+
+    @property
+    def yy(self) -> float:
+        """Sum of squares of y."""
+        return self.products.yy
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of levels of the random terms."""
+        return self.products.sizes[:-1]
+
+    @property
+    def n_terms(self) -> int:
+        """Number of random terms, the residual not counted."""
+        return len(self.sizes)
+
+    @property
+    def n_fixed(self) -> int:
+        """Number of columns of X."""
+        return self.dense_at.size + self.sparse_at.size
+
+    @cached_property
+    def random(self) -> CrossProducts:
+        """The random terms with the dense columns."""
+        return self.products.of_terms(range(self.n_terms))
+
+    @cached_property
+    def dense(self) -> CrossProducts:
+        """The random terms with all columns of X, none of them sparse.
+
+        Raises
+        ------
+        EstimationError
+            If they do not fit into memory.
+        """
+        XX, sums, k = self.XX, self.products, self.n_terms
+        tables = (sums.gram(t, k).toarray() for t in range(k))
+        ZX = (self.assembled(A.T, B.T).T for A, B in zip(tables, sums.ZX[:k], strict=True))
+        return replace(self.random, ZX=tuple(map(np.ascontiguousarray, ZX)), XX=XX, Xy=self.Xy)
+
+    @cached_property
+    def XX(self) -> FloatArray:
+        """Cross-products of the columns of X as a dense matrix.
+
+        Raises
+        ------
+        EstimationError
+            If it does not fit into memory.
+        """
+        p = self.n_fixed
+        check_memory(
+            8.0 * float(p) ** 2,
+            f"the products of {p:,} columns of the fixed part need",
+            "use method='reml' or 'ml', which need no such matrix",
+        )
+        whole = np.zeros((p, p))
+        whole[self.sparse_at, self.sparse_at] = self.products.group_n[-1]
+        whole[np.ix_(self.sparse_at, self.dense_at)] = self.products.ZX[-1]
+        whole[np.ix_(self.dense_at, self.sparse_at)] = self.products.ZX[-1].T
+        whole[np.ix_(self.dense_at, self.dense_at)] = self.products.XX
+        return whole
+
+    @property
+    def Xy(self) -> FloatArray:
+        """Cross-products of the columns of X with y."""
+        return self.assembled(self.products.Zy[-1], self.products.Xy)
+
+    def products_with(self, coefficients: FloatArray) -> FloatArray:
+        """Return X'Xa of coefficients a, (p,)."""
+        sparse, dense = coefficients[self.sparse_at], coefficients[self.dense_at]
+        n, B = self.products.group_n[-1], self.products.ZX[-1]
+        return self.assembled(n * sparse + B @ dense, B.T @ sparse + self.products.XX @ dense)
+
+    def assembled(self, sparse: FloatArray, dense: FloatArray) -> FloatArray:
+        """Return values of the factor's columns and of the others in the order of X."""
+        found = np.empty((self.n_fixed, *dense.shape[1:]))
+        found[self.sparse_at], found[self.dense_at] = sparse, dense
+        return found
+
+    def group_squares(self, term: int) -> float:
+        """Return Σ_g n_g² over the groups of a random term."""
+        return self.products.group_squares(term)
+
+    def is_finer(self, t: int, u: int) -> bool:
+        """Whether every group of random term t lies within one group of random term u."""
+        return self.products.is_finer(t, u)
+
+    def of_terms(self, terms: Sequence[int]) -> WideProducts:
+        """Return the sums of some of the random terms, given by ascending positions."""
+        return replace(self, products=self.products.of_terms([*terms, self.n_terms]))
+
+    def with_response(self, chunk: Chunk, rolled: RollUp) -> WideProducts:
+        """Return the cross-products of the same rows with the response of `chunk`."""
+        columns: Any = chunk.columns
+        random = resum(self.random, replace(chunk, columns=columns.dense), rolled)
+        of_factor = columns.sparse.T @ chunk.y
+        products = replace(self.products, Zy=(*random.Zy, of_factor), Xy=random.Xy, yy=random.yy)
+        return replace(self, products=products)
+
+
+def find_wide_products(
+    chunk: Chunk, rolled: RollUp, least: int = WIDE.factor
+) -> WideProducts | None:
+    """Return the cross-products of rows with a factor of many levels; None without such a factor.
+
+    Parameters
+    ----------
+    chunk : rows, coded
+    rolled : how their terms are summed from each other
+    least : smallest number of columns of the factor
+    """
+    if not has_wide_factor(chunk, least):
+        return None
+    columns: Any = chunk.columns
+    levels, size = columns.sparse_levels(), columns.sparse_at.size
+    sums, gram = rolled.sums_and_products(chunk.y, columns.dense)
+    values = np.column_stack([chunk.y, columns.dense])
+    of_factor = group_sums(levels, values, size + 1)[:size]
+    of_levels = np.bincount(levels, minlength=size + 1)[:size].astype(float)
+    if not of_levels.all():
+        return None  # a column of zeros, which is refused
+    k, tables = len(chunk.sizes), dict(rolled.pairs())
+    for t, (codes, q) in enumerate(zip(chunk.codes, chunk.sizes, strict=True)):
+        indptr, indices, counts = pair_counts(codes, levels, q, size + 1, ONCE)
+        # The last column has the rows of the reference level.
+        whole = PairTable(indptr, indices, counts, size + 1).matrix
+        tables[t, k] = PairTable.from_matrix(whole[:, :size])
+    both = (*sums, of_factor)
+    products = CrossProducts(
+        n=chunk.n,
+        group_n=(*rolled.group_n, of_levels),
+        pairs=tables,
+        Zy=tuple(np.ascontiguousarray(s[:, 0]) for s in both),
+        ZX=tuple(np.ascontiguousarray(s[:, 1:]) for s in both),
+        XX=np.ascontiguousarray(gram[1:, 1:]),
+        Xy=np.ascontiguousarray(gram[1:, 0]),
+        yy=float(gram[0, 0]),
+    )
+    return WideProducts(products, columns.dense_at, columns.sparse_at)
+
+
+def has_wide_factor(chunk: Chunk, least: int = WIDE.factor) -> bool:
+    """Return whether the sparse columns of X are those of one factor with many levels."""
+    columns = chunk.columns
+    return (
+        isinstance(columns, MixedColumns)
+        and columns.sparse_at.size >= least
+        and chunk.counts is None
+        and columns.sparse_levels() is not None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CellTotals:
+    """Sums and numbers of scores in the cells of two facets; tables of chunks add up.
+
+    Attributes
+    ----------
+    sums : (n_rows, n_columns) sums of the centred scores of each cell
+    counts : (n_rows, n_columns) their numbers, 0 where a cell is empty
+    """
+
+    sums: FloatArray
+    counts: FloatArray
+
+    def __add__(self, other: CellTotals) -> CellTotals:
+        return CellTotals(self.sums + other.sums, self.counts + other.counts)
+
+
+def tabulate(chunk: Chunk, rows: int, columns: int) -> CellTotals:
+    """Sum the scores in the cells of two facets, given by their positions in the design.
+
+    The cells of both together have to be few enough for a dense table.
+    """
+    n_rows, n_columns = chunk.facet_sizes[rows], chunk.facet_sizes[columns]
+    cells = chunk.level_codes(rows) * np.int32(n_columns) + chunk.level_codes(columns)
+    y, counts = chunk.y, group_counts(cells, n_rows * n_columns)
+    if chunk.counts is not None:
+        y = y * chunk.counts
+        counts = group_sums(cells, chunk.counts[:, None], n_rows * n_columns)[:, 0]
+    sums = group_sums(cells, y[:, None], n_rows * n_columns)
+    shape = (n_rows, n_columns)
+    return CellTotals(sums.reshape(shape), counts.reshape(shape))

@@ -152,7 +152,7 @@ class Cells:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GroupPlaces:
     """The positions of the terms' groups in tables of axis levels by groups of cells.
 
     Attributes
@@ -268,7 +268,7 @@ class StratumStatistics:
     XX: FloatArray
     Xy: FloatArray
     yy: float
-    layout: Layout
+    layout: GroupPlaces
     cells: Callable[[], Cells] | None
     by_level: bool = True
 
@@ -392,10 +392,9 @@ class StratumStatistics:
 
     def is_finer(self, t: int, u: int) -> bool:
         """Whether every group of term t lies within one group of term u."""
+        if not self.term_axes[u] <= self.term_axes[t]:
+            return False
         a, b = self.term_groupings[t], self.term_groupings[u]
-        return self.term_axes[u] <= self.term_axes[t] and self._is_finer_grouping(a, b)
-
-    def _is_finer_grouping(self, a: int, b: int) -> bool:
         single = self.remainder.n_groupings
         return a == single or (b != single and self.remainder.tables.is_finer(a, b))
 

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import combinations, pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from vcomp._typing import FloatArray, IntArray
-from vcomp.design import Chunk, Grid, TermDesign, find_combinations
+from vcomp._typing import FloatArray, IntArray, LongArray
+from vcomp.design import (
+    Chunk,
+    Grid,
+    PartialGrid,
+    TermDesign,
+    find_combinations,
+    number_combinations,
+)
 from vcomp.numerics import (
     MANY_ROWS,
     THREADS,
@@ -26,19 +33,24 @@ from vcomp.numerics import (
     dense_columns,
 )
 from vcomp.numerics.kernels import place_rows
-from vcomp.statistics.axis_splits import BLOCKS, split_columns, split_combinations
-from vcomp.statistics.groupings import Groupings, find_groupings
+from vcomp.statistics.cross_products import cell_moments
+from vcomp.statistics.groupings import (
+    BLOCKS,
+    Groupings,
+    find_groupings,
+    split_columns,
+    split_combinations,
+)
 from vcomp.statistics.kernels import (
     cell_sums,
     fill_cells,
     place_cells,
     squares_within_cells,
 )
-from vcomp.statistics.moments import cell_moments
 from vcomp.statistics.strata import (
     Cells,
     GroupedColumns,
-    Layout,
+    GroupPlaces,
     Stratum,
     StratumStatistics,
     coefficients,
@@ -50,6 +62,9 @@ _NOTHING = 1e-20
 _ROUNDED_MEAN = 1e-12
 """The same for its mean, of which centring leaves the rounding error."""
 
+_MOST_WIDE = 2e7
+"""Elements of the tables of sparse columns up to which they are split into strata."""
+
 MOST_AXES = 12
 """Largest number of axes: k axes make 2^k strata."""
 
@@ -60,6 +75,7 @@ def stratify(
     groupings: Groupings | None = None,
     *,
     most_axes: int = MOST_AXES,
+    most_wide: float = _MOST_WIDE,
     free_bytes: Callable[[], float] = available_bytes,
 ) -> StratumStatistics | None:
     """Return the strata of the rows; None if there are too many.
@@ -70,6 +86,7 @@ def stratify(
     grid : the complete grid that they fill
     groupings : groupings of its cells by the terms, if they are known already
     most_axes : largest number of axes
+    most_wide : elements of the tables of sparse columns up to which they are split
     free_bytes : returns the free memory
 
     Raises
@@ -77,7 +94,10 @@ def stratify(
     EstimationError
         If its tables would not fit into memory.
     """
-    if len(grid.axes) > most_axes or _is_too_wide(chunk, grid):
+    size = float(grid.n_combinations) * grid.n_cells * chunk.n_fixed
+    # Sparse columns would become tables much larger than they are.
+    is_too_wide = isinstance(chunk.columns, MixedColumns) and size > most_wide
+    if len(grid.axes) > most_axes or is_too_wide:
         return None
     if groupings is None:
         groupings = find_groupings(chunk.terms, grid)
@@ -117,19 +137,9 @@ def _split_axes_alone(
     return split, np.flatnonzero([False, *(not v for v in vary)]).tolist()
 
 
-_MOST_WIDE = 2e7
-"""Elements of the tables of sparse columns up to which they are split into strata."""
-
-
-def _is_too_wide(chunk: Chunk, grid: Grid) -> bool:
-    """Whether sparse columns would become tables much larger than they are."""
-    size = float(grid.n_combinations) * grid.n_cells * chunk.n_fixed
-    return isinstance(chunk.columns, MixedColumns) and size > _MOST_WIDE
-
-
 def strata_of(
     split: dict[tuple[int, ...], GroupedColumns],
-    layout: Layout,
+    layout: GroupPlaces,
     groupings: Groupings,
     *,
     intercept: bool,
@@ -291,9 +301,9 @@ def place_in_grid(chunk: Chunk, grid: Grid, groupings: Groupings) -> Any:
 
 def layout_of(
     terms: tuple[TermDesign, ...], n_levels: tuple[int, ...], grid: Grid, groupings: Groupings
-) -> Layout:
+) -> GroupPlaces:
     """Return the positions of the terms' groups in tables of the grid."""
-    return Layout(
+    return GroupPlaces(
         terms=terms,
         n_levels=n_levels,
         grid=grid,
@@ -384,3 +394,142 @@ def _columns_inside(
         squares[of_means] -= np.where(means < _ROUNDED_MEAN * total, means, 0.0)
     inside = squares > _NOTHING * total
     return [tuple(int(j) for j in np.flatnonzero(row)) for row in inside]
+
+
+_MAX_AXES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Holes:
+    """The empty cells.
+
+    Attributes
+    ----------
+    combination, cell : (h,) their combination of axis levels, and their cell in the tables' order
+    axis_level : for each axis the (h,) level
+    alike : for each set of axes a number for the pair (level of these axes, cell) of each hole,
+        and the number of such pairs: holes with the same pair are summed together
+    """
+
+    combination: LongArray
+    cell: IntArray
+    axis_level: tuple[LongArray, ...]
+    alike: dict[tuple[int, ...], tuple[IntArray, int]]
+
+    @property
+    def n(self) -> int:
+        """Number of empty cells."""
+        return int(self.cell.size)
+
+    def place(self, contrasts: tuple[int, ...], shape: tuple[int, ...]) -> LongArray:
+        """Return the combination of levels of some axes for each hole."""
+        places = np.zeros(self.n, dtype=np.int64)
+        for axis in contrasts:
+            places = places * shape[axis] + self.axis_level[axis]
+        return places
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedGrid:
+    """The columns y and X on a grid with holes.
+
+    Attributes
+    ----------
+    n : number of rows
+    sizes : numbers of groups of the terms, of those that have rows
+    shape : numbers of levels of the axes
+    tables : (b, R, M) y and the columns of X, zero in the holes
+    groupings : of the cells, nested in each other
+    coefficients : for each set of axes the coefficients of the model's components in that stratum
+    layout : positions of the terms' groups
+    holes : the empty cells
+    """
+
+    n: int
+    sizes: tuple[int, ...]
+    shape: tuple[int, ...]
+    tables: FloatArray
+    groupings: Groupings
+    coefficients: dict[tuple[int, ...], FloatArray]
+    layout: GroupPlaces
+    holes: Holes
+
+
+def complete(
+    chunk: Chunk, partial: PartialGrid, *, free_bytes: Callable[[], float] = available_bytes
+) -> CompletedGrid | None:
+    """Return the columns on the grid; None if memory is short or the groupings are not nested.
+
+    Parameters
+    ----------
+    chunk : all rows, coded
+    partial : the grid that they nearly fill
+    free_bytes : returns the free memory
+    """
+    grid = partial.grid
+    groupings = find_groupings(chunk.terms, grid)
+    if not groupings.are_nested or len(grid.axes) > _MAX_AXES:
+        return None
+    n_cells, n_columns = grid.n_combinations * grid.n_cells, 1 + chunk.X.shape[1]
+    # The engine fills a copy of the tables.
+    if 2.2 * 8.0 * n_columns * n_cells + 8.0 * chunk.n > 0.8 * free_bytes():
+        return None
+    places = place_in_grid(chunk, grid, groupings)
+    columns = [chunk.y, *chunk.X.T]
+    tables = np.zeros((n_columns, n_cells))
+    for table, column in zip(tables, columns, strict=True):
+        table[places] = column
+    single = groupings.remainder.n_groupings
+    subsets = [
+        c for r in range(len(grid.shape) + 1) for c in combinations(range(len(grid.shape)), r)
+    ]
+    return CompletedGrid(
+        n=chunk.n,
+        sizes=chunk.sizes,
+        shape=grid.shape,
+        tables=tables.reshape(len(columns), grid.n_combinations, grid.n_cells),
+        groupings=groupings,
+        coefficients={
+            c: coefficients(
+                grid.shape, groupings.term_axes, groupings.of_term, single, frozenset(c)
+            )
+            for c in subsets
+        },
+        layout=layout_of(chunk.terms, chunk.facet_sizes, grid, groupings),
+        holes=_holes(partial, groupings, subsets),
+    )
+
+
+def refill(known: CompletedGrid, chunk: Chunk, partial: PartialGrid) -> CompletedGrid:
+    """Return the same grid with the response of `chunk`, the same rows.
+
+    Parameters
+    ----------
+    known : with another response
+    chunk : the rows, coded
+    partial : the grid that they nearly fill
+    """
+    tables = known.tables.copy()
+    places = place_in_grid(chunk, partial.grid, known.groupings)
+    tables.reshape(len(tables), -1)[0, places] = chunk.y  # holes stay zero
+    return replace(known, tables=tables)
+
+
+def _holes(partial: PartialGrid, groupings: Groupings, subsets: list[tuple[int, ...]]) -> Holes:
+    grid = partial.grid
+    combination, unordered = np.divmod(partial.holes, grid.n_cells)
+    cell = groupings.rank[unordered]
+    # Ordered by cell, so that the holes of a block of cells are neighbours.
+    order = np.argsort(cell, kind="stable")
+    combination, cell = combination[order], cell[order]
+    levels = np.unravel_index(combination, grid.shape) if grid.shape else ()
+    alike = {}
+    for subset in subsets:
+        codes, size = cell, grid.n_cells
+        for axis in subset:
+            level = levels[axis].astype(np.int32)
+            keys, codes = number_combinations(codes, size, level, grid.shape[axis])
+            size = keys.size
+        keys, codes = number_combinations(codes, size, np.zeros_like(codes), 1)
+        alike[subset] = codes, keys.size
+    return Holes(combination, cell, tuple(np.asarray(x) for x in levels), alike)

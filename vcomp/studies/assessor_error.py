@@ -510,7 +510,7 @@ def _sources(
         if term == "role" and "system:role" in found.index:
             rows.append((term, kind, moves, _variance_of_roles(res), np.nan, np.nan))
         elif term in found.index:
-            estimate, low, high = found.loc[term, ["estimate", "ci_low", "ci_high"]].to_numpy()
+            estimate, low, high = found.loc[term, ["estimate", "low", "high"]].to_numpy()
             rows.append((term, kind, moves, float(estimate), float(low), float(high)))
     table = pd.DataFrame(
         rows, columns=["source", "kind", "moves", "estimate", "low", "high"]

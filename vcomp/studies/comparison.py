@@ -72,7 +72,7 @@ class MeasureComparison(display.Printed, ComparisonRecord):
 
     @property
     def components(self) -> pd.DataFrame:
-        """A row for each measure and component: estimate, se, ci_low, ci_high and percent."""
+        """A row for each measure and component: estimate, se, low, high and percent."""
         return components_table(self)
 
     def ranking(self, column: str = "Erho2") -> pd.DataFrame:

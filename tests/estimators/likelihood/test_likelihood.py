@@ -170,7 +170,7 @@ def test_held_components_in_tables_and_in_print():
     res = vcomp.fit(formula, data, hold={"b": 0.5})
     for interval in ("robust", "mls"):
         table = res.gstudy(interval=interval)
-        assert table.loc["b", ["se", "ci_low", "ci_high"]].isna().all()
+        assert table.loc["b", ["se", "low", "high"]].isna().all()
         assert table.drop("b").notna().all(axis=None)
     assert res.gstudy()["percent"].sum() == pytest.approx(100.0)
     line = next(x for x in str(res.summary()).splitlines() if x.startswith("b "))

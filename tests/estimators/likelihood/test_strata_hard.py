@@ -18,7 +18,7 @@ from vcomp.estimators.likelihood.totals import Totals
 from vcomp.estimators.quadratic.anova import henderson1
 from vcomp.estimators.quadratic.quadratic_forms import ChainLimits
 from vcomp.estimators.quadratic.sampling import exact_sampling
-from vcomp.statistics import axis_splits as split
+from vcomp.statistics import groupings as split
 from vcomp.statistics import stratification as stratify
 
 SPANS = {

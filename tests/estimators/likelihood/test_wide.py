@@ -48,16 +48,22 @@ def _model(formula: str, data: pd.DataFrame, least: int = 100) -> VarianceCompon
     model = VarianceComponentsModel(formula, data)
     wide = find_wide_products(model.chunk, RollUp(model.chunk), least)
     assert wide is not None
-    model.statistics = replace(model.statistics, strata=None, make_wide=lambda: wide)
-    return model
+    return _with_statistics(model, replace(model.statistics, strata=None), wide)
 
 
 def _dense(formula: str, data: pd.DataFrame) -> VarianceComponentsModel:
     """Return a model whose factor has dense columns."""
     model = VarianceComponentsModel(formula, data)
-    model.statistics = Statistics.from_cells(lambda: model.chunk, None, None, None)
-    model.statistics = replace(model.statistics, make_wide=lambda: None)
-    return model
+    statistics = Statistics.from_cells(lambda: model.statistics.rows, None, None, None)
+    return _with_statistics(model, statistics, None)
+
+
+def _with_statistics(
+    model: VarianceComponentsModel, statistics: Statistics, wide: WideProducts | None
+) -> VarianceComponentsModel:
+    """Return a model with other statistics, whose sums with a wide factor are known."""
+    vars(statistics)["wide"] = wide
+    return VarianceComponentsModel(model.formula, replace(model._data, statistics=statistics))
 
 
 def _sums(formula: str, data: pd.DataFrame | None = None) -> tuple[WideProducts, CrossProducts]:

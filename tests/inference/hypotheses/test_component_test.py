@@ -15,7 +15,7 @@ import vcomp
 from tests.helpers.designs import UNBALANCED, balanced, gridded, unbalanced
 from tests.helpers.examples import examples
 from vcomp.inference.hypotheses.component import AutoLimits, Simulation, component_test
-from vcomp.model.row_access import component_fit
+from vcomp.model.hypothesis_tests import component_fit
 
 
 def chosen(res, term, n=1000, **limits):

@@ -99,11 +99,11 @@ def test_satterthwaite_of_coefficients(name, method):
         table["p_value"], 2.0 * stats.t.sf(np.abs(table["t"]), table["df"]), rtol=1e-9
     )
     half = stats.t.ppf(0.95, table["df"]) * res.bse_fe
-    np.testing.assert_allclose(table["ci_low"], res.fe_params - half, rtol=1e-9)
-    np.testing.assert_allclose(table["ci_high"], res.fe_params + half, rtol=1e-9)
+    np.testing.assert_allclose(table["low"], res.fe_params - half, rtol=1e-9)
+    np.testing.assert_allclose(table["high"], res.fe_params + half, rtol=1e-9)
     interval = res.conf_int(0.1).iloc[: len(table)]
-    np.testing.assert_array_equal(interval[0], table["ci_low"])
-    np.testing.assert_array_equal(interval[1], table["ci_high"])
+    np.testing.assert_array_equal(interval[0], table["low"])
+    np.testing.assert_array_equal(interval[1], table["high"])
 
 
 def test_satterthwaite_at_a_bound_takes_the_component_as_known():
@@ -122,7 +122,7 @@ def test_known_components_leave_the_normal_distribution():
     assert np.isinf(res.df_fe).all()
     table = res.fixed_effects()
     assert table["p_value"].item() == pytest.approx(2.0 * stats.norm.sf(table["t"].item()))
-    assert table["ci_high"].item() == pytest.approx(
+    assert table["high"].item() == pytest.approx(
         res.fe_params.item() + stats.norm.ppf(0.975) * res.bse_fe.item()
     )
     assert "no component is estimated" in str(res.summary())

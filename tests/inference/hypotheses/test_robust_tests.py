@@ -95,7 +95,7 @@ def test_of_one_sample_they_are_those_of_the_mean_of_the_levels():
     assert row.std_error == pytest.approx(np.sqrt(away + phi / 12.0), rel=1e-7)
     assert row.df == pytest.approx(11.0, rel=1e-9)
     reach = distributions.t.ppf(0.975, row.df) * row.std_error
-    assert row.ci_high - row.coef == pytest.approx(reach, rel=1e-9)
+    assert row.high - row.coef == pytest.approx(reach, rel=1e-9)
     anova = vcomp.fit("y ~ (1|s)", frame, method="anova").fixed_effects(cov_type="robust")
     assert anova.std_error.iloc[0] == pytest.approx(row.std_error, rel=1e-6)
 

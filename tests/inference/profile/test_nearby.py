@@ -13,7 +13,7 @@ from vcomp.inference.profile import (
     profile_quantity,
 )
 from vcomp.inference.profile.constrained import search_point
-from vcomp.model.profiling import Likelihood
+from vcomp.model.profiling import MaximisedLikelihood
 
 
 def fitted(formula="y ~ (1|a) + (1|b) + (1|c) + (1|a:b) + (1|a:c)", *, effect=0.5, **options):
@@ -42,7 +42,7 @@ def constraints(n_b, n_c):
     [(0.5, {}, 3), (0.5, {"method": "ml"}, 3), (0.0, {}, 2), (0.5, {"hold": {"c": 0.1}}, 3)],
 )
 def test_ends_are_those_of_traced_profiles(effect, options, fewest):
-    likelihood = Likelihood.of(fitted(effect=effect, **options)._row_access)
+    likelihood = MaximisedLikelihood.of(fitted(effect=effect, **options)._row_access)
     nearby = likelihood.nearby_ends(0.1)
     engine, v, held = likelihood.engine, likelihood.estimate.values, likelihood.held
     found = 0
@@ -59,13 +59,15 @@ def test_ends_are_those_of_traced_profiles(effect, options, fewest):
 
 
 def test_nothing_is_near_where_nothing_is_known():
-    likelihood = Likelihood.of(fitted()._row_access)
+    likelihood = MaximisedLikelihood.of(fitted()._row_access)
     assert likelihood.nearby_ends(0.05).interval(constraints(20, 2)[0]) is None
 
 
 def test_ends_of_the_range_are_not_added():
     """A component at zero: the lower end of its profile is that of its range."""
-    likelihood = Likelihood.of(fitted("y ~ (1|a) + (1|b) + (1|a:b)", effect=0.0)._row_access)
+    likelihood = MaximisedLikelihood.of(
+        fitted("y ~ (1|a) + (1|b) + (1|a:b)", effect=0.0)._row_access
+    )
     engine, v = likelihood.engine, likelihood.estimate.values
     constraint = LinearConstraint(np.array([0.0, 0.0, 1.0, 0.0]))
     curve = profile_quantity(engine, v, constraint, points=0)

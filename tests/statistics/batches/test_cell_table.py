@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.helpers.examples import examples
 from vcomp.design import Chunk
 from vcomp.statistics.batches.cell_sums import table_bytes
-from vcomp.statistics.batches.cell_table import CellTable, EveryCell, add_up, sum_cells, united
+from vcomp.statistics.batches.cell_table import CellTable, EveryCell, sum_cells, united
 from vcomp.statistics.batches.summed import _moments_as_rows, _response_sums
+from vcomp.statistics.batches.survey import add_up
 
 
 def at_once(places, values, size):

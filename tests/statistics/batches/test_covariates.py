@@ -12,8 +12,7 @@ import vcomp
 from tests.helpers.examples import examples
 from vcomp.design import Centre
 from vcomp.formula import parse
-from vcomp.statistics.batches.cell_table import add_up
-from vcomp.statistics.batches.survey import XSums, kinds_of
+from vcomp.statistics.batches.survey import XSums, add_up, kinds_of
 
 COLUMNS = st.integers(1, 40).flatmap(
     lambda n: st.tuples(

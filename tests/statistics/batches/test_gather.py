@@ -103,7 +103,7 @@ def test_the_mean_of_the_response_and_the_squares_about_it(name, put_away, fixed
     options = {"large_share": 0.0} if put_away else {}
     changed = with_covariates(data).assign(**{response: y})
     for model in both(formula.replace("~", f"~ {fixed} +"), changed, 17, **options):
-        mean, squares = model._found.response_sums
+        mean, squares = model._data.response_sums
         np.testing.assert_allclose(mean, y.mean(), rtol=1e-14)
         # Numbers of 1e6 have ten digits behind the point, of which differences lose one or two.
         np.testing.assert_allclose(squares, np.square(y - y.mean()).sum(), rtol=1e-8)
@@ -119,7 +119,7 @@ def test_squares_about_a_mean_that_is_near_the_origin_or_far(name, fixed, mean):
     data = with_covariates(data[1:] if name == "three facets" else data)
     y = (data["y"] - data["y"].mean()) / data["y"].std() + mean
     for model in both(formula.replace("~", f"~ {fixed} +"), data.assign(y=y), 17):
-        found = model._found.response_sums
+        found = model._data.response_sums
         np.testing.assert_allclose(found[0], y.mean(), rtol=1e-12, atol=1e-13)
         np.testing.assert_allclose(found[1], np.square(y - y.mean()).sum(), rtol=1e-12)
 
@@ -143,7 +143,7 @@ def test_scores_of_cells_stand_for_rows_where_no_column_varies_in_cells(away, is
 
 def test_rows_that_are_gone_when_they_are_read_again():
     formula, data = gridded("replicated", seed=4)
-    found = model_of(formula, data, stream=True, batch_rows=17)._found
+    found = model_of(formula, data, stream=True, batch_rows=17)._data
     gone = replace(found, parts=lambda _: SimpleNamespace(total=lambda *_: None))
     with pytest.raises(vcomp.DataError, match="the fit is of 36 rows, and 0 were read now"):
         gone.total(len)

@@ -14,7 +14,7 @@ import vcomp
 from tests.helpers.examples import examples
 from vcomp.design.design import Facet
 from vcomp.design.grid import find_grid
-from vcomp.statistics.batches.cell_index import CellPlaces, FacetPlaces, places_of_rows
+from vcomp.statistics.batches.row_coding import CellPlaces, FacetPlaces, places_of_rows
 from vcomp.statistics.batches.survey import FacetSurvey, Survey, survey_rows
 
 NAMES = ("p", "d", "t", "c")

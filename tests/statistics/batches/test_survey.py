@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.examples import examples
-from vcomp.statistics.batches.cell_table import add_up
-from vcomp.statistics.batches.survey import FacetSurvey, survey_rows, united_facets
+from vcomp.statistics.batches.survey import FacetSurvey, add_up, survey_rows, united_facets
 
 KINDS = {
     "numbers": lambda k: k,

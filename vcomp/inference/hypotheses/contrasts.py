@@ -362,8 +362,8 @@ def _frame(found: ContrastTest, names: tuple[str, ...], alpha: float) -> pd.Data
         "df": found.df,
         "t": found.t,
         "p_value": found.p_value,
-        "ci_low": low,
-        "ci_high": high,
+        "low": low,
+        "high": high,
     }
     return pd.DataFrame(columns, index=pd.Index(list(names), name="term", dtype=object))
 

@@ -1,7 +1,5 @@
 from .cell_sums import CellSums as CellSums
 from .cell_sums import restated as restated
-from .cell_table import PendingSum as PendingSum
-from .cell_table import pending as pending
 from .on_dask import gather_on_dask as gather_on_dask
 from .on_dask import parts_on_dask as parts_on_dask
 from .on_dask import source_on_dask as source_on_dask
@@ -11,4 +9,6 @@ from .stored import read_sums as read_sums
 from .stored import write_sums as write_sums
 from .summed import SummedData as SummedData
 from .summed import finish as finish
+from .survey import PendingSum as PendingSum
 from .survey import few_values as few_values
+from .survey import pending as pending

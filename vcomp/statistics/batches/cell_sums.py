@@ -14,10 +14,8 @@ from vcomp.design import Centre, Facet, Grid, are_nested
 from vcomp.exceptions import DataError
 from vcomp.formula import Formula
 from vcomp.numerics import check_memory
-from vcomp.statistics.batches.cell_index import CellPlaces
-from vcomp.statistics.batches.cell_table import CellTable, EveryCell
-from vcomp.statistics.batches.collapsed import PartSums, collapse_plan
-from vcomp.statistics.batches.first_pass import RowCoding
+from vcomp.statistics.batches.cell_table import CellTable, EveryCell, PartSums, collapse_plan
+from vcomp.statistics.batches.row_coding import CellPlaces, RowCoding
 from vcomp.statistics.batches.survey import FacetSurvey, Survey, united_facets
 
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 Nothing is shuffled. Rows stay on their workers; only surveys of levels and cells are sent. If
 partitions hold whole cells of a complete grid (documents on which all systems were scored), these
-are collapsed into a few numbers for each of their groups before they are sent; see
-:mod:`vcomp.statistics.batches.collapsed`. The survey of all rows, the largest value that all tasks
-need, stays on the workers between the passes: it is the result of a task like any other, and is
-computed again if its worker is lost.
+are collapsed into a few numbers for each of their groups before they are sent
+(:mod:`vcomp.statistics.batches.cell_table`). The survey of all rows, the largest value that all
+tasks need, stays on the workers between the passes: it is the result of a task like any other, and
+is computed again if its worker is lost.
 
 If a fixed part depends on all rows together, as ``center(x)`` does, its columns are fetched for
 that, one partition after another.
@@ -30,19 +30,14 @@ from vcomp.exceptions import DataError
 from vcomp.formula import Formula, names_in
 from vcomp.statistics.batches.cell_sums import CellSums
 from vcomp.statistics.batches.cell_table import (
-    Addable,
     CellTable,
-    EveryCell,
-    add_up,
-    sum_cells,
-)
-from vcomp.statistics.batches.collapsed import (
     CollapsedGroups,
     CollapsePlan,
+    EveryCell,
     PartSums,
     collapse_plan,
+    sum_cells,
 )
-from vcomp.statistics.batches.first_pass import FirstPass, RowCoding, learn_in_passes
 from vcomp.statistics.batches.passes import (
     Coder,
     check_rows,
@@ -50,7 +45,8 @@ from vcomp.statistics.batches.passes import (
     renamed_part,
     total_of,
 )
-from vcomp.statistics.batches.survey import Survey
+from vcomp.statistics.batches.row_coding import FirstPass, RowCoding, learn_in_passes
+from vcomp.statistics.batches.survey import Addable, Survey, add_up
 
 if TYPE_CHECKING:
     import pandas as pd

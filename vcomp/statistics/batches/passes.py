@@ -24,11 +24,23 @@ from vcomp.exceptions import DataError
 from vcomp.formula import Formula
 from vcomp.numerics import THREADS, slices
 from vcomp.progress import progress_bar
-from vcomp.statistics.batches.cell_index import FacetPlaces, places_of_rows
 from vcomp.statistics.batches.cell_sums import CellSums, check_table, dense_places, table_bytes
-from vcomp.statistics.batches.cell_table import Addable, CellTable, EveryCell, add_up, sum_cells
-from vcomp.statistics.batches.collapsed import CollapsePlan, PartSums, collapse_plan
-from vcomp.statistics.batches.first_pass import RowCoding, learn_in_passes, matrix_of
+from vcomp.statistics.batches.cell_table import (
+    CellTable,
+    CollapsePlan,
+    EveryCell,
+    PartSums,
+    collapse_plan,
+    sum_cells,
+)
+from vcomp.statistics.batches.row_coding import (
+    FacetPlaces,
+    RowCoding,
+    learn_in_passes,
+    matrix_of,
+    places_of_rows,
+)
+from vcomp.statistics.batches.survey import Addable, add_up
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +73,7 @@ def gather(
     reading : how the rows are read
     collapse : whether complete cells may be collapsed, after which sums of other rows cannot be
         added; they are if the table of all cells would be large. If not, the powers of the scores
-        in cells are summed, since the sums may have to stand for the rows
+        in cells are summed, since the sums may have to replace the rows
 
     Raises
     ------

@@ -21,7 +21,7 @@ from vcomp.formula import FixedPart, parse
 from vcomp.numerics import check_memory
 from vcomp.statistics.batches.cell_sums import CellSums
 from vcomp.statistics.batches.cell_table import CellTable
-from vcomp.statistics.batches.first_pass import RowCoding
+from vcomp.statistics.batches.row_coding import RowCoding
 from vcomp.statistics.batches.survey import ColumnKinds, FacetSurvey, Survey
 
 if TYPE_CHECKING:

@@ -26,18 +26,17 @@ from vcomp.display import memory
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.formula import LeftOut
 from vcomp.numerics import slices
-from vcomp.statistics.axis_splits import split_columns
-from vcomp.statistics.groupings import Groupings, find_groupings
+from vcomp.statistics.groupings import Groupings, find_groupings, split_columns
 from vcomp.statistics.statistics import Statistics
 from vcomp.statistics.strata import Cells, StratumStatistics
 from vcomp.statistics.stratification import MOST_AXES, layout_of, strata_of
 
 if TYPE_CHECKING:
     from vcomp.statistics.batches.cell_sums import CellSums
-    from vcomp.statistics.batches.cell_table import Addable, CellTable
-    from vcomp.statistics.batches.collapsed import CollapsePlan, PartSums
-    from vcomp.statistics.batches.first_pass import RowCoding
+    from vcomp.statistics.batches.cell_table import CellTable, CollapsePlan, PartSums
     from vcomp.statistics.batches.passes import Batches
+    from vcomp.statistics.batches.row_coding import RowCoding
+    from vcomp.statistics.batches.survey import Addable
 
 _BLOCK = 2**17
 """Cells that are summed at a time."""
@@ -45,6 +44,16 @@ _BLOCK = 2**17
 _COPIES = 5.0
 """Copies of the table of cells in memory while effects are predicted."""
 
+
+_NOT_KEPT = (
+    "the rows were read in batches and are not kept; res.augment(path='out.parquet') reads them "
+    "again and writes fitted values and residuals to a file, and stream=False keeps them in "
+    "memory, about {}"
+)
+_NO_SOURCE = (
+    "there are no rows to read again: the fit is of saved statistics, or of sums made by Dask; "
+    "fit the data themselves, with stream=True if they are large"
+)
 
 ReadAgain: TypeAlias = "Callable[[Reading], Batches]"
 """Makes batches of the same rows, read as another ``Reading`` says."""
@@ -70,8 +79,7 @@ class SummedData:
     statistics : sufficient statistics
     fixed_columns : columns of the fixed part; without rows, but with all levels of factors, if the
         rows are not kept
-    cells_as_rows : makes the coded rows, or cells that stand for several rows each if the rows are
-        not kept
+    cells_as_rows : makes the coded rows, or cells of several rows each if the rows are not kept
     response_sums : mean of the response, and sum of squares about it
     reading : how the rows were read
     rows : None if they are not kept
@@ -119,6 +127,37 @@ class SummedData:
             cells_as_rows=lambda: fewer.cells,
             moments_as_rows=moments_as_rows,
         )
+
+    @property
+    def kept_rows(self) -> Rows:
+        """The rows.
+
+        Raises
+        ------
+        DataError
+            If they were read in batches, and not kept.
+        """
+        if self.rows is None:
+            n_columns = len(self.design.facets) + len(self.design.fixed.names)
+            size = self.reading.memory_of_rows(self.statistics.n, n_columns)
+            raise DataError(_NO_SOURCE if self.again is None else _NOT_KEPT.format(size))
+        return self.rows
+
+    def read_again(self, progress: bool | None = False) -> Batches:
+        """Return the rows that were not kept, to be read again.
+
+        Parameters
+        ----------
+        progress : whether to show a bar
+
+        Raises
+        ------
+        DataError
+            If they cannot be read again, as after saved statistics or Dask.
+        """
+        if self.again is None:
+            raise DataError(_NO_SOURCE)
+        return self.again(replace(self.reading, progress=progress))
 
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum:
         """Return the sum of ``of(*known, chunk)`` over parts of the coded rows.
@@ -386,7 +425,7 @@ def _of_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedDa
 
 
 def _cells_as_rows(coding: RowCoding, table: CellTable, terms: tuple[TermDesign, ...]) -> Chunk:
-    """Return the cells that have rows, each as a row that stands for several rows."""
+    """Return the cells that have rows, each as one weighted row."""
     places, filled = table.filled()
     is_single = bool((filled.counts == 1).all())
     return Chunk(

@@ -5,10 +5,10 @@ Surveys of parts add up, in any order and on any machine, to the survey of the w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,75 @@ from vcomp.exceptions import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Sums of parts --------------------------------------------------------------------------------
+
+
+class Addable(Protocol):
+    """A value that can be added to others of its type."""
+
+    def __add__(self, other: Self) -> Self: ...
+
+
+Part = TypeVar("Part", bound=Addable)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingSum(Generic[Part]):
+    """A sum of many parts, some of which are not added yet.
+
+    Neighbours that are sums of about equally many parts are added first, as in a tree, so that
+    what many parts share is copied a few times, not once for each part.
+
+    Attributes
+    ----------
+    parts : sums of neighbours in order, each with its depth in the tree; depths decrease
+    """
+
+    parts: tuple[tuple[int, Part], ...] = ()
+
+    def __add__(self, other: PendingSum[Part]) -> PendingSum[Part]:
+        waiting = list(self.parts)
+        for depth, part in other.parts:
+            made = part
+            while waiting and waiting[-1][0] <= depth:
+                below, before = waiting.pop()
+                made = before + made
+                depth += below == depth
+            waiting.append((depth, made))
+        return PendingSum(tuple(waiting))
+
+    def total(self) -> Part | None:
+        """Return the sum of all parts; None if there are none."""
+        if not self.parts:
+            return None
+        (_, whole), *rest = reversed(self.parts)
+        for _, part in rest:
+            whole = part + whole
+        return whole
+
+
+def pending(part: Part) -> PendingSum[Part]:
+    """Return the sum of one part."""
+    return PendingSum(((0, part),))
+
+
+def add_up(parts: Iterable[Part]) -> Part | None:
+    """Return the sum of the parts, added as in a tree; None if there are none.
+
+    Examples
+    --------
+    >>> add_up(["a", "b", "c"])
+    'abc'
+    """
+    whole: PendingSum[Part] = PendingSum()
+    for part in parts:
+        whole += pending(part)
+    return whole.total()
+
+
+# Surveys --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)

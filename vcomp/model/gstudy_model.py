@@ -1,19 +1,24 @@
-"""The effects of a claimed design that data can estimate, and the formula of these effects.
+"""The model of a G-study, from a design in Brennan's notation.
 
-This is the step from the design of a G-study, in Brennan's notation, to a formula.
+Rows are read with all facets of the design. The effects that the data can estimate are found, and
+the sums are restated for the formula of these effects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from vcomp._typing import IntArray
-from vcomp.data import Source
-from vcomp.design import Grid, Structure, number_combinations
+from vcomp.data import Reading, Rows, Source, open_source
+from vcomp.design import Grid, Structure, find_grid, number_combinations
 from vcomp.display import listed
-from vcomp.exceptions import DataError, DesignError, FormulaError, PlanError, did_you_mean
+from vcomp.exceptions import DataError, DesignError, FormulaError, PlanError, did_you_mean, warn
 from vcomp.formula import (
     RESIDUAL,
     Design,
@@ -25,6 +30,22 @@ from vcomp.formula import (
     parse,
     parse_design,
 )
+from vcomp.model.model import VarianceComponentsModel
+from vcomp.statistics import sum_rows
+from vcomp.statistics.batches import (
+    Batches,
+    CellSums,
+    SummedData,
+    finish,
+    gather,
+    gather_on_dask,
+    parts_on_dask,
+    restated,
+    source_on_dask,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +85,7 @@ class Estimable:
 
     Attributes
     ----------
+    claim : the design as claimed
     design : without facets that the data do not distinguish from others
     terms : the facets of each random term, outer ones first
     scores : the facet that distinguishes the scores of a cell, if there is one: it is part of the
@@ -71,10 +93,21 @@ class Estimable:
     findings : sentences on confounded effects, and how to separate them
     """
 
+    claim: Design
     design: Design
     terms: tuple[tuple[str, ...], ...]
     scores: str | None
     findings: tuple[str, ...]
+
+    def described(self, structure: Structure) -> Structure:
+        """Return a structure with the claim, its findings and the facet of the scores.
+
+        Parameters
+        ----------
+        structure : of the formula and the rows
+        """
+        known = replace(structure, claim=str(self.claim), findings=self.findings)
+        return known if self.scores is None else known.with_scores_as(self.scores)
 
 
 @dataclass(slots=True)
@@ -150,6 +183,7 @@ def estimable_terms(design: Design, occurring: Cooccurrence) -> Estimable:
     order = left.outer_first
     unnamed = [f for f in left.facets if not any(f in facets for facets in kept)]
     return Estimable(
+        claim=design,
         design=left,
         terms=tuple(tuple(f for f in order if f in facets) for facets in kept),
         scores=unnamed[0] if unnamed else None,
@@ -328,54 +362,6 @@ class Claim:
     widest: Formula
     source: Source | None
 
-    def supported(self, occurring: Cooccurrence) -> Supported:
-        """Return the effects of the design whose components these data can estimate.
-
-        Raises
-        ------
-        DesignError
-            If the data contradict the design, or none of its effects can be estimated.
-        """
-        found = estimable_terms(self.design, occurring)
-        return Supported(self.design, formula_text(self.response, found.terms), found)
-
-
-@dataclass(frozen=True, slots=True)
-class Supported:
-    """The effects of a design that the data can estimate.
-
-    Attributes
-    ----------
-    design : as claimed
-    formula : a random term for each of these effects, with the names of the facets in the design
-    estimable : these effects, and why others are not among them
-    """
-
-    design: Design
-    formula: str
-    estimable: Estimable
-
-    def described(self, structure: Structure) -> Structure:
-        """Return a structure with the claim, its findings and the facet of the scores.
-
-        Parameters
-        ----------
-        structure : of the formula and the rows
-        """
-        known = replace(structure, claim=str(self.design), findings=self.estimable.findings)
-        scores = self.estimable.scores
-        return known if scores is None else known.with_scores_as(scores)
-
-    def in_words(self) -> str | None:
-        """Return a warning about confounded effects in these data; None if there are none."""
-        findings = self.estimable.findings
-        if not findings:
-            return None
-        return (
-            f"some effects of the design '{self.design}' are confounded in these data. "
-            f"{' '.join(findings)} The formula is '{self.formula}'"
-        )
-
 
 def read_claim(
     design: str,
@@ -474,3 +460,139 @@ def _check_columns(columns: Mapping[str, str], response: str, source: Source) ->
         raise DataError(
             f"{missing}; name the column of a facet by facets={{{facet!r}: {meant!r}}}"
         )
+
+
+def claimed_model(
+    design: str,
+    response: str,
+    data: Any,
+    facets: Mapping[str, str] | None,
+    reading: Reading,
+) -> VarianceComponentsModel:
+    """Return the model of a design, with a term for each effect that the data can estimate.
+
+    Parameters
+    ----------
+    design, response, data, facets : as for :func:`vcomp.gstudy`
+    reading : how the rows are read
+
+    Warns
+    -----
+    VcompWarning
+        If the data confound effects of the design.
+    """
+    on_dask = reading.is_on_dask(data)
+    claim = read_claim(design, response, facets, partial(_opened, data, on_dask=on_dask))
+    if on_dask:
+        estimable, found = _on_dask(claim, data, reading)
+    else:
+        source = reading.open(claim.widest, claim.source)
+        n_columns = len(reading.columns(claim.widest, source))
+        if reading.in_batches(source, n_columns):
+            estimable, found = _in_batches(claim, source, reading)
+        else:
+            estimable, found = _in_memory(claim, source, reading)
+    described = replace(found.design, structure=estimable.described(found.design.structure))
+    return VarianceComponentsModel(found.design.formula.text, replace(found, design=described))
+
+
+def _opened(data: Any, *, on_dask: bool) -> Source | None:
+    """Open the data, if not on Dask; a stream can be opened only once."""
+    if data is None:
+        return None
+    return source_on_dask(data) if on_dask else open_source(data)
+
+
+def _estimable(claim: Claim, occurring: Cooccurrence) -> tuple[Estimable, Formula]:
+    """Return the effects that the data can estimate, with their formula.
+
+    Warns
+    -----
+    VcompWarning
+        If the data confound effects of the design.
+    """
+    found = estimable_terms(claim.design, occurring)
+    text = formula_text(claim.response, found.terms)
+    if found.findings:
+        warn(
+            f"some effects of the design '{claim.design}' are confounded in these data. "
+            f"{' '.join(found.findings)} The formula is '{text}'"
+        )
+    return found, parse(text)
+
+
+def _in_memory(claim: Claim, source: Source, reading: Reading) -> tuple[Estimable, SummedData]:
+    rows = Rows.select(claim.widest, source, reading)
+    renamed = {f: rows.facets[column].rename(f) for f, column in claim.columns.items()}
+    estimable, formula = _estimable(claim, _occurring_in_rows(renamed))
+    kept = replace(rows, facets={f: renamed[f] for f in formula.facets})
+    return estimable, sum_rows(formula, kept, reading)
+
+
+def _occurring_in_rows(facets: Mapping[str, pd.Series]) -> Cooccurrence:
+    codes = {f: np.asarray(c.cat.codes, dtype=np.int32) for f, c in facets.items()}
+    n_levels = {f: len(c.cat.categories) for f, c in facets.items()}
+    n_rows = len(next(iter(facets.values())))
+    grid = find_grid(list(codes.values()), list(n_levels.values()), ())
+    if grid is None:
+        return Cooccurrence(n_levels, codes, n_rows)
+    positions = {f: k for k, f in enumerate(codes)}
+    return Cooccurrence.on_grid(grid, positions, n_levels, n_rows)
+
+
+def _occurring_in_cells(sums: CellSums, columns: Mapping[str, str]) -> Cooccurrence:
+    """Return which levels occur together in the cells.
+
+    Parameters
+    ----------
+    columns : facets of the sums by their names in the design
+    """
+    coding = sums.coding
+    positions = {f: coding.formula.facets.index(column) for f, column in columns.items()}
+    sizes = coding.places.n_levels
+    n_levels = {f: sizes[k] for f, k in positions.items()}
+    grid = sums.grid()
+    if grid is not None:
+        return Cooccurrence.on_grid(grid, positions, n_levels, coding.survey.n)
+    every = coding.places.codes(sums.table.filled()[0])
+    codes = {f: every[k] for f, k in positions.items()}
+    return Cooccurrence(n_levels, codes, coding.survey.n)
+
+
+def _in_batches(claim: Claim, source: Source, reading: Reading) -> tuple[Estimable, SummedData]:
+    sums = gather(claim.widest, source, reading, collapse=True)
+
+    def every_cell() -> CellSums:
+        assert sums.again is not None
+        return CellSums(sums.coding, sums.again())
+
+    estimable, found = _of_sums(claim, sums, every_cell, reading)
+    # Rows without a value in a column of the design are left out, even if no effect needs it.
+    names = {column: facet for facet, column in claim.columns.items()}
+    again = partial(Batches, claim.widest, source, renamed=names)
+    return estimable, replace(found, again=again, parts=again)
+
+
+def _on_dask(claim: Claim, data: Any, reading: Reading) -> tuple[Estimable, SummedData]:
+    gathered = partial(gather_on_dask, claim.widest, data, reading)
+    every_cell = partial(gathered, collapse=False)
+    estimable, found = _of_sums(claim, gathered(collapse=True), every_cell, reading)
+    names = {column: facet for facet, column in claim.columns.items()}
+    parts = partial(parts_on_dask, claim.widest, data, renamed=names)
+    return estimable, replace(found, parts=parts)
+
+
+def _of_sums(
+    claim: Claim, sums: CellSums, every_cell: Callable[[], CellSums], reading: Reading
+) -> tuple[Estimable, SummedData]:
+    """Return the effects that sums in cells of all facets can estimate, with their statistics.
+
+    Parameters
+    ----------
+    every_cell : sums the rows again without collapsing cells
+    """
+    estimable, formula = _estimable(claim, _occurring_in_cells(sums, claim.columns))
+    wanted = restated(sums, formula, claim.columns)
+    wanted = wanted or restated(every_cell(), formula, claim.columns)
+    assert wanted is not None
+    return estimable, finish(wanted, reading)
