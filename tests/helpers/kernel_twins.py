@@ -88,17 +88,3 @@ def mean_share_above(x, y, ex, ey):
         c = ((sy[i] > 0) & (sx[i] > 0)).sum() + ((sy[i] > 0) & (sx[i] == 0)).sum() / 2
         total += sum((c + (m - p) / 2) / (m - 1) for m in range(p, p + t) if m > 1) / t
     return total
-
-
-def smallest_safe_difference(x, y, ex, ey, rate, relative):
-    """Return the smallest difference at which pairs so far apart are seldom swapped."""
-    i, j = np.triu_indices(x.size, 1)
-    sx, sy = signs(x, ex)[i, j], signs(y, ey)[i, j]
-    d = np.abs(x[i] - x[j])
-    if relative:
-        d = np.minimum(1.0, d / np.maximum(np.maximum(np.abs(x[i]), np.abs(x[j])), 1e-300))
-    untied = sx * sy != 0
-    d, swapped = d[untied], (sx != sy)[untied]
-    slack = 1e-10 * d.max(initial=0.0)
-    fine = [delta for delta in d if swapped[d >= delta - slack].mean() <= rate]
-    return min(fine, default=np.nan)

@@ -17,7 +17,7 @@ import vcomp
 from tests.helpers.examples import examples
 from vcomp.exceptions import PlanError, VcompWarning
 from vcomp.ir.measures import get
-from vcomp.ir.measures.f_test import _intermediate, _maximum, _minimum
+from vcomp.ir.measures.anova_f import _intermediate, _maximum, _minimum
 
 # Few values make many ties.
 tied = arrays(float, st.tuples(st.just(2), st.integers(2, 6)), elements=st.integers(0, 4))
@@ -135,55 +135,6 @@ def test_collections_are_measured_in_any_shape(name):
     for at in np.ndindex(4, 3):
         one = measure.actual_of_means(means[at], truth)
         np.testing.assert_array_equal(many[at], one)
-
-
-# --- sensitivity ---------------------------------------------------------------------------------
-
-
-def sensitivity(means, truth, rate, *, relative):
-    pairs = []
-    for i, j in combinations(range(len(means)), 2):
-        d, s = means[i] - means[j], np.sign(truth[i] - truth[j])
-        if d != 0 and s != 0:
-            size = abs(d) / max(means[i], means[j]) if relative else abs(d)
-            pairs.append((round(size, 12), np.sign(d) != s))
-    fine = [
-        delta
-        for delta, _ in pairs
-        if np.mean([swapped for size, swapped in pairs if size >= delta]) <= rate
-    ]
-    return min(fine, default=np.nan)
-
-
-@settings(deadline=None, max_examples=examples(200))
-@given(
-    st.integers(2, 25),
-    st.integers(0, 10**6),
-    st.sampled_from([0.0, 0.05, 0.1, 0.29, 0.5]),
-    st.booleans(),
-    st.booleans(),
-)
-def test_sensitivity_is_that_of_all_thresholds(k, seed, rate, relative, coarse):
-    rng = np.random.default_rng(seed)
-    truth = rng.uniform(0.1, 1, k)
-    means = truth + rng.normal(scale=0.1, size=k)
-    means = np.abs(means.round(1) if coarse else means) + (0.1 if coarse else 0.0)
-    truth = truth.round(1) if coarse else truth
-    measure = get("sens_rel" if relative else "sens_abs", rate=rate)
-    expected = sensitivity(means, truth, rate, relative=relative)
-    assert value(measure, means, truth) == pytest.approx(expected, rel=1e-11, nan_ok=True)
-
-
-def test_no_threshold_is_safe():
-    with pytest.warns(VcompWarning, match="sens_abs is undefined here: even the largest"):
-        assert np.isnan(get("sens_abs").actual([[1, 2], [1, 3]], [2, 1]))
-
-
-def test_relative_differences_of_negative_means_are_at_most_one():
-    assert value(get("sens_rel"), [1.0, -3.0], [2, 1]) == 1.0
-    assert value(get("sens_rel"), [0.0, -3.0], [2, 1]) == 1.0
-    assert value(get("sens_rel"), [-1.0, -4.0], [2, 1]) == 0.75
-    assert np.isnan(value(get("sens_rel"), [0.0, 0.0], [2, 1]))
 
 
 # --- significance --------------------------------------------------------------------------------

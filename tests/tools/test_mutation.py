@@ -304,36 +304,37 @@ import numpy as np
 from pathlib import Path
 from tools.mutation.mutate import Loops
 from tools.mutation.mutants import code_of, mutants_of
-import vcomp.ir.kernels.bits as bits
+import vcomp.ir.kernels.rank_agreement as ranks
 
-module, path = bits.__name__, Path(bits.__file__)
+module, path = ranks.__name__, Path(ranks.__file__)
 loops = Loops([module])
 at = f"{module}:"
-assert loops.entered_by(at + "lowest_bit") == {at + "lowest_bit", at + "count_bits"}
+assert loops.entered_by(at + "count_below") == {at + "count_below", at + "count_bits"}
 
-_named = bits.lowest_bit
+_named = ranks.count_below
 count_bits = len  # another function of that name
 
 def of_this_module():
     return _named(1), count_bits([])
 
 def imported():
-    from vcomp.ir.kernels.bits import lowest_bit as lowest
-    return lowest
+    from vcomp.ir.kernels.rank_agreement import count_below as below
+    return below
 
-assert loops.used_by(of_this_module) == loops.entered_by(at + "lowest_bit")
-assert loops.used_by(imported) == loops.entered_by(at + "lowest_bit")
+assert loops.used_by(of_this_module) == loops.entered_by(at + "count_below")
+assert loops.used_by(imported) == loops.entered_by(at + "count_below")
 del _named
-assert bits.lowest_bit(0, np.uint64(8)) == 3  # all are numba's from now on
-assert type(bits.lowest_bit) is not loops.kind
+words = np.array([7], np.uint64)
+assert ranks.count_below(words, np.uint64(8)) == 3  # all are numba's from now on
+assert type(ranks.count_below) is not loops.kind
 mutants = [m for m in mutants_of(module, path) if m.function == "count_bits"]
 mutant = next(m for m in mutants if m.before == "word * _BYTES >> np.uint64(56)")
 assert mutant.compiled
 loops.compile_anew(at + "count_bits", code_of(mutant, path))
 kept = {name for name, loop in loops.by_name.items() if loop._options["cache"]}
-callers = {"lowest_bit", "count_below", "count_bits"}
+callers = {"swaps", "count_below", "count_bits"}
 assert kept == loops.by_name.keys() - {at + name for name in callers}
-assert bits.lowest_bit(0, np.uint64(8)) == (3 * 0x0101010101010101 << 56) % 2**64
+assert ranks.count_below(words, np.uint64(8)) == (3 * 0x0101010101010101 << 56) % 2**64
 """
 
 

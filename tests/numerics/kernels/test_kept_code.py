@@ -175,7 +175,7 @@ time.thread_time = lambda: {tick} * next(ticks)
 _LITTLE_TO_DO = """
 import numpy as np
 from vcomp.gtheory.allocation.search import search, value_at
-from vcomp.ir.kernels.safe_differences import smallest_safe_difference
+from vcomp.ir.kernels.rank_agreement import swaps
 from vcomp.numerics.kernels import COMPILATIONS, at_once, compile_all, seconds_as_python
 
 assert seconds_as_python(value_at) == 3.0
@@ -189,45 +189,45 @@ assert 0.0 < seconds_as_python(value_at) < 3.0
 assert at_once(value_at, 3.0 - 1e-12) is value_at
 with compile_all():
     assert at_once(value_at, 0.0) is value_at
-# With the kernels that it calls, also those of other modules.
+# With the kernels that it calls.
 means = np.array([[0.1, 0.2, 0.4]])
 orders = np.array([[2, 1, 0]])
-arguments = means, means, np.zeros(1), np.zeros(1), np.zeros(1, int), orders, orders, 0.05, False
-assert at_once(smallest_safe_difference, 0.0)(*arguments).tolist() == [0.1]
+arguments = means, means, np.zeros(1), np.zeros(1), orders, orders[:, ::-1].copy()
+assert at_once(swaps, 0.0)(*arguments)[0].tolist() == [-1]
 assert COMPILATIONS.count == 0
-assert smallest_safe_difference(*arguments).tolist() == [0.1]
+assert swaps(*arguments)[0].tolist() == [-1]
 assert COMPILATIONS.count > 0
-assert seconds_as_python(smallest_safe_difference) == 0.0
-assert at_once(smallest_safe_difference, 0.0) is smallest_safe_difference
+assert seconds_as_python(swaps) == 0.0
+assert at_once(swaps, 0.0) is swaps
 # Another process finds its code.
 """
 
 _TIMED = CLOCK.format(tick=0.001) + _LITTLE_TO_DO
 
 _AT_HAND = """
-from vcomp.ir.kernels.safe_differences import smallest_safe_difference
+from vcomp.ir.kernels.rank_agreement import swaps
 from vcomp.numerics.kernels import at_once, seconds_as_python
-assert not smallest_safe_difference.signatures
-assert seconds_as_python(smallest_safe_difference) == 0.0
+assert not swaps.signatures
+assert seconds_as_python(swaps) == 0.0
 """
 
 
 _KEPT_CODE = """
 import sys
 from vcomp.gtheory.allocation.search import value_at
-from vcomp.ir.kernels.safe_differences import smallest_safe_difference as smallest
+from vcomp.ir.kernels.rank_agreement import swaps
 from vcomp.numerics.kernels import at_once, is_at_hand, seconds_as_python
 
-assert 0.0 < seconds_as_python(smallest) < 1.0 < seconds_as_python(value_at)
-assert at_once(smallest, 0.01) is not smallest
-assert at_once(smallest, 1.0) is smallest
-assert not is_at_hand(smallest, 0.01)
+assert 0.0 < seconds_as_python(swaps) < 1.0 < seconds_as_python(value_at)
+assert at_once(swaps, 0.01) is not swaps
+assert at_once(swaps, 1.0) is swaps
+assert not is_at_hand(swaps, 0.01)
 assert not is_at_hand(value_at, 1.0)
 assert "numba" not in sys.modules
-assert is_at_hand(smallest, 1.0)
+assert is_at_hand(swaps, 1.0)
 assert "numba" in sys.modules
-assert seconds_as_python(smallest) == 0.0
-assert is_at_hand(smallest, 0.01)
+assert seconds_as_python(swaps) == 0.0
+assert is_at_hand(swaps, 0.01)
 """
 
 
@@ -237,7 +237,7 @@ def test_kernels_with_little_to_do_are_run_as_python(tmp_path):
     run(PACKAGE.parent, _AT_HAND + KERNEL, NUMBA_CACHE_DIR=tmp_path)
     run(PACKAGE.parent, _KEPT_CODE + KERNEL, NUMBA_CACHE_DIR=tmp_path)
     # Damaged files are as good as none.
-    for file in tmp_path.rglob("*smallest_safe_difference*.nbi"):
+    for file in tmp_path.rglob("*swaps*.nbi"):
         file.write_bytes(b"damaged")
     run(PACKAGE.parent, _AT_HAND.replace("== 0.0", "> 0.0") + KERNEL, NUMBA_CACHE_DIR=tmp_path)
 

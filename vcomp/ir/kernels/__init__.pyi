@@ -1,8 +1,6 @@
 from .binomial import fit_binomial_line as fit_binomial_line
 from .bins_of_pairs import binned_differences as binned_differences
 from .bins_of_pairs import tail_table as tail_table
-from .listed_differences import LARGEST_LISTED as LARGEST_LISTED
-from .listed_differences import listed_safe_difference as listed_safe_difference
 from .rank_agreement import above_in_both as above_in_both
 from .rank_agreement import falling_order as falling_order
 from .rank_agreement import mean_share_above as mean_share_above
@@ -14,8 +12,6 @@ from .ranked_differences import DROPPED as DROPPED
 from .ranked_differences import PRATT as PRATT
 from .ranked_differences import SPLIT as SPLIT
 from .ranked_differences import signed_ranks as signed_ranks
-from .safe_differences import smallest_by_arrays as smallest_by_arrays
-from .safe_differences import smallest_safe_difference as smallest_safe_difference
-from .shuffling import shuffled_ranges as shuffled_ranges
 from .topic_sets import disjoint_sets as disjoint_sets
 from .topic_sets import means_of_sets as means_of_sets
+from .topic_sets import shuffled_ranges as shuffled_ranges

@@ -1,9 +1,9 @@
+from .anova_f import FTest as FTest
 from .conflicts import MajorConflicts as MajorConflicts
 from .conflicts import MinorConflicts as MinorConflicts
 from .d_rank import RankDistance as RankDistance
 from .erho2 import GeneralizabilityCoefficient as GeneralizabilityCoefficient
 from .extrapolated import Extrapolated as Extrapolated
-from .f_test import FTest as FTest
 from .from_subsets import FromSubsets as FromSubsets
 from .measure_registry import MeanMeasure as MeanMeasure
 from .measure_registry import Measure as Measure

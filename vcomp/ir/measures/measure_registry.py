@@ -9,10 +9,10 @@ from typing import Any
 from vcomp._plugins import plugin, plugin_names, refused
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.ir.agreement import MeanMeasure, Measure, TopicMeasure
+from vcomp.ir.measures.anova_f import FTest
 from vcomp.ir.measures.conflicts import MajorConflicts, MinorConflicts
 from vcomp.ir.measures.d_rank import RankDistance
 from vcomp.ir.measures.erho2 import GeneralizabilityCoefficient
-from vcomp.ir.measures.f_test import FTest
 from vcomp.ir.measures.p_value import AveragePValue
 from vcomp.ir.measures.phi import DependabilityIndex
 from vcomp.ir.measures.power_ratio import PowerRatio

@@ -11,17 +11,24 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_one_of
 from vcomp.ir.agreement import MeanRows, RowMeasure
-from vcomp.ir.kernels import (
-    LARGEST_LISTED,
-    listed_safe_difference,
-    smallest_by_arrays,
-    smallest_safe_difference,
-)
 from vcomp.ir.measures.extrapolated import Extrapolated
-from vcomp.numerics.kernels import at_once
+from vcomp.numerics import slices
 
-_SECONDS, _PAIR_SECONDS = 2e-5, 3e-8
-"""What a system in a row of means takes in Python, and a pair of systems by arrays."""
+_BITS = 36
+_GRID = 2.0**_BITS
+"""Differences whose ratio to the largest agrees to 36 bits are tied: they are one threshold."""
+
+_TINY = float(np.finfo(np.float64).tiny) * _GRID
+"""Smallest divisor of the grid that does not overflow."""
+
+_PAIRS = 2**17
+"""Pairs of systems that are compared at once: a few arrays of them fit into a cache."""
+
+_ORDER = 25
+"""Bits of a sorting key for the number of a pair."""
+
+LARGEST_LISTED = 8_192
+"""Systems whose pairs have numbers of 25 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,31 +52,21 @@ class _Sensitivity(Extrapolated, RowMeasure):
 
     def actual_of_rows(self, rows: MeanRows) -> FloatArray:
         """Return the sensitivity of each row."""
-        if self.ties == "listed":
-            return self._as_listed(rows)
-        seconds = rows.means.size * rows.n_systems * _PAIR_SECONDS
-        smallest = at_once(smallest_safe_difference, seconds, smallest_by_arrays)
-        delta: FloatArray = smallest(
-            rows.means,
-            rows.truth,
-            *rows.tolerances,
-            rows.swaps[0],
-            *rows.orders,
-            self.rate,
-            self.relative,
-        )
-        return delta
-
-    def _as_listed(self, rows: MeanRows) -> FloatArray:
-        if rows.n_systems > LARGEST_LISTED:
+        m, k = rows.means.shape
+        if self.ties == "listed" and k > LARGEST_LISTED:
             raise PlanError(
-                f"ties='listed' is for {LARGEST_LISTED:,} systems at most; there are "
-                f"{rows.n_systems:,}"
+                f"ties='listed' is for {LARGEST_LISTED:,} systems at most; there are {k:,}"
             )
-        last = at_once(listed_safe_difference, rows.means.size * _SECONDS)
-        delta: FloatArray = last(
-            rows.means, rows.truth, *rows.tolerances, self.rate, self.relative
-        )
+        of_block = _listed_difference if self.ties == "listed" else _safe_difference
+        delta = np.full(m, np.nan)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            kept = np.flatnonzero(np.ptp(rows.means, axis=1) < np.inf)  # drops nan too
+            for some in slices(kept.size if k > 1 else 0, 1 + _PAIRS // (k * k)):
+                at = kept[some]
+                tolerances = (one[at, None] for one in rows.tolerances)
+                delta[at] = of_block(
+                    rows.means[at], rows.truth[at], *tolerances, self.rate, self.relative
+                )
         return delta
 
 
@@ -163,3 +160,112 @@ class RelativeSensitivity(_Sensitivity):
     name: ClassVar[str] = "sens_rel"
     symbol: ClassVar[str] = "sens_rel"
     relative: ClassVar[bool] = True
+
+
+def _of_pairs(function: np.ufunc, x: FloatArray) -> FloatArray:
+    """Return a function of the numbers of every two columns i < j, pairs in the order of i."""
+    m, k = x.shape
+    values = np.empty((m, k * (k - 1) // 2))
+    end = 0
+    for i in range(k - 1):
+        start, end = end, end + k - 1 - i
+        function(x[:, i, None], x[:, i + 1 :], out=values[:, start:end])
+    return values
+
+
+def _safe_difference(
+    means: FloatArray,
+    truth: FloatArray,
+    tolerances: FloatArray,
+    truth_tolerances: FloatArray,
+    rate: float,
+    relative: bool,
+) -> FloatArray:
+    """Return the smallest δ of each row from which on at most `rate` of the pairs are swapped.
+
+    A threshold rises from below all differences. Of the n pairs above it, at most rate · n may be
+    swapped; it rises to the difference above which so many are, and n falls. It ends at the
+    smallest acceptable threshold, since it cannot pass one.
+
+    Parameters
+    ----------
+    means, truth : (m, k) two scores of each system, k at least 2; `means` are finite
+    tolerances, truth_tolerances : (m, 1) largest difference of tied systems
+    rate : largest share of swapped pairs
+    relative : whether differences are divided by the larger of the two means, in absolute value
+
+    Returns
+    -------
+    delta : (m,) nan where there is none
+    """
+    d, dy = _of_pairs(np.subtract, means), _of_pairs(np.subtract, truth)
+    swapped = (d > 0.0) != (dy > 0.0)
+    size, (m, n_pairs) = np.abs(d, out=d), d.shape
+    ties = ~((size > tolerances) & (np.abs(dy, out=dy) > truth_tolerances))
+    span = np.ptp(means, axis=1)[:, None]
+    if relative:
+        size /= np.maximum(_of_pairs(np.maximum, np.abs(means)), _TINY)
+        np.minimum(size, 1.0, out=size)
+    place = size * (_GRID if relative else _GRID / np.maximum(span, _TINY))
+    np.floor(np.add(place, 0.5, out=place), out=place)
+    place[ties | (span <= _TINY)] = -1.0
+    # Places of the swapped pairs, falling in each row
+    flat = np.flatnonzero(swapped)
+    flat = flat[place.ravel()[flat] >= 0.0]
+    of_row = np.int64(2) << _BITS
+    key = np.sort((flat // n_pairs + 1) * of_row - place.ravel()[flat].astype(np.int64))
+    first, last = np.searchsorted(key, [np.arange(m) * of_row, np.arange(1, m + 1) * of_row])
+    falling = np.append(-key & (of_row - 1), 0).astype(float)
+    threshold, passed = np.full(m, -1.0), np.full(m, -np.inf)
+    while (threshold > passed).any():
+        passed = threshold
+        above = place > threshold[:, None]
+        n = np.array([np.count_nonzero(row) for row in above])
+        most = np.floor(rate * n).astype(np.int64)
+        most += (most + 1) / np.maximum(n, 1) <= rate
+        most -= most / np.maximum(n, 1) > rate
+        at = np.minimum(first + most, last)
+        threshold = np.where(at < last, np.maximum(falling[at], threshold), threshold)
+    delta = np.where(above, size, np.inf).min(axis=1)
+    return np.where(n > 0, delta, np.nan)
+
+
+def _listed_difference(
+    means: FloatArray,
+    truth: FloatArray,
+    tolerances: FloatArray,
+    truth_tolerances: FloatArray,
+    rate: float,
+    relative: bool,
+) -> FloatArray:
+    """Return the last difference of each row at which, down a list, at most `rate` are swapped.
+
+    Pairs are listed by falling differences, ties as the systems come. Pairs that are tied in one
+    of the two rankings are listed, but neither swapped nor right. Relative differences have the
+    sign of the larger mean, and may be infinite; what is returned is 1 at most.
+
+    Parameters and returned values are those of :func:`_safe_difference`.
+    """
+    d, dy = _of_pairs(np.subtract, means), _of_pairs(np.subtract, truth)
+    right = (d > 0.0) == (dy > 0.0)
+    size = np.abs(d, out=d)
+    tied = size <= tolerances
+    counts = ~(tied | (np.abs(dy, out=dy) <= truth_tolerances))
+    size[tied] = 0.0
+    ratio = size / np.maximum(np.ptp(means, axis=1), 1e-290)[:, None]
+    if relative:
+        larger = _of_pairs(np.maximum, means)
+        right ^= larger < 0.0
+        size /= np.abs(larger, out=larger)
+        # Differences above 100 % are at 2 - 1/d, so that all of them are at 2 at most.
+        ratio = np.where(size > 1.0, 2.0 - 1.0 / size, size)
+    ranked = ~np.isnan(size)  # 0/0 is at the end of the list, and has no rate
+    place = np.where(ranked, np.floor(ratio * _GRID + 0.5), -1.0).astype(np.int64)
+    key = np.sort((-place << _ORDER) + np.arange(place.shape[1]), axis=1)
+    order = key & (2**_ORDER - 1)
+    n_right = np.cumsum(np.take_along_axis(right & counts, order, axis=1), axis=1)
+    n_wrong = np.cumsum(np.take_along_axis(~right & counts, order, axis=1), axis=1)
+    safe = (n_wrong / (n_right + n_wrong) <= rate) & np.take_along_axis(ranked, order, axis=1)
+    last = safe.shape[1] - 1 - safe[:, ::-1].argmax(axis=1)[:, None]
+    found = np.take_along_axis(size, np.take_along_axis(order, last, axis=1), axis=1)[:, 0]
+    return np.where(safe.any(axis=1), np.minimum(1.0, found), np.nan)
