@@ -14,12 +14,12 @@ from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
 from vcomp.numerics.sparse.elimination import Factor, Pattern, _span
 from vcomp.numerics.sparse.elimination_order import (
     EliminationOrder,
+    LeafPairs,
     _is_sparse_beyond,
     _minimum_degree,
     _seconds,
     plan_elimination,
 )
-from vcomp.numerics.sparse.leaf_pairs import LeafPairs
 
 
 def equations(sizes, n_rows, seed, nested=False):

@@ -10,8 +10,13 @@ import pytest
 
 import vcomp
 from vcomp.estimators.likelihood import Place, maximise_stack
-from vcomp.estimators.likelihood.stacked import StackedDerivatives, StackedLikelihood, _inverses
-from vcomp.estimators.likelihood.stacked_climb import _bounded_steps, _Climb
+from vcomp.estimators.likelihood.stacked import (
+    StackedDerivatives,
+    StackedLikelihood,
+    _bounded_steps,
+    _Climb,
+    _inverses,
+)
 from vcomp.statistics import Stack, StackLayout, StackTables
 
 FORMULA = "y ~ x + (1|a) + (1|b) + (1|a:b)"

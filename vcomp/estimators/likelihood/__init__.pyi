@@ -30,11 +30,11 @@ from .sparse_equations import PairProducts as PairProducts
 from .sparse_equations import SparseEquations as SparseEquations
 from .sparse_equations import SparseSystem as SparseSystem
 from .sparse_equations import build_sparse_equations as build_sparse_equations
-from .stacked_climb import maximise_stack as maximise_stack
+from .stacked import maximise_stack as maximise_stack
 from .starts import OtherStarts as OtherStarts
 from .strata_likelihood import StrataLikelihood as StrataLikelihood
 from .surface import NodeValues as NodeValues
 from .surface import surface_maxima as surface_maxima
+from .wide import SparseCovariance as SparseCovariance
 from .wide import WideLikelihood as WideLikelihood
 from .wide import WideProjector as WideProjector
-from .wide_covariance import SparseCovariance as SparseCovariance

@@ -427,7 +427,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         """
         squares = np.array([r @ r for r in point.PZy])
         total = point.solution[2] / point.residual
-        return 0.5 * with_residual(point.forms, squares, total, self._components(point))
+        return 0.5 * with_residual_forms(point.forms, squares, total, self._components(point))
 
     def _squares_at(self, point: Point, *, positive_only: bool) -> Squares:
         """Return tr(Q V_t Q V_u), Q = P or V⁻¹, from squared norms of the blocks of Z'QZ."""
@@ -442,31 +442,10 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         kept = np.flatnonzero(~np.isnan(np.diagonal(known.squares)))
         whole = [*kept, k]
         information = np.full((k + 1, k + 1), np.nan)
-        information[np.ix_(whole, whole)] = 0.5 * with_residual(
+        information[np.ix_(whole, whole)] = 0.5 * with_residual_forms(
             known.squares[np.ix_(kept, kept)],
             known.traces[kept],
             float(self._degrees),
             known.v[whole],
         )
         return information
-
-
-def with_residual(
-    squares: FloatArray, traces: FloatArray, total: float, v: FloatArray
-) -> FloatArray:
-    """Return the matrix of forms a_tu of all components from that of the terms.
-
-    The residual's row and column follow from PVP = P, docs/explanation/mathematics.md, eq. (5.9).
-
-    Parameters
-    ----------
-    squares : (k, k) a_tu of the terms
-    traces : (k,) a_t, the forms with one V only: tr(P V_t), or y'P V_t P y
-    total : a: N − p, or y'P y
-    v : (k + 1,) components
-    """
-    s2 = v[-1]
-    mixed = (traces - squares @ v[:-1]) / s2
-    alone = (total - v[:-1] @ traces) / s2
-    corner = (alone - v[:-1] @ mixed) / s2
-    return np.block([[squares, mixed[:, None]], [mixed[None, :], np.array([[corner]])]])

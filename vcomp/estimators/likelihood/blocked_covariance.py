@@ -9,6 +9,7 @@ the order of V; those of the residual follow from those of the terms, eq. (5.9).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from vcomp.estimators.likelihood.equations import (
     Point,
     random_part,
 )
-from vcomp.estimators.likelihood.pair_tables import Tables
+from vcomp.estimators.likelihood.sparse_equations import Tables
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes, in_threads, limited_blas
 from vcomp.numerics.sparse import EliminationOrder, plan_elimination
@@ -51,7 +52,6 @@ class Eliminations:
     stats : cross-products
     names : of the terms, for messages
     advice : end of the message if the factor does not fit into memory
-    like : equations of the same rows with another response, whose analysis is shared
     planner : returns the order of elimination of a matrix
     free_bytes : returns the free memory
     kept_bytes : memory up to which a factor is kept for other responses
@@ -68,7 +68,6 @@ class Eliminations:
         names: Sequence[str] | None = None,
         advice: str = OTHER_ENGINE,
         *,
-        like: Eliminations | None = None,
         planner: Planner = plan_elimination,
         free_bytes: Callable[[], float] = available_bytes,
         kept_bytes: float = _KEPT_BYTES,
@@ -78,21 +77,12 @@ class Eliminations:
         self._names = tuple(names or (f"term {t + 1}" for t in range(stats.n_terms)))
         # Value, derivatives and information are requested one after the other at the same point.
         self._last: tuple[bytes, Point] | None = None
-        self._start: tuple[bytes, Point] | None = None if like is None else like._start
+        self._start: tuple[bytes, Point] | None = None
         self._equations: dict[tuple[int, ...], Equations] = {}
-        if like is None:
-            self._tables = Tables(stats)
-            self._plans: dict[tuple[int, ...], tuple[Any, EliminationOrder]] = {}
-            self._whole_plan: EliminationOrder = self._planned(
-                self._ordered(range(stats.n_terms))
-            )[1]
-            self._norms_fit = self._whole_plan.bytes_for_norms <= _SHARE * free_bytes()
-            return
-        self._tables = like._tables.with_response(stats)
-        self._plans, self._whole_plan = like._plans, like._whole_plan
-        self._norms_fit = like._norms_fit
-        for active, equations in list(like._equations.items())[-_SETS_KEPT:]:
-            self._equations[active] = equations.with_response(self._tables)
+        self._tables = Tables(stats)
+        self._plans: dict[tuple[int, ...], tuple[Any, EliminationOrder]] = {}
+        self._whole_plan: EliminationOrder = self._planned(self._ordered(range(stats.n_terms)))[1]
+        self._norms_fit = self._whole_plan.bytes_for_norms <= _SHARE * free_bytes()
 
     def at(self, v: FloatArray) -> Point:
         """Return the equations factored at components `v`, the residual last."""
@@ -132,15 +122,13 @@ class Eliminations:
         ----------
         stats : cross-products that differ in Zy, X'y and y'y only
         """
-        return type(self)(
-            stats,
-            self._names,
-            self._advice,
-            like=self,
-            planner=self._planner,
-            free_bytes=self._free_bytes,
-            kept_bytes=self._kept_bytes,
-        )
+        other = copy(self)
+        other._tables, other._last = self._tables.with_response(stats), None
+        other._equations = {
+            active: equations.with_response(other._tables)
+            for active, equations in list(self._equations.items())[-_SETS_KEPT:]
+        }
+        return other
 
     @property
     def seconds(self) -> float:

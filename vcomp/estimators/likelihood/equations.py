@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.estimators.likelihood.pair_tables import Tables
+from vcomp.estimators.likelihood.sparse_equations import Tables
 from vcomp.numerics import Positive
 from vcomp.numerics.sparse import EliminationOrder, Factor, Pattern, plan_elimination
 from vcomp.statistics import CrossProducts

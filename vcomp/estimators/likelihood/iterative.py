@@ -15,11 +15,8 @@ from typing import ClassVar
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.likelihood.blocked import (
-    CrossProductsEngine,
-    forms_with_residual,
-    with_residual,
-)
+from vcomp.estimators.likelihood.blocked import CrossProductsEngine, forms_with_residual
+from vcomp.estimators.likelihood.blocked_covariance import with_residual_forms
 from vcomp.estimators.likelihood.engine import (
     Derivatives,
     FixedForms,
@@ -238,7 +235,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
     def _average(self, point: IterativePoint) -> FloatArray:
         """Return the average information from f_t'P f_u, the residual's row by eq. (5.9)."""
         squares = np.array([r @ r for r in point.PZy])
-        return 0.5 * with_residual(point.forms, squares, point.yPy, point.v)
+        return 0.5 * with_residual_forms(point.forms, squares, point.yPy, point.v)
 
 
 def fewest_probes(stats: CrossProducts) -> int:

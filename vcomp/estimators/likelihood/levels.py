@@ -17,8 +17,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.component_scan import EffectForms
 from vcomp.estimators.likelihood.engine import Solution
 from vcomp.estimators.likelihood.level_blocks import product
-from vcomp.estimators.likelihood.level_covariance import LevelCovariance
-from vcomp.estimators.likelihood.level_squares import squares_of
+from vcomp.estimators.likelihood.level_covariance import LevelCovariance, squares_of
 from vcomp.estimators.likelihood.totals import Totals, TotalsEngine
 from vcomp.numerics import solve
 from vcomp.statistics import LevelGrid
