@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -91,3 +92,25 @@ def test_version_is_one():
     from importlib.metadata import version
 
     assert version("variance-components") == vcomp.__version__
+
+
+def test_engines_are_used_by_their_contract():
+    """Outside their folder no class of an engine is imported, and no name of one is compared."""
+    folder, found = ROOT / "estimators/likelihood", []
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in ROOT.rglob("*.py")}
+    engines, names = set(), set()
+    for tree in (tree for path, tree in trees.items() if folder in path.parents):
+        for made in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+            for line in (node for node in made.body if isinstance(node, ast.AnnAssign)):
+                if made.name.endswith("Likelihood") and ast.unparse(line.target) == "name":
+                    engines.add(made.name)
+                    names.add(line.value.value)
+    assert names == {"strata", "levels", "blocked", "iterative"}
+    for path, tree in trees.items():
+        for node in ast.walk(tree) if folder not in path.parents else ():
+            if isinstance(node, ast.ImportFrom) and "estimators" in (node.module or ""):
+                found += [(path, each.name) for each in node.names if each.name in engines]
+            if isinstance(node, ast.Compare) and ast.unparse(node.left).endswith(".name"):
+                values = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
+                found += [(path, name) for name in values & names]
+    assert found == []

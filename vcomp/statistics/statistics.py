@@ -6,7 +6,7 @@ They stand between design and estimate, and hold strata, cross-products or both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     from vcomp.statistics.level_grid import LevelGrid
 
 
+class Kept(dict[str, Any]):
+    """Values that estimators keep for one set of data; copies and pickles are empty."""
+
+    def __reduce__(self) -> tuple[type[Kept], tuple[()]]:
+        return Kept, ()
+
+
 @dataclass(frozen=True, eq=False)
 class Statistics:
     """Sufficient statistics of coded rows.
@@ -53,6 +60,7 @@ class Statistics:
     known_table : the table of two crossed facets, if there are no rows
     known_wide : the cross-products with a wide factor, if there are no rows
     alike : statistics of the same groups with another response, whose groups are not counted again
+    kept : values that estimators keep from one call to the next
     """
 
     strata: StratumStatistics | None = None
@@ -63,6 +71,7 @@ class Statistics:
     known_table: CrossedTable | None = None
     known_wide: WideProducts | None = None
     alike: Statistics | None = None
+    kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
     @classmethod
     def from_rows(

@@ -123,14 +123,14 @@ def test_an_engine_that_is_prepared_starts_with_a_step_of_fisher(name):
         y = np.sqrt(v[-1]) * rng.normal(size=model.nobs)
         for t, codes in enumerate(model.chunk.codes):
             y = y + np.sqrt(v[t]) * rng.normal(size=model.chunk.sizes[t])[codes]
-        drawn.append(model.statistics.with_response(y).cross_products)
+        drawn.append(model.statistics.with_response(y))
     whole, seen = BlockedLikelihood(model.stats, reml=True), set()
-    for first in (model.stats, drawn[0]):
+    for first in (model.stats, drawn[0].cross_products):
         engine = Slow(first, reml=True).prepared(v)
-        for sums in drawn:
-            engine = engine.with_response(sums)
+        for stats in drawn:
+            engine = engine.with_response(stats)
             found = maximise(engine, v, sizes)
-            plain = maximise(whole.with_response(sums), v, sizes)
+            plain = maximise(whole.with_response(stats), v, sizes)
             np.testing.assert_allclose(found.v, plain.v, rtol=1e-8, atol=1e-9 * v.sum())
             assert found.loglike == pytest.approx(plain.loglike, rel=1e-11)
             seen |= {point.step for point in found.log}
@@ -141,8 +141,9 @@ def test_a_kept_factor_gives_what_a_new_one_does():
     model = vcomp.VarianceComponentsModel(*unbalanced("three facets"))
     v = np.linspace(1.0, 2.0, len(model.component_names))
     engine = Slow(model.stats, reml=True).prepared(v)
-    other = model.statistics.with_response(np.sin(np.arange(model.nobs))).cross_products
-    found, plain = engine.with_response(other), BlockedLikelihood(other, reml=True)
+    other = model.statistics.with_response(np.sin(np.arange(model.nobs)))
+    found = engine.with_response(other)
+    plain = BlockedLikelihood(other.cross_products, reml=True)
     assert found.point(v).factor is engine.point(v).factor
     # Sums of some hundred products, in the order of the processor's BLAS: 1e-12 of the terms, and
     # elements are up to a hundred times smaller than these.

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.examples import examples
-from vcomp.estimators.likelihood import BlockedLikelihood, EngineLimits, choose_engine
+from vcomp.estimators.likelihood import EngineLimits, choose_engine
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.crossed import CrossedLikelihood
 from vcomp.exceptions import DataError, EstimationError
 from vcomp.statistics import CrossedTable, Statistics, find_crossed_table

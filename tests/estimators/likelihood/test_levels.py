@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood
-from vcomp.estimators.likelihood import BlockedLikelihood, EngineLimits, choose_engine
-from vcomp.estimators.likelihood.blocked import projector_forms
+from vcomp.estimators.likelihood import EngineLimits, choose_engine
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood, projector_forms
 from vcomp.estimators.likelihood.levels import LevelsLikelihood
 from vcomp.statistics import Statistics, find_level_grid
 

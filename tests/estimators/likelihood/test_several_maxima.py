@@ -12,7 +12,8 @@ from tests.fuzz.oracle import Dense
 from tests.fuzz.small_tables import case
 from tests.helpers.altered_engines import Probing
 from tests.helpers.designs import unbalanced
-from vcomp.estimators.likelihood import BlockedLikelihood, Place, maximise
+from vcomp.estimators.likelihood import Place, maximise
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.registry import get_estimator
 from vcomp.inference.profile import LinearConstraint, profile_quantity
 from vcomp.inference.resampling.refits import Compiled, Packed, Recipe, refit_of

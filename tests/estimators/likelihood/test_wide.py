@@ -11,14 +11,9 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.estimators.likelihood import (
-    BlockedLikelihood,
-    EngineLimits,
-    WideLikelihood,
-    WideProjector,
-    choose_engine,
-)
-from vcomp.estimators.likelihood.blocked import projector_forms
+from vcomp.estimators.likelihood import EngineLimits, WideProjector, choose_engine
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood, projector_forms
+from vcomp.estimators.likelihood.wide import WideLikelihood
 from vcomp.exceptions import DataError, DesignError, EstimationError, VcompError
 from vcomp.formula.coding import WideLimits
 from vcomp.model import VarianceComponentsModel

@@ -10,7 +10,7 @@ import pytest
 
 import vcomp
 from tests.helpers.dense_likelihood import DenseLikelihood
-from vcomp.estimators.likelihood import BlockedLikelihood
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.quadratic.spaces import (
     Contrasts,
     EngineForms,

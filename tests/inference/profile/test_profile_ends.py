@@ -15,7 +15,8 @@ from tests.helpers.dense_likelihood import DenseLikelihood
 from tests.helpers.designs import DESIGNS, balanced, unbalanced
 from tests.helpers.examples import examples
 from tests.helpers.profile_models import Z, component, engine_of, fitted, one_way, two_way
-from vcomp.estimators.likelihood.choose import choose_engine
+from vcomp.estimators.likelihood import choose_engine
+from vcomp.estimators.likelihood.iterative import IterativeLikelihood
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.inference.profile.constrained import Surface, maximise_on, search_point
 from vcomp.inference.profile.constraints import LinearConstraint, RatioConstraint, SmoothConstraint
@@ -270,12 +271,9 @@ def test_refusals_of_a_quantity(without_a):
     ml = engine_of(model, reml=False)
     with pytest.raises(EstimationError, match="for all fixed effects"):
         profile_fixed_effect(ml, v, np.zeros(1))
+    solving = IterativeLikelihood(model.stats, reml=False)
     with pytest.raises(EstimationError, match="no profile of fixed effects"):
-        engine_without(object.__new__(Named), np.ones(1), 0.0)
-
-
-class Named:
-    name = "another"
+        engine_without(solving, np.ones(1), 0.0)
 
 
 def test_a_surface_without_components_is_refused():

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.estimators.likelihood import BlockedLikelihood
+from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.inference.resampling.deleted_surface import (
     DeletedSurface,
     _inversions,
@@ -17,9 +17,7 @@ from vcomp.inference.resampling.deleted_surface import (
 from vcomp.inference.resampling.draws import RowDraws
 from vcomp.inference.resampling.surfaces import (
     Absorbing,
-    DrawnSurface,
     Surface,
-    SurfaceLimits,
     _DenseForms,
 )
 from vcomp.numerics import stream
@@ -100,8 +98,7 @@ def test_values_of_drawn_responses(case, ratios, effects):
     if effects:
         values = _DenseForms(sums, range(k)).values(ratios[:k], reml=reml)
     else:
-        made = DrawnSurface(surface, SurfaceLimits(effects=0))
-        values = made._by_sparse_factor(sums)(ratios[:k])
+        values = surface.engine.node_values(sums)(ratios[:k])
     for b, each in enumerate(drawn):
         cells = each.cells
         rss, log_det, beta = by_matrices(cells, ratios[:k], np.arange(70), cells.y, reml)

@@ -1,4 +1,3 @@
-from .blocked import BlockedLikelihood as BlockedLikelihood
 from .blocked import mivque0 as mivque0
 from .choose import EngineLimits as EngineLimits
 from .choose import choose_engine as choose_engine
@@ -7,8 +6,6 @@ from .choose import prediction_engine as prediction_engine
 from .choose import residual_forms as residual_forms
 from .climbing import Place as Place
 from .climbing import loglike_margin as loglike_margin
-from .crossed import CrossedLikelihood as CrossedLikelihood
-from .engine import Derivatives as Derivatives
 from .engine import FixedForms as FixedForms
 from .engine import InformationKind as InformationKind
 from .engine import LastPoint as LastPoint
@@ -16,9 +13,7 @@ from .engine import LikelihoodEngine as LikelihoodEngine
 from .engine import Solution as Solution
 from .engine import errors_of_fixed as errors_of_fixed
 from .engine import predicting as predicting
-from .iterative import IterativeLikelihood as IterativeLikelihood
 from .iterative import probes_for_one_fit as probes_for_one_fit
-from .levels import LevelsLikelihood as LevelsLikelihood
 from .likelihood import ML as ML
 from .likelihood import REML as REML
 from .likelihood import LikelihoodMethod as LikelihoodMethod
@@ -27,14 +22,10 @@ from .prediction_errors import difference_variances as difference_variances
 from .prediction_errors import predicted_columns as predicted_columns
 from .prediction_errors import prediction_variances as prediction_variances
 from .sparse_equations import PairProducts as PairProducts
-from .sparse_equations import SparseEquations as SparseEquations
 from .sparse_equations import SparseSystem as SparseSystem
 from .sparse_equations import build_sparse_equations as build_sparse_equations
 from .stacked import maximise_stack as maximise_stack
 from .starts import OtherStarts as OtherStarts
-from .strata_likelihood import StrataLikelihood as StrataLikelihood
 from .surface import NodeValues as NodeValues
 from .surface import surface_maxima as surface_maxima
-from .wide import SparseCovariance as SparseCovariance
-from .wide import WideLikelihood as WideLikelihood
 from .wide import WideProjector as WideProjector

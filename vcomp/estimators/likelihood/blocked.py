@@ -9,7 +9,7 @@ finite differences. The algebra of the equations is in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -26,17 +26,20 @@ from vcomp.estimators.likelihood.blocked_covariance import (
 from vcomp.estimators.likelihood.carried_squares import Squares
 from vcomp.estimators.likelihood.component_scan import EffectForms
 from vcomp.estimators.likelihood.engine import (
+    Cancellation,
     Curvature,
     Derivatives,
     ExactEngine,
     FixedForms,
     InformationKind,
+    LikelihoodEngine,
     Solution,
     SummedEngine,
 )
 from vcomp.estimators.likelihood.equations import Point
+from vcomp.estimators.likelihood.surface import NodeValues
 from vcomp.numerics import limited_blas, solve, solve_positive
-from vcomp.statistics import CrossProducts
+from vcomp.statistics import CrossProducts, Statistics
 
 
 def forms_with_residual(
@@ -173,6 +176,8 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
     """
 
     name: ClassVar[str] = "blocked"
+    solves_many: ClassVar[bool] = True
+    cancellation: ClassVar[Cancellation] = "equations"
 
     def __init__(
         self,
@@ -189,16 +194,37 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         self._squares = squares
         self.eliminations = eliminations or Eliminations(stats, names, advice)
 
-    def with_response(self, stats: CrossProducts) -> BlockedLikelihood:
+    def with_response(self, stats: Statistics) -> BlockedLikelihood:
         """Return the engine of the same rows with another response, without a new analysis.
 
         The two share working memory, so that only one of them can be used at a time.
-
-        Parameters
-        ----------
-        stats : cross-products that differ in Zy, X'y and y'y only
         """
-        return self._like(stats, self._squares)
+        return self._like(stats.cross_products, self._squares)
+
+    def recombined(
+        self, columns: FloatArray, like: LikelihoodEngine | None = None
+    ) -> LikelihoodEngine:
+        """Return the ML engine of the same rows with other columns."""
+        sums = self.stats.recombined(columns)
+        if like is None:
+            return BlockedLikelihood(sums, reml=False)
+        return like.with_response(Statistics.from_cross_products(sums))
+
+    def node_values(self, sums: Sequence[CrossProducts]) -> Callable[[FloatArray], NodeValues]:
+        """Return the values of many responses of the same rows as a function of (k,) ratios."""
+        Zy = [np.column_stack(columns) for columns in zip(*(s.Zy for s in sums), strict=True)]
+        Xy, yy = np.column_stack([s.Xy for s in sums]), np.array([s.yy for s in sums])
+
+        def values(ratios: FloatArray) -> NodeValues:
+            point = self.point(np.append(ratios, 1.0))
+            right = point.stacked(Zy)
+            effects, beta = point.solve(right, Xy)
+            rss = yy - (right * effects).sum(axis=0) - (Xy * beta).sum(axis=0)
+            log_v, log_fixed = point.log_determinants()
+            log_det = log_v + log_fixed if self.reml else log_v
+            return NodeValues(rss, np.full(yy.size, log_det), beta.T)
+
+        return values
 
     def _like(self, stats: Any, squares: Squares | None) -> BlockedLikelihood:
         """Return the engine of another response, for climbs that start with some squares."""

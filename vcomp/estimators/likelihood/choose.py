@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -71,12 +70,12 @@ class EngineLimits:
 
 ENGINE_LIMITS = EngineLimits()
 
-_ANALYSED: WeakKeyDictionary[Statistics, Eliminations] = WeakKeyDictionary()
-"""Equations that are analysed, with their last factor: intervals and effects of a fit need that of
-its maximum."""
+_ANALYSED = "analysed equations"
+"""Key of equations with their last factor: intervals and effects of a fit need that of its
+maximum."""
 
-_NOT_FACTORED: WeakKeyDictionary[Statistics, EngineLimits] = WeakKeyDictionary()
-"""The limits for which an order of elimination was looked for, and none was fast enough."""
+_NOT_FACTORED = "limits without a factor"
+"""Key of the limits within which no order of elimination was fast enough."""
 
 
 def choose_engine(
@@ -107,7 +106,7 @@ def choose_engine(
     n_probes, seed : random probes of the iterative engine; by default as many as a fit of about a
         second allows
     repeated : whether many fits are made: each then has the fewest probes that suffice beside the
-        sampling error
+        sampling error, and strata are used if there are any
     limits : up to where each engine is used
 
     Raises
@@ -118,9 +117,9 @@ def choose_engine(
     iterative = partial(
         _iterative, stats, limits, reml=reml, n_probes=n_probes, seed=seed, repeated=repeated
     )
+    if stats.strata is not None and (repeated or engine == "auto"):
+        return StrataLikelihood(stats.strata, reml=reml)
     if engine == "auto":
-        if stats.strata is not None:
-            return StrataLikelihood(stats.strata, reml=reml)
         return _without_strata(stats, limits, iterative, reml=reml, names=names)
     if engine == "strata":
         _check_columns(stats, engine)
@@ -177,13 +176,13 @@ def engine_without_cancellation(
     in Henderson's equations, and from 1e-6 on in the blocks of levels. In the strata of a nearly
     complete grid, differences of means are formed first, so that nothing cancels.
     """
-    if tried.name not in ("blocked", "levels"):
+    if tried.cancellation == "none":
         return None
     if stats.completed is not None:
         from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
 
         return CompletedLikelihood(stats.cross_products, stats.completed, reml=tried.reml)
-    if tried.name == "blocked":
+    if tried.cancellation == "equations":
         return None
     seconds = ENGINE_LIMITS.seconds
     return _blocked_within(stats, seconds, ENGINE_LIMITS, reml=tried.reml, names=None)
@@ -348,9 +347,10 @@ def _blocked_within(
     """Return the blocked engine if it fits and evaluates in at most `seconds`, else None."""
     from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 
-    sums, kept = stats.cross_products, None
+    sums = stats.cross_products
+    kept: Eliminations | None = None
     if limits is ENGINE_LIMITS:
-        kept = _ANALYSED.get(stats)
+        kept = stats.kept.get(_ANALYSED)
     if kept is not None and kept.seconds <= seconds and kept.are_named(names):
         return BlockedLikelihood(sums, reml=reml, eliminations=kept)
     # Before any matrix is formed: what a factor has in any order, or a full matrix.
@@ -367,7 +367,7 @@ def _blocked_within(
     if blocked.seconds > seconds:
         return None
     if limits is ENGINE_LIMITS and blocked.eliminations.are_small:
-        _ANALYSED[stats] = blocked.eliminations
+        stats.kept[_ANALYSED] = blocked.eliminations
     return blocked
 
 
@@ -383,7 +383,7 @@ def _without_strata(
     if stats.wide is not None:
         # Other engines form matrices of columns by columns.
         return _wide(stats.wide, limits, reml=reml, names=names, most_seconds=limits.seconds)
-    if _NOT_FACTORED.get(stats) == limits:
+    if stats.kept.get(_NOT_FACTORED) == limits:
         return iterative()
     few = sum(stats.sizes) <= limits.planned
     quick = min(limits.quick + limits.quick_per_row * stats.n, limits.seconds)
@@ -414,7 +414,7 @@ def _without_strata(
         return blocked
     if levels is not None:
         return levels
-    _NOT_FACTORED[stats] = limits
+    stats.kept[_NOT_FACTORED] = limits
     return iterative()
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
 from vcomp.estimators.likelihood.carried_squares import Squares
-from vcomp.estimators.likelihood.engine import Curvature, Solution
+from vcomp.estimators.likelihood.engine import Cancellation, Curvature, Solution
 from vcomp.estimators.likelihood.totals import Totals, TotalsEngine
 from vcomp.numerics import Positive, limited_blas, solve
 from vcomp.statistics import CrossedTable
@@ -72,6 +72,9 @@ class CrossedLikelihood(TotalsEngine[_Point]):
     """
 
     name: ClassVar[str] = "levels"
+    sums_of: ClassVar[str] = "crossed"
+    cancellation: ClassVar[Cancellation] = "levels"
+    rounding_decrement: ClassVar[float] = 1e-7
 
     def __init__(self, table: CrossedTable, *, reml: bool) -> None:
         self.stats = self.table = table

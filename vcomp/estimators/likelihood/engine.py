@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -23,9 +23,13 @@ from vcomp.exceptions import EstimationError
 from vcomp.statistics import CrossProducts, StratumStatistics
 
 if TYPE_CHECKING:
-    from vcomp.statistics import CrossedTable, LevelGrid
+    from vcomp.estimators.likelihood.surface import NodeValues
+    from vcomp.statistics import CrossedTable, LevelGrid, Statistics
 
 InformationKind = Literal["observed", "expected", "average"]
+
+Cancellation = Literal["none", "equations", "levels"]
+"""Where small residuals cancel: nowhere, in Henderson's equations, or in the blocks of levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +197,26 @@ class LikelihoodEngine(Likelihood, Protocol):
     def rss(self) -> float:
         """Residual sum of squares of ordinary least squares on X."""
 
+    @property
+    def seconds(self) -> float:
+        """Expected time of an evaluation in seconds; 0 if not known."""
+
+    @property
+    def gives_effects(self) -> bool:
+        """Whether :meth:`solution` is available."""
+
+    @property
+    def solves_many(self) -> bool:
+        """Whether one factorisation serves many responses, by :meth:`node_values`."""
+
+    @property
+    def cancellation(self) -> Cancellation:
+        """Where digits are lost if the residual is far smaller than the other components."""
+
+    @property
+    def rounding_decrement(self) -> float:
+        """Newton decrement above which rounding error has ended an iteration early."""
+
     def mivque0(self) -> FloatArray:
         """Return the MIVQUE(0) estimates, from which iterations start; they may be negative."""
 
@@ -216,6 +240,41 @@ class LikelihoodEngine(Likelihood, Protocol):
 
     def solution(self, v: FloatArray) -> Solution:
         """Return fixed effects and predicted effects at `v`."""
+
+    def prepared(self, v: FloatArray) -> LikelihoodEngine:
+        """Return the engine for many evaluations near `v`, which share what is computed there."""
+
+    def with_response(self, stats: Statistics) -> LikelihoodEngine:
+        """Return the engine of the same rows with another response.
+
+        The two may share working memory, so that only one of them can be used at a time.
+
+        Parameters
+        ----------
+        stats : statistics that differ in their response only
+        """
+
+    def recombined(
+        self, columns: FloatArray, like: LikelihoodEngine | None = None
+    ) -> LikelihoodEngine:
+        """Return the ML engine of the same rows with other columns, (1 + p, 1 + p*).
+
+        Parameters
+        ----------
+        columns : maps [y X] to [y* X*]
+        like : the engine of the same X* with another y*, whose analysis is shared
+
+        Raises
+        ------
+        EstimationError
+            If the engine has no columns that can be recombined.
+        """
+
+    def node_values(self, sums: Sequence[CrossProducts]) -> Callable[[FloatArray], NodeValues]:
+        """Return the values of many responses of the same rows as a function of (k,) ratios.
+
+        Only of engines that solve for many responses (`solves_many`).
+        """
 
     def with_few_probes(self) -> LikelihoodEngine | None:
         """Return the engine with fewer random probes, whose maximum is near; None without any."""
@@ -253,11 +312,25 @@ class SummedEngine:
     """Sizes and sums of squares of the statistics that an engine is made from."""
 
     stats: CrossProducts | StratumStatistics | LevelGrid | CrossedTable
+    name: ClassVar[str]
+    solves_many: ClassVar[bool] = False
+    cancellation: ClassVar[Cancellation] = "none"
+    rounding_decrement: ClassVar[float] = np.inf
 
     @property
     def n(self) -> int:
         """Number of rows."""
         return self.stats.n
+
+    @property
+    def seconds(self) -> float:
+        """Return 0: evaluations are short, or their time is not known."""
+        return 0.0
+
+    @property
+    def gives_effects(self) -> bool:
+        """Whether :meth:`solution` is available."""
+        return True
 
     @property
     def n_fixed(self) -> int:
@@ -281,6 +354,23 @@ class SummedEngine:
     def effect_forms(self, v: FloatArray, terms: Sequence[int]) -> EffectForms | None:
         """Return None: each value of a component needs an evaluation."""
         return None
+
+    def prepared(self, v: FloatArray) -> Self:
+        """Return the engine: evaluations have nothing to share."""
+        return self
+
+    def recombined(
+        self, columns: FloatArray, like: LikelihoodEngine | None = None
+    ) -> LikelihoodEngine:
+        """Refuse: there are no columns that can be recombined."""
+        raise EstimationError(
+            f"the {self.name} engine has no profile of fixed effects; use engine='blocked' or a "
+            "Wald interval"
+        )
+
+    def node_values(self, sums: Sequence[CrossProducts]) -> Callable[[FloatArray], NodeValues]:
+        """Refuse: each response needs an evaluation of its own."""
+        raise NotImplementedError
 
     def with_few_probes(self) -> LikelihoodEngine | None:
         """Return None: there are no probes, or few."""

@@ -38,6 +38,7 @@ from vcomp.statistics import (
     CompletedGrid,
     CrossProducts,
     GroupedColumns,
+    Statistics,
     split_axes,
     split_columns,
 )
@@ -233,6 +234,7 @@ class CompletedLikelihood(LastPoint["_Point"], CrossProductsEngine):
         self.grid = grid
         self.reml = reml
         self.exact_value = grid.holes.n <= exact_holes
+        self._exact_holes = exact_holes
         self._probes = Rademacher(n_probes, seed)
         # The columns stay filled as at the last components, from which the next solves start.
         self._tables = grid.tables.copy()
@@ -305,6 +307,18 @@ class CompletedLikelihood(LastPoint["_Point"], CrossProductsEngine):
             np.full(size, np.nan if v[t] > 0.0 else 0.0) for t, size in enumerate(self.sizes)
         )
         return Solution(beta, cov_beta, self._effects(point), lambda: (variances, variances))
+
+    def with_response(self, stats: Statistics) -> CompletedLikelihood:
+        """Return the engine of the same rows with another response and the same probes."""
+        assert stats.completed is not None
+        return CompletedLikelihood(
+            stats.cross_products,
+            stats.completed,
+            reml=self.reml,
+            n_probes=self._probes.n,
+            seed=self._probes.seed,
+            exact_holes=self._exact_holes,
+        )
 
     def monte_carlo(self, v: FloatArray) -> FloatArray | None:
         """Return the Monte Carlo covariance of the estimates, eq. (8.6), 0 for terms at zero.

@@ -29,7 +29,7 @@ from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes, check_memory
 from vcomp.numerics.sparse import Probes, Rademacher
-from vcomp.statistics import CrossProducts
+from vcomp.statistics import CrossProducts, Statistics
 
 _PROBES = 16, 64
 """Smallest and largest number of probes that suffice beside the sampling error."""
@@ -105,6 +105,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
             )
         self.stats = stats
         self.reml = reml
+        self._n_probes, self._n_levels = n_probes, n_levels
         self._probes = probes or Rademacher(n_probes, seed)
         self._equations: dict[tuple[int, ...], SparseEquations] = {}
         self._context: Context
@@ -195,6 +196,17 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
             cov_beta=cov_beta,
             effects=tuple(point.effects(t) for t in range(self.stats.n_terms)),
             variances=lambda: (variances, variances),
+        )
+
+    def with_response(self, stats: Statistics) -> IterativeLikelihood:
+        """Return the engine of the same rows with another response and the same probes."""
+        return IterativeLikelihood(
+            stats.cross_products,
+            reml=self.reml,
+            n_probes=self._n_probes,
+            n_levels=self._n_levels,
+            tol=self._context.tol,
+            probes=self._probes,
         )
 
     def with_few_probes(self) -> IterativeLikelihood | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.component_scan import EffectForms
-from vcomp.estimators.likelihood.engine import Solution
+from vcomp.estimators.likelihood.engine import Cancellation, Solution
 from vcomp.estimators.likelihood.level_blocks import product
 from vcomp.estimators.likelihood.level_covariance import LevelCovariance, squares_of
 from vcomp.estimators.likelihood.totals import Totals, TotalsEngine
@@ -47,6 +47,9 @@ class LevelsLikelihood(TotalsEngine[_Point]):
     """
 
     name: ClassVar[str] = "levels"
+    sums_of: ClassVar[str] = "levels"
+    cancellation: ClassVar[Cancellation] = "levels"
+    rounding_decrement: ClassVar[float] = 1e-7
 
     def __init__(self, grid: LevelGrid, *, reml: bool) -> None:
         self.grid = self.stats = grid

@@ -293,10 +293,6 @@ class _NoResidualError(EstimationError):
     """The residual variance is zero up to rounding error."""
 
 
-_LOST_IN_LEVELS = 1e-7
-"""Newton decrement above which rounding in the blocks of levels has ended an iteration early."""
-
-
 def _no_other(stats: Statistics, tried: LikelihoodEngine) -> None:
     """Return no engine: the user has chosen one."""
 
@@ -313,7 +309,7 @@ def _estimate_or_change_engine(
         estimate = estimate_by_likelihood(likelihood, names, options)
         certificate = estimate.certificate  # a constant response needs none
         decrement = 0.0 if certificate is None else certificate.newton_decrement
-        lost = likelihood.name == "levels" and decrement > _LOST_IN_LEVELS
+        lost = decrement > likelihood.rounding_decrement
         reached = (estimate.converged and not lost) or len(estimate.log) > options.max_iter
     except _NoResidualError as error:
         other = find_other(stats, likelihood)

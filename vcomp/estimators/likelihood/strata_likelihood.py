@@ -287,6 +287,7 @@ class StrataLikelihood(TotalsEngine[Totals]):
 
     stats: StratumStatistics
     name: ClassVar[str] = "strata"
+    sums_of: ClassVar[str] = "strata"
 
     def __init__(self, stats: StratumStatistics, *, reml: bool) -> None:
         self.stats = stats

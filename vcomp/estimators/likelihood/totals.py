@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -22,13 +22,14 @@ from vcomp.estimators.likelihood.engine import (
     Forms,
     InformationKind,
     LastPoint,
+    LikelihoodEngine,
     SummedEngine,
 )
 from vcomp.numerics import Positive, solve_positive
 from vcomp.statistics import StratumStatistics
 
 if TYPE_CHECKING:
-    from vcomp.statistics import CrossedTable, LevelGrid
+    from vcomp.statistics import CrossedTable, LevelGrid, Statistics
 
 _MANY_COLUMNS = 32
 """Number of columns from which on the products of their forms are added pair by pair."""
@@ -172,8 +173,23 @@ class Totals:
 class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
     """Base of engines whose points have :class:`Totals`, and exact informations of all kinds."""
 
+    sums_of: ClassVar[str]
     stats: StratumStatistics | LevelGrid | CrossedTable
     reml: bool
+
+    def __init__(self, stats: Any, *, reml: bool) -> None:
+        self.stats, self.reml = stats, reml
+
+    def with_response(self, stats: Statistics) -> Self:
+        """Return the engine of the same rows with another response."""
+        self._last = None  # its memory is free for the next
+        return type(self)(getattr(stats, self.sums_of), reml=self.reml)
+
+    def recombined(
+        self, columns: FloatArray, like: LikelihoodEngine | None = None
+    ) -> LikelihoodEngine:
+        """Return the ML engine of the same rows with other columns."""
+        return cast("LikelihoodEngine", type(self)(self.stats.recombined(columns), reml=False))
 
     @cached_property
     def rss(self) -> float:

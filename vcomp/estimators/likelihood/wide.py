@@ -20,13 +20,13 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.estimators.likelihood.blocked import BlockedLikelihood
 from vcomp.estimators.likelihood.blocked_covariance import OTHER_ENGINE, Eliminations
 from vcomp.estimators.likelihood.carried_squares import Squares
-from vcomp.estimators.likelihood.engine import FixedForms
+from vcomp.estimators.likelihood.engine import FixedForms, LikelihoodEngine
 from vcomp.estimators.likelihood.equations import Planner, Point
 from vcomp.exceptions import EstimationError
 from vcomp.formula import WIDE
 from vcomp.numerics import Positive, check_memory, slices, solve
 from vcomp.numerics.sparse import plan_elimination
-from vcomp.statistics import WideProducts
+from vcomp.statistics import Statistics, WideProducts
 
 _SLAB = 2e7
 """Products of a slab of the pair tables that is formed at once."""
@@ -337,6 +337,8 @@ class WideLikelihood(BlockedLikelihood):
         If the factor would not fit into memory.
     """
 
+    solves_many: ClassVar[bool] = False
+
     def __init__(
         self,
         wide: WideProducts,
@@ -360,6 +362,19 @@ class WideLikelihood(BlockedLikelihood):
     def _like(self, stats: Any, squares: Squares | None) -> WideLikelihood:
         shared = self.eliminations.with_response(stats.products)
         return WideLikelihood(stats, reml=self.reml, eliminations=shared, squares=squares)
+
+    def with_response(self, stats: Statistics) -> BlockedLikelihood:
+        """Return the engine of the same rows with another response, without a new analysis."""
+        return self._like(stats.wide, self._squares)
+
+    def recombined(
+        self, columns: FloatArray, like: LikelihoodEngine | None = None
+    ) -> LikelihoodEngine:
+        """Refuse: the columns of the factor are not formed."""
+        raise EstimationError(
+            f"fixed effects have no profile beside a factor of so many levels ({self.n_fixed:,} "
+            "columns); use a Wald interval"
+        )
 
     @property
     def _sums(self) -> Any:

@@ -18,12 +18,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.estimate import Certificate, Estimate, PointEstimate, Points
-from vcomp.estimators.likelihood import (
-    BlockedLikelihood,
-    EngineLimits,
-    LikelihoodEngine,
-    choose_engine,
-)
+from vcomp.estimators.likelihood import EngineLimits, choose_engine
 from vcomp.estimators.options import check_ratios
 from vcomp.estimators.quadratic.anova import without_rounding
 from vcomp.estimators.quadratic.closed_form import (
@@ -285,16 +280,8 @@ def _priors(
     engine = choose_engine(stats, reml=True, limits=limits)
     if "expected" in engine.kinds:
         expecting = cast(ExpectingEngine, engine)
-        return EngineForms(expecting, lambda s: _with_response(engine, s, limits))
+        return EngineForms(expecting, lambda s: cast(ExpectingEngine, engine.with_response(s)))
     return ProbedPriors(stats.cross_products, free_bytes=limits.free_bytes)
-
-
-def _with_response(
-    engine: LikelihoodEngine, stats: Statistics, limits: EngineLimits
-) -> ExpectingEngine:
-    if isinstance(engine, BlockedLikelihood):
-        return engine.with_response(stats.cross_products)
-    return cast(ExpectingEngine, choose_engine(stats, engine.name, reml=True, limits=limits))
 
 
 def _solved(priors: Priors, w: FloatArray, rounds: int | None) -> _Solved:

@@ -94,7 +94,10 @@ def level_variances(
     """
     v = positive_residual(values, "interval='robust'", "interval='mls'")
     layout = Layout.of(design, _sets(design), total)
-    engine = _engine(stats)
+    fitted = choose_engine(stats)
+    # Variances of prediction only say how the expectation of a product is spread over groups, and
+    # are not worth an engine of their own.
+    engine = fitted if fitted.gives_effects else prediction_engine(stats)
     point = _Point.of(layout, engine, total, v)
     sums: LevelSums = total(sum_influences, point.work(slabs=True))
     k = v.size - 1
@@ -105,8 +108,7 @@ def level_variances(
     products = np.array(
         [to_influence @ p @ to_influence.T for p in (*_by_set(layout, sums), sums.of_rows)]
     )
-    other = engine if stats.strata is None else choose_engine(stats)
-    information = other.information(v, "expected" if "expected" in other.kinds else "average")
+    information = fitted.information(v, "expected" if "expected" in fitted.kinds else "average")
     return _level_variances(layout, information, 0.25 * exactly_shared(layout.sets, products))
 
 
@@ -203,16 +205,6 @@ def _level_variances(
         shared=shared,
         few={facet: n for facet, n in few.items() if n < FEWEST},
     )
-
-
-def _engine(stats: Statistics) -> LikelihoodEngine:
-    """Return the engine for predicted effects: that of the fit if it has them.
-
-    Variances of prediction only say how the expectation of a product is spread over groups, and
-    are not worth an engine of their own.
-    """
-    engine = choose_engine(stats)
-    return engine if engine.name != "strata" else prediction_engine(stats)
 
 
 def _by_set(layout: Layout, sums: LevelSums) -> list[FloatArray]:

@@ -14,16 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.estimators.likelihood import (
-    BlockedLikelihood,
-    CrossedLikelihood,
-    LevelsLikelihood,
-    LikelihoodEngine,
-    StrataLikelihood,
-    WideLikelihood,
-    loglike_margin,
-    maximise,
-)
+from vcomp.estimators.likelihood import LikelihoodEngine, loglike_margin, maximise
 from vcomp.exceptions import EstimationError, check_alpha
 from vcomp.inference.profile.constrained import SearchPoint, maximise_on, rescaled, search_point
 from vcomp.inference.profile.constraints import (
@@ -41,7 +32,6 @@ from vcomp.inference.profile.trace import (
     signed_root,
     trace_curve,
 )
-from vcomp.statistics import CrossProducts
 
 _SOFT = 0.1
 """κ of an end of the range that is attained, in odds relative to those of the estimate."""
@@ -354,7 +344,7 @@ class _Effect:
     held: BoolArray
     loglike: float
     estimate: float = 0.0
-    blocked: BlockedLikelihood | None = None
+    given: LikelihoodEngine | None = None
 
     def generalised(self, v: FloatArray) -> tuple[float, float]:
         """Return the generalised least squares estimate of l'β at components, and its variance."""
@@ -377,50 +367,33 @@ class _Effect:
         estimate, variance = self.generalised(found.v)
         return Visit(theta, z, (estimate - theta) / variance, found.v, None)
 
-    @property
-    def _products(self) -> CrossProducts:
-        assert isinstance(self.engine, BlockedLikelihood)
-        return self.engine.stats
-
     def _engine_at(self, value: float) -> LikelihoodEngine:
         """Return the engine of the model with given l'β; its equations are analysed once."""
-        if self.blocked is not None:
-            columns = _columns(self.combination, value)
-            return self.blocked.with_response(self._products.recombined(columns))
-        engine = engine_without(self.engine, self.combination, value)
-        if isinstance(engine, BlockedLikelihood):
-            self.blocked = engine
-        return engine
+        self.given = engine_without(self.engine, self.combination, value, self.given)
+        return self.given
 
 
 def engine_without(
-    engine: LikelihoodEngine, combination: FloatArray, value: float
+    engine: LikelihoodEngine,
+    combination: FloatArray,
+    value: float,
+    like: LikelihoodEngine | None = None,
 ) -> LikelihoodEngine:
     """Return the ML engine of the model with a given value of l'β, with one column of X fewer.
+
+    Parameters
+    ----------
+    engine : of the whole model
+    combination : (p,) l
+    value : of l'β
+    like : the engine of another value
 
     Raises
     ------
     EstimationError
-        If the engine is none of those with statistics of their own.
+        If the engine has no columns that can be recombined.
     """
-    if isinstance(engine, WideLikelihood):
-        raise EstimationError(
-            f"fixed effects have no profile beside a factor of so many levels ({engine.n_fixed:,} "
-            "columns); use a Wald interval"
-        )
-    columns = _columns(combination, value)
-    if isinstance(engine, StrataLikelihood):
-        return StrataLikelihood(engine.stats.recombined(columns), reml=False)
-    if isinstance(engine, BlockedLikelihood):
-        return BlockedLikelihood(engine.stats.recombined(columns), reml=False)
-    if isinstance(engine, CrossedLikelihood):
-        return CrossedLikelihood(engine.table.recombined(columns), reml=False)
-    if isinstance(engine, LevelsLikelihood):
-        return LevelsLikelihood(engine.grid.recombined(columns), reml=False)
-    raise EstimationError(
-        f"the {engine.name} engine has no profile of fixed effects; use engine='blocked' or a "
-        "Wald interval"
-    )
+    return engine.recombined(_columns(combination, value), like)
 
 
 def _columns(combination: FloatArray, value: float) -> FloatArray:

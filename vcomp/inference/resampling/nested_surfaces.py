@@ -18,7 +18,7 @@ from vcomp.estimators.likelihood import (
     InformationKind,
     LikelihoodMethod,
     NodeValues,
-    StrataLikelihood,
+    choose_engine,
     surface_maxima,
 )
 from vcomp.inference.resampling.draws import Responses
@@ -281,7 +281,8 @@ def _box(
     try:
         # The average information is of these scores, which a null hypothesis need not fit.
         kind: InformationKind = "average" if certain else "expected"
-        cov = np.linalg.inv(StrataLikelihood(stats, reml=True).information(v, kind))
+        engine = choose_engine(Statistics.from_strata(stats), reml=True)
+        cov = np.linalg.inv(engine.information(v, kind))
     except np.linalg.LinAlgError:
         return None
     if not (np.diagonal(cov) > 0.0).all():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -18,12 +18,10 @@ from vcomp.estimators import (
     point_without_negative,
 )
 from vcomp.estimators.likelihood import (
-    BlockedLikelihood,
     LikelihoodEngine,
     LikelihoodMethod,
     OtherStarts,
     Place,
-    StrataLikelihood,
     choose_engine,
     maximise,
 )
@@ -184,26 +182,19 @@ class ByLikelihood:
         return self._start
 
     def _engine_of(self, stats: Statistics) -> LikelihoodEngine:
-        if stats.strata is not None:
-            return StrataLikelihood(stats.strata, reml=self._options.is_restricted)
-        if isinstance(self._engine, BlockedLikelihood):
-            sums: Any = stats.cross_products if stats.wide is None else stats.wide
-            self._engine = self._engine.with_response(sums)
+        if self._engine is not None:
+            self._engine = self._engine.with_response(stats)
             return self._engine
-        # The name is chosen once; an engine is freed before the next one is made.
-        name = self._options.engine if self._engine is None else self._engine.name
-        self._engine = None
-        self._engine = choose_engine(
+        engine = choose_engine(
             stats,
-            name,
+            self._options.engine,
             reml=self._options.is_restricted,
             names=self._names[:-1],
             n_probes=self._options.n_probes,
             seed=self._seed,
             repeated=True,
         )
-        if isinstance(self._engine, BlockedLikelihood):
-            self._engine = self._engine.prepared(self._start)
+        self._engine = engine.prepared(self._start)
         return self._engine
 
 

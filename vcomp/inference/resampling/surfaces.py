@@ -18,7 +18,6 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.estimators.likelihood import (
-    BlockedLikelihood,
     LikelihoodEngine,
     LikelihoodMethod,
     NodeValues,
@@ -159,19 +158,8 @@ class Surface:
 
     def seconds(self, limits: SurfaceLimits) -> float:
         """Return the expected time of a refit by the engine of the fit; little if not known."""
-        # Deferred for start-up time: a fit has one engine.
-        from vcomp.estimators.likelihood import (
-            CrossedLikelihood,
-            IterativeLikelihood,
-            LevelsLikelihood,
-        )
-
-        evaluations = 0.0
-        if isinstance(self.engine, BlockedLikelihood | CrossedLikelihood | LevelsLikelihood):
-            evaluations = limits.evaluations * self.engine.seconds
-        elif isinstance(self.engine, IterativeLikelihood):
-            evaluations = _ITERATIVE_EVALUATIONS * self.engine.seconds
-        return _REFIT_SECONDS + evaluations
+        evaluations = limits.evaluations if self.engine.exact_value else _ITERATIVE_EVALUATIONS
+        return _REFIT_SECONDS + evaluations * self.engine.seconds
 
     def n_nodes(self, width: FloatArray, digits: float = 10.0) -> int:
         """Return the number of points in each direction for about so many digits.
@@ -346,7 +334,7 @@ class DrawnSurface:
             seconds = points * (_POINT_SECONDS + PRODUCT_SECONDS * rest**2 * (rest / 3.0 + n))
             alone = surface.seconds(limits) if alone is None else alone
             return found if seconds < n * alone else None
-        slow = isinstance(engine, BlockedLikelihood) and engine.seconds >= limits.slow
+        slow = engine.solves_many and engine.seconds >= limits.slow
         return found if slow and points < limits.evaluations * n else None
 
     def _n_rest(self, sizes: Sequence[int]) -> int:
@@ -370,7 +358,7 @@ class DrawnSurface:
             forms = drawn.shared(f"dense forms of {terms}", lambda: _DenseForms(sums, terms))
             values = partial(forms.values, reml=engine.reml)
         else:
-            values = self._by_sparse_factor(sums)
+            values = engine.node_values(sums)
         whole = np.full(len(sums), float(degrees))
         try:
             return surface.refitted(
@@ -378,26 +366,6 @@ class DrawnSurface:
             )
         except np.linalg.LinAlgError:  # a corner of the box has no likelihood
             return [None] * len(drawn)
-
-    def _by_sparse_factor(
-        self, sums: Sequence[CrossProducts]
-    ) -> Callable[[FloatArray], NodeValues]:
-        """Return the function of ratios that solves by the factor of the engine."""
-        engine = self._surface.engine
-        assert isinstance(engine, BlockedLikelihood)
-        Zy = [np.column_stack(columns) for columns in zip(*(s.Zy for s in sums), strict=True)]
-        Xy, yy = np.column_stack([s.Xy for s in sums]), np.array([s.yy for s in sums])
-
-        def values(ratios: FloatArray) -> NodeValues:
-            point = engine.point(np.append(ratios, 1.0))
-            right = point.stacked(Zy)
-            effects, beta = point.solve(right, Xy)
-            rss = yy - (right * effects).sum(axis=0) - (Xy * beta).sum(axis=0)
-            log_v, log_fixed = point.log_determinants()
-            log_det = log_v + log_fixed if engine.reml else log_v
-            return NodeValues(rss, np.full(yy.size, log_det), beta.T)
-
-        return values
 
 
 class _DenseForms:
