@@ -223,14 +223,13 @@ def test_fields_of_records_are_explained():
 
 def test_the_reference_lists_every_name():
     listed = set(re.findall(r"^   ~?(vcomp\.[\w.]+)$", INDEX.read_text(encoding="utf-8"), re.M))
-    # One function is a name of several modules, each of which may guard it.
-    values = [inspect.unwrap(of_path(path)) for path in listed]
+    values = [of_path(path) for path in listed]
     absent = {cls.__qualname__ for cls in public_classes() if cls not in values}
     for module in (*MODULES, "vcomp.ir.measures"):
         for name in door(module):
             value = getattr(importlib.import_module(module), name)
             is_type_of_option = not (inspect.isclass(value) or inspect.isroutine(value))
-            if not is_type_of_option and inspect.unwrap(value) not in values:
+            if not is_type_of_option and value not in values:
                 absent.add(f"{module}.{name}")
     for cls in ("VarianceComponentsResults", "DStudy", "MultivariateResults"):
         absent |= {

@@ -17,4 +17,4 @@ if is_address_space_limited():
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__, is_public=True)
+__getattr__, __dir__, __all__ = front_door(__name__, __file__)

@@ -12,24 +12,19 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import FunctionType
 from typing import Any
-
-from vcomp.exceptions import guard, guarded
 
 _NAME = re.compile(r"^from \.(\S*) import (\w+)", re.MULTILINE)
 
 
 def front_door(
-    package: str, filename: str, *, is_public: bool = False
+    package: str, filename: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package.
 
     Parameters
     ----------
     package, filename : ``__name__`` and ``__file__`` of its ``__init__.py``
-    is_public : whether its functions and classes are for users: they are then guarded, so that
-        exhausted memory ends in a VcompError
     """
     homes = _homes(Path(filename).with_suffix(".pyi").read_text(encoding="utf-8"))
     module = sys.modules[package]
@@ -42,13 +37,7 @@ def front_door(
         if home is None:
             value: Any = import_module(f"{package}.{name}")
         else:
-            place = import_module(f"{package}.{home}")
-            value = getattr(place, name)
-            if is_public and isinstance(value, FunctionType):
-                value = guarded(value)
-                setattr(import_module(value.__module__), name, value)  # where a pickle looks
-            elif is_public and isinstance(value, type):
-                guard(value)
+            value = getattr(import_module(f"{package}.{home}"), name)
         setattr(module, name, value)
         return value
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vcomp.data import Missing, Reading, level_columns
 from vcomp.estimators import MethodName, refuse_foreign
-from vcomp.exceptions import EstimationError, PlanError, VcompWarning
+from vcomp.exceptions import EstimationError, PlanError, VcompWarning, guarded
 from vcomp.formula import caller_environment, parse
 from vcomp.inference import hypotheses
 from vcomp.model import VarianceComponentsModel, VarianceComponentsResults
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Other imports are deferred for start-up time: few calls compare, diagnose or claim a design.
 
 
+@guarded
 def fit(
     formula: str,
     data: Any = None,
@@ -91,6 +92,7 @@ def fit(
     return model.fit(method, **options)
 
 
+@guarded
 def gstudy(
     data: Any,
     design: str,
@@ -215,6 +217,7 @@ def compare(*results: VarianceComponentsResults) -> hypotheses.ModelComparison:
     return hypotheses.compare_fits(tuple(compared_fit(res) for res in results))
 
 
+@guarded
 def diagnose(
     scores: Any,
     *,

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from numbers import Real
 from pathlib import Path
-from types import FunctionType
 from typing import Any, TypeVar
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
@@ -94,16 +93,15 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def guarded(function: _Function) -> _Function:
-    """Return a function that ends in a VcompError where memory or Python's stack is exhausted.
+    """Return a function that raises EstimationError where memory or Python's stack is exhausted.
 
-    Classes of vcomp whose instances it returns are guarded as well, so that what follows a fit is
-    as safe as the fit.
+    It decorates the public functions in which large data or a deep expression arrives.
     """
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            found = function(*args, **kwargs)
+            return function(*args, **kwargs)
         except MemoryError as error:
             raise EstimationError(_out_of_memory(function.__name__, error)) from error
         except RecursionError as error:
@@ -111,30 +109,12 @@ def guarded(function: _Function) -> _Function:
                 f"{function.__name__} needs more nested calls than Python allows: a formula, an "
                 "expression or a stored value is too deeply nested; write it in smaller parts"
             ) from error
-        if type(found) not in _guarded_classes and type(found).__module__.startswith("vcomp."):
-            guard(type(found))
-        return found
 
     return call  # type: ignore[return-value]
 
 
 GUARDS = guarded(len).__code__
-"""The code of the frames that :func:`guarded` puts between a caller and a public function."""
-
-_guarded_classes: set[type] = set()
-
-
-def guard(cls: type) -> None:
-    """Guard the public methods of a class of vcomp and of those that it extends, once."""
-    for kind in cls.__mro__:
-        if kind in _guarded_classes or not kind.__module__.startswith("vcomp."):
-            continue
-        _guarded_classes.add(kind)
-        if issubclass(kind, BaseException):
-            continue
-        for name, member in list(vars(kind).items()):
-            if isinstance(member, FunctionType) and not name.startswith("_"):
-                setattr(kind, name, guarded(member))
+"""Code of the frames that :func:`guarded` puts between a caller and a public function."""
 
 
 def is_address_space_limited() -> bool:
@@ -147,10 +127,10 @@ def is_address_space_limited() -> bool:
 
 
 def _out_of_memory(name: str, error: MemoryError) -> str:
-    """Return what a MemoryError means for the user, with the size that was requested."""
-    said = f" ({error})" if str(error) else ""
+    """Return the message for a MemoryError, with the size that was requested."""
+    size = f" ({error})" if str(error) else ""
     return (
-        f"the memory that is there does not suffice for {name}{said}; read the rows in batches "
+        f"not enough memory for {name}{size}; read the rows in batches "
         "(stream=True), use fewer levels, terms or replicates, or give the process more memory "
         "(ulimit -v, or the limit of its container)"
     )

@@ -22,7 +22,7 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.ctt.matrix import ItemScores, ScoresOfItems, read_scores
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, guarded
 from vcomp.numerics import available_bytes, check_memory, slices
 
 _FEW = 16
@@ -191,6 +191,7 @@ _ROUNDING = 64 * float(np.finfo(float).eps)
 """Totals that spread less than this, relative to the largest score, differ by rounding alone."""
 
 
+@guarded
 def cronbach_alpha(
     scores: ScoresOfItems,
     *,

@@ -29,7 +29,7 @@ from vcomp.ctt.matrix import (
     read_scores,
     two_way_components,
 )
-from vcomp.exceptions import DataError, PlanError, check_alpha
+from vcomp.exceptions import DataError, PlanError, check_alpha, guarded
 from vcomp.inference import Quantities
 from vcomp.inference.intervals import F_INTERVALS, FromComponents
 
@@ -181,6 +181,7 @@ _ABOVE_ONE = (
 _NEEDS_ALL = "these need complete scores; use missing='pairwise' or 'listwise'"
 
 
+@guarded
 def reliability(
     scores: ScoresOfItems,
     *,

@@ -28,7 +28,7 @@ from vcomp.ctt.matrix import (
     read_scores,
     two_way_components,
 )
-from vcomp.exceptions import DataError, PlanError, check_alpha, did_you_mean
+from vcomp.exceptions import DataError, PlanError, check_alpha, did_you_mean, guarded
 from vcomp.formula import REPLICATE
 from vcomp.inference import Quantities, VarianceComponents
 from vcomp.inference.intervals import FromComponents
@@ -44,6 +44,7 @@ _EXACT = "F (McGraw and Wong 1996), exact but for agreement"
 Found: TypeAlias = Mapping[str, Coefficient]
 
 
+@guarded
 def icc(
     scores: ScoresOfItems | VarianceComponents | Any,
     *,

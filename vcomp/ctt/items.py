@@ -22,7 +22,7 @@ from vcomp.ctt.coefficients import (
 )
 from vcomp.ctt.item_result import ItemAnalysis
 from vcomp.ctt.matrix import ItemScores, ScoresOfItems, check_choice, complete_rows, read_scores
-from vcomp.exceptions import DataError
+from vcomp.exceptions import DataError, guarded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -225,6 +225,7 @@ def _of_others(values: FloatArray, function: np.ufunc) -> FloatArray:
     return found
 
 
+@guarded
 def item_analysis(
     scores: ScoresOfItems,
     *,

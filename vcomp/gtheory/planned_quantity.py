@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp import display
-from vcomp.exceptions import EstimationError, PlanError, check_alpha
+from vcomp.exceptions import EstimationError, PlanError, check_alpha, guarded
 from vcomp.gtheory.phi_lambda import (
     MeanOfScores,
     mean_in_universe,
@@ -90,6 +90,7 @@ class HasDStudies:
         """Return the components that a D-study starts from."""
         return self._components()
 
+    @guarded
     def dstudy(
         self,
         design: str | None = None,

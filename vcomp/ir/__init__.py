@@ -2,4 +2,4 @@
 
 from vcomp._doors import front_door
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__, is_public=True)
+__getattr__, __dir__, __all__ = front_door(__name__, __file__)

@@ -20,6 +20,7 @@ from vcomp.exceptions import (
     PlanError,
     check_alpha,
     check_one_of,
+    guarded,
 )
 from vcomp.gtheory import DStudy, crossed_components, dstudy
 from vcomp.inference import LevelVariances, TwoWayMeanSquares, VarianceComponents
@@ -134,6 +135,7 @@ class _Splits:
     progress: bool | None
 
 
+@guarded
 def accuracy(
     scores: ScoresLike,
     measures: Measures | None = None,

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from vcomp.exceptions import DataError, VcompError, did_you_mean
+from vcomp.exceptions import DataError, VcompError, did_you_mean, guarded
 from vcomp.ir.scores import ScoreMatrix
 from vcomp.ir.trec_files import (
     PathsLike,
@@ -298,6 +298,7 @@ def score_runs(
 def score_runs(
     runs: RunsLike, qrels: Any, measure: Any = ..., *, name_by: Literal["runid", "file"] = ...
 ) -> ScoreMatrix: ...
+@guarded
 def score_runs(
     runs: RunsLike,
     qrels: str | os.PathLike[str] | Any,

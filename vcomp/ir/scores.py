@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from vcomp._typing import FloatArray
 from vcomp.data import ORIENTATIONS
-from vcomp.exceptions import DataError, did_you_mean
+from vcomp.exceptions import DataError, did_you_mean, guarded
 from vcomp.markup import encodable
 
 if TYPE_CHECKING:
@@ -262,6 +262,7 @@ ScoresLike: TypeAlias = (
 """What :func:`as_score_matrix` reads."""
 
 
+@guarded
 def as_score_matrix(
     scores: ScoresLike,
     *,

@@ -20,6 +20,7 @@ from vcomp.exceptions import (
     check_alpha,
     check_one_of,
     did_you_mean,
+    guarded,
     warn,
 )
 from vcomp.ir.agreement import MeanMeasure, Measure, complete, named
@@ -386,6 +387,7 @@ _BLOCK = 50
 """Splits of one size that are evaluated in one job."""
 
 
+@guarded
 def split_half(
     scores: ScoresLike,
     measures: str | Measure | Iterable[str | Measure] = ("tau", "tau_ap"),

@@ -10,7 +10,7 @@ from vcomp import display
 from vcomp.data import Missing, Reading, level_columns
 from vcomp.design import Design
 from vcomp.estimators import MethodName
-from vcomp.exceptions import EstimationError
+from vcomp.exceptions import EstimationError, guarded
 from vcomp.formula import caller_environment, parse
 from vcomp.markup import encodable
 from vcomp.model.model import VarianceComponentsModel
@@ -91,6 +91,7 @@ class AccumulatedStatistics:
         reading = Reading(caller_environment(0, 0))
         return VarianceComponentsModel(self.formula, finish(self._sums, reading))
 
+    @guarded
     def fit(self, method: MethodName = "reml", **options: Any) -> VarianceComponentsResults:
         """Estimate the components, as :meth:`VarianceComponentsModel.fit` does.
 
@@ -115,6 +116,7 @@ class AccumulatedStatistics:
             )
         return self.model().fit(method, **options)
 
+    @guarded
     def save(self, path: str | Path) -> None:
         """Write the statistics to a file, which :meth:`load` reads again.
 
@@ -165,6 +167,7 @@ class AccumulatedStatistics:
         )
 
 
+@guarded
 def accumulate(
     formula: str,
     data: Any = None,

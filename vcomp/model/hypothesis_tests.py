@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vcomp.exceptions import guarded
 from vcomp.inference import hypotheses
 from vcomp.model.estimates import fixed_fit
 from vcomp.model.record import FitRecord
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 class HypothesisTests(Fitted):
     """Tests of components, and of fixed effects with their tables."""
 
+    @guarded
     def test(
         self,
         term: str,
@@ -93,6 +95,7 @@ class HypothesisTests(Fitted):
         fit = component_fit(self._record, self._rows)
         return hypotheses.component_test(fit, term, test, hypotheses.Simulation(n, rng, workers))
 
+    @guarded
     def fixed_effects(
         self,
         alpha: float = 0.05,

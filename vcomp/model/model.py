@@ -30,7 +30,7 @@ from vcomp.estimators import (
     refit_without_negative,
 )
 from vcomp.estimators.likelihood import InformationKind, LikelihoodEngine, choose_engine
-from vcomp.exceptions import EstimationError, VcompError, warn
+from vcomp.exceptions import EstimationError, VcompError, guarded, warn
 from vcomp.formula import RESIDUAL, caller_environment, left_out_note, parse
 from vcomp.inference.hypotheses import fixed_errors_of
 from vcomp.model.record import FitRecord, TablesOfFit
@@ -249,6 +249,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         return self.statistics.rows if self._data.rows is None else self._data.cells_as_rows()
 
     @classmethod
+    @guarded
     def from_formula(
         cls,
         formula: str,
@@ -324,6 +325,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         """Number of scores used."""
         return self.statistics.n
 
+    @guarded
     def fit(
         self, method: MethodName = "reml", *, negative: Negative = "keep", **options: Any
     ) -> VarianceComponentsResults:

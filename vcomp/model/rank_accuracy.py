@@ -13,7 +13,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
 from vcomp.design import number_combinations
-from vcomp.exceptions import PlanError, did_you_mean
+from vcomp.exceptions import PlanError, did_you_mean, guarded
 from vcomp.gtheory import DStudyPlan, PlanOptions, all_sizes, weights
 from vcomp.inference import VarianceComponents, used_components
 from vcomp.ir import rank
@@ -51,6 +51,7 @@ _LEAST = 1e-300
 class RankAccuracy(UniverseScores):
     """Accuracy of the ranking of the levels of a facet by tests of other sizes."""
 
+    @guarded
     def expected_tau(
         self,
         design: str | None = None,
@@ -195,6 +196,7 @@ class RankAccuracy(UniverseScores):
     def _ranked(self, planned: PlanOptions, groups: LevelGroups | str | None) -> RankedFit:
         return RankedFit(self._record, self._rows, self.components, planned, groups)
 
+    @guarded
     def accuracy(
         self,
         measures: Measures | None = None,

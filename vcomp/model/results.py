@@ -152,6 +152,7 @@ class VarianceComponentsResults(
             self._record, self._rows, self._random_effects, kind, term, alpha, interval, ax
         )
 
+    @guarded
     def diagnose(
         self,
         *,
@@ -247,6 +248,7 @@ class VarianceComponentsResults(
         """Response minus :attr:`fittedvalues`."""
         return prediction.residuals(self._row_access)
 
+    @guarded
     def predict(
         self, data: Any = None, *, level: Level = "all", new_levels: NewLevels = "raise"
     ) -> pd.Series:
@@ -287,6 +289,7 @@ class VarianceComponentsResults(
         """
         return prediction.predict(self._row_access, data, level, new_levels)
 
+    @guarded
     def get_prediction(
         self,
         data: Any = None,
@@ -331,6 +334,7 @@ class VarianceComponentsResults(
     @overload
     def augment(self, path: str | PathLike[str], *, progress: bool | None = None) -> Path: ...
 
+    @guarded
     def augment(
         self, path: str | PathLike[str] | None = None, *, progress: bool | None = None
     ) -> pd.DataFrame | Path:
@@ -377,6 +381,7 @@ class VarianceComponentsResults(
             return prediction.augment(self._row_access)
         return prediction.write_augmented(self._row_access, path, progress)
 
+    @guarded
     def simulate(self, n: int = 1, rng: int | np.random.Generator | None = None) -> pd.DataFrame:
         """Return new responses drawn from the fitted model.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from vcomp.exceptions import EstimationError
+from vcomp.exceptions import EstimationError, guarded
 from vcomp.inference import Projected, resampling
 from vcomp.inference.intervals import (
     LOCAL_INTERVALS,
@@ -42,6 +42,7 @@ IntervalMethod: TypeAlias = "IntervalName | IntervalSource | resampling.Replicat
 class Uncertainty(Fitted):
     """Intervals of components and of fixed effects, resampling, cross-checks."""
 
+    @guarded
     def conf_int(self, alpha: float = 0.05, interval: IntervalMethod = "auto") -> pd.DataFrame:
         """Return intervals of :attr:`params` in columns 0 and 1, as statsmodels does.
 
@@ -108,6 +109,7 @@ class Uncertainty(Fitted):
         limits = estimates.component_limits(record.estimate, alpha, source)
         return estimates.gstudy(record, source, limits)
 
+    @guarded
     def profile(self, what: str | Sequence[str] | None = None, *, alpha: float = 0.05) -> Profile:
         """Return profile likelihoods of components, their ratios, and after ML fixed effects.
 
@@ -179,6 +181,7 @@ class Uncertainty(Fitted):
         """
         return source_of(self._record, self._rows, interval, negative, bootstrap_type)
 
+    @guarded
     def crosscheck(
         self,
         methods: Sequence[str] | str | None = None,
@@ -236,6 +239,7 @@ class Uncertainty(Fitted):
 
         return crosscheck(self._row_access, methods, n, rng, workers, time_limit, progress)
 
+    @guarded
     def bootstrap(
         self,
         n: int = 1000,
@@ -303,6 +307,7 @@ class Uncertainty(Fitted):
             progress=progress,
         )
 
+    @guarded
     def resample(
         self,
         facet: str | Sequence[str],
@@ -410,6 +415,7 @@ class Uncertainty(Fitted):
             progress=progress,
         )
 
+    @guarded
     def jackknife(
         self, facet: str, *, workers: int = 1, progress: bool | None = None
     ) -> Jackknife:

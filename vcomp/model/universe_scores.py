@@ -15,7 +15,7 @@ import numpy as np
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design import Chunk, number_combinations
 from vcomp.estimators.likelihood import prediction_variances
-from vcomp.exceptions import PlanError, check_alpha
+from vcomp.exceptions import PlanError, check_alpha, guarded
 from vcomp.formula import REPLICATE
 from vcomp.gtheory import (
     DStudyPlan,
@@ -79,6 +79,7 @@ class UniverseScores(HasDStudies, Fitted):
         estimate, columns = self._record.estimate, self._record.exog_names
         return MeanOfScores(estimate.beta, estimate.cov_beta, columns == ("Intercept",))
 
+    @guarded
     def universe_scores(
         self,
         object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field

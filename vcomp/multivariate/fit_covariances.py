@@ -13,7 +13,7 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.data import Missing
 from vcomp.estimators.likelihood import InformationKind
-from vcomp.exceptions import EstimationError, did_you_mean, warn
+from vcomp.exceptions import EstimationError, did_you_mean, guarded, warn
 from vcomp.formula import caller_environment
 from vcomp.multivariate.analogous import (
     AxisLikelihood,
@@ -132,6 +132,7 @@ _START = 1e-2
 many scores make the closed form surer."""
 
 
+@guarded
 def fit_multivariate(
     formula: str,
     data: Any = None,

@@ -5,4 +5,4 @@ Functions of a result: the same components, summed and named as engineers and la
 
 from vcomp._doors import front_door
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__, is_public=True)
+__getattr__, __dir__, __all__ = front_door(__name__, __file__)

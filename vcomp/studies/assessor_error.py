@@ -17,7 +17,14 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.data import open_source
-from vcomp.exceptions import DataError, DesignError, EstimationError, VcompError, check_alpha
+from vcomp.exceptions import (
+    DataError,
+    DesignError,
+    EstimationError,
+    VcompError,
+    check_alpha,
+    guarded,
+)
 from vcomp.formula import RESIDUAL
 from vcomp.inference.hypotheses import Comparison, compare_fits
 from vcomp.model import (
@@ -255,6 +262,7 @@ class AssessorStudy(display.Printed):
         }[self.verdict]
 
 
+@guarded
 def assessor_study(
     scores: Any,
     response: str = "score",

@@ -24,6 +24,7 @@ from vcomp.exceptions import (
     VcompError,
     VcompWarning,
     check_alpha,
+    guarded,
     warn,
 )
 from vcomp.formula import caller_environment, parse, parse_design
@@ -281,6 +282,7 @@ def _distinct(measures: list[Measure]) -> list[Measure]:
     return measures
 
 
+@guarded
 def compare_measures(
     data: Any,
     formula: str | None = None,

@@ -16,6 +16,7 @@ from vcomp.exceptions import (
     VcompError,
     check_alpha,
     did_you_mean,
+    guarded,
 )
 from vcomp.gtheory import DStudy
 from vcomp.ir.documents import (
@@ -57,6 +58,7 @@ _TERMS = {
 """Terms of a model of sets, those that documents add, and both designs."""
 
 
+@guarded
 def per_document_study(
     universe: DocumentUniverse,
     *,

@@ -17,7 +17,7 @@ from vcomp._typing import FloatArray, LongArray
 from vcomp.data import Missing
 from vcomp.design import Design, LevelGroups, codes_of_facet
 from vcomp.estimators import MethodName
-from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
+from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean, guarded
 from vcomp.formula import caller_environment
 from vcomp.inference import VarianceComponents
 from vcomp.inference.resampling import (
@@ -290,6 +290,7 @@ KIND = "subsampling"
 _FEWEST = 2
 
 
+@guarded
 def subsample_study(
     formula: str | VarianceComponentsResults,
     data: Any = None,

@@ -10,7 +10,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray, LongArray
-from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, did_you_mean
+from vcomp.exceptions import DataError, PlanError, check_alpha, check_one_of, did_you_mean, guarded
 from vcomp.inference.pairwise import (
     CORRECTIONS,
     CorrectionName,
@@ -74,6 +74,7 @@ TESTS: Mapping[str, _Kind] = {
 }
 
 
+@guarded
 def compare_systems(
     scores: ScoresLike,
     test: SystemTest = "t",

@@ -18,7 +18,7 @@ import numpy as np
 
 from vcomp.data import open_source
 from vcomp.design import LevelGroups, read_groups
-from vcomp.exceptions import DataError, did_you_mean
+from vcomp.exceptions import DataError, did_you_mean, guarded
 from vcomp.ir.rank.correlation import (
     RankOptions,
     TauEstimator,
@@ -253,6 +253,7 @@ def _by_column(
     return read_groups(source, system, groups)
 
 
+@guarded
 def expected_tau(
     scores: ScoresLike,
     n_topics: float | Iterable[float] | None = None,

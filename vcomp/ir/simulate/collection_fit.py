@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.data import ORIENTATIONS
-from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean
+from vcomp.exceptions import DataError, EstimationError, PlanError, did_you_mean, guarded
 from vcomp.ir.agreement import complete
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, check_matrix, names_of
 from vcomp.ir.simulate.copula import (
@@ -272,6 +272,7 @@ def check_effects(effects: Effects, names: tuple[str, ...], largest: float) -> N
         )
 
 
+@guarded
 def fit_collection(
     scores: ScoresLike,
     systems: Sequence[str] | None = None,

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.exceptions import DataError, warn
+from vcomp.exceptions import DataError, guarded, warn
 from vcomp.ir.measures import TauAP
 from vcomp.ir.scores import ScoreMatrix, ScoresLike, as_score_matrix
 from vcomp.ir.simulate.copula import decompose
@@ -94,6 +94,7 @@ class SimulationComparison(display.Printed):
         return display.summary([table], notes)
 
 
+@guarded
 def compare_simulated(
     original: ScoresLike | CollectionSimulator,
     simulated: SimulatedCollections | ArrayLike,
