@@ -129,8 +129,6 @@ def test_a_picture_of_one_panel(two_way):
     res = vcomp.fit("score ~ (1|system) + (1|topic)", GRID[GRID["assessor"] == 0])
     ax = Figure().subplots()
     assert res.accuracy("tau", topic=[5, 10]).plot(ax=ax) == [ax]
-    with pytest.raises(vcomp.PlanError, match="not both"):
-        res.accuracy("tau", topic=[5, 10]).plot(ax=ax, axes=[ax])
 
 
 def test_sizes_after_dstudy(tmp_path):

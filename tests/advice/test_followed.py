@@ -430,8 +430,8 @@ def test_reliability_with_missing_scores(missing):
     k = rows.shape[1]
     alpha = k / (k - 1) * (1 - rows.var(axis=0, ddof=1).sum() / rows.sum(axis=1).var(ddof=1))
     if missing == "listwise":
-        assert found.alpha == pytest.approx(alpha, rel=1e-9)
-    assert -1 < found.alpha <= 1
+        assert found.cronbach_alpha == pytest.approx(alpha, rel=1e-9)
+    assert -1 < found.cronbach_alpha <= 1
 
 
 def test_data_that_are_read_once(tmp_path):

@@ -83,13 +83,15 @@ def test_alpha_of_available_scores():
     holes.iloc[0, 0] = np.nan
     refused(
         lambda: vcomp.ctt.cronbach_alpha(holes),
-        "drop the rows or items that have them, or use vcomp.reliability(scores).alpha",
+        "drop the rows or items that have them, or use vcomp.reliability(scores).cronbach_alpha",
     )
     rows = holes.dropna()
     k = rows.shape[1]
     expected = k / (k - 1) * (1 - rows.var(ddof=1).sum() / rows.sum(axis=1).var(ddof=1))
     assert vcomp.ctt.cronbach_alpha(rows) == pytest.approx(expected, rel=1e-12)
-    assert vcomp.reliability(holes).alpha == pytest.approx(expected, abs=0.15)  # one score less
+    assert vcomp.reliability(holes).cronbach_alpha == pytest.approx(
+        expected, abs=0.15
+    )  # one score less
 
 
 @pytest.mark.parametrize("margins", ["normal", "kernel"])

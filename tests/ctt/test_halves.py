@@ -79,7 +79,7 @@ def test_the_mean_of_all_splits_is_alpha(scores):
     assume(np.ptp(scores.sum(axis=1)) > 0)
     found = split_half_reliability(scores, "all")
     assert found.mean["flanagan_rulon"] == pytest.approx(cronbach_alpha(scores), abs=1e-10)
-    assert found.alpha == pytest.approx(cronbach_alpha(scores), abs=1e-12)
+    assert found.cronbach_alpha == pytest.approx(cronbach_alpha(scores), abs=1e-12)
 
 
 @given(arrays(int, st.sampled_from([(5, 3), (4, 5), (6, 7)]), elements=st.integers(0, 9)))

@@ -217,9 +217,7 @@ def test_consistency_of_the_mean_is_alpha():
     assert icc(QUESTIONS)["ICC(C,k)"]["estimate"] == pytest.approx(cronbach_alpha(QUESTIONS))
     alpha = vcomp.ctt.reliability(QUESTIONS)
     row = icc(QUESTIONS)["ICC(3,k)"]
-    np.testing.assert_allclose(
-        [row["low"], row["high"]], [alpha.alpha_low, alpha.alpha_high], rtol=1e-10
-    )
+    np.testing.assert_allclose([row["low"], row["high"]], [alpha.low, alpha.high], rtol=1e-10)
 
 
 def test_averages_follow_spearman_and_brown():

@@ -124,13 +124,13 @@ def test_the_ways_of_complete_and_incomplete_scores_agree(scores):
         a, b = getattr(one, name), getattr(other, name)
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9, err_msg=name)
     # Where totals hardly vary α is far below 0, a ratio of what nearly cancels.
-    assert one.alpha == pytest.approx(other.alpha, rel=1e-11, abs=1e-12)
+    assert one.cronbach_alpha == pytest.approx(other.cronbach_alpha, rel=1e-11, abs=1e-12)
 
 
 def test_alpha_is_that_of_the_matrix():
     found = item_analysis(QUESTIONS)
-    assert found.alpha == pytest.approx(cronbach_alpha(QUESTIONS), rel=1e-13)
-    change = found["alpha_if_dropped"] - found.alpha
+    assert found.cronbach_alpha == pytest.approx(cronbach_alpha(QUESTIONS), rel=1e-13)
+    change = found["alpha_if_dropped"] - found.cronbach_alpha
     np.testing.assert_allclose(found["alpha_change"], change, rtol=1e-13)
 
 
@@ -225,7 +225,7 @@ def test_thresholds_have_the_ends_of_correlations_and_differences(end):
 def test_covariances_that_add_up_to_nothing_give_no_alpha():
     """Those of an item, its mirror image and a constant, in whole numbers."""
     found = item_analysis([[1, -1, 0], [3, -3, 0], [5, -5, np.nan], [3, -3, 0]])
-    assert np.isnan(found.alpha)
+    assert np.isnan(found.cronbach_alpha)
     assert found["alpha_if_dropped"].isna().all()
     assert "do not add up to more than 0" in str(found)
 
@@ -248,7 +248,7 @@ def test_a_rest_without_variance():
 
 def test_equal_totals():
     found = item_analysis([[1, 2], [2, 1]])
-    assert np.isnan(found.alpha)
+    assert np.isnan(found.cronbach_alpha)
     assert "All objects have the same total: α is not defined." in str(found)
     assert found.table["item_total"].isna().all()
     np.testing.assert_allclose(found["item_rest"], [-1.0, -1.0], rtol=1e-15)
@@ -312,7 +312,7 @@ def test_pairs_that_never_meet_leave_alpha_out():
     X[:8, 0] = np.nan
     X[8:, 1] = np.nan
     found = item_analysis(X)
-    assert np.isnan(found.alpha)
+    assert np.isnan(found.cronbach_alpha)
     assert found["item_rest"].notna().all()
     assert "No α here: items '0' and '1' have 0 objects in common" in str(found)
 

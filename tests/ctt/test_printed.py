@@ -29,7 +29,7 @@ def test_reliability(scores):
         "", "",
     ]  # fmt: skip
     totals = np.asarray(scores, dtype=float).sum(axis=1)
-    sem = totals.std(ddof=1) * np.sqrt(1.0 - found.alpha)
+    sem = totals.std(ddof=1) * np.sqrt(1.0 - found.cronbach_alpha)
     assert float(printed["estimate"][n]) == pytest.approx(sem, rel=1e-3)
     assert float(printed["estimate"][n + 1]) == pytest.approx(sem / scores.shape[1], rel=1e-3)
     assert ("KR20" in shown.index) == (scores is BINARY)
@@ -57,10 +57,10 @@ def test_halves(items):
         ):  # fmt: skip
             assert printed[header][k] == f"{np.quantile(column, share):.3f}"
     words = printed_words(found.summary())
-    assert f"Cronbach's α of the same scores: {found.alpha:.3f}" in words
+    assert f"Cronbach's α of the same scores: {found.cronbach_alpha:.3f}" in words
     assert ("Raju's coefficient over all splits" in words) == odd
     key = "raju" if odd else "flanagan_rulon"
-    assert table[key].mean() == pytest.approx(found.alpha, rel=1e-9)
+    assert table[key].mean() == pytest.approx(found.cronbach_alpha, rel=1e-9)
     one = split_half_reliability(QUESTIONS[:, :items], "odd-even")
     printed = printed_columns(one.summary())
     assert printed["estimate"] == [f"{one.table[n].iloc[0]:.3f}" for n in names]

@@ -54,13 +54,13 @@ def test_psych_alpha_of_attitude():
 def test_published_interval():
     # pingouin's test against R's psych: .592, interval .195 to .840
     found = reliability(QUESTIONS)
-    assert round(found.alpha, 3) == 0.592
-    assert (round(found.alpha_low, 3), round(found.alpha_high, 3)) == (0.195, 0.840)
+    assert round(found.cronbach_alpha, 3) == 0.592
+    assert (round(found.low, 3), round(found.high, 3)) == (0.195, 0.840)
 
 
 def test_worked_example_of_bodoff():
     # Bodoff (2008), appendix A: item variances .00847, .01828, .02305, total .10817
-    assert reliability(FIGURE_2).alpha == pytest.approx(0.80942, abs=1e-4)
+    assert reliability(FIGURE_2).cronbach_alpha == pytest.approx(0.80942, abs=1e-4)
     assert reliability(FIGURE_2).sd_total ** 2 == pytest.approx(0.10817, abs=5e-6)
 
 
@@ -69,7 +69,7 @@ def test_trec3_of_bodoff_and_li(shared_data):
     matrix = pd.read_csv(shared_data("adhoc3.csv"))
     means = matrix.mean()
     best = matrix.loc[:, means >= means.quantile(0.25)]
-    assert round(reliability(best.T).alpha, 4) == 0.9326
+    assert round(reliability(best.T).cronbach_alpha, 4) == 0.9326
 
 
 @pytest.mark.parametrize(
@@ -145,25 +145,25 @@ def test_alpha_and_its_interval_are_those_of_the_d_study(scores, level):
     res = vcomp.fit("y ~ (1|p) + (1|i)", long, method="anova")
     row = res.dstudy(object="p", i=k, alpha=level, interval="f")
     found = reliability(scores, alpha=level)
-    assert found.alpha == pytest.approx(row.table["Erho2"].item(), rel=1e-9)
+    assert found.cronbach_alpha == pytest.approx(row.table["Erho2"].item(), rel=1e-9)
     # a D-study cuts limits at 0
-    assert max(found.alpha_low, 0) == pytest.approx(row.table["Erho2_low"].item(), abs=1e-9)
-    assert found.alpha_high == pytest.approx(row.table["Erho2_high"].item(), abs=1e-9)
+    assert max(found.low, 0) == pytest.approx(row.table["Erho2_low"].item(), abs=1e-9)
+    assert found.high == pytest.approx(row.table["Erho2_high"].item(), abs=1e-9)
 
 
 def test_feldts_interval_by_simulation_free_identity():
     # (1 − α)/(1 − α̂) ~ F: at the ends of the interval its probabilities are the two tails
     found = reliability(QUESTIONS, alpha=0.1)
     n, k = QUESTIONS.shape
-    for end, tail in ((found.alpha_low, 0.95), (found.alpha_high, 0.05)):
-        ratio = (1 - end) / (1 - found.alpha)
+    for end, tail in ((found.low, 0.95), (found.high, 0.05)):
+        ratio = (1 - end) / (1 - found.cronbach_alpha)
         assert stats.f.cdf(ratio, n - 1, (n - 1) * (k - 1)) == pytest.approx(tail, rel=1e-10)
 
 
 def test_standard_errors_of_measurement():
     found = reliability(QUESTIONS)
     total = QUESTIONS.sum(axis=1).std(ddof=1)
-    assert found.sem_total == pytest.approx(total * np.sqrt(1 - found.alpha), rel=1e-12)
+    assert found.sem_total == pytest.approx(total * np.sqrt(1 - found.cronbach_alpha), rel=1e-12)
     assert found.sem_mean == pytest.approx(found.sem_total / 10, rel=1e-14)
     # and that of the mean is √(σ²_pi/k) of the analysis of variance
     D = QUESTIONS - QUESTIONS.mean(axis=0)
@@ -185,10 +185,10 @@ def test_kuder_and_richardson(scores):
     m = totals.mean()
     kr21 = 4 / 3 * (1 - m * (4 - m) / (4 * totals.var()))
     assert found.coefficients["KR20"] == pytest.approx(kr20, abs=1e-12)
-    assert found.coefficients["KR20"] == pytest.approx(found.alpha, abs=1e-12)
+    assert found.coefficients["KR20"] == pytest.approx(found.cronbach_alpha, abs=1e-12)
     assert found.coefficients["KR21"] == pytest.approx(kr21, abs=1e-12)
-    assert found.coefficients["KR21"] <= found.alpha + 1e-12
-    assert found.table.loc["KR20", "low"] == found.alpha_low
+    assert found.coefficients["KR21"] <= found.cronbach_alpha + 1e-12
+    assert found.table.loc["KR20", "low"] == found.low
 
 
 def test_other_items_have_none_and_say_why():
@@ -206,15 +206,15 @@ def test_pairwise_covariances_are_those_of_pandas():
     found = reliability(X, missing="pairwise")
     S = X.cov().to_numpy()  # pandas too takes the objects that have both
     k, V = 10, S.sum()
-    assert found.alpha == pytest.approx(k / (k - 1) * (1 - np.trace(S) / V), rel=1e-12)
+    assert found.cronbach_alpha == pytest.approx(k / (k - 1) * (1 - np.trace(S) / V), rel=1e-12)
     off = np.square(S - np.diag(np.diag(S))).sum()
     l2 = 1 - np.trace(S) / V + np.sqrt(k / (k - 1) * off) / V
     assert found.coefficients["lambda2"] == pytest.approx(l2, rel=1e-12)
     there = X.notna().astype(float)
     counts = (there.T @ there).to_numpy()[~np.eye(k, dtype=bool)]
     n = 1 / np.mean(1 / counts)
-    high = 1 - (1 - found.alpha) * stats.f.ppf(0.025, n - 1, (n - 1) * 9)
-    assert found.alpha_high == pytest.approx(high, rel=1e-10)
+    high = 1 - (1 - found.cronbach_alpha) * stats.f.ppf(0.025, n - 1, (n - 1) * 9)
+    assert found.high == pytest.approx(high, rel=1e-10)
 
 
 def test_reml_is_that_of_a_fit():
@@ -223,9 +223,9 @@ def test_reml_is_that_of_a_fit():
     res = vcomp.fit("y ~ (1|p) + (1|i)", {"y": X[p, i], "p": p, "i": i})
     row = res.dstudy(object="p", i=10, interval="mls").table.iloc[0]
     found = reliability(X)
-    assert found.alpha == pytest.approx(row["Erho2"], rel=1e-9)
-    assert found.alpha_low == pytest.approx(row["Erho2_low"], rel=1e-7)
-    assert found.alpha_high == pytest.approx(row["Erho2_high"], rel=1e-7)
+    assert found.cronbach_alpha == pytest.approx(row["Erho2"], rel=1e-9)
+    assert found.low == pytest.approx(row["Erho2_low"], rel=1e-7)
+    assert found.high == pytest.approx(row["Erho2_high"], rel=1e-7)
     assert found.sem_mean == pytest.approx(np.sqrt(row["rel_err_var"]), rel=1e-9)
     assert f"{int(np.isnan(X).sum())} of 150 cells are missing" in str(found)
     assert found.table["reason"]["lambda2"].startswith("these need complete scores")
@@ -235,22 +235,25 @@ def test_listwise_is_the_complete_objects():
     X = holed(QUESTIONS, 0.05)
     whole = ~np.isnan(X).any(axis=1)
     found = reliability(X, missing="listwise")
-    assert found.alpha == pytest.approx(cronbach_alpha(X[whole]), rel=1e-13)
+    assert found.cronbach_alpha == pytest.approx(cronbach_alpha(X[whole]), rel=1e-13)
     assert found.n_objects == whole.sum()
     assert "objects were left out" in str(found)
 
 
 @pytest.mark.parametrize("missing", ["reml", "pairwise", "listwise", "raise"])
 def test_complete_scores_are_treated_alike(missing):
-    assert reliability(QUESTIONS, missing=missing).alpha == reliability(QUESTIONS).alpha
+    assert (
+        reliability(QUESTIONS, missing=missing).cronbach_alpha
+        == reliability(QUESTIONS).cronbach_alpha
+    )
 
 
 def test_objects_without_any_score_do_not_count():
     X = holed(QUESTIONS)
     more = np.vstack([X, np.full((2, 10), np.nan)])
     for missing in ("reml", "pairwise"):
-        assert reliability(more, missing=missing).alpha == pytest.approx(
-            reliability(X, missing=missing).alpha, rel=1e-12
+        assert reliability(more, missing=missing).cronbach_alpha == pytest.approx(
+            reliability(X, missing=missing).cronbach_alpha, rel=1e-12
         )
 
 
@@ -296,7 +299,7 @@ def test_incomplete_scores_without_a_residual_or_without_variance():
 def test_pairwise_alpha_above_one_says_so():
     X = np.array([[1, 1, 0], [np.nan, 2, 2], [3, 2, 2], [4, 5, 4]])
     found = reliability(X, missing="pairwise")
-    assert found.alpha > 1
+    assert found.cronbach_alpha > 1
     assert "α is above 1, which complete scores cannot give" in str(found)
 
 
@@ -309,7 +312,7 @@ def test_alpha_that_is_no_level(alpha):
 def test_constant_items_have_no_correlations():
     X = np.column_stack([QUESTIONS, np.full(15, 0.1)])
     found = reliability(X)
-    assert found.alpha == pytest.approx(cronbach_alpha(X), rel=1e-12)
+    assert found.cronbach_alpha == pytest.approx(cronbach_alpha(X), rel=1e-12)
     assert found.reasons["standardised_alpha"].startswith("1 of 11 items have no variance")
     # it adds nothing to be predicted either
     expected = reliability(QUESTIONS).coefficients["lambda6"]
@@ -354,7 +357,7 @@ def test_summary_in_words_and_html():
     assert "α is the generalizability coefficient Eρ² of objects × items" in text
     assert "exact F of the mean squares (Feldt 1965)" in text
     assert "nan" not in text
-    assert repr(found) == "Reliability(alpha=0.592, objects=15, items=10)"
+    assert repr(found) == "Reliability(cronbach_alpha=0.592, objects=15, items=10)"
     assert found._repr_html_().startswith("<table")
 
 
@@ -373,7 +376,7 @@ def test_incomplete_scores_say_the_reliability_of_what_each_object_has():
     assert f"Objects have {typical:.2f} items each" in note
     assert "harmonic mean of 2 to 6" in note
     assert f"have Eρ² = {own / (own + rest / typical):.3f}." in note
-    assert found.alpha == pytest.approx(own / (own + rest / 6), rel=1e-6)
+    assert found.cronbach_alpha == pytest.approx(own / (own + rest / 6), rel=1e-6)
     assert found.sem_total == pytest.approx(np.sqrt(6 * rest), rel=1e-6)
     assert found.sem_mean == pytest.approx(np.sqrt(rest / 6), rel=1e-6)
 
@@ -381,7 +384,7 @@ def test_incomplete_scores_say_the_reliability_of_what_each_object_has():
 def test_pairwise_alpha_of_exactly_one_is_not_above_one():
     # Both items have variance 3 (the second also without its last score), and covariance 3.
     found = reliability([[1, 1], [-2, -2], [1, 1], [np.nan, 2]], missing="pairwise")
-    assert found.alpha == 1.0
+    assert found.cronbach_alpha == 1.0
     assert found.notes == ()
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.learned_designs import design_of, rows_of
-from vcomp.data.level_labels import united_levels
+from vcomp.data.column_values import united_levels
 
 N = 12
 SCORE = np.random.default_rng(5).normal(size=N)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import vcomp
-from vcomp.data.number_texts import text_for_numbers
+from vcomp.data.column_values import text_for_numbers
 
 FORMULA = "y ~ (1|g)"
 OTHER = 40  # rows of plain labels, as many as a sniffer of separators needs

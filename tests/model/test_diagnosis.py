@@ -146,8 +146,8 @@ def test_frames_and_pictures():
     titles = [ax.get_title() for ax in axes]
     assert titles[:4] == ["topic", "residuals", "residuals by system", "residuals by topic"]
     assert len(axes) == 7
-    with pytest.raises(DataError, match="7 pictures need as many axes, not 2"):
-        diagnosis.plot(axes=Figure().subplots(1, 2))
+    with pytest.raises(DataError, match="there are 2 axes for 7 pictures"):
+        diagnosis.plot(ax=Figure().subplots(1, 2))
 
 
 def test_nested_and_unbalanced_designs():

@@ -118,9 +118,9 @@ def test_far_sizes_need_a_logarithmic_axis(accuracy):
 
 def test_axes_that_are_given_are_used(accuracy):
     _, axes = plt.subplots(1, 2)
-    assert accuracy.plot(axes=axes) == list(axes)
-    with pytest.raises(PlanError, match="there are 2 panels to draw on 1 axes"):
-        accuracy.plot(axes=axes[:1])
+    assert accuracy.plot(ax=axes) == list(axes)
+    with pytest.raises(DataError, match="there are 1 axes for 2 pictures"):
+        accuracy.plot(ax=axes[:1])
 
 
 def test_what_has_no_estimate_is_not_drawn():

@@ -171,8 +171,8 @@ def test_profiles_have_a_panel_each_and_open_ends_no_mark():
     np.testing.assert_array_equal(low, [[0.0, -1.0], [0.0, 0.0]])  # the curve ends at the bound
     with pytest.raises(DataError, match="no profile"):
         plots.profile({})
-    with pytest.raises(DataError, match="1 profiles need as many axes, not 2"):
-        plots.profile({"a": open_end}, axes=axes[:2])
+    with pytest.raises(DataError, match="there are 2 axes for 1 picture"):
+        plots.profile({"a": open_end}, ax=axes[:2])
 
 
 def test_replicates_are_counted_in_bins():

@@ -158,7 +158,7 @@ def test_axes_that_are_passed_are_used(crossed):
     assert crossed.plot(ax=axes[0, 0]) is axes[0, 0]
     assert crossed.plot("effects", term="a", ax=axes[0, 1]) is axes[0, 1]
     assert study.plot(ax=axes[0, 2]) is axes[0, 2]
-    assert plots.profile({"a": curve}, axes=[axes[1, 0]]) == [axes[1, 0]]
+    assert plots.profile({"a": curve}, ax=[axes[1, 0]]) == [axes[1, 0]]
     assert plots.replicates([1.0, 2.0, 3.0], "a", ax=axes[1, 1]) is axes[1, 1]
     assert plt.get_fignums() == [figure.number]
     assert all(ax.has_data() for ax in axes.flat[:5])

@@ -256,8 +256,8 @@ def cronbach_alpha(
     if missing:
         raise DataError(
             f"{missing:,} of {matrix.values.size:,} cells are missing, and alpha needs them all: "
-            "drop the rows or items that have them, or use vcomp.reliability(scores).alpha, "
-            "which estimates it from the available ones"
+            "drop the rows or items that have them, or use "
+            "vcomp.reliability(scores).cronbach_alpha, which estimates it from the available ones"
         )
     X = matrix.values
     check_totals(X)

@@ -51,7 +51,7 @@ class SplitHalf(display.Printed):
         ``correlation``, ``spearman_brown``, ``horst``, ``flanagan_rulon`` and ``raju``; nan where
         a half has no variance, and so no correlation
     halves : labels of the items of the two halves; None where there are many splits
-    alpha : Cronbach's alpha of the same scores
+    cronbach_alpha : Cronbach's alpha of the same scores
     n_objects, n_items : that were used
     how : the splits in words
     notes : what a reader should know of these numbers
@@ -65,7 +65,7 @@ class SplitHalf(display.Printed):
 
     table: pd.DataFrame
     halves: tuple[tuple[Any, ...], tuple[Any, ...]] | None
-    alpha: float
+    cronbach_alpha: float
     n_objects: int
     n_items: int
     how: str
@@ -104,7 +104,7 @@ class SplitHalf(display.Printed):
         table = display.simple_table(
             cells, headers, title=title, stubs=[SYMBOLS[n] for n in names]
         )
-        last = f"Cronbach's α of the same scores: {display.coefficient(self.alpha)}"
+        last = f"Cronbach's α of the same scores: {display.coefficient(self.cronbach_alpha)}"
         last += (
             ", the mean of Raju's coefficient over all splits."
             if unequal
@@ -184,7 +184,7 @@ def split_half_reliability(
     >>> found.mean[["correlation", "spearman_brown"]].round(3).to_dict()
     {'correlation': 0.761, 'spearman_brown': 0.864}
     >>> both = split_half_reliability(scores, "all")
-    >>> bool(abs(both.mean["flanagan_rulon"] - both.alpha) < 1e-12)
+    >>> bool(abs(both.mean["flanagan_rulon"] - both.cronbach_alpha) < 1e-12)
     True
     """
     check_choice("missing", missing, ("raise", "listwise"))
@@ -210,7 +210,7 @@ def split_half_reliability(
     return SplitHalf(
         table=table,
         halves=halves,
-        alpha=alpha_of(float(D.var(axis=0, ddof=1).sum()), total, D.shape[1]),
+        cronbach_alpha=alpha_of(float(D.var(axis=0, ddof=1).sum()), total, D.shape[1]),
         n_objects=len(matrix.objects),
         n_items=len(matrix.items),
         how=how,

@@ -54,7 +54,7 @@ class IntraclassCorrelations(display.Printed):
     k : ratings that are averaged in the last three
     r0 : the null value
     interval_method : in words
-    significance : intervals have confidence 1 less this
+    alpha : intervals have confidence 1 − alpha
     missing : how missing cells were treated, in words; empty where there are none
     notes : what a reader should know of these numbers
 
@@ -73,7 +73,7 @@ class IntraclassCorrelations(display.Printed):
     k: int
     r0: float
     interval_method: str
-    significance: float
+    alpha: float
     missing: str = ""
     notes: tuple[str, ...] = ()
 
@@ -106,7 +106,7 @@ class IntraclassCorrelations(display.Printed):
                     display.p_values([row["p_value"]])[0],
                 ]
             rows.append([str(name), *cells, row["dstudy"]])
-        interval = f"{display.level(self.significance)} interval"
+        interval = f"{display.level(self.alpha)} interval"
         headers = ["", "estimate", interval, *(["F", "df", "p"] if tested else []), "D-study"]
         title = f"Intraclass correlations; k = {display.count(self.k)}"
         if self.n_objects is not None and self.n_raters is not None:

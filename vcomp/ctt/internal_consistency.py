@@ -59,7 +59,7 @@ class Reliability(display.Printed):
 
     Attributes
     ----------
-    alpha, alpha_low, alpha_high : Cronbach's alpha and its interval
+    cronbach_alpha, low, high : Cronbach's alpha and its interval
     coefficients : all of them by name, those of :attr:`table`; nan where there is none
     reasons : name → why there is none
     sem_total, sem_mean : standard error of measurement s_X √(1 − α) of the total and of the mean
@@ -69,8 +69,8 @@ class Reliability(display.Printed):
     n_objects, n_items : that were used
     n_missing : cells without a score
     missing : how they were treated, in words; empty where there are none
-    interval_method : of the interval of alpha, in words
-    significance : the interval has confidence 1 less this
+    interval_method : of the interval of Cronbach's alpha, in words
+    alpha : the interval has confidence 1 − alpha
     notes : what a reader should know of these numbers
 
     Examples
@@ -81,9 +81,9 @@ class Reliability(display.Printed):
     {'alpha': 0.794, 'KR20': 0.794, 'KR21': 0.706}
     """
 
-    alpha: float
-    alpha_low: float
-    alpha_high: float
+    cronbach_alpha: float
+    low: float
+    high: float
     coefficients: Mapping[str, float]
     reasons: Mapping[str, str]
     sem_total: float
@@ -95,7 +95,7 @@ class Reliability(display.Printed):
     n_missing: int
     missing: str
     interval_method: str
-    significance: float
+    alpha: float
     notes: tuple[str, ...] = ()
 
     @property
@@ -114,7 +114,7 @@ class Reliability(display.Printed):
         import pandas as pd
 
         names = list(self.coefficients)
-        ends = {"alpha": (self.alpha_low, self.alpha_high)}
+        ends = {"alpha": (self.low, self.high)}
         ends["KR20"] = ends["alpha"]
         nothing = (math.nan, math.nan)
         return pd.DataFrame(
@@ -138,7 +138,7 @@ class Reliability(display.Printed):
         own = {"alpha", "KR20"}
         for name, value in self.coefficients.items():
             if not math.isnan(value):
-                interval = display.coefficient_interval(self.alpha_low, self.alpha_high)
+                interval = display.coefficient_interval(self.low, self.high)
                 ends = interval if name in own else ""
                 rows.append((SYMBOLS[name], display.coefficient(value), ends))
         rows.append(("standard error of the total", display.number(self.sem_total), ""))
@@ -147,7 +147,7 @@ class Reliability(display.Printed):
             f"Reliability of scores over {display.count(self.n_items)} items; "
             f"{display.count(self.n_objects)} objects"
         )
-        headers = ["estimate", f"{display.level(self.significance)} interval"]
+        headers = ["estimate", f"{display.level(self.alpha)} interval"]
         table = display.simple_table(
             [row[1:] for row in rows], headers, title=title, stubs=[row[0] for row in rows]
         )
@@ -156,7 +156,7 @@ class Reliability(display.Printed):
     def _explanations(self) -> list[str]:
         lines = [
             "α is the generalizability coefficient Eρ² of objects × items, with as many items.",
-            f"{display.level(self.significance)} interval of α: {self.interval_method}.",
+            f"{display.level(self.alpha)} interval of α: {self.interval_method}.",
         ]
         if self.missing:
             lines.insert(0, self.missing)
@@ -169,8 +169,10 @@ class Reliability(display.Printed):
         return lines + list(self.notes)
 
     def __repr__(self) -> str:
-        value = display.coefficient(self.alpha)
-        return f"Reliability(alpha={value}, objects={self.n_objects}, items={self.n_items})"
+        value = display.coefficient(self.cronbach_alpha)
+        return (
+            f"Reliability(cronbach_alpha={value}, objects={self.n_objects}, items={self.n_items})"
+        )
 
 
 _ABOVE_ONE = (
@@ -264,7 +266,7 @@ def reliability(
     >>> import vcomp
     >>> data = vcomp.datasets.load("bodoff2007_alpha")
     >>> found = reliability(data, object="sys", item="topic", score="score")
-    >>> round(found.alpha, 4)
+    >>> round(found.cronbach_alpha, 4)
     0.8094
     >>> found.table["estimate"].round(3)[["lambda2", "standardised_alpha"]].to_dict()
     {'lambda2': 0.812, 'standardised_alpha': 0.842}
@@ -358,9 +360,9 @@ def _result(
     alpha, n_missing, words, notes = record
     sem = math.sqrt(max(1.0 - found["alpha"], 0.0) * covariances.total)
     return Reliability(
-        alpha=found["alpha"],
-        alpha_low=limits[0],
-        alpha_high=limits[1],
+        cronbach_alpha=found["alpha"],
+        low=limits[0],
+        high=limits[1],
         coefficients={name: found[name] for name in SYMBOLS if name in found},
         reasons=reasons,
         sem_total=sem,
@@ -372,7 +374,7 @@ def _result(
         n_missing=n_missing,
         missing=words,
         interval_method=how,
-        significance=alpha,
+        alpha=alpha,
         notes=notes,
     )
 
@@ -398,9 +400,9 @@ def _of_components(matrix: ItemScores, alpha: float, n_missing: int, there: str)
     )
     others = [name for name in SYMBOLS if name not in ("alpha", *BINARY)]
     return Reliability(
-        alpha=value,
-        alpha_low=float(limits.low[0]),
-        alpha_high=float(limits.high[0]),
+        cronbach_alpha=value,
+        low=float(limits.low[0]),
+        high=float(limits.high[0]),
         coefficients={"alpha": value} | dict.fromkeys(others, math.nan),
         reasons=dict.fromkeys([*others, *BINARY], _NEEDS_ALL),
         sem_total=math.sqrt(k * residual),
@@ -412,7 +414,7 @@ def _of_components(matrix: ItemScores, alpha: float, n_missing: int, there: str)
         n_missing=n_missing,
         missing=f"{there}: α is of variance components by REML, for all {display.count(k)} items.",
         interval_method=limits.interval_method,
-        significance=alpha,
+        alpha=alpha,
         notes=(as_they_are, *(f"Interval: {note}." for note in limits.notes)),
     )
 

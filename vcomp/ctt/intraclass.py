@@ -222,7 +222,7 @@ def _of_mean_squares(
         k=k,
         r0=r0,
         interval_method=_EXACT,
-        significance=alpha,
+        alpha=alpha,
         missing=words,
         notes=tuple(notes),
     )  # fmt: skip
@@ -365,7 +365,7 @@ def _of_components(
         r0=r0,
         interval_method=source.interval_method
         or "none, as there is no covariance of the components",
-        significance=alpha,
+        alpha=alpha,
         missing=words,
         notes=tuple(notes),
     )

@@ -44,7 +44,7 @@ class ItemAnalysis(display.Printed):
             Cronbach's alpha without the item, and its difference from that of all items
         ``flagged``, ``reason``
             whether there is something to look at, and what; also why a number is nan
-    alpha : Cronbach's alpha of all items; nan where it cannot be estimated
+    cronbach_alpha : Cronbach's alpha of all items; nan where it cannot be estimated
     n_objects, n_items : that were analysed
     low : items with a lower item-rest correlation are flagged
     missing : how missing cells were treated, in words; empty where there are none
@@ -61,7 +61,7 @@ class ItemAnalysis(display.Printed):
     """
 
     table: pd.DataFrame
-    alpha: float
+    cronbach_alpha: float
     n_objects: int
     n_items: int
     low: float
@@ -111,7 +111,7 @@ class ItemAnalysis(display.Printed):
         cells["look at"] = list(frame["reason"])
         title = (
             f"{display.count(self.n_items)} items, {display.count(self.n_objects)} objects; "
-            f"α = {display.coefficient(self.alpha)}; "
+            f"α = {display.coefficient(self.cronbach_alpha)}; "
             f"{display.count(len(self.flagged))} flagged"
         )
         table = display.column_table(

@@ -42,7 +42,7 @@ class ItemStatistics:
     item_total, item_rest : correlations with the total, and with the total of the other items
     alpha_if_dropped : alpha of the other items
     constant, rest_constant : items, and rests, without any variance
-    alpha : of all items
+    cronbach_alpha : of all items
     """
 
     n: FloatArray
@@ -53,7 +53,7 @@ class ItemStatistics:
     alpha_if_dropped: FloatArray
     constant: BoolArray
     rest_constant: BoolArray
-    alpha: float
+    cronbach_alpha: float
 
 
 def of_complete(X: FloatArray) -> ItemStatistics:
@@ -91,7 +91,7 @@ def of_complete(X: FloatArray) -> ItemStatistics:
         alpha_if_dropped=_without_each(variance, np.where(rest_constant, 0.0, of_rest)),
         constant=constant,
         rest_constant=rest_constant,
-        alpha=alpha,
+        cronbach_alpha=alpha,
     )
 
 
@@ -139,7 +139,7 @@ def of_available(X: FloatArray, covariances: ItemCovariances | None) -> ItemStat
         alpha_if_dropped=without,
         constant=constant,
         rest_constant=rest_constant,
-        alpha=alpha,
+        cronbach_alpha=alpha,
     )
 
 
@@ -312,7 +312,7 @@ def item_analysis(
     _check_names(matrix)
     limits = None if score_range is None else _range(matrix, score_range)
     found, matrix, words, notes = _statistics(matrix, missing)
-    if np.isnan(found.alpha) and not notes:
+    if np.isnan(found.cronbach_alpha) and not notes:
         notes = ("All objects have the same total: α is not defined.",)
     if len(matrix.items) == 2:
         notes += ("One item alone has no α, so there is no α without an item.",)
@@ -321,7 +321,7 @@ def item_analysis(
         table = _flagged_first(table)
     return ItemAnalysis(
         table=table,
-        alpha=found.alpha,
+        cronbach_alpha=found.cronbach_alpha,
         n_objects=len(matrix.objects),
         n_items=len(matrix.items),
         low=float(low),
@@ -380,7 +380,7 @@ def _table(
     columns: dict[str, Any] = {"n": found.n.astype(np.int64), "difficulty": found.mean}
     if limits is not None:
         columns["share_of_range"] = (found.mean - limits[0]) / (limits[1] - limits[0])
-    change = found.alpha_if_dropped - found.alpha
+    change = found.alpha_if_dropped - found.cronbach_alpha
     columns |= {
         "variance": found.variance,
         "item_total": found.item_total,

@@ -1,10 +1,7 @@
+from .column_values import as_levels as as_levels
+from .column_values import code_levels as code_levels
+from .column_values import united_levels as united_levels
 from .containers import unite_categories as unite_categories
-from .json_files import InJson as InJson
-from .json_files import read_json as read_json
-from .json_files import write_json as write_json
-from .level_labels import as_levels as as_levels
-from .level_labels import code_levels as code_levels
-from .level_labels import united_levels as united_levels
 from .parts import kind_of as kind_of
 from .parts import of_other_kind as of_other_kind
 from .parts import plain_label as plain_label
@@ -24,6 +21,9 @@ from .source import open_source as open_source
 from .spooling import parquet_path as parquet_path
 from .spooling import spool as spool
 from .spooling import write_parquet as write_parquet
+from .written_files import InJson as InJson
 from .written_files import path_of as path_of
+from .written_files import read_json as read_json
 from .written_files import replacing as replacing
 from .written_files import target_of as target_of
+from .written_files import write_json as write_json

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from vcomp.data.arrow_types import in_known_types
+from vcomp.data.column_values import in_known_types, no_text
 from vcomp.exceptions import DataError
 from vcomp.numerics import MANY_ROWS, THREADS
 
@@ -93,15 +93,6 @@ def from_list(values: Any) -> pd.Series:
     kind = infer_dtype(objects, skipna=True) if column.dtype.kind == "f" else ""
     rounded = kind == "mixed-integer-float" and bool((column.abs() >= 2.0**53).any())
     return objects if rounded or kind == "integer" else column
-
-
-def no_text(name: str, value: Any) -> DataError:
-    """Return the DataError for text that cannot be written, such as half of a character."""
-    return DataError(
-        f"column {name!r} holds {value!a}, which is not valid Unicode text; read it with the "
-        "encoding that it was written in",
-        column=name,
-    )
 
 
 def _kind(scalar: Any) -> str:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
+from vcomp.data.column_values import as_levels, labels_of_files, text_for_numbers
 from vcomp.data.containers import exact_floats
-from vcomp.data.level_labels import as_levels
-from vcomp.data.number_texts import labels_of_files, text_for_numbers
 from vcomp.data.parts import of_other_kind
 from vcomp.data.reading import Missing, Reading
 from vcomp.data.source import open_source

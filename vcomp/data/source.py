@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp.data import containers
-from vcomp.data.arrow_types import is_grouped
+from vcomp.data.column_values import is_grouped
 from vcomp.data.containers import unite_columns
 from vcomp.data.files import CONTAINERS, open_paths
 from vcomp.data.parts import Part, from_arrow_array, kind_of

@@ -1,7 +1,11 @@
 from .design import Chunk as Chunk
 from .design import Design as Design
 from .design import Facet as Facet
+from .design import LevelGroups as LevelGroups
 from .design import TermDesign as TermDesign
+from .design import codes_of_facet as codes_of_facet
+from .design import group_codes as group_codes
+from .design import read_groups as read_groups
 from .grid import Grid as Grid
 from .grid import PartialGrid as PartialGrid
 from .grid import are_nested as are_nested
@@ -15,8 +19,4 @@ from .learning import find_facets as find_facets
 from .learning import find_terms as find_terms
 from .learning import learn as learn
 from .learning import make_design as make_design
-from .level_groups import LevelGroups as LevelGroups
-from .level_groups import codes_of_facet as codes_of_facet
-from .level_groups import group_codes as group_codes
-from .level_groups import read_groups as read_groups
 from .structure import Structure as Structure

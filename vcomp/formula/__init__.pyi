@@ -4,6 +4,7 @@ from .brennan import Design as Design
 from .brennan import closure as closure
 from .brennan import parse_design as parse_design
 from .coding import WIDE as WIDE
+from .coding import WideFactor as WideFactor
 from .dialects import absent_name as absent_name
 from .dialects import in_python as in_python
 from .dialects import offset_advice as offset_advice
@@ -28,4 +29,3 @@ from .left_out import left_out_note as left_out_note
 from .parser import Formula as Formula
 from .parser import names_in as names_in
 from .parser import parse as parse
-from .wide_factor import WideFactor as WideFactor

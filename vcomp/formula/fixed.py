@@ -17,11 +17,9 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import GUARDS, DataError, FormulaError, VcompError
-from vcomp.formula.coding import WIDE, CodedRows, WideLimits
+from vcomp.formula.coding import WIDE, CodedRows, PlainCoding, WideFactor, WideLimits
 from vcomp.formula.left_out import LeftOut
 from vcomp.formula.parser import Formula, names_in, patsy_description
-from vcomp.formula.plain_coding import PlainCoding
-from vcomp.formula.wide_factor import WideFactor
 from vcomp.numerics import MixedColumns, check_memory
 
 _LARGE = 1e7

@@ -155,7 +155,6 @@ class Accuracy(display.Printed):
         self,
         measures: str | Iterable[str] | None = None,
         *,
-        axes: Any | None = None,
         ax: Any | None = None,
     ) -> list[Any]:
         """Draw accuracy over the number of topics, with intervals as bands.
@@ -169,8 +168,7 @@ class Accuracy(display.Printed):
         Parameters
         ----------
         measures : names in :attr:`measures`; all of them if None
-        axes : matplotlib axes to draw on, one a panel; those of a new figure if None
-        ax : the same of a single panel
+        ax : matplotlib axes, one a panel; those of a new figure if None
 
         Returns
         -------
@@ -178,9 +176,10 @@ class Accuracy(display.Printed):
 
         Raises
         ------
+        DataError
+            If there are more or fewer axes than panels.
         PlanError
-            If a measure was not estimated, no measure has an estimate, or the number of axes is
-            not that of the panels.
+            If a measure was not estimated, or no measure has an estimate.
         VcompError
             If matplotlib is not installed.
 
@@ -190,15 +189,12 @@ class Accuracy(display.Printed):
         >>> import vcomp
         >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.6, 0.3], [0.7, 0.8, 0.3]]
         >>> accuracy = vcomp.ir.accuracy(scores, ["tau", "Phi"], [5, 10, 20])
-        >>> (ax,) = accuracy.plot(axes=[Figure().subplots()])
+        >>> (ax,) = accuracy.plot(ax=Figure().subplots())
         >>> [text.get_text() for text in ax.get_legend().get_texts()]
         ['τ (shrunken)', 'Φ']
         """
         from vcomp import plots
 
-        if ax is not None and axes is not None:
-            raise PlanError("give ax=, of one panel, or axes=, of several, not both")
-        axes = axes if ax is None else [ax]
         chosen = self._chosen(measures)
         rows = self.table
         shown = {name: self._label(name) for name in chosen}
@@ -210,7 +206,7 @@ class Accuracy(display.Printed):
             xlabel=self.facets[1],
             seen=float(self.counts[1]),
             alpha=self.alpha,
-            axes=axes,
+            ax=ax,
         )
 
     def symbol(self, name: str) -> str:

@@ -193,6 +193,7 @@ class HypothesisTests(Fitted):
         """
         return fixed_fit(self._record, self._rows).f_test(contrasts, ddf, cov_type)
 
+    @guarded
     def compare_levels(
         self,
         facet: str,

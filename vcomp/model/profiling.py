@@ -78,12 +78,12 @@ class Profile(display.Said):
         """Notes on intervals that end at a bound, or that do not exist."""
         return tuple(note for curve in self.curves.values() for note in curve.notes)
 
-    def plot(self, axes: Sequence[Any] | None = None) -> list[Any]:
+    def plot(self, ax: Any | None = None) -> list[Any]:
         """Draw a zeta plot of every curve: z over the value, with the interval.
 
         Parameters
         ----------
-        axes : as many matplotlib axes as there are curves; those of a new figure if None
+        ax : matplotlib axes, as many as curves; those of a new figure if None
 
         Returns
         -------
@@ -98,7 +98,7 @@ class Profile(display.Said):
         """
         from vcomp import plots
 
-        return plots.profile(self.curves, axes=axes)
+        return plots.profile(self.curves, ax=ax)
 
     def __repr__(self) -> str:
         return f"<profile likelihood of {', '.join(self.curves)}>"

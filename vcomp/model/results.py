@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from vcomp import display
 from vcomp.data import read_json, write_json
+from vcomp.exceptions import guarded
 from vcomp.model import estimates, prediction, presentation
 from vcomp.model.estimates import Estimates
 from vcomp.model.hypothesis_tests import HypothesisTests

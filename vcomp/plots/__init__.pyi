@@ -1,5 +1,3 @@
-from .assumption_plots import assumptions as assumptions
-from .average_p_lines import p_value_lines as p_value_lines
 from .canvas import escaped as escaped
 from .canvas import pyplot as pyplot
 from .curves import accuracies as accuracies
@@ -16,11 +14,13 @@ from .dots import components as components
 from .dots import effects as effects
 from .dots import items as items
 from .pair_plots import alike_groups as alike_groups
+from .pair_plots import p_value_lines as p_value_lines
 from .pair_plots import pair_p_values as pair_p_values
 from .study_plots import Kind as Kind
 from .study_plots import frontier as frontier
 from .study_plots import measure_curves as measure_curves
 from .study_plots import measures as measures
 from .study_plots import subsets as subsets
+from .zeta import assumptions as assumptions
 from .zeta import profile as profile
 from .zeta import replicates as replicates

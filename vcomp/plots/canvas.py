@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vcomp import display
 from vcomp._typing import BoolArray, FloatArray
 from vcomp.exceptions import DataError, VcompError
 
@@ -22,7 +23,7 @@ _SIZE = (6.0, 4.0)
 _MOST_WHISKERS = 12
 """Number of whiskers of several lines above which they cannot be distinguished."""
 
-PAD = 0.08
+_PAD = 0.08
 """Inches around the axes of a new figure."""
 
 
@@ -57,11 +58,61 @@ def new_axes(ax: Any | None, size: tuple[float, float] = _SIZE) -> Any:
     VcompError
         If matplotlib is not installed.
     """
+    return _new_figure(1, 1, size)[0] if ax is None else ax
+
+
+def panels(
+    ax: Any | None,
+    n: int,
+    size: tuple[float, float],
+    *,
+    columns: int = 3,
+    alone: tuple[float, float] | None = None,
+    sharey: bool = False,
+) -> list[Any]:
+    """Return the axes of several pictures: those given, or those of a new figure.
+
+    Parameters
+    ----------
+    ax : matplotlib axes, as many as pictures, or None
+    n : number of pictures
+    size : width and height of each in inches
+    columns : pictures side by side at most
+    alone : size of a single one; as the others if None
+    sharey : whether they have one vertical axis
+
+    Raises
+    ------
+    DataError
+        If the axes are not as many as the pictures.
+    VcompError
+        If matplotlib is not installed.
+    """
     if ax is not None:
-        return ax
-    figure, axes = pyplot().subplots(figsize=size, layout="constrained")
-    figure.get_layout_engine().set(w_pad=PAD, h_pad=PAD)
-    return axes
+        given = list(np.ravel(np.asarray(ax, dtype=object)))
+        if len(given) != n:
+            raise DataError(
+                f"there are {len(given)} axes for {display.counted(n, 'picture')}; give one each"
+            )
+        return given
+    columns = min(n, columns)
+    rows = -(-n // columns)
+    whole = alone if n == 1 and alone is not None else (size[0] * columns, size[1] * rows)
+    axes = _new_figure(rows, columns, whole, sharey=sharey)
+    for empty in axes[n:]:
+        empty.remove()
+    return axes[:n]
+
+
+def _new_figure(
+    rows: int, columns: int, size: tuple[float, float], *, sharey: bool = False
+) -> list[Any]:
+    """Return the axes of a new figure, row by row."""
+    figure, grid = pyplot().subplots(
+        rows, columns, figsize=size, sharey=sharey, squeeze=False, layout="constrained"
+    )
+    figure.get_layout_engine().set(w_pad=_PAD, h_pad=_PAD)
+    return list(grid.flat)
 
 
 def tidy_axes(ax: Any, grid: str) -> None:
@@ -225,6 +276,44 @@ def whiskers(
         if outside.any():
             ax.plot(np.full(int(outside.sum()), edge), places[outside], marker=marker, **arrow)
     return lines, known
+
+
+def numbers(frame: pd.DataFrame, *columns: str) -> Iterator[FloatArray]:
+    """Yield columns of a frame as floats."""
+    for column in columns:
+        yield frame[column].to_numpy(dtype=float)
+
+
+def name_rows(ax: Any, names: Iterable[object], *, smaller_above: int | None = None) -> None:
+    """Name the rows of a picture, the first one on top.
+
+    Parameters
+    ----------
+    ax : matplotlib axes
+    names : of the rows at 0, 1, 2 and so on
+    smaller_above : more names than this are in small letters
+    """
+    texts = [escaped(name) for name in names]
+    small = smaller_above is not None and len(texts) > smaller_above
+    ax.set_yticks(range(len(texts)), texts)
+    ax.tick_params(axis="y", length=0, labelsize="small" if small else None)
+    ax.set_ylim(len(texts) - 0.5, -0.5)
+
+
+def hollow_dots(ax: Any, x: FloatArray, y: FloatArray, filled: BoolArray, **look: Any) -> None:
+    """Draw dots, hollow ones where there is no interval.
+
+    Parameters
+    ----------
+    ax : matplotlib axes
+    x, y : (m,) places
+    filled : (m,) whether a dot has an interval
+    **look : arguments of matplotlib's ``plot``
+    """
+    look = {"linestyle": "none", "marker": "o", "color": COLOURS[0], **look}
+    for group, fill in ((filled, COLOURS[0]), (~filled, "white")):
+        if group.any():
+            ax.plot(x[group], y[group], markerfacecolor=fill, **look)
 
 
 def require_columns(frame: pd.DataFrame, columns: Iterable[str], what: str) -> None:

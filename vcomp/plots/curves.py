@@ -9,18 +9,18 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray
-from vcomp.exceptions import PlanError, check_alpha
+from vcomp.exceptions import check_alpha
 from vcomp.plots.canvas import (
     COLOURS,
     GREY,
-    PAD,
     colours,
     escaped,
     legend,
     new_axes,
     number_axis,
+    numbers,
+    panels,
     points_aside,
-    pyplot,
     require_columns,
     tidy_axes,
     with_whiskers,
@@ -40,19 +40,20 @@ _ASIDE = 4.0
 _LOG_FROM = 8.0
 """Sizes this many times apart need a logarithmic axis."""
 
-_PANEL = (4.8, 3.9)
+_PANEL, _ALONE = (4.8, 3.9), (6.0, 3.9)
+"""Sizes of one of several panels, and of a single one."""
 
 
 def accuracies(
     table: pd.DataFrame,
     curves: pd.DataFrame,
-    panels: Mapping[str, Sequence[str]],
+    scales: Mapping[str, Sequence[str]],
     *,
     labels: Mapping[str, str],
     xlabel: str = "topic",
     seen: float | None = None,
     alpha: float = 0.05,
-    axes: Sequence[Any] | None = None,
+    ax: Any | None = None,
 ) -> list[Any]:
     """Draw measures over the number of topics: a line each, its intervals as a band.
 
@@ -63,12 +64,12 @@ def accuracies(
     ----------
     table : one row per measure and size with columns measure, n, estimate, low and high: points
     curves : the same columns at enough sizes for smooth lines
-    panels : label of the vertical axis → measures
+    scales : label of the vertical axis → measures, a panel each
     labels : measure → how it is written
     xlabel : the facet on the horizontal axes
     seen : the number of topics of the collection, a vertical line; None for none
     alpha : intervals have confidence 1 − alpha
-    axes : matplotlib axes to draw on, one a panel; those of a new figure if None
+    ax : matplotlib axes, one a panel; those of a new figure if None
 
     Returns
     -------
@@ -77,9 +78,7 @@ def accuracies(
     Raises
     ------
     DataError
-        If a column is missing.
-    PlanError
-        If there are not as many axes as panels.
+        If a column is missing, or there are not as many axes as panels.
     VcompError
         If matplotlib is not installed.
 
@@ -89,51 +88,41 @@ def accuracies(
     >>> from matplotlib.figure import Figure
     >>> table = pd.DataFrame({"measure": "tau", "n": [25, 50], "estimate": [0.7, 0.8],
     ...                       "low": [0.6, 0.7], "high": [0.8, 0.9]})
-    >>> (ax,) = accuracies(table, table, {"accuracy": ["tau"]}, labels={"tau": "τ"},
-    ...                    axes=[Figure().subplots()])
-    >>> ax.get_ylabel()
+    >>> (drawn,) = accuracies(table, table, {"accuracy": ["tau"]}, labels={"tau": "τ"},
+    ...                    ax=Figure().subplots())
+    >>> drawn.get_ylabel()
     'accuracy, 95 % intervals'
     """
     check_alpha(alpha)
     for frame, what in ((table, "the table of accuracies"), (curves, "that of curves")):
         require_columns(frame, ["measure", "n", "estimate", "low", "high"], what)
-    drawn = _new_axes(len(panels)) if axes is None else list(axes)
-    if len(drawn) != len(panels):
-        raise PlanError(f"there are {len(panels)} panels to draw on {len(drawn)} axes")
-    for ax, (ylabel, names) in zip(drawn, panels.items(), strict=True):
+    n = len(scales)
+    drawn = panels(ax, n, _PANEL, columns=n, alone=_ALONE)
+    for panel, (ylabel, names) in zip(drawn, scales.items(), strict=True):
         banded, barred = len(names) <= _BANDS_UP_TO, True
         for place, (name, colour) in enumerate(zip(names, colours(len(names)), strict=True)):
             points, line = (f[f["measure"] == name].sort_values("n") for f in (table, curves))
             look = {"color": colour, "linestyle": _STYLES[place % len(_STYLES)], "linewidth": 1.8}
-            ax.plot(line["n"], line["estimate"], **look)
+            panel.plot(line["n"], line["estimate"], **look)
             if banded:
                 ends = (line["n"], line["low"], line["high"])
-                ax.fill_between(*ends, color=colour, alpha=_SHADE / len(names), linewidth=0.0)
+                panel.fill_between(*ends, color=colour, alpha=_SHADE / len(names), linewidth=0.0)
                 for end in ends[1:]:
-                    ax.plot(line["n"], end, **{**look, "linewidth": 0.6, "alpha": 0.7})
+                    panel.plot(line["n"], end, **{**look, "linewidth": 0.6, "alpha": 0.7})
             aside = 0.0 if banded else _ASIDE * (place - (len(names) - 1) / 2.0)
             at = with_whiskers(points["n"].to_numpy(dtype=float), len(names)) & (not banded)
             barred = barred and bool(banded or at.all())
-            _points(ax, points, colour, aside, at)
-            ax.plot([], [], marker="o", markersize=4, label=escaped(labels[name]), **look)
-        _finish(ax, curves, xlabel, seen, named=len(names) > 1 or len(panels) == 1)
+            _points(panel, points, colour, aside, at)
+            panel.plot([], [], marker="o", markersize=4, label=escaped(labels[name]), **look)
+        _finish(panel, curves, xlabel, seen, named=len(names) > 1 or n == 1)
         where = "" if barred else f" at the largest {escaped(xlabel)}"
-        ax.set_ylabel(f"{escaped(ylabel)}, {display.level(alpha)} intervals{where}")
+        panel.set_ylabel(f"{escaped(ylabel)}, {display.level(alpha)} intervals{where}")
     return drawn
-
-
-def _new_axes(n: int) -> list[Any]:
-    width, height = _PANEL
-    figure, grid = pyplot().subplots(
-        1, n, figsize=(width * n if n > 1 else 6.0, height), layout="constrained", squeeze=False
-    )
-    figure.get_layout_engine().set(w_pad=PAD, h_pad=PAD)
-    return list(grid.flat)
 
 
 def _points(ax: Any, points: pd.DataFrame, colour: Any, aside: float, whiskers: BoolArray) -> None:
     """Draw the requested sizes, those with whiskers moved sideways by so many points."""
-    drawn = [points[c].to_numpy(dtype=float) for c in ("n", "estimate", "low", "high")]
+    drawn = list(numbers(points, "n", "estimate", "low", "high"))
     points_aside(ax, drawn, aside, whiskers, color=colour, marker="o", markersize=4)
     # matplotlib ignores transformed data when it sets the limits.
     ends = np.column_stack([np.repeat(drawn[0], 3), np.column_stack(drawn[1:]).ravel()])

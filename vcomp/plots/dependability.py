@@ -20,6 +20,7 @@ from vcomp.plots.canvas import (
     escaped,
     new_axes,
     number_axis,
+    numbers,
     points_aside,
     require_columns,
     tidy_axes,
@@ -344,9 +345,8 @@ def cut_scores(
         require_columns(table, ("cut", "estimate", "low", "high"), "the table of cut scores")
     ax = new_axes(ax)
     for (name, table), colour in zip(tables.items(), colours(len(tables)), strict=True):
-        x = table["cut"].to_numpy(dtype=float)
-        ax.plot(x, table["estimate"].to_numpy(), color=colour, linewidth=1.8, label=name)
-        low, high = (table[end].to_numpy(dtype=float) for end in ("low", "high"))
+        x, estimate, low, high = numbers(table, "cut", "estimate", "low", "high")
+        ax.plot(x, estimate, color=colour, linewidth=1.8, label=name)
         if len(tables) <= 2 and np.isfinite(low).any():
             ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
     if mean is not None:

@@ -14,8 +14,11 @@ from vcomp.plots.canvas import (
     COLOURS,
     GREY,
     escaped,
+    hollow_dots,
     legend,
+    name_rows,
     new_axes,
+    numbers,
     require_columns,
     tidy_axes,
     whiskers,
@@ -85,9 +88,7 @@ def components(
     """
     check_alpha(alpha)
     require_columns(table, ("estimate", "low", "high", "percent"), "the table of components")
-    values, low, high = (
-        table[column].to_numpy(dtype=float) for column in ("estimate", "low", "high")
-    )
+    values, low, high = numbers(table, "estimate", "low", "high")
     log = _is_log(values, low, high, scale)
     places = np.arange(len(table), dtype=float)
     ax = new_axes(ax, (6.0, max(2.6, 1.2 + 0.4 * len(table))))
@@ -109,11 +110,11 @@ def _is_log(values: FloatArray, low: FloatArray, high: FloatArray, scale: str) -
     positive = values[values > _TINY]
     possible = positive.size > 0 and not (values < 0.0).any() and not (low < 0.0).any()
     if scale == "log" and not possible:
-        numbers = np.concatenate([values, low])
+        shown = np.concatenate([values, low])
         raise VcompError(
             "a logarithmic axis needs a positive number and has no place for negative ones; "
             "the estimates and lower ends of their intervals go from "
-            f"{display.number(np.nanmin(numbers))} to {display.number(np.nanmax(numbers))}: "
+            f"{display.number(np.nanmin(shown))} to {display.number(np.nanmax(shown))}: "
             "use scale='linear'"
         )
     if scale != "auto" or not possible:
@@ -129,13 +130,13 @@ def _limits(
     values: FloatArray, low: FloatArray, high: FloatArray, log: bool
 ) -> tuple[float, float]:
     """Return the ends of the axis, with room for arrows."""
-    numbers = np.concatenate([values, low, high])
-    numbers = numbers[np.isfinite(numbers)]
+    shown = np.concatenate([values, low, high])
+    shown = shown[np.isfinite(shown)]
     if not log:
-        left, right = min(0.0, numbers.min()), max(0.0, numbers.max())
+        left, right = min(0.0, shown.min()), max(0.0, shown.max())
         span = max(right - left, _TINY)
         return left - (0.04 * span if left < 0.0 else 0.02 * span), right + 0.06 * span
-    positive = numbers[numbers > _TINY]
+    positive = shown[shown > _TINY]
     left, right = positive.min(), positive.max()
     # The lower end of a wide interval may be decades below its estimate, practically zero.
     estimates = values[values > _TINY]
@@ -155,12 +156,8 @@ def _caps(ax: Any, low: FloatArray, high: FloatArray, places: FloatArray) -> Non
 
 
 def _dots(ax: Any, values: FloatArray, places: FloatArray, known: BoolArray) -> None:
-    look = {"linestyle": "none", "markersize": 7, "color": COLOURS[0], "clip_on": False}
     edge = ax.get_xlim()[0]
-    shown = np.maximum(values, edge)
-    for group, fill in ((known, COLOURS[0]), (~known, "white")):
-        if group.any():
-            ax.plot(shown[group], places[group], marker="o", markerfacecolor=fill, **look)
+    hollow_dots(ax, np.maximum(values, edge), places, known, markersize=7, clip_on=False)
     for value, place in zip(values, places, strict=True):
         if value < edge:
             text, aside = display.number(value, 2), {"textcoords": "offset points"}
@@ -172,10 +169,9 @@ def _labels(
 ) -> None:
     parts = [len(str(name)) - len(str(name).lstrip(" ")) for name in table.index]
     # Spaces are narrow: as many again make a part look like one.
-    names = [2 * n * " " + escaped(name) for n, name in zip(parts, table.index, strict=True)]
-    ax.set_yticks(places, names)
-    ax.set_ylim(len(table) - 0.5, -0.5)
-    ax.tick_params(axis="y", length=0, pad=8)
+    names = [f"{2 * n * ' '}{name}" for n, name in zip(parts, table.index, strict=True)]
+    name_rows(ax, names)
+    ax.tick_params(axis="y", pad=8)
     if any(parts):
         _indent(ax)
     xlabel = f"variance component σ², {display.level(alpha)} interval"
@@ -278,18 +274,15 @@ def effects(
 
 
 def _draw_effects(ax: Any, shown: pd.DataFrame, places: Any, *, thin: bool) -> None:
-    estimate, low, high = (shown[c].to_numpy(dtype=float) for c in ("estimate", "low", "high"))
-    numbers = np.concatenate([estimate, low, high, [0.0]])
-    numbers = numbers[np.isfinite(numbers)]
-    room = 0.04 * (np.ptp(numbers) or 1.0)
-    ax.set_xlim(numbers.min() - room, numbers.max() + room)
+    estimate, low, high = numbers(shown, "estimate", "low", "high")
+    ends = np.concatenate([estimate, low, high, [0.0]])
+    ends = ends[np.isfinite(ends)]
+    room = 0.04 * (np.ptp(ends) or 1.0)
+    ax.set_xlim(ends.min() - room, ends.max() + room)
     ax.axvline(0.0, color=GREY, linewidth=0.8)
     width, size = (0.8, 2.5) if thin else (1.6, 5.0)
     _, known = whiskers(ax, places, low, high, color=COLOURS[0], linewidth=width, alpha=0.7)
-    look = {"linestyle": "none", "marker": "o", "color": COLOURS[0], "markersize": size}
-    for group, fill in ((known, COLOURS[0]), (~known, "white")):
-        if group.any():
-            ax.plot(estimate[group], places[group], markerfacecolor=fill, **look)
+    hollow_dots(ax, estimate, places, known, markersize=size)
     margin = 0.02 * (places[-1] - places[0]) if thin else 0.6
     ax.set_ylim(places[0] - margin, places[-1] + margin)
     tidy_axes(ax, "x")
@@ -354,12 +347,11 @@ def items(
     ['query 2']
     """
     require_columns(table, ("difficulty", "item_rest", "flagged"), "the table of items")
-    r = table["item_rest"].to_numpy(dtype=float)
+    r, difficulty = numbers(table, "item_rest", "difficulty")
     drawn = ~np.isnan(r)
     if not drawn.any():
         raise DataError("no item has a correlation with the rest: there is nothing to draw")
     flagged = table["flagged"].to_numpy(dtype=bool)
-    difficulty = table["difficulty"].to_numpy(dtype=float)
     ax = new_axes(ax)
     ax.axhline(0.0, color=GREY, linewidth=0.8)
     ax.axhline(low, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)))

@@ -1,7 +1,8 @@
-"""Pictures of compared pairs of levels: groups that are not distinguished, and p-values."""
+"""Pictures of compared pairs of levels: groups without significant differences, p-values."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,10 +10,21 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, check_alpha
-from vcomp.plots.canvas import COLOURS, GREY, escaped, legend, new_axes, require_columns, tidy_axes
+from vcomp.plots.canvas import (
+    COLOURS,
+    GREY,
+    colours,
+    escaped,
+    legend,
+    name_rows,
+    new_axes,
+    require_columns,
+    tidy_axes,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 _NAMED_UP_TO = 60
 """More levels than this are numbered by rank."""
@@ -82,15 +94,14 @@ def alike_groups(
     ax.set_xlim(low - _ROOM * span, high + 2.0 * _ROOM * span + len(groups) * step)
     ax.set_xticks([tick for tick in ax.get_xticks() if low - span / 4 <= tick <= high])
     ax.set_xlim(low - _ROOM * span, high + 2.0 * _ROOM * span + len(groups) * step)
-    ax.set_ylim(k - 0.5, -0.5)
     ax.set_xlabel(
         f"mean of the {escaped(facet)}\n"
         f"lines join {escaped(several)} that do not differ significantly"
     )
     if k <= _NAMED_UP_TO:
-        ax.set_yticks(places, [escaped(name) for name in table.index])
-        ax.tick_params(axis="y", length=0, labelsize="small" if k > 15 else None)
+        name_rows(ax, table.index, smaller_above=15)
     else:
+        ax.set_ylim(k - 0.5, -0.5)
         ax.set_ylabel(f"rank among {display.count(k)} {escaped(several)}")
     tidy_axes(ax, "x")
     return ax
@@ -201,3 +212,49 @@ def _legend(ax: Any, alpha: float) -> None:
     handles.append(Patch(color=(0.95, 0.95, 0.95), label="not significant"))
     beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
     legend(ax, handles=handles, **beside)
+
+
+def p_value_lines(
+    n: FloatArray, lines: Mapping[str, FloatArray], *, seen: float, ax: Any | None = None
+) -> Any:
+    """Draw p-values over the number of topics, dashed beyond those of the collection.
+
+    Parameters
+    ----------
+    n : (m,) numbers of topics, increasing
+    lines : (m,) p-values by the name of their line; nan is not drawn
+    seen : topics of the collection
+    ax : matplotlib axes to draw on; those of a new figure if None
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> ax = p_value_lines(
+    ...     np.array([10.0, 20.0]), {"≥ 0": np.array([0.2, 0.1])}, seen=20, ax=Figure().subplots())
+    >>> ax.get_xlabel()
+    'topics'
+    """
+    ax = new_axes(ax)
+    within, beyond = n <= seen, n >= seen
+    for (name, p), colour in zip(lines.items(), colours(len(lines)), strict=True):
+        ax.plot(n[within], p[within], "o-", color=colour, markersize=4, label=escaped(name))
+        if (n > seen).any():
+            ax.plot(n[beyond], p[beyond], "o--", color=colour, markersize=4, markerfacecolor="w")
+    if (n > seen).any():
+        ax.axvline(seen, color=GREY, linewidth=1.0, linestyle=":")
+    ax.set_xlabel("topics")
+    ax.set_ylabel("average p-value")
+    ax.set_ylim(bottom=0.0)
+    tidy_axes(ax, "both")
+    legend(ax, title="difference")
+    return ax

@@ -18,8 +18,10 @@ from vcomp.plots.canvas import (
     escaped,
     legend,
     moved,
+    name_rows,
     new_axes,
     number_axis,
+    numbers,
     points_aside,
     require_columns,
     tidy_axes,
@@ -36,7 +38,7 @@ Kind = Literal["span", "values"]
 _MOST_LINES = 12
 _BANDS_UP_TO = 2
 _ASIDE = 5.0
-"""Points (1/72 inch) between the whiskers of two lines at one size."""
+"""Points (1/72 inch) between the whiskers of two lines or measures at one size."""
 
 _LOG_FROM = 10.0
 """Values this many times apart need a logarithmic axis."""
@@ -135,7 +137,7 @@ def _values(
     aside: float | None,
 ) -> None:
     """Draw medians, and the spans of some as a band or as whiskers so many points aside."""
-    at, low, high = (spans[c].to_numpy(dtype=float) for c in (x, "low", "high"))
+    at, low, high = numbers(spans, x, "low", "high")
     high = np.where(np.isfinite(high), high, np.nan)
     transform = ax.transData if aside is None else moved(ax, aside)
     if aside is None:
@@ -190,9 +192,6 @@ def _limits(ax: Any, table: pd.DataFrame, x: str, full: float | None) -> None:
 _ASIDE_OF_MEASURES = 0.16
 """Distance between the dots of two coefficients, as a share of the height of a measure."""
 
-_POINTS_ASIDE = 5.0
-"""Points (1/72 inch) between the whiskers of two measures at one size."""
-
 _MARKERS = {"Erho2": "o", "Phi": "s"}
 _LOG_SIZES_FROM = 6.0
 
@@ -243,23 +242,20 @@ def measures(
     columns = [c + e for c in coefficients for e in ("", "_low", "_high")]
     require_columns(table, ["measure", *columns], "the table of measures")
     ax = new_axes(ax, (6.0, max(2.2, 1.3 + 0.45 * len(table))))
-    numbers = table[columns].to_numpy(dtype=float)
-    numbers = numbers[np.isfinite(numbers)]
-    low = min([*numbers.tolist(), *([] if goal is None else [goal])], default=0.0)
+    drawn = table[columns].to_numpy(dtype=float)
+    drawn = drawn[np.isfinite(drawn)]
+    low = min([*drawn.tolist(), *([] if goal is None else [goal])], default=0.0)
     ax.set_xlim(max(0.0, np.floor(10.0 * low - 1e-9) / 10.0 - 0.02), 1.01)
     places = np.arange(len(table), dtype=float)
     for k, name in enumerate(coefficients):
         aside = places + _ASIDE_OF_MEASURES * (k - (len(coefficients) - 1) / 2.0)
-        value, ends = table[name].to_numpy(dtype=float), (f"{name}_low", f"{name}_high")
-        left, right = (table[end].to_numpy(dtype=float) for end in ends)
+        value, left, right = numbers(table, name, f"{name}_low", f"{name}_high")
         whiskers(ax, aside, left, right, color=COLOURS[k], linewidth=2.0)
         ax.plot(value, aside, linestyle="none", marker=_MARKERS[name], color=COLOURS[k],
                 label=SYMBOLS[name], clip_on=False)  # fmt: skip
     if goal is not None:
         ax.axvline(goal, color=GREY, linewidth=1.0)
-    ax.set_yticks(places, [escaped(name) for name in table["measure"]])
-    ax.set_ylim(len(table) - 0.5, -0.5)
-    ax.tick_params(axis="y", length=0)
+    name_rows(ax, table["measure"])
     ax.set_xlabel(f"{xlabel}, {display.level(alpha)} intervals")
     if len(coefficients) > 1:
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), edgecolor="none")
@@ -320,8 +316,8 @@ def measure_curves(
         rows = table[table["measure"] == name].sort_values(x)
         line = rows if curves is None else curves[curves["measure"] == name].sort_values(x)
         ax.plot(line[x], line[coefficient], color=colour, linewidth=1.8)
-        aside = _POINTS_ASIDE * (place - (len(names) - 1) / 2.0)
-        points = [rows[c].to_numpy(dtype=float) for c in (x, *columns[2:])]
+        aside = _ASIDE * (place - (len(names) - 1) / 2.0)
+        points = list(numbers(rows, x, *columns[2:]))
         at = with_whiskers(points[0], len(names))
         barred = barred and bool(at.all())
         points_aside(ax, points, aside, at, color=colour, marker="o", label=escaped(name))
@@ -347,9 +343,8 @@ def _horizontal(ax: Any, table: pd.DataFrame, x: str) -> None:
 
 def _vertical(ax: Any, table: pd.DataFrame, curves: pd.DataFrame | None, name: str) -> None:
     """Set the limits, as matplotlib ignores whiskers that are moved aside."""
-    columns = [table[name + ending] for ending in ("", "_low", "_high")]
-    columns += [] if curves is None else [curves[name]]
-    values = np.concatenate([column.to_numpy(dtype=float) for column in columns])
+    lines = [] if curves is None else [*numbers(curves, name)]
+    values = np.concatenate([*numbers(table, name, f"{name}_low", f"{name}_high"), *lines])
     values = values[np.isfinite(values)]
     low = values.min() if values.size else 0.0
     ax.set_ylim(np.floor(10.0 * low - 1e-9) / 10.0, 1.005)
@@ -423,7 +418,7 @@ def frontier(
     ax = new_axes(ax, (6.5, 4.2))
     palette = dict(zip(tables, colours(len(tables)), strict=True))
     for design, table in tables.items():
-        cost, value = (table[c].to_numpy(dtype=float) for c in ("cost", coefficient))
+        cost, value = numbers(table, "cost", coefficient)
         look = {"color": palette[design], "linewidth": 1.6, "label": escaped(design)}
         look |= {"drawstyle": "steps-post" if is_whole else "default"}
         if len(table) <= _MOST_MARKERS:

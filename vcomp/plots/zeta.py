@@ -1,8 +1,9 @@
-"""Profile likelihoods as zeta plots: the signed root of the deviance over the parameter."""
+"""Diagnostics of a fit: profile likelihoods, replicates, and the assumptions of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import DataError, check_alpha
-from vcomp.plots.canvas import COLOURS, GREY, PAD, escaped, legend, new_axes, pyplot, tidy_axes
+from vcomp.plots.canvas import COLOURS, GREY, escaped, legend, new_axes, panels, tidy_axes
 
-_COLUMNS = 3
+_SIZE = (6.0, 4.0)
 _POINTS = 241
 _LOG_FROM = 30.0
 """Values this many times apart need a logarithmic axis."""
@@ -44,7 +45,7 @@ class Curve(Protocol):
     def alpha(self) -> float: ...  # noqa: D102
 
 
-def profile(curves: Mapping[str, Curve], *, axes: Sequence[Any] | None = None) -> list[Any]:
+def profile(curves: Mapping[str, Curve], *, ax: Any | None = None) -> list[Any]:
     """Draw a zeta plot of every profile: straight where the interval is as good as Wald's.
 
     The interval reaches from where the curve crosses −z to where it crosses z, the normal
@@ -55,7 +56,7 @@ def profile(curves: Mapping[str, Curve], *, axes: Sequence[Any] | None = None) -
     Parameters
     ----------
     curves : profiles by the names of their parameters
-    axes : as many matplotlib axes as there are profiles; those of a new figure if None
+    ax : matplotlib axes, as many as profiles; those of a new figure if None
 
     Returns
     -------
@@ -80,43 +81,25 @@ def profile(curves: Mapping[str, Curve], *, axes: Sequence[Any] | None = None) -
     >>> curve = SimpleNamespace(
     ...     theta=np.exp(z / 3), z=z, estimate=1.0, low=0.52, high=1.92, alpha=0.05
     ... )
-    >>> (ax,) = profile({"var(a)": curve}, axes=[Figure().subplots()])
-    >>> ax.get_xlabel()
+    >>> (drawn,) = profile({"var(a)": curve}, ax=Figure().subplots())
+    >>> drawn.get_xlabel()
     'var(a)'
     """
     if not curves:
         raise DataError("there is no profile to draw")
-    panels = _panels(len(curves)) if axes is None else list(axes)
-    if len(panels) != len(curves):
-        raise DataError(f"{len(curves)} profiles need as many axes, not {len(panels)}")
+    n = len(curves)
+    columns = 2 if n == 4 else 3  # four make a square
+    drawn = panels(ax, n, (3.2, 2.6), columns=columns, alone=_SIZE, sharey=True)
     from matplotlib.ticker import MaxNLocator
 
-    for ax, (name, curve) in zip(panels, curves.items(), strict=True):
-        _draw(ax, name, curve)
-        if ax.get_xscale() == "linear":
-            most = 8 if len(panels) == 1 else 5
-            ax.xaxis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10]))
-    for ax in panels[:: _columns(len(panels))] if axes is None else panels:
-        ax.set_ylabel("ζ, signed root\nof the deviance")
-    return panels
-
-
-def _columns(n: int) -> int:
-    """Return how many panels stand side by side: four make a square."""
-    return 2 if n == 4 else min(n, _COLUMNS)
-
-
-def _panels(n: int) -> list[Any]:
-    columns = _columns(n)
-    rows = -(-n // columns)
-    size = (6.0, 4.0) if n == 1 else (3.2 * columns, 2.6 * rows)
-    figure, grid = pyplot().subplots(
-        rows, columns, figsize=size, sharey=True, squeeze=False, layout="constrained"
-    )
-    figure.get_layout_engine().set(w_pad=PAD, h_pad=PAD)
-    for ax in grid.flat[n:]:
-        figure.delaxes(ax)
-    return list(grid.flat[:n])
+    for panel, (name, curve) in zip(drawn, curves.items(), strict=True):
+        _draw(panel, name, curve)
+        if panel.get_xscale() == "linear":
+            most = 8 if n == 1 else 5
+            panel.xaxis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10]))
+    for panel in drawn[::columns] if ax is None else drawn:
+        panel.set_ylabel("ζ, signed root\nof the deviance")
+    return drawn
 
 
 def _draw(ax: Any, name: str, curve: Curve) -> None:
@@ -283,3 +266,139 @@ def _how_many(finite: int, total: int) -> str:
     if finite == total:
         return f"of {display.count(total)}"
     return f"{display.count(finite)} of {display.count(total)} finite"
+
+
+_MOST_POINTS = 2_000
+"""More points of a probability plot than this are thinned out in its middle."""
+
+_MARK = {"linestyle": "none", "marker": "o", "markersize": 3.5, "color": COLOURS[0]}
+
+
+def assumptions(
+    samples: Mapping[str, FloatArray],
+    spreads: Mapping[str, FloatArray],
+    tables: Sequence[Mapping[str, Any]],
+    *,
+    ax: Any | None = None,
+) -> list[Any]:
+    """Draw a page of pictures on the assumptions of a fit.
+
+    Normal probability plots of effects and residuals; residual standard deviations by level;
+    and of a table of two facets the residuals of one level against the effects of the other
+    facet, those of the two most correlated levels, and the correlations of all pairs.
+
+    Parameters
+    ----------
+    samples : name → (n,) deviations in standard deviations
+    spreads : facet → (k,) residual standard deviations of its levels
+    tables : of each table the mapping with the keys object, facet, effects, steepest, pair,
+        correlations and rows, as :class:`vcomp.inference.assumptions.Diagnosis` makes it
+    ax : matplotlib axes, as many as pictures; those of a new figure if None
+
+    Returns
+    -------
+    list of matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        If there is nothing to draw, or the axes are not as many as the pictures.
+    VcompError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> given = Figure().subplots(1, 2)
+    >>> z = np.linspace(-2.0, 2.0, 9)
+    >>> drawn = assumptions({"sys": z}, {"topic": abs(z) + 1.0}, [], ax=given)
+    >>> [ax.get_title() for ax in drawn]
+    ['sys', 'residuals by topic']
+    """
+    pictures: list[Callable[[Any], None]] = []
+    pictures += [partial(_probability, name, z) for name, z in samples.items()]
+    pictures += [partial(_spread, facet, sd) for facet, sd in spreads.items()]
+    pictures += [partial(draw, table) for table in tables for draw in _OF_TABLE]
+    if not pictures:
+        raise DataError("there is nothing to draw")
+    drawn = panels(ax, len(pictures), (3.3, 2.9))
+    for panel, draw in zip(drawn, pictures, strict=True):
+        draw(panel)
+    return drawn
+
+
+def _probability(name: str, deviates: FloatArray, ax: Any) -> None:
+    from scipy.special import ndtri
+
+    z = np.sort(deviates)
+    m = ndtri((np.arange(1.0, z.size + 1.0) - 0.375) / (z.size + 0.25))
+    shown = _thinned(z.size)
+    ax.axline((0.0, 0.0), slope=1.0, color=COLOURS[1], linewidth=1.2, zorder=1)
+    ax.plot(m[shown], z[shown], **_MARK)
+    _finish(ax, escaped(name), "normal quantile", "standardised value")
+
+
+def _thinned(size: int) -> Any:
+    """Return which ordered points to draw: all at the ends, some in the middle."""
+    if size <= _MOST_POINTS:
+        return slice(None)
+    end = _MOST_POINTS // 4
+    middle = np.linspace(end, size - end - 1, _MOST_POINTS // 2).astype(int)
+    return np.concatenate([np.arange(end), middle, np.arange(size - end, size)])
+
+
+def _spread(facet: str, sd: FloatArray, ax: Any) -> None:
+    known = np.sort(sd[np.isfinite(sd)])
+    ax.plot(np.arange(1, known.size + 1), known, **_MARK)
+    ax.axhline(float(np.sqrt(np.mean(known**2))), color=COLOURS[1], linewidth=1.2, zorder=1)
+    ax.set_ylim(0.0, 1.08 * float(known.max(initial=0.0)) or 1.0)
+    _finish(ax, f"residuals by {escaped(facet)}", f"{escaped(facet)}, by rank",
+            "residual standard deviation")  # fmt: skip
+
+
+def _steepest(table: Mapping[str, Any], ax: Any) -> None:
+    level, residuals, r = table["steepest"]
+    x = table["effects"]
+    ax.plot(x, residuals, **_MARK)
+    _line(ax, x, residuals)
+    _finish(ax, f"{escaped(level)}: r = {display.number(r, 2)}",
+            f"effect of {escaped(table['facet'])}", f"residual of {escaped(level)}")  # fmt: skip
+
+
+def _pair(table: Mapping[str, Any], ax: Any) -> None:
+    first, x, second, y, r = table["pair"]
+    ax.plot(x, y, **_MARK)
+    _line(ax, x, y)
+    _finish(ax, f"most correlated pair: r = {display.number(r, 2)}",
+            f"residual of {escaped(first)}", f"residual of {escaped(second)}")  # fmt: skip
+
+
+def _line(ax: Any, x: FloatArray, y: FloatArray) -> None:
+    d = x - x.mean()
+    size = float(d @ d)
+    slope = float(d @ y) / size if size > 0.0 else 0.0
+    ax.axline((float(x.mean()), float(y.mean())), slope=slope, color=COLOURS[1], linewidth=1.2)
+
+
+def _correlations(table: Mapping[str, Any], ax: Any) -> None:
+    r = np.asarray(table["correlations"])
+    bins = np.linspace(-1.0, 1.0, 41)
+    ax.hist(r, bins=bins, density=True, color=COLOURS[0], alpha=0.6)
+    at = np.linspace(-1.0, 1.0, 401)
+    # The density of r for independent normals with this many rows (Fisher 1915).
+    half = 0.5 * (table["rows"] - 1) - 1.5
+    density = np.power(np.maximum(1.0 - at * at, 1e-12), max(half, 0.0))
+    density /= density.sum() * (at[1] - at[0])
+    ax.plot(at, density, color=COLOURS[1], linewidth=1.2)
+    _finish(ax, "all pairs; line: independent", f"correlation of residuals of two "
+            f"{escaped(table['object'])}", "density")  # fmt: skip
+
+
+_OF_TABLE = (_steepest, _pair, _correlations)
+
+
+def _finish(ax: Any, title: str, xlabel: str, ylabel: str) -> None:
+    ax.set_title(title, fontsize="medium", color=GREY)
+    ax.set_xlabel(xlabel, fontsize="small")
+    ax.set_ylabel(ylabel, fontsize="small")
+    tidy_axes(ax, "both")

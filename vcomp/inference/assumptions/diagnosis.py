@@ -198,12 +198,12 @@ class Diagnosis(display.Printed):
         index = pd.Index(table.columns, name=table.column)
         return pd.DataFrame({"r": table.row_correlations}, index=index)
 
-    def plot(self, axes: Any | None = None) -> list[Any]:
+    def plot(self, ax: Any | None = None) -> list[Any]:
         """Draw a page of pictures: as Fig. 1 of Urbano (2016), and normal probability plots.
 
         Parameters
         ----------
-        axes : as many matplotlib axes as pictures; those of a new figure if None
+        ax : matplotlib axes, as many as pictures; those of a new figure if None
 
         Returns
         -------
@@ -226,7 +226,7 @@ class Diagnosis(display.Printed):
             {s.name: s.deviates for s in self.samples},
             {s.facet: np.sqrt(s.variances) for s in self.spreads},
             [self._drawn(found) for found in self.tables[:1]],
-            axes=axes,
+            ax=ax,
         )
 
     def summary(self) -> Any:
