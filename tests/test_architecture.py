@@ -67,6 +67,22 @@ def test_no_module_has_the_name_of_what_its_package_offers():
     assert shadowed == []
 
 
+# Classes that share a name until one of them goes or is renamed.
+SHARED = {
+    "Contrasts", "Counts", "CrossedTable", "Design", "Equations", "Estimator", "Known", "Layout",
+    "Levels", "Likelihood", "Measure", "PredictedEffects", "RankCorrelation", "Sample", "Solution",
+    "StrataLikelihood", "Surface", "Tables", "_Level", "_Options", "_Pairs", "_Parts", "_Place",
+    "_Point", "_Search", "_Step",
+}  # fmt: skip
+
+
+def test_a_name_of_a_class_occurs_once():
+    trees = (ast.parse(path.read_text("utf-8")) for path in ROOT.rglob("*.py"))
+    names = [node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    shared = {name for name in names if names.count(name) > 1}
+    assert not shared - SHARED
+
+
 def test_errors_are_value_errors():
     for name in ("FormulaError", "DataError", "DesignError", "EstimationError", "PlanError"):
         assert issubclass(getattr(vcomp, name), vcomp.VcompError)

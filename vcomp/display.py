@@ -508,7 +508,7 @@ def _on_open_intervals(tables: Sequence[Any]) -> Iterator[str]:
         yield f"An interval [0.000, 1.000] excludes nothing: {_REASON}."
 
 
-class Said:
+class PrintsAsSentence:
     """Base of results that print as sentences, which a notebook shows as well."""
 
     __slots__ = ()

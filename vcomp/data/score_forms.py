@@ -87,7 +87,7 @@ class Orientation:
         """The parameters for the columns of a long table, in the order of signatures."""
         return self.first, self.row if self.first == self.column else self.column, "score"
 
-    def read(self, scores: Any, names: Mapping[str, str | None]) -> ScoreTable:
+    def read(self, scores: Any, names: Mapping[str, str | None]) -> LabelledScores:
         """Return scores of any form as a matrix with labels.
 
         Parameters
@@ -138,7 +138,7 @@ ORIENTATIONS = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ScoreTable:
+class LabelledScores:
     """Scores with the labels of their rows and columns.
 
     Attributes
@@ -151,11 +151,11 @@ class ScoreTable:
     rows: pd.Index
     columns: pd.Index
 
-    def in_order(self) -> ScoreTable:
+    def in_order(self) -> LabelledScores:
         """Return the table with its labels in order: categories in theirs, others sorted."""
         rows, row_order = _in_order(self.rows)
         columns, column_order = _in_order(self.columns)
-        return ScoreTable(self.values[np.ix_(row_order, column_order)], rows, columns)
+        return LabelledScores(self.values[np.ix_(row_order, column_order)], rows, columns)
 
 
 def _in_order(labels: pd.Index) -> tuple[pd.Index, LongArray]:
@@ -175,7 +175,7 @@ def _is_score_matrix(scores: Any) -> bool:
     return all(isinstance(label, tuple) for label in labels)
 
 
-def _from_score_matrix(matrix: Any, orientation: Orientation) -> ScoreTable:
+def _from_score_matrix(matrix: Any, orientation: Orientation) -> LabelledScores:
     """Return topics × systems, or systems × topics where systems are the objects."""
     import pandas as pd
 
@@ -189,14 +189,14 @@ def _from_score_matrix(matrix: Any, orientation: Orientation) -> ScoreTable:
             f"column for each of its {len(systems)} systems; their shape is {values.shape}"
         )
     if orientation.row == "topic":
-        return ScoreTable(values, topics, systems)
-    return ScoreTable(np.ascontiguousarray(values.T), systems, topics)
+        return LabelledScores(values, topics, systems)
+    return LabelledScores(np.ascontiguousarray(values.T), systems, topics)
 
 
 # A matrix or a wide table ---------------------------------------------------------------------
 
 
-def _from_wide(scores: Any, orientation: Orientation) -> ScoreTable:
+def _from_wide(scores: Any, orientation: Orientation) -> LabelledScores:
     import pandas as pd
 
     if isinstance(scores, str | os.PathLike | Mapping) or hasattr(scores, "collect"):
@@ -215,7 +215,7 @@ def _from_wide(scores: Any, orientation: Orientation) -> ScoreTable:
     values = _numbers(scores, orientation)
     n, k = values.shape
     _refuse_long(pd.DataFrame(values), orientation)
-    return ScoreTable(values, pd.RangeIndex(n), pd.RangeIndex(k))
+    return LabelledScores(values, pd.RangeIndex(n), pd.RangeIndex(k))
 
 
 def _name_columns(orientation: Orientation, found: Mapping[str, str] | None = None) -> str:
@@ -240,7 +240,7 @@ def _through_arrow(table: Any, orientation: Orientation) -> pd.DataFrame:
     return from_arrow(arrow)
 
 
-def _from_frame(frame: pd.DataFrame, orientation: Orientation) -> ScoreTable:
+def _from_frame(frame: pd.DataFrame, orientation: Orientation) -> LabelledScores:
     row, column = orientation.row, orientation.column
     _refuse_identifiers(frame, orientation)
     labels = [name for name in frame.columns if str(name).lower() in orientation.index_names]
@@ -259,7 +259,7 @@ def _from_frame(frame: pd.DataFrame, orientation: Orientation) -> ScoreTable:
     exact = [place for place, dtype in enumerate(frame.dtypes) if dtype.kind in "iuO"]
     for place in exact:
         exact_floats(str(frame.columns[place]), frame.iloc[:, place])
-    return ScoreTable(frame.to_numpy(dtype=float, na_value=np.nan), frame.index, frame.columns)
+    return LabelledScores(frame.to_numpy(dtype=float, na_value=np.nan), frame.index, frame.columns)
 
 
 def _refuse_identifiers(frame: pd.DataFrame, orientation: Orientation) -> None:
@@ -451,7 +451,9 @@ def _numbers(scores: Any, orientation: Orientation) -> FloatArray:
 # A long table ---------------------------------------------------------------------------------
 
 
-def _from_long(data: Any, orientation: Orientation, names: Mapping[str, str | None]) -> ScoreTable:
+def _from_long(
+    data: Any, orientation: Orientation, names: Mapping[str, str | None]
+) -> LabelledScores:
     import pandas as pd
 
     source = open_source(data)
@@ -491,7 +493,7 @@ def _from_long(data: Any, orientation: Orientation, names: Mapping[str, str | No
         raise several_scores(whole, (measured, on, score), text, is_compared=is_compared)
     values = np.full(n * k, np.nan)
     values[cells] = exact_floats(score, frame[score])
-    return ScoreTable(
+    return LabelledScores(
         values.reshape(n, k),
         pd.Index(rows, tupleize_cols=False),
         pd.Index(columns, tupleize_cols=False),

@@ -17,7 +17,7 @@ from vcomp.data import Rows, Source
 from vcomp.design.grid import Grid, PartialGrid, find_combinations
 from vcomp.design.structure import Structure
 from vcomp.exceptions import DataError, did_you_mean
-from vcomp.formula import FixedPart, Formula, LeftOut
+from vcomp.formula import FixedPart, Formula, OmittedColumns
 from vcomp.markup import encodable
 from vcomp.numerics import MixedColumns, congruent, dense_columns
 
@@ -144,7 +144,7 @@ class Design:
         level_codes: list[Any] = [codes[f] for f in shown]
         return pd.MultiIndex(levels=levels, codes=level_codes, names=[f.name for f in facets])
 
-    def without_columns(self, left_out: LeftOut, constant: FloatArray) -> Design:
+    def without_columns(self, left_out: OmittedColumns, constant: FloatArray) -> Design:
         """Return the design without the columns of X that are linear combinations of others.
 
         Parameters

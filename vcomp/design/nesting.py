@@ -14,7 +14,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.design.grid import Grid, number_combinations
-from vcomp.design.structure import Part, Structure
+from vcomp.design.structure import ConnectedPart, Structure
 from vcomp.formula import REPLICATE, Design, Formula, closure
 from vcomp.numerics.kernels import ONCE, group_counts, join_pairs, number_parts, pair_counts
 
@@ -120,7 +120,7 @@ def describe_structure(
     sizes = _sizes(nested_in, incidence, children)
     names = labels if labels is not None else [range(n) for n in n_levels]
     top = {f: names[k] for k, f in enumerate(facets) if not nested_in[f]}
-    n_parts, parts = 1, tuple[Part, ...]()
+    n_parts, parts = 1, tuple[ConnectedPart, ...]()
     if len(top) > 1 and not any(f in axes for f in top):
         n_parts, parts = _parts(top, incidence)
     if cell_n.max() > 1 and REPLICATE not in facets:
@@ -301,7 +301,7 @@ def _harmonic_mean(counts: FloatArray) -> float:
     return float(counts[0] if np.ptp(counts) == 0 else counts.size / np.sum(1.0 / counts))
 
 
-def _parts(top: Mapping[str, Any], incidence: Incidence) -> tuple[int, tuple[Part, ...]]:
+def _parts(top: Mapping[str, Any], incidence: Incidence) -> tuple[int, tuple[ConnectedPart, ...]]:
     """Return how many connected parts the graph whose edges are the rows has, and the largest.
 
     Its nodes are the levels of the facets that are not nested; a nested level always hangs on the
@@ -328,10 +328,12 @@ def _parts(top: Mapping[str, Any], incidence: Incidence) -> tuple[int, tuple[Par
     return n_parts, tuple(_part(int(number), by_facet, top) for number in largest)
 
 
-def _part(number: int, by_facet: Mapping[str, IntArray], names: Mapping[str, Any]) -> Part:
+def _part(
+    number: int, by_facet: Mapping[str, IntArray], names: Mapping[str, Any]
+) -> ConnectedPart:
     """Return how many levels of each facet are in a part, and the first of them."""
     levels = {f: np.flatnonzero(part_of == number) for f, part_of in by_facet.items()}
-    return Part(
+    return ConnectedPart(
         sizes={f: int(found.size) for f, found in levels.items()},
         examples={
             f: tuple(str(names[f][k]) for k in found[:_MAX_NAMES]) for f, found in levels.items()

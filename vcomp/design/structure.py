@@ -68,7 +68,7 @@ _LINE = 79
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ConnectedPart:
     """Cells that share no level with those of other parts.
 
     Attributes
@@ -150,7 +150,7 @@ class Structure:
     sizes: Mapping[str, float]
     n_parts: int
     terms: Mapping[str, tuple[str, ...]]
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ConnectedPart, ...] = ()
     claim: str | None = None
     findings: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from scipy.linalg import solve_triangular
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.estimators.likelihood import residual_forms
 from vcomp.exceptions import DataError, DesignError
-from vcomp.formula import RESIDUAL, LeftOut
+from vcomp.formula import RESIDUAL, OmittedColumns
 from vcomp.numerics import limited_blas, solve_positive
 from vcomp.statistics import Statistics
 
@@ -162,7 +162,7 @@ def _covariate(name: str) -> str:
 
 def find_left_out(
     stats: Statistics, names: Sequence[str], x_origin: FloatArray, constant: FloatArray
-) -> tuple[LeftOut, FloatArray] | None:
+) -> tuple[OmittedColumns, FloatArray] | None:
     """Return the columns of X that are linear combinations of others; None if there are none.
 
     Kept are the columns that come first, after those that make up the constant and those of a
@@ -215,7 +215,7 @@ def find_left_out(
     moved = x_origin[dependent] - x0 @ weights
     size = np.abs(x_origin[dependent]) + np.abs(x0) @ np.abs(weights)
     weights = weights + np.outer(constant, np.where(np.abs(moved) > _SAME * size, moved, 0.0))
-    return LeftOut(tuple(names), np.flatnonzero(is_kept), weights), constant
+    return OmittedColumns(tuple(names), np.flatnonzero(is_kept), weights), constant
 
 
 def _independent(

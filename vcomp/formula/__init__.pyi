@@ -1,10 +1,13 @@
 from .brennan import REPLICATE as REPLICATE
 from .brennan import RESIDUAL as RESIDUAL
 from .brennan import Design as Design
+from .brennan import TokenReader as TokenReader
 from .brennan import closure as closure
 from .brennan import parse_design as parse_design
 from .coding import WIDE as WIDE
+from .coding import OmittedColumns as OmittedColumns
 from .coding import WideFactor as WideFactor
+from .coding import left_out_note as left_out_note
 from .dialects import absent_name as absent_name
 from .dialects import in_python as in_python
 from .dialects import offset_advice as offset_advice
@@ -24,8 +27,6 @@ from .least_squares_means import LevelRows as LevelRows
 from .least_squares_means import average_rows as average_rows
 from .least_squares_means import fixed_effects as fixed_effects
 from .least_squares_means import level_rows as level_rows
-from .left_out import LeftOut as LeftOut
-from .left_out import left_out_note as left_out_note
 from .parser import Formula as Formula
 from .parser import names_in as names_in
 from .parser import parse as parse

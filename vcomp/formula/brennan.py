@@ -42,7 +42,7 @@ _SIGNS = ("(", ")", ":", "×", "*")
 
 
 @dataclass(frozen=True, slots=True)
-class Factor:
+class DesignFactor:
     """A factor of a design: one facet, or facets nested in others.
 
     Attributes
@@ -52,8 +52,8 @@ class Factor:
     """
 
     facet: str | None
-    inner: tuple[Factor, ...] = ()
-    outer: tuple[Factor, ...] = ()
+    inner: tuple[DesignFactor, ...] = ()
+    outer: tuple[DesignFactor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Design:
         return tuple(order)
 
     @property
-    def factors(self) -> tuple[Factor, ...]:
+    def factors(self) -> tuple[DesignFactor, ...]:
         """The crossed factors of the design, without replicates."""
         return _factors(self.written, self.nested_in)
 
@@ -257,11 +257,14 @@ class Design:
 
 
 def _written(
-    factors: Sequence[Factor], label: Callable[[str], str], cross: str = " x ", nest: str = ":"
+    factors: Sequence[DesignFactor],
+    label: Callable[[str], str],
+    cross: str = " x ",
+    nest: str = ":",
 ) -> str:
     """Return factors that are crossed with each other as text, see :meth:`Design.text`."""
 
-    def one(factor: Factor) -> str:
+    def one(factor: DesignFactor) -> str:
         if factor.facet is not None:
             return label(factor.facet)
         # A chain needs no parentheses on either side: d:i:h is d:(i:h), and the same as (d:i):h.
@@ -269,7 +272,7 @@ def _written(
         texts = [one(s[0]) if len(s) == 1 else f"({product(s)})" for s in sides]
         return nest.join(texts)
 
-    def product(crossed: Sequence[Factor]) -> str:
+    def product(crossed: Sequence[DesignFactor]) -> str:
         if len(crossed) == 1:
             return one(crossed[0])
         return cross.join(one(f) if f.facet is not None else f"({one(f)})" for f in crossed)
@@ -314,10 +317,9 @@ def parse_design(text: str, known: Iterable[str] | None = None) -> Design:
     """
     if not isinstance(text, str):
         raise PlanError(f"a design must be text such as 'p x (a:i)', not {type(text).__name__}")
-    # One line, so that the caret is below the error.
-    reader = _Reader(re.sub(r"\s", " ", text), tuple(known or ()))
+    reader = _DesignReader(text, tuple(known or ()))
     facets = reader.product(outer=False)
-    if reader.at < len(reader.tokens):
+    if reader.peek() is not None:
         reader.fail("expected 'x' or ':' between facets")
     design = Design.of(dict.fromkeys(facets), reader.nested_in)
     within_itself = [f for f in design.facets if f in reader.above(f)]
@@ -327,14 +329,49 @@ def parse_design(text: str, known: Iterable[str] | None = None) -> Design:
     return design
 
 
-class _Reader:
+class TokenReader:
+    """A text that is read token by token; errors mark the position.
+
+    Parameters
+    ----------
+    text : on one line or several
+    pattern : of a token
+
+    Attributes
+    ----------
+    text : on one line, so that the caret is below the error
+    tokens : with their positions in the text
+    at : number of the next token
+    """
+
+    def __init__(self, text: str, pattern: re.Pattern[str]) -> None:
+        self.text = re.sub(r"\s", " ", text)
+        self.tokens = [(m.group(), m.start()) for m in pattern.finditer(self.text)]
+        self.at = 0
+
+    def peek(self) -> str | None:
+        """Return the next token; None at the end."""
+        return self.tokens[self.at][0] if self.at < len(self.tokens) else None
+
+    def take(self, *wanted: str) -> bool:
+        """Return whether the next token is one of those wanted, and move on if it is."""
+        found = self.peek() in wanted
+        self.at += found
+        return found
+
+    def fail(self, message: str) -> NoReturn:
+        """Raise a PlanError with the text and a caret below the next token."""
+        end = len(self.text.rstrip())
+        place = self.tokens[self.at][1] if self.at < len(self.tokens) else end
+        raise PlanError(f"{message}\n\n    {self.text}\n    {' ' * place}^")
+
+
+class _DesignReader(TokenReader):
     """Recursive descent: product := chain (x chain)*, chain := atom (: chain)?."""
 
     def __init__(self, text: str, known: tuple[str, ...]) -> None:
-        self.text = text
+        super().__init__(text, _TOKEN)
         self.known = known
-        self.tokens = [(m.group(), m.start()) for m in _TOKEN.finditer(text)]
-        self.at = 0
         self.seen: dict[str, bool] = {}
         self.nested_in: dict[str, frozenset[str]] = {}
 
@@ -373,7 +410,7 @@ class _Reader:
 
     def name(self) -> str:
         """Return the facet at this position."""
-        token = self.tokens[self.at][0] if self.at < len(self.tokens) else None
+        token = self.peek()
         if token is None or token in _SIGNS:
             self.fail("expected a facet")
         if token[0] in "'\"":
@@ -391,18 +428,10 @@ class _Reader:
         """Return all facets that a facet is nested in; itself if the nesting is circular."""
         return closure(self.nested_in.get(facet, frozenset()), self.nested_in)
 
-    def take(self, *wanted: str) -> bool:
-        found = self.at < len(self.tokens) and self.tokens[self.at][0] in wanted
-        self.at += found
-        return found
 
-    def fail(self, what: str) -> NoReturn:
-        end = len(self.text.rstrip())
-        place = self.tokens[self.at][1] if self.at < len(self.tokens) else end
-        raise PlanError(f"{what}\n\n    {self.text}\n    {' ' * place}^")
-
-
-def _factors(facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]) -> tuple[Factor, ...]:
+def _factors(
+    facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]
+) -> tuple[DesignFactor, ...]:
     parts = _connected(facets, nested_in)
     return tuple(factor for part in parts for factor in _factors_of_part(part, nested_in))
 
@@ -425,7 +454,7 @@ def _connected(
 
 def _factors_of_part(
     facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]
-) -> tuple[Factor, ...]:
+) -> tuple[DesignFactor, ...]:
     """Return the factors of facets that are connected by nesting.
 
     If all other facets are nested in some (as few as possible), the factor is one nesting. If not,
@@ -433,7 +462,7 @@ def _factors_of_part(
     more than once.
     """
     if len(facets) == 1:
-        return (Factor(facets[0]),)
+        return (DesignFactor(facets[0]),)
     outer = _common_outer(facets, nested_in)
     if outer:
         rest = [f for f in facets if f not in outer]
@@ -462,8 +491,8 @@ def _common_outer(
 
 def _nested(
     inner: Sequence[str], outer: Sequence[str], nested_in: Mapping[str, frozenset[str]]
-) -> Factor:
-    return Factor(None, _factors(inner, nested_in), _factors(outer, nested_in))
+) -> DesignFactor:
+    return DesignFactor(None, _factors(inner, nested_in), _factors(outer, nested_in))
 
 
 def _quoted(name: str) -> str:
@@ -481,7 +510,7 @@ _NEAREST = 6
 
 
 def _side_by_side(
-    factors: Sequence[Factor],
+    factors: Sequence[DesignFactor],
     label: Callable[[str], str],
     within: Callable[[str], str] | None,
     width: int,
@@ -500,7 +529,7 @@ def _side_by_side(
 
 
 def _box(
-    factor: Factor,
+    factor: DesignFactor,
     label: Callable[[str], str],
     within: Callable[[str], str] | None,
     width: int,

@@ -17,8 +17,14 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import GUARDS, DataError, FormulaError, VcompError
-from vcomp.formula.coding import WIDE, CodedRows, PlainCoding, WideFactor, WideLimits
-from vcomp.formula.left_out import LeftOut
+from vcomp.formula.coding import (
+    WIDE,
+    CodedRows,
+    OmittedColumns,
+    PlainCoding,
+    WideFactor,
+    WideLimits,
+)
 from vcomp.formula.parser import Formula, names_in, patsy_description
 from vcomp.numerics import MixedColumns, check_memory
 
@@ -61,7 +67,7 @@ class FixedPart:
     """Names from the caller's scope that it uses; they are sent to other processes."""
     factor: WideFactor | None = None
     """A factor of very many levels, whose columns are the last ones; patsy codes the others."""
-    left_out: LeftOut | None = None
+    left_out: OmittedColumns | None = None
     """Columns that are linear combinations of others; the names are those of the others."""
 
     @classmethod
@@ -161,7 +167,7 @@ class FixedPart:
         sent, state = PlainCoding.of(self.design_info), (self.is_stateful, self.scope)
         return _restored, (self.names, sent, *state, self.factor, self.left_out)
 
-    def without(self, left_out: LeftOut) -> FixedPart:
+    def without(self, left_out: OmittedColumns) -> FixedPart:
         """Return the fixed part with some of its columns alone."""
         return replace(self, names=left_out.kept_names, left_out=left_out)
 
@@ -258,7 +264,7 @@ class FixedPart:
         X = self._by_patsy(columns, n_rows)  # refuses missing values
         return X if origin is None else X - origin
 
-    def _check_estimable(self, left_out: LeftOut, X: FloatArray) -> None:
+    def _check_estimable(self, left_out: OmittedColumns, X: FloatArray) -> None:
         """Refuse rows that are no combinations of those of the fit."""
         same = left_out.are_same(X)
         wrong = ~same.all(axis=1)
@@ -490,7 +496,7 @@ def _restored(
     is_stateful: bool,
     scope: Mapping[str, Any],
     factor: WideFactor | None,
-    left_out: LeftOut | None,
+    left_out: OmittedColumns | None,
 ) -> FixedPart:
     info = sent.restored(scope)
     return FixedPart(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement(display.Said):
+class Requirement(display.PrintsAsSentence):
     """The size of a facet at which a coefficient reaches a goal.
 
     Attributes

@@ -83,7 +83,7 @@ def _value_of(text: str, names: Sequence[str], others: Sequence[str]) -> _Value:
             f"cannot read {text!r}; a quantity is a component ({', '.join(names)}), a sum or "
             f"ratio of them, or a name such as 'Erho2'; {_ELSE}"
         ) from None
-    return _Reader(text, tuple(names), tuple(others)).read(tree)
+    return _QuantityReader(text, tuple(names), tuple(others)).read(tree)
 
 
 def _coded(text: str, names: Sequence[str]) -> str:
@@ -100,7 +100,9 @@ def _coded(text: str, names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _QuantityReader:
+    """Reads Python's syntax tree of a quantity."""
+
     text: str
     names: tuple[str, ...]
     others: tuple[str, ...]

@@ -393,7 +393,7 @@ TRANSFORMS: dict[Scale, tuple[Transform, Transform]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class EstimatedQuantity(display.Said):
+class EstimatedQuantity(display.PrintsAsSentence):
     """The estimate of one quantity with its standard error and interval.
 
     Attributes

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Profile(display.Said):
+class Profile(display.PrintsAsSentence):
     """Profile likelihoods with their intervals.
 
     Attributes

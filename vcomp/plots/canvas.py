@@ -23,7 +23,7 @@ _SIZE = (6.0, 4.0)
 _MOST_WHISKERS = 12
 """Number of whiskers of several lines above which they cannot be distinguished."""
 
-_PAD = 0.08
+PAD = 0.08
 """Inches around the axes of a new figure."""
 
 
@@ -111,7 +111,7 @@ def _new_figure(
     figure, grid = pyplot().subplots(
         rows, columns, figsize=size, sharey=sharey, squeeze=False, layout="constrained"
     )
-    figure.get_layout_engine().set(w_pad=_PAD, h_pad=_PAD)
+    figure.get_layout_engine().set(w_pad=PAD, h_pad=PAD)
     return list(grid.flat)
 
 

@@ -20,7 +20,7 @@ from vcomp.model import VarianceComponentsResults, record_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
+class SummedComponents:
     """Quantities with standard errors and intervals.
 
     Attributes
@@ -47,7 +47,7 @@ def known_of(
     source: IntervalSource,
     negative: Projected,
     alpha: float,
-) -> Known:
+) -> SummedComponents:
     """Return quantities with errors and intervals; those of held components only have none.
 
     Satterthwaite's interval of an estimate with next to no degrees of freedom, or of zero, gives
@@ -85,7 +85,7 @@ def known_of(
     if zeroed:
         notes.append(f"{', '.join(zeroed)} below zero replaced by 0.")
     values, how = local.values(quantities), found.interval_method
-    return Known(values, se, low, high, how, tuple(notes), replaced)
+    return SummedComponents(values, se, low, high, how, tuple(notes), replaced)
 
 
 def term_mask(components: VarianceComponents, chosen: Iterable[str]) -> FloatArray:

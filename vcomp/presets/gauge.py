@@ -15,7 +15,7 @@ from vcomp.gtheory import PublishedComponents
 from vcomp.inference import Projected, Quantities, VarianceComponents, check_policy
 from vcomp.model import IntervalMethod, VarianceComponentsResults
 from vcomp.presets.component_sums import (
-    Known,
+    SummedComponents,
     check_facet,
     components_of,
     held_in_residual,
@@ -315,8 +315,8 @@ def _sources(
 
 def _table(
     sources: dict[str, tuple[str, ...]],
-    variances: Known,
-    shares: Known,
+    variances: SummedComponents,
+    shares: SummedComponents,
     multiplier: float,
     tolerance: float | None,
     process_sd: float | None,
@@ -349,7 +349,7 @@ def _table(
     return pd.DataFrame(columns, index=pd.Index(list(sources), name="source"))
 
 
-def _categories(ratio: Known, of_parts: float) -> tuple[float, float, float]:
+def _categories(ratio: SummedComponents, of_parts: float) -> tuple[float, float, float]:
     """Return the number of distinct categories and its interval from the ratio of variances."""
 
     def cut(x: float) -> float:

@@ -20,7 +20,7 @@ from vcomp.model import (
     record_of,
 )
 from vcomp.presets.component_sums import (
-    Known,
+    SummedComponents,
     check_facet,
     components_of,
     held_in_residual,
@@ -294,7 +294,7 @@ def _positive(mean: float) -> tuple[float, str | None]:
     return mean, None
 
 
-def _replaced(rows: list[str], known: Known) -> list[str]:
+def _replaced(rows: list[str], known: SummedComponents) -> list[str]:
     names = [name for name, other in zip(rows, known.replaced, strict=True) if other]
     if not names:
         return []
@@ -302,7 +302,7 @@ def _replaced(rows: list[str], known: Known) -> list[str]:
     return [f"{', '.join(names)}: interval by modified large sample, {why}."]
 
 
-def _table(rows: list[str], known: Known, mean: float, *, limit: bool) -> pd.DataFrame:
+def _table(rows: list[str], known: SummedComponents, mean: float, *, limit: bool) -> pd.DataFrame:
     import pandas as pd
 
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -6,16 +6,16 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, did_you_mean
-from vcomp.formula import Design
+from vcomp.formula import Design, TokenReader
 
 _NUMBER = r"(?:\d[\d,_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _QUOTED = r"""'[^']*'|"[^"]*\""""
@@ -44,26 +44,17 @@ def parse_cost(text: str) -> list[tuple[float, tuple[str, ...]]]:
     >>> parse_cost("50 per topic + 2*topic:judge + 1,000")
     [(50.0, ('topic',)), (2.0, ('topic', 'judge')), (1000.0, ())]
     """
-    # One line, so that the caret stands under the fault.
-    reader = _Reader(re.sub(r"\s", " ", text))
+    reader = _CostReader(text, _TOKEN)
     terms = [reader.term()]
-    while reader.at < len(reader.tokens):
+    while reader.peek() is not None:
         if not reader.take("+"):
             reader.fail("expected '+' between the parts of a cost")
         terms.append(reader.term())
     return terms
 
 
-@dataclass(slots=True)
-class _Reader:
+class _CostReader(TokenReader):
     """Terms are sequences of numbers and names, each of which multiplies the others."""
-
-    text: str
-    at: int = 0
-    tokens: list[tuple[str, int]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.tokens = [(m.group(), m.start()) for m in _TOKEN.finditer(self.text)]
 
     def term(self) -> tuple[float, tuple[str, ...]]:
         amount, facets, joined = 1.0, list[str](), True
@@ -101,19 +92,6 @@ class _Reader:
             self.fail(f"facet {name!r} is named twice in one part of the cost")
         facets.append(name)
         return 1.0
-
-    def peek(self) -> str | None:
-        return self.tokens[self.at][0] if self.at < len(self.tokens) else None
-
-    def take(self, wanted: str) -> bool:
-        found = self.peek() == wanted
-        self.at += found
-        return found
-
-    def fail(self, what: str) -> NoReturn:
-        end = len(self.text.rstrip())
-        place = self.tokens[self.at][1] if self.at < len(self.tokens) else end
-        raise PlanError(f"{what}\n\n    {self.text}\n    {' ' * place}^")
 
 
 _LARGE = 1000.0

@@ -31,7 +31,7 @@ from vcomp.statistics import Statistics
 
 
 @dataclass(frozen=True, slots=True)
-class HypothesisTest(display.Said):
+class HypothesisTest(display.PrintsAsSentence):
     """The outcome of one test; it prints as a sentence.
 
     Attributes

@@ -24,7 +24,7 @@ from vcomp.design import (
 )
 from vcomp.display import memory
 from vcomp.exceptions import DataError, EstimationError
-from vcomp.formula import LeftOut
+from vcomp.formula import OmittedColumns
 from vcomp.numerics import slices
 from vcomp.statistics.groupings import Groupings, find_groupings, split_columns
 from vcomp.statistics.statistics import Statistics
@@ -105,7 +105,7 @@ class SummedData:
     moments_as_rows: Callable[[], Chunk | None] | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
-    def without_columns(self, left_out: LeftOut, constant: FloatArray) -> SummedData:
+    def without_columns(self, left_out: OmittedColumns, constant: FloatArray) -> SummedData:
         """Return the same rows without columns of X that are linear combinations of others.
 
         Parameters
