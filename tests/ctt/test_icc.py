@@ -11,9 +11,8 @@ from scipy import stats
 import vcomp
 from tests.helpers.ctt_scores import QUESTIONS, SMALL_SCORES, WINES, holed, long_of
 from vcomp.ctt.coefficients import cronbach_alpha
-from vcomp.ctt.icc_result import RatingMeanSquares, agreement, consistency, one_way
 from vcomp.ctt.internal_consistency import spearman_brown
-from vcomp.ctt.intraclass import icc
+from vcomp.ctt.intraclass import RatingMeanSquares, agreement, consistency, icc, one_way
 from vcomp.exceptions import DataError
 
 # Shrout and Fleiss (1979), Table 2: six targets, four judges

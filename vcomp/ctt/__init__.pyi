@@ -1,11 +1,11 @@
 from .coefficients import cronbach_alpha as cronbach_alpha
 from .halves import SplitHalf as SplitHalf
 from .halves import split_half_reliability as split_half_reliability
-from .icc_result import IntraclassCorrelations as IntraclassCorrelations
 from .internal_consistency import Reliability as Reliability
 from .internal_consistency import reliability as reliability
 from .internal_consistency import spearman_brown as spearman_brown
 from .internal_consistency import spearman_brown_factor as spearman_brown_factor
+from .intraclass import IntraclassCorrelations as IntraclassCorrelations
 from .intraclass import icc as icc
-from .item_result import ItemAnalysis as ItemAnalysis
+from .items import ItemAnalysis as ItemAnalysis
 from .items import item_analysis as item_analysis

@@ -278,10 +278,7 @@ def reliability(
     if not n_missing:
         return _of_complete(matrix, alpha, 0, "")
     if missing == "raise":
-        raise DataError(
-            f"{there}; missing='reml' and 'pairwise' use the available ones, 'listwise' leaves "
-            "out the objects with missing ones"
-        )
+        raise matrix.incomplete("'reml' and 'pairwise' use")
     if missing == "listwise":
         kept, words = complete_rows(matrix)
         return _of_complete(kept, alpha, n_missing, words)

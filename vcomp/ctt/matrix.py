@@ -72,6 +72,18 @@ class ItemScores:
         n_cells = display.count(self.values.size)
         return f"{display.count(self.n_missing)} of {n_cells} cells are missing"
 
+    def incomplete(self, using: str) -> DataError:
+        """Return the error for missing cells where none are allowed.
+
+        Parameters
+        ----------
+        using : the values of ``missing`` that use the available cells, with their verb
+        """
+        return DataError(
+            f"{self.missing_in_words}; missing={using} the available ones, 'listwise' leaves out "
+            "the objects with missing ones"
+        )
+
     def rows(self, keep: BoolArray) -> ItemScores:
         """Return some of the objects."""
         return replace(self, values=self.values[keep], objects=self.objects[keep])
@@ -152,6 +164,47 @@ def complete_rows(matrix: ItemScores) -> tuple[ItemScores, str]:
     left_out = display.count(int((~complete).sum()))
     words = f"{matrix.missing_in_words}: {left_out} objects were left out (listwise)."
     return matrix.rows(complete), words
+
+
+@dataclass(frozen=True, slots=True)
+class RatingMeanSquares:
+    """Mean squares of complete ratings of n objects (rows) by k raters (columns)."""
+
+    n: int
+    k: int
+    rows: float
+    columns: float
+    residual: float
+
+    @property
+    def within(self) -> float:
+        """Mean square within objects: of raters and residual together."""
+        return (self.columns + (self.n - 1) * self.residual) / self.n
+
+
+def mean_squares_of(matrix: ItemScores) -> RatingMeanSquares:
+    """Return the mean squares of complete scores.
+
+    Raises
+    ------
+    DataError
+        If all scores are equal.
+    """
+    X = matrix.values
+    n, k = X.shape
+    if np.ptp(X) == 0.0:
+        raise DataError("all scores are equal, so there is no variance to divide into components")
+    D = X - X.mean()
+    rows, columns = D.mean(axis=1), D.mean(axis=0)
+    rest = D - rows[:, None] - columns
+    squares = (
+        k * float(rows @ rows) / (n - 1),
+        n * float(columns @ columns) / (k - 1),
+        float(np.square(rest).sum()) / ((n - 1) * (k - 1)),
+    )
+    # mean squares within rounding error of zero are zero
+    nothing = n * k * float(np.square(64.0 * np.finfo(float).eps * np.abs(X).max()))
+    return RatingMeanSquares(n, k, *(ms if ms > nothing else 0.0 for ms in squares))
 
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
