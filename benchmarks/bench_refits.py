@@ -26,7 +26,7 @@ def run(report: Report, settings: Settings) -> None:
         report(name, best_of(work, settings.repeat), f"{n:,} plain fits", n * fit)
 
     compared = vcomp.compare_measures(
-        data, formula=_FORMULA, responses=["score", "second", "third"], dstudy={"topic": 50}
+        _FORMULA, data, responses=["score", "second", "third"], dstudy={"topic": 50}
     )
     compare("jackknife of topics", lambda: res.jackknife("topic"), topics)
     compare("differences of three measures", compared.differences, 3 * (topics + _SYSTEMS))

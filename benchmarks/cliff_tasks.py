@@ -221,7 +221,7 @@ def _variables(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _compared(frame: pd.DataFrame) -> Any:
     return vcomp.compare_measures(
-        frame, formula=MAIN, responses=["score", "x", "y"], dstudy={"b": 50}, progress=False
+        MAIN, frame, responses=["score", "x", "y"], dstudy={"b": 50}, progress=False
     )
 
 
@@ -300,7 +300,7 @@ def _fits() -> list[Task]:
         Task("fit, C(b) + a", partial(fit, "score ~ C(b) + (1|a)"), _FEW, first=1_000),
         *methods,
         Task("fit, henderson3 of a/b", partial(fit, NESTED, method="henderson3"), _UNEQUAL),
-        Task("gstudy", lambda d: vcomp.gstudy(d, "a x b x c", "score"), _THREE),
+        Task("gstudy", lambda d: vcomp.gstudy("a x b x c", d, "score"), _THREE),
         Task("accumulate", lambda d: accumulate(MAIN, d).fit(), _TWO),
         Task("accumulate, parts of 100 rows", lambda parts: _sum(parts).fit(), _FEW, _parts),
         Task(

@@ -85,7 +85,7 @@ def test_names_of_the_package():
 
 
 def test_a_design_may_come_first():
-    res = vcomp.gstudy(GRID[GRID["assessor"] == 0], "system x topic", "score")
+    res = vcomp.gstudy("system x topic", GRID[GRID["assessor"] == 0], "score")
     expected = res.expected_tau(topic=25)
     columns = ["estimate", "low", "high"]
     found = res.expected_tau("system x topic", topic=25)

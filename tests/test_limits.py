@@ -120,7 +120,7 @@ def errors_of_effects():
 
 def confounded_plans():
     nested = DATA.assign(topic=np.arange(15))
-    study = vcomp.gstudy(nested, "topic:sys", "score")
+    study = vcomp.gstudy("topic:sys", nested, "score")
     with pytest.raises(PlanError, match="cannot separate topic from sys:topic"):
         study.dstudy("sys x topic", topic=5)
 

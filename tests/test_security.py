@@ -208,7 +208,7 @@ def test_code_in_a_design_is_not_evaluated(mark):
     with pytest.raises(vcomp.VcompError):
         RESULT.dstudy(f"sys x ({code}:topic)", topic=20)
     with pytest.raises(vcomp.VcompError):
-        vcomp.gstudy(FRAME, f"sys x ({code}:topic)", "score")
+        vcomp.gstudy(f"sys x ({code}:topic)", FRAME, "score")
     assert not path.exists()
 
 

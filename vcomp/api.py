@@ -94,8 +94,8 @@ def fit(
 
 @guarded
 def gstudy(
-    data: Any,
     design: str,
+    data: Any,
     response: str,
     *,
     facets: Mapping[str, str] | None = None,
@@ -115,10 +115,10 @@ def gstudy(
 
     Parameters
     ----------
-    data : as for :func:`fit`: frames, files, folders and patterns of files, also a Dask DataFrame;
-        None uses the variables of the calling scope
     design : such as ``"p x i x a"``, ``"p x (i:h)"`` or ``"sys x (judge:topic)"``, see
         :func:`vcomp.formula.parse_design`; facets are columns of the data
+    data : as for :func:`fit`: frames, files, folders and patterns of files, also a Dask DataFrame;
+        None uses the variables of the calling scope
     response : the column of the scores, or an expression of Python
     facets : columns by the letters of the design, ``{"p": "person"}``. The result, and D-studies
         of it, speak of these facets by their letters
@@ -159,7 +159,7 @@ def gstudy(
     --------
     >>> import vcomp
     >>> data = vcomp.datasets.load("docsearch")
-    >>> res = vcomp.gstudy(data, "s x t", "score", facets={"s": "sys", "t": "topic"})
+    >>> res = vcomp.gstudy("s x t", data, "score", facets={"s": "sys", "t": "topic"})
     >>> res.formula
     'score ~ (1|s) + (1|t) + (1|s:t)'
     >>> res.dstudy("s x T", t=[50, 100]).table[["t", "Erho2"]].round(3)

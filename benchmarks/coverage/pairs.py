@@ -130,7 +130,7 @@ def _scores(
 def _ends(scores: pd.DataFrame, method: IntervalName) -> FloatArray:
     try:
         compared = vcomp.compare_measures(
-            scores, "~ (1|s) + (1|t)", responses=["0", "1"], interval=method, progress=False
+            "~ (1|s) + (1|t)", scores, responses=["0", "1"], interval=method, progress=False
         )
         tables = [compared.differences(c, progress=False).table for c in ("Erho2", "Phi")]
         tables.append(compared.required_ratios("Erho2", progress=False).table)

@@ -395,7 +395,7 @@ def test_fixed_facets_that_are_nested():
 def test_one_effect_needs_repeated_scores():
     refused(
         lambda: (
-            vcomp.gstudy(SCORES, "sys", "other") if False else vcomp.formula.design_formula("p")
+            vcomp.gstudy("sys", SCORES, "other") if False else vcomp.formula.design_formula("p")
         ),
         "pass replicated=True",
     )

@@ -174,10 +174,10 @@ def test_loaded_results_fit_again():
 
 def test_measures_of_one_table():
     refused(
-        lambda: vcomp.compare_measures({"sys": [1, 2]}, RANDOM), "responses=['ap', 'p20']", "by="
+        lambda: vcomp.compare_measures(RANDOM, {"sys": [1, 2]}), "responses=['ap', 'p20']", "by="
     )
     made = vcomp.compare_measures(
-        MEASURES, "~ (1|sys) + (1|topic)", responses=["score", "p20"], object="sys"
+        "~ (1|sys) + (1|topic)", MEASURES, responses=["score", "p20"], object="sys"
     )
     expected = MS_SYS / (MS_SYS)  # Erho2 does not depend on the unit of a measure
     values = made.table.filter(like="Erho2").iloc[:, 0].to_numpy()

@@ -277,7 +277,7 @@ def test_a_g_study_by_its_design(tmp_path):
     )  # fmt: skip
     done = run(*given, "--method", "anova", "--dstudy", "r=2,4", "--object", "p")
     columns = {"p": "person", "t": "task", "r": "my rater"}
-    res = vcomp.gstudy(path, "p x (r:t)", "y", facets=columns, method="anova")
+    res = vcomp.gstudy("p x (r:t)", path, "y", facets=columns, method="anova")
     assert str(res.summary()) in done.stdout
     assert str(res.dstudy(object="p", r=[2, 4]).summary()) in done.stdout
     same = vcomp.fit(formula, data, method="anova")

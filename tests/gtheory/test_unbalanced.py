@@ -83,7 +83,7 @@ def test_the_gstudys_own_rows_have_the_universe_of_their_layout():
     cells = [cells[k] for k in draw.permutation(len(cells))[:70]]
     data = pd.DataFrame(cells, columns=["p", "i", "a"])
     data["score"] = draw.normal(size=70) + draw.normal(size=6)[data["p"]]
-    res = vcomp.gstudy(data, "p x i x a", "score", method="anova")
+    res = vcomp.gstudy("p x i x a", data, "score", method="anova")
     columns = ["universe_var", "rel_err_var", "abs_err_var"]
     for options in ({"universe": {"i": 6, "a": 4}}, {"universe": {"i": 6}, "fixed": "a"}):
         own = res.dstudy(object="p", **options).table[columns]

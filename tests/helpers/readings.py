@@ -18,7 +18,7 @@ def model_of(formula, data, **options):
     return VarianceComponentsModel(formula, read_data(parse(formula), data, reading))
 
 
-def study_of(data, design, response="score", facets=None, method="reml", **options):
+def study_of(design, data, response="score", facets=None, method="reml", **options):
     """Return a G-study; options of ``Reading`` say how data are read, others are of the fit."""
     of_reading = {f.name for f in fields(Reading)}.intersection(options)
     reading = Reading(

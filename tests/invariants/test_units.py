@@ -254,7 +254,7 @@ PAIRS = "y + z ~ (1|p) + (1|i)"
 
 def measures(data):
     tables = {"first": data, "second": data.assign(y=data["z"])}
-    return vcomp.compare_measures(tables, "y ~ (1|p) + (1|i)", method="minque", i=10)
+    return vcomp.compare_measures("y ~ (1|p) + (1|i)", tables, method="minque", i=10)
 
 
 def multivariate(data):

@@ -198,7 +198,7 @@ def test_the_data_are_not_written_over(stream, study, tmp_path, monkeypatch):
     data.to_parquet(path)
     before = path.read_bytes()
     if study:
-        res = vcomp.gstudy(path, "sys x topic", "score", stream=stream)
+        res = vcomp.gstudy("sys x topic", path, "score", stream=stream)
     else:
         res = vcomp.fit("score ~ (1|sys) + (1|topic)", path, stream=stream)
     monkeypatch.chdir(tmp_path)

@@ -152,7 +152,7 @@ def test_frames_and_pictures():
 
 def test_nested_and_unbalanced_designs():
     essays = vcomp.datasets.load("essays")
-    res = vcomp.gstudy(essays, "person x rater x (task:genre)", "score")
+    res = vcomp.gstudy("person x rater x (task:genre)", essays, "score")
     diagnosis = res.diagnose(n=19)
     assert {"person", "residuals"} <= set(diagnosis.shapes.index)
     assert any("needs balanced data" in sentence for sentence in diagnosis.not_tested)

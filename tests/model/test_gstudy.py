@@ -31,7 +31,7 @@ def data_of(text, n=2, replicates=1, unique=(), seed=0):
 
 
 def gstudy(text, data, **options):
-    return vcomp.gstudy(data, text, "score", method="anova", **options)
+    return vcomp.gstudy(text, data, "score", method="anova", **options)
 
 
 # Components -----------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def test_components_of_brennan(file, design, facets, reference_id, reference, sh
 def test_reml_components_of_gtheory(reference, shared_data):
     """gtheory 0.1.2 on Brennan's Table 3.2; it takes lme4's optimiser as it is, about 1e-4."""
     stored = reference("gtheory_brennan_3_2")["values"]
-    res = vcomp.gstudy(shared_data("brennan_3_2.csv"), "p x (r:t)", "score", facets={**P, **T})
+    res = vcomp.gstudy("p x (r:t)", shared_data("brennan_3_2.csv"), "score", facets={**P, **T})
     names = {"Person": "p", "Task": "t", "Rater:Task": "t:r", "Person:Task": "p:t"}
     for name, row in stored["gstudy"].items():
         ours = res.vcomp[names.get(name, name)]
@@ -78,7 +78,7 @@ def test_reml_components_of_gtheory(reference, shared_data):
 def test_doctors_of_narayanan(reference, shared_data):
     stored = reference("narayanan2010_published")["values"]["vc"]
     res = vcomp.gstudy(
-        shared_data("narayanan2010.csv"), "(p:d) x i", "rating", method="anova",
+        "(p:d) x i", shared_data("narayanan2010.csv"), "rating", method="anova",
         facets={"p": "patient", "d": "doctor", "i": "item"},
     )  # fmt: skip
     names = {"doctor": "d", "doctor:patient": "d:p", "item": "i", "doctor:item": "d:i"}
@@ -167,10 +167,10 @@ def test_containers_and_columns_of_any_name(tmp_path):
     arrow, arrays = pl.from_pandas(frame).to_arrow(), {c: frame[c].to_numpy() for c in frame}
     for data in (frame, pl.from_pandas(frame), arrow, arrays,
                  tmp_path / "scores.csv", str(tmp_path / "scores.csv")):  # fmt: skip
-        res = vcomp.gstudy(data, design, "my score", method="anova")
+        res = vcomp.gstudy(design, data, "my score", method="anova")
         np.testing.assert_allclose(res.vcomp, expected, rtol=1e-12)
         assert list(res.vcomp.index) == ["p", "h", "h:exam item", "p:h", "Residual"]
-        short = vcomp.gstudy(data, "p x (i:h)", "my score", facets=names, method="anova")
+        short = vcomp.gstudy("p x (i:h)", data, "my score", facets=names, method="anova")
         np.testing.assert_array_equal(short.vcomp, res.vcomp)
         assert short.dstudy(i=[2, 4], h=2, object="p").table["i"].tolist() == [2, 4]
 
@@ -185,11 +185,11 @@ def test_variables_of_the_scope_and_expressions():
     frame = data_of("p x i", n=3)
     p, i, score = (frame[c].to_numpy() for c in ("p", "i", "score"))
     assert p.size == i.size == score.size
-    res = vcomp.gstudy(None, "p x i", "score", method="anova")
+    res = vcomp.gstudy("p x i", None, "score", method="anova")
     np.testing.assert_array_equal(res.vcomp, gstudy("p x i", frame).vcomp)
     factor = 10.0
     assert factor == p.dtype.type(10)
-    scaled = vcomp.gstudy(frame, "p x i", "I(factor * score)", method="anova")
+    scaled = vcomp.gstudy("p x i", frame, "I(factor * score)", method="anova")
     np.testing.assert_allclose(scaled.vcomp, 100.0 * res.vcomp, rtol=1e-12)
 
 
@@ -197,21 +197,21 @@ def test_rows_keep_their_labels_and_missing_ones_are_left_out_once():
     frame = data_of("p x i", n=4).set_index(np.arange(100, 120))
     frame.loc[103, "score"] = np.nan
     with pytest.warns(vcomp.VcompWarning, match="1 of 20 rows have a missing value") as caught:
-        res = vcomp.gstudy(frame, "p x i", "score")
+        res = vcomp.gstudy("p x i", frame, "score")
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert list(res.resid.index) == [k for k in range(100, 120) if k != 103]
     with pytest.raises(vcomp.DataError, match="1 of 20 rows"):
-        vcomp.gstudy(frame, "p x i", "score", missing="raise")
+        vcomp.gstudy("p x i", frame, "score", missing="raise")
 
 
 def test_options_of_the_method_are_passed_on():
     frame = data_of("p x i", n=5)
-    held = vcomp.gstudy(frame, "p x i", "score", method="ml", hold={"p": 0.5})
+    held = vcomp.gstudy("p x i", frame, "score", method="ml", hold={"p": 0.5})
     assert held.vcomp["p"] == 0.5
     assert held.method == "ml"
     with pytest.raises(vcomp.EstimationError):
-        vcomp.gstudy(frame, "p x i", "score", nonsense=1)
+        vcomp.gstudy("p x i", frame, "score", nonsense=1)
 
 
 # What the data do not distinguish ---------------------------------------------------------------
@@ -396,7 +396,7 @@ CROSSED = data_of("p x i", n=3).rename(columns={"p": "person", "i": "item"})
 )  # fmt: skip
 def test_designs_and_facets_that_do_not_fit(design, options, error, message):
     with pytest.raises(error, match=message):
-        vcomp.gstudy(CROSSED, design, "score", **options)
+        vcomp.gstudy(design, CROSSED, "score", **options)
 
 
 @pytest.mark.parametrize(
@@ -414,28 +414,28 @@ def test_designs_and_facets_that_do_not_fit(design, options, error, message):
 def test_responses_that_cannot_be(response, error, message):
     frame = CROSSED.assign(text=list("abcdefghijkl"))
     with pytest.raises(error, match=message):
-        vcomp.gstudy(frame, "person x item", response)
+        vcomp.gstudy("person x item", frame, response)
 
 
 def test_arguments_in_another_order():
     with pytest.raises(vcomp.PlanError, match=r"a design must be text such as .*, not DataFrame"):
-        vcomp.gstudy("p x i", CROSSED, "score")
+        vcomp.gstudy(CROSSED, "p x i", "score")
 
 
 @pytest.mark.parametrize("data", [CROSSED.iloc[:0], CROSSED.assign(score=np.nan), 7, [1, 2]])
 def test_data_without_scores(data):
     with pytest.raises(vcomp.DataError):
-        vcomp.gstudy(data, "person x item", "score")
+        vcomp.gstudy("person x item", data, "score")
 
 
 def test_a_constant_score_has_no_variance():
-    res = vcomp.gstudy(CROSSED.assign(score=2.0), "person x item", "score", method="anova")
+    res = vcomp.gstudy("person x item", CROSSED.assign(score=2.0), "score", method="anova")
     assert (res.vcomp == 0.0).all()
 
 
 def test_logical_and_whole_scores_are_numbers():
     right = CROSSED["score"] > 0
-    by_bool = vcomp.gstudy(CROSSED.assign(score=right), "person x item", "score", method="anova")
+    by_bool = vcomp.gstudy("person x item", CROSSED.assign(score=right), "score", method="anova")
     whole = right.astype("int8")
-    by_int = vcomp.gstudy(CROSSED.assign(score=whole), "person x item", "score", method="anova")
+    by_int = vcomp.gstudy("person x item", CROSSED.assign(score=whole), "score", method="anova")
     np.testing.assert_array_equal(by_bool.vcomp, by_int.vcomp)

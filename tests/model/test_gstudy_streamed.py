@@ -37,7 +37,7 @@ def outcome(data, design, response="score", study=vcomp.gstudy, **options):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", vcomp.VcompWarning)
         try:
-            found = Outcome(study(data, design, response, **options))
+            found = Outcome(study(design, data, response, **options))
         except vcomp.VcompError as error:
             found = Outcome(error=(type(error), str(error)))
     found.warnings = [str(w.message) for w in caught]
@@ -290,8 +290,8 @@ def test_fitted_values_are_of_the_facets_of_the_design(tmp_path):
     options = {"facets": {"p": "person"}, "design": "p x (i:h) x once", "response": "score"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vcomp.VcompWarning)
-        kept = vcomp.gstudy(data, **options)
-        found = study_of(data, **options, stream=True, batch_rows=7)
+        kept = vcomp.gstudy(data=data, **options)
+        found = study_of(data=data, **options, stream=True, batch_rows=7)
     path = found.augment(path=tmp_path / "rows.parquet")
     written, expected = pd.read_parquet(path), kept.augment().reset_index(drop=True)
     assert list(written.columns) == list(expected.columns) == [
@@ -303,8 +303,8 @@ def test_fitted_values_are_of_the_facets_of_the_design(tmp_path):
 
 def test_effects_of_cells_that_were_put_away():
     data = data_of("p x a x (d:i)", n=4, unique=["d"])
-    kept = vcomp.gstudy(data, "p x a x (d:i)", "score")
-    found = study_of(data, "p x a x (d:i)", stream=True, large_share=0.0)
+    kept = vcomp.gstudy("p x a x (d:i)", data, "score")
+    found = study_of("p x a x (d:i)", data, stream=True, large_share=0.0)
     assert found.random_effects.keys() == kept.random_effects.keys()
     for name, effects in kept.random_effects.items():
         pd.testing.assert_frame_equal(found.random_effects[name], effects, rtol=1e-7, atol=1e-9)
@@ -335,7 +335,7 @@ class Frames:
 def test_rows_are_read_no_more_often_than_for_a_formula():
     """Whatever has to be found out of the design."""
     frames = [Frames([data_of("p x (i:h)", n=4)]) for _ in range(2)]
-    vcomp.gstudy(frames[0], "p x (i:h)", "score", stream=True)
+    vcomp.gstudy("p x (i:h)", frames[0], "score", stream=True)
     vcomp.fit("score ~ (1|p) + (1|h/i)", frames[1], stream=True)
     assert frames[0].times == frames[1].times
 
@@ -344,9 +344,9 @@ def test_variables_of_the_scope():
     frame = data_of("p x i", n=3)
     p, i, score = (frame[c].to_numpy() for c in ("p", "i", "score"))
     assert p.size == i.size == score.size
-    found = vcomp.gstudy(None, "p x i", "score", method="anova", stream=True)
+    found = vcomp.gstudy("p x i", None, "score", method="anova", stream=True)
     np.testing.assert_allclose(
-        found.vcomp, vcomp.gstudy(frame, "p x i", "score", method="anova").vcomp, rtol=1e-11
+        found.vcomp, vcomp.gstudy("p x i", frame, "score", method="anova").vcomp, rtol=1e-11
     )
 
 

@@ -68,7 +68,7 @@ def from_pickle(frame, tmp_path):
 
 
 def of_design(frame, tmp_path):
-    return vcomp.gstudy(frame, "sys x topic", "score")
+    return vcomp.gstudy("sys x topic", frame, "score")
 
 
 WAYS = [in_batches, on_dask, from_sums, from_json, from_pickle, of_design]

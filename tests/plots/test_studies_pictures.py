@@ -20,7 +20,7 @@ FORMULA = "y ~ (1|a) + (1|b)"
 def compared():
     frame = balanced("crossed", 4)[1]
     frame["z"] = frame["y"] + np.random.default_rng(1).normal(size=len(frame))
-    return vcomp.compare_measures(frame, "~ (1|a) + (1|b)", responses=["y", "z"], b=[10, 100])
+    return vcomp.compare_measures("~ (1|a) + (1|b)", frame, responses=["y", "z"], b=[10, 100])
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_a_plan_is_the_number_of_a_row(compared, plan):
 def test_plans_of_different_sizes_are_not_named():
     frame = balanced("crossed", 4)[1]
     fewer = frame[frame["b"] != frame["b"].iloc[0]]
-    found = vcomp.compare_measures({"all": frame, "fewer": fewer}, FORMULA)
+    found = vcomp.compare_measures(FORMULA, {"all": frame, "fewer": fewer})
     assert found.plot().get_xlabel() == "coefficient, 95 % intervals"
 
 
@@ -96,7 +96,7 @@ def test_curves_of_one_size_go_from_a_quarter_of_it_to_twice_it(size, low, high)
     formula, frame = balanced("crossed", 3)
     frame["z"] = frame["y"] ** 2
     found = vcomp.compare_measures(
-        frame, "~" + formula.partition("~")[2], responses=["y", "z"], b=size
+        "~" + formula.partition("~")[2], frame, responses=["y", "z"], b=size
     )
     curves = [line for line in found.plot("curves").lines if line.get_linestyle() == "-"]
     assert len(curves) >= 2
@@ -110,7 +110,7 @@ def test_curves_of_one_size_go_from_a_quarter_of_it_to_twice_it(size, low, high)
 def test_pictures_of_the_only_measure_that_could_be_fitted():
     formula, frame = balanced("crossed", 3)
     frame["flat"] = 1.0
-    found = vcomp.compare_measures(frame, formula[1:], responses=["y", "flat"], b=[10, 40])
+    found = vcomp.compare_measures(formula[1:], frame, responses=["y", "flat"], b=[10, 40])
     assert list(found.failures) == ["flat"]
     line = next(x for x in found.plot("curves").lines if x.get_linestyle() == "-")
     x, y = line.get_data()
@@ -123,7 +123,7 @@ def test_curves_with_other_sizes_held():
     formula, frame = balanced("three facets", 2)
     frame["z"] = frame["y"] ** 2
     found = vcomp.compare_measures(
-        frame, "~" + formula.partition("~")[2], responses=["y", "z"], b=[5, 10], c=[2, 4]
+        "~" + formula.partition("~")[2], frame, responses=["y", "z"], b=[5, 10], c=[2, 4]
     )
     with pytest.raises(PlanError, match="the facet of the horizontal axis is not known"):
         found.plot("curves")

@@ -239,7 +239,7 @@ def test_layouts_of_roles_are_fixed():
     assert layouts["individuals"].fixed == ()
     assert "pass fixed='role'" in str(layouts)
     layout = layouts["roles"]
-    res = vcomp.gstudy(layout.rows(rows), layout.design, "F", method="anova")
+    res = vcomp.gstudy(layout.design, layout.rows(rows), "F", method="anova")
     random, fixed = (
         res.dstudy(topic=50, role=2, fixed=f, interval="mls").table for f in ((), layout.fixed)
     )

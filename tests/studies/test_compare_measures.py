@@ -24,7 +24,7 @@ def frame():
 
 @pytest.fixture(scope="module")
 def compared(frame):
-    return vcomp.compare_measures(frame, BOTH, responses=MEASURES, topic=[20, 50])
+    return vcomp.compare_measures(BOTH, frame, responses=MEASURES, topic=[20, 50])
 
 
 def test_each_is_what_its_fit_says(compared, frame):
@@ -97,10 +97,10 @@ def test_all_forms_are_the_same(compared, frame, tmp_path):
         ({**long, "rr": fits["rr"]}, score),
     ]
     for data, formula in forms:
-        found = vcomp.compare_measures(data, formula, topic=[20, 50])
+        found = vcomp.compare_measures(formula, data, topic=[20, 50])
         pd.testing.assert_frame_equal(found.table, expected, rtol=1e-9)
     renamed = vcomp.compare_measures(
-        polars.from_pandas(frame), BOTH, responses={m.upper(): m for m in MEASURES}, topic=[20, 50]
+        BOTH, polars.from_pandas(frame), responses={m.upper(): m for m in MEASURES}, topic=[20, 50]
     )
     expected = expected.assign(measure=expected["measure"].str.upper())
     pd.testing.assert_frame_equal(renamed.table, expected, rtol=1e-9)
@@ -108,14 +108,14 @@ def test_all_forms_are_the_same(compared, frame, tmp_path):
 
 def test_columns_that_are_no_names_of_python(frame):
     odd = frame.rename(columns={"p20": "P@20", "ap": "a p"})
-    found = vcomp.compare_measures(odd, f"rr {BOTH}", responses=["P@20", "a p"])
+    found = vcomp.compare_measures(f"rr {BOTH}", odd, responses=["P@20", "a p"])
     assert list(found.results) == ["P@20", "a p"]
     assert found.results["P@20"].vcomp.equals(vcomp.fit(f"p20 {BOTH}", frame).vcomp)
 
 
 def test_a_response_may_be_transformed_by_groups(frame):
     data = frame[frame["ap"] > frame["ap"].min()].assign(half=frame["topic"] < "t4")
-    found = vcomp.compare_measures(data, f"np.exp(ap/5) {BOTH}", by="half")
+    found = vcomp.compare_measures(f"np.exp(ap/5) {BOTH}", data, by="half")
     own = vcomp.fit(f"np.exp(ap/5) {BOTH}", data[data["half"]])
     np.testing.assert_allclose(found.results["True"].vcomp, own.vcomp, rtol=1e-9)
 
@@ -123,7 +123,7 @@ def test_a_response_may_be_transformed_by_groups(frame):
 def test_groups(frame):
     data = pd.concat([frame.assign(track=t, year=y) for t in ("web", "qa") for y in (1, 2)])
     data["ap"] += np.random.default_rng(1).normal(size=len(data))
-    found = vcomp.compare_measures(data, f"ap {BOTH}", by=["track", "year"], topic=10)
+    found = vcomp.compare_measures(f"ap {BOTH}", data, by=["track", "year"], topic=10)
     assert list(found.results) == ["qa, 1", "qa, 2", "web, 1", "web, 2"]
     table = found.table
     assert table[["track", "year"]].to_numpy().tolist() == [
@@ -135,16 +135,16 @@ def test_groups(frame):
     # Categories of which there are no rows, and groups that are combined in no row, are none.
     track = pd.Categorical(data["track"], ["web", "none", "qa"])
     few = data.assign(track=track).query("track == 'web' or year == 2")
-    listed = vcomp.compare_measures(few, f"ap {BOTH}", by=["track", "year"], topic=10)
+    listed = vcomp.compare_measures(f"ap {BOTH}", few, by=["track", "year"], topic=10)
     assert list(listed.results) == ["web, 1", "web, 2", "qa, 2"]
-    both = vcomp.compare_measures(data, BOTH, responses=["ap", "rr"], by="track", topic=10)
+    both = vcomp.compare_measures(BOTH, data, responses=["ap", "rr"], by="track", topic=10)
     assert list(both.results) == ["ap, qa", "ap, web", "rr, qa", "rr, web"]
     assert both.table.columns[:4].tolist() == ["measure", "response", "track", "nobs"]
 
 
 def test_groups_of_other_sizes_have_plans_of_their_own(frame):
     data = frame.assign(half=np.where(frame["topic"] < "t3", "few", "many"))
-    found = vcomp.compare_measures(data, f"ap {BOTH}", by="half")
+    found = vcomp.compare_measures(f"ap {BOTH}", data, by="half")
     assert found.table["topic"].tolist() == [3, 6]
     few = found.differences(shared=[])
     assert "planned with different sizes" in " ".join(few.notes)
@@ -167,17 +167,17 @@ def test_more_facets_and_designs():
     data["z"] = data["y"] ** 2
     right = formula.partition("~")[2]
     sizes = {"b": [5, 10], "c": [2, 4]}
-    found = vcomp.compare_measures(data, f"~{right}", responses=["y", "z"], **sizes)
+    found = vcomp.compare_measures(f"~{right}", data, responses=["y", "z"], **sizes)
     assert "n_Phi" not in found.table
     table = vcomp.compare_measures(
-        data, f"~{right}", responses=["y", "z"], facet="b", goal=0.8, **sizes
+        f"~{right}", data, responses=["y", "z"], facet="b", goal=0.8, **sizes
     ).table
     res = vcomp.fit(f"z ~{right}", data)
     for row in table[table["measure"] == "z"].to_dict("records"):
         needed = res.dstudy(b=row["b"], c=row["c"]).required(0.8, "Erho2", "b")
         assert (row["n_Erho2"], row["n_Erho2_high"]) == (needed.n, needed.high)
     nested = vcomp.compare_measures(
-        data, f"~{right}", responses=["y", "z"], dstudy={"design": "a x (c:b)"}, **sizes
+        f"~{right}", data, responses=["y", "z"], dstudy={"design": "a x (c:b)"}, **sizes
     )
     own = res.dstudy("a x (c:b)", **sizes).table
     mine = nested.table.query("measure == 'z'")
@@ -185,21 +185,21 @@ def test_more_facets_and_designs():
 
 
 def test_a_design_in_brennans_notation(frame):
-    found = vcomp.compare_measures(frame, "sys x topic", responses=["ap", "rr"], topic=10)
-    own = vcomp.gstudy(frame, "sys x topic", "rr")
+    found = vcomp.compare_measures("sys x topic", frame, responses=["ap", "rr"], topic=10)
+    own = vcomp.gstudy("sys x topic", frame, "rr")
     assert found.results["rr"].formula == own.formula
     assert found.results["rr"].vcomp.equals(own.vcomp)
     groups = pd.concat([frame.assign(g=g) for g in "ab"])
-    by = vcomp.compare_measures(groups, "sys x topic", responses={"AP": "ap"}, by="g")
+    by = vcomp.compare_measures("sys x topic", groups, responses={"AP": "ap"}, by="g")
     assert list(by.results) == ["a", "b"]
     odd = frame.rename(columns={"rr": "R R"})
-    named = vcomp.compare_measures(odd, "sys x topic", responses=["ap", "R R"], topic=10)
+    named = vcomp.compare_measures("sys x topic", odd, responses=["ap", "R R"], topic=10)
     assert named.results["R R"].vcomp.equals(own.vcomp)
     # Of a judge with one topic: what is confounded is said, with the measure.
     judged = frame.assign(judge=frame["topic"])
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        vcomp.compare_measures(judged, "sys x (topic:judge)", responses=["ap", "rr"])
+        vcomp.compare_measures("sys x (topic:judge)", judged, responses=["ap", "rr"])
     said = [str(w.message) for w in heard]
     assert [text.partition(" are confounded in these data. ")[0] for text in said] == [
         f"measure {name!r}: some effects of the design 'sys x (topic:judge)'"
@@ -211,7 +211,7 @@ def test_the_best_for_a_budget():
     formula, data = balanced("three facets", 5)
     data["z"] = data["y"] + np.random.default_rng(1).normal(size=len(data))
     found = vcomp.compare_measures(
-        data, "~" + formula.partition("~")[2], responses=["y", "z"], b=5, c=2
+        "~" + formula.partition("~")[2], data, responses=["y", "z"], b=5, c=2
     )
     table = found.best("10*b + b*c", budget=500, coefficient="Phi")
     assert table.columns[:2].tolist() == ["measure", "design"]
@@ -238,7 +238,7 @@ def test_the_best_for_a_budget():
 
 def test_a_measure_for_which_no_design_is_enough(frame):
     flat = frame.assign(noise=np.arange(72) % 9 + (np.arange(72) % 5 == 0))
-    found = vcomp.compare_measures(flat, BOTH, responses=["ap", "noise"], method="anova", topic=10)
+    found = vcomp.compare_measures(BOTH, flat, responses=["ap", "noise"], method="anova", topic=10)
     table = found.best("topic", goal=0.8)
     assert table["measure"].tolist() == ["ap", "noise"]
     assert isinstance(table["reason"].iloc[1], str)
@@ -246,7 +246,7 @@ def test_a_measure_for_which_no_design_is_enough(frame):
 
 
 def test_workers_change_nothing(compared, frame):
-    again = vcomp.compare_measures(frame, BOTH, responses=MEASURES, workers=3, topic=[20, 50])
+    again = vcomp.compare_measures(BOTH, frame, responses=MEASURES, workers=3, topic=[20, 50])
     pd.testing.assert_frame_equal(again.table, compared.table)
 
 
@@ -256,21 +256,21 @@ def test_a_measure_that_cannot_be_fitted_is_named(frame):
         pytest.warns(vcomp.VcompWarning, match="measure 'flat': .* response is constant"),
         pytest.warns(vcomp.VcompWarning, match="measure 'flat' could not be fitted.*vary"),
     ):
-        found = vcomp.compare_measures(data, BOTH, responses=["ap", "flat", "rr"])
+        found = vcomp.compare_measures(BOTH, data, responses=["ap", "flat", "rr"])
     assert list(found.results) == ["ap", "rr"]
     assert list(found.failures) == ["flat"]
     assert "flat could not be fitted" in str(found)
     groups = pd.concat([frame.assign(g="a"), frame[frame["topic"] == "t1"].assign(g="b")])
     with pytest.warns(vcomp.VcompWarning, match="measure 'b' could not be fitted"):
-        found = vcomp.compare_measures(groups, f"ap {BOTH}", by="g")
+        found = vcomp.compare_measures(f"ap {BOTH}", groups, by="g")
     assert "topic" in found.failures["b"]
     assert str(found).startswith("1 measure by REML")
     groups.loc[groups["g"] == "b", "ap"] = np.nan
     with pytest.warns(vcomp.VcompWarning, match="measure 'b' .* is missing in every row"):
-        vcomp.compare_measures(groups, f"ap {BOTH}", by="g")
+        vcomp.compare_measures(f"ap {BOTH}", groups, by="g")
     with pytest.raises(vcomp.EstimationError, match=r"no measure could be fitted \(all its"):
         vcomp.compare_measures(
-            data.assign(other=2.0), BOTH, responses=["flat", "other"], method="anova"
+            BOTH, data.assign(other=2.0), responses=["flat", "other"], method="anova"
         )
 
 
@@ -279,16 +279,16 @@ def test_warnings_have_the_name_of_their_measure(frame):
     data.loc[5, "p20"] = np.nan
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        found = vcomp.compare_measures(data, BOTH, responses=MEASURES, workers=2)
+        found = vcomp.compare_measures(BOTH, data, responses=MEASURES, workers=2)
     (said,) = heard
     assert str(said.message).startswith("measure 'p20': 1 of 72 rows have a missing value")
     assert said.filename == __file__
     assert found.table["nobs"].tolist() == [72, 71, 72]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        vcomp.compare_measures(data, BOTH, responses=MEASURES)
+        vcomp.compare_measures(BOTH, data, responses=MEASURES)
     with pytest.raises(vcomp.DataError, match="measure 'p20': 1 of 72 rows"):
-        vcomp.compare_measures(data, BOTH, responses=MEASURES, missing="raise")
+        vcomp.compare_measures(BOTH, data, responses=MEASURES, missing="raise")
 
 
 @pytest.mark.parametrize(
@@ -331,26 +331,26 @@ def test_warnings_have_the_name_of_their_measure(frame):
 )  # fmt: skip
 def test_what_cannot_be(frame, arguments, error, message):
     with pytest.raises(error, match=message):
-        vcomp.compare_measures(frame.assign(word="x"), **{"formula": BOTH, **arguments})
+        vcomp.compare_measures(data=frame.assign(word="x"), **{"formula": BOTH, **arguments})
 
 
 def test_data_by_name_that_cannot_be(frame):
-    with pytest.raises(vcomp.FormulaError, match="the formula is the second argument"):
-        vcomp.compare_measures(f"ap {BOTH}", "data.csv")
+    with pytest.raises(vcomp.FormulaError, match="the first argument, must be text, not DataF"):
+        vcomp.compare_measures(frame, f"ap {BOTH}")
     with pytest.raises(vcomp.DataError, match=r"there is no file '.*scores\.csv'"):
-        vcomp.compare_measures("~/no such/scores.csv", BOTH, responses=["ap", "rr"])
+        vcomp.compare_measures(BOTH, "~/no such/scores.csv", responses=["ap", "rr"])
     with pytest.raises(vcomp.DataError, match="a mapping of columns"):
-        vcomp.compare_measures({c: frame[c].to_numpy() for c in frame}, f"ap {BOTH}")
+        vcomp.compare_measures(f"ap {BOTH}", {c: frame[c].to_numpy() for c in frame})
     with pytest.raises(vcomp.DataError, match=r"measure 'a': without a formula, .*topic"):
-        vcomp.compare_measures({"a": frame, "b": frame})
+        vcomp.compare_measures(data={"a": frame, "b": frame})
     with pytest.raises(vcomp.DataError, match="measure 'b': there is no column 'ap'"):
-        vcomp.compare_measures({"a": frame, "b": frame.drop(columns="ap")}, f"ap {BOTH}")
+        vcomp.compare_measures(f"ap {BOTH}", {"a": frame, "b": frame.drop(columns="ap")})
     with pytest.raises(vcomp.DataError, match=r"mapping of names to tables.*not list"):
-        vcomp.compare_measures([frame, frame], f"ap {BOTH}")
+        vcomp.compare_measures(f"ap {BOTH}", [frame, frame])
     with pytest.raises(vcomp.DataError, match="two measures are called '1'"):
-        vcomp.compare_measures({1: frame, "1": frame}, f"ap {BOTH}")
+        vcomp.compare_measures(f"ap {BOTH}", {1: frame, "1": frame})
     with pytest.raises(vcomp.DataError, match="rows have no value in 'g'"):
-        vcomp.compare_measures(frame.assign(g=[None, *["a", "b"] * 35, "a"]), f"ap {BOTH}", by="g")
+        vcomp.compare_measures(f"ap {BOTH}", frame.assign(g=[None, *["a", "b"] * 35, "a"]), by="g")
 
 
 def test_ranges_with_an_unknown_end_are_not_printed():
@@ -413,14 +413,14 @@ def test_designs_of_other_facets_side_by_side():
     formula, data = balanced("three facets", 5)
     one = data[data["c"] == data["c"].iloc[0]]
     fits = {"many": vcomp.fit(formula, data), "one": vcomp.fit("y ~ (1|a) + (1|b)", one)}
-    found = vcomp.compare_measures(fits, b=20)
+    found = vcomp.compare_measures(data=fits, b=20)
     table = found.table.set_index("measure")
     assert np.isnan(table.loc["one", "c"])
     assert np.isnan(table.loc["one", "share(a:b)"])
     assert table["facet"].isna().tolist() == [True, False]
     assert table.loc["one", "n_Phi"] == fits["one"].dstudy(b=20).required(0.95, "Phi").n
     assert "Fewest for Φ: one (" in str(found)
-    both = vcomp.compare_measures(fits, b=20, facet="b").table.set_index("measure")
+    both = vcomp.compare_measures(data=fits, b=20, facet="b").table.set_index("measure")
     assert both.loc["many", "n_Phi"] == fits["many"].dstudy(b=20).required(0.95, "Phi", "b").n
     assert "planned with different sizes" in " ".join(found.differences().notes)
 
@@ -428,7 +428,7 @@ def test_designs_of_other_facets_side_by_side():
 def test_intervals_from_elsewhere(frame):
     """What dstudy= takes is passed on: here a method of the intervals."""
     found = vcomp.compare_measures(
-        frame, BOTH, responses=["ap", "rr"], dstudy={"interval": "log"}, topic=10
+        BOTH, frame, responses=["ap", "rr"], dstudy={"interval": "log"}, topic=10
     )
     own = vcomp.fit(f"rr {BOTH}", frame).dstudy(topic=10, interval="log").table
     assert found.table["Phi_high"].iloc[1] == own["Phi_high"].item()

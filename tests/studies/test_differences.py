@@ -35,7 +35,7 @@ MEASURES = ["ap", "p20"]
 
 
 def compared(frame, responses=MEASURES, **options):
-    return vcomp.compare_measures(frame, BOTH, responses=responses, method="anova", **options)
+    return vcomp.compare_measures(BOTH, frame, responses=responses, method="anova", **options)
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_the_same_measure_twice_does_not_differ(frame):
 def test_a_facet_whose_levels_one_measure_cannot_leave_out_says_nothing(frame):
     few = frame[frame["sys"].isin(sorted(frame["sys"].unique())[:2])]
     found = vcomp.compare_measures(
-        {"one": frame, "two": few}, f"ap {BOTH}", method="anova", topic=10
+        f"ap {BOTH}", {"one": frame, "two": few}, method="anova", topic=10
     )
     topics = found.differences(shared=["topic"]).table
     both = found.differences(shared=["sys", "topic"]).table
@@ -179,12 +179,12 @@ def test_a_facet_whose_levels_one_measure_cannot_leave_out_says_nothing(frame):
 def test_measures_without_a_level_in_common_are_independent(frame):
     other = scores(5, 7, 6).assign(sys=lambda d: "x" + d["sys"], topic=lambda d: "x" + d["topic"])
     data = {"one": frame, "two": other}
-    found = vcomp.compare_measures(data, f"ap {BOTH}", method="anova", topic=10).differences()
+    found = vcomp.compare_measures(f"ap {BOTH}", data, method="anova", topic=10).differences()
     assert found.table["correlation"].tolist() == [0.0]
     assert "independent" in found.interval_method
     # Names that are alike by accident: said so, they are as independent.
     alike = {"one": frame, "two": scores(5, 7, 6)}
-    both = vcomp.compare_measures(alike, f"ap {BOTH}", method="anova", topic=10)
+    both = vcomp.compare_measures(f"ap {BOTH}", alike, method="anova", topic=10)
     pd.testing.assert_frame_equal(both.differences(shared=[]).table, found.table)
     assert both.differences().table["correlation"].item() != 0.0
 
@@ -193,7 +193,7 @@ def test_one_facet_in_common(frame):
     """The same systems on other topics: products of influences of systems alone."""
     other = scores(9, 7, 5).assign(topic=lambda d: "x" + d["topic"])
     data = {"one": frame, "two": other}
-    found = vcomp.compare_measures(data, f"ap {BOTH}", method="anova", topic=10)
+    found = vcomp.compare_measures(f"ap {BOTH}", data, method="anova", topic=10)
     r = found.differences().table["correlation"].item()
     assert r == found.differences(shared="sys").table["correlation"].item()
     variances, product = np.zeros(2), 0.0
@@ -224,7 +224,7 @@ def test_fixed_facets_are_no_sample():
     data = data.assign(**{m: effects + rng.normal(size=len(data)) for m in ("x", "y")})
     right = "~ (1|p) + (1|i) + (1|a) + (1|p:i) + (1|p:a) + (1|i:a)"
     found = vcomp.compare_measures(
-        data, right, responses=["x", "y"], method="anova", i=8, a=3, dstudy={"fixed": "a"}
+        right, data, responses=["x", "y"], method="anova", i=8, a=3, dstudy={"fixed": "a"}
     )
     assert found.differences().interval_method.endswith("jackknife over p and i")
 
@@ -262,7 +262,7 @@ def test_a_table_without_a_level_that_has_no_estimate_is_left_to_the_jackknife(f
 def test_missing_cells_and_missing_levels(frame):
     data = {"one": frame.drop(index=3), "two": frame[frame["topic"] != "t0"]}
     with pytest.warns(vcomp.VcompWarning, match="measure 'one'.*not fully crossed"):
-        found = vcomp.compare_measures(data, f"ap {BOTH}", method="anova", topic=10)
+        found = vcomp.compare_measures(f"ap {BOTH}", data, method="anova", topic=10)
     with pytest.warns(vcomp.VcompWarning, match="running numbers only.*7 and 7 levels of sys"):
         row = found.differences().table.iloc[0]
     assert 0.9 < row["correlation"] < 1.0
@@ -342,7 +342,7 @@ def test_ratios_by_intervals_of_other_kinds():
     assert row["low"] < row["ratio"] < row["high"]
     columns = [c for c in frame if c not in ("sys", "topic")]
     unbalanced = frame.drop(index=[1, 9, 17])
-    odd = vcomp.compare_measures(unbalanced, BOTH, responses=columns, topic=10)
+    odd = vcomp.compare_measures(BOTH, unbalanced, responses=columns, topic=10)
     table = odd.required_ratios().table
     assert (table["low"] < table["ratio"]).all()
     assert (table["ratio"] < table["high"]).all()
@@ -406,7 +406,7 @@ def test_replicates_that_fail_in_one_measure_are_not_counted(frame, monkeypatch)
 
 def test_a_bootstrap_needs_the_same_levels(frame):
     fewer = vcomp.compare_measures(
-        {"one": frame, "two": frame[frame["topic"] != "t0"]}, f"ap {BOTH}", topic=5
+        f"ap {BOTH}", {"one": frame, "two": frame[frame["topic"] != "t0"]}, topic=5
     )
     with pytest.raises(
         vcomp.EstimationError, match="'two' do not have the same levels of 'topic'"
@@ -415,7 +415,7 @@ def test_a_bootstrap_needs_the_same_levels(frame):
     assert len(fewer.differences(interval="bootstrap", n=5, shared="sys").table) == 1
     with pytest.raises(vcomp.EstimationError, match="share no facet"):
         fewer.differences(interval="bootstrap", n=5, shared=[])
-    holes = vcomp.compare_measures(frame.drop(index=3), BOTH, responses=["ap", "rr"], topic=5)
+    holes = vcomp.compare_measures(BOTH, frame.drop(index=3), responses=["ap", "rr"], topic=5)
     with pytest.raises(vcomp.EstimationError, match="not fully crossed"):
         holes.differences(interval="bootstrap", n=5)
     assert _drawn(holes, "sys") == ["sys"]
@@ -427,7 +427,7 @@ def test_facets_that_are_drawn_must_be_crossed_but_not_others():
     for k, y in enumerate("xy"):
         data[y] = np.random.default_rng(k).normal(size=len(data))
     right = "~ (1|a) + (1|b) + (1|c) + (1|d)"
-    found = vcomp.compare_measures(data, right, responses=["x", "y"], method="type1")
+    found = vcomp.compare_measures(right, data, responses=["x", "y"], method="type1")
     assert _drawn(found, ["a", "b"]) == ["a", "b"]
     with pytest.raises(vcomp.EstimationError, match="'x' c and d are not fully crossed"):
         _drawn(found, ["b", "c"])
@@ -441,7 +441,7 @@ def test_neither_nested_nor_fixed_facets_are_drawn():
     formula = "~ (1|s) + (1|h/i) + (1|s:h)"
     for fixed, expected in (([], ["s", "h"]), (["h"], ["s"])):
         found = vcomp.compare_measures(
-            data, formula, responses=["u", "v"], dstudy={"fixed": fixed}, h=4, i=3
+            formula, data, responses=["u", "v"], dstudy={"fixed": fixed}, h=4, i=3
         )
         assert _drawn(found, "auto") == expected
         assert _drawn(found, ["s"]) == ["s"]
@@ -509,9 +509,9 @@ def test_options_that_cannot_be(frame, arguments, error, message):
 
 def test_plans_and_facets_that_cannot_be_compared(frame):
     first, second = (vcomp.fit(f"{m} {BOTH}", frame) for m in MEASURES)
-    found = vcomp.compare_measures({"a": first, "b": second})
+    found = vcomp.compare_measures(data={"a": first, "b": second})
     loaded = vcomp.VarianceComponentsResults.from_json(second.to_json())
-    stored = vcomp.compare_measures({"a": first, "b": loaded})
+    stored = vcomp.compare_measures(data={"a": first, "b": loaded})
     pd.testing.assert_frame_equal(stored.table, found.table)
     with pytest.raises(vcomp.DataError, match="loaded without its rows"):
         stored.differences()
@@ -519,7 +519,7 @@ def test_plans_and_facets_that_cannot_be_compared(frame):
         found.required_ratios("Erho")
     data = frame.assign(judge=np.arange(len(frame)) % 2)
     three = vcomp.compare_measures(
-        data, "~ (1|sys) + (1|topic) + (1|judge)", responses=MEASURES, topic=5, judge=2
+        "~ (1|sys) + (1|topic) + (1|judge)", data, responses=MEASURES, topic=5, judge=2
     )
     with pytest.raises(
         vcomp.PlanError, match=r"several facets of measure .* have sizes: pass facet="
@@ -557,16 +557,16 @@ def collection(n_sys, n_topic, seed, start=1, prefix=""):
 def test_collections_that_share_running_numbers_only():
     formula = "score ~ (1|sys) + (1|topic)"
     both = {"one": collection(8, 12, 0), "other": collection(6, 9, 1)}
-    found = vcomp.compare_measures(both, formula)
+    found = vcomp.compare_measures(formula, both)
     words = r"share levels of sys and topic that are running numbers only, .*8 and 6 levels of sys"
     with pytest.warns(vcomp.VcompWarning, match=words):
         found.differences()
     for shared in ([], ["sys", "topic"]):
         found.differences(shared=shared)
     same = {"one": collection(8, 12, 0), "other": collection(8, 12, 1)}
-    vcomp.compare_measures(same, formula).differences()
+    vcomp.compare_measures(formula, same).differences()
     named = {"one": collection(8, 12, 0, 401), "other": collection(8, 9, 1, 401)}
-    vcomp.compare_measures(named, formula).differences()
+    vcomp.compare_measures(formula, named).differences()
 
 
 def test_replicates_that_one_of_both_measures_lacks_are_left_out():

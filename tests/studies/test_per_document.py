@@ -52,7 +52,7 @@ def test_each_is_what_its_g_study_says(universe, method):
     assert list(compared.results) == ["F", "utility", "normalized_utility", "per document"]
     sets = universe.set_measures()
     for name in ("F", "utility", "normalized_utility"):
-        own = vcomp.gstudy(sets, "system x assessor x topic", name, method=method)
+        own = vcomp.gstudy("system x assessor x topic", sets, name, method=method)
         found = by_facets(compared.results[name].vcomp)
         for term, value in by_facets(own.vcomp).items():
             assert_allclose(found[term], value, rtol=1e-6, atol=1e-12)
@@ -60,7 +60,7 @@ def test_each_is_what_its_g_study_says(universe, method):
         mine = compared.studies[name].table
         assert_allclose(mine[["Erho2", "Phi"]], plan[["Erho2", "Phi"]], rtol=1e-6)
     design = "system x assessor x (document:topic)"
-    own = vcomp.gstudy(universe.scores(), design, "score", method=method)
+    own = vcomp.gstudy(design, universe.scores(), "score", method=method)
     found = by_facets(compared.results["per document"].vcomp)
     for term, value in by_facets(own.vcomp).items():
         assert_allclose(found[term], value, rtol=1e-6, atol=1e-12)
@@ -110,7 +110,7 @@ def test_one_measure_and_other_scores(universe):
     found = vcomp.per_document_study(universe, measures="precision", scores="accuracy")
     assert list(found.results) == ["precision", "per document"]
     own = vcomp.gstudy(
-        universe.scores("accuracy"), "system x assessor x (document:topic)", "score"
+        "system x assessor x (document:topic)", universe.scores("accuracy"), "score"
     )
     assert_allclose(found.results["per document"].vcomp.sum(), own.vcomp.sum(), rtol=1e-6)
     none = vcomp.per_document_study(universe, measures=[])
@@ -124,7 +124,7 @@ def test_documents_that_differ_between_assessors(track):
     rows = universe.scores()
     assert len(rows) < 3 * 2 * len(universe.documents)
     found = vcomp.per_document_study(universe, measures="F", topic=50, document=30)
-    own = vcomp.gstudy(rows, "system x assessor x (document:topic)", "score")
+    own = vcomp.gstudy("system x assessor x (document:topic)", rows, "score")
     mine = by_facets(found.results["per document"].vcomp)
     for term, value in by_facets(own.vcomp).items():
         assert_allclose(mine[term], value, rtol=1e-5, atol=1e-9)
@@ -136,7 +136,7 @@ def test_assessors_nested_in_topics(track):
     universe = document_universe(track.retrieved.astype({"topic": str}), judged)
     found = vcomp.per_document_study(universe, measures="F", topic=50, assessor=2, document=30)
     assert str(found.studies["F"].plan.design) == "system x (assessor:topic)"
-    own = vcomp.gstudy(universe.set_measures(), "system x (assessor:topic)", "F")
+    own = vcomp.gstudy("system x (assessor:topic)", universe.set_measures(), "F")
     mine = by_facets(found.results["F"].vcomp)
     for term, value in by_facets(own.vcomp).items():
         assert_allclose(mine[term], value, rtol=1e-6, atol=1e-12)
@@ -160,7 +160,7 @@ def test_one_assessor_a_topic(track):
     judged = track.judgements[track.judgements["assessor"] == "A1"]
     universe = document_universe(track.retrieved, judged)
     found = vcomp.per_document_study(universe, measures="F", topic=50, document=30)
-    own = vcomp.gstudy(universe.scores(), "system x (document:topic)", "score")
+    own = vcomp.gstudy("system x (document:topic)", universe.scores(), "score")
     table = own.dstudy(topic=50, document=30).table
     assert_allclose(found.table["Erho2"].iloc[1], table["Erho2"].item(), rtol=1e-6)
     assert "assessor" not in found.table

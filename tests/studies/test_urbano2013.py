@@ -37,7 +37,7 @@ def without_worst(shared_data, file, fraction=0.25):
 @pytest.fixture(scope="module")
 def compared(shared_data):
     return vcomp.compare_measures(
-        {track: without_worst(shared_data, file) for track, file, *_ in ROWS},
+        data={track: without_worst(shared_data, file) for track, file, *_ in ROWS},
         method="anova",
         interval="f",
     )

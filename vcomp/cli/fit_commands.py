@@ -252,7 +252,7 @@ def gstudy(
 
     def fitted(source: Any, **options: Any) -> Any:
         return vcomp.gstudy(
-            source, design, response, facets=columns, stream=stream, progress=progress, **options
+            design, source, response, facets=columns, stream=stream, progress=progress, **options
         )
 
     fit_report(fitted, data_of_paths(data), dstudy_design, **given)

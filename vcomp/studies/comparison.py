@@ -49,7 +49,7 @@ class MeasureComparison(display.Printed, ComparisonRecord):
     --------
     >>> import vcomp
     >>> compared = vcomp.compare_measures(
-    ...     vcomp.datasets.load("docsearch"), "score ~ (1|sys) + (1|topic)", by="query", topic=50
+    ...     "score ~ (1|sys) + (1|topic)", vcomp.datasets.load("docsearch"), by="query", topic=50
     ... )
     >>> compared
     <MeasureComparison: keywords, sentence>
@@ -151,7 +151,7 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         >>> data = vcomp.datasets.load("bodoff2007_alpha")
         >>> data["square"] = data["score"] ** 2
         >>> compared = vcomp.compare_measures(
-        ...     data, "~ (1|sys) + (1|topic)", responses=["score", "square"], method="anova"
+        ...     "~ (1|sys) + (1|topic)", data, responses=["score", "square"], method="anova"
         ... )
         >>> found = compared.differences("Phi").table
         >>> found[["first", "second", "topic", "difference", "correlation"]].round(3)
@@ -226,7 +226,7 @@ class MeasureComparison(display.Printed, ComparisonRecord):
         --------
         >>> import vcomp
         >>> compared = vcomp.compare_measures(
-        ...     vcomp.datasets.load("docsearch"), "score ~ (1|sys) + (1|topic)", by="query"
+        ...     "score ~ (1|sys) + (1|topic)", vcomp.datasets.load("docsearch"), by="query"
         ... )
         >>> price = {"keywords": "2*topic", "sentence": "5*topic"}
         >>> compared.best(price, budget=600)[["measure", "topic", "cost", "Erho2"]].round(3)

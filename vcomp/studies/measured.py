@@ -89,9 +89,11 @@ def measures_of(
     FormulaError
         If a formula is needed and there is none.
     """
-    if isinstance(data, str) and "~" in data and "|" in data:  # ~/scores.csv is a path
+    if formula is not None and not isinstance(formula, str):
         raise FormulaError(
-            f"the formula is the second argument: compare_measures(data, {data!r}, ...)"
+            f"the formula, the first argument, must be text, not {type(formula).__name__}: "
+            "compare_measures(formula, data, ...); matrices and results need none: "
+            "compare_measures(data=...)"
         )
     if isinstance(formula, str) and "~" not in formula and responses is None:
         raise FormulaError(
@@ -284,8 +286,8 @@ def _distinct(measures: list[Measure]) -> list[Measure]:
 
 @guarded
 def compare_measures(
-    data: Any,
     formula: str | None = None,
+    data: Any = None,
     *,
     responses: str | Sequence[str] | Mapping[str, str] | None = None,
     by: str | Sequence[str] | None = None,
@@ -309,6 +311,9 @@ def compare_measures(
 
     Parameters
     ----------
+    formula : as for :func:`vcomp.fit`. With `responses` its left side is ignored and may be left
+        out, ``"~ (1|sys) + (1|topic)"``; or a design in Brennan's notation, ``"sys x topic"``, as
+        for :func:`vcomp.gstudy`. Matrices and results need none: ``compare_measures(data=…)``
     data : one of
 
         a mapping of names to tables
@@ -317,9 +322,6 @@ def compare_measures(
             :func:`vcomp.ir.as_score_matrix` reads them, with facets ``sys`` and ``topic``
         one table
             with several measures as columns (`responses`), groups of rows (`by`), or both
-    formula : as for :func:`vcomp.fit`. With `responses` its left side is ignored and may be left
-        out, ``"~ (1|sys) + (1|topic)"``; or a design in Brennan's notation, ``"sys x topic"``, as
-        for :func:`vcomp.gstudy`
     responses : columns of the one table, or a mapping of names to columns
     by : column or columns of the one table; every combination of their values is a group
     method, missing, options : how measures are fitted: method, treatment of missing values, and
@@ -369,7 +371,7 @@ def compare_measures(
     >>> data = vcomp.datasets.load("docsearch").query("query == 'keywords'")
     >>> data["top10"] = (data["score"] >= 0.1).astype(float)
     >>> compared = vcomp.compare_measures(
-    ...     data, "~ (1|sys) + (1|topic)", responses={"RR": "score", "top 10": "top10"}, topic=50
+    ...     "~ (1|sys) + (1|topic)", data, responses={"RR": "score", "top 10": "top10"}, topic=50
     ... )
     >>> compared.table[["measure", "topic", "Erho2", "n_Erho2"]].round(3)
       measure  topic  Erho2  n_Erho2

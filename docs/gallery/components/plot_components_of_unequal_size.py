@@ -11,5 +11,5 @@ about a variance.
 import vcomp
 
 data = vcomp.datasets.load("docsearch")
-res = vcomp.gstudy(data, "sys x topic x query", "score")
+res = vcomp.gstudy("sys x topic x query", data, "score")
 ax = res.plot()

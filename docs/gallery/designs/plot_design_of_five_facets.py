@@ -18,5 +18,5 @@ facets = {"school": 4, "class": 2, "pupil": 5, "item": 4, "rater": 2}
 rows = itertools.product(*map(range, facets.values()))
 data = pd.DataFrame(rows, columns=list(facets))
 data["score"] = np.random.default_rng(1).normal(size=len(data))
-res = vcomp.gstudy(data, "(pupil:class:school) x item x rater", "score", method="anova")
+res = vcomp.gstudy("(pupil:class:school) x item x rater", data, "score", method="anova")
 ax = res.design.plot()

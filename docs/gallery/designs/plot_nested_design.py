@@ -10,5 +10,5 @@ estimated.
 import vcomp
 
 data = vcomp.datasets.load("digits")
-res = vcomp.gstudy(data, "model x seed x (image:digit)", "score", method="anova")
+res = vcomp.gstudy("model x seed x (image:digit)", data, "score", method="anova")
 ax = res.design.plot()

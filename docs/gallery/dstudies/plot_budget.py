@@ -10,7 +10,7 @@ topic.
 import vcomp
 
 data = vcomp.datasets.load("docsearch")
-res = vcomp.gstudy(data, "sys x topic x query", "score")
+res = vcomp.gstudy("sys x topic x query", data, "score")
 designs = ["sys x topic x query", "sys x (query:topic)"]
 found = res.dstudy(topic=50, query=2).optimize(
     "5*topic + 2*topic:query", budget=1000, coefficient="Phi", designs=designs

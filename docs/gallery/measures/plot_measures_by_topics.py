@@ -10,5 +10,5 @@ import vcomp
 
 data = vcomp.datasets.load("docsearch")
 sizes = [25, 50, 100, 200, 400]
-found = vcomp.compare_measures(data, "score ~ (1|sys) + (1|topic)", by="query", topic=sizes)
+found = vcomp.compare_measures("score ~ (1|sys) + (1|topic)", data, by="query", topic=sizes)
 ax = found.plot("curves")

@@ -9,5 +9,5 @@ Dots are Eρ² and Φ of each formulation, lines their intervals. The vertical l
 import vcomp
 
 data = vcomp.datasets.load("docsearch")
-found = vcomp.compare_measures(data, "score ~ (1|sys) + (1|topic)", by="query", topic=100)
+found = vcomp.compare_measures("score ~ (1|sys) + (1|topic)", data, by="query", topic=100)
 ax = found.plot()

@@ -117,7 +117,7 @@ def test_forms_of_documents_that_differ_between_assessors_are_the_same_either_wa
         track.retrieved, track.judgements, universe="assessor"
     ).scores()
     design = "system x assessor x (document:topic)"
-    res = vcomp.gstudy(universe, design, "score", method="reml")
+    res = vcomp.gstudy(design, universe, "score", method="reml")
     assert "the rest is crossed" in res.engine
     strata, limits = res.model.statistics.strata, SquareLimits(many_elements=0.0)
     eliminations = Eliminations(_without_columns(strata.remainder.tables))

@@ -189,7 +189,7 @@ def test_each_is_ready_for_a_g_study(layouts, scores):
         merged = rows.astype(dict.fromkeys(keys, object)).merge(scores, on=["system", *keys])
         assert_allclose(merged["F_x"], merged["F_y"])
         assert len(merged) == len(rows)
-        res = vcomp.gstudy(rows, layout.design, "F", method="anova")
+        res = vcomp.gstudy(layout.design, rows, "F", method="anova")
         assert res.nobs == len(rows)
 
 
@@ -201,7 +201,7 @@ def test_roles_are_the_analysis_of_the_pivoted_table(layouts, scores):
     within = y - y.mean(axis=1, keepdims=True) - y.mean(axis=2, keepdims=True)
     within = within - y.mean(axis=0) + y.mean(axis=(1, 2), keepdims=True)
     within = within + y.mean(axis=(0, 2))[None, :, None] + y.mean(axis=(0, 1)) - y.mean()
-    res = vcomp.gstudy(rows, "system x role x topic", "F", method="anova")
+    res = vcomp.gstudy("system x role x topic", rows, "F", method="anova")
     assert_allclose(res.vcomp["Residual"], (within**2).sum() / (3 * 1 * 5), rtol=1e-10)
 
 
@@ -235,7 +235,7 @@ def test_scores_of_documents():
     odd = rows["topic"].isin(["T1", "T3", "T5"]).to_numpy()
     author = (rows["role"] == "author").to_numpy()
     assert ((rows["assessor"] == "A2") == (odd == author)).all()
-    res = vcomp.gstudy(rows, "system x role x (document:topic)", "score", method="anova")
+    res = vcomp.gstudy("system x role x (document:topic)", rows, "score", method="anova")
     assert res.nobs == len(rows)
 
 

@@ -63,7 +63,7 @@ class AssessorLayout:
         pandas.DataFrame
             Its rows that belong to the layout, in their order, with the columns ``topic``,
             ``role`` and ``assessor`` of the assignments and all others: ready for
-            ``vcomp.gstudy(rows, layout.design, response)``. For document scores use
+            ``vcomp.gstudy(layout.design, rows, response)``. For document scores use
             the design with ``(document:topic)`` in place of ``topic``
 
         Raises

@@ -144,8 +144,8 @@ class DocumentUniverse:
         -------
         pandas.DataFrame
             with the columns ``system``, ``assessor``, ``topic`` and ``document`` (categories) and
-            ``score``, topic by topic, for ``vcomp.gstudy(frame, "system x assessor x
-            (document:topic)", "score")``
+            ``score``, topic by topic, for ``vcomp.gstudy("system x assessor x
+            (document:topic)", frame, "score")``
 
         Raises
         ------
