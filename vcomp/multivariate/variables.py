@@ -224,18 +224,11 @@ def _wide(
         )
     frame = None if data is None else _columns(left, random, data, environment)
     names = [plain_name(name) for name in left]
-    models, lacking = [], []
+    models, lacking = [], list[str]()
     for name, code in zip(names, left, strict=True):
         rows = frame
         if frame is not None and name in frame.columns and missing == "drop":
-            empty = frame[name].isna().to_numpy()
-            if empty.all() and len(frame):
-                raise DataError(
-                    f"variable {name!r} has no scores: its column is missing in all rows"
-                )
-            if empty.any():
-                lacking.append(f"{name} lacks {int(empty.sum()):,} of {len(frame):,} scores")
-                rows = frame[~empty]
+            rows = _scored(name, frame, name, "its column is missing in all rows", lacking)
         models.append(_model(name, f"{code} ~ {right}", rows, environment, missing))
     return _VariableModels(tuple(names), tuple(models), _on_missing(lacking))
 
@@ -287,20 +280,26 @@ def _long(
             column=variable,
         )
     codes, response = labels.cat.codes.to_numpy(), plain_name(left[0])
-    models, lacking = [], []
+    models, lacking = [], list[str]()
     for place, name in enumerate(names):
         rows = frame[codes == place]
         if response in frame.columns and missing == "drop":
-            empty = rows[response].isna().to_numpy()
-            if empty.all():
-                raise DataError(
-                    f"variable {name!r} has no scores: {response!r} is missing in all its rows"
-                )
-            if empty.any():
-                lacking.append(f"{name} lacks {int(empty.sum()):,} of {len(rows):,} scores")
-                rows = rows[~empty]
+            why = f"{response!r} is missing in all its rows"
+            rows = _scored(name, rows, response, why, lacking)
         models.append(_model(name, f"{left[0]} ~ {right}", rows, environment, missing))
     return _VariableModels(names, tuple(models), _on_missing(lacking))
+
+
+def _scored(
+    name: str, rows: pd.DataFrame, column: str, none: str, lacking: list[str]
+) -> pd.DataFrame:
+    """Return the rows in which a variable has a score, and add to `lacking` how many have none."""
+    empty = rows[column].isna().to_numpy()
+    if empty.all() and len(rows):
+        raise DataError(f"variable {name!r} has no scores: {none}")
+    if empty.any():
+        lacking.append(f"{name} lacks {int(empty.sum()):,} of {len(rows):,} scores")
+    return rows[~empty]
 
 
 def _on_missing(lacking: list[str]) -> tuple[str, ...]:
