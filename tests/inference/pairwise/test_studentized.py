@@ -1,13 +1,22 @@
-"""Tails of studentized statistics that have closed forms."""
+"""Studentized tails against closed forms, scipy, R, published tables and quadrature."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import log_ndtr
-from scipy.stats import norm
+from scipy import stats
+from scipy.integrate import quad
+from scipy.special import log_ndtr, ndtr, stdtr
+from scipy.stats import chi, multivariate_t, norm
 from scipy.stats import t as student
 
+from vcomp.inference.pairwise import (
+    maximum_of_correlated,
+    maximum_of_normals,
+    product_loadings,
+    range_of_normals,
+    simultaneous,
+)
 from vcomp.inference.pairwise.studentized import Tail, studentized_isf, studentized_sf
 
 TWO_SIDED = Tail(lambda w: np.log(2.0) + log_ndtr(-w), 1.0)
@@ -66,3 +75,197 @@ def test_quantiles(df, p):
     expected = norm.isf(p / 2.0) if np.isinf(df) else student.isf(p / 2.0, df)
     # Next to p = 1 the quantile has the digits of 1 − p.
     assert studentized_isf(p, df, TWO_SIDED) == pytest.approx(expected, rel=3e-12 / (1.0 - p))
+
+
+# The studentized range ---------------------------------------------------------------------------
+
+RANGES = np.array([0.3, 1.0, 2.5, 4.0, 7.0, 30.0])
+
+
+def range_sf(q, k, df):
+    return studentized_sf(q, df, range_of_normals(k))
+
+
+def range_isf(p, k, df):
+    return studentized_isf(p, df, range_of_normals(k))
+
+
+@pytest.mark.parametrize("df", [1.0, 2.0, 3.5, 30.0, 2000.0])
+def test_two_means_have_students_distribution(df):
+    t = 2.0 * stats.t.sf(RANGES / np.sqrt(2.0), df)
+    np.testing.assert_allclose(range_sf(RANGES, 2, df), t, rtol=3e-13)
+
+
+def test_infinite_degrees_of_freedom_against_two_normals():
+    np.testing.assert_allclose(
+        range_sf(RANGES, 2, np.inf), 2.0 * stats.norm.sf(RANGES / np.sqrt(2.0)), rtol=1e-11
+    )
+
+
+@pytest.mark.parametrize(("k", "df"), [(3, 2.0), (3, 10.0), (20, 30.0), (48, 2303.0)])
+def test_as_scipy(k, df):
+    q = np.array([1.0, 3.5, 5.0])
+    # scipy integrates to about ten digits.
+    np.testing.assert_allclose(range_sf(q, k, df), stats.studentized_range.sf(q, k, df), rtol=2e-9)
+
+
+def test_as_r():
+    """ptukey(c(2, 4, 6), c(3, 10, 5), c(4, 20, 12), lower.tail = FALSE) of R 4.2.2."""
+    cases = [(2.0, 3, 4.0), (4.0, 10, 20.0), (6.0, 5, 12.0)]
+    made = [range_sf(np.array([q]), k, df)[0] for q, k, df in cases]
+    # R promises about ten digits.
+    np.testing.assert_allclose(
+        made, [0.41669321356421785, 0.19203084788679359, 0.00821321270651698], rtol=1e-8
+    )
+
+
+@pytest.mark.parametrize(("k", "w"), [(3, 0.5), (3, 6.0), (200, 4.0), (200, 9.0), (1000, 6.0)])
+def test_the_range_of_normal_variables_by_adaptive_quadrature(k, w):
+    def density(z):
+        below, missed = ndtr(z), ndtr(z - w)
+        ratio = -np.expm1((k - 1) * np.log1p(-missed / below)) if missed < below else 1.0
+        return k * stats.norm.pdf(z) * below ** (k - 1) * ratio
+
+    expected = quad(density, -8.0, 14.0, epsabs=0.0, epsrel=1e-12, limit=400, points=[0, 2, 4])[0]
+    made = range_sf(np.array([w]), k, np.inf)[0]
+    np.testing.assert_allclose(made, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("k", "df", "quantile"),
+    [(3, 5.0, 4.602), (3, 10.0, 3.877), (10, 20.0, 5.008), (5, 60.0, 3.977)],
+)
+def test_printed_quantiles(k, df, quantile):
+    """Tables of the studentized range at 5 %, such as Pearson and Hartley's table 29."""
+    assert round(range_isf(0.05, k, df), 3) == quantile
+
+
+def test_quantiles_invert_probabilities():
+    for p in (0.999, 0.5, 0.05, 1e-6, 1e-40):
+        for k, df in ((2, 1.0), (30, 50.0), (1415, 70_000.0), (4, np.inf)):
+            q = range_isf(p, k, df)
+            np.testing.assert_allclose(range_sf(np.array([q]), k, df), p, rtol=1e-10)
+
+
+def test_ends_and_order_of_ranges():
+    values = np.array([0.0, np.inf, 1e-9, 3.0, 60.0, 3.0, 1e200])
+    p = range_sf(values, 10, 50.0)
+    assert p[[0, 1, 6]].tolist() == [1.0, 0.0, 0.0]
+    assert p[2] == pytest.approx(1.0, abs=1e-14)
+    assert p[3] == p[5]
+    assert 0.0 < p[4] < 1e-20
+    line = np.linspace(0.0, 9.0, 2000)
+    many = range_sf(line, 10, 50.0)
+    # Near 1 the quadrature has errors of some units in the last place.
+    assert (np.diff(many) <= 1e-12).all()
+    some = range_sf(line[::400], 10, 50.0)
+    np.testing.assert_allclose(many[::400], some, rtol=1e-12)
+    assert range_sf(np.empty(0), 3, 4.0).size == 0
+
+
+@pytest.mark.parametrize("k", [3, 10, 1000])
+@pytest.mark.parametrize("df", [np.inf, 7.0])
+def test_no_probability_is_above_1(k, df):
+    assert range_sf(np.linspace(0.0, 1.0, 4001), k, df).max() <= 1.0
+
+
+# The largest of correlated |t| -------------------------------------------------------------------
+
+HALF = np.sqrt(0.5)
+
+
+def critical(loadings, df, alpha=0.05):
+    tail = maximum_of_normals(np.asarray(loadings))
+    return simultaneous(np.array([1.0]), np.array([df]), tail, alpha)[1][0]
+
+
+@pytest.mark.parametrize("df", [5, 20])
+@pytest.mark.parametrize("m", [2, 4])
+def test_critical_value_of_differences_to_one_of_equal_groups(m, df):
+    """Against the probability of the box by scipy's quasi-random multivariate t."""
+    limit = np.full(m, critical(np.full(m, HALF), df))
+    correlations = 0.5 + 0.5 * np.eye(m)
+    inside = multivariate_t.cdf(
+        limit, shape=correlations, df=df, lower_limit=-limit, maxpts=200_000, random_state=1
+    )
+    assert inside == pytest.approx(0.95, abs=2e-4)
+
+
+@pytest.mark.parametrize("loadings", [(HALF,) * 3, (0.2, 0.5, 0.9, 0.99), (0.0, 0.0)])
+def test_normal_tail_is_the_integral(loadings):
+    loadings = np.array(loadings)
+    spread = np.sqrt(1.0 - loadings**2)
+
+    def within(z, w):
+        ends = [norm.cdf((side * w - loadings * z) / spread) for side in (1.0, -1.0)]
+        return norm.pdf(z) * np.prod(ends[0] - ends[1])
+
+    values = np.array([0.3, 1.0, 2.3, 4.0])
+    found = simultaneous(values, np.full(4, np.inf), maximum_of_normals(loadings), 0.05)[0]
+    whole = [1.0 - quad(within, -9, 9, (w,), 0, 1e-14, 1e-13, limit=400)[0] for w in values]
+    # The spline is through every 32nd of a unit; its error is largest for small values.
+    assert found == pytest.approx(whole, abs=2e-11)
+
+
+@pytest.mark.parametrize("df", [1.5, 4.0, 30.0])
+def test_one_difference_has_the_t_distribution(df):
+    t = np.array([0.5, 2.0, 5.0, 30.0, 1000.0])
+    p, limit = simultaneous(t, np.full(5, df), maximum_of_normals(np.zeros(1)), 0.01)
+    assert p == pytest.approx(2.0 * stdtr(df, -t), rel=1e-13)
+    assert 2.0 * stdtr(df, -limit) == pytest.approx(0.01, rel=1e-11)
+
+
+def test_equal_loadings_are_those_of_a_study_with_t():
+    """With df degrees of freedom: the mean of the normal tail over the error of the variance."""
+    tail, df, q = maximum_of_normals(np.full(4, 0.6)), 7.0, 2.4
+
+    def part(s):
+        normal = simultaneous(np.array([q * s]), np.array([np.inf]), tail, 0.05)[0][0]
+        return normal * chi.pdf(s * np.sqrt(df), df) * np.sqrt(df)
+
+    found = simultaneous(np.array([q]), np.array([df]), tail, 0.05)[0][0]
+    assert found == pytest.approx(quad(part, 1e-9, 6.0, epsabs=1e-12)[0], rel=1e-9)
+
+
+def test_every_pair_has_its_own_degrees_of_freedom():
+    tail = maximum_of_normals(np.full(3, HALF))
+    df = np.array([20.0, 5.0, np.nan, 20.0 * (1.0 + 1e-12)])
+    p, limits = simultaneous(np.full(4, 2.54), df, tail, 0.05)
+    for place, own in enumerate([20.0, 5.0, np.inf, 20.0]):
+        alone = simultaneous(np.array([2.54]), np.array([own]), tail, 0.05)
+        assert (p[place], limits[place]) == pytest.approx((alone[0][0], alone[1][0]), rel=1e-10)
+
+
+def test_loadings_of_products():
+    rng = np.random.default_rng(2)
+    for m in (3, 4, 9):
+        loadings = rng.uniform(0.1, 0.99, m)
+        R = np.outer(loadings, loadings)
+        np.fill_diagonal(R, 1.0)
+        assert product_loadings(R) == pytest.approx(loadings, rel=1e-9)
+        R[0, 1] = R[1, 0] = R[0, 1] * 0.9
+        assert product_loadings(R) is None or m == 3  # three correlations are always products
+    assert product_loadings(np.array([[1.0, -0.25], [-0.25, 1.0]])).tolist() == [0.5, 0.5]
+    assert product_loadings(np.eye(3)) is None
+    assert product_loadings(np.eye(1)).tolist() == [0.0]
+    for beyond in (1.0 + 1e-12, -1.0 - 1e-12):  # covariances are rounded
+        assert product_loadings(np.array([[1.0, beyond], [beyond, 1.0]])).tolist() == [1.0, 1.0]
+    # 1.25 · 0.5 and 0.5 · 0.5: products, but not of correlations with a common variable.
+    heywood = np.array([[1.0, 0.625, 0.625], [0.625, 1.0, 0.25], [0.625, 0.25, 1.0]])
+    assert product_loadings(heywood) is None
+    one = np.array([[1.0, 0.5, 0.7], [0.5, 1.0, 0.35], [0.7, 0.35, 1.0]])  # the common variable
+    assert product_loadings(one) == pytest.approx([1.0, 0.5, 0.7], rel=1e-12)
+    for error, known in ((1e-9, True), (1e-7, False)):
+        R = np.outer([0.5, 0.6, 0.7, 0.8], [0.5, 0.6, 0.7, 0.8])
+        R[0, 1] = R[1, 0] = R[0, 1] + error
+        assert (product_loadings(R) is not None) == known
+
+
+def test_any_correlations_against_those_that_are_products():
+    """Sobol points, some 8,000 of them: three digits, at every size."""
+    loadings = np.array([0.7, 0.6, 0.75, 0.5])
+    correlations = np.outer(loadings, loadings)
+    np.fill_diagonal(correlations, 1.0)
+    w = np.array([0.1, 0.5, 1.0, 1.7, 2.5, 3.0, 4.0, 6.5, 10.0, 30.0])
+    found = maximum_of_correlated(correlations).log_sf(w)
+    np.testing.assert_allclose(found, maximum_of_normals(loadings).log_sf(w), atol=1e-3)

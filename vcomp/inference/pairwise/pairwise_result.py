@@ -10,8 +10,8 @@ import numpy as np
 from vcomp import display
 from vcomp._typing import LongArray
 from vcomp.exceptions import PlanError, check_one_of, did_you_mean
-from vcomp.inference.pairwise.adjustments import CorrectionName
-from vcomp.inference.pairwise.undistinguished import groups_of, letters
+from vcomp.inference.pairwise.letter_display import groups_of, letters
+from vcomp.inference.pairwise.level_pairs import CorrectionName
 from vcomp.markup import encodable
 
 if TYPE_CHECKING:

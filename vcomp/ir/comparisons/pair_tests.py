@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray
-from vcomp.inference.pairwise import Pairs, studentized_range_isf, studentized_range_sf
+from vcomp.inference.pairwise import Pairs, range_of_normals, simultaneous
 from vcomp.ir.agreement import rounding
 from vcomp.ir.kernels import DROPPED, PRATT, SPLIT, signed_ranks
 from vcomp.ir.significance import paired_tests, settled
@@ -223,8 +223,8 @@ def tukey_tests(X: FloatArray, pairs: Pairs, how: PairOptions) -> Outcome:
     d = mean_differences(X, pairs)
     limit = np.where(d == 0.0, 0.0, np.inf)
     q = np.divide(np.abs(d), error, out=limit, where=np.full(d.shape, error > 0.0))
-    reach = np.full(d.shape, studentized_range_isf(how.alpha, k, df) * error)
-    p = studentized_range_sf(q, k, df)
+    p, critical = simultaneous(q, np.full(d.shape, df), range_of_normals(k), how.alpha)
+    reach = critical * error
     return Outcome.of(q, p, (d - reach, d + reach))
 
 

@@ -63,9 +63,9 @@ class _Sensitivity(Extrapolated, RowMeasure):
             kept = np.flatnonzero(np.ptp(rows.means, axis=1) < np.inf)  # drops nan too
             for some in slices(kept.size if k > 1 else 0, 1 + _PAIRS // (k * k)):
                 at = kept[some]
-                tolerances = (one[at, None] for one in rows.tolerances)
+                ex, ey = (one[at, None] for one in rows.tolerances)
                 delta[at] = of_block(
-                    rows.means[at], rows.truth[at], *tolerances, self.rate, self.relative
+                    rows.means[at], rows.truth[at], ex, ey, self.rate, self.relative
                 )
         return delta
 

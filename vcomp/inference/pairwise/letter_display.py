@@ -1,4 +1,4 @@
-"""Groups of levels that no test distinguishes, and the letters that stand for them."""
+"""Compact letter display: groups of levels without a significant pair, and their letters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vcomp._typing import BoolArray, LongArray
 
 
 def groups_of(distinct: BoolArray) -> list[LongArray]:
-    """Return groups of levels no two of which are distinct, so that any other two share a group.
+    """Return the maximal groups of levels without a significant pair.
 
     Levels that are not distinct share at least one group, and distinct ones none (Piepho, 2004).
     If only levels far enough apart are distinct, the groups are the longest runs of neighbours.
