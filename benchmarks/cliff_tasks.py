@@ -58,7 +58,7 @@ NOT_MEASURED = """
     io.alike_levels io.unite_categories ir.accuracy_of ir.score_table
     datasets.available datasets.load
     results.from_json results.f_test results.t_test results.quantity results.interval_source
-    results.accuracy results.expected_tau results.expected_tau_ap results.glance results.tidy
+    results.accuracy results.expected_tau results.glance results.tidy
     results.gstudy results.fixed_effects results.cov_params results.cov_vcomp results.anova_table
     results.plot
     """
@@ -397,7 +397,6 @@ def _collections() -> list[Task]:
         _of_matrix("ir.average_p_values", trials=5, progress=False),
         _of_matrix("ir.compare_systems"),
         _of_matrix("ir.expected_tau", _TOPICS_OR_HOLES),
-        _of_matrix("ir.expected_tau_ap"),
         _of_matrix("ir.fit_collection"),
         _of_matrix("simulate.fit_collection", random_sampling=False, margins="normal"),
         _of_matrix("ir.split_half", trials=10, progress=False),

@@ -13,6 +13,7 @@ import argparse
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -139,7 +140,7 @@ def _trial(
     observed = frame.groupby("s")["score"].mean().to_numpy()
     rows = []
     for ap, measure in enumerate(_MEASURES):
-        expected = res.expected_tau_ap if ap else res.expected_tau
+        expected = partial(res.expected_tau, variant="ap" if ap else "a")
         own = expected(draws=draws, rng=1, estimator="shrunken").iloc[0]
         plain = expected(estimator="urbano").iloc[0]
         actual = float(measure.actual_of_means(observed[None], truth)[0])

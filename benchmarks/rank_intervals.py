@@ -257,7 +257,7 @@ def _intervals(
                 ask = partial(
                     expected_correlation,
                     pairs,
-                    ap=m == 1,
+                    variant="ap" if m == 1 else "a",
                     draws=arguments.draws,
                     rng=arguments.seed,
                 )
@@ -311,7 +311,9 @@ def _bootstrap(
         if np.unique(chosen).size < 2:
             continue
         pairs = PairedDifferences.from_scores(X[chosen], names)
-        estimates.append(estimated_tau(pairs, _INTERVALS_OF, ap=ap, estimator=estimator))
+        estimates.append(
+            estimated_tau(pairs, _INTERVALS_OF, variant="ap" if ap else "a", estimator=estimator)
+        )
     low, high = np.quantile(estimates, [0.025, 0.975], axis=0)
     return pd.DataFrame({"low": low, "high": high})
 

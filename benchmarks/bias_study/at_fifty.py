@@ -108,6 +108,6 @@ def _block(seed: int, job: _Job) -> FloatArray:
             Y = source.draw(_N, stream(seed, _FIRST + number * len(COLLECTIONS) + collection))
             row[0] = expected_ranks(Y, source.systems)[:, SIZES.index(_N)]
             pairs = PairedDifferences.from_scores(Y, source.systems)
-            row[1] = [estimated_tau(pairs, _N, ap=ap)[0] for ap in (False, True)]
+            row[1] = [estimated_tau(pairs, _N, variant=v)[0] for v in ("a", "ap")]
             row[2:] = actual_ranks(Y, truths)
     return values

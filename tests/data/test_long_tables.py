@@ -14,7 +14,7 @@ FUNCTIONS = {
     "reliability": vcomp.reliability,
     "item_analysis": vcomp.item_analysis,
     "expected_tau": lambda scores: ir.expected_tau(scores, 10),
-    "expected_tau_ap": lambda scores: ir.expected_tau_ap(scores, 10),
+    "expected_tau_ap": lambda scores: ir.expected_tau(scores, 10, variant="ap"),
     "accuracy": ir.accuracy,
     "as_score_matrix": ir.as_score_matrix,
 }

@@ -50,7 +50,7 @@ def compared(scores, **columns):
 
 OF_TOPICS = {
     "expected_tau": lambda s, **c: ir.expected_tau(s, [5, 50], **c),
-    "expected_tau_ap": lambda s, **c: ir.expected_tau_ap(s, [5, 50], **c),
+    "expected_tau_ap": lambda s, **c: ir.expected_tau(s, [5, 50], variant="ap", **c),
     "accuracy": lambda s, **c: ir.accuracy(s, MEASURES, [5, 50], trials=4, **c).table,
     "split_half": lambda s, **c: ir.split_half(s, ["tau", "rmse"], 50, trials=4, **c).table,
     "swap_rates": lambda s, **c: ir.swap_rates(s, trials=5, **c),

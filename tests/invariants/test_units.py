@@ -232,7 +232,7 @@ COLLECTIONS = {
     "wilcoxon": lambda m: ir.compare_systems(m, test="wilcoxon").table,
     "sign": lambda m: ir.compare_systems(m, test="sign").table,
     "expected tau": lambda m: ir.expected_tau(m, 12),
-    "expected tau_AP": lambda m: ir.expected_tau_ap(m, 12),
+    "expected tau_AP": lambda m: ir.expected_tau(m, 12, variant="ap"),
 }
 
 

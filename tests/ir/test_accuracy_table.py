@@ -85,11 +85,8 @@ def test_trec_3_as_published(shared_data):
 @pytest.mark.parametrize("matrix", [SCORES, holed()], ids=["complete", "holes"])
 def test_rank_correlations_are_those_of_their_estimators(matrix):
     table = accuracy(matrix, ["tau", "tau_ap"], [5, 24, 80], alpha=0.2).table
-    for name, estimate in (
-        ("tau", vcomp.ir.expected_tau),
-        ("tau_ap", vcomp.ir.expected_tau_ap),
-    ):
-        expected = estimate(matrix, [5, 24, 80], alpha=0.2)
+    for name, variant in (("tau", "a"), ("tau_ap", "ap")):
+        expected = vcomp.ir.expected_tau(matrix, [5, 24, 80], variant=variant, alpha=0.2)
         mine = table[table["measure"] == name]
         for column in ("n", "estimate", "low", "high"):
             np.testing.assert_array_equal(mine[column], expected[column])
@@ -97,11 +94,10 @@ def test_rank_correlations_are_those_of_their_estimators(matrix):
 
 def test_the_published_estimator_of_rank_correlations():
     made = accuracy(SCORES, ["tau", "tau_ap", "Phi"], [5, 80], estimator="urbano", alpha=0.2)
-    for name, estimate in (
-        ("tau", vcomp.ir.expected_tau),
-        ("tau_ap", vcomp.ir.expected_tau_ap),
-    ):
-        expected = estimate(SCORES, [5, 80], estimator="urbano", alpha=0.2)
+    for name, variant in (("tau", "a"), ("tau_ap", "ap")):
+        expected = vcomp.ir.expected_tau(
+            SCORES, [5, 80], estimator="urbano", variant=variant, alpha=0.2
+        )
         mine = made.table[made.table["measure"] == name]
         for column in ("n", "estimate", "low", "high", "estimator"):
             assert mine[column].tolist() == expected[column].tolist()
@@ -121,11 +117,9 @@ def test_the_published_estimator_of_rank_correlations():
 def test_without_a_size_it_is_the_collection_itself():
     # Its scores are known, those of a new test of its size are not.
     table = accuracy(SCORES, ["tau", "tau_ap"], rng=9).table
-    for name, estimate in (
-        ("tau", vcomp.ir.expected_tau),
-        ("tau_ap", vcomp.ir.expected_tau_ap),
-    ):
-        found, expected = row(table, name, 24), estimate(SCORES, rng=9)
+    for name, variant in (("tau", "a"), ("tau_ap", "ap")):
+        found = row(table, name, 24)
+        expected = vcomp.ir.expected_tau(SCORES, variant=variant, rng=9)
         for column in ("estimate", "low", "high"):
             assert getattr(found, column) == expected[column].item()
     new = accuracy(SCORES, ["tau", "tau_ap"], 24, rng=9).table
@@ -457,7 +451,7 @@ def test_measures_may_have_an_estimator_of_their_own():
     ap = get("tau_ap", estimator="urbano")
     np.testing.assert_array_equal(
         ap.estimate(SCORES, 30, estimator="shrunken"),
-        vcomp.ir.expected_tau_ap(SCORES, 30)["estimate"],
+        vcomp.ir.expected_tau(SCORES, 30, variant="ap")["estimate"],
     )
     assert repr(made) == "Tau(variant='b', estimator='urbano')"
     table = accuracy(SCORES, ["tau", made], 30).table

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -79,7 +81,7 @@ def test_expected_coefficients(collection, name):
 def test_expected_rank_correlations(collection, name, key):
     matrix, values = collection
     handled = values["extra_not_in_code"][f"{key}_zero_variance_handled"]
-    function = {"tau": vcomp.ir.expected_tau, "tau_ap": vcomp.ir.expected_tau_ap}[name]
+    function = partial(vcomp.ir.expected_tau, variant={"tau": "a", "tau_ap": "ap"}[name])
     published = function(matrix, values["n_prime"], estimator="urbano")["estimate"]
     np.testing.assert_allclose(published, handled, rtol=1e-10)
     ours = function(matrix, values["n_prime"], draws=1)["estimate"]

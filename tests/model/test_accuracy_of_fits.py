@@ -39,7 +39,7 @@ def test_each_measure_is_that_of_the_fit(res):
     )
     for name, table in (
         ("tau", res.expected_tau(topic=[50, 150])),
-        ("tau_ap", res.expected_tau_ap(topic=[50, 150])),
+        ("tau_ap", res.expected_tau(variant="ap", topic=[50, 150])),
     ):
         columns = ["n", "estimate", "low", "high"]
         pd.testing.assert_frame_equal(of(made, name)[columns], table[columns])

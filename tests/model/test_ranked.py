@@ -40,7 +40,7 @@ def res(frame):
 
 
 def both(res, **given):
-    return [res.expected_tau(**given), res.expected_tau_ap(**given)]
+    return [res.expected_tau(**given), res.expected_tau(variant="ap", **given)]
 
 
 @pytest.mark.parametrize("estimator", ["shrunken", "urbano"])
@@ -188,8 +188,8 @@ def test_groups_may_be_a_facet():
     res = vcomp.fit("score ~ (1|org/s) + (1|t) + (1|a) + (1|org:s:t)", frame, method="anova")
     of = frame.groupby("s")["org"].first()
     for ap in (False, True):
-        expected = res.expected_tau_ap if ap else res.expected_tau
-        options = {"object": "s", "t": 12, "a": 3, "draws": 200}
+        expected = res.expected_tau
+        options = {"variant": "ap" if ap else "a", "object": "s", "t": 12, "a": 3, "draws": 200}
         by_name = expected(groups=lambda name: of[name.split(":")[-1]], **options)
         pd.testing.assert_frame_equal(expected(groups="org", **options), by_name)
     with pytest.raises(PlanError, match="has to be a facet that 'org:s' is nested in"):
@@ -293,7 +293,7 @@ def test_simulated_tests_have_that_correlation():
         pairs = FacetedDifferences.of(y.ravel(), system, cell, range(k), errors, 15.0)
         row = correlation_columns(
             pairs, np.array([1.0 / pairs.error_variance]), RankOptions(draws=200),
-            RankCorrelation(ap=False, variant="a"), at_hand=True,
+            RankCorrelation("a"), at_hand=True,
         )  # fmt: skip
         tau = Tau(variant="a").actual(y.reshape(-1, k), truth)
         found.append((row["estimate"][0] - tau, row["low"][0] <= tau <= row["high"][0]))

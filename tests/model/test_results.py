@@ -553,7 +553,9 @@ def test_what_rank_accuracy_needs(two_way):
     pd.testing.assert_frame_equal(res.expected_tau(), res.expected_tau(b=None))
     # The other way round.
     pd.testing.assert_frame_equal(
-        res.expected_tau_ap(a=7), vcomp.ir.expected_tau_ap(matrix.T, 7), rtol=1e-10
+        res.expected_tau(a=7, variant="ap"),
+        vcomp.ir.expected_tau(matrix.T, 7, variant="ap"),
+        rtol=1e-10,
     )
     with pytest.raises(vcomp.PlanError, match="unknown facet 'c'; the G-study has a, b"):
         res.expected_tau(c=5)

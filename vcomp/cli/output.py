@@ -52,7 +52,7 @@ def rank_accuracy(
     estimator : ``"shrunken"`` or ``"urbano"``
     """
     options = {"sizes": sizes, "estimator": estimator, "alpha": alpha, **plan}
-    tau, tau_ap = res.expected_tau(**options), res.expected_tau_ap(**options)
+    tau, tau_ap = res.expected_tau(**options), res.expected_tau(variant="ap", **options)
     columns = tuple(tau.columns[: tau.columns.get_loc("estimate")])
     if columns != ("n",):
         return columns, tau, tau_ap

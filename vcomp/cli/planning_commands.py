@@ -31,6 +31,7 @@ from vcomp.cli.score_commands import (
     score_options,
     system_groups,
 )
+from vcomp.exceptions import check_one_of
 from vcomp.ir.rank import RankOptions, TauVariant
 
 plan_options = with_options(
@@ -382,8 +383,9 @@ def tau_command(
     options["drop_worst"] = drop_worst
     if groups is not None:
         options["groups"] = system_groups(groups, scores, dataset, system)
+    check_one_of("variant", variant, ("a", "b"))
     tau = ir.expected_tau(matrix, n, variant=variant, **options)
-    tau_ap = ir.expected_tau_ap(matrix, n, **options)
+    tau_ap = ir.expected_tau(matrix, n, variant="ap", **options)
     how = RankOptions(**{name: options[name] for name in ("estimator", "target", "interval")})
     text = output.rank_text(("topic",), tau, tau_ap, options["alpha"], how)
     click.echo(formatted(output.both_ranks(tau, tau_ap), format_, text))

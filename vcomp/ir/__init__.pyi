@@ -28,7 +28,6 @@ from .mapping_check import validate_mapping as validate_mapping
 from .mapping_fit import fit_mapping as fit_mapping
 from .rank.normal import normal_tau as normal_tau
 from .rank.rank_accuracy import expected_tau as expected_tau
-from .rank.rank_accuracy import expected_tau_ap as expected_tau_ap
 from .reliability_map import PUBLISHED as PUBLISHED
 from .reliability_map import ReliabilityMap as ReliabilityMap
 from .runs import score_runs as score_runs

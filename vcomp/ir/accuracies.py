@@ -211,7 +211,7 @@ def accuracy(
     -----
     The best estimators are those of Urbano (2016):
 
-    * τ and τ_AP by :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap`, with
+    * τ and τ_AP by :func:`vcomp.ir.expected_tau`, with
       their defaults but for `estimator`; intervals are of the correlation of one such test;
     * Eρ², Φ and ε = √σ²(Δ) by a D-study, with confidence intervals;
     * F by the power of the test, whose interval comes from that of its error variance;

@@ -91,7 +91,7 @@ class ByPairs:
         table = expected_correlation(
             paired_differences(self.matrix),
             n_topics,
-            ap=isinstance(self.measure, TauAP),
+            variant="ap" if isinstance(self.measure, TauAP) else "a",
             estimator=self.estimator,
             alpha=alpha,
             rng=self.seed,

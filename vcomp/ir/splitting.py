@@ -458,7 +458,7 @@ def split_half(
     **Extrapolations are biased**, and the three models disagree (Urbano, 2016, sec. 6 to 8):
     halves are compared with halves, whose means are not the true ones. The intervals do not cover
     this bias: see :meth:`vcomp.ir.AccuracyCurve.predict` for their coverage in a simulation. For τ
-    and τ_AP the estimators :func:`vcomp.ir.expected_tau` and :func:`vcomp.ir.expected_tau_ap` are
+    and τ_AP the estimators of :func:`vcomp.ir.expected_tau` are
     better.
 
     References

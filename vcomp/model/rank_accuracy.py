@@ -71,13 +71,14 @@ class RankAccuracy(UniverseScores):
         sizes: Mapping[str, Any] | None = None,
         **n: Any,
     ) -> pd.DataFrame:
-        """Return Eτ, the expected correlation of a ranking by a new test with the true ranking.
+        """Return Eτ or Eτ_AP, expected between the ranking by a new test and the true ranking.
 
         Parameters
         ----------
         design : of the new test in Brennan's notation, as of :meth:`dstudy`
         estimator : ``"shrunken"``, or ``"urbano"`` for the estimator as published
-        variant : of τ if systems are tied, ``"a"`` or ``"b"``
+        variant : ``"a"`` or ``"b"`` for τ, as τ_a or τ_b if systems are tied; ``"ap"`` for τ_AP,
+            in which swaps at the top count more
         threshold : largest difference of systems that count as equal
         target : quantity of the interval: ``"test"``, τ of one test, or ``"expectation"``, its
             expectation over tests
@@ -150,48 +151,7 @@ class RankAccuracy(UniverseScores):
         self._refuse_sizes(alpha=alpha, object=object, draws=draws, threshold=threshold)
         planned = PlanOptions(design, object, all_sizes(sizes, n), fixed, universe)
         options = RankOptions(estimator, variant, threshold, target, interval, alpha, draws, rng)
-        return self._ranked(planned, groups).table(options, ap=False)
-
-    def expected_tau_ap(
-        self,
-        design: str | None = None,
-        *,
-        estimator: TauEstimator = "shrunken",
-        threshold: float = 0.0,
-        target: TauTarget = "test",
-        interval: TauInterval = "auto",
-        alpha: float = 0.05,
-        draws: int = 2_000,
-        rng: int | np.random.Generator | None = None,
-        groups: LevelGroups | str | None = None,
-        object: str | Sequence[str] | None = None,  # noqa: A002 - the word of the field
-        fixed: str | Sequence[str] = (),
-        universe: Mapping[str, float] | None = None,
-        sizes: Mapping[str, Any] | None = None,
-        **n: Any,
-    ) -> pd.DataFrame:
-        """Return Eτ_AP, in which swaps at the top count more; otherwise as :meth:`expected_tau`.
-
-        Parameters
-        ----------
-        design, estimator, threshold, target, interval, alpha, draws, rng, groups : as for
-            :meth:`expected_tau`
-        object, fixed, universe, sizes, **n : as for :meth:`expected_tau`
-
-        Returns
-        -------
-        pandas.DataFrame
-            As :meth:`expected_tau`.
-
-        Raises
-        ------
-        PlanError, DataError, EstimationError
-            As :meth:`expected_tau`.
-        """
-        self._refuse_sizes(alpha=alpha, object=object, draws=draws, threshold=threshold)
-        planned = PlanOptions(design, object, all_sizes(sizes, n), fixed, universe)
-        options = RankOptions(estimator, "a", threshold, target, interval, alpha, draws, rng)
-        return self._ranked(planned, groups).table(options, ap=True)
+        return self._ranked(planned, groups).table(options)
 
     def _ranked(self, planned: PlanOptions, groups: LevelGroups | str | None) -> RankedFit:
         return RankedFit(self._record, self._rows, self.components, planned, groups)
@@ -323,7 +283,7 @@ def sampled_facet(facets: Sequence[str], n: Mapping[str, Any]) -> tuple[str, str
         sizes = ", ".join(f"{facet}={value!r}" for facet, value in n.items())
         raise PlanError(
             f"accuracy is over sizes of one facet, and {' and '.join(n)} have sizes; "
-            f"expected_tau({sizes}) and expected_tau_ap() are of several, and so are Eρ² and Φ of "
+            f"expected_tau({sizes}) is of several, and so are Eρ² and Φ of "
             f"dstudy({sizes})"
         )
     if len(facets) < 2 or (not n and len(facets) > 2):
@@ -356,13 +316,12 @@ class RankedFit:
     planned: PlanOptions = field(default_factory=PlanOptions)
     groups: LevelGroups | str | None = None
 
-    def table(self, options: RankOptions, *, ap: bool) -> pd.DataFrame:
+    def table(self, options: RankOptions) -> pd.DataFrame:
         """Return Eτ or Eτ_AP of the plans.
 
         Parameters
         ----------
         options : how they are estimated
-        ap : whether it is Eτ_AP
 
         Raises
         ------
@@ -375,9 +334,9 @@ class RankedFit:
         if self._has_cell_means():
             pairs, sizes = self._pairs()
             assert not isinstance(self.groups, str)
-            found = ranking(ap, options.variant, self.groups, pairs.systems)
+            found = ranking(options.variant, self.groups, pairs.systems)
             return correlation_table(pairs, sizes, options, found)
-        return self._faceted(options, ap)
+        return self._faceted(options)
 
     def _has_cell_means(self) -> bool:
         """Whether the plans are of one sampled facet, with the cell means of the fit."""
@@ -406,7 +365,7 @@ class RankedFit:
         system = cells.facets[1 - cells.facets.index(sampled)]
         return cells.differences(system), n.get(sampled)
 
-    def _faceted(self, options: RankOptions, ap: bool) -> pd.DataFrame:
+    def _faceted(self, options: RankOptions) -> pd.DataFrame:
         """Return the table of plans of several random facets."""
         import pandas as pd
 
@@ -414,7 +373,7 @@ class RankedFit:
         plan = replace(self.planned, sizes=given).plans(self.components)
         pairs = self._faceted_differences(plan)
         error = self._relative(plan) @ used_components(self.components, "zero").values
-        found = ranking(ap, options.variant, self._groups(plan), pairs.systems)
+        found = ranking(options.variant, self._groups(plan), pairs.systems)
         n = 1.0 / np.maximum(error, _LEAST)
         columns = correlation_columns(pairs, n, options, found, at_hand=plan.is_own)
         sizes = dict(zip(plan.facets, plan.sizes.T, strict=True))

@@ -19,7 +19,7 @@ from vcomp.exceptions import DataError, PlanError, VcompError
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.rank.rank_accuracy import expected_correlation
 
-expected_tau_ap = partial(expected_correlation, ap=True)
+expected_tau_ap = partial(expected_correlation, variant="ap")
 BOTH = pytest.mark.parametrize("measure", [expected_correlation, expected_tau_ap])
 PHI = NormalDist().cdf
 

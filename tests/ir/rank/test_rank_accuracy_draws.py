@@ -22,7 +22,7 @@ from vcomp.ir.rank.correlation_tables import _check_draws, estimated_tau
 from vcomp.ir.rank.paired import PairedDifferences
 from vcomp.ir.rank.rank_accuracy import expected_correlation
 
-expected_tau_ap = partial(expected_correlation, ap=True)
+expected_tau_ap = partial(expected_correlation, variant="ap")
 BOTH = pytest.mark.parametrize("measure", [expected_correlation, expected_tau_ap])
 KINDS = {
     "test": {"interval": "draws"},
@@ -96,8 +96,8 @@ def test_estimates_equal_a_double_loop(estimator, threshold, variant, missing, n
     found = expected_tau_ap(pairs, n, **options)
     assert found["estimate"].item() == pytest.approx(tau_ap, abs=1e-12)
     if threshold == 0.0 and n is not None:
-        for ap, value in ((False, tau), (True, tau_ap)):
-            alone = estimated_tau(pairs, [20], ap=ap, estimator=estimator)
+        for of, value in (("a", tau), ("ap", tau_ap)):
+            alone = estimated_tau(pairs, [20], variant=of, estimator=estimator)
             assert alone[0] == pytest.approx(value, abs=1e-12)
 
 
@@ -448,11 +448,9 @@ def test_other_options_are_refused_by_name(measure, options, message):
         measure(PAIRS, 5, **options)
 
 
-def test_variants_are_a_or_b():
-    with pytest.raises(PlanError, match="variant must be 'a' or 'b', not 'c'"):
+def test_variants_are_a_b_or_ap():
+    with pytest.raises(PlanError, match="variant must be 'a', 'b' or 'ap', not 'c'"):
         expected_correlation(PAIRS, 5, variant="c")
-    with pytest.raises(PlanError, match="variant='b' applies to τ; the expectation of τ_AP"):
-        expected_tau_ap(PAIRS, 5, variant="b")
 
 
 @BOTH

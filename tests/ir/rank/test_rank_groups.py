@@ -42,22 +42,26 @@ def of_all_choices(pairs, n, ap, estimator):
 @pytest.mark.parametrize("ap", [False, True], ids=["tau", "tau_ap"])
 @pytest.mark.parametrize("estimator", ["shrunken", "urbano"])
 def test_the_estimate_is_the_mean_over_all_choices(pairs, ap, estimator):
-    made = expected_correlation(pairs, [5, 40], ap=ap, estimator=estimator, groups=GROUPS)
+    made = expected_correlation(
+        pairs, [5, 40], variant="ap" if ap else "a", estimator=estimator, groups=GROUPS
+    )
     expected = [of_all_choices(pairs, n, ap, estimator) for n in (5, 40)]
     np.testing.assert_allclose(made["estimate"], expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("ap", [False, True], ids=["tau", "tau_ap"])
 def test_groups_of_one_system_are_no_groups(pairs, ap):
-    alone = expected_correlation(pairs, [5, 40], ap=ap, draws=100, groups=lambda name: name)
-    plain = expected_correlation(pairs, [5, 40], ap=ap, draws=100)
+    alone = expected_correlation(
+        pairs, [5, 40], variant="ap" if ap else "a", draws=100, groups=lambda name: name
+    )
+    plain = expected_correlation(pairs, [5, 40], variant="ap" if ap else "a", draws=100)
     pd.testing.assert_frame_equal(alone, plain)
 
 
 @pytest.mark.parametrize("ap", [False, True], ids=["tau", "tau_ap"])
 def test_weights_add_up_to_one(ap):
     groups = np.array([0, 1, 0, 2, 1, 0, 3])
-    weights = RankCorrelation(ap, "a", groups).weights(7)
+    weights = RankCorrelation("ap" if ap else "a", groups).weights(7)
     assert weights.sum() == pytest.approx(1.0, rel=1e-12)
 
 
@@ -66,7 +70,7 @@ def test_each_system_below_m_others_weighs_one_over_m(k):
     """Of the pairs of the system at rank m + 1, of k - 1 such systems: τ_AP as published."""
     expected = [1.0 / (j * (k - 1)) for _, j in itertools.combinations(range(k), 2)]
     for groups in (None, np.arange(k), np.arange(k)[::-1]):
-        weights = RankCorrelation(True, "a", groups).weights(k)
+        weights = RankCorrelation("ap", groups).weights(k)
         np.testing.assert_allclose(weights, expected, rtol=1e-11)
 
 

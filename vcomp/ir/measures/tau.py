@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from vcomp._typing import FloatArray
+from vcomp.exceptions import check_one_of
 from vcomp.ir.agreement import MeanRows, RowMeasure, sizes
 from vcomp.ir.kernels import pair_agreement
 from vcomp.ir.rank import (
     TauEstimator,
     TauVariant,
     check_tau_estimator,
-    check_variant,
     estimated_tau,
     paired_differences,
 )
 from vcomp.ir.scores import ScoresLike, as_score_matrix
 
 
-class RankCorrelation(RowMeasure):
+class CorrelationOfRankings(RowMeasure):
     """A correlation of rankings, with an estimate of its expectation."""
 
     __slots__ = ()
@@ -30,8 +30,8 @@ class RankCorrelation(RowMeasure):
     limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     has_estimator: ClassVar[bool] = True
     undefined: ClassVar[str] = "all systems have the same mean score; variant='a' makes it zero"
-    ap: ClassVar[bool] = False
-    """Whether swaps among the best count more."""
+    expected: ClassVar[TauVariant] = "a"
+    """The variant of :func:`vcomp.ir.expected_tau` that estimates it."""
     estimator: TauEstimator | None
     """The estimator of its expectation; None where it was not chosen."""
 
@@ -45,7 +45,7 @@ class RankCorrelation(RowMeasure):
         score: str | None = None,
         estimator: TauEstimator | None = None,
     ) -> FloatArray:
-        """Return Eτ or Eτ_AP, the estimate of :func:`vcomp.ir.expected_tau` and its like.
+        """Return Eτ or Eτ_AP, the estimate of :func:`vcomp.ir.expected_tau`.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ class RankCorrelation(RowMeasure):
         return estimated_tau(
             paired_differences(matrix),
             sizes(n_topics),
-            ap=self.ap,
+            variant=self.expected,
             estimator=estimator or self.estimator or "shrunken",
         )
 
@@ -82,7 +82,7 @@ class RankCorrelation(RowMeasure):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Tau(RankCorrelation):
+class Tau(CorrelationOfRankings):
     """Kendall's τ (Urbano, 2016, eq. 5): pairs of systems in the same order, less swapped pairs.
 
     Parameters
@@ -122,14 +122,14 @@ class Tau(RankCorrelation):
     array([0.762, 0.923])
     """
 
-    variant: TauVariant = "b"
+    variant: Literal["a", "b"] = "b"
     estimator: TauEstimator | None = None
 
     name: ClassVar[str] = "tau"
     symbol: ClassVar[str] = "τ"
 
     def __post_init__(self) -> None:
-        check_variant(self.variant)
+        check_one_of("variant", self.variant, ("a", "b"))
         if self.estimator is not None:
             check_tau_estimator(self.estimator)
 

@@ -11,12 +11,12 @@ from vcomp._typing import FloatArray
 from vcomp.exceptions import PlanError, check_one_of
 from vcomp.ir.agreement import MeanRows
 from vcomp.ir.kernels import above_in_both, mean_share_above, ordinal_ranks
-from vcomp.ir.measures.tau import RankCorrelation
-from vcomp.ir.rank import TauEstimator, TauVariant, check_tau_estimator, check_variant
+from vcomp.ir.measures.tau import CorrelationOfRankings
+from vcomp.ir.rank import TauEstimator, TauVariant, check_tau_estimator
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TauAP(RankCorrelation):
+class TauAP(CorrelationOfRankings):
     """Average-precision correlation (Yilmaz, Aslam and Robertson, 2008; Urbano, 2016, eq. 6).
 
     Each system is compared with those ranked above it. With C(i) the systems above the one at rank
@@ -73,17 +73,17 @@ class TauAP(RankCorrelation):
     array([0.748, 0.904])
     """
 
-    variant: TauVariant = "a"
+    variant: Literal["a", "b"] = "a"
     ties: Literal["average", "first"] = "average"
     ranked_by: Literal["truth", "collection"] | None = None
     estimator: TauEstimator | None = None
 
     name: ClassVar[str] = "tau_ap"
     symbol: ClassVar[str] = "τ_AP"
-    ap: ClassVar[bool] = True
+    expected: ClassVar[TauVariant] = "ap"
 
     def __post_init__(self) -> None:
-        check_variant(self.variant)
+        check_one_of("variant", self.variant, ("a", "b"))
         if self.estimator is not None:
             check_tau_estimator(self.estimator)
         check_one_of("ties", self.ties, ("average", "first"))

@@ -7,7 +7,6 @@ from .correlation import TauInterval as TauInterval
 from .correlation import TauTarget as TauTarget
 from .correlation import TauVariant as TauVariant
 from .correlation import check_tau_estimator as check_tau_estimator
-from .correlation import check_variant as check_variant
 from .correlation import error_share as error_share
 from .correlation import ranking as ranking
 from .correlation_tables import correlation_columns as correlation_columns

@@ -246,14 +246,14 @@ TauEstimator: TypeAlias = Literal["shrunken", "urbano"]
 AccuracyEstimator: TypeAlias = Literal["shrunken", "urbano", "split_half"]
 TauInterval: TypeAlias = Literal["auto", "draws", "independent"]
 TauTarget: TypeAlias = Literal["test", "expectation"]
-TauVariant: TypeAlias = Literal["a", "b"]
+TauVariant: TypeAlias = Literal["a", "b", "ap"]
 
 TAU_ESTIMATORS: tuple[TauEstimator, ...] = ("shrunken", "urbano")
 ESTIMATORS: tuple[AccuracyEstimator, ...] = (*TAU_ESTIMATORS, "split_half")
 """All estimators of accuracies; τ and τ_AP have formulae for the first two."""
 INTERVALS: tuple[TauInterval, ...] = ("auto", "draws", "independent")
 TARGETS: tuple[TauTarget, ...] = ("test", "expectation")
-VARIANTS: tuple[TauVariant, ...] = ("a", "b")
+VARIANTS: tuple[TauVariant, ...] = ("a", "b", "ap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ class RankOptions:
     Attributes
     ----------
     estimator : ``"shrunken"`` or ``"urbano"``
-    variant : of τ, ``"a"`` or ``"b"``
+    variant : ``"a"`` or ``"b"`` for τ_a or τ_b, ``"ap"`` for τ_AP
     threshold : largest difference of systems that count as equal
     target : what the interval is of, ``"test"`` or ``"expectation"``
     interval : how it is made, ``"auto"``, ``"draws"`` or ``"independent"``
@@ -291,7 +291,7 @@ class RankOptions:
 
     def __post_init__(self) -> None:
         check_tau_estimator(self.estimator)
-        check_variant(self.variant)
+        check_one_of("variant", self.variant, VARIANTS)
         check_one_of("target", self.target, TARGETS)
         check_one_of("interval", self.interval, INTERVALS)
         if self.interval == "independent" and self.target == "expectation":
@@ -333,17 +333,6 @@ def check_tau_estimator(estimator: object) -> None:
             "vcomp.ir.accuracy(…, estimator='split_half') extrapolate τ from halves of the topics"
         )
     check_one_of("estimator", estimator, TAU_ESTIMATORS)
-
-
-def check_variant(variant: object) -> None:
-    """Refuse a variant of a rank correlation that is neither ``"a"`` nor ``"b"``.
-
-    Raises
-    ------
-    PlanError
-        Naming the two.
-    """
-    check_one_of("variant", variant, VARIANTS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -434,31 +423,26 @@ def _student(z: FloatArray, df: LongArray | FloatArray) -> FloatArray:
 
 
 def ranking(
-    ap: bool, variant: TauVariant, groups: LevelGroups | None, systems: Sequence[str]
+    variant: TauVariant, groups: LevelGroups | None, systems: Sequence[str]
 ) -> RankCorrelation:
     """Return the correlation of rankings of all systems, or of one of each group.
 
     Parameters
     ----------
-    ap : whether it is τ_AP
-    variant : ``"a"`` or ``"b"``
+    variant : ``"a"``, ``"b"`` or ``"ap"``
     groups : of the systems by name; None for all systems
     systems : (k,) names, the best first
 
     Raises
     ------
-    PlanError
-        If τ_AP is given ``variant="b"``.
     DataError
         If a system has no group, or all have the same.
     """
-    if ap and variant == "b":
-        raise PlanError("variant='b' applies to τ; the expectation of τ_AP has variant='a' only")
     codes = None if groups is None else group_codes(groups, systems, "system")
-    return RankCorrelation(ap, variant, codes)
+    return RankCorrelation(variant, codes)
 
 
-def _weights_by_group(groups: LongArray, ap: bool) -> FloatArray:
+def _weights_by_group(groups: LongArray, *, ap: bool) -> FloatArray:
     """Return the weight of each pair where one system of each group is drawn (eq. 15.8d).
 
     Weights of τ_AP hold the expectation of 1/(i - 1), with i - 1 the number of drawn systems above
@@ -494,20 +478,18 @@ class RankCorrelation:
 
     Attributes
     ----------
-    ap : whether it is τ_AP
-    variant : ``"a"`` or ``"b"``, see :func:`vcomp.ir.rank.rank_accuracy.expected_correlation`
+    variant : ``"a"``, ``"b"`` or ``"ap"``, see :func:`~vcomp.ir.rank.expected_correlation`
     groups : (k,) group of each system, numbered without gaps, if one of each group is ranked
     """
 
-    ap: bool
     variant: TauVariant
     groups: LongArray | None = None
 
     def weights(self, k: int) -> FloatArray:
         """Return the weight of each pair; weights add up to one."""
         if self.groups is not None:
-            return _weights_by_group(self.groups, self.ap)
-        if not self.ap:
+            return _weights_by_group(self.groups, ap=self.variant == "ap")
+        if self.variant != "ap":
             n_pairs = k * (k - 1) // 2
             return np.full(n_pairs, 1.0 / n_pairs)
         n_above = np.triu_indices(k, 1)[1].astype(np.float64)
@@ -528,7 +510,7 @@ class RankCorrelation:
         apart = ahead + behind
         mean = float(weights @ agreement)
         variance = float(weights**2 @ np.where(unequal, apart - agreement**2, 0.0))
-        if self.variant == "a":
+        if self.variant != "b":
             return mean, variance
         product = float((weights @ unequal) * (weights @ apart))
         if product == 0.0:
@@ -537,7 +519,7 @@ class RankCorrelation:
 
     def of_counts(self, counts: FloatArray, k: int) -> FloatArray:
         """Return the correlation in each draw."""
-        if self.ap:
+        if self.variant == "ap":
             return np.asarray(counts[:, 1] / (k - 1))
         if self.variant == "a":
             return np.asarray(counts[:, 0] / (k * (k - 1) / 2))

@@ -20,6 +20,7 @@ from vcomp.ir.rank.correlation import (
     RankOptions,
     Swaps,
     TauEstimator,
+    TauVariant,
     check_tau_estimator,
 )
 from vcomp.ir.rank.paired import PairedDifferences
@@ -37,7 +38,7 @@ def estimated_tau(
     pairs: PairedDifferences,
     n_topics: float | Iterable[float],
     *,
-    ap: bool = False,
+    variant: TauVariant = "a",
     estimator: TauEstimator = "shrunken",
 ) -> FloatArray:
     """Return the estimates of ``expected_correlation`` alone, without intervals, for loops.
@@ -46,7 +47,7 @@ def estimated_tau(
     ----------
     pairs : the differences between systems
     n_topics : one or more numbers of topics
-    ap : True for Eτ_AP, False for Eτ
+    variant : ``"ap"`` for Eτ_AP, else Eτ
     estimator : ``"shrunken"`` or ``"urbano"``
 
     Returns
@@ -69,7 +70,7 @@ def estimated_tau(
     n = _positive(n_topics)
     check_tau_estimator(estimator)
     swaps = Swaps.of(pairs, estimator, 0.0)
-    return _moments(pairs, n, swaps, RankCorrelation(ap, "a"))[0]
+    return _moments(pairs, n, swaps, RankCorrelation(variant))[0]
 
 
 def _moments(

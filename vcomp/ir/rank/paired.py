@@ -14,7 +14,7 @@ import numpy as np
 
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import DataError
-from vcomp.ir.rank.errors import corrected_lengths, mean_error_ratio
+from vcomp.ir.rank.ranked_pairs import corrected_lengths, mean_error_ratio
 
 _ROUNDING = 64 * float(np.finfo(float).eps)
 """A difference this small, relative to the largest score, is made by rounding alone."""

@@ -1,7 +1,7 @@
 """Expected accuracy of the ranking by a test of n topics: Eτ and Eτ_AP (Urbano, 2016).
 
-:func:`expected_tau` and :func:`expected_tau_ap` start from scores, :func:`expected_correlation`
-from the differences between systems, which fits have too.
+:func:`expected_tau` starts from scores, :func:`expected_correlation` from the differences between
+systems, which fits have too.
 
 References
 ----------
@@ -39,7 +39,6 @@ def expected_correlation(
     pairs: PairedDifferences,
     n_topics: float | Iterable[float] | None = None,
     *,
-    ap: bool = False,
     estimator: TauEstimator = "shrunken",
     variant: TauVariant = "a",
     threshold: float = 0.0,
@@ -69,7 +68,6 @@ def expected_correlation(
     ----------
     pairs : the differences between systems
     n_topics : one or more numbers of topics n'; None for the test at hand, which has n
-    ap : True for Eτ_AP, False for Eτ
     estimator : of the probability of a swap
 
         * ``"shrunken"``: w_ij = T(-√n' ρ D̄_ij / s_ij), with Student's distribution of n - 1
@@ -79,7 +77,8 @@ def expected_correlation(
           given its scores, that the true order is another;
         * ``"urbano"``: w_ij = Φ(-√n' D̄_ij / s_ij), as published (eq. 35). It overstates the
           accuracy of the ranking, the more so the fewer topics there are.
-    variant : of τ where systems are equal, ``"a"`` or ``"b"``; see Notes. Of τ_AP only ``"a"``
+    variant : ``"a"`` or ``"b"`` for Eτ, as τ_a or τ_b where systems are equal, see Notes;
+        ``"ap"`` for Eτ_AP
     threshold : largest difference of systems that count as equal, in units of the scores
     target : what `low` and `high` are to cover: ``"test"``, the correlation of the test at hand or
         of one new test of n' topics; or ``"expectation"``, its expectation over all such tests
@@ -108,8 +107,7 @@ def expected_correlation(
         If a number of topics is not positive, `threshold` not a number from 0 on, `alpha` not
         between 0 and 1, `draws` not a whole number from 1 on or too large for memory; if
         `estimator`, `variant`, `target` or `interval` is not one of the above; if
-        ``interval="independent"`` is combined with ``target="expectation"``, or
-        ``variant="b"`` with ``ap=True``.
+        ``interval="independent"`` is combined with ``target="expectation"``.
     EstimationError
         If `rng` is neither a seed nor a generator.
     DataError
@@ -134,7 +132,7 @@ def expected_correlation(
     right. ``variant="b"`` divides it by √(Σ u_ij Σ (a_ij + b_ij)), the pairs expected to be
     unequal in the one and in the other ranking. The variance is divided by its square, as if it
     were known. Without a threshold no two systems are equal, a_ij + b_ij = 1, and both are the
-    above. Of τ_AP,
+    above. ``variant="ap"`` has
 
         Eτ_AP = 1/(k-1) Σ_{i≥2} Σ_{j<i} u_ij (a_ij - b_ij) / (i-1),
 
@@ -193,13 +191,13 @@ def expected_correlation(
         n  estimate  variance
     0   3     0.762     0.103
     1  30     0.923     0.046
-    >>> expected_correlation(pairs, [3, 30], ap=True)[["n", "estimate", "variance"]].round(3)
+    >>> expected_correlation(pairs, [3, 30], variant="ap")[["n", "estimate", "variance"]].round(3)
         n  estimate  variance
     0   3     0.748     0.108
     1  30     0.904     0.042
     """
     options = RankOptions(estimator, variant, threshold, target, interval, alpha, draws, rng)
-    return correlation_table(pairs, n_topics, options, ranking(ap, variant, groups, pairs.systems))
+    return correlation_table(pairs, n_topics, options, ranking(variant, groups, pairs.systems))
 
 
 def paired_differences(scores: ScoresLike, drop_worst: float = 0.0) -> PairedDifferences:
@@ -272,7 +270,7 @@ def expected_tau(
     rng: int | np.random.Generator | None = None,
     groups: LevelGroups | str | None = None,
 ) -> pd.DataFrame:
-    """Return Eτ, Kendall's τ expected between rankings by tests of any size and the true ranking.
+    """Return Eτ or Eτ_AP, expected between rankings by tests of any size and the true ranking.
 
     A bare matrix has **one row per topic and one column per system**.
 
@@ -287,8 +285,10 @@ def expected_tau(
         :meth:`ScoreMatrix.drop_worst`
     estimator : ``"shrunken"``; or ``"urbano"``, as published, which overstates the accuracy of the
         ranking, the more so the fewer topics `scores` has
-    variant : of τ where systems are equal: ``"a"`` divides by all pairs, ``"b"`` by the pairs that
-        are not equal, as τ_b does
+    variant : Kendall's τ, or with ``"ap"`` τ_AP, in which swaps among the best count more. Where
+        systems are equal, ``"a"`` divides τ by all pairs and ``"b"`` by the pairs that are not
+        equal, as τ_b does; to τ_AP a pair that is equal in one of the rankings contributes the
+        mean over both orders
     threshold : largest difference of systems that count as equal, in units of the scores
     target : what `low` and `high` are to cover: ``"test"``, τ of the collection itself or of one
         new test; or ``"expectation"``, its expectation over new tests
@@ -329,7 +329,8 @@ def expected_tau(
 
     References
     ----------
-    Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Eqs. 35, 38 and 39.
+    Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Eqs. 35, 38 and 39;
+    41 and 42 for τ_AP.
 
     Examples
     --------
@@ -337,6 +338,10 @@ def expected_tau(
     >>> expected_tau(scores, estimator="urbano")[["n", "estimate", "variance"]].round(3)
        n  estimate  variance
     0  3     0.762     0.103
+    >>> expected_tau(scores, [3, 30], variant="ap")[["n", "estimate", "variance"]].round(3)
+        n  estimate  variance
+    0   3     0.748     0.108
+    1  30     0.904     0.042
     """
     matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
     return expected_correlation(
@@ -344,79 +349,6 @@ def expected_tau(
         n_topics,
         estimator=estimator,
         variant=variant,
-        threshold=threshold,
-        target=target,
-        interval=interval,
-        alpha=alpha,
-        draws=draws,
-        rng=rng,
-        groups=_by_column(scores, groups, system),
-    )
-
-
-def expected_tau_ap(
-    scores: ScoresLike,
-    n_topics: float | Iterable[float] | None = None,
-    *,
-    system: str | None = None,
-    topic: str | None = None,
-    score: str | None = None,
-    drop_worst: float = 0.0,
-    estimator: TauEstimator = "shrunken",
-    threshold: float = 0.0,
-    target: TauTarget = "test",
-    interval: TauInterval = "auto",
-    alpha: float = 0.05,
-    draws: int = 2_000,
-    rng: int | np.random.Generator | None = None,
-    groups: LevelGroups | str | None = None,
-) -> pd.DataFrame:
-    """Return Eτ_AP, the τ_AP expected between rankings by tests of any size and the true ranking.
-
-    A bare matrix has **one row per topic and one column per system**.
-
-    Parameters
-    ----------
-    scores, n_topics, system, topic, score, drop_worst : as of :func:`expected_tau`
-    estimator : as of :func:`expected_tau`
-    threshold : largest difference of systems that count as equal; a pair that is equal in one of
-        the rankings contributes the mean over both orders
-    target, interval, alpha, draws, rng, groups : as of :func:`expected_tau`
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row for each number of topics with columns ``n``, ``estimate``, ``variance``, ``low``,
-        ``high`` and ``estimator``.
-
-    Raises
-    ------
-    DataError, PlanError, EstimationError
-        As of :func:`expected_tau`.
-
-    See Also
-    --------
-    vcomp.ir.rank.rank_accuracy.expected_correlation : the formulae
-
-    References
-    ----------
-    Urbano, J. (2016). *Information Retrieval Journal*, 19(3), 313-350. Eqs. 35, 41 and 42.
-
-    Examples
-    --------
-    >>> scores = [[0.3, 0.5, 0.1], [0.4, 0.5, 0.4], [0.2, 0.5, 0.3]]
-    >>> table = expected_tau_ap(scores, [3, 30], estimator="urbano")
-    >>> table[["n", "estimate", "variance"]].round(3)
-        n  estimate  variance
-    0   3     0.821     0.058
-    1  30     0.942     0.026
-    """
-    matrix = as_score_matrix(scores, system=system, topic=topic, score=score)
-    return expected_correlation(
-        paired_differences(matrix, drop_worst),
-        n_topics,
-        ap=True,
-        estimator=estimator,
         threshold=threshold,
         target=target,
         interval=interval,
