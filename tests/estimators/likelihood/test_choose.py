@@ -202,6 +202,17 @@ def test_a_grid_with_up_to_a_fifth_of_holes_is_completed(n_holes, kind):
     assert isinstance(choose_engine(stats, reml=True, limits=limits), kind)
 
 
+@pytest.mark.parametrize(
+    ("n_holes", "kind"), [(500, CompletedLikelihood), (501, IterativeLikelihood)]
+)
+def test_a_grid_with_up_to_500_holes_is_completed(n_holes, kind):
+    data = crossed(60, 50, 1.1)
+    stats = statistics(data[np.random.default_rng(1).permutation(len(data)) >= n_holes])
+    assert stats.completed.holes.n == n_holes
+    limits = EngineLimits(grid_seconds=0.0, seconds=0.0)
+    assert isinstance(choose_engine(stats, reml=True, limits=limits), kind)
+
+
 @pytest.mark.parametrize("n_terms", [3, 4])
 def test_a_grid_with_more_holes_is_completed_for_more_than_three_terms(n_terms):
     rng = np.random.default_rng(0)

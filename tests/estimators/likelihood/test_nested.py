@@ -149,7 +149,6 @@ def test_projections_and_what_is_left_of_effects(drawn, zeros):
     inner = tree.codes[-1]
     left = covariance.unexplained(c, len(incidences), 0.3 * c[-1], 0.7 * c[-1])[inner]
     np.testing.assert_allclose(left, 1.0 - 0.3 * c[-1] * np.diagonal(Vi), **close)
-    np.testing.assert_allclose(covariance.single_diagonal(c)[inner], np.diagonal(Vi), **close)
     # Columns given as means: V⁻¹x of what is constant within the innermost groups.
     means = rng.normal(size=(incidences[-1].shape[1], 2, 3))
     sums, predicted = covariance.project(c, means)

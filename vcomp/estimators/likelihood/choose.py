@@ -178,10 +178,10 @@ def engine_without_cancellation(
     """
     if tried.cancellation == "none":
         return None
-    if stats.completed is not None:
+    if (grid := _with_few_holes(stats)) is not None:
         from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
 
-        return CompletedLikelihood(stats.cross_products, stats.completed, reml=tried.reml)
+        return CompletedLikelihood(stats.cross_products, grid, reml=tried.reml)
     if tried.cancellation == "equations":
         return None
     seconds = ENGINE_LIMITS.seconds
@@ -449,13 +449,21 @@ def _levels(stats: Statistics, limits: EngineLimits, *, reml: bool) -> LevelsLik
     return None if slow else levels
 
 
+def _with_few_holes(stats: Statistics) -> CompletedGrid | None:
+    """Return the nearly complete grid if the matrix of its holes is small, else None."""
+    from vcomp.estimators.likelihood.incomplete import MOST_HOLES
+
+    grid = stats.completed
+    return grid if grid is not None and grid.holes.n <= MOST_HOLES else None
+
+
 def _grid(stats: Statistics, limits: EngineLimits) -> CompletedGrid | None:
     """Return the nearly complete grid if the holes engine is faster, else None.
 
     With few terms, the iterative engine's solves for all effects converge as fast, and a
     half-filled grid has as many holes as rows.
     """
-    grid = stats.completed
+    grid = _with_few_holes(stats)
     if grid is None:
         return None
     n_cells = grid.tables[0].size
@@ -479,6 +487,6 @@ def _iterative(
         if repeated and n_probes is None:
             n_probes = fewest_probes(sums)
         return IterativeLikelihood(sums, reml=reml, n_probes=n_probes, seed=seed)
-    from vcomp.estimators.likelihood.incomplete import N_PROBES, CompletedLikelihood
+    from vcomp.estimators.likelihood.incomplete import CompletedLikelihood
 
-    return CompletedLikelihood(sums, grid, reml=reml, n_probes=n_probes or N_PROBES, seed=seed)
+    return CompletedLikelihood(sums, grid, reml=reml)

@@ -3,14 +3,12 @@
 Let K = V⁻¹ of the whole grid, m its holes. In the holes, each column x is filled with its
 prediction x̃_m = −K_mm⁻¹[K x]_m (docs/explanation/mathematics.md, eq. (4.3)). Each form is then
 that of the filled grid, computed from its strata, with a correction for the holes, eqs. (4.1) to
-(4.5). Up to 500 holes, K_mm is factored and all forms are exact. With more, systems in K_mm are
-solved by conjugate gradients, and the corrections of traces come from random probes. With 5 % of
-the cells missing, most of each trace is exact.
+(4.5). K_mm is factored, so that all forms are exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
@@ -21,6 +19,7 @@ from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.blocked import CrossProductsEngine
 from vcomp.estimators.likelihood.engine import (
     Derivatives,
+    ExactEngine,
     FixedForms,
     InformationKind,
     LastPoint,
@@ -30,9 +29,8 @@ from vcomp.estimators.likelihood.nested import NestedCovariance
 from vcomp.estimators.likelihood.strata_likelihood import over_axes, single_cells
 from vcomp.estimators.likelihood.totals import Totals
 from vcomp.exceptions import EstimationError
-from vcomp.numerics import Positive, solve_positive
+from vcomp.numerics import Positive
 from vcomp.numerics.kernels import group_sums
-from vcomp.numerics.sparse import Rademacher, Solved, conjugate_gradients, log_quadrature
 from vcomp.statistics import (
     Cells,
     CompletedGrid,
@@ -89,15 +87,6 @@ class HoleMatrix:
     ) -> tuple[list[FloatArray], FloatArray]:
         """Return Z_l'V⁻¹x of each grouping and the predictions of x, from means (q, b, r)."""
         return self._covariances[contrasts].project(self._c[contrasts], means)
-
-    def diagonal(self) -> FloatArray:
-        """Return the diagonal of K_mm."""
-        total = np.zeros(self._grid.holes.n)
-        for contrasts, covariance in self._covariances.items():
-            kept = prod(1.0 - 1.0 / self._grid.shape[f] for f in contrasts)
-            share = kept * self._scale(contrasts) ** 2
-            total += share * covariance.single_diagonal(self._c[contrasts])[self._group]
-        return total
 
     def times(self, x: FloatArray) -> FloatArray:
         """Return K_mm x for columns x (h, c)."""
@@ -196,16 +185,14 @@ class HoleMatrix:
         return float(total)
 
 
-_EXACT_HOLES = 500
-"""Up to this many holes K_mm is factored."""
+MOST_HOLES = 500
+"""Holes up to which K_mm is factored. With more, the iterative engine takes less time."""
 
-N_PROBES = 16
-_TOL = 1e-10
 _COLUMNS = 32
 _BLOCK = 65_536
 
 
-class CompletedLikelihood(LastPoint["_Point"], CrossProductsEngine):
+class CompletedLikelihood(LastPoint["_Point"], ExactEngine, CrossProductsEngine):
     """Restricted or full log-likelihood of rows that nearly fill a grid.
 
     Parameters
@@ -213,61 +200,37 @@ class CompletedLikelihood(LastPoint["_Point"], CrossProductsEngine):
     stats : cross-products, centred, of the same rows
     grid : the columns on the grid
     reml : whether the likelihood is the restricted one
-    n_probes, seed : number and seed of the random probes for the traces over the holes
-    exact_holes : number of holes up to which their matrix is factored
     """
 
     name: ClassVar[str] = "iterative"
     kinds: ClassVar[tuple[InformationKind, ...]] = ("average",)
 
-    def __init__(
-        self,
-        stats: CrossProducts,
-        grid: CompletedGrid,
-        *,
-        reml: bool,
-        n_probes: int = N_PROBES,
-        seed: int = 0,
-        exact_holes: int = _EXACT_HOLES,
-    ) -> None:
+    def __init__(self, stats: CrossProducts, grid: CompletedGrid, *, reml: bool) -> None:
         self.stats = stats
         self.grid = grid
         self.reml = reml
-        self.exact_value = grid.holes.n <= exact_holes
-        self._exact_holes = exact_holes
-        self._probes = Rademacher(n_probes, seed)
-        # The columns stay filled as at the last components, from which the next solves start.
-        self._tables = grid.tables.copy()
-        self._columns = self._columns_in_holes()
-        self._inverse_probes: FloatArray | None = None
+        self._unfilled = self._columns_in_holes()
 
     @property
     def reason(self) -> str:
         """Why this engine was chosen: the fraction of empty cells, and how traces are computed."""
-        share = self.grid.holes.n / self._tables[0].size
-        traces = "exact" if self.exact_value else "by random probes"
+        share = self.grid.holes.n / self.grid.tables[0].size
         return (
             f"orthogonal strata of a grid with {share:.1%} of its cells empty, traces over these "
-            f"{traces}"
+            "exact"
         )
 
     def loglike(self, v: FloatArray) -> float:
-        """Return the log-likelihood at components `v`, equal to lme4's up to Monte Carlo error."""
-        return float(self._loglikes(v).mean())
-
-    def loglike_error(self, v: FloatArray) -> float:
-        """Return the Monte Carlo standard error of :meth:`loglike`."""
-        if self.exact_value:
-            return 0.0
-        values = self._loglikes(v)
-        return float(values.std(ddof=1) / np.sqrt(values.size))
+        """Return the log-likelihood at components `v`, equal to lme4's."""
+        point = self._at(v)
+        deviance = point.total.deviance(self.n, reml=self.reml)
+        return -0.5 * (deviance + point.exact.log_determinant())
 
     def derivatives(self, v: FloatArray) -> Derivatives:
-        """Return score and average information at `v`, and the value if it is exact."""
+        """Return log-likelihood, score and average information at `v`."""
         point = self._at(v)
-        score = 0.5 * (point.total.quadratics - self._traces(point).mean(axis=1))
-        value = self.loglike(v) if self.exact_value else np.nan
-        return Derivatives(value, score, self._average(point))
+        score = 0.5 * (point.total.quadratics - self._traces(point))
+        return Derivatives(self.loglike(v), score, self._average(point))
 
     def information(
         self, v: FloatArray, kind: InformationKind = "average", *, positive_only: bool = False
@@ -309,33 +272,9 @@ class CompletedLikelihood(LastPoint["_Point"], CrossProductsEngine):
         return Solution(beta, cov_beta, self._effects(point), lambda: (variances, variances))
 
     def with_response(self, stats: Statistics) -> CompletedLikelihood:
-        """Return the engine of the same rows with another response and the same probes."""
+        """Return the engine of the same rows with another response."""
         assert stats.completed is not None
-        return CompletedLikelihood(
-            stats.cross_products,
-            stats.completed,
-            reml=self.reml,
-            n_probes=self._probes.n,
-            seed=self._probes.seed,
-            exact_holes=self._exact_holes,
-        )
-
-    def monte_carlo(self, v: FloatArray) -> FloatArray | None:
-        """Return the Monte Carlo covariance of the estimates, eq. (8.6), 0 for terms at zero.
-
-        None if traces are exact.
-        """
-        if self.exact_value:
-            return None
-        point = self._at(v)
-        samples = 0.5 * self._traces(point)
-        away = samples - samples.mean(axis=1, keepdims=True)
-        noise = away @ away.T / (samples.shape[1] * (samples.shape[1] - 1.0))
-        free = np.ix_(point.v > 0.0, point.v > 0.0)
-        moved = solve_positive(self._average(point)[free], noise[free])
-        covariance = np.zeros_like(noise)
-        covariance[free] = solve_positive(self._average(point)[free], moved.T)
-        return np.asarray(covariance)
+        return CompletedLikelihood(stats.cross_products, stats.completed, reml=self.reml)
 
     # One point ------------------------------------------------------------------------------
 
@@ -344,105 +283,56 @@ class CompletedLikelihood(LastPoint["_Point"], CrossProductsEngine):
         blank = GroupedColumns((np.zeros((0, 1, 1)),), np.zeros((1, 1)))
         plain = {s: NestedCovariance(groupings.remainder, blank) for s in self.grid.coefficients}
         matrix = HoleMatrix(self.grid, plain, v)
-        exact = Positive(matrix.times(np.eye(holes.n))) if self.exact_value else None
-        right = matrix.inverse_times(self._columns)
-        fill = -(self._solve(matrix, right).x if exact is None else exact.solve(right))
-        self._tables[:, holes.combination, holes.cell] += fill.T
+        exact = Positive(matrix.times(np.eye(holes.n)))
+        fill = -exact.solve(matrix.inverse_times(self._unfilled))
+        tables = self.grid.tables.copy()
+        tables[:, holes.combination, holes.cell] += fill.T
         added = matrix.columns(fill)
-        self._columns = {
+        filled = {
             s: HoleColumns(c.values + added[s].values, c.means + added[s].means)
-            for s, c in self._columns.items()
+            for s, c in self._unfilled.items()
         }
-        split = split_columns(self._cells(), groupings)
+        split = split_columns(self._cells(tables), groupings)
         columns = list(range(1 + self.n_fixed))
         total = Totals(v.size, len(columns))
         for contrasts, grouped in split.items():
             M = self.grid.coefficients[contrasts]
             forms = NestedCovariance(groupings.remainder, grouped).forms(M @ v)
             total.add(forms, M, prod(self.grid.shape[f] - 1 for f in contrasts), columns)
-        return _Point(v, matrix, exact, total)
+        return _Point(v, matrix, exact, total, tables, filled)
 
-    def _solve(
-        self, matrix: HoleMatrix, right: FloatArray, start: FloatArray | None = None
-    ) -> Solved:
-        solved = conjugate_gradients(matrix.times, matrix.diagonal(), right, start, tol=_TOL)
-        if not solved.converged:
-            raise EstimationError(
-                f"the equations of {self.grid.holes.n:,} empty cells did not converge in "
-                f"{solved.iterations} products; use engine='blocked'"
-            )
-        return solved
-
-    def _cells(self) -> Cells:
-        b = len(self._tables)
-        ones = np.ones(self._tables.shape[2])
-        return Cells(self.grid.shape, ones, tuple(self._tables), np.zeros((b, b)))
+    def _cells(self, tables: FloatArray) -> Cells:
+        b = len(tables)
+        ones = np.ones(tables.shape[2])
+        return Cells(self.grid.shape, ones, tuple(tables), np.zeros((b, b)))
 
     def _columns_in_holes(self, block: int = _BLOCK) -> dict[tuple[int, ...], HoleColumns]:
         """Return the columns' values in the holes and group means, some cells at a time."""
         grid, holes = self.grid, self.grid.holes
-        b, R, n_cells = self._tables.shape
+        b, R, n_cells = grid.tables.shape
         values = {s: np.empty((holes.n, b)) for s in grid.coefficients}
         places = {s: holes.place(s, grid.shape) for s in grid.coefficients}
         width = max(block // R, 1)
         for first in range(0, n_cells, width):
             inside = slice(*np.searchsorted(holes.cell, [first, first + width]))
             cells = holes.cell[inside] - first
-            for j, table in enumerate(self._tables):
+            for j, table in enumerate(grid.tables):
                 some = table[:, first : first + width].copy()
                 for s, part in split_axes(some, grid.shape).items():
                     values[s][inside, j] = part[places[s][inside], cells]
-        split = split_columns(self._cells(), grid.groupings)
+        split = split_columns(self._cells(grid.tables), grid.groupings)
         return {s: HoleColumns(values[s], split[s].means[0]) for s in values}
 
     # Value, traces, information ---------------------------------------------------------------
 
-    def _loglikes(self, v: FloatArray) -> FloatArray:
-        """Return the log-likelihood from each probe; one value if it is exact."""
-        point = self._at(v)
-        if point.exact is not None:
-            log_holes = np.array([point.exact.log_determinant()])
-        else:
-            diagonal, logs = point.matrix.diagonal(), []
-            for z in self._probe_columns():
-                solved = self._solve(point.matrix, np.sqrt(diagonal)[:, None] * z)
-                values, firsts = log_quadrature(solved)
-                # The scaled matrix has a unit diagonal, so that the error of the first moment is
-                # known, eq. (8.5).
-                logs.append(z.shape[0] * (values - (firsts - 1.0)))
-            log_holes = np.log(diagonal).sum() + np.concatenate(logs)
-        loglikes: FloatArray = -0.5 * (point.total.deviance(self.n, reml=self.reml) + log_holes)
-        return loglikes
-
-    def _probe_columns(self) -> Iterator[FloatArray]:
-        """Yield the probes, some columns at a time."""
-        for first in range(0, self._probes.n, _COLUMNS):
-            last = min(first + _COLUMNS, self._probes.n)
-            yield self._probes.columns((0,), (self.grid.holes.n,), first, last)
-
     def _traces(self, point: _Point) -> FloatArray:
-        """Return tr(P V_t) from each probe, (k + 1, probes), eq. (4.2); V⁻¹ for P in ML."""
+        """Return tr(P V_t), (k + 1,), eq. (4.2); V⁻¹ for P in ML."""
         if point.traces is None:
-            of_holes = self._sampled(point) if point.exact is None else _exact_traces(point)
-            point.traces = point.total.traces[:, None] - of_holes
+            point.traces = point.total.traces - _traces_of_holes(point)
         if not self.reml:
             return point.traces
-        traces: FloatArray = point.traces - point.total.fixed_traces()[:, None]
+        traces: FloatArray = point.traces - point.total.fixed_traces()
         return traces
-
-    def _sampled(self, point: _Point) -> FloatArray:
-        """Return z'K_mm⁻¹[K V_t K]_mm z for each probe z, (k + 1, probes)."""
-        samples, inverses = [], []
-        known, at = self._inverse_probes, 0
-        for z in self._probe_columns():
-            start = None if known is None else known[:, at : at + z.shape[1]]
-            w = self._solve(point.matrix, z, start).x
-            inverses.append(w)
-            at += z.shape[1]
-            forms = point.matrix.derivatives(point.matrix.columns(z))
-            samples.append(np.einsum("hs,ths->ts", w, forms))
-        self._inverse_probes = np.concatenate(inverses, axis=1)
-        return np.concatenate(samples, axis=1)
 
     def _average(self, point: _Point) -> FloatArray:
         """Return the average information ½ y'P V_t P V_u P y, eqs. (4.5) and (5.5)."""
@@ -450,12 +340,10 @@ class CompletedLikelihood(LastPoint["_Point"], CrossProductsEngine):
             e = point.total.contrast
             rest = {
                 s: HoleColumns((c.values @ e)[:, None], np.tensordot(c.means, e, (1, 0))[:, None])
-                for s, c in self._columns.items()
+                for s, c in point.columns.items()
             }
             h = point.matrix.derivatives(rest)[:, :, 0].T
-            exact = point.exact
-            solved = self._solve(point.matrix, h).x if exact is None else exact.solve(h)
-            total = point.total.average() - h.T @ solved
+            total = point.total.average() - h.T @ point.exact.solve(h)
             point.average = 0.25 * (total + total.T)
         return point.average
 
@@ -463,9 +351,9 @@ class CompletedLikelihood(LastPoint["_Point"], CrossProductsEngine):
         """Return û_t = σ²_t Z_t'P ỹ of each term, with ỹ the filled response."""
         grid, e = self.grid, point.total.contrast
         single = grid.groupings.remainder.n_groupings
-        rest = split_axes(np.tensordot(e, self._tables, (0, 0)), grid.shape)
+        rest = split_axes(np.tensordot(e, point.tables, (0, 0)), grid.shape)
         sums = {}
-        for contrasts, column in self._columns.items():
+        for contrasts, column in point.columns.items():
             means = np.tensordot(column.means, e, (1, 0))[:, None]
             projected, _ = point.matrix.project(contrasts, means)
             sums[contrasts] = [r[:, 0].T for r in projected]
@@ -487,18 +375,19 @@ class _Point:
 
     v: FloatArray
     matrix: HoleMatrix
-    exact: Positive | None  # K_mm factored, with few holes
+    exact: Positive  # K_mm factored
     total: Totals
+    tables: FloatArray  # the columns, filled
+    columns: Mapping[tuple[int, ...], HoleColumns]  # the same in each stratum
     traces: FloatArray | None = None
     average: FloatArray | None = None
 
 
-def _exact_traces(point: _Point) -> FloatArray:
-    """Return tr(K_mm⁻¹[K V_t K]_mm) of every component, (k + 1, 1)."""
-    assert point.exact is not None
+def _traces_of_holes(point: _Point) -> FloatArray:
+    """Return tr(K_mm⁻¹[K V_t K]_mm) of every component, (k + 1,)."""
     inverse, traces = point.exact.inverse(), np.zeros(point.v.size)
     for first in range(0, inverse.shape[0], _COLUMNS):
         units = np.eye(inverse.shape[0], min(_COLUMNS, inverse.shape[0] - first), -first)
         forms = point.matrix.derivatives(point.matrix.columns(units))
         traces += np.einsum("hs,ths->t", inverse[:, first : first + _COLUMNS], forms)
-    return traces[:, None]
+    return traces

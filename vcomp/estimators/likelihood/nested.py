@@ -161,13 +161,6 @@ class NestedCovariance:
                     blocks[outer, inner], blocks[inner, outer] = block, block.T
         return np.block([[blocks[row, column] for column in groupings] for row in groupings])
 
-    def single_diagonal(self, c: FloatArray) -> FloatArray:
-        """Return the diagonal of V⁻¹, one value for each innermost group."""
-        tree = self._eliminate(c)
-        unused = self._unused(tree)[1]
-        diagonal: FloatArray = ((self._n - 1.0) + unused) / (self._n * c[-1])
-        return diagonal
-
     def path_forms(self, c: FloatArray, groups: LongArray, weights: FloatArray) -> FloatArray:
         """Return r'V⁻¹r of columns r = Σ_l w_l 1_g(l), their groups within one another, (m,).
 
