@@ -16,7 +16,7 @@ import numpy as np
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.blocked_covariance import last_form, with_residual_forms
 from vcomp.estimators.likelihood.carried_squares import Squares
-from vcomp.estimators.likelihood.engine import Cancellation, Curvature, Solution
+from vcomp.estimators.likelihood.engine import Cancellation, Curvature
 from vcomp.estimators.likelihood.totals import Totals, TotalsEngine
 from vcomp.numerics import Positive, limited_blas, solve
 from vcomp.statistics import CrossedTable
@@ -116,31 +116,10 @@ class CrossedLikelihood(TotalsEngine[_Point]):
         """Return tr(Q V_t Q V_u) with Q = I − X(X'X)⁻¹X', the residual last."""
         return self._squares(self._at(np.array([0.0, 0.0, 1.0]))).expected(reml=True)
 
-    def solution(self, v: FloatArray) -> Solution:
-        """Return fixed effects and predicted effects at `v`."""
-        point = self._at(v)
-        beta, cov_beta = self.fixed_effects(v)
-        contrast = point.total.contrast
-        effects = tuple(
-            u * (rows @ contrast) for u, rows in zip(v[:-1], point.projected, strict=True)
-        )
-        return Solution(beta, cov_beta, effects, lambda: self._variances(point, cov_beta))
-
-    def _variances(
-        self, point: _Point, cov_beta: FloatArray
-    ) -> tuple[list[FloatArray], list[FloatArray]]:
-        """Return the variances of prediction, and those with known fixed effects."""
-        prediction, conditional = [], []
-        for t, u in enumerate(point.v[:-1].tolist()):
-            X = point.projected[t][:, 1:]
-            fixed = np.einsum("ij,ij->i", X @ cov_beta, X)
-            own = u * (1.0 - u * self._diagonal(point, t)) if u else np.zeros(len(X))
-            conditional.append(own)
-            prediction.append(own + u * u * fixed)
-        return prediction, conditional
+    def _projections(self, point: _Point) -> list[FloatArray]:
+        return [rows.T for rows in point.projected]
 
     def _diagonal(self, point: _Point, term: int) -> FloatArray:
-        """Return the diagonal of Z_t'V⁻¹Z_t."""
         if term == self._b:
             return np.diagonal(point.own).copy()
         w, n = point.share, self.table.counts[self._a]

@@ -15,7 +15,7 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.estimators.likelihood.component_scan import EffectForms
-from vcomp.estimators.likelihood.engine import Cancellation, Solution
+from vcomp.estimators.likelihood.engine import Cancellation
 from vcomp.estimators.likelihood.level_blocks import product
 from vcomp.estimators.likelihood.level_covariance import LevelCovariance, squares_of
 from vcomp.estimators.likelihood.totals import Totals, TotalsEngine
@@ -145,33 +145,12 @@ class LevelsLikelihood(TotalsEngine[_Point]):
             return np.zeros((0, 0)), np.zeros((self.grid.n_fixed, 0))
         return self._forms_of_effects(v, terms)[:2]
 
-    def solution(self, v: FloatArray) -> Solution:
-        """Return fixed effects and predicted effects at `v`."""
-        point, grid = self._at(v), self.grid
-        beta, cov_beta = self.fixed_effects(v)
-        sums = self._group_sums(point.projected)
-        effects = tuple(
-            grid.of_groups(v[t] * np.tensordot(point.total.contrast, s, 1), t)
-            for t, s in enumerate(sums)
-        )
-        return Solution(beta, cov_beta, effects, lambda: self._variances(point, sums, cov_beta))
+    def _projections(self, point: _Point) -> list[FloatArray]:
+        sums = enumerate(self._group_sums(point.projected))
+        return [self.grid.of_groups(table, t) for t, table in sums]
 
-    def _variances(
-        self, point: _Point, sums: list[FloatArray], cov_beta: FloatArray
-    ) -> tuple[list[FloatArray], list[FloatArray]]:
-        """Return the variances of prediction, and those with known fixed effects."""
-        grid, prediction, conditional = self.grid, [], []
-        for t, v in enumerate(point.v[:-1].tolist()):
-            if v == 0.0:
-                conditional.append(np.zeros(self.sizes[t]))
-                prediction.append(conditional[-1])
-                continue
-            own = v * (1.0 - v * point.covariance.group_diagonal(t))
-            columns = sums[t][1:]
-            fixed = np.einsum("j...,j...->...", np.tensordot(cov_beta, columns, 1), columns)
-            conditional.append(grid.of_groups(own, t))
-            prediction.append(grid.of_groups(own + v * v * fixed, t))
-        return prediction, conditional
+    def _diagonal(self, point: _Point, term: int) -> FloatArray:
+        return self.grid.of_groups(point.covariance.group_diagonal(term), term)
 
     # At one point -------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from vcomp.estimators.likelihood.engine import (
     InformationKind,
     LastPoint,
     LikelihoodEngine,
+    Solution,
     SummedEngine,
 )
 from vcomp.numerics import Positive, solve_positive
@@ -259,6 +260,24 @@ class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
         term = np.repeat(terms, [self.sizes[t] for t in terms])
         return EffectForms(v, term, within, within if self.reml else full, fitted)
 
+    def solution(self, v: FloatArray) -> Solution:
+        """Return fixed effects and predicted effects at `v`."""
+        point = self._at(v)
+        beta, cov_beta = self.fixed_effects(v)
+        rows, contrast = self._projections(point), self._total(point).contrast
+        effects = tuple(u * (contrast @ r) for u, r in zip(v[:-1], rows, strict=True))
+
+        def variances() -> tuple[list[FloatArray], list[FloatArray]]:
+            prediction, conditional = [], []
+            for t, u in enumerate(v[:-1].tolist()):
+                own = u * (1.0 - u * self._diagonal(point, t)) if u else np.zeros(self.sizes[t])
+                fixed = np.einsum("jq,jq->q", cov_beta @ rows[t][1:], rows[t][1:])
+                conditional.append(own)
+                prediction.append(own + u * u * fixed)
+            return prediction, conditional
+
+        return Solution(beta, cov_beta, effects, variances)
+
     # What engines differ in ---------------------------------------------------------------------
 
     def _total(self, point: AnyPoint) -> Totals:
@@ -269,6 +288,14 @@ class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
         self, v: FloatArray, terms: Sequence[int]
     ) -> tuple[FloatArray, FloatArray, FloatArray] | None:
         """Return Z'V⁻¹Z (q, q), X'V⁻¹Z (p, q) and Z'Py (q,) of terms; None if not cheap."""
+        raise NotImplementedError
+
+    def _projections(self, point: AnyPoint) -> list[FloatArray]:
+        """Return Z_t'V⁻¹[y X] of each term, (1 + p, q_t)."""
+        raise NotImplementedError
+
+    def _diagonal(self, point: AnyPoint, term: int) -> FloatArray:
+        """Return the diagonal of Z_t'V⁻¹Z_t, (q_t,)."""
         raise NotImplementedError
 
     def _squares(self, point: AnyPoint) -> Totals:
