@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.sparse import block_array, csr_array, tril
 
 from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
-from vcomp.numerics.sparse.elimination import Factor, Pattern, _span
+from vcomp.numerics.sparse.elimination import Direction, Factor, Pattern, _span
 from vcomp.numerics.sparse.elimination_order import (
     EliminationOrder,
     LeafPairs,
@@ -87,6 +87,32 @@ def test_inverse(problem):
     blocks = [slice(a, b) for a, b in pairwise(np.cumsum([0, *sizes]))]
     expected = [[np.square(inverse[r, c]).sum() for c in blocks] for r in blocks]
     np.testing.assert_allclose(factor.inverse.squared_norms(blocks), expected, **CLOSE)
+
+
+@settings(deadline=None)
+@given(problems(), st.integers(0, 2**32 - 1))
+def test_derivatives_along_matrices_on_the_pattern(problem, seed):
+    """Also where entries change from one factor to the next, as with blocks of slopes."""
+    C, _, factor = problem
+    pattern, rng = factor.pattern, np.random.default_rng(seed)
+    order = np.arange(len(C)) if pattern.order is None else pattern.order
+    lower = np.tril(C[np.ix_(order, order)] - np.diag(np.diagonal(C)[order]), -1)
+    at = np.nonzero(lower)
+    scaled = lower[at] * rng.uniform(0.5, 1.0, at[0].size)
+    factor = Factor(pattern.with_entries(scaled), np.diagonal(C).copy())
+
+    def whole(diagonal, data):
+        made = np.zeros_like(C)
+        made[order[at[0]], order[at[1]]] = data
+        return made + made.T + np.diag(diagonal)
+
+    inverse = np.linalg.inv(whole(np.diagonal(C), scaled))
+    parts = [(rng.normal(size=len(C)), rng.normal(size=at[0].size)) for _ in range(2)]
+    dense, directions = [whole(*p) for p in parts], [Direction(*p) for p in parts]
+    traces = [np.trace(inverse @ D) for D in dense]
+    np.testing.assert_allclose(factor.inverse.traces(directions), traces, **CLOSE)
+    squares = [[np.trace(inverse @ D @ inverse @ E) for D in dense] for E in dense]
+    np.testing.assert_allclose(factor.inverse.squares(directions), squares, **CLOSE)
 
 
 @settings(deadline=None)

@@ -149,6 +149,9 @@ data, but the convergence of such steps is linear."""
 _SLOW = 0.3
 """Factor of the decrement in a step above which carried squares are computed anew."""
 
+_SMALL_RESIDUAL = 1e-4
+"""Share of the largest component below which the residual's form of X cancels in eq. (5.9)."""
+
 _CHEAP_SECONDS, _EVALUATIONS = 0.1, 5.0
 """The expected information is cheap below this time, or as many evaluations."""
 
@@ -384,6 +387,10 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
 
     def fixed_forms(self, v: FloatArray, *, second: bool = False) -> FixedForms:
         """Return forms of X in V⁻¹ at `v`, the second ones if requested."""
+        if not second and (v[:-1] > 0.0).all() and v[-1] < _SMALL_RESIDUAL * v.max():
+            from vcomp.estimators.likelihood.block_equations import refined_forms
+
+            return refined_forms(self.stats, v)
         return forms_of_point(self.eliminations.at(v), second=second)
 
     def solution(self, v: FloatArray) -> Solution:

@@ -256,8 +256,10 @@ def factor_derivative(
     values: FloatArray,
     pivots: FloatArray,
     slope: FloatArray,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the derivatives of L, D and the lower triangle of the Schur complement.
+    d_values: FloatArray,
+    d_corner: FloatArray,
+) -> FloatArray:
+    """Return the derivative of D, and write those of L and of the Schur complement.
 
     The columns that change are those with a slope and their ancestors in the elimination tree.
 
@@ -265,14 +267,17 @@ def factor_derivative(
     ----------
     parent, ptr, rows, first, heads, values, pivots : as for :func:`factor`
     slope : (n,) derivative of the diagonal of the matrix
+    d_values : that of its entries on the pattern of L, replaced by that of L
+    d_corner : lower triangle of its dense part, replaced by that of the Schur complement
     """
     cut = pivots.size
-    d_values, d_pivots = np.zeros(values.size), slope[:cut].copy()
-    d_corner, changes = np.diag(slope[cut:]), slope[:cut] != 0.0
+    d_pivots, changes = slope[:cut].copy(), slope[:cut] != 0.0
+    if d_values.any():
+        changes |= np.bincount(np.repeat(np.arange(cut), np.diff(ptr)), d_values != 0.0, cut) > 0.0
     where = np.empty(slope.size, np.int64)
     factored = ptr, rows, first, *heads, values, pivots
     _differentiate(parent, *factored, where, d_values, d_pivots, d_corner, changes)
-    return d_values, d_pivots, d_corner
+    return d_pivots
 
 
 @njit(cache=True, nogil=True)

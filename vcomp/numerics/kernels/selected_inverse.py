@@ -146,8 +146,8 @@ def inverse_derivative(
     d_values: FloatArray,
     d_pivots: FloatArray,
     d_inverse: FloatArray,
-) -> FloatArray:
-    """Return the derivative of the inverse's diagonal, for the leading columns.
+) -> tuple[FloatArray, FloatArray]:
+    """Return the derivatives of the inverse's entries and diagonal, for the leading columns.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def inverse_derivative(
     work = np.zeros(longest), np.zeros(longest), np.zeros(pivots.size + len(inverse), np.int64)
     known = ptr, rows, values, entries, diagonal, inverse
     _differentiate(*known, d_values, d_inverse, d_entries, d_diagonal, *work)
-    return d_diagonal
+    return d_entries, d_diagonal
 
 
 @njit(cache=True, nogil=True)

@@ -1,3 +1,4 @@
+from .elimination import Direction as Direction
 from .elimination import Factor as Factor
 from .elimination import Pattern as Pattern
 from .elimination_order import EliminationOrder as EliminationOrder

@@ -8,8 +8,9 @@ and the squared norms of its blocks. All follow from L (docs/explanation/mathema
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -39,6 +40,7 @@ class Pattern:
     order : (n,) the unknowns in the order of elimination, None if it is the original order
     n : order of the matrix
     places, entries : positions in L and values of the matrix's entries in the leading columns
+    leading : which entries of the lower triangle, row by row, are in the leading columns
     rest, rest_entries : positions, row by row, in the dense part of the others below the diagonal
     parent : elimination tree
     ptr, rows : the leading columns of L, rows ascending
@@ -53,6 +55,7 @@ class Pattern:
     n: int
     places: LongArray
     entries: FloatArray
+    leading: BoolArray
     rest: LongArray
     rest_entries: FloatArray
     parent: IntArray
@@ -100,6 +103,7 @@ class Pattern:
             n=n,
             places=places[leading],
             entries=data[leading],
+            leading=leading,
             rest=below * (n - cut) + (indices[~leading] - cut),
             rest_entries=data[~leading],
             parent=plan.parent,
@@ -116,6 +120,16 @@ class Pattern:
             leaf=leaf,
             pairs=pairs,
         )
+
+    def with_entries(self, data: FloatArray) -> Pattern:
+        """Return the pattern of a matrix with other entries in the same places.
+
+        Parameters
+        ----------
+        data : entries of the lower triangle in the order of elimination, row by row
+        """
+        leading, rest = data[self.leading], data[~self.leading]
+        return replace(self, entries=leading, rest_entries=rest, pairs=None)
 
     @property
     def of_kernels(
@@ -142,6 +156,20 @@ class Pattern:
         if self.order is not None:
             place[self.order] = np.arange(self.n)
         return place
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Direction:
+    """A symmetric matrix with entries in some of the places of a pattern.
+
+    Attributes
+    ----------
+    diagonal : (n,) in the original order of the unknowns
+    data : entries of the lower triangle in the order of elimination, row by row
+    """
+
+    diagonal: FloatArray
+    data: FloatArray
 
 
 class Factor:
@@ -379,28 +407,88 @@ class Inverse:
 
     def _norms_with(self, members: list[LongArray], ridged: LongArray) -> FloatArray:
         """Return −∂tr C^tt/∂ρ of each block for a ridge ρ on the unknowns `ridged`, eq. (7.10)."""
-        factor, pattern = self._factor, self._factor.pattern
-        slope = np.zeros(pattern.n)
+        slope = np.zeros(self._factor.pattern.n)
         slope[ridged] = 1.0
-        d_values, d_pivots, d_corner = ldl.factor_derivative(
-            pattern.parent, *pattern.of_kernels, factor.values, factor.pivots, slope
+        change = self._derivative(slope)[0]
+        return np.array([-change[m].sum() for m in members])
+
+    def _derivative(
+        self, slope: FloatArray, data: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the derivative of the inverse: its diagonal, its entries and the dense corner.
+
+        Parameters
+        ----------
+        slope, data : derivative of the matrix, in the order of elimination; no `data` if it is
+            diagonal
+        """
+        factor, pattern = self._factor, self._factor.pattern
+        d_values, d_corner = np.zeros(pattern.rows.size), np.diag(slope[pattern.cut :])
+        if data is not None:
+            d_values[pattern.places] = data[pattern.leading]
+            d_corner.flat[pattern.rest] = data[~pattern.leading]
+        d_pivots = ldl.factor_derivative(
+            pattern.parent,
+            *pattern.of_kernels,
+            factor.values,
+            factor.pivots,
+            slope,
+            d_values,
+            d_corner,
         )
         ldl.mirror_lower(d_corner)
         d_inverse = -(self.corner @ d_corner @ self.corner)
-        d_leading = selected_inverse.inverse_derivative(
+        d_entries, d_leading = selected_inverse.inverse_derivative(
             pattern.ptr,
             pattern.rows,
             factor.values,
             factor.pivots,
-            self._entries,
+            self._entries if data is None else self.entries,
             self._leading,
             self.corner,
             d_values,
             d_pivots,
             d_inverse,
         )
-        change = np.concatenate([d_leading, np.diagonal(d_inverse)])
-        return np.array([-change[m].sum() for m in members])
+        return np.concatenate([d_leading, np.diagonal(d_inverse)]), d_entries, d_inverse
+
+    @cached_property
+    def entries(self) -> FloatArray:
+        """The entries on the pattern of L, also those of leaves."""
+        factor, pattern = self._factor, self._factor.pattern
+        none = np.zeros(pattern.cut, dtype=bool)
+        return selected_inverse.selected_inverse(
+            pattern.ptr, pattern.rows, factor.values, factor.pivots, none, self.corner
+        )[0]
+
+    def below(self, entries: FloatArray, corner: FloatArray) -> FloatArray:
+        """Return the entries in the places of the matrix's lower triangle, row by row.
+
+        Parameters
+        ----------
+        entries, corner : those on the pattern of L, and the dense part
+        """
+        pattern = self._factor.pattern
+        found = np.empty(pattern.leading.size)
+        found[pattern.leading] = entries[pattern.places]
+        found[~pattern.leading] = corner.flat[pattern.rest]
+        return found
+
+    def traces(self, directions: Sequence[Direction]) -> FloatArray:
+        """Return tr(C⁻¹D) of each direction D."""
+        below = self.below(self.entries, self.corner)
+        return np.array([self.diagonal @ d.diagonal + 2.0 * (below @ d.data) for d in directions])
+
+    def squares(self, directions: Sequence[Direction]) -> FloatArray:
+        """Return tr(C⁻¹D_iC⁻¹D_j) of all pairs of directions, eq. (7.10)."""
+        restored, found = self._factor.pattern.restored, np.empty((len(directions),) * 2)
+        for i, d in enumerate(directions):
+            slope = self._factor.pattern.permuted(d.diagonal)
+            diagonal, *rest = self._derivative(slope, d.data)
+            below, change = self.below(*rest), restored(diagonal)
+            found[i] = [-(change @ e.diagonal + 2.0 * (below @ e.data)) for e in directions]
+        squares: FloatArray = 0.5 * (found + found.T)
+        return squares
 
 
 def _cancels(corner: FloatArray, diagonal: FloatArray) -> bool:

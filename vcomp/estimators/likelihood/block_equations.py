@@ -1,0 +1,398 @@
+"""Henderson's equations with q × q blocks of each level, row weights and residual groups.
+
+Let A_r = [Z X] be the rows of residual group r, D_r their weights, and Λ_t the covariance matrix
+of the q effects of a level of term t. The matrix of the equations,
+
+    C = Σ_r A_r'D_rA_r/σ²_r + Σ_t Λ_t⁻¹ ⊗ I,
+
+is linear in the natural parameters φ: the 1/σ²_r and the elements of the Λ_t⁻¹. Likelihood, score
+and informations follow from derivatives of log|C| and of the least sum of squares by φ, and the
+chain rule (docs/decisions/0020-one-elimination.md). Forms of solutions are computed from products
+with the sums of rows in extended precision after a step of refinement, not as what other
+components leave of a total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement, pairwise
+from typing import Any
+
+import numpy as np
+
+from vcomp._typing import FloatArray
+from vcomp.estimators.likelihood.engine import FixedForms
+from vcomp.numerics import Positive
+from vcomp.numerics.sparse import Direction, Factor, Pattern, plan_elimination
+from vcomp.statistics import CrossProducts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockSums:
+    """Sums over rows for terms with several effects of each level.
+
+    Attributes
+    ----------
+    groups : weighted cross-products of the rows of each residual group; their terms are columns of
+        effects (intercepts, slopes)
+    terms : for each term the positions of its columns, which have the same levels
+    log_weights : sum of the logarithms of the weights of all rows
+    """
+
+    groups: tuple[CrossProducts, ...]
+    terms: tuple[tuple[int, ...], ...]
+    log_weights: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """The derivative D of C by one natural parameter, and the sums that belong to it.
+
+    Attributes
+    ----------
+    matrix : (m, m) D for effects and columns of X, sparse, in extended precision
+    direction : D for the effects
+    right, yy : (m,) and number: A_r'D_ry and y'D_ry of a residual group, else zero
+    """
+
+    matrix: Any
+    direction: Direction
+    right: FloatArray
+    yy: float
+
+
+class BlockEquations:
+    """The parts of the equations that do not depend on the components.
+
+    Parameters
+    ----------
+    sums : sums over rows
+
+    Attributes
+    ----------
+    places : for each column of effects its positions among the unknowns
+    pairs : for each term the pairs of its columns, (a, b) with a ≤ b by their places in the term
+    parts : derivatives of C by the residual groups' 1/σ²_r, then by the elements of each Λ_t⁻¹
+    pattern : sparsity pattern of the factor
+    """
+
+    def __init__(self, sums: BlockSums) -> None:
+        self.sums, stats = sums, sums.groups[0]
+        order = sorted(sums.terms, key=lambda columns: -stats.sizes[columns[0]])
+        columns = [c for term in order for c in term]
+        sizes = [stats.sizes[c] for c in columns]
+        spans = pairwise([0, *np.cumsum(sizes).tolist()])
+        self.places = {c: slice(*span) for c, span in zip(columns, spans, strict=True)}
+        self.n_effects = sum(sizes)
+        self.pairs = [list(combinations_with_replacement(range(len(t)), 2)) for t in sums.terms]
+        grams = [self._of_rows(group) for group in sums.groups]
+        priors = [
+            self._between(term, *pair)
+            for term, pairs in zip(sums.terms, self.pairs, strict=True)
+            for pair in pairs
+        ]
+        plan = plan_elimination(self._off_diagonal([*grams, *priors]), sizes)
+        if plan is None:
+            raise np.linalg.LinAlgError("the factor has too many entries")
+        self.pattern, self._lower = Pattern.of(plan), plan.lower
+        none = np.zeros(self.n_effects + stats.n_fixed)
+        self.parts = [
+            _Part(gram, self._direction(gram), self._right(group), group.yy)
+            for gram, group in zip(grams, sums.groups, strict=True)
+        ]
+        self.parts += [_Part(prior, self._direction(prior), none, 0.0) for prior in priors]
+
+    def _of_rows(self, group: CrossProducts) -> Any:
+        """Return A'DA of a residual group, sparse."""
+        from scipy.sparse import block_array, csr_array
+
+        rows = [[group.gram(a, b) for b in self.places] for a in self.places]
+        Z = block_array(rows, format="csr") if rows else csr_array((0, 0))
+        ZX = csr_array(self._stacked(group.ZX, group.n_fixed))
+        whole = block_array([[Z, ZX], [ZX.T, csr_array(group.XX)]], format="csr")
+        return whole.astype(np.longdouble)
+
+    def _between(self, term: Sequence[int], a: int, b: int) -> Any:
+        """Return the ones where Λ⁻¹ ⊗ I has its element (a, b), sparse."""
+        from scipy.sparse import csr_array
+
+        stats = self.sums.groups[0]
+        rows, columns = (np.arange(self.n_effects)[self.places[term[i]]] for i in (a, b))
+        m = self.n_effects + stats.n_fixed
+        ones = csr_array((np.ones(rows.size, np.longdouble), (rows, columns)), shape=(m, m))
+        return ones if a == b else ones + ones.T
+
+    def _off_diagonal(self, matrices: Sequence[Any]) -> Any:
+        """Return a matrix with an entry of effects where one of several has any, sparse."""
+        from scipy.sparse import csr_array
+
+        n = self.n_effects
+        whole = sum(abs(matrix) for matrix in matrices)[:n][:, :n].tocoo()
+        used = (whole.row != whole.col) & (whole.data != 0.0)
+        places = whole.row[used], whole.col[used]
+        return csr_array((whole.data[used].astype(float), places), shape=(n, n))
+
+    def _stacked(self, sums: Sequence[FloatArray], width: int) -> FloatArray:
+        blocks = [sums[c].reshape(sums[c].shape[0], width) for c in self.places]
+        return np.concatenate([np.zeros((0, width)), *blocks])
+
+    def _right(self, group: CrossProducts) -> FloatArray:
+        return np.concatenate([self._stacked(group.Zy, 1)[:, 0], group.Xy])
+
+    def _direction(self, matrix: Any) -> Direction:
+        """Return a matrix for the effects in the places of the pattern."""
+        from scipy.sparse import tril
+
+        n, order = self.n_effects, self.pattern.order
+        effects = matrix[:n][:, :n].astype(float).tocsr()
+        ordered = effects if order is None else effects[order][:, order]
+        own = tril(ordered, -1, format="coo")
+        known = self._lower.tocoo()
+        keys = known.row.astype(np.int64) * n + known.col
+        data = np.zeros(keys.size)
+        used = own.data != 0.0
+        data[np.searchsorted(keys, (own.row.astype(np.int64) * n + own.col)[used])] = own.data[
+            used
+        ]
+        return Direction(effects.diagonal(), data)
+
+
+class BlockPoint:
+    """The equations factored at one value of the components.
+
+    Components are the residual variances of the groups of rows, then of each term the elements
+    (a, b), a ≤ b, of Λ_t, row by row.
+
+    Parameters
+    ----------
+    equations : for all terms
+    residuals : σ²_r of the residual groups, positive
+    matrices : Λ_t of each term, positive definite
+    reml : whether the likelihood is the restricted one
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a Λ_t or the equations are not positive definite up to rounding error.
+    """
+
+    def __init__(
+        self,
+        equations: BlockEquations,
+        residuals: FloatArray,
+        matrices: Sequence[FloatArray],
+        *,
+        reml: bool,
+    ) -> None:
+        self.equations, self.reml = equations, reml
+        self._residuals = np.asarray(residuals, dtype=float)
+        factored = [Positive(np.array(matrix, dtype=float)) for matrix in matrices]
+        self._log_prior = [float(f.log_determinant()) for f in factored]
+        self._precisions = [f.inverse() for f in factored]
+        self._phi = np.concatenate(
+            [
+                1.0 / self._residuals,
+                *(
+                    Q[tuple(np.array(pairs).T)]
+                    for Q, pairs in zip(self._precisions, equations.pairs, strict=True)
+                ),
+            ]
+        )
+        weighted = list(zip(self._phi, equations.parts, strict=True))
+        n = equations.n_effects
+        data = sum(x * part.direction.data for x, part in weighted)
+        diagonal = sum(x * part.direction.diagonal for x, part in weighted)
+        self.factor = Factor(
+            equations.pattern.with_entries(np.asarray(data)), np.asarray(diagonal)
+        )
+        border = sum(x * part.matrix[:, n:].toarray() for x, part in weighted)
+        self._ZX = border[:n].astype(float)
+        self._border = self.factor.solve(self._ZX)
+        units = np.eye(self._ZX.shape[1])
+        M = np.concatenate([-self._border, units]).astype(np.longdouble)
+        rest = sum(x * (part.matrix @ M) for x, part in weighted)[:n]
+        M[:n] -= self.factor.solve(rest.astype(float))
+        self._moved = np.array([part.matrix @ M for part in equations.parts])
+        forms = np.asarray(M.T @ self._moved, dtype=float)
+        self._fixed_parts = 0.5 * (forms + forms.swapaxes(1, 2))
+        self.fixed = Positive(np.tensordot(self._phi, self._fixed_parts, 1))
+
+    def solve(self, right: FloatArray) -> FloatArray:
+        """Return C⁻¹b of columns b, (m, c), of effects and columns of X."""
+        n = self.equations.n_effects
+        effects = self.factor.solve(right[:n])
+        beta = self.fixed.solve(right[n:] - self._ZX.T @ effects)
+        return np.concatenate([effects - self._border @ beta, beta])
+
+    @cached_property
+    def _solved(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The solution w, refined once, and of each part D its A'Dy − Dw and sum of squares."""
+        parts, phi = self.equations.parts, self._phi.astype(np.longdouble)
+        right = sum(x * part.right for x, part in zip(phi, parts, strict=True))
+        w = self.solve(np.asarray(right, dtype=float)[:, None])[:, 0].astype(np.longdouble)
+        rests = np.array([part.right - part.matrix @ w for part in parts])
+        w = w + self.solve(np.asarray(phi @ rests, dtype=float)[:, None])[:, 0]
+        rests = np.array([part.right - part.matrix @ w for part in parts])
+        squares = [part.yy - w @ (part.right + h) for part, h in zip(parts, rests, strict=True)]
+        return w.astype(float), rests.astype(float), np.array(squares, dtype=float)
+
+    # Value, score, informations -----------------------------------------------------------------
+
+    def loglike(self) -> float:
+        """Return the log-likelihood, eqs. (5.1) and (5.2)."""
+        sums, n = self.equations.sums, sum(group.n for group in self.equations.sums.groups)
+        deviance = self.factor.log_determinant() - sums.log_weights + self._phi @ self._solved[2]
+        deviance += sum(
+            g.n * np.log(s2) for g, s2 in zip(sums.groups, self._residuals, strict=True)
+        )
+        for term, log_prior in zip(sums.terms, self._log_prior, strict=True):
+            deviance += sums.groups[0].sizes[term[0]] * log_prior
+        if self.reml:
+            deviance += self.fixed.log_determinant()
+            n -= sums.groups[0].n_fixed
+        return float(-0.5 * (deviance + n * np.log(2.0 * np.pi)))
+
+    @cached_property
+    def _traces(self) -> FloatArray:
+        """tr(C⁻¹D) of each part; for the full likelihood of the effects alone."""
+        traces = self.factor.inverse.traces([part.direction for part in self.equations.parts])
+        if self.reml:
+            traces += np.tensordot(self._fixed_parts, self.fixed.inverse(), 2)
+        return traces
+
+    @cached_property
+    def _squares(self) -> FloatArray:
+        """tr(C⁻¹D_iC⁻¹D_j) of all pairs of parts."""
+        squares = self.factor.inverse.squares([part.direction for part in self.equations.parts])
+        if self.reml and self._border.shape[1]:
+            J, n = len(squares), self.equations.n_effects
+            effects, inverse = self._moved[:, :n].astype(float), self.fixed.inverse()
+            solved = self.factor.solve(np.concatenate([*effects], axis=1)).reshape(n, J, -1)
+            squares += 2.0 * np.einsum("inp,njp->ij", effects @ inverse, solved)
+            both = self._fixed_parts @ inverse
+            squares += np.tensordot(both, both.swapaxes(1, 2), ((1, 2), (1, 2)))
+        if self._residuals.size == 1:
+            # Σφ_iD_i = C. Where effects are nearly confounded, C⁻¹D of the rows is small next to
+            # C⁻¹, and that of Λ⁻¹ is not.
+            phi, of_priors = self._phi, self._traces[1:] - squares[1:, 1:] @ self._phi[1:]
+            squares[0, 1:] = squares[1:, 0] = of_priors / phi[0]
+            squares[0, 0] = (self._traces[0] - phi[1:] @ squares[1:, 0]) / phi[0]
+        return squares
+
+    @cached_property
+    def _crossed(self) -> FloatArray:
+        """h_i'C⁻¹h_j with h = A'Dy − Dw of each part."""
+        rests = self._solved[1]
+        found: FloatArray = rests @ self.solve(np.ascontiguousarray(rests.T))
+        return 0.5 * (found + found.T)
+
+    @cached_property
+    def _slopes(self) -> FloatArray:
+        """∂φ_i/∂θ_j, θ the components."""
+        slopes, r = np.zeros((self._phi.size, self._phi.size)), self._residuals.size
+        slopes[:r, :r] = np.diag(-1.0 / self._residuals**2)
+        for at, Q, E, (a, b) in self._terms():
+            slopes[at, at] = -(Q @ E @ Q)[:, a, b].T
+        return slopes
+
+    def _terms(self) -> Any:
+        """Yield of each term its place among the components, Λ⁻¹, unit matrices and pairs."""
+        begin = self._residuals.size
+        for Q, pairs in zip(self._precisions, self.equations.pairs, strict=True):
+            a, b = np.array(pairs).T
+            E = np.zeros((len(pairs), *Q.shape))
+            E[np.arange(len(pairs)), a, b] = E[np.arange(len(pairs)), b, a] = 1.0
+            yield slice(begin, begin + len(pairs)), Q, E, (a, b)
+            begin += len(pairs)
+
+    def _bent(self, weights: FloatArray) -> FloatArray:
+        """Return Σ_i weights_i ∂²φ_i/∂θ_j∂θ_k."""
+        bent, r = np.zeros((weights.size, weights.size)), self._residuals.size
+        bent[:r, :r] = np.diag(2.0 * weights[:r] / self._residuals**3)
+        for at, Q, E, (a, b) in self._terms():
+            G = np.zeros_like(Q)
+            G[a, b] = 0.5 * weights[at]
+            G = G + G.T
+            QE = Q @ E
+            bent[at, at] = 2.0 * np.tensordot(G @ QE, (QE @ Q).swapaxes(1, 2), ((1, 2), (1, 2)))
+        return bent
+
+    @cached_property
+    def _determinant(self) -> tuple[FloatArray, FloatArray]:
+        """First and second derivatives of the log-determinants by θ: tr(QV_j), −tr(QV_jQV_k)."""
+        sums, slopes = self.equations.sums, self._slopes
+        n = np.array([group.n for group in sums.groups])
+        first, second = slopes.T @ self._traces, self._bent(self._traces)
+        second -= slopes.T @ self._squares @ slopes
+        r = n.size
+        first[:r] += n / self._residuals
+        second[np.diag_indices(r)] -= n / self._residuals**2
+        for (at, Q, E, _), term in zip(self._terms(), sums.terms, strict=True):
+            q, QE = sums.groups[0].sizes[term[0]], Q @ E
+            first[at] += q * np.trace(QE, axis1=1, axis2=2)
+            second[at, at] -= q * np.tensordot(QE, QE.swapaxes(1, 2), ((1, 2), (1, 2)))
+        return first, second
+
+    def score(self) -> FloatArray:
+        """Return the derivatives of the log-likelihood by the components, eq. (5.3)."""
+        score: FloatArray = -0.5 * (self._determinant[0] + self._slopes.T @ self._solved[2])
+        return score
+
+    def expected(self) -> FloatArray:
+        """Return ½ tr(QV_jQV_k), eq. (5.4)."""
+        return -0.5 * self._determinant[1]
+
+    def average(self) -> FloatArray:
+        """Return ½ y'PV_jPV_kPy, eq. (5.5), a quarter of the second derivatives of y'Py."""
+        bent = self._bent(self._solved[2])
+        average: FloatArray = 0.25 * (bent - 2.0 * self._slopes.T @ self._crossed @ self._slopes)
+        return average
+
+    # Fixed and predicted effects ----------------------------------------------------------------
+
+    def fixed_effects(self) -> tuple[FloatArray, FloatArray]:
+        """Return β̂ and its covariance matrix."""
+        return self._solved[0][self.equations.n_effects :], self.fixed.inverse()
+
+    def fixed_forms(self) -> FloatArray:
+        """Return X'V⁻¹V_jV⁻¹X of each component, (components, p, p)."""
+        forms: FloatArray = -np.tensordot(self._slopes, self._fixed_parts, (0, 0))
+        return forms
+
+    def effects(self, term: int) -> FloatArray:
+        """Return the predicted effects of a term, (levels, q)."""
+        columns = self.equations.sums.terms[term]
+        return np.column_stack([self._solved[0][self.equations.places[c]] for c in columns])
+
+    def prediction_covariances(self, term: int) -> FloatArray:
+        """Return the covariance matrices of û − u of the levels of a term, (levels, q, q)."""
+        from scipy.sparse import csr_array
+
+        equations, columns = self.equations, self.equations.sums.terms[term]
+        at = [np.arange(equations.n_effects)[equations.places[c]] for c in columns]
+        levels, shape = np.arange(at[0].size), (at[0].size, equations.n_effects)
+        units = [csr_array((np.ones(levels.size), (levels, a)), shape=shape) for a in at]
+        found = np.empty((levels.size, len(columns), len(columns)))
+        for a, b in equations.pairs[term]:  # 4x'C⁻¹y = (x + y)'C⁻¹(x + y) − (x − y)'C⁻¹(x − y)
+            both = [self.factor.quadratics(units[a] + s * units[b]) for s in (1.0, -1.0)]
+            found[:, a, b] = found[:, b, a] = 0.25 * (both[0] - both[1])
+        white = self.fixed.whitened(self._border)
+        W = np.array([white[rows] for rows in at])
+        covariances: FloatArray = found + np.einsum("aip,bip->iab", W, W)
+        return covariances
+
+
+def refined_forms(stats: CrossProducts, v: FloatArray) -> FixedForms:
+    """Return X'V⁻¹V_tV⁻¹X of a model of intercepts, next to a small residual too.
+
+    Parameters
+    ----------
+    stats : cross-products
+    v : (k + 1,) components, all positive, the residual last
+    """
+    sums = BlockSums((stats,), tuple((t,) for t in range(stats.n_terms)))
+    matrices = [np.array([[x]]) for x in v[:-1]]
+    point = BlockPoint(BlockEquations(sums), v[-1:], matrices, reml=True)
+    return FixedForms(point.fixed.inverse(), np.roll(point.fixed_forms(), -1, axis=0))
