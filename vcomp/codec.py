@@ -227,8 +227,7 @@ def read_array(stored: bytes) -> NDArray[Any]:
 
 @cache
 def _hints(cls: Any) -> Mapping[str, Any]:
-    hints: dict[str, Any] = get_type_hints(cls)
-    return hints
+    return get_type_hints(cls)
 
 
 @cache

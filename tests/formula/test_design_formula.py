@@ -3,9 +3,8 @@ from hypothesis import given
 
 import vcomp
 from tests.helpers.brennan_designs import DESIGNS, small_designs
-from vcomp.formula import parse
+from vcomp.formula import design_effects, design_formula, parse, quoted
 from vcomp.formula.brennan import parse_design
-from vcomp.formula.effects import as_written, design_effects, design_formula
 
 
 @pytest.mark.parametrize(
@@ -48,7 +47,7 @@ def test_any_design_with_replicates(design):
     ["exam item", "it's", 'say "when"', "class", "1st", "a.b", "a+b", "naïve", "C", "Q", "I"],
 )
 def test_any_name_of_a_column_is_read_again(name):
-    formula = parse(f"y ~ (1|{as_written(name)}) + (1|{as_written(name)}:b)")
+    formula = parse(f"y ~ (1|{quoted(name)}) + (1|{quoted(name)}:b)")
     assert formula.facets == (name, "b")
 
 

@@ -138,8 +138,7 @@ def pair_counts(X: FloatArray, *, free_bytes: Callable[[], float] = available_by
     # whole numbers of this size are exact in single precision, which is twice as fast
     single = len(X) < _EXACT
     there: Any = (~np.isnan(X)).astype(np.float32 if single else np.float64)
-    counts: FloatArray = (there.T @ there).astype(np.float64)
-    return counts
+    return (there.T @ there).astype(np.float64)
 
 
 def from_pairs(matrix: ItemScores, counts: FloatArray) -> ItemCovariances:

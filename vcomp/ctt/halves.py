@@ -74,8 +74,7 @@ class SplitHalf(display.Printed):
     @property
     def mean(self) -> pd.Series:
         """Mean of each coefficient over the splits that have it; of one split its own."""
-        means: pd.Series = self.table[list(SYMBOLS)].mean()
-        return means
+        return self.table[list(SYMBOLS)].mean()
 
     def summary(self) -> Any:
         """Return a printable summary: text with ``print``, HTML in a notebook.

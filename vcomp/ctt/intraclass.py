@@ -101,8 +101,7 @@ class IntraclassCorrelations(display.Printed):
             raise DataError(
                 f"there is no {name!r}{did_you_mean(name, by_name)}; they are {', '.join(by_name)}"
             )
-        row: pd.Series = self.table.iloc[by_name[name]]
-        return row
+        return self.table.iloc[by_name[name]]
 
     def summary(self) -> Any:
         """Return a printable summary: text with ``print``, HTML in a notebook.

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+EXACT = 2**53
+"""Integers up to this size are exact as floats."""
+
 _DIRECT = 65_536
 """A table of this many possible levels is made whatever the number of rows."""
 
@@ -154,8 +157,7 @@ class CodedLevels:
             return None
         level = np.full(outer.counts.size + 1, -1, np.int32)  # the last for codes without rows
         level[outer.of_levels] = np.arange(outer.of_levels.size, dtype=np.int32)
-        within: IntArray = level[code[self.of_levels]]
-        return within
+        return level[code[self.of_levels]]
 
 
 def code_levels(name: str, column: pd.Series) -> CodedLevels:
@@ -294,7 +296,7 @@ def _sorted(found: Any) -> tuple[Any, Any]:
 def _are_whole(levels: Any) -> bool:
     if levels.dtype.kind != "f":
         return False
-    return bool((levels == np.floor(levels)).all() and np.abs(levels).max() < 2.0**53)
+    return bool((levels == np.floor(levels)).all() and np.abs(levels).max() < EXACT)
 
 
 _MISSING = frozenset(
@@ -330,7 +332,7 @@ def text_for_numbers(values: Any, code: str = "y") -> str:
         return str(values.dtype)
     words = [text for text in texts if not _is_number(text)]
     whole = not words and all(text.strip().lstrip("+-").isdecimal() for text in texts)
-    if whole and any(abs(float(text)) >= 2.0**53 for text in texts):
+    if whole and any(abs(float(text)) >= EXACT for text in texts):
         return (
             f"whole numbers as text, such as {texts[0]!r}; read them as Python's, which keep all "
             f"digits: numbers = {column}.map(int), and give numbers - numbers.min()"

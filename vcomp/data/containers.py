@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from decimal import Decimal
 from os.path import commonpath
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray
-from vcomp.data.parts import Part, ReadTable, arrow_part, from_list, guarded, one_column, reason
+from vcomp.data.column_values import EXACT
+from vcomp.data.parts import Part, ReadTable, arrow_part, from_list, one_column, reason, refusing
 from vcomp.exceptions import DataError
 
 if TYPE_CHECKING:
@@ -76,8 +76,7 @@ def arrow_table(data: Any) -> Part:
 
 def _table(columns: Iterable[str], select: ReadTable, n_rows: int, schema: Any = None) -> Part:
     def batches(names: list[str], rows: int) -> Iterable[Any]:
-        batches: Iterable[Any] = select(names).to_batches(max_chunksize=rows)
-        return batches
+        return select(names).to_batches(max_chunksize=rows)
 
     return arrow_part(None, columns, select, batches, n_rows=n_rows, schema=schema)
 
@@ -128,19 +127,20 @@ def lazy_polars(data: Any) -> Part:
         yield from query.collect_batches(chunk_size=rows, maintain_order=True)
 
     def batches(names: list[str], rows: int) -> Iterator[Any]:
-        for frame in guarded(frames(names, rows), refuse, errors):
-            yield from _of_polars(frame).to_batches()
+        with refusing(refuse, errors):
+            for frame in frames(names, rows):
+                yield from _of_polars(frame).to_batches()
 
     def read(names: list[str]) -> Any:
-        with _said(refuse, errors):
+        with refusing(refuse, errors):
             frame = data.select(names).collect()
         return _of_polars(frame)
 
     def count() -> float:
-        with _said(refuse, errors):
+        with refusing(refuse, errors):
             return float(data.select(polars.len()).collect().item())
 
-    with _said(refuse, errors):
+    with refusing(refuse, errors):
         columns = data.collect_schema().names()
     return arrow_part(None, columns, read, batches, rows_to_come=count)
 
@@ -163,19 +163,18 @@ def relation(data: Any) -> Part:
         return pa.RecordBatchReader.from_stream(data.project(quoted))
 
     def read(names: list[str]) -> Any:
-        with _said(refuse, duckdb.Error):
+        with refusing(refuse, duckdb.Error):
             return stream(names).read_all()
 
     def batches(names: list[str], rows: int) -> Iterator[Any]:
-        with _said(refuse, duckdb.Error):
-            found = stream(names)
-        yield from guarded(found, refuse, duckdb.Error)
+        with refusing(refuse, duckdb.Error):
+            yield from stream(names)
 
     def count() -> float:
-        with _said(refuse, duckdb.Error):
+        with refusing(refuse, duckdb.Error):
             return float(data.count("*").fetchall()[0][0])
 
-    with _said(refuse, duckdb.Error):
+    with refusing(refuse, duckdb.Error):
         columns = data.columns
     return arrow_part(None, columns, read, batches, rows_to_come=count)
 
@@ -189,14 +188,7 @@ def dataset(data: Any) -> Part:
         path = getattr(fragment, "path", None)
         return None if path is None else str(path).removeprefix(above)
 
-    def tagged(names: list[str], rows: int) -> Iterator[Any]:
-        scanner = data.scanner(
-            columns=names, batch_size=rows, batch_readahead=2, fragment_readahead=1
-        )
-        for found in scanner.scan_batches():
-            yield found.record_batch, name_of(found.fragment)
-
-    def refusing(names: list[str]) -> Callable[[BaseException], DataError]:
+    def refused(names: list[str]) -> Callable[[BaseException], DataError]:
         def refuse(error: BaseException) -> DataError:
             damaged = (f for f in data.get_fragments() if not _is_readable(f, names, data.schema))
             name = next(map(name_of, damaged), None)
@@ -206,18 +198,26 @@ def dataset(data: Any) -> Part:
         return refuse
 
     def read(names: list[str]) -> Any:
-        with _said(refusing(names)):
+        with refusing(refused(names)):
             return data.to_table(columns=names)
 
+    def batches(names: list[str], rows: int) -> Iterator[Any]:
+        with refusing(refused(names)):
+            scanner = data.scanner(
+                columns=names, batch_size=rows, batch_readahead=2, fragment_readahead=1
+            )
+            for found in scanner.scan_batches():
+                yield found.record_batch, name_of(found.fragment)
+
     def count() -> float:
-        with _said(refusing([])):
+        with refusing(refused([])):
             return float(data.count_rows())
 
     return arrow_part(
         None,
         data.schema.names,
         read,
-        lambda names, rows: guarded(tagged(names, rows), refusing(names)),
+        batches,
         schema=data.schema,
         rows_to_come=count,
         files=[Path(file) for file in files],
@@ -243,19 +243,6 @@ def _refusing(what: str) -> Callable[[BaseException], DataError]:
     return refuse
 
 
-@contextmanager
-def _said(
-    refuse: Callable[[BaseException], DataError], *others: type[Exception]
-) -> Iterator[None]:
-    """Turn an error of Arrow, or of other given types, into a DataError."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowException, OSError, *others) as error:
-        raise refuse(error) from None
-
-
 def record_batches(data: Any) -> Part:
     """Return a RecordBatchReader as a part, of which only one pass can be made."""
 
@@ -275,10 +262,6 @@ def record_batches(data: Any) -> Part:
         return pa.Table.from_batches(list(batches(names, 0)), schema=schema)
 
     return arrow_part(None, data.schema.names, read, batches, schema=data.schema)
-
-
-_EXACT = 2**53
-"""From here on not every integer is a float."""
 
 
 def exact_floats(name: str | None, numbers: Any) -> FloatArray:
@@ -313,7 +296,7 @@ def exact_floats(name: str | None, numbers: Any) -> FloatArray:
     except OverflowError:
         largest = max(abs(Decimal(v)) for v in column if isinstance(v, int | Decimal))
         raise _too_long(name, f"{largest:.3e}", "infinite") from None
-    large = np.abs(floats) >= _EXACT
+    large = np.abs(floats) >= EXACT
     if (kind == "O" or kind in "iu") and large.any():
         for place in np.flatnonzero(large & np.isfinite(floats)):
             value, found = column.iloc[place], int(floats[place])
@@ -321,8 +304,7 @@ def exact_floats(name: str | None, numbers: Any) -> FloatArray:
                 raise _too_long(name, str(value), str(found))
     if kind == "O":
         _check_decimals(name, [v for v in column if isinstance(v, Decimal) and v.is_finite()])
-    shaped: FloatArray = floats if column is numbers else floats.reshape(np.shape(numbers))
-    return shaped
+    return floats if column is numbers else floats.reshape(np.shape(numbers))
 
 
 _ROUNDED = 1e-12
@@ -448,8 +430,7 @@ def _as_category(column: pd.Series) -> pd.Categorical:
     import pandas as pd
 
     if isinstance(column.dtype, pd.CategoricalDtype):
-        categorical: pd.Categorical = column.array
-        return categorical
+        return column.array
     return pd.Categorical(column.astype(object) if column.isna().all() else column)
 
 
@@ -502,7 +483,7 @@ def _united_decimals(name: str, columns: list[pd.Series]) -> Any:
 
 
 def _as_floats(name: str, columns: list[pd.Series], exact: list[pd.Series]) -> FloatArray:
-    if any(_largest(column) >= _EXACT for column in exact):
+    if any(_largest(column) >= EXACT for column in exact):
         raise DataError(
             f"column {name!r} holds whole numbers beyond 2**53 in one part and fractions in "
             "another; as one type they would be rounded: write them the same way in all parts",

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vcomp.data.parts import Part, arrow_part, guarded, reason
+from vcomp.data.column_values import EXACT
+from vcomp.data.parts import Part, arrow_part, reason, refusing
 from vcomp.data.paths import DataFile, data_files
 from vcomp.display import memory
 from vcomp.exceptions import DataError
@@ -20,9 +21,6 @@ from vcomp.exceptions import DataError
 if TYPE_CHECKING:
     import pandas as pd
     from pyarrow.parquet import ParquetFile
-
-_EXACT = 2.0**53
-"""From here on not every integer is a float."""
 
 _PACKED = 5.0
 """Typical ratio of the sizes of a file before and after compression."""
@@ -98,12 +96,9 @@ class _CSV:
         """Decompress the file once: of a truncated one Arrow, reading ahead, may wait for ever."""
         import pyarrow as pa
 
-        try:
-            with pa.input_stream(str(self._path)) as stream:
-                while stream.read(self._block_bytes):
-                    pass
-        except (pa.ArrowException, OSError) as error:
-            raise self.refused(error) from None
+        with refusing(self.refused), pa.input_stream(str(self._path)) as stream:
+            while stream.read(self._block_bytes):
+                pass
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the header; nothing below the first block is read."""
@@ -120,14 +115,13 @@ class _CSV:
         from pyarrow.csv import read_csv
 
         options = {"convert_options": _convert(names, types), "parse_options": self._parse()}
-        try:
+        with refusing(self.refused):
             return read_csv(self._path, **options)
-        except (ValueError, OSError) as error:
-            raise self.refused(error) from None
 
     def blocks(self, types: Mapping[str, Any]) -> Iterator[Any]:
         """Read a block of rows at a time."""
-        yield from guarded(self.raw_blocks(types), self.refused)
+        with refusing(self.refused):
+            yield from self.raw_blocks(types)
 
     def first_types(self, names: Sequence[str], types: Mapping[str, Any]) -> dict[str, Any]:
         """Return the types that the first block has, unless they are given."""
@@ -263,7 +257,7 @@ def _rounded_columns(file: _CSV, types: Mapping[str, Any]) -> list[str]:
             if whole[name]:
                 whole[name], size = _whole_and_largest(block.column(name))
                 largest[name] = max(largest[name], size)
-    return [name for name in floats if whole[name] and _EXACT <= largest[name] < np.inf]
+    return [name for name in floats if whole[name] and EXACT <= largest[name] < np.inf]
 
 
 def _are_rounded(chunks: Sequence[Any]) -> bool:
@@ -271,7 +265,7 @@ def _are_rounded(chunks: Sequence[Any]) -> bool:
     if str(chunks[0].type) != "double":
         return False
     pairs = [_whole_and_largest(chunk) for chunk in chunks]
-    return all(whole for whole, _ in pairs) and _EXACT <= max(s for _, s in pairs) < np.inf
+    return all(whole for whole, _ in pairs) and EXACT <= max(s for _, s in pairs) < np.inf
 
 
 def _whole_and_largest(column: Any) -> tuple[bool, float]:
@@ -291,11 +285,9 @@ def _separator(path: Path, name: str, usual: str) -> str:
     """Return the separator of the first line, whatever the ending of the file."""
     import pyarrow as pa
 
-    try:
-        with pa.input_stream(str(path)) as stream:
-            start = stream.read(1 << 16)
-    except (ValueError, OSError) as error:
-        raise _CSV(path, name, usual).refused(error) from None
+    refused = _CSV(path, name, usual).refused
+    with refusing(refused), pa.input_stream(str(path)) as stream:
+        start = stream.read(1 << 16)
     packed = next((end for mark, end in _PACKERS.items() if start.startswith(mark)), None)
     if packed is not None:
         raise DataError(f"{name!r} is not text but a packed file; {packed}")
@@ -362,22 +354,13 @@ def parquet_file(path: Path, name: str) -> Part:
         return DataError(f"{name!r} cannot be read: {reason(error)}; it may be damaged")
 
     def read(names: list[str]) -> Any:
-        try:
-            # A file by itself: a folder called day=3 above it adds no column.
-            with _opened(path, schema, metadata, names) as file:
-                return file.read(columns=names).select(names)
-        except (pa.ArrowException, OSError) as error:
-            raise refuse(error) from None
+        # A file by itself: a folder called day=3 above it adds no column.
+        with refusing(refuse), _opened(path, schema, metadata, names) as file:
+            return file.read(columns=names).select(names)
 
     def batches(names: list[str], rows: int) -> Iterator[Any]:
-        with guarded_open(names) as file:
-            yield from guarded(file.iter_batches(batch_size=rows, columns=names), refuse)
-
-    def guarded_open(names: list[str]) -> ParquetFile:
-        try:
-            return _opened(path, schema, metadata, names, ahead=False)
-        except (pa.ArrowException, OSError) as error:
-            raise refuse(error) from None
+        with refusing(refuse), _opened(path, schema, metadata, names, ahead=False) as file:
+            yield from file.iter_batches(batch_size=rows, columns=names)
 
     return arrow_part(
         name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from vcomp.data.column_values import in_known_types, no_text
+from vcomp.data.column_values import EXACT, in_known_types, no_text
 from vcomp.exceptions import DataError
 from vcomp.numerics import MANY_ROWS, THREADS
 
@@ -91,7 +92,7 @@ def from_list(values: Any) -> pd.Series:
     column = objects.infer_objects()
     # As floats, long integers beside a missing value or a fraction would become equal.
     kind = infer_dtype(objects, skipna=True) if column.dtype.kind == "f" else ""
-    rounded = kind == "mixed-integer-float" and bool((column.abs() >= 2.0**53).any())
+    rounded = kind == "mixed-integer-float" and bool((column.abs() >= EXACT).any())
     return objects if rounded or kind == "integer" else column
 
 
@@ -163,8 +164,7 @@ def _converted(table: Any, known: KnownDictionaries | None, many_rows: int) -> p
     if all(_is_plain(column) for column in table.columns):
         # Arrow parses the metadata of pandas, which may be damaged, even where it ignores them.
         table = table.replace_schema_metadata(None)
-        plain: pd.DataFrame = table.to_pandas(ignore_metadata=True, split_blocks=True)
-        return plain
+        return table.to_pandas(ignore_metadata=True, split_blocks=True)
     table = in_known_types(table)
     kept = _with_own_order(table.schema)
     table = table.replace_schema_metadata(None)
@@ -455,31 +455,25 @@ def _regrouped(batches: Iterable[Any], rows: int) -> Iterator[Any]:
         yield pa.Table.from_batches(waiting)
 
 
-def guarded(
-    batches: Iterable[Any],
-    refuse: Callable[[BaseException], DataError],
-    *others: type[Exception],
-) -> Iterator[Any]:
-    """Yield the batches; errors on the way are turned into a DataError.
+@contextmanager
+def refusing(
+    refuse: Callable[[BaseException], DataError], *others: type[Exception]
+) -> Iterator[None]:
+    """Turn errors of Arrow and of the system into a DataError.
 
     Parameters
     ----------
     refuse : makes the DataError
-    *others : types of errors besides those of Arrow and of the system
+    *others : further types of errors
     """
     import pyarrow as pa
 
-    iterator = iter(batches)
-    while True:
-        try:
-            batch = next(iterator)
-        except StopIteration:
-            return
-        except DataError:
-            raise
-        except (pa.ArrowException, ValueError, OSError, *others) as error:
-            raise refuse(error) from None
-        yield batch
+    try:
+        yield
+    except DataError:
+        raise
+    except (pa.ArrowException, ValueError, OSError, *others) as error:
+        raise refuse(error) from None
 
 
 def reason(error: BaseException) -> str:

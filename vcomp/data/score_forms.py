@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vcomp._typing import FloatArray, LongArray
-from vcomp.data.column_values import as_levels
+from vcomp.data.column_values import EXACT, as_levels
 from vcomp.data.containers import exact_floats
 from vcomp.data.several_scores import several_scores
 from vcomp.data.source import open_source, refuse_dask
@@ -430,7 +430,7 @@ def _numbers(scores: Any, orientation: Orientation) -> FloatArray:
     try:
         raw = np.asarray(scores)
         if raw.dtype.kind == "f" and raw is not scores:  # long integers beside fractions
-            raw = np.asarray(scores, dtype=object) if (np.abs(raw) >= 2.0**53).any() else raw
+            raw = np.asarray(scores, dtype=object) if (np.abs(raw) >= EXACT).any() else raw
         values = exact_floats(None, raw) if raw.dtype.kind in "biufO" else None
     except DataError:
         raise

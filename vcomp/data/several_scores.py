@@ -11,7 +11,7 @@ import numpy as np
 from vcomp._typing import LongArray
 from vcomp.display import listed
 from vcomp.exceptions import DataError
-from vcomp.formula import Design, as_written, design_effects
+from vcomp.formula import Design, design_effects, quoted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -207,10 +207,10 @@ def _formula(
     }  # fmt: skip
     design = Design.of(facets, nested)
     terms = [e.facets for e in design_effects(design) if len(e.facets) < len(facets) or replicated]
-    written = [":".join(as_written(f) for f in design.outer_first if f in term)
+    written = [":".join(quoted(f) for f in design.outer_first if f in term)
                for term in terms if not (is_compared and term == {facets[0]})]  # fmt: skip
     fixed = [_factor(frame, facets[0])] if is_compared else []
-    return f"{as_written(score)} ~ {' + '.join([*fixed, *(f'(1|{term})' for term in written)])}"
+    return f"{quoted(score)} ~ {' + '.join([*fixed, *(f'(1|{term})' for term in written)])}"
 
 
 def _is_nested(inner: LongArray, outer: LongArray) -> bool:
@@ -221,7 +221,7 @@ def _is_nested(inner: LongArray, outer: LongArray) -> bool:
 
 def _factor(frame: pd.DataFrame, name: str) -> str:
     """Return a column as a factor of the fixed part: numbers need C()."""
-    written = as_written(name)
+    written = quoted(name)
     return f"C({written})" if frame[name].dtype.kind in "iufb" else written
 
 

@@ -258,8 +258,7 @@ class InJson:
             If it is not such a text or file.
         """
         record: Any = cls
-        found: Self = read_json(record, source)
-        return found
+        return read_json(record, source)
 
 
 def write_json(

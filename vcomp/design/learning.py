@@ -366,8 +366,7 @@ def _distinct(levels: Sequence[IntArray]) -> IntArray:
         size = keys.size
     cell = np.full(size, -1, np.int64)
     cell[groups] = np.arange(groups.size)
-    found: IntArray = np.stack([level[cell] for level in levels])
-    return found
+    return np.stack([level[cell] for level in levels])
 
 
 def _constant_combination(names: tuple[str, ...], X: FloatArray) -> FloatArray:

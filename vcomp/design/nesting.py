@@ -55,8 +55,7 @@ class Incidence:
         if (a, b) in self.pairs:
             return self.pairs[a, b]
         (codes_a, n_a), (codes_b, n_b) = self.units[a], self.units[b]
-        counted: PairTable = pair_counts(codes_a, codes_b, n_a, n_b, ONCE)
-        return counted
+        return pair_counts(codes_a, codes_b, n_a, n_b, ONCE)
 
     def is_complete(self, a: str, b: str) -> bool:
         """Return whether every unit of a facet occurs with every unit of another."""

@@ -13,7 +13,6 @@ from .dialects import in_python as in_python
 from .dialects import offset_advice as offset_advice
 from .dialects import quoted as quoted
 from .effects import Effect as Effect
-from .effects import as_written as as_written
 from .effects import design_effects as design_effects
 from .effects import design_formula as design_formula
 from .effects import expected_mean_squares as expected_mean_squares

@@ -501,8 +501,7 @@ def _levels(column: Any, *, is_called: bool) -> pd.Index | None:
         return column.categories if used.all() else None
     values = np.asarray(column)
     if is_called and values.ndim == 1 and values.dtype.kind in "fiu":
-        levels: pd.Index = pd.Index(np.unique(values))
-        return levels
+        return pd.Index(np.unique(values))
     return None
 
 
@@ -561,8 +560,7 @@ class OmittedColumns:
         """
         kept, others = X[:, self.kept], X[:, self.at]
         scale = np.abs(kept) @ np.abs(self.weights) + np.abs(others)
-        found: BoolArray = np.abs(others - kept @ self.weights) <= _ROUNDING * scale
-        return found
+        return np.abs(others - kept @ self.weights) <= _ROUNDING * scale
 
 
 _SHOWN = 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vcomp.exceptions import PlanError, did_you_mean
 from vcomp.formula.brennan import REPLICATE, Design, parse_design
+from vcomp.formula.dialects import quoted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -247,17 +247,5 @@ def formula_text(response: str, terms: Iterable[Iterable[str]]) -> str:
     >>> formula_text("score", [["p"], ["p", "exam item"]])
     "score ~ (1|p) + (1|p:Q('exam item'))"
     """
-    bars = (f"(1|{':'.join(as_written(f) for f in facets)})" for facets in terms)
+    bars = (f"(1|{':'.join(quoted(f) for f in facets)})" for facets in terms)
     return f"{response} ~ {' + '.join(bars)}"
-
-
-def as_written(column: str) -> str:
-    """Return a column as written in a formula: in ``Q(…)`` if it is not a Python name.
-
-    Examples
-    --------
-    >>> as_written("topic"), as_written("class"), as_written("exam item")
-    ('topic', "Q('class')", "Q('exam item')")
-    """
-    plain = column.isidentifier() and not keyword.iskeyword(column)
-    return column if plain else f"Q({column!r})"

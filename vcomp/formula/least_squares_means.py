@@ -177,8 +177,7 @@ def _all_columns(fixed: FixedPart, means: FloatArray | None, own: Any = None) ->
 
 def _products(left: FloatArray, right: FloatArray) -> FloatArray:
     """Return the products of columns, those of the left fastest, as patsy orders them."""
-    found: FloatArray = (right[:, :, None] * left[:, None, :]).reshape(len(left), -1)
-    return found
+    return (right[:, :, None] * left[:, None, :]).reshape(len(left), -1)
 
 
 def _merged(info: Any, subterm: Any, row: FloatArray, means: FloatArray) -> FloatArray:

@@ -24,11 +24,11 @@ from vcomp.formula import (
     Design,
     Effect,
     Formula,
-    as_written,
     design_effects,
     formula_text,
     parse,
     parse_design,
+    quoted,
 )
 from vcomp.model.model import VarianceComponentsModel
 from vcomp.statistics import sum_rows
@@ -399,7 +399,7 @@ def read_claim(
     source, left = opened(), response.strip()
     if source is not None:
         _check_columns(columns, left, source)
-        left = as_written(left) if left in source.columns else left
+        left = quoted(left) if left in source.columns else left
     widest = parse(formula_text(left, [[column] for column in columns.values()]))
     return Claim(read, columns, left, widest, source)
 

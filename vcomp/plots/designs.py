@@ -45,8 +45,7 @@ class Ellipse:
         turn = np.deg2rad(self.angle)
         u = (x - self.x) * np.cos(turn) + (y - self.y) * np.sin(turn)
         v = (y - self.y) * np.cos(turn) - (x - self.x) * np.sin(turn)
-        inside: BoolArray = (u / self.a) ** 2 + (v / self.b) ** 2 < 1.0
-        return inside
+        return (u / self.a) ** 2 + (v / self.b) ** 2 < 1.0
 
 
 _CROSSED = {

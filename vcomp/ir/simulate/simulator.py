@@ -412,7 +412,7 @@ def whole(value: object, name: str, least: int = 1) -> int:
     is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_)
     if not is_whole or int(value) < least:  # type: ignore[call-overload]
         raise PlanError(f"{name} is a whole number from {least} on, not {value!r}")
-    return int(value)  # type: ignore[call-overload, no-any-return]
+    return int(value)  # type: ignore[call-overload]
 
 
 _AT_A_TIME = 2**18

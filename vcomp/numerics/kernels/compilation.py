@@ -320,7 +320,7 @@ def _as_python(kernel: Kernel, by_arrays: Kernel | None) -> Kernel:
         return made
 
     found: Any = quietly
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 @cache
