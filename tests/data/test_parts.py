@@ -2,6 +2,7 @@
 
 import datetime
 import gzip
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -240,11 +241,16 @@ def test_a_parquet_file_that_is_damaged_inside(tmp_path, read):
         read(path, ["score", "sys"])
 
 
+@cache
+def packed_scores():
+    values = np.random.default_rng(1).normal(size=500_000)
+    return gzip.compress(("score\n" + "\n".join(map(str, values))).encode(), 1, mtime=0)
+
+
 @BOTH
 @pytest.mark.parametrize("kept", [0.5, 0.99])
 def test_a_compressed_file_that_is_cut_short(tmp_path, read, kept):
-    values = np.random.default_rng(1).normal(size=500_000)
-    content = gzip.compress(("score\n" + "\n".join(map(str, values))).encode(), 1, mtime=0)
+    content = packed_scores()
     write(tmp_path / "a.csv", FRAME)
     (tmp_path / "b.csv.gz").write_bytes(content[: int(kept * len(content))])
     with pytest.raises(vcomp.DataError, match=r"'b\.csv\.gz' is cut short"):

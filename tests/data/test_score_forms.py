@@ -56,8 +56,7 @@ OF_TOPICS = {
     "swap_rates": lambda s, **c: ir.swap_rates(s, trials=5, **c),
     "compare_systems": lambda s, **c: ir.compare_systems(s, "tukey", **c).table.iloc[:, 2:],
     "fit_mapping": collections,
-    "ir.fit_collection": simulated(ir.fit_collection),
-    "simulate.fit_collection": simulated(vcomp.simulate.fit_collection),
+    "fit_collection": simulated(ir.fit_collection),
     "compare_simulated": compared,
     "as_score_matrix": lambda s, **c: ir.as_score_matrix(s, **c).scores,
     **{

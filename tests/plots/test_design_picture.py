@@ -41,11 +41,6 @@ def closed_sets(design):
     }
 
 
-@pytest.mark.parametrize("text", DESIGNS)
-def test_every_effect_has_an_area_that_can_be_seen_and_nothing_else_has(text):
-    check_areas(parse_design(text))
-
-
 @settings(max_examples=examples(10), deadline=None)
 @given(small_designs(most=4))
 def test_areas_of_any_design_with_up_to_four_facets(design):
@@ -63,17 +58,18 @@ def check_areas(design):
     for facet, above in design.nested_in.items():
         inside = placed[facet].covers(x, y)
         assert all((placed[outer].covers(x, y) >= inside).all() for outer in above)
+    return placed
 
 
 @pytest.mark.parametrize("text", DESIGNS)
-def test_the_names_of_effects_stand_in_their_areas(text):
+def test_every_effect_alone_has_an_area_with_its_name(text):
     res = fitted(text, design_formula(text, replicated=True), replicates=2)
     ax = res.design.plot()
     design = res.design.design
     effects = design_effects(design)
     assert sorted(words(ax)) == sorted(e.name for e in effects)
     assert ax.get_title() == str(design)
-    placed = ellipses(res.design.facets, design.nested_in)
+    placed = check_areas(design)
     for text_, effect in zip(ax.texts, effects, strict=True):
         x, y = (np.array([v]) for v in text_.get_position())
         inside = {f for f, e in placed.items() if e.covers(x, y)[0]}

@@ -152,16 +152,21 @@ def _best_place(
     bit = 1 << len(others)
     places = np.argwhere(inside)
     middle = places.mean(axis=0)
+    # A circle has points inside its surroundings only; those at each distance are counted once.
+    x_inside, y_inside, coded = x[inside], y[inside], codes[inside] * (len(_RADII) + 1)
+    total = np.bincount(codes.ravel(), minlength=bit)[:, None]
     for i, j in places[(places % _STEP == 0).all(axis=1)]:
-        distance = np.hypot(x - x[i, j], y - y[i, j])
+        distance = np.hypot(x_inside - x[i, j], y_inside - y[i, j])
         off = _OFF_CENTRE * np.hypot(*(middle - (i, j))) / np.hypot(*np.ptp(places, axis=0))
-        for share in _RADII:
-            radius = share * float(room[i, j])
-            counts = np.bincount((codes + bit * (distance < radius)).ravel(), minlength=2 * bit)
+        radii = np.array(_RADII) * float(room[i, j])
+        ring = np.searchsorted(radii, distance, side="right")
+        rings = np.bincount(coded + ring, minlength=bit * (radii.size + 1))
+        within = rings.reshape(bit, -1).cumsum(axis=1)[:, :-1]
+        for radius, counts in zip(radii, np.concatenate([total - within, within]).T, strict=True):
             smallest = (1.0 - off) * counts[wanted].min()
             if smallest > largest and not counts[unwanted].any():
                 largest = smallest
-                best = Ellipse(float(x[i, j]), float(y[i, j]), radius, radius)
+                best = Ellipse(float(x[i, j]), float(y[i, j]), float(radius), float(radius))
     return best
 
 
