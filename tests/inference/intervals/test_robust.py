@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import vcomp
 from tests.helpers.examples import examples
+from vcomp.estimators.likelihood import prediction_engine
 from vcomp.exceptions import EstimationError
 from vcomp.inference.intervals.classical import mean_squares
 from vcomp.inference.intervals.influences import (
     FEWEST,
     _by_set,
-    _engine,
     _Point,
     _sets,
     closed_sets,
@@ -88,7 +88,7 @@ def shared_in(res, room):
         return of(*known, chunk)
 
     layout = Layout.of(model.design, _sets(model.design), total, room)
-    point = _Point.of(layout, _engine(model.statistics), total, access.components)
+    point = _Point.of(layout, prediction_engine(model.statistics), total, access.components)
     sums = total(sum_influences, point.work(slabs=True))
     products = np.array([*_by_set(layout, sums), sums.of_rows])
     numbers = [np.count_nonzero(layout.counts[s]) for s in layout.sets]
@@ -238,7 +238,7 @@ def test_rows_with_weights_count_as_often(n):
         return of(*known, chunk)
 
     layout = Layout.of(model.design, _sets(model.design), total)
-    work = _Point.of(layout, _engine(model.statistics), total, v).work(slabs=False)
+    work = _Point.of(layout, prediction_engine(model.statistics), total, v).work(slabs=False)
     one = sum_influences(work, chunk)
     both = sum_influences(work, replace(chunk, counts=np.full(n, 2.0)))
     # Sums of n terms that cancel, in units of their size.
@@ -342,7 +342,11 @@ def test_influences_are_continuous_at_the_bound(name):
         for share in (1.0, 1e-7, 0.0):
             v = access.components.copy()
             v[term] *= share
-            made.append(_Point.of(layout, _engine(model.statistics), total, v).pulls[:, [0, 2, 3]])
+            made.append(
+                _Point.of(layout, prediction_engine(model.statistics), total, v).pulls[
+                    :, [0, 2, 3]
+                ]
+            )
         _, near, bound = made
         scale = np.abs(made).max(axis=(0, 1))
         np.testing.assert_allclose(bound / scale, near / scale, atol=1e-3)
