@@ -109,6 +109,7 @@ class Maximum:
     iterations : number of steps
     saturated : whether the likelihood rises above this maximum, or to it, as the residual goes to
         zero
+    engine : of the last evaluation, from which its solves start
     """
 
     v: FloatArray
@@ -124,6 +125,7 @@ class Maximum:
     others: tuple[tuple[float, FloatArray], ...]
     iterations: int
     saturated: bool
+    engine: Any = field(default=None, repr=False)
 
 
 _LINE = 92

@@ -173,6 +173,12 @@ class Likelihood(Protocol):
         squares : those that were returned at the point before
         """
 
+    def started(self, v: FloatArray) -> Likelihood:
+        """Return the likelihood whose iterative solves start from the solutions at `v`.
+
+        Values depend on their point and on that start, not on what was evaluated between.
+        """
+
 
 class LikelihoodEngine(Likelihood, Protocol):
     """A restricted or full log-likelihood of the components, the residual last."""
@@ -355,9 +361,13 @@ class SummedEngine:
         """Return None: each value of a component needs an evaluation."""
         return None
 
-    def prepared(self, v: FloatArray) -> Self:
-        """Return the engine: evaluations have nothing to share."""
+    def started(self, v: FloatArray) -> Self:
+        """Return the engine: it has no iterative solves."""
         return self
+
+    def prepared(self, v: FloatArray) -> Self:
+        """Return the engine whose solves, if it has any, start from those at `v`."""
+        return self.started(v)
 
     def recombined(
         self, columns: FloatArray, like: LikelihoodEngine | None = None

@@ -24,7 +24,13 @@ from vcomp.estimators.likelihood.engine import (
     LastPoint,
     Solution,
 )
-from vcomp.estimators.likelihood.iterative_point import COLUMNS_AT_ONCE, Context, IterativePoint
+from vcomp.estimators.likelihood.iterative_point import (
+    COLUMNS_AT_ONCE,
+    OF_RESPONSE,
+    Context,
+    IterativePoint,
+    SolveKind,
+)
 from vcomp.estimators.likelihood.sparse_equations import SparseEquations, build_sparse_equations
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import available_bytes, check_memory
@@ -72,6 +78,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
     tol : tolerance of the solves, relative to the right-hand side
     probes : probes to use in place of random ones
     like : an engine of the same data, with the same products of tables and right-hand sides
+    starts : where solves start; at zero if not given
     free_bytes : returns the free memory
 
     Raises
@@ -95,6 +102,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         tol: float = 1e-8,
         probes: Probes | None = None,
         like: IterativeLikelihood | None = None,
+        starts: dict[SolveKind, FloatArray] | None = None,
         free_bytes: Callable[[], float] = available_bytes,
     ) -> None:
         n_probes = probes_for_one_fit(stats) if n_probes is None else n_probes
@@ -112,9 +120,11 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         if like is not None:
             self._context = like._context.with_probes(self._probes)
             self._equations = like._equations
-            return
-        _check_memory(stats, n_probes, n_levels, free_bytes)
-        self._context = Context.of(stats, self._probes, tol, _small_terms(stats.sizes, n_levels))
+        else:
+            _check_memory(stats, n_probes, n_levels, free_bytes)
+            small = _small_terms(stats.sizes, n_levels)
+            self._context = Context.of(stats, self._probes, tol, small)
+        self._context.starts = starts or {}
 
     @property
     def seconds(self) -> float:
@@ -198,8 +208,22 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
             variances=lambda: (variances, variances),
         )
 
+    def started(self, v: FloatArray) -> IterativeLikelihood:
+        """Return the engine whose solves start from the solutions at `v`."""
+        self.derivatives(v)
+        return IterativeLikelihood(
+            self.stats,
+            reml=self.reml,
+            n_probes=self._n_probes,
+            n_levels=self._n_levels,
+            probes=self._probes,
+            like=self,
+            starts=dict(self._context.solved),
+        )
+
     def with_response(self, stats: Statistics) -> IterativeLikelihood:
         """Return the engine of the same rows with another response and the same probes."""
+        starts = self._context.starts
         return IterativeLikelihood(
             stats.cross_products,
             reml=self.reml,
@@ -207,6 +231,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
             n_levels=self._n_levels,
             tol=self._context.tol,
             probes=self._probes,
+            starts={kind: x for kind, x in starts.items() if kind[0] not in OF_RESPONSE},
         )
 
     def with_few_probes(self) -> IterativeLikelihood | None:
@@ -236,6 +261,7 @@ class IterativeLikelihood(LastPoint[IterativePoint], CrossProductsEngine):
         return self.n - (self.n_fixed if self.reml else 0)
 
     def _evaluated(self, v: FloatArray) -> IterativePoint:
+        self._context.solved.clear()
         positive = [t for t in self._context.right if v[t] > 0.0]
         active = tuple(sorted(positive, key=lambda t: (-self.sizes[t], t)))
         if active not in self._equations:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,6 +21,13 @@ from vcomp.statistics import CrossProducts
 
 COLUMNS_AT_ONCE = 16
 """Right-hand sides that are multiplied at once: two cache lines for each group."""
+
+
+SolveKind: TypeAlias = tuple[str, int, tuple[int, ...]]
+"""What is solved for, the number of its block of columns, and the terms in the equations."""
+
+OF_RESPONSE = ("columns", "average")
+"""Solves that depend on the response."""
 
 
 @dataclass(slots=True)
@@ -34,7 +42,8 @@ class Context:
     small : for each small term the positions of its columns in W
     right : for each large term Z_t'W with W = [y X Z_s …], s the small terms
     gram : W'W
-    starts : the last solutions, by kind of solve
+    starts : where solves start, by kind of solve; others start at zero
+    solved : the solutions at the last point, by kind of solve
     products : numbers of iterations of the solves so far, by kind of solve
     """
 
@@ -45,7 +54,8 @@ class Context:
     small: dict[int, slice]
     right: dict[int, FloatArray]
     gram: FloatArray
-    starts: dict[tuple[object, ...], FloatArray] = field(default_factory=dict)
+    starts: dict[SolveKind, FloatArray] = field(default_factory=dict)
+    solved: dict[SolveKind, FloatArray] = field(default_factory=dict)
     products: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
@@ -78,13 +88,13 @@ class Context:
 
     def with_probes(self, probes: Probes) -> Context:
         """Return the context of the same data with other probes."""
-        return replace(self, probes=probes, starts={}, products={})
+        return replace(self, probes=probes, starts={}, solved={}, products={})
 
     def solve(self, system: SparseSystem, name: str, part: int, b: FloatArray) -> Solved:
-        """Solve, starting from the last solution of the same kind, and keep the solution."""
+        """Solve, and keep the solution."""
         key = (name, part, system.equations.active)
         solved = system.solve(b, self.starts.get(key), self.tol)
-        self.starts[key] = solved.x
+        self.solved[key] = solved.x
         self.products.setdefault(name, []).append(solved.iterations)
         return solved
 

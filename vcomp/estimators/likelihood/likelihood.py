@@ -345,6 +345,7 @@ def estimate_by_likelihood(
     start = start_of(options.start, names, known, _default_start(likelihood))
     started = perf_counter()
     found = _maximise(likelihood, start, known, options, float(tol))
+    likelihood = found.engine
     maximised = perf_counter()
     certified = certify(likelihood, found, names, float(tol))
     beta, cov_beta = likelihood.fixed_effects(found.v)

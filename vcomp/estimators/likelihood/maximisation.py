@@ -170,6 +170,7 @@ def maximise(
         others=tuple((end.value, end.v) for end in others if not end.vanishes),
         iterations=len(log) - 1,
         saturated=not known[-1] and any(end.vanishes for end in (here, *others)),
+        engine=search.likelihood,
     )
 
 
@@ -184,6 +185,7 @@ class _Maximisation:
     max_iter: int
     unseen: float = 0.0
     evaluations: int = 0
+    last: FloatArray | None = None
 
     def climbed(
         self, start: _Iterate, known: Sequence[_Iterate] = ()
@@ -280,8 +282,11 @@ class _Maximisation:
         before: Curvature | None = None,
     ) -> _Iterate:
         """Return the derivatives at `v` and the next step, given the curvature before it."""
+        if self.last is not None:
+            self.likelihood = self.likelihood.started(self.last)
         derivatives = self.likelihood.derivatives(v)
         self.evaluations += 1
+        self.last = None if self.likelihood.exact_value else v
         score, average = derivatives.score, derivatives.average
         # A component at zero stays there if its score is not above the tolerance.
         unit = np.sqrt(np.maximum(np.diagonal(average), 0.0))
