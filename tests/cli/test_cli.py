@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import click
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 import vcomp
 from tests.helpers.command_line import run, run_process
 from tests.helpers.designs import balanced
-from vcomp.cli.main import _COMMANDS, cli
+from vcomp.cli.main import cli
 
 FORMULA = "y ~ (1|a) + (1|b)"
 
@@ -24,13 +25,16 @@ def scores(tmp_path_factory):
     return path
 
 
-def test_the_list_of_commands_is_that_of_the_commands():
+def test_every_option_is_explained():
     context = click.Context(cli)
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command.name == name
-        listed = click.Command(name, help=_COMMANDS[name][1]).get_short_help_str(200)
-        assert listed == command.get_short_help_str(200)
+        for option in command.params:
+            if isinstance(option, click.Option):
+                assert re.search(r"\w", option.help or ""), (name, option.name)
+                assert "``" not in option.help
+                assert ":func:" not in option.help
     assert cli.get_command(context, "nonsense") is None
 
 
@@ -193,7 +197,7 @@ MISTAKES = {
     "random slopes are not supported": ["fit", "y ~ (x|a)", "FILE"],
     "there is no file": ["fit", FORMULA, "absent.csv"],
     "give one of DATA and --dataset": ["fit", FORMULA],
-    "'boot' is not known; intervals are 'auto'": [
+    "--interval boot is not known; intervals are 'auto'": [
         "fit",
         FORMULA,
         "FILE",
@@ -201,7 +205,7 @@ MISTAKES = {
         "boot",
     ],
     "did you mean 'docsearch'?": ["fit", FORMULA, "--dataset", "docserch"],
-    "method='remel' is not known": ["fit", FORMULA, "FILE", "--method", "remel"],
+    "--method remel is not known": ["fit", FORMULA, "FILE", "--method", "remel"],
     "hold names component 'c', which is not in the model": [
         "fit",
         FORMULA,
@@ -214,9 +218,12 @@ MISTAKES = {
     "tol must be a number between 0 and 1": ["fit", FORMULA, "FILE", "--tol", "2"],
     "--tol is given 2 times, and takes one value": ["fit", FORMULA, "FILE", *["--tol", "0.1"] * 2],
     "add files with `vcomp merge`": ["fit", *["--statistics", "absent.vcomp"] * 2],
-    "engine='fast' is not known": ["fit", FORMULA, "FILE", "--engine", "fast"],
+    "--engine fast is not known": ["fit", FORMULA, "FILE", "--engine", "fast"],
+    "use --method reml or ml": [
+        *["fit", "y ~ b + (1|a)", "FILE", "--method", "anova"],
+    ],
     "not 'tol'": ["fit", FORMULA, "FILE", "--method", "anova", "--tol", "0.1"],
-    "negative='drop' is not known": ["fit", FORMULA, "FILE", "--negative", "drop"],
+    "--negative drop is not known": ["fit", FORMULA, "FILE", "--negative", "drop"],
     "'b5' is not a size; write FACET=N": ["fit", FORMULA, "FILE", "--dstudy", "b5"],
     "a size that is not a number": ["fit", FORMULA, "FILE", "--dstudy", "b=x"],
     "'c'": ["fit", FORMULA, "FILE", "--dstudy", "c=5"],

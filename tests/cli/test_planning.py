@@ -6,7 +6,7 @@ import pytest
 
 import vcomp
 from tests.helpers.command_line import run
-from vcomp.cli.arguments import cut_scores, facets_argument, single_sizes
+from vcomp.cli.inputs import names_argument, numbers_argument, single_sizes
 from vcomp.exceptions import PlanError
 
 TREC = "p=.00751 i=.01596 a=0 pi=.01258 pa=.00002 ia=.00143 pia=.00176"
@@ -124,9 +124,9 @@ def test_a_goal_of_one_coefficient():
 
 
 def test_texts():
-    assert facets_argument(["a, o", "i"]) == ["a", "o", "i"]
+    assert names_argument(["a, o", "i"]) == ["a", "o", "i"]
     assert single_sizes(["i=500"]) == {"i": 500}
-    assert cut_scores("0.5,1") == [0.5, 1.0]
+    assert numbers_argument("0.5,1") == [0.5, 1.0]
     with pytest.raises(PlanError, match="not a size"):
         single_sizes(["i"])
 
@@ -166,7 +166,7 @@ def test_published_components_with_sizes_have_intervals():
         (["--components", TREC, "--mean-squares", SQUARES], "give one of --components and"),
         (["--components", TREC, "--df", "p=3"], "--df needs --mean-squares"),
         (["--components", TREC, "--sizes", "p=x"], "'p=x' is not a size; write FACET=N"),
-        (["--mean-squares", SQUARES], "mean squares need df=, or sizes="),
+        (["--mean-squares", SQUARES], "mean squares need --df, or --sizes"),
         (["--mean-squares", SQUARES, "--df", "p=32 p=33"], "df 'p' is given twice"),
     ],
 )

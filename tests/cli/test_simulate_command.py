@@ -11,7 +11,7 @@ import vcomp
 from tests.helpers.collection_file import SCORES, written
 from tests.helpers.command_line import output_of
 from vcomp.cli.main import cli
-from vcomp.cli.score_commands import _Indicators
+from vcomp.cli.score_commands import Indicators
 from vcomp.exceptions import VcompError
 from vcomp.ir.simulate.write import write_batches
 
@@ -96,7 +96,7 @@ def test_how_like_the_original_they_are(matrix, tmp_path):
     simulator = vcomp.ir.fit_collection(SCORES)
     comparison = vcomp.ir.compare_simulated(simulator, simulator.simulate(10, n=5, rng=0))
     assert str(comparison.summary()) in text
-    indicators = _Indicators(simulator)  # of two collections at a time
+    indicators = Indicators(simulator)  # of two collections at a time
     path = tmp_path / "parts.csv"
     write_batches(simulator, path, 10, n=5, rng=0, rows_at_once=100, each=indicators)
     assert len(indicators.parts) == 3

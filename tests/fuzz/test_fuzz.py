@@ -45,7 +45,7 @@ PLACES = {
     "csv": "vcomp.data.files._CSV.columns",
     "parquet": "vcomp.data.parts._with_own_order",
     "trec": "vcomp.ir.trec_files._read_eval",
-    "command": "vcomp.cli.fit_commands.data_of_paths",
+    "command": "vcomp.cli.data_commands.data_of_paths",
     "tables": "vcomp.data.rows.as_levels",
     "fits": "vcomp.model.model.VarianceComponentsModel.fit",
 }

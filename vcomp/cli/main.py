@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import errno
 import io
+import re
 import sys
 import warnings
 from importlib import import_module
@@ -13,79 +14,57 @@ from typing import Any, NoReturn
 import click
 
 from vcomp import __version__
-from vcomp.cli.arguments import EXAMPLES
 from vcomp.exceptions import VcompError, VcompWarning, guarded
 from vcomp.markup import in_letters
 
+_EXAMPLES = """
+\b
+Examples:
+  vcomp fit "score ~ (1|sys) + (1|topic)" scores.csv
+  vcomp fit "score ~ (1|sys*topic)" --dataset docsearch --dstudy topic=50,100 --tau
+  vcomp fit "y ~ 1 + (1|day/run)" assay.parquet --method anova --json fit.json
+  vcomp fit "score ~ (1|sys) + (1|topic/doc)" "scores/*.parquet" --stream
+  vcomp gstudy ratings.csv --design "p x (r:t)" --response score --facet p=person
+  vcomp gstudy "scores/*.parquet" --design "p x a x (d:i)" --response score --stream
+  vcomp dstudy fit.json run=2,3 day=20
+  vcomp accumulate "score ~ (1|sys) + (1|topic)" monday/ --out monday.vcomp
+  vcomp merge monday.vcomp tuesday.vcomp --out week.vcomp
+  vcomp fit --statistics week.vcomp --dstudy topic=50,100
+  vcomp dstudy --components "p=.00751 i=.01596 a=0 pi=.01258 pa=.00002 ia=.00143 pia=.00176" \\
+      i=50,100 a=1,2 --cost "5*i + i:a" --budget 1000 --alternative "p x (a:i)"
+  vcomp tau matrix.csv --topics 25,50,100
+  vcomp accuracy matrix.csv --topics 25,50,100 --plot accuracy.png
+  vcomp compare-systems matrix.csv --test tukey --plot groups.png
+  vcomp compare-levels diet "weight ~ diet * time + (1|animal)" weights.csv --test tukey
+  vcomp simulate matrix.csv --topics 50 --collections 100 --out new.parquet
+  vcomp items answers.csv
+  vcomp datasets
+"""
+
+
 _COMMANDS = {
-    "accumulate": ("large", "Save the sufficient statistics of DATA for fits of FORMULA."),
-    "accuracy": (
-        "score",
-        "Estimate the accuracy of tests with other numbers of topics, by several measures.",
-    ),
-    "assessors": (
-        "study",
-        "Decide whether assessor error is systematic (roles, individuals) or idiosyncratic.",
-    ),
-    "average-p-values": (
-        "comparison",
-        "Average the p-values of differences between systems, by their size and the topics.",
-    ),
-    "compare-levels": (
-        "comparison",
-        "Test the differences between levels of FACET in the model FORMULA, in pairs.",
-    ),
-    "compare-systems": (
-        "comparison",
-        "Test the differences between systems on the same topics, in pairs.",
-    ),
-    "datasets": ("large", "List the data sets of vcomp, or print one as CSV."),
-    "diagnose": (
-        "diagnosis",
-        "Test the assumptions of a model, and say which numbers deviations matter for.",
-    ),
-    "documents": (
-        "study",
-        "Compare the reliability of tests by set-based measures and by scores of all documents.",
-    ),
-    "dstudy": (
-        "planning",
-        "Plan a D-study from a stored result, or from published components or mean squares.",
-    ),
-    "fit": ("large", "Estimate the variance components of FORMULA from DATA."),
-    "gauge": (
-        "preset",
-        "Divide the variation of measurements between parts and gauge (gauge R&R).",
-    ),
-    "gstudy": (
-        "fit",
-        "Estimate all components of a design in Brennan's notation from DATA.",
-    ),
-    "items": (
-        "score",
-        "Estimate the reliability of a test and analyse its items, flagged ones first.",
-    ),
-    "merge": (
-        "large",
-        "Add the statistics in FILES, which `vcomp accumulate` wrote for one formula.",
-    ),
-    "precision": (
-        "preset",
-        "Print the precision of a measurement method, from repeatability to reproducibility.",
-    ),
-    "simulate": ("score", "Simulate collections with the same systems and new topics."),
-    "subsamples": (
-        "study",
-        "Estimate components and coefficients from random parts of the data, of several sizes.",
-    ),
-    "tau": (
-        "planning",
-        "Estimate the expected correlation of a ranking by n topics with the true ranking.",
-    ),
-    "warm-up": ("large", "Compile all that vcomp compiles when it is first used."),
+    "accumulate": ("data", "Save the sufficient statistics of DATA for fits."),
+    "accuracy": ("score", "Estimate the accuracy of tests by the number of topics."),
+    "assessors": ("score", "Decide whether assessor error is systematic."),
+    "average-p-values": ("score", "Average the p-values of differences between systems."),
+    "compare-levels": ("data", "Test the differences between levels, in pairs."),
+    "compare-systems": ("score", "Test the differences between systems, in pairs."),
+    "datasets": ("data", "List the data sets of vcomp, or print one as CSV."),
+    "diagnose": ("score", "Test the assumptions of a model."),
+    "documents": ("score", "Compare set-based measures with scores of all documents."),
+    "dstudy": ("result", "Plan a D-study from a stored or published result."),
+    "fit": ("data", "Estimate the variance components of FORMULA from DATA."),
+    "gauge": ("result", "Divide variation between parts and gauge (gauge R&R)."),
+    "gstudy": ("data", "Estimate all components of a design from DATA."),
+    "items": ("score", "Estimate the reliability of a test, and analyse its items."),
+    "merge": ("data", "Add the statistics that `vcomp accumulate` wrote."),
+    "precision": ("result", "Print the precision of a measurement method."),
+    "simulate": ("score", "Simulate collections with new topics."),
+    "subsamples": ("data", "Estimate components from random parts of the data."),
+    "tau": ("score", "Estimate the correlation of a ranking with the true one."),
+    "warm-up": ("data", "Compile all that vcomp compiles when it is first used."),
 }
-"""The file of each command, and its first sentence, which ``vcomp --help`` shows without importing
-it."""
+"""The file of each command, which is imported when it is used, and what ``vcomp --help`` says."""
 
 
 class _Commands(click.Group):
@@ -100,22 +79,17 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"vcomp.cli.{_COMMANDS[cmd_name][0]}_commands")
-        found = [value for value in vars(module).values() if isinstance(value, click.Command)]
-        return next(command for command in found if command.name == cmd_name)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the first sentence of each command."""
-        width = formatter.width - 6 - max(map(len, _COMMANDS))
-        rows = [
-            (name, click.Command(name, help=text).get_short_help_str(width))
-            for name, (_, text) in sorted(_COMMANDS.items())
-        ]
+        """Write what each command does."""
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(_COMMANDS.items())])
 
 
 @click.group(
-    cls=_Commands, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=_Commands, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.version_option(__version__, prog_name="vcomp")
 def cli() -> None:
@@ -159,7 +133,7 @@ def main() -> None:
             raise
         _end_interrupted()
     except VcompError as error:
-        click.echo(f"vcomp: error: {error}", err=True)
+        click.echo(f"vcomp: error: {_with_options(str(error))}", err=True)
         sys.exit(2)
     except OSError as error:
         _end_unwritten(error)
@@ -187,6 +161,28 @@ class _Closed(io.TextIOBase):
         raise OSError(errno.EBADF, "standard output is closed")
 
 
+_ARGUMENT = re.compile(
+    r"\b(\w+)=('[^']*'(?:(?:, '[^']*')* or '[^']*')?|\"[^\"]*\"|\{[^}]*\}|[\w.…]*)"
+)
+"""An argument of a function in a message: ``method='reml' or 'ml'``, ``hold={'a': 1}``."""
+
+
+def _with_options(message: str) -> str:
+    """Return a message with the arguments of functions as options: ``--method reml or ml``."""
+    command = cli.get_command(click.Context(cli), sys.argv[1]) if sys.argv[1:] else None
+    options = [p for p in command.params if isinstance(p, click.Option)] if command else []
+    spellings = {option.name: option.opts[0] for option in options}
+
+    def spelled(found: re.Match[str]) -> str:
+        is_in_call = re.search(r"\w\([^()]*$", message[: found.start()])
+        if found[1] not in spellings or is_in_call:
+            return found[0]
+        value = re.sub(r"['\"]([\w.-]+)['\"]", r"\1", found[2].strip("{}")).replace(": ", "=")
+        return f"{spellings[found[1]]} {value}".rstrip()
+
+    return _ARGUMENT.sub(spelled, message)
+
+
 def _end_interrupted() -> NoReturn:
     click.echo("vcomp: interrupted", err=True)
     sys.exit(130)
@@ -194,4 +190,4 @@ def _end_interrupted() -> NoReturn:
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
     if issubclass(category, VcompWarning):
-        click.echo(f"vcomp: warning: {message}", err=True)
+        click.echo(f"vcomp: warning: {_with_options(str(message))}", err=True)

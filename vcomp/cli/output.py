@@ -1,18 +1,17 @@
-"""Texts and files that the commands write."""
+"""What commands write: texts, tables, pictures, JSON."""
 
 from __future__ import annotations
 
 import json
-import shutil
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from vcomp import display, plots
-from vcomp.data import open_source, replacing
+from vcomp import data, display, plots
+from vcomp.cli.inputs import grouped, option
 from vcomp.exceptions import DataError
 from vcomp.ir import rank
 
@@ -75,8 +74,9 @@ def rank_text(
     facets: tuple[str, ...],
     tau: pd.DataFrame,
     tau_ap: pd.DataFrame,
-    alpha: float,
-    how: rank.RankOptions | None = None,
+    alpha: float = 0.05,
+    target: rank.TauTarget = "test",
+    interval: rank.TauInterval = "auto",
 ) -> str:
     """Return Eτ and Eτ_AP with their estimator and intervals as a table.
 
@@ -84,12 +84,14 @@ def rank_text(
     ----------
     facets : that are sampled
     tau, tau_ap : tables of Eτ and Eτ_AP
-    alpha : intervals have confidence 1 − alpha
-    how : options of the estimates; those of the tables' estimator if None
+    alpha, target, interval : options of the intervals
     """
-    if how is None:
-        how = rank.RankOptions(estimator=cast("rank.TauEstimator", tau["estimator"].iloc[0]))
-    interval = f"{display.level(alpha)} interval"
+    how = rank.RankOptions(
+        estimator=cast("rank.TauEstimator", tau["estimator"].iloc[0]),
+        target=target,
+        interval=interval,
+    )
+    limits = f"{display.level(alpha)} interval"
     rows = [
         (
             *map(display.count, sizes),
@@ -104,7 +106,7 @@ def rank_text(
     ]
     table = display.simple_table(
         rows,
-        [*facets, "Eτ", interval, "Eτ_AP", interval],
+        [*facets, "Eτ", limits, "Eτ_AP", limits],
         title=f"Correlation of a ranking by n {' × '.join(facets)} with the true ranking",
     )
     notes = [
@@ -127,20 +129,6 @@ def _rows(frame: pd.DataFrame) -> Iterator[Any]:
     return iter(frame.itertuples())
 
 
-def dataset_text(frame: pd.DataFrame) -> str:
-    """Return the list of data sets, each with its formula and description."""
-    width = max(60, min(100, shutil.get_terminal_size().columns))
-    lines = []
-    for name, row in frame.iterrows():
-        lines.append(f"{name}  ({display.count(float(row['rows']))} rows: {row['columns']})")
-        if row["formula"]:
-            lines.append(f"    {row['formula']}")
-        lines += textwrap.wrap(
-            row["description"], width, initial_indent="    ", subsequent_indent="    "
-        )
-    return "\n".join(lines)
-
-
 def as_json(res: Any, study: Any, ranks: Ranks | None) -> str:
     """Return the result as JSON, with the tables of its D-study and rank accuracy."""
     stored = json.loads(res.to_json())
@@ -148,17 +136,25 @@ def as_json(res: Any, study: Any, ranks: Ranks | None) -> str:
         stored["dstudy"] = {
             "object": study.plan.object,
             "design": str(study.plan.design),
-            "table": json.loads(study.table.to_json(orient="records", double_precision=15)),
+            "table": _records(study.table),
             "notes": list(study.notes),
         }
     if ranks is not None:
         facets, tau, tau_ap = ranks
         stored["rank_accuracy"] = {
             "facet": facets[0] if len(facets) == 1 else list(facets),
-            "expected_tau": json.loads(tau.to_json(orient="records", double_precision=15)),
-            "expected_tau_ap": json.loads(tau_ap.to_json(orient="records", double_precision=15)),
+            "expected_tau": _records(tau),
+            "expected_tau_ap": _records(tau_ap),
         }
     return json.dumps(stored, ensure_ascii=False, indent=1)
+
+
+def _records(table: pd.DataFrame) -> Any:
+    return json.loads(_as_json_text(table))
+
+
+def _as_json_text(table: pd.DataFrame) -> str:
+    return str(table.to_json(orient="records", double_precision=15, force_ascii=False))
 
 
 def write(text: str, file: str) -> None:
@@ -166,23 +162,8 @@ def write(text: str, file: str) -> None:
     if file == "-":
         click.echo(text)
         return
-    with replacing(file) as temporary:
+    with data.replacing(file) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
-
-
-def read_matrix(path: Path) -> pd.DataFrame:
-    """Read a topic × system file; a first column of text, or called topic, names the topics."""
-    import pandas as pd
-
-    source = open_source(path)
-    frame = source.read(source.columns)
-    first = frame.columns[0]
-    named = str(first).lower() in ("topic", "topics", "query", "qid") or first.startswith(
-        "Unnamed"
-    )
-    if named or not pd.api.types.is_numeric_dtype(frame[first].dtype):
-        frame = frame.set_index(first)
-    return frame
 
 
 def check_picture(file: str) -> None:
@@ -215,31 +196,12 @@ def _ending(file: str) -> str:
     return Path(file).suffix.removeprefix(".").lower()
 
 
-def draw(res: Any, study: Any, file: str, alpha: float, interval: Any) -> None:
-    """Write a picture of the D-study, or of the components if there is none.
-
-    Parameters
-    ----------
-    res : a fit
-    study : its D-study, or None
-    file : with an ending that :func:`check_picture` lets pass
-    alpha : intervals of the components have confidence 1 − alpha
-    interval : how these are made
-
-    Raises
-    ------
-    DataError
-        If the file cannot be written.
-    """
-    save(res.plot(alpha=alpha, interval=interval) if study is None else study.plot(), file)
-
-
 def save(axes: Any, file: str) -> None:
     """Write the figure that has these axes, and close it.
 
     Parameters
     ----------
-    axes : of matplotlib
+    axes : of matplotlib, or a sequence of them
     file : with an ending that :func:`check_picture` lets pass
 
     Raises
@@ -247,8 +209,76 @@ def save(axes: Any, file: str) -> None:
     DataError
         If the file cannot be written.
     """
+    figure = (axes if hasattr(axes, "figure") else axes[0]).figure
     try:
-        with replacing(file) as unfinished:
-            axes.figure.savefig(unfinished, dpi=200, format=_ending(file))
+        with data.replacing(file) as unfinished:
+            figure.savefig(unfinished, dpi=200, format=_ending(file))
     finally:
-        plots.pyplot().close(axes.figure)
+        plots.pyplot().close(figure)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How a result is printed and drawn."""
+
+    format_: str
+    picture: str | None = None
+    show: int = 0
+    kind: str = "groups"
+
+    def result(self, result: Any, table: Any = None) -> None:
+        """Print a result, and draw it if a picture is requested.
+
+        Parameters
+        ----------
+        result : has a table, a text and a method ``plot``
+        table : instead of its own
+        """
+        self.table(result.table if table is None else table, str(result))
+        if self.picture is not None:
+            save(result.plot(), self.picture)
+
+    def pairs(self, comparisons: Any) -> None:
+        """Print comparisons in pairs, of which the text has the first ones, and draw them."""
+        self.table(comparisons.table, str(comparisons.summary(self.show)))
+        if self.picture is not None:
+            save(comparisons.plot(self.kind), self.picture)
+
+    def table(self, table: pd.DataFrame, text: str) -> None:
+        """Print a table as CSV or JSON, or else the text."""
+        if self.format_ == "csv":
+            text = str(table.to_csv(index=False)).rstrip("\n")
+        elif self.format_ == "json":
+            text = _as_json_text(table)
+        click.echo(text)
+
+
+PICTURE = option("--plot picture", "Draw a picture: FILE.png, .svg or .pdf.", metavar="FILE")
+
+_FORMAT = option(
+    "--format format_",
+    "Format of the output.",
+    default="text",
+    type=click.Choice(["text", "csv", "json"]),
+)
+
+PRINTED = grouped("shown", Shown, _FORMAT)
+"""Options for the output of a result without a picture."""
+
+SHOWN = grouped("shown", Shown, PICTURE, _FORMAT)
+"""Options for the output of a result."""
+
+PAIRS = grouped(
+    "shown",
+    Shown,
+    option("--show", "Largest number of pairs to show.", type=click.IntRange(min=0), default=20),
+    PICTURE,
+    option(
+        "--kind",
+        "Of the picture: groups that are alike, or the p-values of all pairs.",
+        type=click.Choice(["groups", "p_values"]),
+        default="groups",
+    ),
+    _FORMAT,
+)
+"""Options for the output of comparisons in pairs."""

@@ -1,356 +1,277 @@
-"""``vcomp accuracy``, ``items`` and ``simulate``: commands on tables of scores."""
+"""Commands on scores of systems on topics, of items and of documents."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-import numpy as np
 
-from vcomp import display
+import vcomp
+from vcomp import data, display, ir
 from vcomp.cli import output
-from vcomp.cli.arguments import (
-    alpha_option,
-    command,
-    dataset_option,
-    facets_argument,
-    groups_of_file,
-    topic_counts,
-    topics_option,
-    with_options,
-    workers_option,
+from vcomp.cli.inputs import (
+    DATASET,
+    SCORES,
+    Scores,
+    option,
+    plain_numbers,
+    read_matrix,
+    sizes_argument,
+    source_of,
 )
-from vcomp.cli.output import check_picture, read_matrix, save, write
-from vcomp.data import ORIENTATIONS, target_of
-from vcomp.exceptions import DataError, PlanError
+from vcomp.cli.options import WORKERS, command, options_of
+from vcomp.cli.output import PAIRS, PICTURE, PRINTED, SHOWN, Shown
+from vcomp.exceptions import DataError, PlanError, check_one_of
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from vcomp.ir import ScoreMatrix
+_OF_SCORES = "scores system topic score drop_worst"
+"""Parameters that the argument for scores replaces."""
 
 
-FORMATS = ("text", "csv", "json")
-
-format_option = click.option(
-    "--format",
-    "format_",
-    default="text",
-    show_default=True,
-    type=click.Choice(FORMATS),
-    help="Format of the output.",
-)
-
-_KNOWN = {
-    "system": ("system", "sys", "run"),
-    "topic": ("topic", "query", "qid"),
-    "score": ("score", "value"),
-}
-"""Common names of the columns of long data."""
-
-score_options = with_options(
-    click.argument("scores", required=False, type=click.Path(path_type=Path)),
-    dataset_option,
-    click.option("--system", metavar="COLUMN", help="Long data: the column of systems."),
-    click.option("--topic", metavar="COLUMN", help="Long data: the column of topics."),
-    click.option("--score", metavar="COLUMN", help="Long data: the column of scores."),
-    click.option(
-        "--drop-worst",
-        default=0.0,
-        show_default=True,
-        help="Fraction of systems to leave out, the worst by mean score.",
+@command(
+    "tau",
+    SCORES,
+    options_of("vcomp.ir:expected_tau", left_out=f"{_OF_SCORES} groups"),
+    option(
+        "--groups",
+        "Rank one system of each group, such as an organisation: a column of long data, or a "
+        "CSV or Parquet file with a column of systems and one of groups.",
+        metavar="COLUMN|FILE",
     ),
+    PRINTED,
 )
-"""Scores of a command, and options that say how they are read."""
+def tau(scores: Scores, how: dict[str, Any], groups: str | None, shown: Shown) -> None:
+    """Estimate the expected correlation of a ranking by n topics with the true ranking.
 
+    SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
+    system, or long data with a row for each score and columns for systems, topics and scores.
 
-def source_of(scores: Path | None, dataset: str | None) -> Any:
-    """Return the file, or the data set.
-
-    Parameters
-    ----------
-    scores : a file, or None
-    dataset : the name of a data set, or None
-
-    Raises
-    ------
-    click.UsageError
-        If both are given, or none is.
+    Examples
+    --------
+    vcomp tau matrix.csv --topics 25,50,100
+    vcomp tau scores.parquet --system run --groups organisation --format csv
+    vcomp fit "score ~ (1|sys) + (1|topic)" scores.csv --tau
     """
-    import vcomp
-
-    if (scores is None) == (dataset is None):
-        raise click.UsageError("give one of SCORES and --dataset")
-    return scores if dataset is None else vcomp.datasets.load(dataset)
-
-
-def read_scores(scores: Path | None, dataset: str | None, **columns: str | None) -> ScoreMatrix:
-    """Read a topic × system matrix, or long data with a row for each score.
-
-    Data are long if they are a data set, if a column is named, or if they have columns with
-    all three common names.
-
-    Parameters
-    ----------
-    scores, dataset : see :func:`source_of`
-    **columns : ``system``, ``topic`` and ``score`` of long data, None where they are not given
-
-    Raises
-    ------
-    DataError
-        If the data are neither a matrix nor long data.
-    """
-    from vcomp.data import SeveralScoresError, open_source
-    from vcomp.ir import ScoreMatrix, as_score_matrix
-
-    source = open_source(source_of(scores, dataset))
-    for name in columns.values():
-        if name is not None and name not in source.columns:
-            raise source.no_column(name)
-    found = {
-        role: columns[role] or next((name for name in known if name in source.columns), None)
-        for role, known in _KNOWN.items()
-    }
-    missing = [role for role, name in found.items() if name is None]
-    if not missing:
-        named = {role: str(name) for role, name in found.items()}
-        try:
-            return ScoreMatrix.from_long(source, **named)
-        except SeveralScoresError as error:
-            data = f"--dataset {dataset}" if scores is None else f"'{scores}'"
-            raise error.at_the_command_line(data) from None
-    if scores is None or any(columns.values()):
-        shown = ", ".join(map(repr, source.columns[:20]))
-        raise DataError(
-            f"long data have columns of systems, topics and scores: name that of the "
-            f"{missing[0]}s with --{missing[0]}; the columns are {shown}"
-        )
-    return as_score_matrix(_all_systems(read_matrix(scores)))
+    matrix = scores.matrix()
+    how["drop_worst"] = scores.drop_worst
+    if groups is not None:
+        how["groups"] = scores.groups(groups)
+    # Eτ_AP has a table of its own.
+    check_one_of("variant", how.get("variant", "a"), ("a", "b"))
+    of_tau = ir.expected_tau(matrix, **how)
+    of_tau_ap = ir.expected_tau(matrix, **how | {"variant": "ap"})
+    shown.table(
+        output.both_ranks(of_tau, of_tau_ap),
+        output.rank_text(
+            ("topic",),
+            of_tau,
+            of_tau_ap,
+            **{name: how[name] for name in ("alpha", "target", "interval") if name in how},
+        ),
+    )
 
 
-def system_groups(
-    text: str, scores: Path | None, dataset: str | None, system: str | None
-) -> dict[str, Any]:
-    """Return the group of each system.
-
-    Parameters
-    ----------
-    text : a column of the scores, or the name of a file with a column of systems and one of groups
-    scores, dataset : see :func:`source_of`
-    system : the column of systems of long data, None where it is not given
-
-    Raises
-    ------
-    DataError
-        If the scores have no such column or are a matrix, the file has not two columns, or a
-        system has several groups.
-    """
-    from vcomp.data import open_source
-    from vcomp.design import read_groups
-
-    if Path(text).suffix.lower() in (".csv", ".parquet"):
-        return groups_of_file(text)
-    source = open_source(source_of(scores, dataset))
-    known = [system] if system is not None else list(_KNOWN["system"])
-    of_systems = next((name for name in known if name in source.columns), None)
-    if of_systems is None:
-        raise DataError(
-            f"--groups {text!r} is a column of long data, and these have no column of "
-            "systems; for a matrix give a file with a column of systems and one of groups"
-        )
-    if text not in source.columns:
-        raise source.no_column(text)
-    return read_groups(source, of_systems, text)
-
-
-def _all_systems(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a wide table; refuse one that looks long, in the words of the command line."""
-    from pandas.api.types import is_numeric_dtype
-
-    for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
-        if not is_numeric_dtype(dtype):
-            raise DataError(
-                f"column {str(name)!r} does not hold the scores of a system: the first column "
-                "names the topics, and all others are systems. For long data, with a row for each "
-                "score, name the columns with --system, --topic and --score"
-            )
-    return frame
-
-
-_EXAMPLES = """
-\b
-Examples:
-  vcomp accuracy matrix.csv --topics 25,50,100 --drop-worst .25 --plot accuracy.png
-  vcomp accuracy scores.parquet --system run --measures tau,tau_ap,sens_abs --trials 50
-  vcomp accuracy --dataset docsearch --formula "score ~ (1|sys*topic)" --topics 50,150
-  vcomp accuracy matrix.csv --format csv > accuracy.csv
-
-\b
-Measures:
-  by estimators    tau, tau_ap, Erho2, Phi, rmse, F
-  by subsets       power_ratio, minor_conflicts, major_conflicts, swap_rate, p_value
-  by split halves  sens_abs, sens_rel, d_rank
-"""
-
-
-@command("accuracy", epilog=_EXAMPLES)
-@score_options
-@click.option("--formula", metavar="TEXT", help="Long data of any design: fit this formula first.")
-@click.option(
-    "--facet", metavar="NAME", help="With --formula: the facet to plan.  [default: the second]"
+@command(
+    "accuracy",
+    SCORES,
+    option("--formula", "Long data of any design: fit this formula first.", metavar="TEXT"),
+    option("--facet", "With --formula: the facet to plan.  [default: the second]", metavar="NAME"),
+    options_of(
+        "vcomp.ir:accuracy",
+        left_out=_OF_SCORES,
+        measures="Measures to estimate.  [default: tau,tau_ap,Erho2,Phi,rmse]",
+        model="Split halves: the curve exp1, exp2 or logit.",
+        trials="Number of subsets or pairs of halves of each size.",
+    ),
+    SHOWN,
 )
-@topics_option
-@click.option(
-    "--measures",
-    multiple=True,
-    metavar="NAME,NAME…",
-    help="Measures to estimate.  [default: tau,tau_ap,Erho2,Phi,rmse]",
-)
-@click.option(
-    "--estimator",
-    default="shrunken",
-    show_default=True,
-    metavar="NAME",
-    help="For τ and τ_AP: shrunken, or urbano as published. For all measures: split_half.",
-)
-@click.option("--model", metavar="NAME", help="Split halves: the curve exp1, exp2 or logit.")
-@click.option(
-    "--trials", type=int, metavar="N", help="Number of subsets or pairs of halves of each size."
-)
-@click.option(
-    "--seed", "rng", type=int, metavar="N", help="Seed of the random halves and of intervals."
-)
-@alpha_option
-@click.option("--plot", "picture", metavar="FILE", help="Draw a picture: FILE.png, .svg or .pdf.")
-@format_option
-def accuracy_command(
-    scores: Path | None,
-    dataset: str | None,
-    system: str | None,
-    topic: str | None,
-    score: str | None,
-    drop_worst: float,
-    formula: str | None,
-    facet: str | None,
-    topics: str | None,
-    measures: Sequence[str],
-    alpha: float,
-    picture: str | None,
-    format_: str,
-    **how: Any,
+def accuracy(
+    scores: Scores, formula: str | None, facet: str | None, how: dict[str, Any], shown: Shown
 ) -> None:
     """Estimate the accuracy of tests with other numbers of topics, by several measures.
 
     SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
     system, or long data with a row for each score and columns for systems, topics and scores.
-    """
-    from vcomp import ir
 
-    if picture is not None:
-        check_picture(picture)
-    n, names = topic_counts(topics), facets_argument(measures) or None
-    columns = {"system": system, "topic": topic, "score": score}
-    if formula is None:
-        if facet is not None:
-            raise click.UsageError("--facet needs --formula; without it topics are sampled")
-        matrix = read_scores(scores, dataset, **columns)
-        made = ir.accuracy(matrix, names, n, drop_worst=drop_worst, alpha=alpha, **how)
+    Examples
+    --------
+    vcomp accuracy matrix.csv --topics 25,50,100 --drop-worst .25 --plot accuracy.png
+    vcomp accuracy scores.parquet --system run --measures tau,tau_ap,sens_abs --trials 50
+    vcomp accuracy --dataset docsearch --formula "score ~ (1|sys*topic)" --topics 50,150
+    vcomp accuracy matrix.csv --format csv > accuracy.csv
+
+    Measures:
+      by estimators    tau, tau_ap, Erho2, Phi, rmse, F
+      by subsets       power_ratio, minor_conflicts, major_conflicts, swap_rate, p_value
+      by split halves  sens_abs, sens_rel, d_rank
+    """
+    if formula is not None:
+        result = _from_formula(formula, scores.of_any_design(), facet, **how)
+    elif facet is not None:
+        raise click.UsageError("--facet needs --formula; without it topics are sampled")
     else:
-        given = [f"--{name}" for name, value in columns.items() if value is not None]
-        if given or drop_worst:
-            option = (given or ["--drop-worst"])[0]
-            raise click.UsageError(f"{option} cannot be used with --formula")
-        made = _from_formula(
-            formula, source_of(scores, dataset), facet, n, measures=names, alpha=alpha, **how
-        )
-    click.echo(formatted(made.table, format_, str(made)))
-    if picture is not None:
-        save(made.plot()[0], picture)
+        result = ir.accuracy(scores.matrix(), drop_worst=scores.drop_worst, **how)
+    shown.result(result)
 
 
 def _from_formula(
-    formula: str, source: Any, facet: str | None, n: Sequence[float] | None, **how: Any
+    formula: str,
+    source: Any,
+    facet: str | None,
+    n_topics: Sequence[float] | None = None,
+    **how: Any,
 ) -> Any:
-    import vcomp
-
     res = vcomp.fit(formula, source)
     levels = dict(zip(res.design.facets, res.design.n_levels, strict=True))
     sampled = list(levels)[min(1, len(levels) - 1)] if facet is None else facet
-    if n is None and facet is None:
+    if n_topics is None and facet is None:
         return res.accuracy(**how)
     # A facet that is not there has no levels; it is refused by name.
-    return res.accuracy(sizes={sampled: levels.get(sampled, 1) if n is None else n}, **how)
+    n = levels.get(sampled, 1) if n_topics is None else n_topics
+    return res.accuracy(sizes={sampled: n}, **how)
 
 
-def formatted(table: Any, format_: str, text: str) -> str:
-    """Return a table as CSV or JSON, or else the text.
+@command(
+    "compare-systems",
+    SCORES,
+    options_of(
+        "vcomp.ir:compare_systems", left_out=_OF_SCORES, n="--replicates", test="The test."
+    ),
+    PAIRS,
+)
+def compare_systems(scores: Scores, how: dict[str, Any], shown: Shown) -> None:
+    """Test the differences between systems on the same topics, in pairs.
 
-    Parameters
-    ----------
-    table : a pandas frame
-    format_ : ``"text"``, ``"csv"`` or ``"json"``
-    text : of the summary
+    SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
+    system, or long data with a row for each score. CSV and JSON have a row for each pair.
+
+    Examples
+    --------
+    vcomp compare-systems matrix.csv --test tukey --plot groups.png
+    vcomp compare-systems scores.parquet --system run --systems bm25,rm3
+    vcomp compare-systems matrix.csv --baseline bm25 --alternative greater --correction fdr_bh
+    vcomp compare-systems matrix.csv --test permutation --replicates 100000 --format csv
+
+    Tests:
+      of single pairs     t, wilcoxon, sign, permutation, bootstrap
+      of all pairs        tukey, randomised_tukey
     """
-    if format_ == "csv":
-        return str(table.to_csv(index=False)).rstrip("\n")
-    if format_ == "json":
-        return str(table.to_json(orient="records", double_precision=15, force_ascii=False))
-    return text
+    shown.pairs(ir.compare_systems(scores.kept(), **how))
 
 
-_EXAMPLES_OF_ITEMS = """
-\b
-Examples:
-  vcomp items answers.csv
-  vcomp items runs.csv --object sys --item topic --score score
-  vcomp items topic_by_system.csv --transpose --show 10
-"""
+@command(
+    "average-p-values",
+    SCORES,
+    options_of(
+        "vcomp.ir:average_p_values",
+        left_out=_OF_SCORES,
+        bins=option(
+            "--bins",
+            "Bounds of the bins of differences, increasing; inf has no end.  [default: "
+            "0,.01,.02,.03,.04,.05,.06,.08,.1,inf]",
+            metavar="X,X…",
+            callback=lambda _, __, text: None if text is None else _bounds(text),
+        ),
+    ),
+    SHOWN,
+)
+def average_p_values(scores: Scores, how: dict[str, Any], shown: Shown) -> None:
+    """Average the p-values of differences between systems, by their size and the topics.
+
+    SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
+    system, or long data with a row for each score. Up to the topics of the scores, p-values are
+    measured on random subsets; beyond, they are forecasts. CSV and JSON have a row for each number
+    of topics and bin.
+
+    Examples
+    --------
+    vcomp average-p-values matrix.csv --topics 10,25,50,100 --plot p-values.png
+    vcomp average-p-values --dataset docsearch --bins 0,.02,.05,.1,1 --test wilcoxon
+    vcomp average-p-values scores.parquet --system run --sides 1 --format csv
+    """
+    shown.result(ir.average_p_values(scores.kept(), **how))
 
 
-@command(epilog=_EXAMPLES_OF_ITEMS)
-@click.argument("data", required=False, type=click.Path(path_type=Path))
-@dataset_option
-@click.option(
-    "--object",
-    "object_",
-    metavar="COLUMN",
-    help="Long data: the column of objects (persons, systems).",
+def _bounds(text: str) -> list[float]:
+    return plain_numbers(text, f"--bins {text!r} are not numbers; write 0,.02,.05,inf")
+
+
+@command(
+    "diagnose",
+    SCORES,
+    option("--formula", "Long data of any design: diagnose this model.", metavar="TEXT"),
+    option(
+        "--object object_",
+        "With --formula: the facet whose levels are correlated.  [default: the first]",
+        metavar="NAME",
+    ),
+    options_of("vcomp:diagnose", left_out=_OF_SCORES, n="--draws"),
+    SHOWN,
 )
-@click.option("--item", metavar="COLUMN", help="Long data: the column of items.")
-@click.option("--score", metavar="COLUMN", help="Long data: the column of scores.")
-@click.option("--transpose", is_flag=True, help="The matrix has items in rows.")
-@click.option(
-    "--missing",
-    type=click.Choice(["pairwise", "listwise", "raise"]),
-    help="Missing scores: use pairs of columns, leave out incomplete objects, or stop.  [default: "
-    "REML for the reliability, pairwise for the items]",
+def diagnose(
+    scores: Scores, formula: str | None, object_: str | None, how: dict[str, Any], shown: Shown
+) -> None:
+    """Test the assumptions of a model, and say which numbers deviations matter for.
+
+    SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
+    system, or long data with a row for each score. Normality of effects and residuals, equal
+    variances, correlations, additivity and outliers are tested.
+
+    Examples
+    --------
+    vcomp diagnose matrix.csv --drop-worst .25 --plot assumptions.png
+    vcomp diagnose scores.parquet --system run
+    vcomp diagnose --dataset docsearch --formula "score ~ (1|sys*topic)"
+    vcomp diagnose matrix.csv --format csv > tests.csv
+    """
+    if formula is not None:
+        res = vcomp.fit(formula, scores.of_any_design())
+        result = res.diagnose(object=object_, **how)
+    elif object_ is not None:
+        raise click.UsageError("--object needs --formula")
+    else:
+        result = vcomp.diagnose(scores.kept(), **how)
+    shown.result(result)
+
+
+# Items -------------------------------------------------------------------------------------------
+
+
+@command(
+    "items",
+    click.Argument(["path"], required=False, type=click.Path(path_type=Path), metavar="[DATA]"),
+    DATASET,
+    options_of(
+        "vcomp:item_analysis",
+        name="columns",
+        only="object item score",
+        object="Long data: the column of objects (persons, systems).",
+        item="Long data: the column of items.",
+        score="Long data: the column of scores.",
+    ),
+    option("--transpose", "The matrix has items in rows.", is_flag=True),
+    option(
+        "--missing",
+        "Missing scores: use pairs of columns, leave out incomplete objects, or stop.  "
+        "[default: REML for the reliability, pairwise for the items]",
+        type=click.Choice(["pairwise", "listwise", "raise"]),
+    ),
+    options_of("vcomp:item_analysis", left_out="scores object item score missing score_range"),
+    option("--show", "Largest number of items to show.", type=click.IntRange(min=1), default=25),
+    options_of("vcomp:reliability", name="interval", only="alpha"),
+    option("--csv csv_file", "Store the table; - prints it.", metavar="FILE"),
+    PICTURE,
 )
-@click.option(
-    "--low", default=0.2, show_default=True, help="Flag item-rest correlations below this."
-)
-@click.option(
-    "--show",
-    type=click.IntRange(min=1),
-    default=25,
-    show_default=True,
-    help="Largest number of items to show.",
-)
-@alpha_option
-@click.option("--csv", "csv_file", metavar="FILE", help="Store the table; - prints it.")
-@click.option("--plot", "picture", metavar="FILE", help="Draw the items: FILE.png, .svg or .pdf.")
 def items(
-    data: Path | None,
+    path: Path | None,
     dataset: str | None,
-    object_: str | None,
-    item: str | None,
-    score: str | None,
+    columns: dict[str, Any],
     transpose: bool,
     missing: str | None,
-    low: float,
+    how: dict[str, Any],
     show: int,
-    alpha: float,
+    interval: dict[str, Any],
     csv_file: str | None,
     picture: str | None,
 ) -> None:
@@ -358,186 +279,211 @@ def items(
 
     DATA is a CSV or Parquet file: a matrix with a row for each object (person, system) and a
     column for each item, or long data with --object, --item and --score.
-    """
-    import vcomp
 
-    if (data is None) == (dataset is None):
-        raise click.UsageError("give one of DATA and --dataset")
-    if picture is not None:
-        check_picture(picture)
-    names: dict[str, Any] = {"object": object_, "item": item, "score": score}
-    scores: Any = data if dataset is None else vcomp.datasets.load(dataset)
-    if not any(names.values()):
-        if data is None:
-            raise click.UsageError("a data set is long: give --object, --item and --score")
-        scores = output.read_matrix(data)
-        called_items = str(scores.index.name).lower() in ORIENTATIONS["item"].column_names
-        if called_items and not transpose:
-            raise DataError(
-                f"the rows of {data.name!r} look like items, as they are called "
-                f"{scores.index.name!r}: give --transpose"
-            )
-        scores = scores.T if transpose else scores
-    elif transpose:
+    Examples
+    --------
+    vcomp items answers.csv
+    vcomp items runs.csv --object sys --item topic --score score
+    vcomp items topic_by_system.csv --transpose --show 10
+    """
+    scores = source_of(path, dataset)
+    if columns and transpose:
         raise click.UsageError("--transpose needs a matrix; the columns of long data are named")
-    how: dict[str, Any] = {} if missing is None else {"missing": missing}
-    analysis = vcomp.item_analysis(scores, low=low, **names, **how)
+    if not columns:
+        scores = _items_of_matrix(path, transpose)
+    if missing is not None:
+        columns["missing"] = missing
+    analysis = vcomp.item_analysis(scores, **columns, **how)
     if csv_file != "-":
-        click.echo(str(vcomp.reliability(scores, alpha=alpha, **names, **how).summary()))
-        click.echo()
+        click.echo(f"{vcomp.reliability(scores, **columns, **interval).summary()}\n")
         click.echo(str(analysis.summary(show)))
     if csv_file is not None:
         output.write(analysis.table.to_csv().rstrip("\n"), csv_file)
     if picture is not None:
-        save(analysis.plot(), picture)
+        output.save(analysis.plot(), picture)
 
 
-_EXAMPLES_OF_SIMULATE = """
-\b
-Examples:
-  vcomp simulate matrix.csv --topics 50 --collections 100 --seed 1 --out new.parquet
-  vcomp simulate matrix.csv --topics 50 --margins normal --heteroscedasticity 0 --out new.csv
-  vcomp simulate scores.csv --system run --margins discrete_kernel --support P@20 \\
-      --topics 100 --out new.parquet --compare
-"""
+def _items_of_matrix(path: Path | None, transpose: bool) -> Any:
+    """Read a matrix with the items in columns."""
+    if path is None:
+        raise click.UsageError("a data set is long: give --object, --item and --score")
+    scores = read_matrix(path)
+    rows = str(scores.index.name).lower()
+    if rows in data.ORIENTATIONS["item"].column_names and not transpose:
+        raise DataError(
+            f"the rows of {path.name!r} look like items, as they are called "
+            f"{scores.index.name!r}: give --transpose"
+        )
+    return scores.T if transpose else scores
 
 
-@command("simulate", epilog=_EXAMPLES_OF_SIMULATE)
-@score_options
-@click.option(
-    "--topics",
-    type=click.IntRange(min=1),
-    required=True,
-    metavar="N",
-    help="Number of topics of each collection.",
+# Documents and assessors -------------------------------------------------------------------------
+
+
+@command(
+    "documents",
+    click.Argument(["retrieved"]),
+    click.Argument(["judgements"]),
+    click.Argument(["sizes"], nargs=-1, metavar="[FACET=N,N]..."),
+    options_of("vcomp.ir:document_universe", name="read", only="universe relevant_from name_by"),
+    options_of(
+        "vcomp:per_document_study",
+        left_out="universe options",
+        measures="Set-based measures: precision, recall, F, utility, normalized_utility, "
+        "scaled_utility, mean_score.  [default: F,utility,normalized_utility]",
+        scores=option("--scores", "Of a document: utility, accuracy.", metavar="NAME"),
+    ),
+    SHOWN,
 )
-@click.option(
-    "--collections",
-    "size",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Number of collections.",
+def documents(
+    retrieved: str,
+    judgements: str,
+    sizes: Sequence[str],
+    read: dict[str, Any],
+    how: dict[str, Any],
+    shown: Shown,
+) -> None:
+    """Compare the reliability of tests by set-based measures and by scores of all documents.
+
+    RETRIEVED are runs in TREC's format (a folder, or a pattern in quotes), or a CSV or Parquet
+    file with the columns system, topic and document. JUDGEMENTS are qrels, a file for each
+    assessor, or a table with the columns assessor, topic, document and relevant. Sizes are of
+    topic, assessor and document.
+
+    Examples
+    --------
+    vcomp documents runs/ qrels.txt topic=50
+    vcomp documents "runs/input.*" qrels/ topic=50 assessor=1,2 --measures F,utility
+    vcomp documents retrieved.parquet judged.csv --universe all --scores accuracy
+    """
+    n: dict[str, Any] = dict(sizes_argument(sizes))
+    unknown = [name for name in n if name not in ("topic", "assessor", "document")]
+    if unknown:
+        raise PlanError(f"sizes are of topic, assessor and document, not of {unknown[0]!r}")
+    universe = ir.document_universe(retrieved, judgements, **read)
+    shown.result(vcomp.per_document_study(universe, **how, **n))
+
+
+@command(
+    "assessors",
+    click.Argument(["path"], required=False, type=click.Path(path_type=Path), metavar="[SCORES]"),
+    DATASET,
+    options_of(
+        "vcomp:assessor_study",
+        left_out="scores",
+        system="The column of systems.",
+        topic="The column of topics.",
+        role="The column of roles.  [default: role, if any]",
+        assessor="The column of individuals.  [default: assessor, if any]",
+        interval="How intervals are made.",
+    ),
+    PRINTED,
 )
-@click.option(
-    "--margins",
-    default="kernel",
-    show_default=True,
-    metavar="NAME",
-    help="Distribution of topic effects and residuals: kernel or normal. Of scores without "
-    "effects: truncated_normal, beta, truncated_kernel, beta_kernel, auto; with --support "
-    "beta_binomial or discrete_kernel.",
+def assessors(path: Path | None, dataset: str | None, how: dict[str, Any], shown: Shown) -> None:
+    """Decide whether assessor error is systematic (roles, individuals) or idiosyncratic.
+
+    SCORES is a CSV or Parquet file with a row for each system, topic and assessment. CSV and JSON
+    have a row for each source of error.
+
+    Examples
+    --------
+    vcomp assessors scores.csv
+    vcomp assessors scores.parquet --response F --system run --assessor judge
+    """
+    study = vcomp.assessor_study(source_of(path, dataset, "SCORES"), **how)
+    shown.result(study, study.sources.rename_axis("source").reset_index())
+
+
+# Simulation --------------------------------------------------------------------------------------
+
+
+@command(
+    "simulate",
+    SCORES,
+    option(
+        "--topics",
+        "Number of topics of each collection.",
+        type=click.IntRange(min=1),
+        required=True,
+        metavar="N",
+    ),
+    option(
+        "--collections size",
+        "Number of collections.",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+    ),
+    options_of(
+        "vcomp.ir:fit_collection",
+        left_out=f"{_OF_SCORES} systems",
+        margins="Distribution of topic effects and residuals: kernel or normal. Of scores without "
+        "effects: truncated_normal, beta, truncated_kernel, beta_kernel, auto; with --support "
+        "beta_binomial or discrete_kernel.",
+        random_sampling=option(
+            "--non-random-sampling random_sampling",
+            "Topics of a collection are mostly hard, easy or medium, not a random sample.",
+            flag_value=False,
+            is_flag=True,
+            default=None,
+        ),
+        support=option(
+            "--support",
+            "Possible scores: P@20, RR@10, RR, or 0,0.5,1.",
+            metavar="TEXT",
+            callback=lambda _, __, text: _support(text),
+        ),
+        df="--copula-df",
+    ),
+    option("--seed rng", "Seed of the draws.", default=0, metavar="N"),
+    WORKERS,
+    option("--out", "File of the scores, .parquet or .csv.", required=True, metavar="FILE"),
+    option(
+        "--true-means",
+        "File of the true mean of each system; - for the screen.  [default: OUT with .means.csv]",
+        metavar="FILE",
+    ),
+    option("--compare", "Compare the collections with the original.", is_flag=True),
 )
-@click.option(
-    "--heteroscedasticity",
-    type=float,
-    default=1.0,
-    show_default=True,
-    metavar="X",
-    help="How much variances of residuals differ between systems: 0 not at all, 1 as in the "
-    "scores, or up to 10.",
-)
-@click.option(
-    "--nonnormality",
-    type=float,
-    default=1.0,
-    show_default=True,
-    metavar="X",
-    help="How much residuals of --margins kernel deviate from normal ones, likewise.",
-)
-@click.option(
-    "--correlation",
-    type=float,
-    default=1.0,
-    show_default=True,
-    metavar="X",
-    help="How much residuals and topic effects are correlated, likewise.",
-)
-@click.option(
-    "--non-random-sampling",
-    is_flag=True,
-    help="Topics of a collection are mostly hard, easy or medium, not a random sample.",
-)
-@click.option(
-    "--means",
-    default="observed",
-    show_default=True,
-    metavar="NAME",
-    help="True means: observed ones, or those fitted by the algorithm.",
-)
-@click.option(
-    "--copula",
-    default="gaussian",
-    show_default=True,
-    metavar="NAME",
-    help="gaussian, or t, whose extreme values coincide more often.",
-)
-@click.option(
-    "--copula-df",
-    "df",
-    type=float,
-    metavar="NU",
-    help="Degrees of freedom of the t copula.  [default: fitted]",
-)
-@click.option("--support", metavar="TEXT", help="Possible scores: P@20, RR@10, RR, or 0,0.5,1.")
-@click.option(
-    "--seed", "rng", default=0, show_default=True, metavar="N", help="Seed of the draws."
-)
-@workers_option
-@click.option("--out", required=True, metavar="FILE", help="File of the scores, .parquet or .csv.")
-@click.option(
-    "--true-means",
-    metavar="FILE",
-    help="File of the true mean of each system; - for the screen.  [default: OUT with .means.csv]",
-)
-@click.option("--compare", is_flag=True, help="Compare the collections with the original.")
-def simulate_command(
-    scores: Path | None,
-    dataset: str | None,
-    system: str | None,
-    topic: str | None,
-    score: str | None,
-    drop_worst: float,
+def simulate(
+    scores: Scores,
     topics: int,
     size: int,
-    non_random_sampling: bool,
-    support: str | None,
+    how: dict[str, Any],
     rng: int,
     workers: int,
     out: str,
     true_means: str | None,
     compare: bool,
-    **assumptions: Any,
 ) -> None:
-    """Simulate collections with the same systems and new topics.
+    r"""Simulate collections with the same systems and new topics.
 
     SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
     system, or long data with a row for each score. The output is long data with the columns
     collection, topic, system and score. The true mean score of each system is written to another
     file.
+
+    Examples
+    --------
+    vcomp simulate matrix.csv --topics 50 --collections 100 --seed 1 --out new.parquet
+    vcomp simulate matrix.csv --topics 50 --margins normal --heteroscedasticity 0 --out new.csv
+    vcomp simulate scores.csv --system run --margins discrete_kernel --support P@20 \
+        --topics 100 --out new.parquet --compare
     """
-    from vcomp.ir import fit_collection
     from vcomp.ir.simulate import check_path, write_collections
 
     target = check_path(out)
     means_file = str(target.with_suffix(".means.csv")) if true_means is None else true_means
-    _check_means(means_file, target)
+    if means_file != "-" and data.target_of(means_file) == data.target_of(target):
+        raise PlanError(f"scores and true means go to two files, not both to {means_file!r}")
     if compare and topics < 2:
         raise PlanError(f"--compare needs two topics or more, not {topics}")
-    matrix = read_scores(scores, dataset, system=system, topic=topic, score=score)
-    simulator = fit_collection(
-        matrix,
-        drop_worst=drop_worst,
-        random_sampling=not non_random_sampling,
-        support=_support(support),
-        **assumptions,
-    )
-    indicators = _Indicators(simulator) if compare else None
+    simulator = ir.fit_collection(scores.matrix(), drop_worst=scores.drop_worst, **how)
+    indicators = Indicators(simulator) if compare else None
     n_rows = write_collections(
         simulator, target, topics, size, rng=rng, workers=workers, progress=None, each=indicators
     )
-    write(str(simulator.true_means.to_csv()).rstrip("\n"), means_file)
+    output.write(str(simulator.true_means.to_csv()).rstrip("\n"), means_file)
     parts = [str(simulator.summary())]
     if indicators is not None:
         parts.append(str(indicators.comparison(topics).summary()))
@@ -550,39 +496,34 @@ def simulate_command(
     click.echo("\n\n".join(parts))
 
 
-def _check_means(file: str, scores: Path) -> None:
-    """Refuse a file of true means that cannot be written, before anything is computed."""
-    if file != "-" and target_of(file) == target_of(scores):
-        raise PlanError(f"scores and true means go to two files, not both to {file!r}")
+class Indicators:
+    """Computes indicators of collections as they are written, one at a time.
 
-
-class _Indicators:
-    """Computes indicators of collections as they are written, one at a time."""
+    Parameters
+    ----------
+    simulator : of the collections
+    """
 
     def __init__(self, simulator: Any) -> None:
-        from vcomp.ir import OriginalCollection
-
-        self.original = OriginalCollection(simulator.scores)
+        self.original = ir.OriginalCollection(simulator.scores)
         self.n_topics = len(simulator.scores)
         self.parts: list[Any] = []
 
     def __call__(self, some: Any) -> None:
+        """Add the indicators of some collections."""
         self.parts.append(self.original.indicators(some.scores))
 
     def comparison(self, n_topics: int) -> Any:
         """Return the comparison of all collections with the original."""
-        from vcomp.ir import SimulationComparison
+        import numpy as np
 
-        return SimulationComparison(np.concatenate(self.parts), n_topics, self.n_topics)
+        return ir.SimulationComparison(np.concatenate(self.parts), n_topics, self.n_topics)
 
 
 def _support(text: str | None) -> Any:
     """Return the name of a support, or its values."""
     if text is None or "," not in text:
         return text
-    try:
-        return [float(value) for value in text.split(",")]
-    except ValueError:
-        raise PlanError(
-            f"--support {text!r} is not a list of scores; write 0,0.5,1 or a name such as P@20"
-        ) from None
+    return plain_numbers(
+        text, f"--support {text!r} is not a list of scores; write 0,0.5,1 or a name such as P@20"
+    )

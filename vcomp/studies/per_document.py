@@ -84,13 +84,13 @@ def per_document_study(
     universe : of :func:`vcomp.ir.document_universe`
     measures : of the set, columns of :func:`vcomp.ir.set_measures`
     scores : of the four cases of a document, see :func:`vcomp.ir.score_table`
-    beta : of F
+    beta : weight of recall in F
     assessors : ``"crossed"``: assessors judged several topics; ``"nested"``: every topic has its
         own assessors, or they are treated so; ``"none"``: one assessor for each topic, and no such
         facet. If None, as in the judgements
     method, options : how components are estimated, as for :func:`vcomp.fit`
-    goal : of the coefficients in required sizes
-    facet : whose size is required; None for none
+    goal : coefficient for the required sizes
+    facet : facet whose size is required; None for none
     alpha : intervals have confidence 1 − alpha
     **n : sizes of ``topic``, ``assessor`` and ``document`` (in a topic), each one or several. A
         facet without a size has that of the data; set-based measures ignore ``document``

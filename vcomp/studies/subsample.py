@@ -338,8 +338,8 @@ def subsample_study(
         further arguments of :meth:`VarianceComponentsModel.fit`
     dstudy : arguments of :meth:`VarianceComponentsResults.dstudy` for one plan, such as
         ``{"topic": 50}``; the sizes of all the data if None
-    goal : of the coefficients in required sizes
-    facet : whose size is required; not needed if only one has a size
+    goal : coefficient for the required sizes
+    facet : facet whose size is required; not needed if only one has a size
     alpha : spans contain a share of 1 − alpha of the subsets
     rng : seed, or a generator from which one is drawn; 0 if not given. Random numbers of a subset
         depend on the seed, its size and its number only

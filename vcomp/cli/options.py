@@ -1,0 +1,313 @@
+"""Commands, and options that are made from the signatures and docstrings of functions.
+
+A parameter of a function becomes an option: its type follows from the annotation, its default and
+help from the signature and the docstring. What differs from that is declared beside the command.
+An option that is not given is not passed on, so that the default is the function's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import click
+
+from vcomp import data
+from vcomp.cli import output
+from vcomp.cli.inputs import OptionGroup, Part, by_name, names_argument, numbers_argument, option
+from vcomp.exceptions import VcompError
+
+_SPELLINGS = {"n_topics": "topics", "n_probes": "probes", "rng": "seed"}
+"""Options with another name than the parameter."""
+
+_TEXT = r"\b(str|object)\b|Interval|^(?!Any\b)[A-Z]\w+( \| None)?$"
+"""Annotations of texts, which are names mostly, as are aliases that only type checkers import."""
+
+_INSTEAD = {"--statistics": "add files with `vcomp merge`"}
+"""What to do instead of repeating an option."""
+
+_WRITTEN = frozenset({"--augment", "--csv", "--json", "--out", "--plot", "--true-means"})
+"""Options that name a file to write."""
+
+WORKERS = option(
+    "--workers", "Number of threads.", type=click.IntRange(min=1), default=1, metavar="N"
+)
+
+
+# Options of functions ----------------------------------------------------------------------------
+
+
+def options_of(
+    *functions: str,
+    name: str = "how",
+    only: str = "",
+    left_out: str = "",
+    prefix: str = "",
+    **changes: str | click.Option,
+) -> OptionGroup:
+    """Return the options of functions, as one argument that has those that were given.
+
+    Parameters
+    ----------
+    *functions : their places, ``"vcomp.ir:accuracy"``; of a parameter that several of them have,
+        the first one counts
+    name : of the argument
+    only : parameters that have an option, separated by spaces; all if empty
+    left_out : parameters without an option
+    prefix : of the help
+    **changes : the spelling of an option, ``n="--draws"``; its help; or the option
+    """
+
+    def made() -> Iterator[click.Parameter]:
+        done = set(left_out.split())
+        for place in functions:
+            function = inspect.unwrap(resolve_name(place))
+            texts = _descriptions(function)
+            for parameter in inspect.signature(function).parameters.values():
+                is_wanted = parameter.name in (only.split() or [parameter.name])
+                is_named = parameter.kind is not parameter.VAR_KEYWORD
+                if not is_wanted or not is_named or parameter.name in done:
+                    continue
+                done.add(parameter.name)
+                change = changes.get(parameter.name, "")
+                text = _as_help(texts.get(parameter.name, ""), is_sentence=not prefix)
+                yield (
+                    change
+                    if isinstance(change, click.Option)
+                    else _option(function, parameter, prefix + text, change)
+                )
+
+    return OptionGroup(name, lambda: tuple(made()), given)
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Return the options that were given."""
+    return {name: value for name, value in values.items() if value is not None and value != ()}
+
+
+def _option(function: Any, parameter: inspect.Parameter, text: str, change: str) -> click.Option:
+    """Return the option of a parameter of a function.
+
+    Parameters
+    ----------
+    function, parameter : where the option comes from
+    text : its help
+    change : another spelling, another help, or empty
+
+    Raises
+    ------
+    TypeError
+        If no option follows from the annotation.
+    """
+    name, default, annotation = parameter.name, parameter.default, _annotation(function, parameter)
+    if name == "workers":
+        return WORKERS
+    spelling = "--" + _SPELLINGS.get(name, name).replace("_", "-")
+    if change.startswith("--"):
+        spelling = change
+    elif change:
+        text = change
+    how: dict[str, Any] = {"required": default is parameter.empty}
+    known = re.search(r"Literal\[([^]]*)\]", annotation)
+    choices = [] if known is None else re.findall(r"'([^']*)'", known[1])
+    if "Mapping[str, float]" in annotation:
+        how |= {"multiple": True, "metavar": "NAME=X", "callback": _by_name}
+    elif re.search(r"(Iterable|Sequence)\[float", annotation):
+        how |= {"metavar": "N,N…", "callback": _numbers}
+    elif re.search(r"(Iterable|Sequence)\[(str|object)", annotation):
+        how |= {"multiple": True, "metavar": "NAME,NAME…", "callback": _names}
+    elif choices or re.search(_TEXT, annotation):
+        how["metavar"] = "NAME"
+    elif "bool" in annotation:
+        negation = f"/--no-{spelling.removeprefix('--')}" if default is None else ""
+        spelling, how["is_flag"] = spelling + negation, True
+    elif re.search(r"\bint\b|Literal", annotation):
+        how |= {"type": int, "metavar": "N"}
+    elif re.search(r"\bfloat\b", annotation):
+        how |= {"type": float, "metavar": "X"}
+    else:
+        raise TypeError(f"no option follows from {parameter}: declare one or leave it out")
+    if choices and not re.search(rf"(?<!\w)({'|'.join(choices)})(?!\w)", text):
+        text = f"{text.removesuffix('.')}: {', '.join(choices)}."
+    if default not in (parameter.empty, None, False, ()) and "default" not in text:
+        text += f"  [default: {default}]"
+    return click.Option([spelling, name], help=text, default=None, **how)
+
+
+def _by_name(_: Any, __: Any, texts: Sequence[str]) -> dict[str, float] | None:
+    return by_name(" ".join(texts)) if texts else None
+
+
+def _names(_: Any, __: Any, texts: Sequence[str]) -> list[str] | None:
+    return names_argument(texts) or None
+
+
+def _numbers(_: Any, __: Any, text: str | None) -> list[float] | None:
+    return None if text is None else numbers_argument(text)
+
+
+def _annotation(function: Any, parameter: inspect.Parameter) -> str:
+    """Return the annotation of a parameter as text, with what its type aliases mean."""
+
+    def meaning(name: re.Match[str]) -> str:
+        value = vars(sys.modules[function.__module__]).get(name[0])
+        return name[0] if value is None or isinstance(value, type) else str(value)
+
+    return re.sub(r"\b[A-Z]\w+", meaning, str(parameter.annotation))
+
+
+def _descriptions(function: Any) -> dict[str, str]:
+    """Return the first paragraph that the docstring has of each parameter."""
+    texts: dict[str, str] = {}
+    for place in inspect.getmro(function) if isinstance(function, type) else (function,):
+        docstring = inspect.cleandoc(place.__doc__ or "")
+        section = re.search(
+            r"^(?:Parameters|Attributes)\n-+\n(.*?)(?:\n\n\w+\n---|\Z)", docstring, re.M | re.S
+        )
+        entries = "" if section is None else section[1]
+        for names, text in re.findall(r"^(\S.*?) : (.*(?:\n +.*)*)", entries, re.M):
+            for name in names.split(","):
+                texts.setdefault(name.strip(" *"), " ".join(text.split()))
+    return texts
+
+
+def _as_help(text: str, *, is_sentence: bool = True) -> str:
+    """Return the first sentence of a description, in the words of the command line.
+
+    Examples
+    --------
+    >>> _as_help('``"holm"``, see :func:`f`; by ``test="tukey"`` if None. More.')
+    'holm; by --test tukey by default.'
+    """
+    for pattern, new in (
+        (r"(?<=[^.\s]{2}[.])\s+(?=[A-Z`]).*", ""),
+        (r"(?:[;,] )?\(?\bsee (?:also )?(?::\w+:`[^`]*`|Notes)\)?", ""),
+        (r",? or (?:a )?(?:generator|``numpy.random.Generator``)[^;.]*?(?=[;.]| of )", ""),
+        (r":\w+:`~?([^`]*)`", r"\1"),
+        (r"``(\w+)=\"?([^\"`{]*)\"?``", r"--\1 \2"),
+        (r"\bif None\b", "by default"),
+        (r"\bIf None\b,?", "By default"),
+        (r"\bNone(?: for| is)?\b", "by default"),
+        (r"\A[^`].", lambda start: start[0].capitalize() if is_sentence else start[0]),
+        (r"[`\"]", ""),
+    ):
+        text = re.sub(pattern, new, text)
+    return f"{text.strip().rstrip('.')}."
+
+
+# Commands ----------------------------------------------------------------------------------------
+
+
+class Command(click.Command):
+    """A command that makes its options when they are first needed.
+
+    Parameters
+    ----------
+    name : of the command
+    function : does its work; its docstring is the help, with a section of examples
+    parts : its options and arguments, in the order of the help
+    """
+
+    def __init__(self, name: str, function: Callable[..., None], parts: Sequence[Part]) -> None:
+        text, _, examples = inspect.cleandoc(function.__doc__ or "").partition(
+            "\n\nExamples\n--------\n"
+        )
+        first, *more = examples.split("\n\n")
+        blocks = [f"Examples:\n{textwrap.indent(first, '  ')}", *more]
+        epilog = "\n\n".join(f"\b\n{block}" for block in blocks) if examples else None
+        super().__init__(name, callback=function, help=text, epilog=epilog)
+        self.parts = parts
+        del self.params  # click's list, which is empty
+
+    @cached_property
+    def params(self) -> list[click.Parameter]:  # type: ignore[override]
+        """The options and arguments."""
+        return [parameter for _, some in self._parameters for parameter in some]
+
+    @cached_property
+    def _parameters(self) -> list[tuple[Part, Sequence[click.Parameter]]]:
+        """The parameters of each part."""
+        return [
+            (part, part.parameters() if isinstance(part, OptionGroup) else (part,))
+            for part in self.parts
+        ]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments.
+
+        Raises
+        ------
+        click.UsageError
+            If an option with one value is repeated, of which click uses the last; besides click's
+            reasons.
+        """
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for parameter, times in Counter(order).items():
+            if not isinstance(parameter, click.Option) or parameter.multiple or parameter.is_flag:
+                continue
+            if times > 1:
+                name = parameter.opts[0]
+                instead = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
+                raise click.UsageError(
+                    f"{name} is given {times} times, and takes one value{instead}"
+                )
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, once it is known that its files can be written.
+
+        Raises
+        ------
+        DataError
+            If a file cannot be written, or is one of those that are read.
+        """
+        files = _files_read(ctx)
+        for parameter in self.params:
+            value = ctx.params.get(parameter.name or "")
+            if value in (None, "-") or not _WRITTEN.intersection(parameter.opts):
+                continue
+            if "--plot" in parameter.opts:
+                output.check_picture(str(value))
+            data.target_of(str(value), files)
+        for part, parameters in self._parameters:
+            if isinstance(part, OptionGroup):
+                values = {p.name or "": ctx.params.pop(p.name or "") for p in parameters}
+                ctx.params[part.name] = part.value(**values)
+        return super().invoke(ctx)
+
+
+def _files_read(ctx: click.Context) -> list[Path]:
+    """Return the files that the arguments of a command name; `merge` may replace one."""
+    if ctx.command.name == "merge":
+        return []
+    read: list[Path] = []
+    for parameter in ctx.command.params:
+        is_path = isinstance(parameter, click.Argument) or isinstance(parameter.type, click.Path)
+        named = ctx.params.get(parameter.name or "")
+        if named is None or not is_path or _WRITTEN.intersection(parameter.opts):
+            continue
+        for value in named if isinstance(named, tuple) else (named,):
+            with suppress(VcompError, OSError, ValueError):  # it is something else than a path
+                read += [file.path for file in data.data_files([value])]
+            read.append(Path(str(value)))
+    return read
+
+
+def command(name: str, *parts: Part) -> Callable[[Callable[..., None]], Command]:
+    """Return a decorator that makes a command of a function.
+
+    Parameters
+    ----------
+    name : of the command
+    *parts : its options and arguments, alone or in groups, in the order of the help
+    """
+    return lambda function: Command(name, function, parts)
