@@ -211,7 +211,7 @@ def _sum(
     rng: np.random.Generator,
     varying: str | None = None,
 ) -> FloatArray:
-    chunk = model.chunk
+    chunk = model.statistics.rows
     y: FloatArray = np.sqrt(v[-1]) * draw(rng, chunk.n)
     if varying is not None:
         at = [f.name for f in model.design.facets].index(varying)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -37,9 +38,9 @@ def model(request, reference, shared_data):
 
 def by_cross_products(model):
     """Return the same model with statistics that know of no grid."""
-    other = object.__new__(type(model))
-    other.__dict__ = {**vars(model), "statistics": Statistics.from_rows(model.chunk, None)}
-    return other
+    statistics = Statistics.from_rows(model.statistics.rows, None)
+    data = replace(model._data, statistics=statistics)
+    return vcomp.VarianceComponentsModel(model.formula, data)
 
 
 @pytest.mark.parametrize("method", ["reml", "ml"])

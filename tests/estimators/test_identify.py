@@ -207,7 +207,7 @@ def test_forms_of_residuals_are_those_of_dense_matrices(name, make, fixed):
     formula, data = make(name)
     data = data.assign(x=np.random.default_rng(1).normal(size=len(data)))
     model = vcomp.VarianceComponentsModel(formula.replace("~", f"~ {fixed} +"), data)
-    chunk, n = model.chunk, model.nobs
+    chunk, n = model.statistics.rows, model.nobs
     X = chunk.X
     Q = np.eye(n) - X @ np.linalg.pinv(X)
     V = [np.equal.outer(codes, codes).astype(float) for codes in chunk.codes] + [np.eye(n)]

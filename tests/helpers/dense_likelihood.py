@@ -18,7 +18,7 @@ class DenseLikelihood:
 
     def __init__(self, model, *, reml):
         self.reml, self.X, self.y = reml, model.exog, model.endog
-        chunk, n = model.chunk, model.nobs
+        chunk, n = model.statistics.rows, model.nobs
         self.Z = [np.eye(q)[c] for c, q in zip(chunk.codes, chunk.sizes, strict=True)]
         self.K = [Z @ Z.T for Z in self.Z] + [np.eye(n)]
         self._at = lru_cache(maxsize=32)(self._computed)

@@ -32,7 +32,10 @@ def two_parts():
 
 def incidences(model):
     """Return Z of every term."""
-    return [np.eye(s)[c] for c, s in zip(model.chunk.codes, model.chunk.sizes, strict=True)]
+    return [
+        np.eye(s)[c]
+        for c, s in zip(model.statistics.rows.codes, model.statistics.rows.sizes, strict=True)
+    ]
 
 
 def covariance_matrix(model, v):

@@ -229,7 +229,7 @@ def test_tables_need_three_levels_of_each(n_systems, is_there):
 def test_tables_of_very_many_cells_are_left_out(most, is_there):
     long = vcomp.ir.as_score_matrix(crossed(5, 12)).to_long()
     access = vcomp.fit("score ~ (1|system) + (1|topic)", long)._row_access
-    known = access.model.design, access.model.chunk, access.solution
+    known = access.model.design, access.model.statistics.rows, access.solution
     tables, left = _crossed_tables(*known, "system", most_cells=most)
     assert len(tables) == int(is_there)
     said = (

@@ -18,7 +18,7 @@ from tests.helpers.printed_tables import fixed_column, printed_columns
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.inference.intervals.robust import robust_covariance
 from vcomp.model import record_of
-from vcomp.presets.component_sums import Known
+from vcomp.presets.component_sums import SummedComponents
 from vcomp.presets.gauge import _categories, _judged, _pooling
 
 CROSSED = "y ~ (1|part) + (1|operator) + (1|part:operator)"
@@ -437,7 +437,7 @@ def test_robust_intervals():
 def test_a_gauge_without_variance_distinguishes_any_parts(of_parts):
     """However small the variance of the parts is: a unit says nothing of categories."""
     unknown = np.array([np.nan])
-    ratio = Known(unknown, unknown, unknown, unknown, "", (), np.array([False]))
+    ratio = SummedComponents(unknown, unknown, unknown, unknown, "", (), np.array([False]))
     assert _categories(ratio, of_parts)[0] == np.inf
     assert np.isnan(_categories(ratio, 0.0)).all()  # parts do not differ either
 

@@ -334,7 +334,7 @@ def test_errors_of_shrunken_differences_are_dense(name, fixed):
     formula, data = unbalanced(name, seed=5)
     data = data.assign(x=np.random.default_rng(0).normal(size=len(data)) + 4.0)
     res = vcomp.fit(formula.replace("~", f"~ {fixed} +"), data)
-    chunk, v = res.model.chunk, np.maximum(res.vcomp.to_numpy(), 0.0)
+    chunk, v = res.model.statistics.rows, np.maximum(res.vcomp.to_numpy(), 0.0)
     Z = [np.eye(int(codes.max()) + 1)[codes] for codes in chunk.codes]
     V = v[-1] * np.eye(len(data)) + sum(c * z @ z.T for c, z in zip(v, Z, strict=False))
     Vi = np.linalg.inv(V)

@@ -29,7 +29,7 @@ def model_of(formula, data):
 
 def dense_variances(model, v, groups, X):
     """Return Var(x'β̂ + z'û − x'β − z'u) = z'Gz − w'V⁻¹w + d'(X'V⁻¹X)⁻¹d with w = ZGz."""
-    chunk = model.chunk
+    chunk = model.statistics.rows
     Z = [np.eye(q)[c] for c, q in zip(chunk.codes, chunk.sizes, strict=True)]
     V = sum(s * z @ z.T for s, z in zip(v, Z, strict=False)) + v[-1] * np.eye(model.nobs)
     Vi, own = np.linalg.inv(V), np.asarray(chunk.X)
@@ -49,11 +49,11 @@ def dense_variances(model, v, groups, X):
 def some_combinations(model, rng, count=12):
     """Return groups of rows, some of them unknown, and groups that do not go together."""
     rows = rng.integers(model.nobs, size=count)
-    groups = np.column_stack([c[rows] for c in model.chunk.codes]).astype(np.int64)
+    groups = np.column_stack([c[rows] for c in model.statistics.rows.codes]).astype(np.int64)
     groups[rng.random(groups.shape) < 0.25] = -1
-    other = np.column_stack([rng.integers(q, size=4) for q in model.chunk.sizes])
+    other = np.column_stack([rng.integers(q, size=4) for q in model.statistics.rows.sizes])
     groups = np.vstack([groups, other])
-    X = np.asarray(model.chunk.X)[rng.integers(model.nobs, size=len(groups))]
+    X = np.asarray(model.statistics.rows.X)[rng.integers(model.nobs, size=len(groups))]
     return groups, X
 
 
@@ -119,12 +119,16 @@ def test_variances_by_iteration(name):
         check(model, v, rng, limits)
     groups, X = some_combinations(model, rng)
     # A solve for each takes as long as the pair tables have entries.
-    entries, n = float(model.stats.n_entries), len(X)
+    entries, n = float(model.statistics.cross_products.n_entries), len(X)
     for most, said in ((2.5, "2"), (0.5, "1"), (n - 0.01, f"{n - 1}")):
         words = f"of {n} different predictions would .* of at most {said} predictions at a time"
         with pytest.raises(EstimationError, match=words):
-            prediction_errors._by_iteration(model.stats, v, groups, X, most_entries=most * entries)
-    prediction_errors._by_iteration(model.stats, v, groups, X, most_entries=n * entries)
+            prediction_errors._by_iteration(
+                model.statistics.cross_products, v, groups, X, most_entries=most * entries
+            )
+    prediction_errors._by_iteration(
+        model.statistics.cross_products, v, groups, X, most_entries=n * entries
+    )
 
 
 @pytest.mark.parametrize("name", ["crossed", "nested", "crossed and nested"])

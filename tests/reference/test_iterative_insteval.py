@@ -18,7 +18,7 @@ def test_insteval(name, method, reference, shared_data):
     stored = reference(f"lme4_{name}")
     expected = stored["values"][method]
     model = vcomp.VarianceComponentsModel(formula_of(stored), frame_of(stored, shared_data))
-    engine = IterativeLikelihood(accumulate(model.chunk), reml=method == "REML")
+    engine = IterativeLikelihood(accumulate(model.statistics.rows), reml=method == "REML")
     options = REML(tol=1e-8) if method == "REML" else ML(tol=1e-8)
     found = estimate_by_likelihood(engine, model.component_names, options)
     assert found.converged

@@ -163,7 +163,7 @@ def test_insteval(shared_data):
     table = Type1().table(model.statistics, model.component_names)
     # Instructors are nested in departments; students and instructors are connected.
     assert table.df.tolist() == [13.0, 1114.0, 2971.0, 73421.0 - 1128.0 - 2971.0]
-    assert table.sum_sq.sum() == pytest.approx(model.stats.yy, rel=1e-12)
+    assert table.sum_sq.sum() == pytest.approx(model.statistics.cross_products.yy, rel=1e-12)
     by_reml, by_type1 = model.fit("reml"), model.fit("type1")
     by_henderson = model.fit("henderson3")
     assert (by_type1.bse_vcomp > 0.0).all()

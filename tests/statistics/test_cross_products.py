@@ -29,7 +29,7 @@ def chunk_of(seed, terms, fixed):
     frame["c"] = frame["d"] % 3
     frame["x"], frame["y"] = rng.normal(size=(2, n))
     formula = f"y ~ {fixed}" + " + ".join(f"(1|{t})" for t in terms)
-    return vcomp.VarianceComponentsModel(formula, frame).chunk, rng
+    return vcomp.VarianceComponentsModel(formula, frame).statistics.rows, rng
 
 
 def check(found, chunk, columns=None):

@@ -33,7 +33,7 @@ def scores(F, rng):
 
 
 def chunk_of(formula, frame):
-    return vcomp.VarianceComponentsModel(formula, frame).chunk
+    return vcomp.VarianceComponentsModel(formula, frame).statistics.rows
 
 
 def check(table, chunk):

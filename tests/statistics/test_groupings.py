@@ -76,8 +76,8 @@ def test_sums_of_another_response(name):
 def test_sums_of_strata(name, fixed):
     formula, data = gridded(name, seed=4)
     model = vcomp.VarianceComponentsModel(formula.replace("~", f"~ {fixed} +"), data)
-    check(stratum_group_sums(model.statistics.strata), model.chunk)
-    check(product_group_sums(model.statistics.cross_products), model.chunk)
+    check(stratum_group_sums(model.statistics.strata), model.statistics.rows)
+    check(product_group_sums(model.statistics.cross_products), model.statistics.rows)
 
 
 @pytest.mark.parametrize("fixed", ["1", "0"])
@@ -85,8 +85,8 @@ def test_sums_of_strata(name, fixed):
 def test_sums_of_other_designs(name, fixed):
     formula, data = unbalanced(name)
     model = vcomp.VarianceComponentsModel(formula.replace("~", f"~ {fixed} +"), data)
-    check(product_group_sums(model.statistics.cross_products), model.chunk)
-    check(model.statistics.group_sums, model.chunk)
+    check(product_group_sums(model.statistics.cross_products), model.statistics.rows)
+    check(model.statistics.group_sums, model.statistics.rows)
 
 
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}

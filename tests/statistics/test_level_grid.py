@@ -97,7 +97,7 @@ def test_sums_of_any_rows(seed, kept, times, terms, fixed):
     frame, rng = rows_of(seed, kept, times)
     formula = f"y ~ {fixed}" + " + ".join(f"(1|{t})" for t in sorted(terms))
     try:
-        chunk = vcomp.VarianceComponentsModel(formula, frame).chunk
+        chunk = vcomp.VarianceComponentsModel(formula, frame).statistics.rows
     except vcomp.VcompError:
         return  # too few rows, or a term that is the residual
     grid = find_level_grid(chunk)
@@ -134,7 +134,7 @@ def test_a_level_has_at_most_2048_cells(cells, is_found):
     places = np.arange(100_000)
     frame = pd.DataFrame({"a": places % 2099, "b": places % cells})
     frame["y"] = np.random.default_rng(1).normal(size=100_000)
-    chunk = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", frame).chunk
+    chunk = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", frame).statistics.rows
     assert (find_level_grid(chunk) is not None) == is_found
 
 
@@ -144,7 +144,9 @@ def test_facets_that_contain_each_other_are_depths_and_no_cells():
     frame = pd.DataFrame({"g": places % 60 // 20, "t": places % 60 // 5, "i": places % 60})
     frame["p"] = places // 60 % 2
     frame["y"] = np.random.default_rng(2).normal(size=240)
-    chunk = vcomp.VarianceComponentsModel("y ~ (1|g) + (1|p) + (1|t) + (1|i)", frame).chunk
+    chunk = vcomp.VarianceComponentsModel(
+        "y ~ (1|g) + (1|p) + (1|t) + (1|i)", frame
+    ).statistics.rows
     grid = find_level_grid(chunk)
     assert (grid.n_nodes, grid.n_cells) == ((60, 12, 3, 1), 2)
     assert [term.depth for term in grid.terms] == [2, 3, 1, 0]
@@ -158,7 +160,7 @@ def test_a_fiftieth_of_the_cells_is_filled(cells, is_found):
     places = np.arange(200)
     frame = pd.DataFrame({"a": places % 100, "b": places % cells})
     frame["y"] = np.random.default_rng(1).normal(size=200)
-    chunk = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", frame).chunk
+    chunk = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b)", frame).statistics.rows
     # The first 102 rows have all levels of a, two of them twice: 102 of 100 × 51 cells.
     few = replace(
         chunk,
@@ -171,7 +173,7 @@ def test_a_fiftieth_of_the_cells_is_filled(cells, is_found):
 
 def test_the_tables_fit_into_half_of_the_memory():
     frame, _ = rows_of(3, 0.7, 1)
-    chunk = vcomp.VarianceComponentsModel("y ~ x + (1|i) + (1|m)", frame).chunk
+    chunk = vcomp.VarianceComponentsModel("y ~ x + (1|i) + (1|m)", frame).statistics.rows
     grid = find_level_grid(chunk)
     # Four tables for each of y, the mean and x, and three for each term.
     needed = 8.0 * grid.counts.size * (4 * 3 + 3 * 2)
@@ -181,5 +183,5 @@ def test_the_tables_fit_into_half_of_the_memory():
 
 def test_without_random_terms_there_are_no_levels():
     frame, _ = rows_of(3, 0.7, 1)
-    chunk = vcomp.VarianceComponentsModel("y ~ x + (1|i)", frame).chunk
+    chunk = vcomp.VarianceComponentsModel("y ~ x + (1|i)", frame).statistics.rows
     assert find_level_grid(replace(chunk, terms=())) is None

@@ -29,7 +29,7 @@ FORMULA = f"y ~ {' + '.join(f'x{j}' for j in range(P))} + (1|school/pupil) + (1|
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_sums_by_blocks_are_those_of_whole_columns(frame, weighted):
-    chunk = vcomp.VarianceComponentsModel(FORMULA, frame).chunk
+    chunk = vcomp.VarianceComponentsModel(FORMULA, frame).statistics.rows
     assert chunk.X.size > FEW_ROWS
     counts = np.ones(N)
     if weighted:
@@ -48,7 +48,7 @@ def test_sums_by_blocks_are_those_of_whole_columns(frame, weighted):
 
 
 def test_means_in_cells_by_blocks_are_those_of_whole_columns(frame):
-    chunk = vcomp.VarianceComponentsModel(FORMULA, frame).chunk
+    chunk = vcomp.VarianceComponentsModel(FORMULA, frame).statistics.rows
     places = chunk.codes[0]
     counts = np.bincount(places).astype(float)
     means, within = cell_moments(places, chunk.y, chunk.X, counts)

@@ -47,7 +47,7 @@ def stratum_projector(model, contrasts):
 
     What is left within cells belongs to the stratum of all means.
     """
-    chunk, grid, n = model.chunk, model.design.grid, model.nobs
+    chunk, grid, n = model.statistics.rows, model.design.grid, model.nobs
     facets = range(len(model.design.facets))
     cells = mean_projector(indicator(np.column_stack([chunk.level_codes(f) for f in facets])))
     P = cells
@@ -61,7 +61,7 @@ def stratum_projector(model, contrasts):
 
 def grouping_projectors(model):
     """Return for each term what is constant in the groups of its facets that are no axes."""
-    chunk, grid, n = model.chunk, model.design.grid, model.nobs
+    chunk, grid, n = model.statistics.rows, model.design.grid, model.nobs
     projectors = []
     for term in model.design.terms:
         rest = [chunk.level_codes(f) for f in term.facets if f not in grid.axes]
@@ -102,7 +102,7 @@ CASES += [(name, "xp + xi") for name in ("single cells", "two axes, not nested")
 @pytest.mark.parametrize(("name", "fixed"), CASES)
 def test_squares_of_strata_are_those_of_projections(name, fixed):
     model = model_of(name, fixed)
-    stats, chunk = model.statistics.strata, model.chunk
+    stats, chunk = model.statistics.strata, model.statistics.rows
     B = np.column_stack([chunk.y, chunk.X])
     groupings = grouping_projectors(model)
     k = len(model.design.grid.axes)
@@ -125,12 +125,15 @@ def test_squares_of_strata_are_those_of_projections(name, fixed):
 def test_strata_hold_everything(name, fixed):
     """Their covariance matrices on their spaces make up V, and their squares those of the rows."""
     model = model_of(name, fixed)
-    stats, sums = model.statistics.strata, accumulate(model.chunk)
+    stats, sums = model.statistics.strata, accumulate(model.statistics.rows)
     total = sum(squares_of(stats, s)[-1][0, 0] for s in stats.strata)
     assert total == pytest.approx(sums.yy, rel=1e-12)
     assert sorted(j for s in stats.strata for j in s.fixed) == list(range(sums.n_fixed))
     v = np.linspace(0.5, 2.0, stats.n_terms + 1)
-    Z = [np.eye(q)[c] for c, q in zip(model.chunk.codes, model.chunk.sizes, strict=True)]
+    Z = [
+        np.eye(q)[c]
+        for c, q in zip(model.statistics.rows.codes, model.statistics.rows.sizes, strict=True)
+    ]
     V = sum(s * z @ z.T for s, z in zip(v, Z, strict=False)) + v[-1] * np.eye(model.nobs)
     trace = trace_of_square = 0.0
     for stratum in stats.strata:
@@ -184,7 +187,7 @@ def reordered(chunk, order):
 def test_order_of_rows(name):
     """With one row in a cell it changes no bit; otherwise sums within cells are rounded anew."""
     model = model_of(name)
-    chunk, grid = model.chunk, model.design.grid
+    chunk, grid = model.statistics.rows, model.design.grid
     order = np.random.default_rng(1).permutation(model.nobs)
     once, again = stratify(chunk, grid), stratify(reordered(chunk, order), grid)
     if (grid.cell_n == 1.0).all():
@@ -201,7 +204,7 @@ def test_order_of_rows(name):
 )
 def test_threads_change_no_bit_and_blocks_only_the_last_ones(name, fixed, block):
     model = model_of(name, fixed)
-    chunk, grid = model.chunk, model.design.grid
+    chunk, grid = model.statistics.rows, model.design.grid
     groupings = find_groupings(chunk.terms, grid)
     cells = module._tabulate(chunk, grid, groupings, module._vary(chunk))
     usual = split_columns(cells, groupings)
@@ -216,17 +219,17 @@ def test_threads_change_no_bit_and_blocks_only_the_last_ones(name, fixed, block)
 
 def test_too_many_axes_are_left_to_other_engines():
     model = model_of("three facets")
-    assert stratify(model.chunk, model.design.grid, most_axes=2) is None
+    assert stratify(model.statistics.rows, model.design.grid, most_axes=2) is None
 
 
 @pytest.mark.parametrize("name", GRIDS)
 def test_terms_with_the_same_groups_of_cells_have_one_grouping(name):
     model = model_of(name)
     grid = model.design.grid
-    groupings = find_groupings(model.chunk.terms, grid)
+    groupings = find_groupings(model.statistics.rows.terms, grid)
     levels = dict(zip(grid.rest, grid.levels, strict=True))
     wanted = []
-    for term in model.chunk.terms:
+    for term in model.statistics.rows.terms:
         own = [levels[f].tolist() for f in term.facets if f in levels]
         keys = list(zip(*own, strict=True)) if own else [()] * grid.n_cells
         wanted.append(tuple(keys.index(key) for key in keys))
@@ -269,7 +272,9 @@ def test_a_far_response_keeps_its_digits(name):
 def test_tables_that_do_not_fit_are_refused_before_they_are_made():
     formula, data = gridded("per document")
     model = vcomp.VarianceComponentsModel(formula, data)
-    uncoded = replace(model.chunk, compact_codes=())  # places of its rows cannot be found
+    uncoded = replace(
+        model.statistics.rows, compact_codes=()
+    )  # places of its rows cannot be found
     with pytest.raises(vcomp.EstimationError, match=r"1 columns in 80 cells need .* are free"):
         stratify(uncoded, model.design.grid, free_bytes=lambda: 1e5)
 
@@ -311,7 +316,9 @@ def test_squares_about_the_mean_are_known_unless_they_cancel(name, share, is_kno
     z -= z.mean()
     z *= 7.0 * np.sqrt((1.0 - share) * n / (z @ z))
     mean = -7.0 * np.sqrt(share)
-    found = stratify(model.chunk.with_response(z + mean), model.design.grid).response_sums()
+    found = stratify(
+        model.statistics.rows.with_response(z + mean), model.design.grid
+    ).response_sums()
     assert (found is not None) == is_known
     if is_known:
         np.testing.assert_allclose(found, [mean, z @ z], rtol=1e-11)
@@ -344,7 +351,7 @@ def test_as_much_memory_is_asked_for_as_strata_take(fixed, times):
     frame["x"], frame["z"], frame["y"] = np.random.default_rng(1).normal(size=(3, len(frame)))
     formula = f"y ~ {fixed} + (1|p) + (1|i) + (1|p:i) + (1|d)"
     model = vcomp.VarianceComponentsModel(formula, frame)
-    chunk, grid = model.chunk, model.design.grid
+    chunk, grid = model.statistics.rows, model.design.grid
     once = stratify(chunk, grid)
     assert (once.shape, grid.n_cells) == ((p,), d)
     tracemalloc.start()
@@ -362,7 +369,7 @@ def test_a_grid_with_holes_that_does_not_fit_is_left_to_other_engines():
     """The engine fills a copy of the tables, and a tenth of it is for the rest."""
     formula, data = gridded("per document")
     model = vcomp.VarianceComponentsModel(formula.replace("~", "~ xp + x +"), data[1:])
-    chunk, partial = model.chunk, model.design.partial_grid
+    chunk, partial = model.statistics.rows, model.design.partial_grid
     tables = model.statistics.completed.tables
     assert tables.shape == (4, 8, 10)
     least = least_bytes(lambda free: complete(chunk, partial, free_bytes=lambda: free) is not None)
@@ -372,7 +379,7 @@ def test_a_grid_with_holes_that_does_not_fit_is_left_to_other_engines():
 def test_places_of_more_cells_than_an_int32_counts():
     """Combinations of the levels of two axes, each with the cells of the other facets."""
     model = model_of("two axes, not nested")
-    chunk, grid = model.chunk, model.design.grid
+    chunk, grid = model.statistics.rows, model.design.grid
     groupings = find_groupings(chunk.terms, grid)
     for shape in ((3, 2), (3, 2**27), (50_000, 50_000)):
         places = module.place_in_grid(chunk, replace(grid, shape=shape), groupings)
@@ -401,7 +408,7 @@ def test_columns_that_vary_do_so_between_rows_or_within_cells(wide):
     X[:, 2] = np.arange(300)
     X[299, 3] = 1.5
     columns = MixedColumns(X[:, :3], csr_array(X[:, 3:]), np.arange(3), np.array([3]))
-    chunk = replace(model_of("crossed").chunk, columns=columns if wide else X)
+    chunk = replace(model_of("crossed").statistics.rows, columns=columns if wide else X)
     assert module._vary(chunk) == [False, False, True, True]
     within = np.diag([5.0, 0.0, 1e-9, 0.0, 2.0])
     assert module._vary(replace(chunk, within=within)) == [False, True, True, True]
@@ -456,7 +463,7 @@ def test_a_complete_table_with_constant_columns_has_the_products_of_its_rows():
     a, b = (codes.ravel() for codes in np.indices((7, 6)))
     data = pd.DataFrame({"a": a, "b": b, "x": rng.normal(size=42), "y": rng.normal(size=42)})
     model = vcomp.VarianceComponentsModel("y ~ x + I(a - a + 3) - 1 + (1|a) + (1|b)", data)
-    B = np.column_stack([model.chunk.y, model.chunk.X])
+    B = np.column_stack([model.statistics.rows.y, model.statistics.rows.X])
     strata = model.statistics.strata
     np.testing.assert_allclose(strata.XX, (B.T @ B)[1:, 1:], rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(strata.Xy, (B.T @ B)[1:, 0], rtol=1e-13, atol=1e-13)

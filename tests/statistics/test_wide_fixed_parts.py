@@ -67,8 +67,8 @@ def test_sparse_columns_are_the_columns_of_patsy(frame, formula):
 def test_sums_of_sparse_columns_are_those_of_dense_ones(frame, formula):
     model = vcomp.VarianceComponentsModel(formula, frame)
     mixed = sparse_columns(model)
-    chunk = replace(model.chunk, columns=mixed)
-    dense = replace(model.chunk, columns=mixed.toarray())
+    chunk = replace(model.statistics.rows, columns=mixed)
+    dense = replace(model.statistics.rows, columns=mixed.toarray())
     found, expected = accumulate(chunk), accumulate(dense)
     np.testing.assert_allclose(found.XX, expected.XX, rtol=1e-12, atol=1e-10)
     np.testing.assert_allclose(found.Xy, expected.Xy, rtol=1e-12, atol=1e-10)
@@ -99,7 +99,7 @@ def test_fits_with_sparse_columns_are_those_with_dense_ones(frame, formula, meth
     monkeypatch.setattr("vcomp.formula.fixed.FixedPart.mixed.__defaults__", (few,))
     monkeypatch.setattr("vcomp.formula.fixed.FixedPart.ends.__defaults__", (few,))
     sparse = vcomp.fit(formula, frame, method=method)
-    assert isinstance(sparse.model.chunk.columns, MixedColumns)
+    assert isinstance(sparse.model.statistics.rows.columns, MixedColumns)
     assert sparse.llf == pytest.approx(dense.llf, abs=1e-9)
     np.testing.assert_allclose(sparse.vcomp, dense.vcomp, rtol=1e-7)
     np.testing.assert_allclose(sparse.fe_params, dense.fe_params, rtol=1e-7, atol=1e-8)
@@ -112,7 +112,7 @@ def test_fits_with_sparse_columns_are_those_with_dense_ones(frame, formula, meth
 
 def test_a_response_in_other_strata_keeps_sparse_columns(frame):
     model = vcomp.VarianceComponentsModel("y ~ C(f) + x + (1|g)", frame)
-    chunk = replace(model.chunk, columns=sparse_columns(model))
+    chunk = replace(model.statistics.rows, columns=sparse_columns(model))
     stats = Statistics.from_rows(chunk, model.design.grid)
     again = stats.with_response(2.0 * chunk.y)
     assert stats.strata is not None
@@ -127,7 +127,7 @@ def test_many_levels_as_streamed_and_stored(frame, tmp_path, monkeypatch):
     monkeypatch.setattr("vcomp.formula.fixed.FixedPart.ends.__defaults__", (few,))
     formula = "y ~ C(f) + (1|g)"
     whole = vcomp.fit(formula, frame)
-    assert isinstance(whole.model.chunk.columns, MixedColumns)
+    assert isinstance(whole.model.statistics.rows.columns, MixedColumns)
     parts = [vcomp.accumulate(formula, frame[k::2]) for k in range(2)]
     parts[0].save(tmp_path / "sums.vcomp")
     stored = type(parts[0]).load(tmp_path / "sums.vcomp")
@@ -159,7 +159,7 @@ def check_wide(found, chunk, X):
 def test_products_with_a_wide_factor_are_those_of_dense_columns(frame):
     data = frame.assign(k=frame["h"] % 7, z=np.random.default_rng(5).normal(size=900))
     model = vcomp.VarianceComponentsModel("y ~ x + C(f) + z + x:z + (1|h) + (1|k) + (1|g)", data)
-    chunk = replace(model.chunk, columns=sparse_columns(model))
+    chunk = replace(model.statistics.rows, columns=sparse_columns(model))
     assert (chunk.columns.dense_at.size, chunk.columns.sparse_at.size) == (4, 14)
     rolled = RollUp(chunk)
     assert find_wide_products(chunk, rolled, 15) is None

@@ -19,7 +19,7 @@ from vcomp.design.structure import Structure
 from vcomp.exceptions import DataError, did_you_mean
 from vcomp.formula import FixedPart, Formula, OmittedColumns
 from vcomp.markup import encodable
-from vcomp.numerics import MixedColumns, congruent, dense_columns
+from vcomp.numerics import MixedColumns, congruent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -265,7 +265,8 @@ class Chunk:
         EstimationError
             If it does not fit into memory.
         """
-        return dense_columns(self.columns)
+        columns = self.columns
+        return columns.toarray() if isinstance(columns, MixedColumns) else columns
 
     @property
     def n_fixed(self) -> int:

@@ -17,7 +17,6 @@ import numpy as np
 
 from vcomp._typing import FloatArray
 from vcomp.data import Missing, Reading, Rows, level_columns
-from vcomp.design import Chunk
 from vcomp.estimators import (
     Estimate,
     Estimator,
@@ -36,7 +35,7 @@ from vcomp.inference.hypotheses import fixed_errors_of
 from vcomp.model.record import FitRecord, TablesOfFit
 from vcomp.model.results import VarianceComponentsResults
 from vcomp.model.row_access import RowAccess
-from vcomp.statistics import CrossProducts, Statistics, read_data
+from vcomp.statistics import Statistics, read_data
 from vcomp.statistics.batches import SummedData
 
 if TYPE_CHECKING:
@@ -237,17 +236,6 @@ class VarianceComponentsModel(LikelihoodOfData):
         """
         return self._data.kept_rows
 
-    @property
-    def chunk(self) -> Chunk:
-        """The same rows, coded; if they were not kept, the cells, if each has one score.
-
-        Raises
-        ------
-        DataError
-            If the rows were not kept, and cells have several scores or were collapsed.
-        """
-        return self.statistics.rows if self._data.rows is None else self._data.cells_as_rows()
-
     @classmethod
     @guarded
     def from_formula(
@@ -277,11 +265,6 @@ class VarianceComponentsModel(LikelihoodOfData):
         )
 
     # Statsmodels' protocol --------------------------------------------------------------------
-
-    @property
-    def stats(self) -> CrossProducts:
-        """Cross-products of the rows, made when they are first used."""
-        return self.statistics.cross_products
 
     @property
     def formula(self) -> str:
@@ -417,7 +400,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         if self._data.rows is None:
             stats = whole.of_terms(terms)
         else:
-            chunk = replace(self.chunk, terms=tuple(self.chunk.terms[t] for t in terms))
+            chunk = replace(whole.rows, terms=tuple(whole.rows.terms[t] for t in terms))
             stats = Statistics.from_rows(chunk, self.design.grid, self.design.partial_grid)
         return estimator.estimate(stats, (*(names[t] for t in terms), RESIDUAL))
 

@@ -25,11 +25,11 @@ from vcomp.estimators import ClosedForm, Estimate, MethodName, PointEstimate, ge
 from vcomp.estimators.likelihood import Solution
 from vcomp.exceptions import EstimationError, PlanError, VcompError, did_you_mean
 from vcomp.inference.assumptions import (
-    CrossedTable,
     DiagnosedRows,
     Diagnosis,
     PredictedEffects,
     Projection,
+    TwoWayTable,
     assess,
 )
 from vcomp.inference.resampling import Recipe, Refitted, drawn_refits
@@ -433,7 +433,7 @@ def _crossed_tables(
     object_: str,
     *,
     most_cells: int = _LARGEST_TABLE,
-) -> tuple[list[CrossedTable], list[str]]:
+) -> tuple[list[TwoWayTable], list[str]]:
     """Return the tables of every two crossed facets, and what cannot be tested."""
     structure, names = design.structure, [f.name for f in design.facets]
     outer = [name for name in design.formula.facets if not structure.nested_in[name]]
@@ -463,7 +463,7 @@ def _crossed_tables(
 
 def _cell_means(
     design: Design, chunk: Chunk, solution: Solution, places: Sequence[int]
-) -> CrossedTable:
+) -> TwoWayTable:
     """Return the means of two facets' cells, of scores without the effects of covariates.
 
     Fixed effects that only rows or columns of the table have stay in.
@@ -482,7 +482,7 @@ def _cell_means(
     counts = np.bincount(codes, minlength=size)
     sums = np.bincount(codes, y, minlength=size)
     means = np.divide(sums, counts, out=np.full(size, np.nan), where=counts > 0)
-    return CrossedTable(
+    return TwoWayTable(
         row.name,
         column.name,
         tuple(map(str, row.levels)),

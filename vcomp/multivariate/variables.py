@@ -299,7 +299,8 @@ def _scored(
         raise DataError(f"variable {name!r} has no scores: {none}")
     if empty.any():
         lacking.append(f"{name} lacks {int(empty.sum()):,} of {len(rows):,} scores")
-    return rows[~empty]
+    kept: pd.DataFrame = rows[~empty]
+    return kept
 
 
 def _on_missing(lacking: list[str]) -> tuple[str, ...]:

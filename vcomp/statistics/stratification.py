@@ -30,7 +30,6 @@ from vcomp.numerics import (
     MixedColumns,
     available_bytes,
     check_memory,
-    dense_columns,
 )
 from vcomp.numerics.kernels import place_rows
 from vcomp.statistics.cross_products import cell_moments
@@ -125,7 +124,7 @@ def _split_axes_alone(
     The table of a cell is one number: the table of all combinations is split in place.
     """
     tables, products = _means_of_cells(chunk, grid, groupings, vary, free_bytes)
-    first = dense_columns(chunk.columns[:1])[0]
+    first = _first_row(chunk)
     varying = np.flatnonzero([True, *vary])
     within = np.zeros((1 + len(vary), 1 + len(vary)))
     within[np.ix_(varying, varying)] = products
@@ -222,8 +221,15 @@ def _tabulate(
 ) -> Cells:
     means, within = _means_of_cells(chunk, grid, groupings, vary, free_bytes)
     tables = list(means.reshape((len(means), grid.n_combinations, grid.n_cells)))
-    first, n = dense_columns(chunk.columns[:1])[0], grid.cell_n[groupings.order]
+    first, n = _first_row(chunk), grid.cell_n[groupings.order]
     return _with_constants(first, vary, grid.shape, n, tables, within)
+
+
+def _first_row(chunk: Chunk) -> FloatArray:
+    """Return the first row of X, (p,)."""
+    row = chunk.columns[:1]
+    first: FloatArray = (row.toarray() if isinstance(row, MixedColumns) else row)[0]
+    return first
 
 
 def _means_of_cells(

@@ -25,7 +25,8 @@ class Dense:
         n = model.nobs
         self.X, self.y = model.exog, model.endog
         incidences = [
-            np.eye(s)[c] for c, s in zip(model.chunk.codes, model.chunk.sizes, strict=True)
+            np.eye(s)[c]
+            for c, s in zip(model.statistics.rows.codes, model.statistics.rows.sizes, strict=True)
         ]
         self.Vt = [Z @ Z.T for Z in incidences] + [np.eye(n)]
         self.V = sum(s * Vt for s, Vt in zip(self.v, self.Vt, strict=True))
@@ -87,7 +88,7 @@ def test_likelihood_and_derivatives(name, zeros, fixed, reml):
     model = model_of(name, fixed)
     v = point(model, zeros)
     dense = Dense(model, v, reml=reml)
-    engine = BlockedLikelihood(model.stats, reml=reml)
+    engine = BlockedLikelihood(model.statistics.cross_products, reml=reml)
     # A covariate around 1e4 costs the dense formulas some digits, not the centred ones.
     rtol = 1e-7 if "x" in fixed else 1e-9
     assert engine.loglike(v) == pytest.approx(dense.loglike(), rel=rtol)
@@ -113,7 +114,7 @@ def test_predictions_and_their_variances(name):
     v = res.vcomp.to_numpy()
     dense = Dense(model, v, reml=True)
     for t, (term, frame) in enumerate(res.random_effects.items()):
-        Z = np.eye(model.chunk.sizes[t])[model.chunk.codes[t]]
+        Z = np.eye(model.statistics.rows.sizes[t])[model.statistics.rows.codes[t]]
         np.testing.assert_allclose(
             frame["estimate"], v[t] * Z.T @ dense.P @ dense.y, atol=1e-8, err_msg=term
         )
@@ -164,7 +165,7 @@ def test_a_factor_that_does_not_fit_is_refused():
         r"elimination of these \d+ random effects needs .*[GM]iB, and .* are free; "
         r"use engine='iterative', or method='anova'"
     )
-    stats = vcomp.VarianceComponentsModel(formula, data).stats
+    stats = vcomp.VarianceComponentsModel(formula, data).statistics.cross_products
     with pytest.raises(vcomp.EstimationError, match=message):
         Eliminations(stats, free_bytes=lambda: 1e3)
 
@@ -175,7 +176,7 @@ def test_a_factor_that_does_not_fit_is_refused():
 )
 def test_the_expected_information_may_cost_five_evaluations(at_zero, evaluation, is_cheap):
     model = vcomp.VarianceComponentsModel(*unbalanced("crossed"))
-    engine = BlockedLikelihood(model.stats, reml=True)
+    engine = BlockedLikelihood(model.statistics.cross_products, reml=True)
     point = SimpleNamespace(seconds_at_zero=lambda: at_zero)
     engine.eliminations = SimpleNamespace(at=lambda v: point, seconds=evaluation)
     assert engine.expects_cheaply(np.ones(3)) is is_cheap
@@ -184,16 +185,20 @@ def test_the_expected_information_may_cost_five_evaluations(at_zero, evaluation,
 def test_the_time_of_squares_at_zero_is_that_of_a_solve_for_each_group():
     """A billion multiplications take a second; of very many groups a cube of the others."""
     model = vcomp.VarianceComponentsModel(*unbalanced("three facets"))
-    engine = BlockedLikelihood(model.stats, reml=True)
-    k = model.stats.n_terms
+    engine = BlockedLikelihood(model.statistics.cross_products, reml=True)
+    k = model.statistics.cross_products.n_terms
     for zeros in ([], [0], [1, 3]):
         v = np.where(np.isin(np.arange(k + 1), zeros), 0.0, 1.0)
         point = engine.eliminations.at(v)
         pattern = point.equations.pattern
-        solved = sum(model.stats.sizes[t] for t in zeros)
+        solved = sum(model.statistics.cross_products.sizes[t] for t in zeros)
         expected = 1e-9 * solved * (pattern.rows.size + pattern.n_dense**2)
         assert point.seconds_at_zero() == pytest.approx(expected, rel=1e-12)
-        rank = sum(model.stats.sizes) - solved + model.stats.n_fixed
+        rank = (
+            sum(model.statistics.cross_products.sizes)
+            - solved
+            + model.statistics.cross_products.n_fixed
+        )
         limits = SquareLimits(many_elements=0.0, times_as_many=0)
         expected = 1e-9 * len(zeros) * float(rank) ** 3
         assert point.seconds_at_zero(limits) == pytest.approx(expected, rel=1e-12)
@@ -201,12 +206,16 @@ def test_the_time_of_squares_at_zero_is_that_of_a_solve_for_each_group():
 
 def test_without_memory_for_norms_the_average_information_is_left():
     model = vcomp.VarianceComponentsModel(*unbalanced("crossed"))
-    whole = BlockedLikelihood(model.stats, reml=True)
+    whole = BlockedLikelihood(model.statistics.cross_products, reml=True)
     plan, v = whole.eliminations._whole_plan, np.ones(3)
     for factor, is_tight in ((0.999, True), (1.001, False)):
         free = factor * plan.bytes_for_norms / 0.8
-        eliminations = Eliminations(model.stats, None, free_bytes=lambda free=free: free)
-        engine = BlockedLikelihood(model.stats, reml=True, eliminations=eliminations)
+        eliminations = Eliminations(
+            model.statistics.cross_products, None, free_bytes=lambda free=free: free
+        )
+        engine = BlockedLikelihood(
+            model.statistics.cross_products, reml=True, eliminations=eliminations
+        )
         average = engine.information(v, "average")
         np.testing.assert_array_equal(average, whole.information(v, "average"))
         for kind in ("observed", "expected"):

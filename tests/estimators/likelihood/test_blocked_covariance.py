@@ -55,7 +55,7 @@ def problem(name, seed, n_columns=2, n_replicates=3):
     """Return statistics of a design without its y, columns, and both as dense matrices."""
     formula, data = unbalanced(name, seed=seed)
     model = vcomp.VarianceComponentsModel(formula, data)
-    codes, sizes = model.chunk.codes, model.chunk.sizes
+    codes, sizes = model.statistics.rows.codes, model.statistics.rows.sizes
     incidences = [np.eye(size)[code] for code, size in zip(codes, sizes, strict=True)]
     rng = np.random.default_rng(seed)
     B = rng.normal(size=(len(data), n_columns, n_replicates))
@@ -63,7 +63,7 @@ def problem(name, seed, n_columns=2, n_replicates=3):
         ZB=tuple(np.einsum("iq,ibr->qbr", Z, B) for Z in incidences),
         BB=np.einsum("iar,ibr->ab", B, B),
     )
-    return model.stats, columns, incidences, B
+    return model.statistics.cross_products, columns, incidences, B
 
 
 def components(n_terms, zeros, seed):
@@ -103,10 +103,10 @@ def test_forms_of_many_vectors_are_sums():
     model = vcomp.VarianceComponentsModel(
         "y ~ (1|a) + (1|b)", data.assign(y=rng.normal(size=4000))
     )
-    stats, r = model.stats, 24
+    stats, r = model.statistics.cross_products, 24
     B = rng.normal(size=(4000, 1, r))
     sums = []
-    for code, size in zip(model.chunk.codes, model.chunk.sizes, strict=True):
+    for code, size in zip(model.statistics.rows.codes, model.statistics.rows.sizes, strict=True):
         of_groups = np.zeros((size, 1, r))
         np.add.at(of_groups, code, B)
         sums.append(of_groups)
@@ -155,7 +155,7 @@ def test_no_term_at_all():
     rng = np.random.default_rng(0)
     B = rng.normal(size=(6, 2, 2))
     model = vcomp.VarianceComponentsModel("y ~ (1|a)", {"y": B[:, 0, 0], "a": [0, 0, 0, 1, 1, 1]})
-    none = replace(model.stats, group_n=(), pairs={}, Zy=(), ZX=())
+    none = replace(model.statistics.cross_products, group_n=(), pairs={}, Zy=(), ZX=())
     found = BlockedCovariance(none, Columns((), np.einsum("iar,ibr->ab", B, B))).forms(
         np.array([2.0])
     )

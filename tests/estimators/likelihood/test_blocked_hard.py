@@ -34,7 +34,7 @@ class Dense:
 
     def __init__(self, model, *, reml):
         self.X, self.y, self.reml = model.exog, model.endog, reml
-        codes, sizes = model.chunk.codes, model.chunk.sizes
+        codes, sizes = model.statistics.rows.codes, model.statistics.rows.sizes
         Z = [np.eye(q)[c] for c, q in zip(codes, sizes, strict=True)]
         self.K = [z @ z.T for z in Z] + [np.eye(len(self.y))]
 
@@ -118,11 +118,15 @@ def test_any_order_of_elimination(name, reml, zeros, seed):
     model = vcomp.VarianceComponentsModel(formula, data)
     v = np.random.default_rng(seed).uniform(0.3, 2.0, size=len(model.component_names))
     v[[z for z in zeros if z < len(v) - 1]] = 0.0
-    eliminations = elimination.Eliminations(model.stats, planner=any_plan(seed))
-    engine = BlockedLikelihood(model.stats, reml=reml, eliminations=eliminations)
+    eliminations = elimination.Eliminations(
+        model.statistics.cross_products, planner=any_plan(seed)
+    )
+    engine = BlockedLikelihood(
+        model.statistics.cross_products, reml=reml, eliminations=eliminations
+    )
     check_at(engine, Dense(model, reml=reml), v)
     permuted = engine.solution(v)
-    own = BlockedLikelihood(model.stats, reml=reml).solution(v)
+    own = BlockedLikelihood(model.statistics.cross_products, reml=reml).solution(v)
     for one, other in ((permuted.effects, own.effects),
                        (permuted.prediction_var, own.prediction_var)):  # fmt: skip
         for a, b in zip(one, other, strict=True):
@@ -145,7 +149,9 @@ def test_thirty_terms(names):
     assert k == {"abcd": 16, "abcde": 31}[names]
     v = rng.uniform(0.1, 1.0, k)
     v[rng.choice(k - 1, 5, replace=False)] = 0.0
-    check_at(BlockedLikelihood(model.stats, reml=True), Dense(model, reml=True), v)
+    check_at(
+        BlockedLikelihood(model.statistics.cross_products, reml=True), Dense(model, reml=True), v
+    )
     if n == 5:
         return
     res = model.fit("reml", engine="blocked")
@@ -176,7 +182,10 @@ def disconnected():
 def test_thin_and_disconnected_designs(design, reml):
     formula, data = design()
     model = vcomp.VarianceComponentsModel(formula, data)
-    engine, dense = BlockedLikelihood(model.stats, reml=reml), Dense(model, reml=reml)
+    engine, dense = (
+        BlockedLikelihood(model.statistics.cross_products, reml=reml),
+        Dense(model, reml=reml),
+    )
     for v in ([1.0, 0.5, 2.0], [1e-6, 3.0, 1.0], [0.0, 1.0, 1.0], [50.0, 0.0, 0.1]):
         check_at(engine, dense, np.array(v), rtol=1e-8)
 
@@ -187,7 +196,9 @@ def test_units_of_the_response(scale):
     scaled = data.assign(y=scale * (data["y"] - data["y"].mean()))
     v = np.random.default_rng(0).uniform(0.3, 2.0, 7)
     first, second = (
-        BlockedLikelihood(vcomp.VarianceComponentsModel(formula, d).stats, reml=True)
+        BlockedLikelihood(
+            vcomp.VarianceComponentsModel(formula, d).statistics.cross_products, reml=True
+        )
         for d in (data, scaled)
     )
     np.testing.assert_allclose(
@@ -199,7 +210,7 @@ def exact_residual_form(model, v):
     """Return y'Py of an intercept model in fractions."""
     y = [Fraction(float(x)) for x in model.endog]
     v = [Fraction(float(s)) for s in v]
-    n, codes = len(y), model.chunk.codes
+    n, codes = len(y), model.statistics.rows.codes
     rows = [
         [sum(s for c, s in zip(codes, v, strict=False) if c[i] == c[j]) + (v[-1] if i == j else 0)
          for j in range(n)] + [y[i], Fraction(1)]
@@ -224,7 +235,7 @@ def test_a_residual_far_below_the_other_components(terms, ratio, rtol):
         y = y + np.sqrt(ratio) * rng.normal(size=5)[b]
     model = vcomp.VarianceComponentsModel(f"y ~ {terms}", {"y": y, "a": a, "b": b})
     v = np.array([ratio] * (len(model.component_names) - 1) + [1.0])
-    point = elimination.Eliminations(model.stats).at(v)
+    point = elimination.Eliminations(model.statistics.cross_products).at(v)
     assert point.solution[2] == pytest.approx(exact_residual_form(model, v), rel=rtol)
 
 
@@ -241,7 +252,7 @@ def large_sparse():
 def test_a_sparse_tail_in_two_orders():
     model = large_sparse()
     v = np.array([1.0, 0.5, 1.2])
-    stats, names = model.stats, ("s", "t")
+    stats, names = model.statistics.cross_products, ("s", "t")
     engine = BlockedLikelihood(stats, reml=True, names=names)
     planner = partial(plan_elimination, good_enough=-1.0, most_entries=250_000)
     eliminations = elimination.Eliminations(stats, names, planner=planner)
@@ -271,7 +282,7 @@ def test_what_is_eliminated_sparsely_in_words(cut, words):
     data = {"y": rows % 7, "a": rows % 10, "b": rows // 10, "c": rows % 3}
     model = vcomp.VarianceComponentsModel("y ~ (1|c) + (1|a) + (1|b)", data)
     found = elimination.Eliminations(
-        model.stats,
+        model.statistics.cross_products,
         model.component_names[:-1],
         planner=lambda matrix, sizes: plan_at(matrix, None, cut),
     )
@@ -290,13 +301,17 @@ def test_reasons_in_words():
     }
     model = vcomp.VarianceComponentsModel("y ~ (1|school/student) + (1|item)", data)
     names = model.component_names[:-1]
-    engine = BlockedLikelihood(model.stats, reml=True, names=names)
+    engine = BlockedLikelihood(model.statistics.cross_products, reml=True, names=names)
     assert engine.reason == "sparse factor of school:student and school, 20 columns dense"
     assert engine.kinds == ("observed", "expected", "average")
     plan = engine.eliminations._whole_plan
     free = 0.5 * (plan.bytes_for_traces + plan.bytes_for_norms) / 0.8
-    eliminations = elimination.Eliminations(model.stats, names, free_bytes=lambda: free)
-    tight = BlockedLikelihood(model.stats, reml=True, eliminations=eliminations)
+    eliminations = elimination.Eliminations(
+        model.statistics.cross_products, names, free_bytes=lambda: free
+    )
+    tight = BlockedLikelihood(
+        model.statistics.cross_products, reml=True, eliminations=eliminations
+    )
     assert tight.kinds == ("average",)
     assert tight.reason.startswith(engine.reason)
     words = "; average information only, as squared norms do not fit into memory"
@@ -307,7 +322,7 @@ def test_reasons_in_words():
 
 
 def test_an_order_that_was_not_found_needs_much_memory():
-    stats = vcomp.VarianceComponentsModel(*unbalanced("three facets")).stats
+    stats = vcomp.VarianceComponentsModel(*unbalanced("three facets")).statistics.cross_products
     words = (
         rf"of these {sum(stats.sizes):,} random effects needs tens of GiB, and .* are free; use"
     )

@@ -99,11 +99,15 @@ class Counting(Slow):
 @pytest.mark.parametrize(("name", "reml"), alternately(sorted(DESIGNS), True, False))
 def test_climbs_with_carried_squares_end_at_the_same_maximum(name, reml):
     model = vcomp.VarianceComponentsModel(*unbalanced(name))
-    sizes = np.array([*model.stats.sizes, model.nobs], dtype=float)
+    sizes = np.array([*model.statistics.cross_products.sizes, model.nobs], dtype=float)
     start = np.full(sizes.size, model.endog.var() / sizes.size)
-    plain = maximise(BlockedLikelihood(model.stats, reml=reml), start, sizes, tol=1e-11)
+    plain = maximise(
+        BlockedLikelihood(model.statistics.cross_products, reml=reml), start, sizes, tol=1e-11
+    )
     Counting.computed = 0
-    found = maximise(Counting(model.stats, reml=reml), start, sizes, tol=1e-11, once=True)
+    found = maximise(
+        Counting(model.statistics.cross_products, reml=reml), start, sizes, tol=1e-11, once=True
+    )
     assert found.converged
     np.testing.assert_allclose(found.v, plain.v, rtol=1e-8, atol=1e-10 * plain.v.sum())
     assert found.loglike == pytest.approx(plain.loglike, rel=1e-12)
@@ -115,17 +119,17 @@ def test_climbs_with_carried_squares_end_at_the_same_maximum(name, reml):
 def test_an_engine_that_is_prepared_starts_with_a_step_of_fisher(name):
     """The maxima are those of engines of their own, whatever response was prepared with."""
     model = vcomp.VarianceComponentsModel(*unbalanced(name))
-    sizes = np.array([*model.stats.sizes, model.nobs], dtype=float)
+    sizes = np.array([*model.statistics.cross_products.sizes, model.nobs], dtype=float)
     rng, k = np.random.default_rng(1), sizes.size
     v = np.linspace(1.0, 2.0, k)
     drawn = []
     for _ in range(3):
         y = np.sqrt(v[-1]) * rng.normal(size=model.nobs)
-        for t, codes in enumerate(model.chunk.codes):
-            y = y + np.sqrt(v[t]) * rng.normal(size=model.chunk.sizes[t])[codes]
+        for t, codes in enumerate(model.statistics.rows.codes):
+            y = y + np.sqrt(v[t]) * rng.normal(size=model.statistics.rows.sizes[t])[codes]
         drawn.append(model.statistics.with_response(y))
-    whole, seen = BlockedLikelihood(model.stats, reml=True), set()
-    for first in (model.stats, drawn[0].cross_products):
+    whole, seen = BlockedLikelihood(model.statistics.cross_products, reml=True), set()
+    for first in (model.statistics.cross_products, drawn[0].cross_products):
         engine = Slow(first, reml=True).prepared(v)
         for stats in drawn:
             engine = engine.with_response(stats)
@@ -140,7 +144,7 @@ def test_an_engine_that_is_prepared_starts_with_a_step_of_fisher(name):
 def test_a_kept_factor_gives_what_a_new_one_does():
     model = vcomp.VarianceComponentsModel(*unbalanced("three facets"))
     v = np.linspace(1.0, 2.0, len(model.component_names))
-    engine = Slow(model.stats, reml=True).prepared(v)
+    engine = Slow(model.statistics.cross_products, reml=True).prepared(v)
     other = model.statistics.with_response(np.sin(np.arange(model.nobs)))
     found = engine.with_response(other)
     plain = BlockedLikelihood(other.cross_products, reml=True)
@@ -158,8 +162,8 @@ def test_a_kept_factor_gives_what_a_new_one_does():
 @pytest.mark.parametrize("name", sorted(DESIGNS))
 def test_a_last_step_that_is_not_evaluated_leads_to_the_maximum(name):
     model = vcomp.VarianceComponentsModel(*unbalanced(name))
-    sizes = np.array([*model.stats.sizes, model.nobs], dtype=float)
-    engine = BlockedLikelihood(model.stats, reml=True)
+    sizes = np.array([*model.statistics.cross_products.sizes, model.nobs], dtype=float)
+    engine = BlockedLikelihood(model.statistics.cross_products, reml=True)
     start = np.full(sizes.size, model.endog.var() / sizes.size)
     exactly = maximise(engine, start, sizes, tol=1e-11)
     found = maximise(engine, start, sizes, tol=1e-4, unseen=1e-4)
@@ -178,7 +182,7 @@ def test_components_at_zero_whose_groups_need_a_solve_each_have_no_information(r
     """Nor has an engine that is prepared there, whose first step is Fisher's."""
     model = vcomp.VarianceComponentsModel(*unbalanced("crossed"))
     v = np.array([1.5, 0.0, 0.7])
-    engine = Slow(model.stats, reml=reml)
+    engine = Slow(model.statistics.cross_products, reml=reml)
     if decrement == np.inf:
         engine = engine.prepared(v)
     found = engine.curvature(v, decrement)

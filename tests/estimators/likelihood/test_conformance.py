@@ -224,7 +224,7 @@ class Textbook:
     found: dict = field(default_factory=dict)
 
     def __post_init__(self):
-        chunk, n = self.model.chunk, self.model.nobs
+        chunk, n = self.model.statistics.rows, self.model.nobs
         X, y = chunk.X.astype(EXTENDED), chunk.y.astype(EXTENDED)
         v = self.v.astype(EXTENDED)
         Z = [np.eye(q, dtype=EXTENDED)[c] for c, q in zip(chunk.codes, chunk.sizes, strict=True)]
@@ -334,8 +334,8 @@ PAIRS = [(name, engine) for name, (engines, _, _) in CASES.items() for engine in
 def test_an_engine_gives_what_the_textbook_has(name, engine, reml):
     model = model_of(name)
     made = ENGINES[engine](model.statistics, reml)
-    assert (made.n, made.n_fixed) == model.chunk.X.shape
-    assert made.sizes == tuple(model.chunk.sizes)
+    assert (made.n, made.n_fixed) == model.statistics.rows.X.shape
+    assert made.sizes == tuple(model.statistics.rows.sizes)
     k = len(model.component_names)
     for v in points(k):
         compare(name, engine, made, v, reml)
@@ -359,7 +359,8 @@ def test_values_depend_on_data_and_point_alone(name, engine):
     given_by(made, there)
     same(given_by(made, here), first)
     compare(name, engine, made.started(there), here, True)
-    drawn = model.statistics.with_response(model.chunk.y + np.sin(np.arange(model.nobs)))
+    rows = model.statistics.rows
+    drawn = model.statistics.with_response(rows.y + np.sin(np.arange(model.nobs)))
     fresh = ENGINES[engine](drawn, True)
     same(given_by(made.with_response(drawn), here), given_by(fresh, here))
 

@@ -34,7 +34,7 @@ def expected_forms(model, v):
     """Return Φ, X'V⁻¹V_t V⁻¹X and X'V⁻¹V_t V⁻¹V_u V⁻¹X of the centred columns."""
     dense = DenseLikelihood(model, reml=True)
     Vi = dense.matrices(v)[1]
-    X = model.chunk.X
+    X = model.statistics.rows.X
     ViX = Vi @ X
     first = np.array([ViX.T @ K @ ViX for K in dense.K])
     second = np.array([[ViX.T @ K @ Vi @ L @ ViX for L in dense.K] for K in dense.K])
@@ -59,7 +59,7 @@ def check(engine, model, *, second, rtol=1e-9):
 @pytest.mark.parametrize("name", sorted(DESIGNS))
 def test_elimination(name, fixed):
     model = model_of(name, fixed)
-    check(BlockedLikelihood(model.stats, reml=True), model, second=True)
+    check(BlockedLikelihood(model.statistics.cross_products, reml=True), model, second=True)
 
 
 @pytest.mark.parametrize("n_levels", [0, 12, 1000])
@@ -67,7 +67,9 @@ def test_elimination(name, fixed):
 @pytest.mark.parametrize("name", ["one way", "nested", "three facets"])
 def test_iterative_solves(name, fixed, n_levels):
     model = model_of(name, fixed)
-    engine = IterativeLikelihood(model.stats, reml=True, n_levels=n_levels, tol=1e-12)
+    engine = IterativeLikelihood(
+        model.statistics.cross_products, reml=True, n_levels=n_levels, tol=1e-12
+    )
     # There are no second forms, whoever asks.
     assert engine.fixed_forms(np.ones(len(model.component_names)), second=True).second is None
     check(engine, model, second=False, rtol=1e-8)
@@ -89,4 +91,9 @@ def test_a_grid_with_holes(fixed):
     grid = model.statistics.completed
     assert grid is not None
     # The holes are solved for to 1e-10 of the right-hand side.
-    check(CompletedLikelihood(model.stats, grid, reml=True), model, second=False, rtol=1e-7)
+    check(
+        CompletedLikelihood(model.statistics.cross_products, grid, reml=True),
+        model,
+        second=False,
+        rtol=1e-7,
+    )

@@ -29,7 +29,7 @@ def model_of(name, fixed="1"):
 
 
 def statistics_of(formula, data):
-    return accumulate(vcomp.VarianceComponentsModel(formula, data).chunk)
+    return accumulate(vcomp.VarianceComponentsModel(formula, data).statistics.rows)
 
 
 def crossed(n, n_a, n_b, seed=0, sds=(1.0, 0.6, 1.0)):
@@ -63,7 +63,7 @@ def found_by(engine, *, tol=1e-6):
 )
 @pytest.mark.parametrize("name", sorted(DESIGNS))
 def test_exact_with_all_unit_vectors(name, fixed, reml, n_levels):
-    stats = accumulate(model_of(name, fixed).chunk)
+    stats = accumulate(model_of(name, fixed).statistics.rows)
     blocked = BlockedLikelihood(stats, reml=reml)
     engine = IterativeLikelihood(stats, reml=reml, probes=AllUnits(), n_levels=n_levels, tol=1e-14)
     assert (engine.n, engine.n_fixed, engine.sizes) == (stats.n, stats.n_fixed, stats.sizes)
@@ -207,7 +207,7 @@ def test_the_same_seed_gives_the_same_numbers():
 
 
 def test_reason_says_how_to_do_it_again():
-    stats = accumulate(model_of("crossed").chunk)
+    stats = accumulate(model_of("crossed").statistics.rows)
     engine = IterativeLikelihood(stats, reml=True, n_probes=20, seed=7)
     assert engine.reason.endswith("traces from 20 random probes, seed 7")
     engine = IterativeLikelihood(stats, reml=True, probes=AllUnits())
@@ -215,7 +215,7 @@ def test_reason_says_how_to_do_it_again():
 
 
 def test_average_information_only():
-    engine = IterativeLikelihood(accumulate(model_of("crossed").chunk), reml=True)
+    engine = IterativeLikelihood(accumulate(model_of("crossed").statistics.rows), reml=True)
     v = np.array([1.0, 0.5, 1.0])
     assert engine.kinds == ("average",)
     assert not engine.exact_value
@@ -225,7 +225,7 @@ def test_average_information_only():
 
 
 def test_variances_of_prediction_are_not_guessed():
-    engine = IterativeLikelihood(accumulate(model_of("crossed").chunk), reml=True)
+    engine = IterativeLikelihood(accumulate(model_of("crossed").statistics.rows), reml=True)
     solution = engine.solution(np.array([1.0, 0.0, 1.0]))
     assert np.isnan(solution.prediction_var[0]).all()
     np.testing.assert_array_equal(solution.conditional_var[1], 0.0)
@@ -233,7 +233,7 @@ def test_variances_of_prediction_are_not_guessed():
 
 
 def test_too_few_probes():
-    stats = accumulate(model_of("crossed").chunk)
+    stats = accumulate(model_of("crossed").statistics.rows)
     with pytest.raises(EstimationError, match="n_probes must be at least 2, not 1"):
         IterativeLikelihood(stats, reml=True, n_probes=1)
 
@@ -316,7 +316,7 @@ def test_covariances_of_means_and_of_estimates(n):
 
 
 def test_four_fifths_of_the_memory_may_be_used():
-    stats = vcomp.VarianceComponentsModel(*unbalanced("three facets")).stats
+    stats = vcomp.VarianceComponentsModel(*unbalanced("three facets")).statistics.cross_products
     for n_probes in (2, 50):
         needed = iterative_memory(stats, n_probes)
         more = iterative_memory(stats, n_probes + 1) - needed

@@ -192,7 +192,7 @@ def test_any_holes(seed):
 def test_cells_may_stand_for_parts_of_scores():
     """Numbers of scores need not be whole."""
     formula, data = CASES["few holes"]
-    chunk = vcomp.VarianceComponentsModel(formula, data).chunk
+    chunk = vcomp.VarianceComponentsModel(formula, data).statistics.rows
     counts = np.where(np.arange(len(data)) % 2 == 0, 0.5, 1.5)
     counts[0] += round(counts.sum()) - counts.sum()
     weighted = replace(chunk, counts=counts)
@@ -209,7 +209,7 @@ def test_cells_may_stand_for_parts_of_scores():
 def test_a_level_without_rows_has_no_place():
     """Of the facet itself, and of one in which it is nested."""
     formula, data = CASES["nested"]
-    chunk = vcomp.VarianceComponentsModel(formula, data).chunk
+    chunk = vcomp.VarianceComponentsModel(formula, data).statistics.rows
     assert find_level_grid(chunk) is not None
     for facet in range(len(chunk.facet_sizes)):
         sizes = list(chunk.facet_sizes)

@@ -20,8 +20,12 @@ from vcomp.estimators.likelihood.maximisation import maximise
 def engine_of(name, seed=11, kind=BlockedLikelihood, **options):
     formula, data = unbalanced(name, seed=seed)
     model = vcomp.VarianceComponentsModel(formula, data)
-    likelihood = kind(model.stats, reml=True, **options)
-    return model, likelihood, np.array([*model.stats.sizes, model.nobs], dtype=float)
+    likelihood = kind(model.statistics.cross_products, reml=True, **options)
+    return (
+        model,
+        likelihood,
+        np.array([*model.statistics.cross_products.sizes, model.nobs], dtype=float),
+    )
 
 
 def assert_same_maximum(found, expected):
@@ -312,7 +316,9 @@ def test_an_em_step_leaves_components_at_zero():
     start[0] = 0.0
     assert model.score(start)[0] > 0.0
     held = np.zeros(sizes.size, dtype=bool)
-    search = maximisation._Maximisation(Convex(model.stats, reml=True), sizes, held, 1e-8, 9)
+    search = maximisation._Maximisation(
+        Convex(model.statistics.cross_products, reml=True), sizes, held, 1e-8, 9
+    )
     here = search.at(start)
     assert here.kind == "EM"
     assert here.step[0] == 0.0
@@ -330,7 +336,10 @@ def test_a_vanishing_residual_is_noticed_at_every_scale(factor):
     with pytest.raises(vcomp.EstimationError, match="reproduce the response exactly"):
         vcomp.fit("y ~ (1|a)", data)
     model = vcomp.VarianceComponentsModel("y ~ (1|a)", data)
-    likelihood, sizes = BlockedLikelihood(model.stats, reml=True), np.array([8.0, 24.0])
+    likelihood, sizes = (
+        BlockedLikelihood(model.statistics.cross_products, reml=True),
+        np.array([8.0, 24.0]),
+    )
     found = maximise(likelihood, np.full(2, factor**2), sizes, max_iter=100)
     assert not found.converged
     assert not found.at_limit

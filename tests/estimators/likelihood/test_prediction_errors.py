@@ -35,11 +35,14 @@ def problem(kind, name, fixed="1"):
 
 def inverse_of_equations(model, v):
     """Return the covariance of [û − u, β̂ − β], zero for terms at zero."""
-    Z = [np.eye(q)[c] for c, q in zip(model.chunk.codes, model.chunk.sizes, strict=True)]
-    W = np.column_stack([*Z, model.chunk.X])
+    Z = [
+        np.eye(q)[c]
+        for c, q in zip(model.statistics.rows.codes, model.statistics.rows.sizes, strict=True)
+    ]
+    W = np.column_stack([*Z, model.statistics.rows.X])
     with np.errstate(divide="ignore"):
         ridge = [np.full(z.shape[1], 1.0 / s) for z, s in zip(Z, v, strict=False)]
-    ridge = np.concatenate([*ridge, np.zeros(model.chunk.n_fixed)])
+    ridge = np.concatenate([*ridge, np.zeros(model.statistics.rows.n_fixed)])
     there = np.isfinite(ridge)
     C = W[:, there].T @ W[:, there] / v[-1] + np.diag(ridge[there])
     found = np.zeros((W.shape[1], W.shape[1]))
@@ -56,17 +59,17 @@ def inverse_of_equations(model, v):
 def test_variances_of_combinations(kind, name, zero, limits):
     """Of rows of the data, of single effects, of any groups together, and of the fixed part."""
     model, v, rng = problem(kind, name, "x")
-    sizes, k = model.chunk.sizes, len(model.chunk.sizes)
+    sizes, k = model.statistics.rows.sizes, len(model.statistics.rows.sizes)
     if zero:
         v[0] = 0.0
     whole, starts = inverse_of_equations(model, v), np.cumsum([0, *sizes])
     rows = rng.integers(0, model.nobs, 4)
-    groups = np.array([[c[r] for c in model.chunk.codes] for r in rows])
+    groups = np.array([[c[r] for c in model.statistics.rows.codes] for r in rows])
     single = np.full((k, k), -1)
     single[np.diag_indices(k)] = [rng.integers(0, q) for q in sizes]
     any_of_them = np.array([[rng.integers(-1, q) for q in sizes] for _ in range(5)])
     groups = np.concatenate([groups, single, any_of_them, np.full((1, k), -1)])
-    X = rng.normal(size=(len(groups), model.chunk.n_fixed))
+    X = rng.normal(size=(len(groups), model.statistics.rows.n_fixed))
     X[4 : 4 + k] = 0.0
     c = np.zeros((len(groups), whole.shape[0]))
     for row, of in zip(c, groups, strict=True):
@@ -84,8 +87,8 @@ def test_variances_of_combinations(kind, name, zero, limits):
 @pytest.mark.parametrize("name", ["crossed", "nested", "three facets"])
 def test_variances_of_differences(name, fixed, limits):
     model, v, rng = problem("unbalanced", name, fixed)
-    whole, starts = inverse_of_equations(model, v), np.cumsum([0, *model.chunk.sizes])
-    for t, q in enumerate(model.chunk.sizes):
+    whole, starts = inverse_of_equations(model, v), np.cumsum([0, *model.statistics.rows.sizes])
+    for t, q in enumerate(model.statistics.rows.sizes):
         pairs = rng.integers(0, q, (2, 20))  # more than are solved for at once
         c = np.zeros((20, whole.shape[0]))
         np.add.at(c, (np.arange(20), starts[t] + pairs[0]), 1.0)
@@ -105,13 +108,13 @@ def test_few_effects_over_many_levels_need_no_factor(fixed):
     model = vcomp.VarianceComponentsModel(f"y ~ {fixed} + {terms}", data)
     v = rng.uniform(0.2, 2.0, len(model.component_names))
     v[1] = 0.0
-    whole, starts = inverse_of_equations(model, v), np.cumsum([0, *model.chunk.sizes])
+    whole, starts = inverse_of_equations(model, v), np.cumsum([0, *model.statistics.rows.sizes])
     names = [term.name for term in model.design.terms]
     groups = np.full((2, 6, len(names)), -1)
     for t, name in enumerate(names):
         if "d" not in name:
-            groups[:, :, t] = rng.integers(-1, model.chunk.sizes[t], (2, 6))
-    X = rng.normal(size=(6, model.chunk.n_fixed))
+            groups[:, :, t] = rng.integers(-1, model.statistics.rows.sizes[t], (2, 6))
+    X = rng.normal(size=(6, model.statistics.rows.n_fixed))
     c = np.zeros((6, whole.shape[0]))
     c[:, starts[-1] :] = X
     for sign, some in ((1.0, groups[0]), (-1.0, groups[1])):
@@ -131,9 +134,12 @@ def test_predicted_effects_of_the_columns_of_the_fixed_part(kind, name, zero, fi
     model, v, _ = problem(kind, name, fixed)
     if zero:
         v[0] = 0.0
-    Z = [np.eye(q)[c] for c, q in zip(model.chunk.codes, model.chunk.sizes, strict=True)]
+    Z = [
+        np.eye(q)[c]
+        for c, q in zip(model.statistics.rows.codes, model.statistics.rows.sizes, strict=True)
+    ]
     V = v[-1] * np.eye(model.nobs) + sum(s * z @ z.T for s, z in zip(v, Z, strict=False))
-    VX = np.linalg.solve(V, model.chunk.X)
+    VX = np.linalg.solve(V, model.statistics.rows.X)
     for t, found in enumerate(predicted_columns(model.statistics, v)):
         np.testing.assert_allclose(found, v[t] * Z[t].T @ VX, rtol=1e-7, atol=1e-9)
 

@@ -140,12 +140,15 @@ def test_ordinary_fits_climb_once():
 def test_engines_with_probes_climb_once():
     """Their likelihood has an error, so that maxima cannot be compared."""
     model = vcomp.VarianceComponentsModel(TWO, CROSSED)
-    sizes = np.array([*model.stats.sizes, model.nobs], float)
+    sizes = np.array([*model.statistics.cross_products.sizes, model.nobs], float)
     start = np.array([0.4, 0.0, 0.6])
-    found = maximise(Probing(model.stats, reml=True), start, sizes)
+    found = maximise(Probing(model.statistics.cross_products, reml=True), start, sizes)
     assert found.v[1] == 0.0
     assert found.others == ()
-    assert maximise(BlockedLikelihood(model.stats, reml=True), start, sizes).v[1] > 0.0
+    assert (
+        maximise(BlockedLikelihood(model.statistics.cross_products, reml=True), start, sizes).v[1]
+        > 0.0
+    )
 
 
 def test_held_components_keep_their_values_at_other_starts():
@@ -238,7 +241,7 @@ def test_profiles_follow_the_highest(theta):
     """At any σ²(a) the profile is the largest dense likelihood over the other components."""
     model = vcomp.VarianceComponentsModel(TWO, CROSSED)
     res = model.fit()
-    engine = BlockedLikelihood(model.stats, reml=True)
+    engine = BlockedLikelihood(model.statistics.cross_products, reml=True)
     weights = np.array([1.0, 0.0, 0.0])
     curve = profile_quantity(engine, res.vcomp.to_numpy(), LinearConstraint(weights))
     full = dense(CROSSED, "ab", reml=True)

@@ -41,7 +41,7 @@ def _data(n: int = 7_000, n_items: int = 300, seed: int = 1) -> pd.DataFrame:
 def _model(formula: str, data: pd.DataFrame, least: int = 100) -> VarianceComponentsModel:
     """Return a model whose factor counts as one of very many levels."""
     model = VarianceComponentsModel(formula, data)
-    wide = find_wide_products(model.chunk, RollUp(model.chunk), least)
+    wide = find_wide_products(model.statistics.rows, RollUp(model.statistics.rows), least)
     assert wide is not None
     return _with_statistics(model, replace(model.statistics, strata=None), wide)
 
@@ -63,9 +63,9 @@ def _with_statistics(
 
 def _sums(formula: str, data: pd.DataFrame | None = None) -> tuple[WideProducts, CrossProducts]:
     model = VarianceComponentsModel(formula, _data() if data is None else data)
-    wide = find_wide_products(model.chunk, RollUp(model.chunk), 100)
+    wide = find_wide_products(model.statistics.rows, RollUp(model.statistics.rows), 100)
     assert wide is not None
-    return wide, accumulate(model.chunk)
+    return wide, accumulate(model.statistics.rows)
 
 
 @pytest.fixture(scope="module", params=[LEAVES, INSIDE], ids=["leaves", "inside"])
@@ -197,7 +197,7 @@ class TestLikelihood:
 
         others = np.setdiff1d(np.arange(X.shape[1]), sparse)
         columns = MixedColumns(dense, csr_array(X[:, sparse]), others, np.array(sparse))
-        chunk = replace(fixed.chunk, columns=columns, origin=0.0)
+        chunk = replace(fixed.statistics.rows, columns=columns, origin=0.0)
         wide = find_wide_products(chunk, RollUp(chunk), 2)
         assert wide is not None
         v = np.array([0.7, 0.3, 1.1])
@@ -379,7 +379,7 @@ class TestManyLevels:
         model = VarianceComponentsModel("y ~ x + item + (1|a) + (1|b)", data)
         stats, y = model.statistics, np.random.default_rng(6).normal(size=len(data))
         found, one = stats.with_response(y).wide, stats.of_terms([1]).wide
-        chunk = model.chunk.with_response(y)
+        chunk = model.statistics.rows.with_response(y)
         wanted = find_wide_products(chunk, RollUp(chunk))
         assert found is not None
         assert one is not None

@@ -20,7 +20,10 @@ RTOL = 1e-9
 def dense_squares(model, v, *, with_fixed):
     """Return ‖Z_t'Q Z_u‖² with Q written out, row by row."""
     incidences = [
-        np.eye(size)[code] for code, size in zip(model.chunk.codes, model.chunk.sizes, strict=True)
+        np.eye(size)[code]
+        for code, size in zip(
+            model.statistics.rows.codes, model.statistics.rows.sizes, strict=True
+        )
     ]
     V = v[-1] * np.eye(model.nobs)
     V += sum(x * Z @ Z.T for x, Z in zip(v, incidences, strict=False))
@@ -53,7 +56,7 @@ def test_every_design_and_every_term_at_zero(name, zeros, with_fixed):
         g=np.random.default_rng(0).integers(0, 3, len(data))
     ))  # fmt: skip
     v = at_zero(model, zeros)
-    point = Eliminations(model.stats).at(v)
+    point = Eliminations(model.statistics.cross_products).at(v)
     assert large_at_zero(point, limits) == [t for t, x in enumerate(v[:-1]) if x == 0.0]
     found = point.squares(
         point.traces(with_fixed=with_fixed),
@@ -70,7 +73,7 @@ def test_a_small_term_at_zero_beside_a_large_one_goes_by_its_columns():
     formula, data = unbalanced("deeply nested", seed=3)
     model = vcomp.VarianceComponentsModel(formula, data)
     v = at_zero(model, "all")
-    point = Eliminations(model.stats).at(v)
+    point = Eliminations(model.statistics.cross_products).at(v)
     large = large_at_zero(point, limits)
     assert 0 < len(large) < len(v) - 1
     found = squares_of(point, limits=limits)
@@ -85,7 +88,7 @@ def test_nothing_small_and_nothing_that_cancels_is_taken_for_large():
         {"y": rng.normal(size=n), "i": np.arange(n) // 400, "d": np.arange(n) // 4}
     )
     model = vcomp.VarianceComponentsModel("y ~ (1|i/d)", data)
-    eliminations = Eliminations(model.stats)
+    eliminations = Eliminations(model.statistics.cross_products)
     # 5,000 documents in 50 topics: the documents are many, the topics few, beside them none is.
     assert large_at_zero(eliminations.at(np.array([0.5, 0.0, 1.0]))) == [1]
     assert large_at_zero(eliminations.at(np.array([0.0, 0.0, 1.0]))) == [1]
@@ -102,7 +105,10 @@ def test_documents_at_zero_agree_with_their_columns():
     )
     model = vcomp.VarianceComponentsModel("y ~ (1|i/d)", data)
     v = np.array([0.7, 0.0, 1.3])
-    point, limits = Eliminations(model.stats).at(v), SquareLimits(many_elements=0.0)
+    point, limits = (
+        Eliminations(model.statistics.cross_products).at(v),
+        SquareLimits(many_elements=0.0),
+    )
     assert (large_at_zero(point), large_at_zero(point, limits)) == ([], [1])
     by_columns = squares_of(point, with_fixed=True)
     by_rank = squares_of(point, with_fixed=True, limits=limits)

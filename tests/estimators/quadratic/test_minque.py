@@ -146,10 +146,10 @@ def test_mivque0_of_many_groups(name):
     model = model_of(name)
     dense = model.fit("minque", prior=0).vcomp
     np.testing.assert_allclose(
-        dense, mivque0(model.stats), rtol=1e-8, atol=1e-9 * dense.abs().max()
+        dense, mivque0(model.statistics.cross_products), rtol=1e-8, atol=1e-9 * dense.abs().max()
     )
     found = estimate(model, prior=0)
-    np.testing.assert_allclose(found.values, mivque0(model.stats), rtol=1e-12)
+    np.testing.assert_allclose(found.values, mivque0(model.statistics.cross_products), rtol=1e-12)
     assert "No standard errors" in found.status
 
 

@@ -24,7 +24,10 @@ def test_chains_and_a_dense_product_against_matrices_of_all_rows(name):
     model = vcomp.VarianceComponentsModel(*unbalanced(name))
     stats, n = model.statistics.cross_products, model.nobs
     v = np.linspace(-0.2, 1.5, stats.n_terms + 1)
-    Z = [np.eye(q)[c] for c, q in zip(model.chunk.codes, model.chunk.sizes, strict=True)]
+    Z = [
+        np.eye(q)[c]
+        for c, q in zip(model.statistics.rows.codes, model.statistics.rows.sizes, strict=True)
+    ]
     V = sum(s * z @ z.T for s, z in zip(v, Z, strict=False)) + v[-1] * np.eye(n)
     mean = np.full((n, n), 1.0 / n)
     A = [z @ np.diag(1.0 / z.sum(axis=0)) @ z.T - mean for z in Z] + [np.eye(n) - mean]
@@ -36,7 +39,7 @@ def test_chains_and_a_dense_product_against_matrices_of_all_rows(name):
 
 
 def test_what_is_too_large_is_refused_before_any_product_is_made():
-    stats = vcomp.VarianceComponentsModel(*unbalanced("three facets")).stats
+    stats = vcomp.VarianceComponentsModel(*unbalanced("three facets")).statistics.cross_products
     limits, v = ChainLimits(dense_below=0, most_elements=0), np.ones(stats.n_terms + 1)
     with pytest.raises(TooLargeError):
         quadratic_covariance(stats, v, limits)
@@ -53,7 +56,10 @@ def test_a_product_between_the_two_smallest_terms_has_to_fit():
     data = pd.DataFrame({**codes, "y": rng.normal(size=60)})
     model = vcomp.VarianceComponentsModel("y ~ (1|a) + (1|b) + (1|c)", data)
     stats = model.statistics.cross_products
-    Z = [np.eye(q)[c] for c, q in zip(model.chunk.codes, model.chunk.sizes, strict=True)]
+    Z = [
+        np.eye(q)[c]
+        for c, q in zip(model.statistics.rows.codes, model.statistics.rows.sizes, strict=True)
+    ]
     sizes = {z.shape[1]: z for z in Z}
     place = {z.shape[1]: t for t, z in enumerate(Z)}
     chain = [(place[30], -1), (place[4], 0), (place[20], -1)]

@@ -26,7 +26,7 @@ from vcomp.estimators.quadratic.reductions import ReductionLimits
 
 
 def sequential(model):
-    return DenseReductions(model, [range(t) for t in range(len(model.chunk.codes))])
+    return DenseReductions(model, [range(t) for t in range(len(model.statistics.rows.codes))])
 
 
 @pytest.mark.parametrize("fixed", FIXED)

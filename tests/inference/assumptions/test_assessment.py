@@ -15,7 +15,7 @@ from vcomp.inference.assumptions.assessment import (
     _equal_variances,
     assess,
 )
-from vcomp.inference.assumptions.two_way_table import CrossedTable
+from vcomp.inference.assumptions.two_way_table import TwoWayTable
 
 NONE = "Residuals are not tested: there are none once all effects are removed."
 
@@ -137,7 +137,7 @@ def test_few_values_are_not_normal(values, few):
 
 def test_tables_of_many_columns_have_fewer_draws():
     """Twenty million numbers, of which 48 columns count three times: 992 draws, of which 979."""
-    rows, table = rows_of(np.ones(4), a=levels(2, 2)), CrossedTable.of(RNG.normal(size=(140, 48)))
+    rows, table = rows_of(np.ones(4), a=levels(2, 2)), TwoWayTable.of(RNG.normal(size=(140, 48)))
     found = assess("", (), rows, (table,), (), n=None, seed=1).tables[0]
     # No draw has a correlation of two columns as large as that of a column with itself.
     np.testing.assert_allclose(np.diagonal(found.p_pairs), 1.0 / 980.0, rtol=1e-12)

@@ -7,7 +7,7 @@ import statsmodels.formula.api as smf
 from scipy import stats
 
 from vcomp.inference.assumptions.two_way_table import (
-    CrossedTable,
+    TwoWayTable,
     f_level,
     findings_of,
     sphericity,
@@ -19,7 +19,7 @@ def table(n=12, k=5, seed=1, missing=0.0):
     rng = np.random.default_rng(seed)
     y = rng.normal(size=(n, 1)) + rng.normal(size=k) + rng.normal(size=(n, k))
     y[rng.random((n, k)) < missing] = np.nan
-    return CrossedTable.of(y)
+    return TwoWayTable.of(y)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
@@ -55,10 +55,10 @@ def test_sphericity_is_that_of_the_population():
     C = np.eye(5) - 0.2
     S = C @ np.diag(sd**2) @ C
     true = np.trace(S) ** 2 / (4 * np.trace(S @ S))
-    found = [sphericity(CrossedTable.of(rng.normal(size=(400, 5)) * sd)) for _ in range(20)]
+    found = [sphericity(TwoWayTable.of(rng.normal(size=(400, 5)) * sd)) for _ in range(20)]
     assert np.mean(found) == pytest.approx(true, abs=0.02)
     # Huynh and Feldt's estimator as Lecoutre corrected it, with n - 1 degrees of freedom.
-    made = CrossedTable.of(rng.normal(size=(12, 5)) * sd)
+    made = TwoWayTable.of(rng.normal(size=(12, 5)) * sd)
     S = np.cov(made.residuals, rowvar=False)
     greenhouse = np.trace(S) ** 2 / (4 * np.trace(S @ S))
     corrected = (12 * 4 * greenhouse - 2) / (4 * (11 - 4 * greenhouse))
@@ -75,10 +75,10 @@ def test_sphericity_is_between_its_bounds(k):
     contrasts = np.linalg.qr(contrasts.T)[0].T[1:]
     rows = np.linalg.qr(np.column_stack([np.ones(n), rng.normal(size=(n, k - 1))]))[0][:, 1:]
     one, all_alike = rows[:, :1] @ contrasts[:1], rows @ contrasts
-    assert sphericity(CrossedTable.of(one)) == pytest.approx(1.0 / (k - 1), rel=1e-9)
-    assert sphericity(CrossedTable.of(all_alike)) == 1.0
+    assert sphericity(TwoWayTable.of(one)) == pytest.approx(1.0 / (k - 1), rel=1e-9)
+    assert sphericity(TwoWayTable.of(all_alike)) == 1.0
     few = [
-        sphericity(CrossedTable.of(rng.normal(size=(4, 1)) @ contrasts[:1]
+        sphericity(TwoWayTable.of(rng.normal(size=(4, 1)) @ contrasts[:1]
                                    + 0.3 * rng.normal(size=(4, k))))
         for _ in range(60)
     ]  # fmt: skip
@@ -86,7 +86,7 @@ def test_sphericity_is_between_its_bounds(k):
 
 
 def test_a_table_without_residuals_is_spherical():
-    assert sphericity(CrossedTable.of(np.add.outer(np.arange(8.0), np.arange(4.0)))) == 1.0
+    assert sphericity(TwoWayTable.of(np.add.outer(np.arange(8.0), np.arange(4.0)))) == 1.0
 
 
 def test_the_level_of_f_is_that_of_boxs_approximation():
@@ -102,7 +102,7 @@ def test_pairs_and_effects_that_correlate_are_found():
     y = topic * np.linspace(0.5, 1.5, 8) + rng.normal(size=(60, 8))
     twin = y + 0.0
     twin[:, 3] = y[:, 2] + 0.2 * rng.normal(size=60)
-    found = findings_of(CrossedTable.of(twin), 199, np.random.default_rng(1))
+    found = findings_of(TwoWayTable.of(twin), 199, np.random.default_rng(1))
     first, second, r, p = found.pairs()[0]
     assert {first, second} == {"2", "3"}
     assert r > 0.8
@@ -165,8 +165,8 @@ def test_correlations_are_beyond_those_with_random_signs(missing, n):
 @pytest.mark.parametrize("unit", [1e-9, 1e9])
 def test_the_unit_of_the_scores_does_not_matter(unit):
     sd = np.array([1.0, 1.0, 5.0, 1.0, 1.0, 1.0])
-    made = CrossedTable.of(sd * table(14, 6).values)
-    other = CrossedTable.of(unit * made.values)
+    made = TwoWayTable.of(sd * table(14, 6).values)
+    other = TwoWayTable.of(unit * made.values)
     assert sphericity(made) < 1.0
     assert sphericity(other) == pytest.approx(sphericity(made), rel=1e-11)
     (_, test), (_, scaled) = tukey(made), tukey(other)

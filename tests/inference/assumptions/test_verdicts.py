@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vcomp.inference.assumptions import CrossedTable
+from vcomp.inference.assumptions import TwoWayTable
 from vcomp.inference.assumptions.two_way_table import findings_of
 from vcomp.inference.assumptions.verdicts import Deviation, OutlyingRows, verdicts_of
 
@@ -33,7 +33,7 @@ SIZES = {"topic": 20, "system": 20}
 def table():
     rng = np.random.default_rng(3)
     y = 9.0 + rng.normal(size=(30, 1)) + rng.normal(size=6) + 0.5 * rng.normal(size=(30, 6))
-    return findings_of(CrossedTable.of(y), 19, rng)
+    return findings_of(TwoWayTable.of(y), 19, rng)
 
 
 def answers(found, sizes, *tables):
@@ -116,7 +116,7 @@ def test_scores_that_are_a_power_of_a_sum_get_the_root_back(power, shift):
     y = (4.0 + rng.normal(size=(40, 1)) * 0.3 + 0.3 * rng.normal(size=8)) ** power
     y += 1e-3 * rng.normal(size=y.shape)
     y += -y.min() if shift is None else shift  # None: 0 is the lowest score
-    found = findings_of(CrossedTable.of(y), 19, rng)
+    found = findings_of(TwoWayTable.of(y), 19, rng)
     one = Deviation("additivity", "system and topic", 1.0, 0.01, 0.0)
     because = answers([one], SIZES, found)["Required"].because
     match = re.search(r"to the power (\S+) would be more nearly additive", because)

@@ -49,7 +49,7 @@ def basis(*matrices):
 
 def type_2_form(model, term):
     """Return the projection on what a term adds to all that are not finer than it."""
-    chunk = model.chunk
+    chunk = model.statistics.rows
     Z = [indicator(c) for c in chunk.codes]
 
     def is_finer(u):
@@ -63,7 +63,7 @@ def type_2_form(model, term):
 
 
 def residual_form(model):
-    full = basis(model.exog, *(indicator(c) for c in model.chunk.codes))
+    full = basis(model.exog, *(indicator(c) for c in model.statistics.rows.codes))
     return np.eye(model.nobs) - full @ full.T
 
 
@@ -79,7 +79,7 @@ def written_out(model, numerator, denominator):
     y = model.endog
     V = np.eye(model.nobs)
     for t, (name, codes) in enumerate(
-        zip(model.component_names[:-1], model.chunk.codes, strict=True)
+        zip(model.component_names[:-1], model.statistics.rows.codes, strict=True)
     ):
         if name != numerator:
             V += (1.3 + 0.41 * t) * indicator(codes) @ indicator(codes).T

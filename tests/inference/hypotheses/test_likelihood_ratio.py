@@ -107,7 +107,7 @@ def spectral_draws(model, n, rng):
     With μ_s the eigenvalues of Z'QZ and w² of χ²₁: the supremum over λ = σ²_g/σ²_e of
     (N − p) log(1 + N(λ)/D(λ)) − Σ log(1 + λμ_s).
     """
-    X, g = model.exog, model.chunk.codes[0]
+    X, g = model.exog, model.statistics.rows.codes[0]
     Z = np.eye(g.max() + 1)[g]
     Q = np.eye(model.nobs) - X @ np.linalg.pinv(X)
     mu = np.linalg.eigvalsh(Z.T @ Q @ Z)

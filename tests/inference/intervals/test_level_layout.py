@@ -53,7 +53,7 @@ def model(request):
 
 def layout_of(model, room):
     def total(of, *known):
-        return of(*known, model.chunk)
+        return of(*known, model.statistics.rows)
 
     return Layout.of(model.design, _sets(model.design), total, room)
 
@@ -63,9 +63,9 @@ def layout_of(model, room):
 def test_rows_are_in_one_group_if_they_share_all_levels(model, room):
     layout = layout_of(model, ROOMS[room])
     names = [facet.name for facet in model.design.facets]
-    codes = dict(enumerate(model.chunk.compact_codes))
+    codes = dict(enumerate(model.statistics.rows.compact_codes))
     rows = pd.DataFrame({name: codes[k] for k, name in enumerate(names)})
-    weights = model.chunk.counts
+    weights = model.statistics.rows.counts
     weights = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=float)
     assert layout.groups
     for chosen, groups in layout.groups.items():
@@ -86,10 +86,10 @@ def test_rows_are_in_one_group_if_they_share_all_levels(model, room):
 @pytest.mark.parametrize("room", ROOMS)
 def test_groups_of_terms_have_the_numbers_of_their_rows(model, room):
     layout = layout_of(model, ROOMS[room])
-    codes = dict(enumerate(model.chunk.compact_codes))
+    codes = dict(enumerate(model.statistics.rows.compact_codes))
     for t, chosen in enumerate(layout.terms):
         groups = layout.groups[chosen]
-        places, of_term = layout.places_of(t), model.chunk.codes[t]
+        places, of_term = layout.places_of(t), model.statistics.rows.codes[t]
         found = of_term if places is None else places[of_term]
         np.testing.assert_array_equal(found, np.broadcast_to(groups.numbers(codes), found.shape))
 
@@ -98,7 +98,7 @@ def test_groups_of_terms_have_the_numbers_of_their_rows(model, room):
 @pytest.mark.parametrize("room", ROOMS)
 def test_levels_of_groups_and_sums_over_coarser_sets_are_those_of_the_rows(model, room):
     layout = layout_of(model, ROOMS[room])
-    codes = dict(enumerate(model.chunk.compact_codes))
+    codes = dict(enumerate(model.statistics.rows.compact_codes))
     y = np.random.default_rng(2).normal(size=(len(codes[0]), 2))
     for chosen, groups in layout.groups.items():
         numbers = np.broadcast_to(groups.numbers(codes), len(y))

@@ -69,7 +69,7 @@ def fitted(name, method="reml", seed=0):
 def levels_of(res, made=None, **options):
     """Return the products by shared levels; options are of the sums of influences."""
     access = res._row_access
-    model, chunk = access.model, access.model.chunk
+    model, chunk = access.model, access.model.statistics.rows
     made = [] if made is None else made
 
     def total(of, *known):
@@ -82,7 +82,7 @@ def levels_of(res, made=None, **options):
 def shared_in(res, room):
     """Return the numbers of groups of all sets, and the products of pairs that share them."""
     access = res._row_access
-    model, chunk = access.model, access.model.chunk
+    model, chunk = access.model, access.model.statistics.rows
 
     def total(of, *known):
         return of(*known, chunk)
@@ -167,7 +167,7 @@ def test_rows_in_parts_give_the_same(name):
     access = res._row_access
     model = access.model
     whole = levels_of(res)
-    chunk = model.chunk
+    chunk = model.statistics.rows
 
     def total(of, *known):
         parts = [
@@ -232,7 +232,7 @@ def test_rows_with_weights_count_as_often(n):
     rng = np.random.default_rng(1)
     data = {"s": rng.integers(0, 9, n), "y": rng.normal(size=n)}
     model = vcomp.VarianceComponentsModel("y ~ (1|s)", data)
-    chunk, v = model.chunk, np.array([0.5, 1.0])
+    chunk, v = model.statistics.rows, np.array([0.5, 1.0])
 
     def total(of, *known):
         return of(*known, chunk)
@@ -309,7 +309,7 @@ def test_influences_by_matrices(name, method):
     res, frame = fitted(name, method, seed=2)
     # At a bound the expectation is spread by the variances of means.
     assert (res._row_access.components > 0.0).all()
-    chunk = res._row_access.model.chunk
+    chunk = res._row_access.model.statistics.rows
     psi = brute_force(res, chunk)
     found = levels_of(res)
     products = []
@@ -331,7 +331,7 @@ def test_influences_are_continuous_at_the_bound(name):
     """
     res, _ = fitted(name, seed=2)
     access = res._row_access
-    model, chunk = access.model, access.model.chunk
+    model, chunk = access.model, access.model.statistics.rows
 
     def total(of, *known):
         return of(*known, chunk)

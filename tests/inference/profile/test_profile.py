@@ -234,7 +234,7 @@ def test_a_root_and_its_square():
 def test_engines_agree(name):
     model, v = fitted(name)
     strata, k = engine_of(model), v.size
-    blocked = BlockedLikelihood(model.stats, reml=True)
+    blocked = BlockedLikelihood(model.statistics.cross_products, reml=True)
     assert strata.name == "strata"
     for constraint in [component(0, k), RatioConstraint(np.eye(k)[0], np.ones(k))]:
         a, b = (profile_quantity(e, v, constraint, points=0) for e in (strata, blocked))
@@ -243,7 +243,7 @@ def test_engines_agree(name):
 
 def test_the_average_information_is_enough():
     model, v = fitted("crossed", rows="unbalanced")
-    less = AverageOnly(model.stats, reml=True)
+    less = AverageOnly(model.statistics.cross_products, reml=True)
     for place in range(3):
         a, b = (
             profile_quantity(e, v, component(place, 3), points=0) for e in (engine_of(model), less)

@@ -253,7 +253,7 @@ def test_refusals_of_a_quantity(without_a):
     model, v = without_a
     engine, both = engine_of(model), np.array([1.0, 0.0])
     with pytest.raises(EstimationError, match="random probes"):
-        profile_quantity(Probing(model.stats, reml=True), v, component(0, 2))
+        profile_quantity(Probing(model.statistics.cross_products, reml=True), v, component(0, 2))
     with pytest.raises(EstimationError, match="not a maximum"):
         profile_quantity(engine, 2.0 * v, component(0, 2))
     with pytest.raises(EstimationError, match="positive residual"):
@@ -271,7 +271,7 @@ def test_refusals_of_a_quantity(without_a):
     ml = engine_of(model, reml=False)
     with pytest.raises(EstimationError, match="for all fixed effects"):
         profile_fixed_effect(ml, v, np.zeros(1))
-    solving = IterativeLikelihood(model.stats, reml=False)
+    solving = IterativeLikelihood(model.statistics.cross_products, reml=False)
     with pytest.raises(EstimationError, match="no profile of fixed effects"):
         engine_without(solving, np.ones(1), 0.0)
 

@@ -42,7 +42,7 @@ def both(case, fixed=""):
 
 def sums_in_cells(model, cells, y):
     """Return the means of a response of rows in the cells, and products within, in plain steps."""
-    chunk = model.chunk
+    chunk = model.statistics.rows
     codes = [np.asarray(c) for c in chunk.compact_codes]
     of_cells = list(zip(*(np.asarray(c).tolist() for c in cells.compact_codes), strict=True))
     number = {cell: k for k, cell in enumerate(of_cells)}
@@ -84,14 +84,12 @@ def test_the_score_has_mean_zero_and_variance_information(case, fixed):
     kept, streamed = both(case, fixed)
     v = np.random.default_rng(4).uniform(0.5, 2.0, len(kept.component_names))
     draws = RowDraws(streamed.statistics)
-    engine = BlockedLikelihood(kept.stats, reml=True)
-    of_cells = BlockedLikelihood(streamed.stats, reml=True)
+    engine = BlockedLikelihood(kept.statistics.cross_products, reml=True)
+    of_cells = BlockedLikelihood(streamed.statistics.cross_products, reml=True)
     np.testing.assert_allclose(
         of_cells.information(v, "expected"), engine.information(v, "expected"), rtol=1e-9
     )
-    score_agrees(
-        lambda b: draws.draw(v, stream(2, b)).cross_products, of_cells.with_response, v, n=250
-    )
+    score_agrees(lambda b: draws.draw(v, stream(2, b)), of_cells.with_response, v, n=250)
 
 
 @pytest.mark.parametrize("case", ["no grid", "nested, no grid"])

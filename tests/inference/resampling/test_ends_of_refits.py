@@ -25,8 +25,8 @@ def test_they_are_within_a_millionth_of_a_standard_error(name):
     rng = np.random.default_rng(3)
     for _ in range(2):
         y = np.sqrt(v[-1]) * rng.normal(size=model.nobs)
-        for t, codes in enumerate(model.chunk.codes):
-            y = y + np.sqrt(v[t]) * rng.normal(size=model.chunk.sizes[t])[codes]
+        for t, codes in enumerate(model.statistics.rows.codes):
+            y = y + np.sqrt(v[t]) * rng.normal(size=model.statistics.rows.sizes[t])[codes]
         drawn = stats.with_response(y)
         found, expected = quick(drawn), exact(drawn)
         assert found.converged

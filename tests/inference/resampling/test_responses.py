@@ -44,7 +44,7 @@ def test_mean_and_covariance_are_those_of_the_model(fitted):
     y = res.simulate(4000, rng=5).to_numpy().T
     model, v = res.model, res.vcomp.to_numpy()
     V = v[-1] * np.eye(res.nobs)
-    for codes, component in zip(model.chunk.codes, v, strict=False):
+    for codes, component in zip(model.statistics.rows.codes, v, strict=False):
         V += component * (codes[:, None] == codes[None, :])
     mean = model.exog @ res.fe_params.to_numpy()
     agree_in_mean(y, mean, np.diagonal(V))
@@ -60,7 +60,9 @@ def test_too_many_are_refused_before_they_are_made(fitted):
     with pytest.raises(
         EstimationError, match=r"1,000 responses of 35 rows need .* fewer at a time"
     ):
-        responses.simulate_responses(res.model.chunk, v, beta, 1000, free_bytes=lambda: 1e5)
+        responses.simulate_responses(
+            res.model.statistics.rows, v, beta, 1000, free_bytes=lambda: 1e5
+        )
 
 
 @pytest.mark.parametrize("n", [0, 1.5, True])
@@ -72,4 +74,4 @@ def test_numbers_that_cannot_be_meant(fitted, n):
 def test_without_a_mean_there_is_no_response(fitted):
     res, _ = fitted
     with pytest.raises(EstimationError, match="fixed effects of this fit are not known"):
-        responses.simulate_responses(res.model.chunk, np.ones(5), np.full(3, np.nan), 1)
+        responses.simulate_responses(res.model.statistics.rows, np.ones(5), np.full(3, np.nan), 1)

@@ -54,7 +54,9 @@ def test_statistics_with_a_response_are_those_made_from_scratch(case, fixed):
     model = model_of(case, fixed)
     y = np.random.default_rng(8).normal(size=model.nobs)
     design = model.design
-    anew = Statistics.from_rows(model.chunk.with_response(y), design.grid, design.partial_grid)
+    anew = Statistics.from_rows(
+        model.statistics.rows.with_response(y), design.grid, design.partial_grid
+    )
     shared = model.statistics.with_response(y)
     a, b = anew.cross_products, shared.cross_products
     for left, right in ((a.Zy, b.Zy), (a.ZX, b.ZX), (a.group_n, b.group_n)):
@@ -84,7 +86,9 @@ def test_any_design_is_summed_again_as_at_first(case):
     except DesignError:  # what was left out left nothing of a term
         assume(False)
     y = np.random.default_rng(case[1]).normal(size=model.nobs)
-    anew = Statistics.from_rows(model.chunk.with_response(y), model.design.grid).cross_products
+    anew = Statistics.from_rows(
+        model.statistics.rows.with_response(y), model.design.grid
+    ).cross_products
     shared = model.statistics.with_response(y).cross_products
     for x, z in zip(anew.Zy, shared.Zy, strict=True):
         np.testing.assert_allclose(x, z, rtol=0, atol=1e-12 * np.sqrt(model.nobs))
@@ -100,12 +104,14 @@ def test_the_data_stay_as_they_are():
     assert drawn.cross_products.yy == model.nobs
     assert drawn.completed is not None
     assert model.statistics.cross_products is before
-    assert model.chunk.origin != 0.0
+    assert model.statistics.rows.origin != 0.0
     np.testing.assert_array_equal(model.statistics.completed.tables, tables)
 
 
 def test_statistics_without_rows_take_no_response():
-    stats = Statistics.from_cross_products(model_of(("crossed", "complete")).stats)
+    stats = Statistics.from_cross_products(
+        model_of(("crossed", "complete")).statistics.cross_products
+    )
     with pytest.raises(DataError, match="no rows"):
         stats.with_response(np.zeros(20))
     strata = Statistics.from_strata(model_of(("crossed", "complete")).statistics.strata)
@@ -120,13 +126,13 @@ def test_the_score_has_mean_zero_and_variance_information(name):
     v[0] = 0.0
     source = RowDraws(model.statistics)
     # With the plan of the data: a test below compares with engines that make their own.
-    engine = BlockedLikelihood(model.stats, reml=True)
+    engine = BlockedLikelihood(model.statistics.cross_products, reml=True)
     score_agrees(lambda b: source.draw(v, stream(2, b)), engine.with_response, v, n=300)
 
 
 def test_two_rows_covary_by_the_groups_that_they_share():
     model = vcomp.VarianceComponentsModel(*balanced("nested"))
-    v, rows = np.array([2.0, 1.0, 0.5]), model.chunk
+    v, rows = np.array([2.0, 1.0, 0.5]), model.statistics.rows
     errors = np.array([draw_errors(rows, v, stream(6, b)) for b in range(4000)])[:, :6]
     V = v[-1] * np.eye(6)
     for codes, component in zip(rows.codes, v, strict=False):
@@ -137,8 +143,8 @@ def test_two_rows_covary_by_the_groups_that_they_share():
 
 def test_terms_without_variance_use_no_random_numbers():
     formula, data = balanced("crossed")
-    rows = vcomp.VarianceComponentsModel(formula, data).chunk
-    alone = vcomp.VarianceComponentsModel("y ~ (1|b)", data).chunk
+    rows = vcomp.VarianceComponentsModel(formula, data).statistics.rows
+    alone = vcomp.VarianceComponentsModel("y ~ (1|b)", data).statistics.rows
     np.testing.assert_array_equal(
         draw_errors(rows, np.array([0.0, 2.0, 0.5]), stream(1, 2)),
         draw_errors(alone, np.array([2.0, 0.5]), stream(1, 2)),
@@ -147,7 +153,7 @@ def test_terms_without_variance_use_no_random_numbers():
 
 def test_a_response_is_a_sum_of_effects_that_are_drawn_term_after_term():
     """A seed gives the same response in every version: effects by term, then one for each row."""
-    rows, v = model_of(("three facets", "unbalanced")).chunk, np.arange(1.0, 8.0)
+    rows, v = model_of(("three facets", "unbalanced")).statistics.rows, np.arange(1.0, 8.0)
     assert len(rows.codes) == 6
     rng = stream(1, 2)
     expected = np.zeros(rows.n)
@@ -170,7 +176,7 @@ def test_rows_are_drawn_where_sums_by_strata_are_not_enough(method):
 
 
 def test_blocks_do_not_change_the_numbers():
-    rows, v = model_of(("per document", "holes")).chunk, np.linspace(0.5, 1.5, 11)
+    rows, v = model_of(("per document", "holes")).statistics.rows, np.linspace(0.5, 1.5, 11)
     whole = draw_errors(rows, v, stream(1, 2))
     np.testing.assert_array_equal(draw_errors(rows, v, stream(1, 2), block=7), whole)
 
@@ -178,7 +184,7 @@ def test_blocks_do_not_change_the_numbers():
 def test_memory_is_that_of_responses_and_groups(monkeypatch):
     """Of a drawn response, what is added to it, and its square, or of many; and of all groups."""
     model = model_of(("three facets", "holes"), "x + ")
-    rows, stats = model.chunk, model.statistics
+    rows, stats = model.statistics.rows, model.statistics
     groups = sum(codes.nbytes for codes in rows.codes)
     asked = []
     monkeypatch.setattr(draws, "check_memory", lambda needed, *_: asked.append(needed))
@@ -203,7 +209,7 @@ def test_memory_is_that_of_responses_and_groups(monkeypatch):
 def test_an_engine_with_another_response_is_that_of_the_other_response(case):
     model = model_of(case)
     rng = np.random.default_rng(1)
-    engine = BlockedLikelihood(model.stats, reml=True)
+    engine = BlockedLikelihood(model.statistics.cross_products, reml=True)
     k = len(model.component_names)
     for active in (np.ones(k), np.r_[0.0, np.ones(k - 1)], np.ones(k)):
         v = active * rng.uniform(0.5, 2.0, k)

@@ -5,4 +5,4 @@ from .diagnosis import Diagnosis as Diagnosis
 from .residual_projection import Projection as Projection
 from .samples import excess_kurtosis as excess_kurtosis
 from .samples import skewness as skewness
-from .two_way_table import CrossedTable as CrossedTable
+from .two_way_table import TwoWayTable as TwoWayTable

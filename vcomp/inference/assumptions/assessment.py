@@ -33,7 +33,7 @@ from vcomp.inference.assumptions.samples import (
     sorted_columns,
     straightness,
 )
-from vcomp.inference.assumptions.two_way_table import CrossedTable, TableFindings, findings_of
+from vcomp.inference.assumptions.two_way_table import TableFindings, TwoWayTable, findings_of
 from vcomp.inference.assumptions.verdicts import OutlyingRows
 from vcomp.numerics import stream
 
@@ -203,7 +203,7 @@ def assess(
     title: str,
     effects: Sequence[PredictedEffects],
     rows: DiagnosedRows,
-    tables: Sequence[CrossedTable],
+    tables: Sequence[TwoWayTable],
     not_tested: Sequence[str],
     *,
     n: int | None,

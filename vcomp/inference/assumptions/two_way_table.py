@@ -18,7 +18,7 @@ _BLOCKS = 8
 
 
 @dataclass(frozen=True, eq=False)
-class CrossedTable:
+class TwoWayTable:
     """Cell means of two crossed facets, and their residuals from the additive model.
 
     Attributes
@@ -29,7 +29,7 @@ class CrossedTable:
 
     Examples
     --------
-    >>> table = CrossedTable.of([[1.0, 2.0, 4.0], [3.0, 4.0, 6.0], [1.0, 3.0, 2.0]])
+    >>> table = TwoWayTable.of([[1.0, 2.0, 4.0], [3.0, 4.0, 6.0], [1.0, 3.0, 2.0]])
     >>> table.residuals.sum(axis=0).round(12) + 0.0
     array([0., 0., 0.])
     """
@@ -41,7 +41,7 @@ class CrossedTable:
     values: FloatArray
 
     @classmethod
-    def of(cls, values: object, row: str = "topic", column: str = "system") -> CrossedTable:
+    def of(cls, values: object, row: str = "topic", column: str = "system") -> TwoWayTable:
         """Return the table of an array, levels numbered from 0."""
         array = np.asarray(values, dtype=float)
         n, k = array.shape
@@ -150,7 +150,7 @@ class TableFindings:
     p_pairs : (n_columns, n_columns) p-values of correlations, adjusted for all pairs
     """
 
-    table: CrossedTable
+    table: TwoWayTable
     tests: tuple[AssumptionTest, ...]
     slope: float
     sphericity: float
@@ -166,7 +166,7 @@ class TableFindings:
         return [(names[i[k]], names[j[k]], float(r[k]), float(p[k])) for k in order]
 
 
-def findings_of(table: CrossedTable, n: int, rng: np.random.Generator) -> TableFindings:
+def findings_of(table: TwoWayTable, n: int, rng: np.random.Generator) -> TableFindings:
     """Return the tests of additivity and of correlations of a table.
 
     Tukey's test has an F distribution. The null distribution of correlations is that of the same
@@ -232,7 +232,7 @@ def _beyond(mean_square: float, drawn: FloatArray) -> float:
     return float(np.sqrt(max(mean_square - float(drawn.mean()), 0.0)))
 
 
-def tukey(table: CrossedTable) -> tuple[float, AssumptionTest]:
+def tukey(table: TwoWayTable) -> tuple[float, AssumptionTest]:
     """Return the slope and the test of Tukey's one degree of freedom for non-additivity.
 
     Parameters
@@ -258,7 +258,7 @@ def tukey(table: CrossedTable) -> tuple[float, AssumptionTest]:
     return slope, test
 
 
-def sphericity(table: CrossedTable) -> float:
+def sphericity(table: TwoWayTable) -> float:
     """Return ε, 1 where all differences of two columns have one variance.
 
     The two traces are estimated without bias for normal residuals, also with fewer rows than
@@ -285,7 +285,7 @@ def sphericity(table: CrossedTable) -> float:
     return float(min(1.0, squared / ((k - 1.0) * of_squares)))
 
 
-def f_level(table: CrossedTable, epsilon: float, alpha: float = 0.05) -> float:
+def f_level(table: TwoWayTable, epsilon: float, alpha: float = 0.05) -> float:
     """Return the probability with which the F test of columns rejects a true null.
 
     Parameters

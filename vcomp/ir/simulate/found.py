@@ -9,7 +9,7 @@ import numpy as np
 
 from vcomp import display
 from vcomp._typing import FloatArray
-from vcomp.inference.assumptions import CrossedTable, excess_kurtosis, skewness
+from vcomp.inference.assumptions import TwoWayTable, excess_kurtosis, skewness
 from vcomp.numerics import stream
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def measures_of(X: FloatArray) -> dict[str, float]:
     >>> round(found["between"], 1)  # 1 / (n_systems - 1): residuals of a topic add up to zero
     0.2
     """
-    table = CrossedTable.of(X)
+    table = TwoWayTable.of(X)
     e = table.residuals
     sd = np.sqrt(np.mean(e * e, axis=0))
     known = sd > 1e-12 * max(float(np.abs(X).max()), 1e-300)
