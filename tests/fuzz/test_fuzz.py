@@ -38,7 +38,7 @@ PLACES = {
     "formulas": "tests.fuzz.fuzzers.parse",
     "designs": "tests.fuzz.fuzzers.parse_design",
     "costs": "tests.fuzz.fuzzers.parse_cost",
-    "expressions": "vcomp.inference.expression._Reader._operation",
+    "expressions": "vcomp.inference.expression._QuantityReader._operation",
     "json": "vcomp.model.record.FitRecord._check",
     "statistics": "vcomp.statistics.batches.stored._checked",
     "replicates": "vcomp.inference.resampling.replicates.Replicates._check",

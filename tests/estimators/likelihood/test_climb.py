@@ -244,6 +244,9 @@ class Told:
         told = self.told[which]
         return told(v) if callable(told) else told
 
+    def started(self, v):
+        return self
+
     def loglike(self, v):
         return self._told(0, v)
 
