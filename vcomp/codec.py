@@ -274,7 +274,7 @@ def _read(field: Field[Any], hint: Any, plain: Json) -> Any:
 
 
 def _value(hint: Any, plain: Any, shape: tuple[int, ...] = ()) -> Any:
-    """Return the value of a type that a stored form stands for."""
+    """Return the value of a type from its stored form."""
     origin, args = _parts(hint)
     if origin is None and hint is not float:
         if isinstance(hint, type) and is_dataclass(hint):

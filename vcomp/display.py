@@ -488,8 +488,8 @@ def summary(tables: Sequence[Any], notes: Sequence[str] = ()) -> Any:
     page.tables.extend(tables)
     notes = [*notes, *_on_open_intervals(tables)]
     if notes:
-        said = map(encodable, notes)
-        page.add_extra_txt([textwrap.fill(n, _LINE, subsequent_indent="  ") for n in said])
+        shown = map(encodable, notes)
+        page.add_extra_txt([textwrap.fill(n, _LINE, subsequent_indent="  ") for n in shown])
     return page
 
 

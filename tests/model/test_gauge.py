@@ -19,7 +19,7 @@ from vcomp.exceptions import EstimationError, PlanError
 from vcomp.inference.intervals.robust import robust_covariance
 from vcomp.model import record_of
 from vcomp.presets.component_sums import SummedComponents
-from vcomp.presets.gauge import _categories, _judged, _pooling
+from vcomp.presets.gauge import _GRADES, _categories, _grade, _pooling
 
 CROSSED = "y ~ (1|part) + (1|operator) + (1|part:operator)"
 POOLED = "y ~ (1|part) + (1|operator)"
@@ -274,7 +274,8 @@ def test_the_verdict_follows_the_criteria_and_its_interval():
     study = vcomp.presets.gauge_rr(fitted(POOLED), "part", "operator", tolerance=8, interval="mls")
     text = " ".join(str(study).split())
     assert "Total gauge R&R is 27.9 % of study variation" in text
-    assert "may be acceptable; the interval goes from may be acceptable to not acceptable" in text
+    allowed = "the interval also allows: not acceptable (above 30 %)"
+    assert f"may be acceptable (10–30 %); {allowed}" in text
     assert "Total gauge R&R is 22.7 % of the tolerance" in text
     assert "Distinct categories of part: 4 (95 % interval 1 to 9)" in text
     good = aiag().drop(columns="exact").assign(y=lambda d: 100.0 * d["part"] + d["y"])
@@ -445,12 +446,12 @@ def test_a_gauge_without_variance_distinguishes_any_parts(of_parts):
 @pytest.mark.parametrize(
     ("percent", "words"),
     [
-        (9.999, "acceptable"), (10.0, "may be acceptable"), (30.0, "may be acceptable"),
+        (9.999, "acceptable (below"), (10.0, "may be acceptable"), (30.0, "may be acceptable"),
         (30.001, "not acceptable"),
     ],
 )  # fmt: skip
 def test_criteria_of_study_variation(percent, words):
-    assert _judged(percent) == words
+    assert _GRADES[_grade(percent)].startswith(words)
 
 
 @pytest.mark.parametrize(("F", "told"), [(1.0, True), (1.38, True), (1.42, False), (4.0, False)])

@@ -458,7 +458,7 @@ def kuder_richardson(matrix: ItemScores) -> tuple[dict[str, float], str]:
 
 
 def _unpredicted(S: FloatArray | None, n: int) -> float | str:
-    """Return the sum of the variances that the other items leave of each, or why there is none."""
+    """Return the residual variances of items given the others, summed; or why it is undefined."""
     if S is None or n <= len(S):
         return "predicts every item from all others, which needs more objects than items"
     varied = np.diagonal(S) > 0.0

@@ -189,7 +189,7 @@ _CANCELLED = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ItemStatistics:
-    """What item analysis shows, (k,) each; nan where there is none.
+    """Statistics of k items, (k,) each; nan where undefined.
 
     Attributes
     ----------
@@ -488,7 +488,7 @@ def item_analysis(
 def _statistics(
     matrix: ItemScores, missing: str
 ) -> tuple[ItemStatistics, ItemScores, str, tuple[str, ...]]:
-    """Return the statistics, of which scores, how missing ones were treated, and notes."""
+    """Return statistics, the scores used, the treatment of missing ones in words, and notes."""
     if not matrix.n_missing:
         return of_complete(matrix.values), matrix, "", ()
     there = matrix.missing_in_words

@@ -204,7 +204,7 @@ def _as_categories(name: str, column: pd.Series) -> Any:
 
 
 def _warn_of_equal(name: str, values: Any, distinct: Any) -> None:
-    """Warn of truth values beside numbers that are equal to them, which become one level."""
+    """Warn of truth values and equal numbers in one column, which become one level."""
     for found in distinct:
         if not isinstance(found, bool | int | float | np.bool_ | np.number) or found not in (0, 1):
             continue

@@ -244,7 +244,7 @@ def _refusing(what: str) -> Callable[[BaseException], DataError]:
 
 
 def record_batches(data: Any) -> Part:
-    """Return a RecordBatchReader as a part, of which only one pass can be made."""
+    """Return a RecordBatchReader as a part that can be read once."""
 
     def batches(names: list[str], rows: int) -> Iterator[Any]:
         positions = [data.schema.get_field_index(name) for name in names]
@@ -313,7 +313,7 @@ _ROUNDED = 1e-12
 
 
 def _check_decimals(name: str | None, decimals: list[Decimal]) -> None:
-    """Refuse decimals whose rounding errors as floats are seen beside their differences."""
+    """Refuse decimals whose rounding errors as floats are large relative to their differences."""
     if not decimals:
         return
     low, high = min(decimals), max(decimals)

@@ -140,8 +140,8 @@ class _CSV:
 
     def refused(self, error: BaseException) -> DataError:
         """Return the DataError for an error of Arrow."""
-        said = reason(error).removeprefix("CSV parse error: ")
-        if "Empty CSV" in said:
+        message = reason(error).removeprefix("CSV parse error: ")
+        if "Empty CSV" in message:
             if self._path.stat().st_size > self._block_bytes:
                 return DataError(
                     f"the first line of {self._name!r}, which names the columns, is longer than "
@@ -152,11 +152,11 @@ class _CSV:
             )
         if not self._is_text():
             return _not_text(self._name)
-        if "Truncated compressed" in said or "end-of-stream" in said:
+        if "Truncated compressed" in message or "end-of-stream" in message:
             return DataError(
                 f"{self._name!r} is cut short: its end cannot be read; copy or write it again"
             )
-        return DataError(f"{self._name!r} cannot be read as CSV: {said}")
+        return DataError(f"{self._name!r} cannot be read as CSV: {message}")
 
     def _is_text(self) -> bool:
         """Return whether the file is in UTF-8, as far as it can be read."""

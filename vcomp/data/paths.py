@@ -1,4 +1,4 @@
-"""Paths, patterns and folders → the data files that they stand for, and levels that look alike."""
+"""Data files of paths, patterns and folders; levels that look alike."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class DataFile:
 
 
 def data_files(paths: Iterable[object]) -> list[DataFile]:
-    """Return the files that paths stand for; those of a folder or pattern are sorted by name.
+    """Return the files of paths; those of a folder or pattern are sorted by name.
 
     Raises
     ------

@@ -307,7 +307,7 @@ class CompleteRows:
 
     @classmethod
     def of_fixed_part(cls, frame: pd.DataFrame) -> CompleteRows:
-        """Return complete rows of which only the columns of the fixed part are needed."""
+        """Return complete rows with the columns of the fixed part alone."""
         n = len(frame)
         return cls(np.zeros(n), frame, np.ones(n, dtype=bool), Tally(n, 0, {None: 0}, 0))
 

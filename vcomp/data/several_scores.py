@@ -26,10 +26,8 @@ _REPEATS = frozenset(
 _MOST_COLUMNS, _MOST_TOGETHER = 12, 3
 
 _CROSSED, _FEW = 0.75, 0.5
-"""Numbers are levels of a facet if this share of what is measured has each, on what has it.
-
-Texts also are if there are fewer of them than this share of the rows.
-"""
+"""Numbers are levels of a facet if at least the first share of the possible cells occurs; texts
+also if their number is below the second share of the rows."""
 
 
 class SeveralScoresError(DataError):
@@ -133,7 +131,7 @@ def _coded(frame: pd.DataFrame, cell: Sequence[str], score: str) -> dict[str, Lo
 
 
 def _is_crossed(measured: LongArray, on: LongArray, codes: LongArray) -> bool:
-    """Return whether most of what is measured has each level, on what has the level."""
+    """Return whether most cells of the measured units and a column occur."""
     places = _joined([on, codes])
     possible = np.unique(places).size * np.unique(measured).size
     return bool(np.unique(_joined([places, measured])).size >= _CROSSED * possible)

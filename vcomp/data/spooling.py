@@ -219,8 +219,8 @@ class _Writer:
                 self._file.close()
 
     def _cannot(self, error: OSError) -> DataError:
-        said = os.strerror(error.errno) if error.errno else reason(error)
-        what = f"cannot write {str(self._target)!r}: {said}"
+        why = os.strerror(error.errno) if error.errno else reason(error)
+        what = f"cannot write {str(self._target)!r}: {why}"
         try:
             written = self._unfinished.stat().st_size
             free = shutil.disk_usage(self._target.parent).free + written

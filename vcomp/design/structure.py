@@ -220,8 +220,8 @@ class Structure:
         for facet in self.facets:
             above = self.nested_in[facet]
             if above:
-                said = "formula" if self.claim is None else "design"
-                how = "by its labels" if facet in self.implicit else f"as the {said} says"
+                source = "formula" if self.claim is None else "design"
+                how = "by its labels" if facet in self.implicit else f"as the {source} says"
                 lines.append(f"{facet} is nested in {display.listed(sorted(above))} ({how})")
         lines += [f"{a} and {b} are partly crossed" for a, b in self.partly_crossed]
         if not self.connected:

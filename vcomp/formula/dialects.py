@@ -152,7 +152,7 @@ FUNCTIONS: Mapping[str, Callable[[ast.Call], str]] = {
     "lag": _lag,
     "lead": lambda call: _lag(call, "-"),
 }
-"""What stands for functions of other languages."""
+"""Equivalents of functions of other languages."""
 
 
 def _in_place(function: str, arguments: str) -> str:
@@ -232,7 +232,7 @@ def in_python(text: str) -> str:
 
 
 def refuse_foreign(text: str) -> None:
-    """Refuse what is written in another language, with the same in this one.
+    """Refuse the notation of another language, and show the equivalent.
 
     Raises
     ------

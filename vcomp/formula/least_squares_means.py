@@ -1,4 +1,4 @@
-"""Rows of X that stand for the levels of a factor, all else averaged (least-squares means)."""
+"""Rows of X for the levels of a factor, all else averaged (least-squares means)."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def _changed(plain: Any, whole: Json) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class LevelRows:
-    """Rows of X that stand for the levels of a factor.
+    """Rows of X for the levels of a factor.
 
     Attributes
     ----------
     levels : of the factor, in the order of its coding
     X : (levels, p) on the scale of the data
     interacting : other factors of the terms that the factor is part of
-    not_estimable : levels whose means the rows do not tell, as combinations of factors are absent
+    not_estimable : levels whose means are not estimable, as combinations of factors are absent
     names : of the factor: as in the formula, and its column
     omitted : term that is lacking for cells of several scores; "" if none is
     """

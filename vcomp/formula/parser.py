@@ -146,7 +146,7 @@ def parse(text: str, columns: Sequence[str] = ()) -> Formula:
     tree = _tree(text, columns)
     _check_sides(tree, text, columns)
     left, right = tree.args
-    if "*" in text or ":" in text:  # only products stand for more terms than are written
+    if "*" in text or ":" in text:  # only products expand to more terms
         _check_number_of_terms(right)
     bars = list(_bars(right))
     _check_expressions(tree)
@@ -266,7 +266,7 @@ _MAX_TERMS = 1000
 
 
 def _check_number_of_terms(right: Any) -> None:
-    """Refuse a right-hand side that stands for more terms than can be expanded."""
+    """Refuse a right-hand side that expands to too many terms."""
     n_terms = _terms(right)
     if n_terms > _MAX_TERMS:
         raise _fault(
@@ -277,7 +277,7 @@ def _check_number_of_terms(right: Any) -> None:
 
 
 def _terms(node: Any) -> float:
-    """Return the largest number of terms that a tree can stand for."""
+    """Return an upper limit of the number of terms that a tree expands to."""
     if not node.args:
         return 1.0
     counts = [_terms(child) for child in node.args]

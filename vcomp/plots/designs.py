@@ -146,7 +146,7 @@ def _best_place(
     inside = np.logical_and.reduce([covers[f] for f in nested_in[facet]])
     step = float(x[0, 1] - x[0, 0])
     room = distance_transform_edt(inside) * step
-    codes = sum(c.astype(int) << k for k, c in enumerate(covers.values()))
+    codes = np.sum([c.astype(np.int64) << k for k, c in enumerate(covers.values())], axis=0)
     wanted, unwanted = _codes([*others, facet], nested_in)
     best, largest = None, _SMALLEST * x.size
     bit = 1 << len(others)

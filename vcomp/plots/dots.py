@@ -380,7 +380,7 @@ def items(
 
 
 def _name_items(ax: Any, x: FloatArray, y: FloatArray, names: Sequence[str], most: int) -> None:
-    """Write names beside items, the first ones first, where none would overlap another."""
+    """Write names next to items, in order, where none would overlap another."""
     taken: list[Any] = []
     middle = float(np.mean(ax.get_xlim()))
     for at, height, name in zip(x.tolist(), y.tolist(), names, strict=True):

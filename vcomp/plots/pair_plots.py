@@ -210,8 +210,8 @@ def _legend(ax: Any, alpha: float) -> None:
             colour = _colours(*cell, alpha)[0, 0]
             handles.append(Patch(color=colour, label=(words if place == 0 else "") + label))
     handles.append(Patch(color=(0.95, 0.95, 0.95), label="not significant"))
-    beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
-    legend(ax, handles=handles, **beside)
+    outside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+    legend(ax, handles=handles, **outside)
 
 
 def p_value_lines(

@@ -230,7 +230,7 @@ def replicates(
 
 
 def _range(values: FloatArray, marks: Sequence[float]) -> tuple[float, float]:
-    """Return from where to where is drawn: nearly all replicates, and what is marked."""
+    """Return the limits of the axis: nearly all replicates and all marks lie within."""
     low, high = np.quantile(values, [0.005, 0.995])
     room = 0.5 * (high - low)
     marked = [mark for mark in marks if np.isfinite(mark)]

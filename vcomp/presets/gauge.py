@@ -432,6 +432,12 @@ def _published_f(res: PublishedComponents, term: str) -> tuple[float, float] | N
 _ACCEPTABLE, _MARGINAL = 10.0, 30.0
 """Per cent of study variation (AIAG, Measurement Systems Analysis, 4th ed., chap. II, sec. D)."""
 
+_GRADES = (
+    f"acceptable (below {_ACCEPTABLE:g} %)",
+    f"may be acceptable ({_ACCEPTABLE:g}–{_MARGINAL:g} %)",
+    f"not acceptable (above {_MARGINAL:g} %)",
+)
+
 _ENOUGH = 5
 """Distinct categories that AIAG requires."""
 
@@ -453,13 +459,16 @@ def _verdict(study: GaugeStudy) -> list[str]:
         if column not in gauge or np.isnan(gauge[column]):
             continue
         low, high = gauge[f"percent_{name}_low"], gauge[f"percent_{name}_high"]
-        said = f"Total gauge R&R is {display.number(gauge[column], 3)} % of {words}"
+        note = f"Total gauge R&R is {display.number(gauge[column], 3)} % of {words}"
+        grade = _grade(gauge[column])
+        others: list[int] = []
         if not np.isnan(low):
-            said += f" ({confidence} interval {display.short_interval(low, high)})"
-        said += f": {_judged(gauge[column])}"
-        if not np.isnan(low) and _judged(low) != _judged(high):
-            said += f"; the interval goes from {_judged(low)} to {_judged(high)}"
-        notes.append(f"{said}.")
+            note += f" ({confidence} interval {display.short_interval(low, high)})"
+            others = [g for g in range(_grade(low), _grade(high) + 1) if g != grade]
+        note += f": {_GRADES[grade]}"
+        if others:
+            note += f"; the interval also allows: {' or '.join(_GRADES[g] for g in others)}"
+        notes.append(f"{note}.")
     notes.append(
         f"AIAG: below {_ACCEPTABLE:g} % acceptable, up to {_MARGINAL:g} % depending on the use, "
         f"above not acceptable; and at least {_ENOUGH} distinct categories."
@@ -476,8 +485,8 @@ def _verdict(study: GaugeStudy) -> list[str]:
     return notes
 
 
-def _judged(percent: float) -> str:
+def _grade(percent: float) -> int:
+    """Return the place among the grades."""
     if display.snapped(percent, _ACCEPTABLE) < _ACCEPTABLE:
-        return "acceptable"
-    marginal = display.snapped(percent, _MARGINAL) <= _MARGINAL
-    return "may be acceptable" if marginal else "not acceptable"
+        return 0
+    return 1 if display.snapped(percent, _MARGINAL) <= _MARGINAL else 2

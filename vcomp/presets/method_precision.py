@@ -277,7 +277,7 @@ def _renamed(
 def _mean(
     res: VarianceComponentsResults | PublishedComponents,
 ) -> tuple[float, str | None]:
-    """Return the mean that coefficients of variation divide by, or why there is none."""
+    """Return the denominator of coefficients of variation, or why it is undefined."""
     if isinstance(res, PublishedComponents):
         if not res.mean.is_mean:
             return np.nan, "the mean is not known; give mean= with the published values"
