@@ -35,21 +35,6 @@ def test_containers(scores):
     assert reliability(scores).cronbach_alpha == pytest.approx(cronbach_alpha(FIGURE_2), rel=1e-14)
 
 
-@pytest.mark.parametrize(
-    "make", [dict, pd.DataFrame, pl.DataFrame], ids=["dict", "pandas", "polars"]
-)
-def test_long_data(make, tmp_path):
-    names = {"object": "who", "item": "what", "score": "score"}
-    expected = cronbach_alpha(FIGURE_2)
-    assert reliability(make(LONG), **names).cronbach_alpha == pytest.approx(expected, rel=1e-14)
-    assert cronbach_alpha(make(LONG), **names) == pytest.approx(expected, rel=1e-14)
-    shuffled = pd.DataFrame(LONG).sample(frac=1, random_state=1)
-    assert reliability(shuffled, **names).cronbach_alpha == pytest.approx(expected, rel=1e-14)
-    file = tmp_path / "long.csv"
-    shuffled.to_csv(file, index=False)
-    assert reliability(file, **names).cronbach_alpha == pytest.approx(expected, rel=1e-14)
-
-
 def test_a_table_as_a_mapping():
     columns = {name: FIGURE_2[:, i] for i, name in enumerate("xyz")}
     assert reliability(columns).cronbach_alpha == reliability(FIGURE_2).cronbach_alpha

@@ -99,9 +99,9 @@ def test_forms_of_objects_by_items_are_equal(call, tmp_path):
     bare = call(np.ascontiguousarray(SCORES.T))
     same(call(MATRIX), bare)
     LONG.to_csv(tmp_path / "long.csv", index=False)
-    for table in (LONG, LONG.sample(frac=1, random_state=2), pl.DataFrame(LONG)):
+    shuffled, file = LONG.sample(frac=1, random_state=2), tmp_path / "long.csv"
+    for table in (LONG, shuffled, pl.DataFrame(LONG), dict(LONG.items()), file):
         same(call(table, **CTT), bare)
-    same(call(tmp_path / "long.csv", **CTT), bare)
 
 
 def test_ratings_are_those_of_objects_by_raters():
