@@ -174,6 +174,6 @@ def test_forms_of_the_fixed_part_keep_digits_next_to_a_small_residual(name):
     model = model_of(name)
     for v in extremes(len(model.component_names)):
         wanted = textbook(name, tuple(v.tolist()), True)["first forms"].astype(float)
-        found = blocked(model, True).fixed_forms(v).first
+        found = blocked(model.statistics, True).fixed_forms(v).first
         for one, other in zip(found, wanted, strict=True):
             np.testing.assert_allclose(one, other, rtol=0.0, atol=5e-4 * np.abs(other).max())
