@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import vcomp
-from tests.helpers.command_line import output_of, run_process
+from tests.helpers.command_line import output_of, run
 from tests.helpers.rank_scores import LONG, WIDE
 from vcomp.cli.main import cli
 from vcomp.exceptions import VcompError
@@ -203,7 +203,7 @@ def test_options_that_do_not_go_together(message, files):
 
 
 def test_a_mistake_is_one_line_without_traceback(files):
-    done = run_process("accuracy", str(files / "WIDE.csv"), "--measures", "taw", check=False)
+    done = run("accuracy", str(files / "WIDE.csv"), "--measures", "taw", check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("vcomp: error: no measure 'taw'")
     assert "Traceback" not in done.stderr

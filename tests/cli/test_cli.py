@@ -253,7 +253,7 @@ def test_warnings_are_one_line(scores, tmp_path):
     data.loc[3, "y"] = None
     path = tmp_path / "missing.csv"
     data.to_csv(path, index=False)
-    done = run_process("fit", FORMULA, str(path), warnings_are="default")
+    done = run("fit", FORMULA, str(path), warnings_are="default")
     (line,) = done.stderr.splitlines()
     assert line.startswith("vcomp: warning: 1 of 63 rows have a missing value (y 1)")
 
