@@ -191,7 +191,7 @@ WIDE = WideLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _CodedPart:
     """Columns of a term: the products of those of its factors, the first factor's fastest.
 
     Attributes
@@ -250,7 +250,7 @@ class CodedRows:
     """
 
     n_rows: int
-    parts: tuple[_Part, ...]
+    parts: tuple[_CodedPart, ...]
 
     @classmethod
     def of(cls, info: Any, columns: Mapping[str, Any], n_rows: int) -> CodedRows | None:
@@ -275,7 +275,9 @@ class CodedRows:
             for s in subterms:
                 of = s.contrast_matrices
                 contrasts = tuple(of[f].matrix if f in of else None for f in s.factors)
-                parts.append(_Part(tuple(values[f] for f in s.factors), contrasts, s.num_columns))
+                parts.append(
+                    _CodedPart(tuple(values[f] for f in s.factors), contrasts, s.num_columns)
+                )
         return cls(n_rows, tuple(parts))
 
     @property
@@ -283,7 +285,7 @@ class CodedRows:
         """Number of columns."""
         return sum(part.n_columns for part in self.parts)
 
-    def _places(self) -> Iterator[tuple[_Part, int]]:
+    def _places(self) -> Iterator[tuple[_CodedPart, int]]:
         """Yield the parts with the position of their first column."""
         at = 0
         for part in self.parts:
