@@ -1,7 +1,5 @@
 """Frontiers against all designs up to the budget."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -101,34 +99,6 @@ def test_a_cost_function_has_a_frontier_of_sixty_designs(budget, is_whole):
     assert found.frontier_is_whole == is_whole
     assert (found.frontier["i"].tolist() == list(range(1, budget + 1))) == is_whole
     assert found.frontier["i"].iloc[[0, -1]].tolist() == [1, budget]
-
-
-@pytest.mark.parametrize(
-    ("cost", "most", "work", "points"),
-    [
-        # Of a function, each design of it needs a search among all sizes of a facet.
-        (lambda i: i, 60, 20_000, None),
-        (lambda i: i, 60, 20_001, 60),
-        ("i", 99, 20_001, None),
-        ("i", 99, 505_050, None),  # 50 million sizes are tried in all for 99 designs
-        ("i", 99, 505_051, 98),
-        ("i", 99, 10**9, 25),
-    ],
-)
-def test_a_frontier_that_takes_long_is_thinned(cost, most, work, points):
-    """To the best designs for budgets in equal ratios."""
-    one = from_components({"p": 0.5, "i": 0.2, "Residual": 1.0}).dstudy(i=1)
-    found = one.optimize(cost, budget=most, bounds={"i": (1, most)})
-    long = replace(
-        found,
-        alternatives=tuple(
-            replace(a, solution=replace(a.solution, work=work)) for a in found.alternatives
-        ),
-    )
-    assert long.frontier_is_whole == (points is None)
-    every = np.arange(1.0, most + 1.0)
-    budgets = every if points is None else np.geomspace(1.0, most, points)
-    assert long.frontier["i"].tolist() == sorted(set(np.floor(budgets * (1 + 1e-9)).tolist()))
 
 
 @pytest.mark.parametrize(("budget", "is_whole"), [(300, True), (301, False)])

@@ -174,21 +174,22 @@ time.thread_time = lambda: {tick} * next(ticks)
 
 _LITTLE_TO_DO = """
 import numpy as np
-from vcomp.gtheory.allocation.search import search, value_at
 from vcomp.ir.kernels.rank_agreement import swaps
 from vcomp.numerics.kernels import COMPILATIONS, at_once, compile_all, seconds_as_python
+from vcomp.numerics.kernels.codes import add_group_sums
 
-assert seconds_as_python(value_at) == 3.0
-chosen = at_once(value_at, 1.0)
-assert chosen is not value_at
-found = chosen(np.array([0.0, 0.5, 1.0, 2.0]), np.array([4.0, 5.0]), True)
-assert found == 0.5 / 5 + 1.0 / 4 + 2.0 / 20, found
-assert at_once(value_at, 4.0) is value_at
+assert seconds_as_python(add_group_sums) == 3.0
+chosen = at_once(add_group_sums, 1.0)
+assert chosen is not add_group_sums
+sums = np.zeros((2, 1))
+chosen(np.array([0, 1, 0]), np.array([[1.0], [2.0], [4.0]]), sums)
+assert sums.tolist() == [[5.0], [2.0]], sums
+assert at_once(add_group_sums, 4.0) is add_group_sums
 # What it has taken counts, whatever was expected, and after some seconds in all it is compiled.
-assert 0.0 < seconds_as_python(value_at) < 3.0
-assert at_once(value_at, 3.0 - 1e-12) is value_at
+assert 0.0 < seconds_as_python(add_group_sums) < 3.0
+assert at_once(add_group_sums, 3.0 - 1e-12) is add_group_sums
 with compile_all():
-    assert at_once(value_at, 0.0) is value_at
+    assert at_once(add_group_sums, 0.0) is add_group_sums
 # With the kernels that it calls.
 means = np.array([[0.1, 0.2, 0.4]])
 orders = np.array([[2, 1, 0]])
@@ -214,15 +215,15 @@ assert seconds_as_python(swaps) == 0.0
 
 _KEPT_CODE = """
 import sys
-from vcomp.gtheory.allocation.search import value_at
 from vcomp.ir.kernels.rank_agreement import swaps
 from vcomp.numerics.kernels import at_once, is_at_hand, seconds_as_python
+from vcomp.numerics.kernels.codes import add_group_sums
 
-assert 0.0 < seconds_as_python(swaps) < 1.0 < seconds_as_python(value_at)
+assert 0.0 < seconds_as_python(swaps) < 1.0 < seconds_as_python(add_group_sums)
 assert at_once(swaps, 0.01) is not swaps
 assert at_once(swaps, 1.0) is swaps
 assert not is_at_hand(swaps, 0.01)
-assert not is_at_hand(value_at, 1.0)
+assert not is_at_hand(add_group_sums, 1.0)
 assert "numba" not in sys.modules
 assert is_at_hand(swaps, 1.0)
 assert "numba" in sys.modules

@@ -28,7 +28,7 @@ NEAR = 0.25
 """Designs whose error (with a goal: cost) exceeds the least by up to this share are listed."""
 
 MOST_LISTED = 10_000
-"""Largest number of listed designs: memory for all is allocated before the search."""
+"""Largest number of listed designs."""
 
 
 def optimize(
@@ -118,7 +118,7 @@ def optimize(
             n_objects=n_objects if is_counted or not any(counted) else None,
         )
         _check_falls(problem, values, study)
-        found = Alternative.of(problem, values, aim, top=int(top), near=NEAR)
+        (found,) = Alternative.of_each(problem, values[None, :], [aim], top=int(top), near=NEAR)
         if found.solution.found:
             _check_left(found, aim)
             alternatives.append(found)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic
@@ -18,7 +18,8 @@ from vcomp._typing import FloatArray
 from vcomp.formula import REPLICATE, Design
 from vcomp.gtheory.allocation.cost import Cost, CostFunction, money
 from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
-from vcomp.gtheory.allocation.solve import Limit, Solution, solve, solve_any
+from vcomp.gtheory.allocation.solve import Limit, Solution, solve
+from vcomp.gtheory.allocation.solve_any import solve_any
 from vcomp.gtheory.study_record import S
 from vcomp.markup import encodable
 
@@ -82,50 +83,49 @@ class Alternative:
     rank: tuple[float, float]
 
     @classmethod
-    def of(
+    def of_each(
         cls,
         problem: SizeProblem,
         components: FloatArray,
-        aim: Aim,
+        aims: Sequence[Aim],
         *,
         top: int = 1,
         near: float = 0.0,
-        ceiling: float = math.inf,
-    ) -> Alternative:
-        """Return the best sizes of a design.
+    ) -> list[Alternative]:
+        """Return the best sizes of a design for each of K components and aims.
 
         Parameters
         ----------
         problem : of its sizes
-        components : (k,) not negative
-        aim : coefficient, and budget or goal
-        top, near, ceiling : see :func:`~vcomp.gtheory.allocation.solve.solve`
+        components : (K, k) not negative
+        aims : (K,) coefficient, and budget or goal; all budgets or all goals
+        top, near : see :func:`~vcomp.gtheory.allocation.solve.solve`
         """
-        error = np.maximum(problem.error @ components, 0.0)
-        spared = float(problem.spared @ components)
-        limit = limit_of(problem, components, aim)
+        errors = np.maximum(components @ problem.error.T, 0.0)
+        limits = [limit_of(problem, v, aim) for v, aim in zip(components, aims, strict=True)]
         if isinstance(problem.cost, CostFunction):
-            found = solve_any(problem, error, limit, top=top, near=near)
+            found = [
+                solve_any(problem, error, limit, top=top, near=near)
+                for error, limit in zip(errors, limits, strict=True)
+            ]
         else:
-            found = solve(
-                error,
-                problem.cost,
-                problem.lo,
-                problem.hi,
-                limit,
-                top=top,
-                near=near,
-                ceiling=ceiling,
-            )
-        values = aim.value(float(problem.universe @ components), found.error - spared)
-        if not found.found:
-            return cls(problem, found, values, (math.inf, math.inf))
+            found = solve(errors, problem.cost, problem.lo, problem.hi, limits, top=top, near=near)
+        each = zip(found, components, aims, strict=True)
+        return [cls._of_solution(problem, solution, v, aim) for solution, v, aim in each]
+
+    @classmethod
+    def _of_solution(
+        cls, problem: SizeProblem, solution: Solution, components: FloatArray, aim: Aim
+    ) -> Alternative:
+        error = solution.error - float(problem.spared @ components)
+        values = aim.value(float(problem.universe @ components), error)
+        if not solution.found:
+            return cls(problem, solution, values, (math.inf, math.inf))
         worth = -float(values[0]) if aim.is_coefficient else float(values[0])
         worth = math.inf if math.isnan(worth) else worth
-        cost = float(found.cost[0])
         # Designs that differ by rounding alone are equally good.
-        pair = (_rounded(worth), _rounded(cost))
-        return cls(problem, found, values, pair if aim.budget is not None else pair[::-1])
+        pair = (_rounded(worth), _rounded(float(solution.cost[0])))
+        return cls(problem, solution, values, pair if aim.budget is not None else pair[::-1])
 
     def words(self, row: FloatArray) -> str:
         """Return sizes in words, such as ``"topic = 96, judge = 1"``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +23,11 @@ from vcomp.gtheory.projection import quantities, weights
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST_POINTS = 300
-_FEW_POINTS = 120
-_LEAST_POINTS = 25
-_MOST_WORK = 50_000_000
-"""Largest number of sizes that are tried; beyond it fewer points are computed."""
+_MOST_POINTS, _FEW_POINTS = 300, 120
+"""Largest number of designs on a frontier, and how many budgets it is thinned to beyond that."""
 
-_FUNCTION_POINTS, _FUNCTION_WORK = 60, 20_000
-"""Points and work for a cost that is a function, whose search is slower."""
+_FUNCTION_POINTS = 60
+"""Both numbers for a cost that is a function, whose search is slower."""
 
 _CHEAPER = 1.0 - 1e-9
 """Costs closer than this ratio are equal."""
@@ -86,63 +82,57 @@ def trace_frontiers(allocation: AllocationRecord[Any]) -> Frontiers:
     most = aim.budget if aim.budget is not None else _BEYOND * best
     tables, is_whole = {}, True
     for alternative in allocation.alternatives:
-        points = _points(alternative, most)
-        steps = Aim(aim.coefficient, budget=most)
-        slow = isinstance(alternative.problem.cost, CostFunction)
-        found = []
-        if not slow or alternative.solution.work <= _FUNCTION_WORK:
-            found = list(_walk(alternative, allocation.components, steps, points))
-        if not 0 < len(found) <= points:
-            is_whole = False
-            least = float(alternative.problem.costs(alternative.problem.lo[None, :])[0])
-            budgets = np.geomspace(max(least, most * 1e-9), most, min(points, _FEW_POINTS))
-            found = _best_for(alternative, allocation.components, aim.coefficient, budgets)
-        tables[str(alternative.problem.plan.design)] = _table(allocation, alternative, found)
+        rows, has_all = _best_for_budgets(
+            alternative, allocation.components, aim.coefficient, most
+        )
+        is_whole &= has_all
+        tables[str(alternative.problem.plan.design)] = _table(allocation, alternative, rows)
     return Frontiers(tables, aim, is_whole)
 
 
-def _points(alternative: Alternative, most: float) -> int:
-    work = max(alternative.solution.work, 1)
-    if isinstance(alternative.problem.cost, CostFunction):
-        return _FUNCTION_POINTS
-    return int(np.clip(_MOST_WORK // work, _LEAST_POINTS, _MOST_POINTS))
+def _best_for_budgets(
+    alternative: Alternative, components: FloatArray, coefficient: str, most: float
+) -> tuple[FloatArray, bool]:
+    """Return the best sizes for budgets up to `most`, cheapest first, and whether all are there.
 
-
-def _walk(
-    alternative: Alternative, components: FloatArray, aim: Aim, points: int
-) -> Iterator[FloatArray]:
-    """Yield the best sizes for budgets from the largest down, at most one more than `points`."""
-    for _ in range(points + 1):
-        found = Alternative.of(alternative.problem, components, aim)
-        if not found.solution.found:
-            return
-        yield found.solution.sizes[0]
-        aim = replace(aim, budget=float(found.solution.cost[0]) * _CHEAPER)
-        if not aim.budget:
-            return
-
-
-def _best_for(
-    alternative: Alternative, components: FloatArray, coefficient: str, budgets: FloatArray
-) -> list[FloatArray]:
-    found = [
-        Alternative.of(alternative.problem, components, Aim(coefficient, budget=float(b))).solution
-        for b in budgets[::-1]
-    ]
-    rows = [tuple(f.sizes[0].tolist()) for f in found if f.found]
-    return [np.array(row) for row in dict.fromkeys(rows)]
+    A design that is best for a budget is so for all smaller budgets down to its cost. Just below
+    that the next one is sought, until all budgets are covered or there are too many designs.
+    """
+    problem = alternative.problem
+    slow = isinstance(problem.cost, CostFunction)
+    points, few = (_FUNCTION_POINTS,) * 2 if slow else (_MOST_POINTS, _FEW_POINTS)
+    least = float(problem.costs(problem.lo[None, :])[0])
+    budgets = np.geomspace(max(least, most * 1e-9), most, few)
+    known: dict[tuple[float, ...], tuple[float, float]] = {}
+    thinned = None
+    while True:
+        aims = [Aim(coefficient, budget=float(b)) for b in budgets]
+        values = np.repeat(components[None, :], len(aims), axis=0)
+        for one, budget in zip(Alternative.of_each(problem, values, aims), budgets, strict=True):
+            if one.solution.found:
+                sizes, cost = tuple(one.solution.sizes[0].tolist()), float(one.solution.cost[0])
+                known[sizes] = (cost, max(budget, known.get(sizes, (cost, 0.0))[1]))
+        order = sorted(known, key=lambda sizes: known[sizes])
+        rows = np.array(order).reshape(len(order), len(problem.facets))
+        thinned = rows if thinned is None else thinned
+        covered = np.array([known[sizes] for sizes in order]).reshape(-1, 2)
+        below = covered[:, 0] * _CHEAPER
+        budgets = below[(below > np.append(0.0, covered[:-1, 1])) & (below >= least)]
+        if len(order) > points:
+            return thinned, False
+        if not budgets.size:
+            return rows, True
 
 
 def _table(
-    allocation: AllocationRecord[Any], alternative: Alternative, found: list[FloatArray]
+    allocation: AllocationRecord[Any], alternative: Alternative, rows: FloatArray
 ) -> pd.DataFrame:
     """Return the designs, the cheapest first, with error variances and coefficients."""
     import pandas as pd
 
     problem = alternative.problem
     # The universe itself has no error, and nothing is generalized from it.
-    found = [row for row in found if not problem.is_universe(row)]
-    rows = np.array(found[::-1]).reshape(len(found), len(problem.facets))
+    rows = rows[[not problem.is_universe(row) for row in rows]]
     sizes = problem.sizes(rows)
     plan = replace(problem.plan, sizes=sizes)
     made = quantities(weights(allocation.study.components, plan))

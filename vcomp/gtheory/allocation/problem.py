@@ -74,7 +74,7 @@ def evaluate(coefficients: FloatArray, factors: FloatArray) -> FloatArray:
 
     Parameters
     ----------
-    coefficients : (2^F,)
+    coefficients : (2^F,) or (m, 2^F)
     factors : (m, F)
 
     Examples
@@ -82,12 +82,11 @@ def evaluate(coefficients: FloatArray, factors: FloatArray) -> FloatArray:
     >>> evaluate(np.array([1000.0, 0.0, 50.0, 2.0]), np.array([[100.0, 3.0]]))
     array([6600.])
     """
-    m, F = factors.shape
-    left = np.broadcast_to(coefficients, (m, coefficients.size))
-    for j in range(F):
+    left = np.atleast_2d(coefficients)
+    for factor in factors.T:
         half = left.shape[1] // 2
-        left = left[:, :half] + left[:, half:] * factors[:, [j]]
-    return np.array(left[:, 0])
+        left = left[:, :half] + left[:, half:] * factor[:, None]
+    return np.array(np.broadcast_to(left[:, 0], len(factors)))
 
 
 def make_problem(

@@ -1,29 +1,63 @@
-"""The best sizes of one design: for a budget the least error, for a goal the least cost."""
+"""The best sizes of one design: for a budget the least error, for a goal the least cost.
+
+The error variance of a design of F facets is a sum of products of 1/n, its cost a sum of products
+of n, and each facet occurs in a product at most once. Both are arrays of 2^F coefficients: the
+bits of an index are the set of facets of its product, the first facet being the highest bit. One
+of the two is the objective, the other has a limit.
+
+In log n the logarithms of both are convex (Boyd and Vandenberghe 2004, Convex Optimization, sec.
+4.5). So the least objective at a given size of one facet, the others not whole, falls and then
+rises with that size. Facet by facet, all sizes are enumerated at which this bound is at most a
+threshold; the last facet has its best whole size. The threshold rises until it is above the
+objective of the designs that were found: no other design is then better.
+"""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from vcomp import display
 from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.exceptions import PlanError
-from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
+from vcomp.gtheory.allocation.problem import evaluate
 
 ROOM = 1e-10
 """Relative tolerance for rounding within which a budget or a goal is met."""
 
-_MOST_WORK = 50_000_000
-"""Sizes that are tried before a search is given up: some seconds."""
-
-_SECONDS, _SECONDS_OF_BOUND = 3e-6, 2e-3
-"""What a size, and a bound by an interior point for each facet, take in Python."""
+_MOST_ROWS = 4_000_000
+"""Largest number of combinations of sizes that are held at once."""
 
 _LARGEST = 2.0**52
+
+_TIE = 1e-11
+"""Relative width of the classes within which values are equal. Classes are used, as equality up to
+a tolerance is not transitive."""
+
+_EQUAL = 4.0 * _TIE
+"""Relative difference of values within which they may be equal."""
+
+_ROUNDING, _SLACK = 1e-13, 1e-10
+"""Relative tolerances of the limit of a relaxed problem, and of its least objective."""
+
+_MORE_ROWS = 16.0
+"""Approximate factor by which the combinations of sizes grow when the threshold rises."""
+
+_AT_ONCE = 256
+"""Problems that are solved together."""
+
 _MOST_DOUBLINGS = 60
+_MOST_STEPS, _BISECTED = 200, 8
+"""Largest number of steps to a root, and how often one halves the interval."""
+
+_FLAT, _NARROW, _AT_END = 1e-9, 1e-11, 1e-9
+"""Slope at which a root is found, width of the interval in log r, and relative distance from an
+end of r within which r is at that end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +89,11 @@ class Solution:
     sizes : (r, F)
     error : (r,) error variance, without the reduction by finite universes
     cost : (r,)
-    work : sizes that were tried
     """
 
     sizes: FloatArray
     error: FloatArray
     cost: FloatArray
-    work: int
 
     @property
     def found(self) -> bool:
@@ -69,85 +101,308 @@ class Solution:
         return len(self.sizes) > 0
 
 
+# The relaxed problem: sizes that need not be whole -----------------------------------------------
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class _Reduced:
-    """The problem without the facets whose best size is known in advance.
+class _Programs:
+    """K problems: the least Σ o Π 1/r such that Σ c Π r is at most a limit.
+
+    With a budget r is the size n, the objective the error variance, and the constraint the cost.
+    With a goal r is 1/n, the objective the cost, and the constraint the error variance.
 
     Attributes
     ----------
-    sizes : (F,) of the facets whose best size is known
-    free : (f,) places of the others
-    error, cost : (2^f,) coefficients
-    lo, hi : (f,) finite
+    objective, constraint : (K, 2^m) coefficients, none negative
+    limit : (K,)
+    low, high : (K, m) limits of r, positive and finite
     """
 
-    sizes: FloatArray
-    free: list[int]
-    error: FloatArray
-    cost: FloatArray
-    lo: FloatArray
-    hi: FloatArray
+    objective: FloatArray
+    constraint: FloatArray
+    limit: FloatArray
+    low: FloatArray
+    high: FloatArray
 
-    def rows(self, free_sizes: FloatArray) -> FloatArray:
-        """Return the sizes of all facets for those of the free ones."""
-        rows = np.repeat(self.sizes[None, :], len(free_sizes), axis=0)
+    def __getitem__(self, rows: LongArray | BoolArray) -> _Programs:
+        return _Programs(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+    def at(self, r: FloatArray) -> _Programs:
+        """Return the problems of the other facets when the first one has (K,) values."""
+        half = self.objective.shape[1] // 2
+        return _Programs(
+            self.objective[:, :half] + self.objective[:, half:] / r[:, None],
+            self.constraint[:, :half] + self.constraint[:, half:] * r[:, None],
+            self.limit,
+            self.low[:, 1:],
+            self.high[:, 1:],
+        )
+
+    def furthest(self) -> FloatArray:
+        """Return the largest r of the first facet, the others at their least; nan if none is."""
+        half = self.objective.shape[1] // 2
+        fixed = evaluate(self.constraint[:, :half], self.low[:, 1:])
+        each = evaluate(self.constraint[:, half:], self.low[:, 1:])
+        low, high = self.low[:, 0], self.high[:, 0]
+        r = np.where(fixed + each * high <= self.limit, high, (self.limit - fixed) / each)
+        kept = fixed + each * low <= self.limit * (1.0 + _ROUNDING)
+        return np.where(kept, np.maximum(r, low), math.nan)
+
+    def value(self, r: FloatArray) -> FloatArray:
+        """Return the objective at (K, m) values, infinite where they are nan."""
+        found = evaluate(self.objective, 1.0 / r)
+        return np.where(np.isnan(found), math.inf, found)
+
+
+def _relax(programs: _Programs) -> FloatArray:
+    """Return the best r if sizes need not be whole, (K, m); nan where none keep the limit."""
+    m = programs.low.shape[1]
+    if m == 1:
+        return programs.furthest()[:, None]
+    first = _best_of_two(programs) if m == 2 else _best_of_many(programs)
+    return np.concatenate([first[:, None], _relax(programs.at(first))], axis=1)
+
+
+def _best_of_two(programs: _Programs) -> FloatArray:
+    """Return the best r of the first of two facets, the root of a quadratic equation.
+
+    The second facet has what the limit leaves. Where that is more than its largest r, more of the
+    first facet is better.
+    """
+    _, o_2, o_1, o_12 = programs.objective.T
+    c, c_2, c_1, c_12 = programs.constraint.T
+    rest = programs.limit - c
+    low, high, most = programs.low[:, 0], programs.high[:, 1], programs.furthest()
+    least = np.clip((rest - c_2 * high) / (c_1 + c_12 * high), low, most)
+    root = np.sqrt(
+        (o_2 * rest + o_12 * c_1) * (c_2 * c_1 + c_12 * rest) / (o_1 * rest + o_12 * c_2)
+    )
+    best = rest / (c_1 + root)
+    return np.asarray(np.clip(np.where(np.isnan(best), least, best), least, most))
+
+
+def _best_of_many(programs: _Programs) -> FloatArray:
+    """Return the best r of the first of m > 2 facets, where the slope of the objective is zero.
+
+    By false position in log r, with the value at an end reduced that stays (Anderson and Björck
+    1973, BIT 13, 253-264).
+    """
+    most = programs.furthest()
+    kept = np.flatnonzero(~np.isnan(most))
+    programs, best = programs[kept], most
+    left, right = np.log(programs.low[:, 0]), np.log(most[kept])
+    both = np.tile(np.arange(len(kept)), 2)
+    at_left, at_right = np.split(_slope(programs[both], np.append(left, right)), 2)
+    x = np.where(at_left >= 0.0, left, right)
+    active = np.flatnonzero((at_left < 0.0) & (at_right > 0.0))
+    last = np.zeros(len(kept))
+    for step in range(_MOST_STEPS):
+        if not active.size:
+            break
+        a, b, at_a, at_b = (ends[active] for ends in (left, right, at_left, at_right))
+        middle = (a * at_b - b * at_a) / (at_b - at_a)
+        x[active] = np.where(step % _BISECTED, np.clip(middle, a, b), 0.5 * (a + b))
+        slope = _slope(programs[active], x[active])
+        side = np.sign(slope)
+        less = 1.0 - slope / np.where(side < 0, at_a, at_b)
+        kept_part = np.where(side == last[active], np.where(less > 0.0, less, 0.5), 1.0)
+        left[active], at_left[active] = np.where(
+            side < 0, (x[active], slope), (a, at_a * kept_part)
+        )
+        right[active], at_right[active] = np.where(
+            side < 0, (b, at_b * kept_part), (x[active], slope)
+        )
+        last[active] = side
+        active = active[(np.abs(slope) > _FLAT) & (b - a > _NARROW)]
+    best[kept] = np.clip(np.exp(x), programs.low[:, 0], most[kept])
+    return best
+
+
+def _slope(programs: _Programs, x: FloatArray) -> FloatArray:
+    """Return the slope of the least log-objective over x = log r of the first facet, within ±1.
+
+    By the envelope theorem: with the price of the limit, which is by how much the objective falls
+    for a unit of it. It is known from the facet that is furthest from both ends of its r.
+    """
+    r = np.exp(x)
+    others = _relax(programs.at(r))
+    all_r = np.column_stack([r, others])
+    in_set = _in_sets(all_r.shape[1])
+    products = np.where(in_set, all_r[:, None, :], 1.0).prod(axis=2)
+    terms = programs.objective / products
+    falls, costs = terms @ in_set, (programs.constraint * products) @ in_set
+    low, high = programs.low[:, 1:], programs.high[:, 1:]
+    inside = np.minimum(others / low - 1.0, 1.0 - others / high)
+    rows, chosen = np.arange(len(r)), 1 + inside.argmax(axis=1)
+    is_ample = (others >= high * (1.0 - _AT_END)).all(axis=1)
+    price = np.where(
+        inside[rows, chosen - 1] > _AT_END,
+        falls[rows, chosen] / costs[rows, chosen],
+        np.where(is_ample, 0.0, math.inf),
+    )
+    slope = (price * costs[:, 0] - falls[:, 0]) / terms.sum(axis=1)
+    return np.where(np.isfinite(slope), slope / (1.0 + np.abs(slope)), 1.0)
+
+
+@functools.cache
+def _in_sets(m: int) -> BoolArray:
+    """Return which of m facets are in each set of them, (2^m, m)."""
+    return np.array(list(itertools.product([False, True], repeat=m)))
+
+
+# Whole sizes -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Problems:
+    """K problems of one design, in the f facets that are free.
+
+    Attributes
+    ----------
+    programs : of the free facets, those of which there are few first
+    start : (K, f) the best sizes if they need not be whole, as r
+    known : (K, F) sizes of all facets; those of free ones are not used
+    free : (f,) places of the free facets
+    budget : whether the limit is a budget
+    """
+
+    programs: _Programs
+    start: FloatArray
+    known: FloatArray
+    free: LongArray
+    budget: bool
+
+    def __getitem__(self, rows: LongArray) -> _Problems:
+        parts = {name: getattr(self, name)[rows] for name in ("programs", "start", "known")}
+        return replace(self, **parts)
+
+    def turned(self, values: FloatArray) -> FloatArray:
+        """Return r for sizes, and sizes for r."""
+        return values if self.budget else 1.0 / values
+
+    def all_sizes(self, owner: LongArray, free_sizes: FloatArray) -> FloatArray:
+        """Return (R, F) sizes of all facets for (R, f) sizes of the free ones."""
+        rows = self.known[owner]
         rows[:, self.free] = free_sizes
         return rows
 
 
-def solve(
-    error: FloatArray,
+def _problems(
+    errors: FloatArray,
     cost: FloatArray,
     lo: FloatArray,
     hi: FloatArray,
-    limit: Limit,
-    *,
-    top: int = 1,
+    limits: Sequence[Limit],
     near: float = 0.0,
-    ceiling: float = math.inf,
-    most_work: int = _MOST_WORK,
-) -> Solution:
-    """Return the globally best sizes of a design whose cost is a sum of products.
+) -> tuple[_Problems, LongArray]:
+    """Return the problems that have a solution, and their numbers."""
+    K, F = len(errors), lo.size
+    limit, budget = np.array([one.value for one in limits]), limits[0].budget is not None
+    low, high = np.tile(lo, (K, 1)), np.tile(np.minimum(hi, _LARGEST), (K, 1))
+    e, c = errors.reshape(K, *(2,) * F), np.broadcast_to(cost, errors.shape).reshape(K, *(2,) * F)
+    for j in range(F):
+        matters = e.take(1, axis=1 + j).reshape(K, -1).any(axis=1)
+        high[~matters, j] = lo[j]
+        if not c.take(1, axis=1 + j).any():
+            low[:, j] = high[:, j]
+    used = evaluate(cost, low) if budget else evaluate(errors, 1.0 / high)
+    rows = np.flatnonzero(used <= limit)
+    if not budget:
+        # A facet alone is not dearer than a whole design that reaches the goal.
+        spent = (1.0 + near) * evaluate(cost, first_sizes(errors, lo, high, limit))
+        prices = [cost.reshape((2,) * F).take(1, axis=j).ravel() for j in range(F)]
+        each = [evaluate(price, np.delete(lo, j)[None, :])[0] for j, price in enumerate(prices)]
+        high = np.fmin(high, np.floor(spent[:, None] / each) + 1.0)
+    low, high, e, c = low[rows], high[rows], e[rows], c[rows]
+    free = np.flatnonzero((low < high).any(axis=0))
+    for j in reversed(range(F)):
+        if j not in free:
+            n = low[:, j].reshape(-1, *(1,) * (e.ndim - 2))
+            e = e.take(0, axis=1 + j) + e.take(1, axis=1 + j) / n
+            c = c.take(0, axis=1 + j) + c.take(1, axis=1 + j) * n
+    ends = (low[:, free], high[:, free]) if budget else (1.0 / high[:, free], 1.0 / low[:, free])
 
-    Facets that do not affect the error have their least size, facets without cost their largest.
-    All others are searched by branch and bound, see :mod:`vcomp.gtheory.allocation.search`.
+    def programs(order: LongArray) -> _Programs:
+        turned = [x.transpose(0, *(1 + order)).reshape(len(rows), 1 << free.size) for x in (e, c)]
+        objective, constraint = turned if budget else turned[::-1]
+        return _Programs(objective, constraint, limit[rows], ends[0][:, order], ends[1][:, order])
+
+    start, order = np.empty((len(rows), 0)), np.arange(free.size)
+    if free.size and rows.size:
+        start = _relax(programs(order))
+        sizes = np.log(start).mean(axis=0) * (1.0 if budget else -1.0)
+        order = np.argsort(sizes, kind="stable")
+    return _Problems(programs(order), start[:, order], low, free[order], budget), rows
+
+
+def first_sizes(
+    errors: FloatArray, lo: FloatArray, hi: FloatArray, limit: FloatArray
+) -> FloatArray:
+    """Return sizes at which error variances are within their limits where any are, (K, F).
+
+    All sizes are doubled until they are.
 
     Parameters
     ----------
-    error, cost : (2^F,) coefficients of products of 1/n, and of n, none negative
+    errors : (K, 2^F) coefficients of products of 1/n
+    lo : (F,) least sizes
+    hi : (K, F) largest sizes
+    limit : (K,)
+    """
+    sizes = np.tile(lo, (len(errors), 1))
+    for _ in range(_MOST_DOUBLINGS):
+        more = evaluate(errors, 1.0 / sizes) > limit
+        if not more.any():
+            break
+        sizes[more] = np.minimum(2.0 * sizes[more], hi[more])
+    return sizes
+
+
+def solve(
+    errors: FloatArray,
+    cost: FloatArray,
+    lo: FloatArray,
+    hi: FloatArray,
+    limits: Sequence[Limit],
+    *,
+    top: int = 1,
+    near: float = 0.0,
+    most_rows: int = _MOST_ROWS,
+) -> list[Solution]:
+    """Return the globally best sizes of one design for several error variances and limits.
+
+    Facets that do not affect the error have their least size, facets without cost their largest.
+
+    Parameters
+    ----------
+    errors : (K, 2^F) coefficients of products of 1/n, none negative
+    cost : (2^F,) coefficients of products of n, none negative
     lo, hi : (F,) least and largest sizes
-    limit : the limit
+    limits : (K,) all budgets or all goals
     top : how many designs, each of which no facet alone could improve within the limit
     near : their error (with a goal their cost) is at most (1 + near) times the best
-    ceiling : and at most this
-    most_work : sizes that are tried before the search is given up
+    most_rows : largest number of combinations of sizes that are held at once
 
     Raises
     ------
     PlanError
-        If the search would take too long.
+        If there are too many combinations, or more levels than can be counted.
 
     Examples
     --------
-    >>> error, cost = np.array([0.0, 0.5, 1.0, 2.0]), np.array([0.0, 0.0, 10.0, 1.0])
-    >>> found = solve(error, cost, np.ones(2), np.full(2, np.inf), Limit(budget=200))
+    >>> errors, cost = np.array([[0.0, 0.5, 1.0, 2.0]]), np.array([0.0, 0.0, 10.0, 1.0])
+    >>> (found,) = solve(errors, cost, np.ones(2), np.full(2, np.inf), [Limit(budget=200)])
     >>> found.sizes, found.error.round(4)
     (array([[10., 10.]]), array([0.17]))
     """
-    reduced = _reduce(error, cost, lo, hi, limit, near=near)
-    if reduced is None:
-        return Solution(np.empty((0, lo.size)), np.empty(0), np.empty(0), 1)
-    if not reduced.free:
-        rows, work = reduced.sizes[None, :], 1
-    else:
-        free_sizes, work = _search(reduced, limit, top, near, ceiling, most_work)
-        rows = reduced.rows(free_sizes)
-    if rows.size and rows[0].max() >= _LARGEST:
-        raise PlanError(
-            "the best design has more levels of a facet than can be counted: are budget and "
-            "prices in the same unit? Otherwise give bounds="
-        )
-    return Solution(rows, evaluate(error, 1.0 / rows), evaluate(cost, rows), work)
+    solutions = []
+    for first in range(0, len(errors), _AT_ONCE):
+        part = slice(first, first + _AT_ONCE)
+        with np.errstate(all="ignore"):
+            solutions += _solve_part(
+                errors[part], cost, lo, hi, limits[part], top, near, most_rows
+            )
+    return solutions
 
 
 def continuous_sizes(
@@ -163,416 +418,205 @@ def continuous_sizes(
     >>> continuous_sizes(error, cost, np.ones(2), np.full(2, np.inf), Limit(400)).round(4)
     array([40., 10.])
     """
-    reduced = _reduce(error, cost, lo, hi, limit, whole=False)
-    if reduced is None:
+    with np.errstate(all="ignore"):
+        problems, rows = _problems(error[None, :], cost, lo, hi, [limit])
+    if not rows.size:
         return np.full(lo.size, math.nan)
-    if not reduced.free:
-        return reduced.sizes
-    rows = reduced.rows(_relaxed_sizes(reduced, limit)[None, :])
-    return np.asarray(rows[0])
+    owner = np.zeros(1, dtype=np.int64)
+    return np.asarray(problems.all_sizes(owner, problems.turned(problems.start))[0])
 
 
-def _search(
-    reduced: _Reduced, limit: Limit, top: int, near: float, ceiling: float, most_work: int
-) -> tuple[FloatArray, int]:
-    """Return the sizes of the free facets, (r, f), and the work that it took."""
-    f, budget = len(reduced.free), limit.budget is not None
-    # Facets of which there are few come first, so that the last one has fine steps.
-    order = np.argsort(_relaxed_sizes(reduced, limit), kind="stable").astype(np.int64)
-    arrays = [_reordered(c, order, f) for c in (reduced.error, reduced.cost)]
-    lo, hi = reduced.lo[order], reduced.hi[order]
-    if f == 1:
-        # The search knows pairs: a facet of one level that costs nothing is put in front.
-        arrays = [np.concatenate([c, np.zeros(2)]) for c in arrays]
-        lo, hi = np.concatenate([[1.0], lo]), np.concatenate([[1.0], hi])
-    objective, constraint = arrays if budget else arrays[::-1]
-    places = np.argsort(order, kind="stable") + lo.size - f
-    # Deferred for start-up time: most studies search for nothing.
-    from vcomp.gtheory.allocation.search import search
-    from vcomp.numerics.kernels import at_once, seconds_as_python
-
-    arguments = objective, constraint, limit.value, lo, hi, budget, places, top, near, ceiling
-    # How long it takes is not known before: a long search in Python is given up, and compiled.
-    most = min(int(0.1 * seconds_as_python(search) / _SECONDS), most_work)
-    if most:
-        found, _, work = at_once(search, 0.0)(*arguments, most)
-    if most < most_work and (not most or work > most):
-        found, _, work = search(*arguments, most_work)
-    if work > most_work:
-        raise PlanError(
-            f"the best sizes of {f} facets are not found among {display.count(work)} candidates "
-            "and more: give bounds= to some of them"
-        )
-    sizes = found[np.isfinite(found[:, 0]), 1 + lo.size - f :]
-    return sizes[:, np.argsort(order, kind="stable")], work
+class _TooManyRowsError(Exception):
+    """More combinations of sizes than may be held at once."""
 
 
-def _relaxed_sizes(reduced: _Reduced, limit: Limit) -> FloatArray:
-    budget, f = limit.budget is not None, len(reduced.free)
-    pair = (reduced.error, reduced.cost) if budget else (reduced.cost, reduced.error)
-    best = reduced.lo.copy()
-    from vcomp.gtheory.allocation.search import relaxed
-    from vcomp.numerics.kernels import at_once
-
-    at_once(relaxed, f * _SECONDS_OF_BOUND)(
-        *pair, f, limit.value, reduced.lo, reduced.hi, budget, best
-    )
-    return best
-
-
-def _reduce(
-    error: FloatArray,
+def _solve_part(
+    errors: FloatArray,
     cost: FloatArray,
     lo: FloatArray,
     hi: FloatArray,
-    limit: Limit,
-    *,
-    near: float = 0.0,
-    whole: bool = True,
-) -> _Reduced | None:
-    """Fix sizes that are known in advance and bound the others; None if none keep the limit."""
-    F = lo.size
-    e, c = error.reshape((2,) * F), cost.reshape((2,) * F)
-    reach = _reach(error, cost, lo, hi, limit, near, whole=whole)
-    if reach is None:
-        return None
-    sizes, free = lo.copy(), []
-    for j in range(F):
-        if not e.take(1, axis=j).any() or lo[j] == reach[j]:
-            continue
-        if not c.take(1, axis=j).any():
-            sizes[j] = reach[j]
-        else:
-            free.append(j)
-    for j in reversed([j for j in range(F) if j not in free]):
-        e = e.take(0, axis=j) + e.take(1, axis=j) / sizes[j]
-        c = c.take(0, axis=j) + c.take(1, axis=j) * sizes[j]
-    return _Reduced(sizes, free, e.ravel(), c.ravel(), lo[free], reach[free])
-
-
-def _reach(
-    error: FloatArray,
-    cost: FloatArray,
-    lo: FloatArray,
-    hi: FloatArray,
-    limit: Limit,
-    near: float,
-    *,
-    whole: bool,
-) -> FloatArray | None:
-    """Return finite upper bounds of the best sizes; None if no sizes keep the limit.
-
-    With a goal the cost of a first design that reaches it is the budget.
-    """
-    most = limit.value
-    if limit.budget is None:
-        first = first_that_reaches(error, lo, hi, limit.value)
-        if first is None:
-            return None
-        most = float(evaluate(cost, first[None, :])[0]) * (1.0 + near + ROOM)
-    least = float(evaluate(cost, lo[None, :])[0])
-    if least > most:
-        return None
-    reach = hi.copy()
-    e, c = error.reshape((2,) * lo.size), cost.reshape((2,) * lo.size)
-    for j in range(lo.size):
-        others = np.delete(lo, j)[None, :]
-        price = float(evaluate(c.take(1, axis=j).ravel(), others)[0])
-        if not e.take(1, axis=j).any():
-            reach[j] = lo[j]
-        elif price > 0.0:
-            more = (most - least) / price * (1.0 + ROOM)
-            reach[j] = min(hi[j], lo[j] + (math.floor(more) if whole else more))
-    return np.minimum(reach, _LARGEST)
-
-
-def first_that_reaches(
-    error: FloatArray, lo: FloatArray, hi: FloatArray, limit: float
-) -> FloatArray | None:
-    """Return sizes at which the error is below the limit, reduced one by one; None if none are."""
-
-    def at(sizes: FloatArray) -> float:
-        return float(evaluate(error, 1.0 / sizes[None, :])[0])
-
-    if at(hi) > limit:
-        return None
-    sizes = lo.copy()
-    for _ in range(_MOST_DOUBLINGS):
-        if at(sizes) <= limit:
-            break
-        sizes = np.minimum(2.0 * sizes, np.minimum(hi, _LARGEST))
-    else:
-        return None
-    for j in range(lo.size):
-        least, most = lo[j], sizes[j]
-        while least < most:
-            sizes[j] = math.floor(0.5 * (least + most))
-            if at(sizes) <= limit:
-                most = sizes[j]
-            else:
-                least = sizes[j] + 1.0
-        sizes[j] = most
-    return sizes
-
-
-def _reordered(coefficients: FloatArray, order: LongArray, f: int) -> FloatArray:
-    return np.ascontiguousarray(coefficients.reshape((2,) * f).transpose(order)).ravel()
-
-
-_MOST_ROWS = 4_000_000
-"""Combinations of all sizes except one that are tried before a search is given up."""
-
-_CHUNK = 1 << 18
-_SOLVE_ANY_LARGEST = 2.0**40
-_TIE = 1e-11
-
-_SAMPLE, _FIRST = 500, 10.0
-
-
-def solve_any(
-    problem: SizeProblem, error: FloatArray, limit: Limit, *, top: int = 1, near: float = 0.0
-) -> Solution:
-    """Return the best sizes for a cost function that is only known not to fall.
-
-    All affordable sizes are tried, except for one facet, whose size is the largest within the
-    budget or the smallest that reaches the goal.
-
-    Parameters
-    ----------
-    problem : whose cost is a function
-    error : (2^F,) coefficients of products of 1/n
-    limit : the limit
-    top : how many designs, each of which no facet alone could improve within the limit
-    near : their error (with a goal their cost) is at most (1 + near) times the best
-
-    Raises
-    ------
-    PlanError
-        If the cost falls where a size grows, a facet could have any size for a budget, or there
-        are too many combinations of sizes.
-    """
-    F = problem.lo.size
-    nothing = Solution(np.empty((0, F)), np.empty(0), np.empty(0), 1)
-    matters = np.array([error.reshape((2,) * F).take(1, axis=j).any() for j in range(F)])
-    lo, hi = problem.lo, np.where(matters, problem.hi, problem.lo)
-    most = limit.value
-    if limit.budget is None:
-        first = first_that_reaches(error, lo, hi, limit.value)
-        if first is None:
-            return nothing
-        most = float(problem.costs(first[None, :])[0]) * (1.0 + near + ROOM)
-    if float(problem.costs(lo[None, :])[0]) > most:
-        return nothing
-    reach = _solve_any_reach(problem, lo, hi, most)
-    rows, work = _candidates(problem, error, lo, reach, limit, most)
-    _check_rises(problem, rows, reach)
-    return _best(problem, error, rows, reach, limit, top, near, work)
-
-
-def _solve_any_reach(
-    problem: SizeProblem, lo: FloatArray, hi: FloatArray, most: float
-) -> FloatArray:
-    """Return the largest affordable size of every facet, with the least sizes of the others."""
-    reach = lo.copy()
-    for j, facet in enumerate(problem.facets):
-        # Small sizes first: the affordable sizes of a falling cost have no limit.
-        _check_axis(problem, lo, j, min(hi[j], lo[j] + _FIRST))
-        top = np.array([min(hi[j], _SOLVE_ANY_LARGEST)])
-        reach[j] = _largest(_paid(problem, lo[None, :], j, most), lo[[j]], top)[0]
-        if reach[j] == _SOLVE_ANY_LARGEST < hi[j]:
-            raise PlanError(
-                f"any number of levels of {facet!r} can be paid: the cost does not grow with it; "
-                f"give it a bound such as bounds={{{facet!r}: (1, 10)}}"
-            )
-        _check_axis(problem, lo, j, reach[j])
-    return reach
-
-
-def _candidates(
-    problem: SizeProblem,
-    error: FloatArray,
-    lo: FloatArray,
-    reach: FloatArray,
-    limit: Limit,
-    most: float,
-) -> tuple[FloatArray, int]:
-    """Return the sizes that may be best, (m, F), and how many were tried."""
-    order = np.argsort(reach - lo, kind="stable")
-    rows, tried = lo[None, :].copy(), 0
-    for j in order[:-1]:
-        top = _largest(_paid(problem, rows, j, most), lo[[j]].repeat(len(rows)), reach[[j]])
-        counts = (top - lo[j] + 1.0).astype(np.int64)
-        _check_number(problem, int(counts.sum()))
-        starts = np.repeat(np.cumsum(counts) - counts, counts)
-        rows = np.repeat(rows, counts, axis=0)
-        rows[:, j] = lo[j] + np.arange(len(rows)) - starts
-        tried += len(rows)
-        if limit.budget is None:
-            ahead = order[list(order).index(j) + 1 :]
-            strongest = rows.copy()
-            strongest[:, ahead] = reach[ahead]
-            rows = rows[evaluate(error, 1.0 / strongest) <= limit.value]
-    last = int(order[-1])
-    bottom, top = lo[[last]].repeat(len(rows)), reach[[last]]
-    if limit.budget is not None:
-        rows[:, last] = _largest(_paid(problem, rows, last, most), bottom, top)
-    else:
-        rows[:, last] = _smallest(error, rows, last, limit.value, bottom, float(top[0]))
-        rows = rows[problem.costs(rows) <= most] if len(rows) else rows
-    return rows, tried + len(rows)
-
-
-def _paid(
-    problem: SizeProblem, rows: FloatArray, j: int, most: float
-) -> Callable[[FloatArray, BoolArray], BoolArray]:
-    """Return a function of sizes of facet j that determines which rows are affordable."""
-
-    def is_paid(sizes: FloatArray, places: BoolArray) -> BoolArray:
-        changed = rows[places]
-        changed[:, j] = sizes
-        chunks = [problem.costs(c) for c in np.array_split(changed, 1 + len(changed) // _CHUNK)]
-        return np.asarray(np.concatenate(chunks) <= most)
-
-    return is_paid
-
-
-def _largest(
-    is_paid: Callable[[FloatArray, BoolArray], BoolArray], bottom: FloatArray, top: FloatArray
-) -> FloatArray:
-    """Return the largest affordable size of each row: doubled steps, then bisection.
-
-    The smallest, `bottom`, is affordable.
-    """
-    low, high = bottom.copy(), np.broadcast_to(top, bottom.shape).copy()
-    step = np.ones_like(low)
-    growing = low < high
-    while growing.any():
-        tried = np.minimum(low + step, high)[growing]
-        paid = is_paid(tried, growing)
-        places = np.flatnonzero(growing)
-        low[places[paid]] = tried[paid]
-        high[places[~paid]] = tried[~paid] - 1.0
-        step *= 2.0
-        growing[places[~paid]] = False
-        growing &= low < high
-    active = low < high
-    while active.any():
-        middle = np.ceil(0.5 * (low + high))[active]
-        paid = is_paid(middle, active)
-        places = np.flatnonzero(active)
-        low[places[paid]] = middle[paid]
-        high[places[~paid]] = middle[~paid] - 1.0
-        active = low < high
-    return low
-
-
-def _smallest(
-    error: FloatArray, rows: FloatArray, j: int, limit: float, bottom: FloatArray, top: float
-) -> FloatArray:
-    """Return the least size of facet j with which each row keeps the limit, from A + B/n."""
-    ends = np.repeat(rows[None, :, :], 2, axis=0)
-    ends[0, :, j], ends[1, :, j] = math.inf, 1.0
-    A = evaluate(error, 1.0 / ends[0])
-    B = evaluate(error, 1.0 / ends[1]) - A
-    with np.errstate(divide="ignore", invalid="ignore"):
-        n = np.where(B > 0.0, np.ceil(B / (limit - A)), 1.0)
-    n = np.clip(np.where(limit > A, n, top), bottom, top)
-    # The quotient may be off by rounding.
-    fewer = np.maximum(n - 1.0, bottom)
-    return np.where(A + B / fewer <= limit, fewer, n)
-
-
-def _best(
-    problem: SizeProblem,
-    error: FloatArray,
-    rows: FloatArray,
-    reach: FloatArray,
-    limit: Limit,
+    limits: Sequence[Limit],
     top: int,
     near: float,
-    work: int,
-) -> Solution:
-    """Return the best of the candidates that no facet alone could improve."""
-    errors, costs = evaluate(error, 1.0 / rows), problem.costs(rows)
-    budget = limit.budget is not None
-    first, second = (errors, costs) if budget else (costs, errors)
-    if not budget:
-        kept = errors <= limit.value
-        rows, errors, costs, first, second = (
-            x[kept] for x in (rows, errors, costs, first, second)
+    most_rows: int,
+) -> list[Solution]:
+    """Return the solutions of problems that are solved together."""
+    K, F = len(errors), lo.size
+    problems, numbers = _problems(errors, cost, lo, hi, limits, near)
+    solutions = [Solution(np.empty((0, F)), np.empty(0), np.empty(0))] * K
+    try:
+        found = _search(problems, top, near, most_rows)
+    except _TooManyRowsError:
+        if K == 1:
+            raise PlanError(
+                f"the best sizes of {problems.free.size} facets are not found among "
+                f"{display.count(most_rows)} candidates and more: give bounds= to some of them"
+            ) from None
+        halves = (slice(None, K // 2), slice(K // 2, None))
+        return [
+            one
+            for half in halves
+            for one in _solve_part(errors[half], cost, lo, hi, limits[half], top, near, most_rows)
+        ]
+    for k, rows in zip(numbers, found, strict=True):
+        if rows[:1].max(initial=0.0) >= _LARGEST:
+            raise PlanError(
+                "the best design has more levels of a facet than can be counted: are budget and "
+                "prices in the same unit? Otherwise give bounds="
+            )
+        solutions[k] = Solution(rows, evaluate(errors[k], 1.0 / rows), evaluate(cost, rows))
+    return solutions
+
+
+def _search(problems: _Problems, top: int, near: float, most_rows: int) -> list[FloatArray]:
+    """Return the sizes of the best designs of each problem, (r, F)."""
+    K, f = problems.start.shape
+    if not f:
+        return list(problems.known[:, None, :])
+    growth = _MORE_ROWS ** (2.0 / max(f - 1, 1))
+    least = problems.programs.value(problems.start)
+    worst, wanted, gap = np.full(K, -math.inf), np.full(K, math.inf), np.zeros(K)
+    found: list[FloatArray] = [problems.known[:0]] * K
+    active = np.arange(K)
+    while active.size:
+        designs = _best_designs(problems[active], worst[active], most_rows)
+        wanted[active] = np.minimum(wanted[active], designs.least * (1.0 + near + _EQUAL))
+        for k, (sizes, values) in zip(active, _of_each(designs, top, near), strict=True):
+            if len(values) == top:
+                wanted[k] = min(wanted[k], values[-1] * (1.0 + _EQUAL))
+            found[k] = sizes
+        done = worst[active] >= wanted[active]
+        # The first designs are those next to the relaxed optimum.
+        gap[active] = np.where(
+            worst[active] < 0.0,
+            np.maximum(designs.least - least[active], _TIE * least[active]) / _MORE_ROWS,
+            gap[active] * growth,
         )
-    keys = [*rows.T[::-1], _ranked(second), _ranked(first)]
-    places: list[int] = []
-    for place in np.lexsort(keys):
-        if places and first[place] > first[places[0]] * (1.0 + near + 1e-12):
-            break
-        if _is_undominated(problem, error, rows[place], reach, limit):
-            places.append(int(place))
-        if len(places) == top:
-            break
-    return Solution(rows[places], errors[places], costs[places], work)
+        worst[active] = np.minimum(wanted, least + gap)[active]
+        active = active[~done]
+    return found
 
 
-def _ranked(values: FloatArray) -> FloatArray:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Designs:
+    """Designs of several problems that no facet alone could improve, the best first.
+
+    Attributes
+    ----------
+    owner : (R,) number of the problem, ascending
+    sizes : (R, F)
+    value : (R,) objective
+    least : (K,) least objective of all designs, also of those that a facet alone could improve
+    """
+
+    owner: LongArray
+    sizes: FloatArray
+    value: FloatArray
+    least: FloatArray
+
+
+def _of_each(designs: _Designs, top: int, near: float) -> list[tuple[FloatArray, FloatArray]]:
+    """Return sizes and objectives of the designs of each problem that are near its best."""
+    ends = np.searchsorted(designs.owner, np.arange(len(designs.least) + 1))
+    parts = []
+    for first, end in itertools.pairwise(ends):
+        value = designs.value[first : min(end, first + top)]
+        value = value[value <= value[:1] * (1.0 + near + _EQUAL)]
+        parts.append((designs.sizes[first : first + len(value)], value))
+    return parts
+
+
+def _best_designs(problems: _Problems, worst: FloatArray, most_rows: int) -> _Designs:
+    """Return all designs whose objective is at most `worst`, (K,); if it is infinite, the next."""
+    owner, sizes = _enumerate(problems, worst, most_rows)
+    programs = problems.programs[owner]
+    r = problems.turned(sizes)
+    value, used = programs.value(r), evaluate(programs.constraint, r)
+    kept = (used <= programs.limit) & (
+        (value <= worst[owner] * (1.0 + _SLACK)) | (worst[owner] < 0)
+    )
+    least = np.full(len(worst), math.inf)
+    np.minimum.at(least, owner[kept], value[kept])
+    for j in range(sizes.shape[1]):
+        more = sizes.copy()
+        more[:, j] += 1.0 if problems.budget else -1.0
+        more = problems.turned(more)
+        inside = more[:, j] <= programs.high[:, j]
+        kept &= ~(inside & (evaluate(programs.constraint, more) <= programs.limit))
+    owner, value, used = owner[kept], value[kept], used[kept]
+    rows = problems.all_sizes(owner, sizes[kept])
+    order = np.lexsort([*rows.T[::-1], tie_class(used), tie_class(value), owner])
+    return _Designs(owner[order], rows[order], value[order], least)
+
+
+def tie_class(values: FloatArray) -> FloatArray:
     """Return classes of values, ascending; those that differ by rounding alone are in one."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.floor(np.log(values) / _TIE))
 
 
-def _is_undominated(
-    problem: SizeProblem, error: FloatArray, sizes: FloatArray, reach: FloatArray, limit: Limit
-) -> bool:
-    step = 1.0 if limit.budget is not None else -1.0
-    moved = sizes + step * np.eye(sizes.size)
-    moved = moved[((moved >= problem.lo) & (moved <= np.maximum(reach, problem.lo))).all(axis=1)]
-    if not len(moved):
-        return True
-    within = problem.costs(moved) if limit.budget is not None else evaluate(error, 1.0 / moved)
-    return not bool((within <= limit.value).any())
+def _enumerate(
+    problems: _Problems, worst: FloatArray, most_rows: int
+) -> tuple[LongArray, FloatArray]:
+    """Return the problems, (R,), and sizes, (R, f), of all designs whose bound is at most `worst`.
+
+    The last facet has its best whole size. Where `worst` is negative, these are designs next to
+    the relaxed optimum.
+    """
+    owner, programs, best = np.arange(len(worst)), problems.programs, problems.start
+    sizes = np.empty((len(worst), 0))
+    for _ in range(best.shape[1] - 1):
+        left, right = _spread(problems, programs, best[:, 0], worst[owner])
+        counts = (right - left + 1.0).astype(np.int64)
+        if counts.sum() > most_rows:
+            raise _TooManyRowsError
+        rows = np.repeat(np.arange(len(owner)), counts)
+        n = left[rows] + np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        owner, sizes = owner[rows], np.column_stack([sizes[rows], n])
+        programs = programs[rows].at(problems.turned(n))
+        best = _relax(programs)
+        bound = programs.value(best)
+        kept = (bound <= worst[owner] * (1.0 + _SLACK)) | (worst[owner] < 0.0)
+        kept &= np.isfinite(bound)
+        owner, sizes, programs, best = owner[kept], sizes[kept], programs[kept], best[kept]
+    return owner, np.column_stack([sizes, _furthest_whole(problems, programs, best[:, 0])])
 
 
-def _check_number(problem: SizeProblem, n: int) -> None:
-    if n > _MOST_ROWS:
-        raise PlanError(
-            f"{display.count(n)} combinations of sizes of {', '.join(problem.facets)} would have "
-            "to be tried, as the cost is a function: give bounds= to some of them, or write the "
-            "cost as prices"
-        )
+def _spread(
+    problems: _Problems, programs: _Programs, r: FloatArray, worst: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return ends of the sizes of the first facet whose bound is at most `worst`, each (R,).
+
+    The range may be wider by a factor of 2. Where `worst` is negative, it has four sizes around r.
+    """
+    middle = np.floor(problems.turned(r))
+    ends = np.sort(
+        np.rint(problems.turned(np.stack([programs.low[:, 0], programs.high[:, 0]]))), 0
+    )
+    found = []
+    for first, step in ((middle, -1.0), (middle + 1.0, 1.0)):
+        at = np.clip(first + np.where(worst < 0.0, step, 0.0), *ends)
+        active = np.flatnonzero((worst >= 0.0) & (at == first))
+        while active.size:
+            part = programs[active].at(problems.turned(at[active]))
+            inside = part.value(_relax(part)) <= worst[active] * (1.0 + _SLACK)
+            active = active[inside]
+            at[active] = np.clip(first + step, *ends)[active]
+            active = active[at[active] == (first + step)[active]]
+            step *= 2.0
+        found.append(at)
+    return found[0], found[1]
 
 
-def _check_axis(problem: SizeProblem, lo: FloatArray, j: int, reach: float) -> None:
-    """Refuse a cost that falls along one facet."""
-    sizes = np.unique(np.round(np.geomspace(lo[j], max(reach, lo[j]), _SAMPLE)))
-    rows = np.repeat(lo[None, :], len(sizes), axis=0)
-    rows[:, j] = sizes
-    if len(sizes) > 1:
-        _refuse_falls(problem, rows[:-1], rows[1:], j)
+def _furthest_whole(problems: _Problems, programs: _Programs, r: FloatArray) -> FloatArray:
+    """Return the best whole sizes of the last facet, for its real r, (R,).
 
-
-def _check_rises(problem: SizeProblem, rows: FloatArray, reach: FloatArray) -> None:
-    """Refuse a cost that falls from one of the candidates to its neighbour."""
-    some = rows[:: 1 + len(rows) // _SAMPLE]
-    for j in range(reach.size):
-        more = some.copy()
-        more[:, j] += 1.0
-        inside = more[:, j] <= reach[j]
-        if inside.any():
-            _refuse_falls(problem, some[inside], more[inside], j)
-
-
-def _refuse_falls(problem: SizeProblem, fewer: FloatArray, more: FloatArray, j: int) -> None:
-    low, high = problem.costs(fewer), problem.costs(more)
-    falls = np.flatnonzero(high < low * (1.0 - 1e-12))
-    if falls.size:
-        k = int(falls[0])
-        facet, others = problem.facets[j], problem.sizes(fewer[[k]])[0]
-        held = [
-            f"{f} = {display.count(n)}"
-            for f, n in zip(problem.plan.facets, others, strict=True)
-            if f != facet
-        ]
-        raise PlanError(
-            f"the cost falls from {display.number(low[k])} to {display.number(high[k])} when "
-            f"{facet} grows from {display.count(fewer[k, j])} to {display.count(more[k, j])}"
-            f"{' with ' + ', '.join(held) if held else ''}: a cost must not fall when a size grows"
-        )
+    A quotient that should be whole may be off by rounding.
+    """
+    step = 1.0 if problems.budget else -1.0
+    n = step * np.floor(step * problems.turned(r))
+    further = problems.turned(n + step)
+    fixed, each = programs.constraint.T
+    fewer = np.where(fixed + each * problems.turned(n) <= programs.limit, n, n - step)
+    kept = (further <= programs.high[:, 0]) & (fixed + each * further <= programs.limit)
+    return np.where(kept, n + step, fewer)

@@ -294,20 +294,12 @@ def _best_of_each(
     allocation: AllocationRecord[Any], values: FloatArray
 ) -> tuple[list[list[Alternative]], FloatArray]:
     """Return the best sizes of every alternative for every draw, and the errors of the chosen."""
-    aim, first = allocation.aim, allocation.alternatives[0]
+    first = allocation.alternatives[0]
     chosen = first.solution.sizes[:1]
     own = np.array([first.problem.errors(chosen, v)[0] for v in values])
-    found = []
-    for v, error in zip(values, own, strict=True):
-        one = []
-        for alternative in _compared(allocation):
-            problem, ceiling = alternative.problem, math.inf
-            if alternative is first and aim.budget is not None:
-                # Sizes worse than the chosen ones need not be examined.
-                ceiling = (error + float(problem.spared @ v)) * (1.0 + 1e-9)
-            one.append(Alternative.of(problem, v, aim, ceiling=ceiling))
-        found.append(one)
-    return found, own
+    aims = [allocation.aim] * len(values)
+    each = [Alternative.of_each(a.problem, values, aims) for a in _compared(allocation)]
+    return [list(alternatives) for alternatives in zip(*each, strict=True)], own
 
 
 def _frame(
