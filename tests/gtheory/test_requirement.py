@@ -67,6 +67,19 @@ def test_required_size_of_a_finite_universe_is_the_smallest(design, coefficient,
     assert reached > 1
 
 
+def test_levels_of_a_nested_facet_are_those_in_each_outer_level():
+    g = from_components(
+        {"sys": 1, "genre": 0.1, "task:genre": 0.3, "sys:genre": 0.1, "Residual": 2}
+    )
+    study = g.dstudy("sys x (task:genre)", genre=4, task=2)
+    assert str(study.required(0.8, facet="task")).startswith(
+        "For Eρ² = 0.8, 3 tasks in each genre "
+    )
+    assert "in each" not in str(study.required(0.8, facet="genre"))
+    crossed = from_components(BODOFF_LI).dstudy("p x i x a", i=5, a=2)
+    assert "in each" not in str(crossed.required(0.9, facet="a"))
+
+
 @given(p=st.integers(1, 1000), k=st.integers(1, 10_000))
 def test_exact_sizes_are_not_rounded_up(p, k):
     # π = .9 asks for n = 9 σ²_e/σ²_p = 9 k

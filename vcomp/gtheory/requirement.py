@@ -17,7 +17,7 @@ from vcomp import display
 from vcomp._typing import FloatArray
 from vcomp.display import SYMBOLS
 from vcomp.exceptions import PlanError
-from vcomp.formula import REPLICATE
+from vcomp.formula import REPLICATE, Design
 from vcomp.gtheory.plan import DStudyPlan
 from vcomp.gtheory.projection import (
     CoefficientName,
@@ -55,6 +55,7 @@ class Requirement(display.PrintsAsSentence):
     held : the sizes at which the other facets are held
     interval_method : how the interval was made
     why : a sentence where n is infinite
+    within : the facets in each level of which n levels are needed, where the facet is nested
     further : the same of the other plans of the D-study, where other facets have other sizes
 
     Examples
@@ -73,6 +74,7 @@ class Requirement(display.PrintsAsSentence):
     held: Mapping[str, float] = field(default_factory=dict)
     interval_method: str = ""
     why: str = ""
+    within: str = ""
     further: tuple[Requirement, ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -96,8 +98,11 @@ class Requirement(display.PrintsAsSentence):
             at = ", ".join(f"{f} = {display.count(n)}" for f, n in self.held.items())
             of_plan = f" with {at}" if at else ""
             return f"{symbol} = {display.number(self.goal)} is out of reach{of_plan}: {self.why}"
+        levels = display.counted(self.n, self.facet)
+        if self.within:
+            levels += f" in each {self.within}"
         text = (
-            f"For {symbol} = {display.number(self.goal)}, {display.counted(self.n, self.facet)} "
+            f"For {symbol} = {display.number(self.goal)}, {levels} "
             f"{'is' if self.n == 1 else 'are'} needed"
         )
         if not (math.isnan(self.low) or math.isnan(self.high)):
@@ -187,7 +192,30 @@ def required_size(
         why = f"{levels} are needed, and with them nothing is left to generalize over."
     # Sizes beyond a finite universe are impossible.
     n, low, high = (math.inf if size > largest else size for size in (n, *ends))
-    return Requirement(coefficient, goal, facet, n, low, high, alpha, held, interval_method, why)
+    within = outer_facets(facet, plan.design)
+    return Requirement(
+        coefficient, goal, facet, n, low, high, alpha, held, interval_method, why, within
+    )
+
+
+def outer_facets(facet: str, design: Design) -> str:
+    """Return the facets that a facet is nested in, in words; empty if there are none.
+
+    Parameters
+    ----------
+    facet : of the design
+    design : of the D-study
+
+    Examples
+    --------
+    >>> from vcomp.formula import parse_design
+    >>> outer_facets("judge", parse_design("run x (judge:(topic:genre))"))
+    'topic'
+    """
+    if facet == REPLICATE:
+        return ""
+    above = design.innermost(design.nested_in[facet])
+    return " and ".join(f for f in design.outer_first if f in above)
 
 
 def check_requirement(plan: DStudyPlan, goal: float, coefficient: str, facet: str | None) -> str:

@@ -20,6 +20,7 @@ from vcomp.gtheory.allocation.cost import Cost, CostFunction, money
 from vcomp.gtheory.allocation.problem import SizeProblem, evaluate
 from vcomp.gtheory.allocation.solve import Limit, Solution, solve
 from vcomp.gtheory.allocation.solve_any import solve_any
+from vcomp.gtheory.requirement import outer_facets
 from vcomp.gtheory.study_record import S
 from vcomp.markup import encodable
 
@@ -294,8 +295,7 @@ def design_words(chosen: AllocatedDesign[Any]) -> str:
 def _size(facet: str, n: float, design: Design) -> str:
     if facet == REPLICATE:
         return f"{display.count(n)} {'score' if n == 1 else 'scores'} a cell"
-    above = design.innermost(design.nested_in[facet])
-    within = " and ".join(f for f in design.outer_first if f in above)
+    within = outer_facets(facet, design)
     return f"{display.count(n)} {facet}" + (f" in each {within}" if within else "")
 
 
