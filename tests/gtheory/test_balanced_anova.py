@@ -11,7 +11,7 @@ from tests.helpers.gstudies import BODOFF_LI
 from vcomp.exceptions import EstimationError, PlanError
 from vcomp.formula import expected_mean_squares, parse_design
 from vcomp.gtheory.balanced_anova import expectations
-from vcomp.gtheory.component_names import nesting_of, terms_of
+from vcomp.gtheory.given_components import nesting_of, terms_of
 
 SIZES = {"p": 33, "i": 48, "a": 2}
 MEAN_SQUARES = {

@@ -22,8 +22,7 @@ from vcomp.gtheory.balanced_anova import (
     anova_of_mean_squares,
     sizes_of_df,
 )
-from vcomp.gtheory.component_names import nesting_of, terms_of
-from vcomp.gtheory.given_covariance import covariance_of
+from vcomp.gtheory.given_components import covariance_of, nesting_of, terms_of
 from vcomp.gtheory.phi_lambda import NO_MEAN, MeanOfScores
 from vcomp.gtheory.plan import gstudy_design
 from vcomp.gtheory.planned_quantity import HasDStudies
