@@ -70,7 +70,7 @@ def study(design: str, truth: str, data_sets: int) -> pd.DataFrame:
     rng = np.random.default_rng([*DESIGNS[design], list(TRUTHS).index(truth)])
     found = []
     for _ in range(data_sets):
-        made = vcomp.assessor_study(scores_of(design, truth, rng))
+        made = vcomp.ir.assessor_study(scores_of(design, truth, rng))
         found.append(made.tests["p_value"] <= 0.05)
     shares = pd.concat(found, axis=1).astype(float).mean(axis=1).round(4)
     table = pd.DataFrame({"question": shares.index, "rejected": shares.to_numpy()})

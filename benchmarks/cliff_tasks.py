@@ -369,7 +369,7 @@ def _studies() -> list[Task]:
             _MEASURED,
             first=1_000,
         ),
-        Task("assessor_study", vcomp.assessor_study, _JUDGED, first=1_000),
+        Task("ir.assessor_study", vcomp.ir.assessor_study, _JUDGED, first=1_000),
         Task("ir.assessor_layouts", vcomp.ir.assessor_layouts, _JUDGED, _assignments),
         Task(
             "ir.document_universe",
@@ -378,7 +378,7 @@ def _studies() -> list[Task]:
         ),
         Task("ir.set_measures", vcomp.ir.set_measures, _TRACK, _universe),
         Task("ir.fit_relevance", lambda t: vcomp.ir.fit_relevance(t.judgements), _TRACK),
-        Task("per_document_study", vcomp.per_document_study, _TRACK, _universe),
+        Task("ir.per_document_study", vcomp.ir.per_document_study, _TRACK, _universe),
         Task(
             "ir.write_per_document",
             lambda u: _in_folder(lambda p: vcomp.ir.write_per_document(u, p)),

@@ -230,11 +230,11 @@ def test_numbers_of_rows_are_no_item(name):
 
 def test_assessors_by_another_name():
     named = GRID.rename(columns={"assessor": "judge"})
-    study = vcomp.assessor_study(named, "score", assessor="judge")
-    expected = vcomp.assessor_study(GRID, "score", role=None)
+    study = vcomp.ir.assessor_study(named, "score", assessor="judge")
+    expected = vcomp.ir.assessor_study(GRID, "score", role=None)
     pd.testing.assert_frame_equal(study.tests, expected.tests)
     with pytest.raises(vcomp.DataError, match="neither a column 'role' nor a column 'assessor'"):
-        vcomp.assessor_study(named, "score")
+        vcomp.ir.assessor_study(named, "score")
 
 
 @pytest.mark.parametrize(

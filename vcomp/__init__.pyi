@@ -33,9 +33,7 @@ from .model import VarianceComponentsResults as VarianceComponentsResults
 from .model import accumulate as accumulate
 from .multivariate import MultivariateResults as MultivariateResults
 from .multivariate import fit_multivariate as fit_multivariate
-from .studies import assessor_study as assessor_study
 from .studies import compare_measures as compare_measures
-from .studies import per_document_study as per_document_study
 from .studies import subsample_study as subsample_study
 
 __version__: str

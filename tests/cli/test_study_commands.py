@@ -39,7 +39,9 @@ def trec(track, tmp_path_factory):
 
 def test_documents(track, trec, tmp_path):
     universe = vcomp.ir.document_universe(trec / "runs", trec / "qrels", relevant_from=1)
-    made = vcomp.per_document_study(universe, measures=["F"], topic=[20, 40], goal=0.9, beta=2.0)
+    made = vcomp.ir.per_document_study(
+        universe, measures=["F"], topic=[20, 40], goal=0.9, beta=2.0
+    )
     given = ("documents", trec / "runs", trec / "qrels", "topic=20,40", "--measures", "F",
              "--goal", ".9", "--beta", 2)  # fmt: skip
     picture = tmp_path / "documents.svg"
@@ -61,7 +63,7 @@ def test_assessors(tmp_path):
     scores = pd.DataFrame(columns)
     path = tmp_path / "scores.csv"
     scores.to_csv(path, index=False)
-    made = vcomp.assessor_study(pd.read_csv(path), "F", assessor="judge", alpha=0.1)
+    made = vcomp.ir.assessor_study(pd.read_csv(path), "F", assessor="judge", alpha=0.1)
     given = ("assessors", path, "--response", "F", "--assessor", "judge", "--alpha", ".1")
     assert output_of(*given) == f"{made}\n"
     read = pd.read_csv(io.StringIO(output_of(*given, "--format", "csv")), index_col="source")

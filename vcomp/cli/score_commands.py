@@ -327,7 +327,7 @@ def _items_of_matrix(path: Path | None, transpose: bool) -> Any:
     click.Argument(["sizes"], nargs=-1, metavar="[FACET=N,N]..."),
     options_of("vcomp.ir:document_universe", name="read", only="universe relevant_from name_by"),
     options_of(
-        "vcomp:per_document_study",
+        "vcomp.ir:per_document_study",
         left_out="universe options",
         measures="Set-based measures: precision, recall, F, utility, normalized_utility, "
         "scaled_utility, mean_score.  [default: F,utility,normalized_utility]",
@@ -361,7 +361,7 @@ def documents(
     if unknown:
         raise PlanError(f"sizes are of topic, assessor and document, not of {unknown[0]!r}")
     universe = ir.document_universe(retrieved, judgements, **read)
-    shown.result(vcomp.per_document_study(universe, **how, **n))
+    shown.result(vcomp.ir.per_document_study(universe, **how, **n))
 
 
 @command(
@@ -369,7 +369,7 @@ def documents(
     click.Argument(["path"], required=False, type=click.Path(path_type=Path), metavar="[SCORES]"),
     DATASET,
     options_of(
-        "vcomp:assessor_study",
+        "vcomp.ir:assessor_study",
         left_out="scores",
         system="The column of systems.",
         topic="The column of topics.",
@@ -390,7 +390,7 @@ def assessors(path: Path | None, dataset: str | None, how: dict[str, Any], shown
     vcomp assessors scores.csv
     vcomp assessors scores.parquet --response F --system run --assessor judge
     """
-    study = vcomp.assessor_study(source_of(path, dataset, "SCORES"), **how)
+    study = vcomp.ir.assessor_study(source_of(path, dataset, "SCORES"), **how)
     shown.result(study, study.sources.rename_axis("source").reset_index())
 
 

@@ -40,4 +40,7 @@ from .simulate.source_comparison import SimulationComparison as SimulationCompar
 from .simulate.source_comparison import compare_simulated as compare_simulated
 from .splitting import SplitHalfStudy as SplitHalfStudy
 from .splitting import split_half as split_half
+from .studies.assessor_error import AssessorStudy as AssessorStudy
+from .studies.assessor_error import assessor_study as assessor_study
+from .studies.per_document import per_document_study as per_document_study
 from .trec_files import read_trec_eval as read_trec_eval

@@ -35,12 +35,12 @@ def judged(seed=1, *, role=0.0, by_role=0.0, person=0.0, by_person=0.0):
 
 @pytest.fixture(scope="module")
 def neither():
-    return vcomp.assessor_study(judged(), "F")
+    return vcomp.ir.assessor_study(judged(), "F")
 
 
 @pytest.fixture(scope="module")
 def of_both():
-    return vcomp.assessor_study(
+    return vcomp.ir.assessor_study(
         judged(2, role=0.06, by_role=0.03, person=0.04, by_person=0.04), "F"
     )
 
@@ -53,7 +53,7 @@ def of_both():
     ],
 )
 def test_the_effect_that_is_there_is_found(effects, verdict, design, fixed):
-    study = vcomp.assessor_study(judged(**effects), "F")
+    study = vcomp.ir.assessor_study(judged(**effects), "F")
     assert (study.verdict, study.design, study.fixed) == (verdict, design, fixed)
     assert study.models["aic"].idxmin() == verdict
     assert study.layout in ("roles", "crossed")
@@ -158,7 +158,7 @@ def test_the_idiosyncratic_model_is_an_analysis_of_variance(neither):
 def test_the_variance_of_roles_is_that_of_their_difference():
     """Without individuals: d²/2 less half its variance, d the mean difference of the roles."""
     table = judged(3, role=0.06, by_role=0.03)
-    study = vcomp.assessor_study(table, "F", assessor=None)
+    study = vcomp.ir.assessor_study(table, "F", assessor=None)
     assert set(study.fits) == {"idiosyncratic", "roles"}
     y = table["F"].to_numpy().reshape(SYSTEMS, TOPICS, 2)
     D = y[:, :, 1] - y[:, :, 0]
@@ -182,29 +182,29 @@ def test_the_variance_of_roles_is_that_of_their_difference():
 
 def test_roles_are_counted():
     table = judged(3, role=0.06, by_role=0.03)
-    assert vcomp.assessor_study(table, "F").n_roles == 2
-    assert vcomp.assessor_study(table, "F", role=None).n_roles == 0
+    assert vcomp.ir.assessor_study(table, "F").n_roles == 2
+    assert vcomp.ir.assessor_study(table, "F", role=None).n_roles == 0
 
 
 def test_columns_may_have_other_names(of_both):
     table = judged(2, role=0.06, by_role=0.03, person=0.04, by_person=0.04)
     names = {"system": "run", "topic": "query", "role": "part", "assessor": "judge"}
     renamed = table.rename(columns=names)
-    study = vcomp.assessor_study(renamed, "F", **names)
+    study = vcomp.ir.assessor_study(renamed, "F", **names)
     pd.testing.assert_frame_equal(study.tests, of_both.tests)
 
 
 def test_what_is_confounded_is_said():
     table = judged(4, role=0.06, by_role=0.03)
     one_each = table.assign(assessor=table["role"].map({"author": "A", "second": "B"}))
-    study = vcomp.assessor_study(one_each, "F")
+    study = vcomp.ir.assessor_study(one_each, "F")
     assert study.impossible["both"] == "every role is that of one individual, who has no other"
     assert len(study.kept) == 1
     strangers = table.assign(assessor=table["topic"].astype(str) + table["role"])
-    study = vcomp.assessor_study(strangers, "F")
+    study = vcomp.ir.assessor_study(strangers, "F")
     assert "every assessor is in one topic only" in study.impossible["individuals"]
     assert study.verdict == "roles"
-    alone = vcomp.assessor_study(strangers, "F", role=None)
+    alone = vcomp.ir.assessor_study(strangers, "F", role=None)
     assert "cannot show systematic error" in str(alone)
     assert alone.verdict == "idiosyncratic"
 
@@ -224,12 +224,12 @@ def test_what_is_confounded_is_said():
 )
 def test_tables_that_do_not_fit(change, options, message):
     with pytest.raises(DataError, match=message):
-        vcomp.assessor_study(change(judged()), "F", **options)
+        vcomp.ir.assessor_study(change(judged()), "F", **options)
 
 
 def test_a_level_that_is_none():
     with pytest.raises(PlanError, match="alpha"):
-        vcomp.assessor_study(judged(), "F", alpha=2)
+        vcomp.ir.assessor_study(judged(), "F", alpha=2)
 
 
 def test_layouts_of_roles_are_fixed():

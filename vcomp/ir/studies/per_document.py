@@ -28,8 +28,7 @@ from vcomp.ir.documents import (
     set_measures,
 )
 from vcomp.model import VarianceComponentsModel, VarianceComponentsResults
-from vcomp.studies.comparison import MeasureComparison
-from vcomp.studies.planned import options_of_fit, required_facet
+from vcomp.studies import MeasureComparison, options_of_fit, required_facet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,7 +135,7 @@ def per_document_study(
     >>> import vcomp
     >>> track = vcomp.ir.novelty_like_track(n_systems=20, n_topics=10, n_documents=30, rng=1)
     >>> universe = vcomp.ir.document_universe(track.retrieved, track.judgements)
-    >>> compared = vcomp.per_document_study(
+    >>> compared = vcomp.ir.per_document_study(
     ...     universe, measures="utility", topic=50, assessor=[1, 2], document=30
     ... )
     >>> compared.table[["measure", "assessor", "topic", "document", "Erho2"]].round(3)

@@ -333,7 +333,7 @@ def assessor_study(
     >>> score = rng.normal(size=8)[s] + rng.normal(size=20)[t] + rng.normal(size=(8, 20))[s, t]
     >>> score = score + 0.8 * r + 0.3 * rng.normal(size=s.size)
     >>> table = pd.DataFrame({"system": s, "topic": t, "role": r, "assessor": judge, "F": score})
-    >>> study = vcomp.assessor_study(table, "F")
+    >>> study = vcomp.ir.assessor_study(table, "F")
     >>> study.verdict, study.fixed
     ('roles', ('role',))
     """

@@ -13,7 +13,7 @@ import vcomp
 from vcomp.exceptions import DataError, EstimationError, PlanError, VcompWarning
 from vcomp.ir.documents.document_files import document_universe
 from vcomp.ir.documents.track import novelty_like_track
-from vcomp.studies.per_document import _kind_of_assessors, _labelled
+from vcomp.ir.studies.per_document import _kind_of_assessors, _labelled
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ SIZES = {"topic": [20, 50], "assessor": [1, 3]}
 
 @pytest.fixture(scope="module")
 def compared(universe):
-    return vcomp.per_document_study(universe, **SIZES, document=100)
+    return vcomp.ir.per_document_study(universe, **SIZES, document=100)
 
 
 def by_facets(components):
@@ -48,7 +48,7 @@ def by_facets(components):
 
 @pytest.mark.parametrize("method", ["reml", "anova"])
 def test_each_is_what_its_g_study_says(universe, method):
-    compared = vcomp.per_document_study(universe, method=method, **SIZES, document=100)
+    compared = vcomp.ir.per_document_study(universe, method=method, **SIZES, document=100)
     assert list(compared.results) == ["F", "utility", "normalized_utility", "per document"]
     sets = universe.set_measures()
     for name in ("F", "utility", "normalized_utility"):
@@ -107,13 +107,13 @@ def test_the_page_fits(compared):
 
 
 def test_one_measure_and_other_scores(universe):
-    found = vcomp.per_document_study(universe, measures="precision", scores="accuracy")
+    found = vcomp.ir.per_document_study(universe, measures="precision", scores="accuracy")
     assert list(found.results) == ["precision", "per document"]
     own = vcomp.gstudy(
         "system x assessor x (document:topic)", universe.scores("accuracy"), "score"
     )
     assert_allclose(found.results["per document"].vcomp.sum(), own.vcomp.sum(), rtol=1e-6)
-    none = vcomp.per_document_study(universe, measures=[])
+    none = vcomp.ir.per_document_study(universe, measures=[])
     assert list(none.results) == ["per document"]
 
 
@@ -123,7 +123,7 @@ def test_documents_that_differ_between_assessors(track):
     universe = document_universe(few, track.judgements, universe="assessor")
     rows = universe.scores()
     assert len(rows) < 3 * 2 * len(universe.documents)
-    found = vcomp.per_document_study(universe, measures="F", topic=50, document=30)
+    found = vcomp.ir.per_document_study(universe, measures="F", topic=50, document=30)
     own = vcomp.gstudy("system x assessor x (document:topic)", rows, "score")
     mine = by_facets(found.results["per document"].vcomp)
     for term, value in by_facets(own.vcomp).items():
@@ -134,7 +134,7 @@ def test_assessors_nested_in_topics(track):
     judged = track.judgements.astype({"topic": str, "assessor": str})
     judged = judged.assign(assessor=judged["topic"] + judged["assessor"])
     universe = document_universe(track.retrieved.astype({"topic": str}), judged)
-    found = vcomp.per_document_study(universe, measures="F", topic=50, assessor=2, document=30)
+    found = vcomp.ir.per_document_study(universe, measures="F", topic=50, assessor=2, document=30)
     assert str(found.studies["F"].plan.design) == "system x (assessor:topic)"
     own = vcomp.gstudy("system x (assessor:topic)", universe.set_measures(), "F")
     mine = by_facets(found.results["F"].vcomp)
@@ -150,7 +150,7 @@ def test_assessors_nested_in_topics(track):
     }  # fmt: skip
     # The same when it is asked for, of assessors who judged all topics.
     crossed = document_universe(track.retrieved, track.judgements)
-    asked = vcomp.per_document_study(
+    asked = vcomp.ir.per_document_study(
         crossed, measures="F", assessors="nested", topic=50, assessor=2, document=30
     )
     assert_allclose(asked.table["Erho2"], found.table["Erho2"], rtol=1e-6)
@@ -159,16 +159,16 @@ def test_assessors_nested_in_topics(track):
 def test_one_assessor_a_topic(track):
     judged = track.judgements[track.judgements["assessor"] == "A1"]
     universe = document_universe(track.retrieved, judged)
-    found = vcomp.per_document_study(universe, measures="F", topic=50, document=30)
+    found = vcomp.ir.per_document_study(universe, measures="F", topic=50, document=30)
     own = vcomp.gstudy("system x (document:topic)", universe.scores(), "score")
     table = own.dstudy(topic=50, document=30).table
     assert_allclose(found.table["Erho2"].iloc[1], table["Erho2"].item(), rtol=1e-6)
     assert "assessor" not in found.table
     with pytest.raises(PlanError, match="'assessor' has no size here, with one assessor for each"):
-        vcomp.per_document_study(universe, assessor=2)
+        vcomp.ir.per_document_study(universe, assessor=2)
     for given in ("crossed", "nested"):
         with pytest.raises(PlanError, match="needs several assessors for some topic"):
-            vcomp.per_document_study(universe, assessors=given)
+            vcomp.ir.per_document_study(universe, assessors=given)
 
 
 def test_what_is_not_normalised_is_told_where_it_matters():
@@ -178,9 +178,9 @@ def test_what_is_not_normalised_is_told_where_it_matters():
     universe = document_universe(track.retrieved, judged.assign(
         relevant=judged["relevant"] & ~nothing
     ))  # fmt: skip
-    vcomp.per_document_study(universe, measures=["F", "utility"])
+    vcomp.ir.per_document_study(universe, measures=["F", "utility"])
     with pytest.warns(VcompWarning) as heard:
-        vcomp.per_document_study(universe, measures="scaled_utility")
+        vcomp.ir.per_document_study(universe, measures="scaled_utility")
     words = " ".join(str(w.message) for w in heard)
     assert "nothing is relevant by 1 of the 12 judgements" in words
     assert "4 of 48 rows" in words
@@ -207,7 +207,7 @@ def test_what_is_not_normalised_is_told_where_it_matters():
 )
 def test_bad_options(universe, options, error, message):
     with pytest.raises(error, match=message):
-        vcomp.per_document_study(universe, **options)
+        vcomp.ir.per_document_study(universe, **options)
 
 
 JUDGED = {
@@ -247,19 +247,19 @@ def test_few_systems_and_topics(track, systems, topics):
     )
     if min(systems, topics) < 2:
         with pytest.raises(DataError, match=r"at least two systems .* there are 1 and 3"):
-            vcomp.per_document_study(made)
+            vcomp.ir.per_document_study(made)
     else:
-        sizes = vcomp.per_document_study(made).results["F"].gstudy().index
+        sizes = vcomp.ir.per_document_study(made).results["F"].gstudy().index
         assert "system:topic" in {":".join(sorted(name.split(":"))) for name in sizes}
 
 
 def test_bad_universes(track, universe):
     with pytest.raises(DataError, match=r"needs a DocumentUniverse, .* not DataFrame"):
-        vcomp.per_document_study(track.retrieved)
+        vcomp.ir.per_document_study(track.retrieved)
     one = track.retrieved[track.retrieved["topic"] == "T1"]
     judged = track.judgements[track.judgements["topic"] == "T1"]
     with pytest.raises(DataError, match="at least two systems and two topics; there are 6 and 1"):
-        vcomp.per_document_study(document_universe(one, judged))
+        vcomp.ir.per_document_study(document_universe(one, judged))
     runs = pd.DataFrame(
         [(s, t, d) for s in "abc" for t in (1, 2, 3) for d in (1, 2)],
         columns=["system", "topic", "document"],
@@ -269,4 +269,4 @@ def test_bad_universes(track, universe):
         pytest.warns(vcomp.VcompWarning, match="the response is constant"),
         pytest.raises(EstimationError, match=r"measure 'F': .*do not vary"),
     ):
-        vcomp.per_document_study(document_universe(runs, judged))
+        vcomp.ir.per_document_study(document_universe(runs, judged))
