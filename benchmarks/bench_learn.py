@@ -35,7 +35,7 @@ def run(report: Report, settings: Settings) -> None:
         "a + b": piped,
         "p × a × (d:i)": pipe(FULL_MODEL, nested(60, 2, 50, 67 if settings.quick else 959)),
     }.items():
-        assert tuple(whole.statistics.cross_products.sizes) == _sizes(whole)
+        assert tuple(whole.stats.cross_products.sizes) == _sizes(whole)
         report(
             f"{name}, {len(whole.rows):,} rows",
             best_of(partial(_learn, whole), settings.repeat),
