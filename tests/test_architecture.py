@@ -53,7 +53,7 @@ def test_every_public_name_is_there():
     for name in vcomp.__all__:
         assert getattr(vcomp, name).__doc__, name
     assert set(vcomp.__all__) <= set(dir(vcomp))
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+    with pytest.raises(AttributeError, match="nonsense"):
         _ = vcomp.nonsense
 
 

@@ -8,7 +8,8 @@
 
 import os
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
+
 from vcomp.exceptions import is_address_space_limited
 
 if is_address_space_limited():
@@ -17,4 +18,4 @@ if is_address_space_limited():
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

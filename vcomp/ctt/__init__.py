@@ -4,6 +4,6 @@ Everywhere **objects of measurement are rows and items are columns**, which is t
 topic × system matrices of :mod:`vcomp.ir`; long data have the names of their columns.
 """
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

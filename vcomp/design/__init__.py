@@ -1,5 +1,5 @@
 """The design of data, determined before rows are summed: levels, codes, nesting and grids."""
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -4,6 +4,6 @@ Two families: ``likelihood`` (REML and ML) and ``quadratic`` (Henderson's method
 Statistics come from ``vcomp.statistics``; estimates go to ``vcomp.inference`` and ``vcomp.model``.
 """
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,5 +1,5 @@
 """Generalizability theory: D-studies, their coefficients, and the sizes for a goal or budget."""
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

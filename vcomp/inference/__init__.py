@@ -4,6 +4,6 @@
 everything after it. Formulas are in docs/explanation/mathematics.md, sections 10 and 11.
 """
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

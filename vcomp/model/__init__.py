@@ -3,6 +3,6 @@
 They join the pipe: formula, design and statistics become a model, an estimate becomes a result.
 """
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -6,6 +6,6 @@ share and facets that they do not. From these come composites, their D-studies, 
 of error, and profiles (Cronbach et al. 1972; Brennan 2001, chaps. 9 to 12).
 """
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -4,6 +4,6 @@ All rooms may use them. ``sparse`` has factors and iterative solves of large sys
 the loops that numba compiles.
 """
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -5,6 +5,6 @@ matplotlib on the given axes (or on a new figure), and returns the axes. Nothing
 estimated here.
 """
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

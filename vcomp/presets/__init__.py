@@ -3,6 +3,6 @@
 Functions of a result: the same components, summed and named as engineers and laboratories do.
 """
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -4,6 +4,6 @@
 and ``ML`` turn the maximum into an estimate (docs/explanation/mathematics.md, sections 3 to 9).
 """
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

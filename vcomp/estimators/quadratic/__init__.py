@@ -4,6 +4,6 @@ They make an ``Estimate`` from sufficient statistics by solving linear equations
 derived in docs/explanation/mathematics.md, section 2.
 """
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

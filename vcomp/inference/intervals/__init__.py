@@ -3,6 +3,6 @@
 Section 10.1 to 10.5 of docs/explanation/mathematics.md.
 """
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -4,6 +4,6 @@ What is here knows p-values, statistics and levels, and not how they were estima
 same topics (:mod:`vcomp.ir`), or levels of a facet of any fit.
 """
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -3,6 +3,6 @@
 Urbano (2016, sec. 8) names them as further work; Urbano, Lima and Hanjalic (2019) compare them.
 """
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -5,6 +5,6 @@ Each has two methods: ``actual(scores, truth)`` compares a collection with the t
 where there is one, otherwise extrapolated from halves of the topics.
 """
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

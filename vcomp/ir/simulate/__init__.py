@@ -1,5 +1,5 @@
 """Simulation of scores: new topics for given systems, and any design from its components."""
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
