@@ -78,7 +78,7 @@ def test_intervals_of_replicates(two_way):
 def test_names_of_the_package():
     names = set(dir(vcomp))
     assert names >= {"fit", "gstudy", "ir", "datasets"}
-    assert not names.intersection({"os", "front_door", "is_address_space_limited"})
+    assert not names.intersection({"os", "attach_stub", "is_address_space_limited"})
 
 
 # Plans ------------------------------------------------------------------------------------------

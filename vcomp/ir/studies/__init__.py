@@ -1,5 +1,5 @@
 """Studies of test collections that fit models: assessors, and scores of documents."""
 
-from vcomp._doors import front_door
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = front_door(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
