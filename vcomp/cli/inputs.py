@@ -272,7 +272,7 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Scores:
+class SystemScores:
     """Scores of systems on topics: a file or a data set, and how it is read."""
 
     scores: Path | None
@@ -388,7 +388,7 @@ def _all_systems(frame: pd.DataFrame) -> pd.DataFrame:
 
 SCORES = grouped(
     "scores",
-    Scores,
+    SystemScores,
     click.Argument(["scores"], required=False, type=click.Path(path_type=Path)),
     DATASET,
     option("--system", "Long data: the column of systems.", metavar="COLUMN"),

@@ -14,7 +14,7 @@ from vcomp.cli import output
 from vcomp.cli.inputs import (
     DATASET,
     SCORES,
-    Scores,
+    SystemScores,
     option,
     plain_numbers,
     read_matrix,
@@ -32,7 +32,11 @@ _OF_SCORES = "scores system topic score drop_worst"
 @command(
     "tau",
     SCORES,
-    options_of("vcomp.ir:expected_tau", left_out=f"{_OF_SCORES} groups"),
+    options_of(
+        "vcomp.ir:expected_tau",
+        left_out=f"{_OF_SCORES} groups",
+        variant="a or b: treat equal systems in Eτ as τ_a or τ_b does.",
+    ),
     option(
         "--groups",
         "Rank one system of each group, such as an organisation: a column of long data, or a "
@@ -41,7 +45,7 @@ _OF_SCORES = "scores system topic score drop_worst"
     ),
     PRINTED,
 )
-def tau(scores: Scores, how: dict[str, Any], groups: str | None, shown: Shown) -> None:
+def tau(scores: SystemScores, how: dict[str, Any], groups: str | None, shown: Shown) -> None:
     """Estimate the expected correlation of a ranking by n topics with the true ranking.
 
     SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
@@ -87,7 +91,7 @@ def tau(scores: Scores, how: dict[str, Any], groups: str | None, shown: Shown) -
     SHOWN,
 )
 def accuracy(
-    scores: Scores, formula: str | None, facet: str | None, how: dict[str, Any], shown: Shown
+    scores: SystemScores, formula: str | None, facet: str | None, how: dict[str, Any], shown: Shown
 ) -> None:
     """Estimate the accuracy of tests with other numbers of topics, by several measures.
 
@@ -140,7 +144,7 @@ def _from_formula(
     ),
     PAIRS,
 )
-def compare_systems(scores: Scores, how: dict[str, Any], shown: Shown) -> None:
+def compare_systems(scores: SystemScores, how: dict[str, Any], shown: Shown) -> None:
     """Test the differences between systems on the same topics, in pairs.
 
     SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
@@ -176,7 +180,7 @@ def compare_systems(scores: Scores, how: dict[str, Any], shown: Shown) -> None:
     ),
     SHOWN,
 )
-def average_p_values(scores: Scores, how: dict[str, Any], shown: Shown) -> None:
+def average_p_values(scores: SystemScores, how: dict[str, Any], shown: Shown) -> None:
     """Average the p-values of differences between systems, by their size and the topics.
 
     SCORES is a CSV or Parquet file: a matrix with a row for each topic and a column for each
@@ -210,7 +214,11 @@ def _bounds(text: str) -> list[float]:
     SHOWN,
 )
 def diagnose(
-    scores: Scores, formula: str | None, object_: str | None, how: dict[str, Any], shown: Shown
+    scores: SystemScores,
+    formula: str | None,
+    object_: str | None,
+    how: dict[str, Any],
+    shown: Shown,
 ) -> None:
     """Test the assumptions of a model, and say which numbers deviations matter for.
 
@@ -446,7 +454,7 @@ def assessors(path: Path | None, dataset: str | None, how: dict[str, Any], shown
     option("--compare", "Compare the collections with the original.", is_flag=True),
 )
 def simulate(
-    scores: Scores,
+    scores: SystemScores,
     topics: int,
     size: int,
     how: dict[str, Any],
