@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal, norm
 
-from vcomp.ir.documents.polychoric import bivariate_normal, polychoric_correlations, thresholds
+from vcomp.ir.documents.relevance import bivariate_normal, polychoric_correlations, thresholds
 
 
 def _below(h, k, rho):

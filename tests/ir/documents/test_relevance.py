@@ -9,8 +9,7 @@ import pytest
 import vcomp
 from tests.helpers.printed_tables import printed_columns
 from vcomp.exceptions import DataError, EstimationError, VcompWarning
-from vcomp.ir.documents.polychoric import polychoric_correlations
-from vcomp.ir.documents.relevance import _components
+from vcomp.ir.documents.relevance import _components, polychoric_correlations
 
 CUTS = (0.0, 0.8)
 
