@@ -135,6 +135,7 @@ class AccumulatedStatistics:
         write_sums(self._sums, path)
 
     @classmethod
+    @guarded
     def load(cls, path: str | Path) -> AccumulatedStatistics:
         """Return the statistics from a file that :meth:`save` wrote.
 

@@ -48,6 +48,7 @@ class LikelihoodOfData:
     component_names: tuple[str, ...]
     statistics: Statistics
 
+    @guarded
     def loglike(self, params: Components, *, reml: bool = True) -> float:
         """Return the log-likelihood at given components, fixed effects profiled out.
 
@@ -64,6 +65,7 @@ class LikelihoodOfData:
         """
         return self._engine(reml=reml).loglike(self._components(params))
 
+    @guarded
     def score(self, params: Components, *, reml: bool = True) -> FloatArray:
         """Return the gradient of :meth:`loglike`, (k + 1,).
 
@@ -74,6 +76,7 @@ class LikelihoodOfData:
         """
         return self._engine(reml=reml).derivatives(self._components(params)).score
 
+    @guarded
     def information(
         self,
         params: Components,

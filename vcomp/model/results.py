@@ -222,6 +222,7 @@ class VarianceComponentsResults(
     # Predictions ----------------------------------------------------------------------------
 
     @property
+    @guarded
     def random_effects(self) -> dict[str, pd.DataFrame]:
         """Predicted effects (BLUPs) of every term.
 
@@ -420,6 +421,7 @@ class VarianceComponentsResults(
 
     # Storage ----------------------------------------------------------------------------------
 
+    @guarded
     def to_json(self, path: str | Path | None = None, *, scores: bool | None = None) -> str:
         """Return the result as JSON text, without the rows; also write it to a file.
 
@@ -451,6 +453,7 @@ class VarianceComponentsResults(
         return write_json(self._stored_record(scores), path, files)
 
     @classmethod
+    @guarded
     def from_json(cls, source: str | Path) -> VarianceComponentsResults:
         """Return a result from JSON text or from the file that :meth:`to_json` wrote.
 
