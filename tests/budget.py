@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import sys
 import tempfile
 import tokenize
@@ -21,6 +22,7 @@ import vcomp
 
 PACKAGE = Path(vcomp.__path__[0])
 LIMITS = Path(__file__).with_suffix(".toml")
+_REASON = re.compile(r'^"([^"]+)" = .*?(  #.*)$', re.MULTILINE)
 
 
 def code_lines(path: Path) -> int:
@@ -124,9 +126,11 @@ def _printed() -> str:
         "# Upper limits (tests/test_budget.py); a higher one needs a reason on its line.",
         "# rooms: files, code lines. doors: names. calls: files, functions that are entered.",
     ]
+    reasons = dict(_REASON.findall(LIMITS.read_text(encoding="utf-8")))
     for title, table in tables.items():
         lines += ["", f"[{title}]"]
-        lines += [f'"{name}" = {value}' for name, value in table.items()]
+        for name, value in table.items():
+            lines.append(f'"{name}" = {value}{reasons.get(name, "")}')
     return "\n".join(lines) + "\n"
 
 
