@@ -466,7 +466,7 @@ class TestManyLevels:
 
     def test_profiles_of_fixed_effects_are_refused(self, data):
         res = vcomp.fit("y ~ x + item + (1|a) + (1|b)", data, method="ml")
-        with pytest.raises(EstimationError, match=r"no profile beside .* \(2,101 columns\)"):
+        with pytest.raises(EstimationError, match=r"no profile if .* \(2,101 columns\)"):
             res.profile("x")
 
     def test_engine_of_levels_is_refused(self, data):

@@ -143,17 +143,17 @@ _QUICK = 0.01
 """Seconds of an evaluation up to which squares are computed at each point near the maximum."""
 
 _FAR = 0.05
-"""Newton decrement above which Fisher's step is better than Newton's: it is exact for balanced
-data, but the convergence of such steps is linear."""
+"""Newton decrement above which Fisher's steps are better than Newton's: they are exact for
+balanced data, but converge linearly."""
 
 _SLOW = 0.3
-"""Factor of the decrement in a step above which carried squares are computed anew."""
+"""Ratio of successive decrements above which carried squares are computed anew."""
 
 _SMALL_RESIDUAL = 1e-4
 """Share of the largest component below which the residual's form of X cancels in eq. (5.9)."""
 
 _CHEAP_SECONDS, _EVALUATIONS = 0.1, 5.0
-"""The expected information is cheap below this time, or as many evaluations."""
+"""Seconds, and evaluations, up to which the expected information is cheap."""
 
 
 class BlockedLikelihood(ExactEngine, CrossProductsEngine):
@@ -166,7 +166,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
     names : of the terms, for messages
     advice : end of the message if the factor does not fit into memory
     eliminations : equations of these statistics that are already analysed; None analyses them
-    squares : from which climbs start that begin near their components
+    squares : first squares of climbs that start near their components
 
     Attributes
     ----------
@@ -343,7 +343,7 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         return Curvature("Newton", 2.0 * self._average(point) - expected, here)
 
     def _carried(self, known: Squares | None, point: Point, decrement: float) -> Squares | None:
-        """Return the squares of another point at this one, None if they do not lead to the end."""
+        """Return squares carried from another point; None if they are too far or too slow."""
         if known is None or (
             decrement < self.newton_below and decrement > _SLOW * known.decrement
         ):

@@ -37,11 +37,11 @@ OTHER_ENGINE = "use engine='iterative', or method='anova'"
 """Advice where a factor does not fit into memory."""
 
 _KEPT_BYTES = 2.0**27
-"""Bytes of a factor that is kept for other responses, or for what follows a fit."""
+"""Largest size in bytes of a factor that is kept for other responses, or after a fit."""
 
 _SETS_KEPT = 4
-"""Sets of positive components whose equations are shared with another response; each needs memory
-of the size of a factor."""
+"""Largest number of sets of positive components whose equations are shared with another response;
+each needs the memory of a factor."""
 
 
 class Eliminations:

@@ -14,12 +14,12 @@ import numpy as np
 from vcomp._typing import BoolArray, FloatArray
 
 _MOST_CHANGE = 4.0
-"""Factor by which a trace may change on the way."""
+"""Largest factor by which a trace may change between the two points."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Squares:
-    """The squares at one point, exact or carried there.
+    """The squares at one point, exact or carried from another point.
 
     Attributes
     ----------
@@ -37,11 +37,11 @@ class Squares:
     decrement: float = np.inf
 
     def carried(self, v: FloatArray, traces: FloatArray) -> Squares | None:
-        """Return the squares at other components, None if these are too far away.
+        """Return the squares carried to other components; None if these are too far away.
 
         In proportion to the traces, ‖Z_t'QZ_u‖² ∝ tr(Z_t'QZ_t) tr(Z_u'QZ_u), they are exact for
-        balanced data with a mean square for each term. What that leaves of the change in the
-        traces corrects them (Powell's symmetric update).
+        balanced data with a mean square for each term. The rest of the change in the traces
+        corrects them (Powell's symmetric update).
 
         Parameters
         ----------
@@ -66,16 +66,16 @@ class Squares:
         return moved if (np.diagonal(moved.squares)[positive] > 0.0).all() else None
 
 
-def _correction(here: Squares, there: Squares, positive: BoolArray) -> FloatArray:
-    """Return what is added to the squares `there` so that both explain the change in the traces.
+def _correction(here: Squares, moved: Squares, positive: BoolArray) -> FloatArray:
+    """Return Powell's symmetric update of the carried squares, from the change in the traces.
 
     With x_t = log σ²_t/σ²_e the slopes of τ_t = tr(QV_t)σ²_t are δ_tu τ_t − σ²_tσ²_u‖Z_t'QZ_u‖².
-    The mean of those at both ends leaves a rest of the change in τ, for which both are corrected
-    alike.
+    Their mean over both ends leaves a rest of the change in τ. The same correction at both ends
+    explains it.
     """
-    v, unit = there.v[:-1][positive], np.sqrt(np.diagonal(there.squares)[positive])
-    x = np.log(v / there.v[-1]) - np.log(here.v[:-1][positive] / here.v[-1])
-    tau, slopes = zip(*(_slopes(at, positive) for at in (here, there)), strict=True)
+    v, unit = moved.v[:-1][positive], np.sqrt(np.diagonal(moved.squares)[positive])
+    x = np.log(v / moved.v[-1]) - np.log(here.v[:-1][positive] / here.v[-1])
+    tau, slopes = zip(*(_slopes(at, positive) for at in (here, moved)), strict=True)
     rest = tau[1] - tau[0] - 0.5 * (slopes[0] + slopes[1]) @ x
     z, q = unit * v * x, rest / (unit * v)
     length = z @ z

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """Up to where each engine is used by ``engine="auto"``.
+    """Limits of each engine for ``engine="auto"``.
 
     Attributes
     ----------
@@ -71,11 +71,11 @@ class EngineLimits:
 ENGINE_LIMITS = EngineLimits()
 
 _ANALYSED = "analysed equations"
-"""Key of equations with their last factor: intervals and effects of a fit need that of its
-maximum."""
+"""Cache key of the analysed equations with their last factor: intervals and effects of a fit reuse
+that of its maximum."""
 
 _NOT_FACTORED = "limits without a factor"
-"""Key of the limits within which no order of elimination was fast enough."""
+"""Cache key of the limits within which no order of elimination was fast enough."""
 
 
 def choose_engine(
@@ -105,9 +105,9 @@ def choose_engine(
     names : of the terms, for messages
     n_probes, seed : random probes of the iterative engine; by default as many as a fit of about a
         second allows
-    repeated : whether many fits are made: each then has the fewest probes that suffice beside the
-        sampling error, and strata are used if there are any
-    limits : up to where each engine is used
+    repeated : whether many fits are made: each then has the fewest probes whose error is small
+        against the sampling error, and strata are used if there are any
+    limits : of each engine
 
     Raises
     ------
@@ -147,8 +147,8 @@ def choose_engine(
             )
             return levels
         raise EstimationError(
-            "engine='levels' needs rows, and one facet with many levels beside few combinations "
-            "of the others; use engine='auto'"
+            "engine='levels' needs rows, and one facet with many levels, the other facets having "
+            "few combinations; use engine='auto'"
         )
     if engine == "blocked" and stats.wide is not None:
         return _wide(stats.wide, limits, reml=reml, names=names)
@@ -170,10 +170,11 @@ def _check_columns(stats: Statistics, engine: str) -> None:
 def engine_without_cancellation(
     stats: Statistics, tried: LikelihoodEngine
 ) -> LikelihoodEngine | None:
-    """Return an engine that loses fewer digits than the one that was tried, None if there is none.
+    """Return an engine that loses fewer digits than `tried`; None if no other does.
 
-    If the residual is 1e-10 of the other components or less, it is a difference of large numbers
-    in Henderson's equations, and from 1e-6 on in the blocks of levels. In the strata of a nearly
+    A residual of at most 1e-10 of the other components is a difference of large numbers in
+    Henderson's equations; in the blocks of levels it is so at 1e-6 already. In the strata of a
+    nearly
     complete grid, differences of means are formed first, so that nothing cancels.
     """
     if tried.cancellation == "none":
@@ -203,7 +204,7 @@ def residual_forms(stats: Statistics) -> FloatArray:
         from vcomp.estimators.likelihood.crossed import CrossedLikelihood
 
         return CrossedLikelihood(stats.crossed, reml=True).quadratic_forms()
-    # Pairs of many groups take longer than the levels, which a fit then needs.
+    # Pair tables of many groups take longer than the levels, which the fit then needs anyway.
     if sum(stats.sizes) > ENGINE_LIMITS.planned and stats.levels is not None:
         return stats.levels.projector_forms
     from vcomp.estimators.likelihood.blocked import projector_forms
@@ -212,7 +213,7 @@ def residual_forms(stats: Statistics) -> FloatArray:
 
 
 def prediction_engine(stats: Statistics, engine: str = "auto") -> LikelihoodEngine:
-    """Return the engine of a fit, or another one if that of the fit has no predicted effects.
+    """Return the engine of a fit, or another one if that cannot predict effects.
 
     Parameters
     ----------
@@ -235,7 +236,7 @@ def predicted(engine: LikelihoodEngine, v: FloatArray) -> Solution:
     Raises
     ------
     EstimationError
-        If the residual is too small beside the other components.
+        If the residual is too small relative to the other components.
     """
     with predicting():
         return engine.solution(v)
@@ -249,7 +250,7 @@ def blocked_for_variances(
     Parameters
     ----------
     stats : sums of the data
-    limits : up to where it is used
+    limits : of its use
     most : time of an evaluation above which another way is faster
     """
     seconds = min(limits.for_variances, max(most, limits.exact))
@@ -353,14 +354,14 @@ def _blocked_within(
         kept = stats.kept.get(_ANALYSED)
     if kept is not None and kept.seconds <= seconds and kept.are_named(names):
         return BlockedLikelihood(sums, reml=reml, eliminations=kept)
-    # Before any matrix is formed: what a factor has in any order, or a full matrix.
+    # Bounds before any matrix is formed: of a factor in any order, and of a full matrix.
     least = limits.seconds_per_entry * sums.n_entries
     if least + limits.seconds_per_effect * sum(sums.sizes) > seconds:
         return None
     if _fills_up(sums, seconds, limits.seconds_per_cube):
         return None
     try:
-        # A search that takes longer than an evaluation may would find none that is faster.
+        # The search for an order takes at most `seconds`: a longer one finds no faster factor.
         blocked = _blocked(sums, limits, reml=reml, names=names, most_seconds=seconds)
     except EstimationError:
         return None
@@ -379,9 +380,9 @@ def _without_strata(
     reml: bool,
     names: Sequence[str] | None = None,
 ) -> LikelihoodEngine:
-    """Return the best engine but for strata: an exact one, or what `iterative` makes."""
+    """Return the best engine other than strata: an exact one, or that of `iterative`."""
     if stats.wide is not None:
-        # Other engines form matrices of columns by columns.
+        # Other engines form (p, p) matrices.
         return _wide(stats.wide, limits, reml=reml, names=names, most_seconds=limits.seconds)
     if stats.kept.get(_NOT_FACTORED) == limits:
         return iterative()
@@ -396,7 +397,7 @@ def _without_strata(
     ):
         return blocked
     levels, grid = _levels(stats, limits, reml=reml), _grid(stats, limits)
-    # Ordering more effects takes longer than a fit by levels, and so do their pair tables.
+    # With more effects, their order and pair tables take longer than a fit by levels.
     if levels is not None and not few:
         return levels
     most = limits.seconds if grid is not None else _seconds_of_exact(stats, limits)
@@ -419,7 +420,7 @@ def _without_strata(
 
 
 def _seconds_of_exact(stats: Statistics, limits: EngineLimits) -> float:
-    """Return the time of an evaluation above which solves with probes are preferred."""
+    """Return the time of an evaluation above which the iterative engine is preferred."""
     from vcomp.estimators.likelihood.iterative import probes_for_one_fit, seconds_of
 
     sums = stats.cross_products
@@ -428,7 +429,7 @@ def _seconds_of_exact(stats: Statistics, limits: EngineLimits) -> float:
 
 
 def _crossed(stats: Statistics, limits: EngineLimits, *, reml: bool) -> CrossedLikelihood | None:
-    """Return the engine of two crossed facets if they are all, and it fits into memory."""
+    """Return the engine of two crossed facets if it evaluates in time and fits into memory."""
     if stats.crossed is None:
         return None
     from vcomp.estimators.likelihood.crossed import CrossedLikelihood

@@ -1,4 +1,4 @@
-"""The loop of every climb: of components, of matrices in ``multivariate``, along profiles.
+"""The loop of all maximisers: of components, of covariance matrices, along profiles.
 
 See docs/explanation/mathematics.md, section 6.1.
 """
@@ -14,22 +14,24 @@ import numpy as np
 from vcomp._typing import FloatArray
 
 INSIDE = 0.1
-"""The residual keeps at least this fraction in one step: at zero there is no likelihood."""
+"""Smallest factor of the residual in one step: at zero the likelihood is undefined."""
 
 STUCK = 1e-4
-"""Decrement and violation below which it is rounding error that no step raises the value."""
+"""Decrement and violation up to which a climb without a higher point has converged: rounding error
+stopped it."""
 
 OTHER_STEPS = 60
-"""Largest number of steps from another start."""
+"""Step limit of a climb from another start."""
 
 ROUNDING = 1e-14
 """Relative rounding error of a log-likelihood, a sum of logarithms and squares of all rows."""
 
 _BETWEEN = 10.0
-"""Rounding errors by which the same maximum may differ between engines, models and processors."""
+"""Largest difference of equal maxima between engines, models and processors, in rounding
+errors."""
 
 _LAST = 1e-4
-"""Decrement above which a step is evaluated in any case."""
+"""Decrement up to which the one after the next step is predicted: decrement²/previous."""
 
 AnyPlace = TypeVar("AnyPlace", bound="Place")
 
@@ -47,17 +49,17 @@ def loglike_margin(value: float, n: int = 0) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What a climb has to know of a point and the step that is proposed there.
+    """A point of a climb and its proposed step.
 
     Attributes
     ----------
     decrement : estimated distance to the maximum in standard errors
-    violation : of the conditions of a maximum, without a unit
+    violation : scaled violation of the conditions of a maximum, without a unit
     rate : factor of the decrement in a step, if the decrement is more than rounding error
     """
 
     HIGHER: ClassVar[float] = 1e-8
-    """Difference of log-likelihoods below which the maximum that was found first is kept."""
+    """Gain in log-likelihood below which the first maximum is kept."""
 
     decrement: float
     violation: float = 0.0
@@ -70,11 +72,11 @@ class Place:
 
     @staticmethod
     def is_higher(value: float, than: float) -> bool:
-        """Return whether a maximum is higher than the one that was found first."""
+        """Return whether a maximum is higher than the first one by more than the tolerance."""
         return value > than + max(Place.HIGHER, loglike_margin(than))
 
     def leads_to(self: AnyPlace, end: AnyPlace) -> bool:
-        """Whether the step from here ends near a known maximum."""
+        """Whether the proposed step ends near a known maximum."""
         raise NotImplementedError
 
     def climb(
@@ -87,18 +89,18 @@ class Place:
         known: Sequence[AnyPlace] = (),
         unseen: float = 0.0,
     ) -> tuple[list[AnyPlace], bool]:
-        """Return the points from here to the end, and whether a maximum was reached.
+        """Return the path of the climb, and whether it reached a maximum.
 
-        There are no points if the climb leads to a maximum that is known.
+        The path is empty if it leads to a known maximum.
 
         Parameters
         ----------
         move : returns the next point, or None if no step raises the value
         sought : decrement and violation at a maximum
-        stalled : the same, not smaller, where the decrement falls more slowly than at its rate
+        stalled : the same where the decrement falls more slowly than its rate; not smaller
         max_iter : largest number of steps
         known : ends of other climbs
-        unseen : decrement after the next step at which that is not evaluated
+        unseen : predicted decrement up to which the last step is not evaluated
         """
         path, previous = [self], np.inf
         while True:
@@ -111,22 +113,22 @@ class Place:
                 return path, True
             if len(path) > max_iter:
                 return path, False
-            there = move(here)
-            if there is None:
+            following = move(here)
+            if following is None:
                 return path, max(here.decrement, here.violation) <= STUCK
             previous = here.decrement
-            path.append(there)
+            path.append(following)
 
     def is_one_step_away(self, previous: float, unseen: float) -> bool:
-        """Return whether the next step is the last, if it is as good as the one before.
+        """Return whether the next step is expected to reach the maximum.
 
         Parameters
         ----------
-        previous : decrement before that step
-        unseen : decrement that is to be left
+        previous : decrement at the point before
+        unseen : decrement that may remain
         """
         is_near = self.decrement <= _LAST and previous < np.inf
-        # Such a step leaves decrement²/previous.
+        # If its factor is that of the step before, decrement²/previous remains.
         return self.decrement <= unseen or (is_near and self.decrement**2 <= unseen * previous)
 
     @staticmethod
@@ -135,28 +137,28 @@ class Place:
         starts: Iterable[AnyPlace],
         climb: Callable[[AnyPlace, Sequence[AnyPlace]], tuple[list[AnyPlace], bool]],
     ) -> tuple[list[AnyPlace], bool, list[AnyPlace]]:
-        """Return the highest of several climbs, whether it reached a maximum, and the other ends.
+        """Return the highest climb, whether it reached a maximum, and the ends of the others.
 
         A climb that did not reach a maximum is the highest only if none did.
 
         Parameters
         ----------
-        first : path of the climb that left a doubt, and whether it reached a maximum
-        starts : where to climb again
+        first : path of the first climb, and whether it reached a maximum
+        starts : of further climbs
         climb : climbs from a start, given the ends that are known
         """
-        found, ended = first, [first]
+        best, ended = first, [first]
         for start in starts:
-            # Where rounding ended a climb, another one would end; not so at the limit of steps.
+            # A climb that rounding ended would end there again; at the step limit it may go on.
             known = [p[-1] for p, reached in ended if reached or len(p) <= OTHER_STEPS]
             path, done = climb(start, known)
             if not path:
                 continue
             ended.append((path, done))
-            higher = Place.is_higher(path[-1].value, found[0][-1].value)
-            if done > found[1] or (done == found[1] and higher):
-                found = path, done
-        return *found, [path[-1] for path, _ in ended if path is not found[0]]
+            higher = Place.is_higher(path[-1].value, best[0][-1].value)
+            if done > best[1] or (done == best[1] and higher):
+                best = path, done
+        return *best, [path[-1] for path, _ in ended if path is not best[0]]
 
     @staticmethod
     def required(
@@ -167,8 +169,8 @@ class Place:
         Parameters
         ----------
         value : log-likelihood before the step, of `n` rows
-        gain : that its slope promises, of which a small part must be kept
-        decrement : near the end a step is more exact than the value shows
+        gain : predicted by the slope; a small part of it is required
+        decrement : Newton decrement; where it is small, more rounding of the value is allowed
         rounding : relative error of the value
         """
         lost = 100.0 * rounding if decrement < 1e-3 else rounding

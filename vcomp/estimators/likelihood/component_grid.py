@@ -1,7 +1,8 @@
 """Maxima of the likelihood of a small table, on a grid of all its components.
 
-At a residual alone the forms of the effects give the likelihood at all components, by eigenvalues
-of one term after the other and without evaluations (docs/explanation/mathematics.md, section 6.5).
+The forms of the effects at a residual alone give the likelihood at all components: by the
+eigenvalues of one term after the other, without evaluations (docs/explanation/mathematics.md,
+section 6.5).
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ _RESIDUALS = np.concatenate([10.0 ** np.arange(-6.0, -2.0), 10.0 ** np.arange(-2
 """Residuals if components are held, relative to the mean square: with ratios in the same steps."""
 
 _LOWER = 3.0
-"""How much lower than the known maximum points are where another one is not looked for: maxima
-that are 2 lower are reported, and they are higher than the nearest point of the grid."""
+"""Largest difference from the known maximum at which a grid point is a start: maxima up to 2 lower
+are reported, and the nearest grid point is lower than they are."""
 
 _LEAST = 1e-30
-"""Share of the response that is not zero."""
+"""Smallest y'Py, as a share of the sum of squares of ordinary least squares."""
 
 
 def starts_on_grid(
     forms: EffectForms, rss: float, degrees: float, v: FloatArray, held: BoolArray
 ) -> list[FloatArray]:
-    """Return components of a grid where the likelihood is not below its neighbours, without `v`.
+    """Return the local maxima of the likelihood on a grid of components, except `v`.
 
     Parameters
     ----------
-    forms : of all terms, at a residual alone
+    forms : of all terms, at a residual alone (components 0)
     rss : sum of squares of ordinary least squares
-    degrees : by which the best scale divides y'Py
+    degrees : degrees of freedom; the best scale is y'Py / degrees
     v : (k + 1,) a known maximum
     held : (k + 1,) components that keep their value
     """
@@ -123,16 +124,16 @@ def _on_grid(
 
 
 def _is_extreme(shape: tuple[int, ...], with_residuals: bool) -> BoolArray:
-    """Return whether points have the smallest residual or the largest ratio of a component."""
-    found = np.zeros(shape, dtype=bool)
+    """Return which grid points have the smallest residual or the largest ratio of a component."""
+    extreme = np.zeros(shape, dtype=bool)
     for axis, size in enumerate(shape):
         if size > 1:
-            found.swapaxes(0, axis)[-1 if axis or not with_residuals else 0] = True
-    return found
+            extreme.swapaxes(0, axis)[-1 if axis or not with_residuals else 0] = True
+    return extreme
 
 
 def _peaks(values: FloatArray) -> BoolArray:
-    """Return which values are not below those around them, of diagonals too."""
+    """Return the local maxima: values not below any neighbour, diagonal ones included."""
     highest = np.pad(values, 1, constant_values=-np.inf)
     for axis, size in enumerate(values.shape):
         low, same, high = (highest.take(range(i, i + size), axis=axis) for i in range(3))

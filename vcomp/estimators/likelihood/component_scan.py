@@ -17,20 +17,21 @@ from vcomp._typing import BoolArray, FloatArray, LongArray
 from vcomp.numerics import solve
 
 _STEP = 0.05
-"""Distance of scanned components in their logarithm. The information on it is at most half the
-number of levels, so that maxima of 100 levels are 0.14 wide, and of fewer wider."""
+"""Step of the scan in the logarithm of a component. The information on that logarithm is at most
+half the number of levels: a maximum is 0.14 wide with 100 levels, and wider with fewer."""
 
 _MARGIN = 1e4
-"""How far the scan goes beyond the inverse eigenvalues, where the likelihood is monotone."""
+"""Factor by which the scan exceeds the inverse eigenvalues; farther out the likelihood is
+monotone."""
 
 _RANK = 1e-10
-"""Eigenvalue relative to the largest below which an effect is one of the fixed part."""
+"""Eigenvalue relative to the largest below which an effect belongs to the fixed part."""
 
 _FARTHEST = 1e10
 """Largest ratio of a component to the inverse of the largest eigenvalue."""
 
 _LOWER = 2.0
-"""How much lower than the known maximum a point is where another one is still looked for."""
+"""Largest difference from the known maximum at which a point is still a start."""
 
 _TINY = float(np.finfo(float).tiny)
 _EPS = float(np.finfo(float).eps)
@@ -58,38 +59,38 @@ class EffectForms:
     def other_maxima(
         self, doubtful: BoolArray, form: float, degrees: float | None
     ) -> list[FloatArray]:
-        """Return points at other local maxima along single components, the others in proportion.
+        """Return other local maxima along single components, the other components in proportion.
 
         Parameters
         ----------
         doubtful : (k + 1,) the components that are scanned
         form : y'Py at the point
-        degrees : by which the best scale divides it; None if the scale is known
+        degrees : degrees of freedom; the best scale is form / degrees. None if the scale is known
         """
-        found = []
+        starts = []
         for t in np.unique(self.term[doubtful[self.term]]).tolist():
-            found += [start for start, _ in _maxima(self, t, form, degrees, self.v[t])]
+            starts += [start for start, _ in _maxima(self, t, form, degrees, self.v[t])]
             for u in np.unique(self.term[self.v[self.term] > 0.0]).tolist():
                 if u != t:
-                    found += self._exchanged(t, u, form, degrees)
-        return found
+                    starts += self._exchanged(t, u, form, degrees)
+        return starts
 
     def _exchanged(
         self, t: int, u: int, form: float, degrees: float | None
     ) -> Iterator[FloatArray]:
-        """Yield maxima along one component with another at zero that may be maxima of all.
+        """Yield maxima along component `t` with component `u` at zero, as starts.
 
-        They are higher than the point, or not much lower and fall as that other one rises.
+        They are higher than the point, or a little lower and the likelihood falls as `u` rises.
         """
-        there, form_there, gain = self._moved(u, -self.v[u], form)
-        value = gain - _profiled(form_there, degrees) + _profiled(form, degrees)
-        for start, rise in _maxima(there, t, form_there, degrees, None):
+        without, form_without, gain = self._moved(u, -self.v[u], form)
+        value = gain - _profiled(form_without, degrees) + _profiled(form, degrees)
+        for start, rise in _maxima(without, t, form_without, degrees, None):
             height = value + rise
-            if height > 0.0 or (height > -_LOWER and there._falls(start, t, u)):
+            if height > 0.0 or (height > -_LOWER and without._falls(start, t, u)):
                 yield start
 
     def _falls(self, start: FloatArray, t: int, u: int) -> bool:
-        """Whether the likelihood falls at a start of `_maxima` as another component rises."""
+        """Whether the likelihood falls at a start of `_maxima` as component `u` rises from 0."""
         scale = start[-1] / self.v[-1]
         here, _, _ = self._moved(t, start[t] / scale - self.v[t], 0.0)
         place = self.term == u
@@ -97,17 +98,17 @@ class EffectForms:
         return bool(square <= np.trace(here.full[np.ix_(place, place)]))
 
     def _moved(self, t: int, change: float, form: float) -> tuple[EffectForms, float, float]:
-        """Return the forms at another value of a component, y'Py, and the gain by log|V|."""
+        """Return the forms after a change of a component, y'Py, and the gain from log|V|."""
         place = self.term == t
         v = self.v.copy()
         v[t] += change
-        own = np.eye(int(place.sum()))
+        eye = np.eye(int(place.sum()))
         right = np.column_stack([self.within[place], self.fitted[place]])
-        solved = solve(own + change * self.within[np.ix_(place, place)], right)
+        solved = solve(eye + change * self.within[np.ix_(place, place)], right)
         within = self.within - change * self.within[:, place] @ solved[:, :-1]
         fitted = self.fitted - change * self.within[:, place] @ solved[:, -1]
         form = form - change * float(self.fitted[place] @ solved[:, -1])
-        inner, full = own + change * self.full[np.ix_(place, place)], within
+        inner, full = eye + change * self.full[np.ix_(place, place)], within
         if self.full is not self.within:
             full = self.full - change * self.full[:, place] @ solve(inner, self.full[place])
         gain = -0.5 * float(np.linalg.slogdet(inner)[1])
@@ -115,7 +116,7 @@ class EffectForms:
 
 
 def _profiled(form: FloatArray | float, degrees: float | None) -> FloatArray | float:
-    """Return what y'Py takes from the log-likelihood at the best scale, up to a constant."""
+    """Return the part of −ℓ that depends on y'Py, at the best scale, up to a constant."""
     if degrees is None:
         return 0.5 * form
     return 0.5 * degrees * np.log(np.maximum(form, _TINY))
@@ -124,10 +125,10 @@ def _profiled(form: FloatArray | float, degrees: float | None) -> FloatArray | f
 def _maxima(
     forms: EffectForms, t: int, form: float, degrees: float | None, known: float | None
 ) -> list[tuple[FloatArray, float]]:
-    """Return the local maxima along a component, and how much higher than the point they are.
+    """Return the local maxima along a component, with their gain over the point.
 
-    An end of the range is one of them if the likelihood rises towards it; so is the point itself,
-    but for a value that is `known`.
+    An end of the range is one of them if the likelihood rises towards it. Maxima next to the value
+    `known` are left out.
     """
     place, u = forms.term == t, float(forms.v[t])
     within = forms.within[np.ix_(place, place)]
@@ -159,12 +160,12 @@ def _maxima(
 def _at_zero(eigenvalues: FloatArray, u: float) -> FloatArray:
     """Return the positive eigenvalues λ/(1 − uλ) of the effects if their component were zero."""
     kept = eigenvalues[eigenvalues > _RANK * eigenvalues.max(initial=0.0)]
-    found: FloatArray = kept / np.maximum(1.0 - u * kept, _EPS)
-    return found
+    at_zero: FloatArray = kept / np.maximum(1.0 - u * kept, _EPS)
+    return at_zero
 
 
 def _grid(eigenvalues: FloatArray, u: float) -> FloatArray:
-    """Return the components at which the likelihood is computed: zero, `u` and others."""
+    """Return the values of the component for the scan: zero, `u` and a logarithmic grid."""
     inside = np.zeros(0)
     if eigenvalues.size:
         low = -np.log(_MARGIN * eigenvalues.max())

@@ -1,4 +1,4 @@
-"""The levels engine for two crossed facets alone: sums and holes are enough.
+"""The levels engine for two crossed facets without further terms, from sums and holes.
 
 With one score in a cell and no other terms, the covariance of the levels of the longer facet is
 known in closed form, and those of the shorter one add a matrix of the order of its levels
@@ -22,17 +22,17 @@ from vcomp.numerics import Positive, limited_blas, solve
 from vcomp.statistics import CrossedTable
 
 _SMALL = 1e-3
-"""A component of the shorter facet whose part in V is below this would cancel in a difference."""
+"""Relative size in V of the shorter facet's component below which a difference would cancel."""
 
 _LITTLE = 1e-2
-"""Share of y'y below which what effects leave of it is computed in extended precision."""
+"""Share of y'y below which σ²_e y'Py is computed in extended precision."""
 
 _QUICK = 0.01
-"""Seconds of an evaluation below which the last step too is by the observed information."""
+"""Seconds of an evaluation below which the last step, too, is by the observed information."""
 
 _LAST = 1e-9
-"""Newton decrement from which a step by the average information ends the iteration too. The
-observed one costs half an evaluation."""
+"""Newton decrement below which the last step is by the average information. The observed one costs
+half an evaluation."""
 
 _CUBE_SECONDS = 1.2e-10
 """Time of factor and inverse of a matrix of order m, divided by m³."""
@@ -46,7 +46,7 @@ class _Point:
     ----------
     v : (3,) components in the order of the model
     share : (n_a,) w = 1/(σ²_e + σ²_a n_i), so that A'U⁻¹y = w ∘ A'y with U = V − σ²_b BB'
-    shrink : S = (I + σ²_b M)⁻¹ with M = B'U⁻¹B; None stands for I
+    shrink : S = (I + σ²_b M)⁻¹ with M = B'U⁻¹B; None for I
     own : B'V⁻¹B = SM
     squared : F' diag(w²) F, if S is not I
     projected : for each term Z_t'V⁻¹[y X], in the order of the model
@@ -83,7 +83,7 @@ class CrossedLikelihood(TotalsEngine[_Point]):
 
     @property
     def reason(self) -> str:
-        """Why this engine was chosen: the numbers of levels and cells, and the empty ones."""
+        """Why this engine was chosen: numbers of levels and cells, share of empty cells."""
         levels, cells = self.table.sizes[self._a], self.table.sizes[self._b]
         empty = 1.0 - self.n / (float(levels) * cells)
         how = "by their holes" if self.table.is_by_holes else "in one table"
@@ -103,7 +103,7 @@ class CrossedLikelihood(TotalsEngine[_Point]):
     def curvature(
         self, v: FloatArray, decrement: float, squares: Squares | None = None
     ) -> Curvature | None:
-        """Return the observed information near the maximum, but for the last step."""
+        """Return the observed information near the maximum, except for the last step."""
         is_last = decrement < _LAST and self.seconds >= _QUICK
         return None if is_last else super().curvature(v, decrement, squares)
 
@@ -241,7 +241,7 @@ class CrossedLikelihood(TotalsEngine[_Point]):
         projected: tuple[FloatArray, FloatArray],
         gram: FloatArray,
     ) -> Totals:
-        """Return the forms but for the squares; `gram` is σ²_e [y X]'V⁻¹[y X]."""
+        """Return the forms without the squares; `gram` is σ²_e [y X]'V⁻¹[y X]."""
         table, a, b = self.table, self._a, self._b
         n = table.counts[a]
         total = Totals(3, 1 + table.n_fixed)
@@ -269,7 +269,7 @@ class CrossedLikelihood(TotalsEngine[_Point]):
         return total
 
     def _squares(self, point: _Point) -> Totals:
-        """Return the totals with tr(V⁻¹V_tV⁻¹V_u), of which the expected information is made."""
+        """Return the totals with tr(V⁻¹V_tV⁻¹V_u), for the expected information."""
         total, table, v = point.total, self.table, point.v
         if total.squares.any():
             return total

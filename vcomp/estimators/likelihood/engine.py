@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 InformationKind = Literal["observed", "expected", "average"]
 
 Cancellation = Literal["none", "equations", "levels"]
-"""Where small residuals cancel: nowhere, in Henderson's equations, or in the blocks of levels."""
+"""Where digits of a small residual cancel: nowhere, in Henderson's equations, in blocks of
+levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +66,13 @@ class Derivatives:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curvature:
-    """The information of a step that is better than one by the average information.
+    """The information matrix of a step, if it is better than the average information.
 
     Attributes
     ----------
     kind : of the step
     information : (k + 1, k + 1), may be nan for components at zero
-    squares : what the next step may need of it, if its engine carries squares
+    squares : for the next step, if the engine carries squares
     """
 
     kind: StepKind
@@ -81,7 +82,7 @@ class Curvature:
 
 @contextmanager
 def predicting() -> Iterator[None]:
-    """Turn a failed factorisation into the reason why effects cannot be predicted."""
+    """Replace a failed factorisation by the reason why effects cannot be predicted."""
     try:
         yield
     except np.linalg.LinAlgError as error:
@@ -124,7 +125,7 @@ class Solution:
 
 
 class Likelihood(Protocol):
-    """What is climbed: a log-likelihood of the components, the residual last."""
+    """Objective of the maximiser: a log-likelihood of the components, the residual last."""
 
     @property
     def reml(self) -> bool:
@@ -248,7 +249,7 @@ class LikelihoodEngine(Likelihood, Protocol):
         """Return fixed effects and predicted effects at `v`."""
 
     def prepared(self, v: FloatArray) -> LikelihoodEngine:
-        """Return the engine for many evaluations near `v`, which share what is computed there."""
+        """Return the engine for many evaluations near `v`, with shared computations."""
 
     def with_response(self, stats: Statistics) -> LikelihoodEngine:
         """Return the engine of the same rows with another response.
@@ -299,7 +300,7 @@ AnyPoint = TypeVar("AnyPoint")
 
 
 class LastPoint(Generic[AnyPoint]):
-    """Keeps what was evaluated last: value, derivatives and information belong to one point."""
+    """Cache of the last evaluated point, for its value, derivatives and information."""
 
     _last: tuple[bytes, AnyPoint] | None = None
 
@@ -315,7 +316,7 @@ class LastPoint(Generic[AnyPoint]):
 
 
 class SummedEngine:
-    """Sizes and sums of squares of the statistics that an engine is made from."""
+    """Base of engines: sizes and sums of squares of their statistics."""
 
     stats: CrossProducts | StratumStatistics | LevelGrid | CrossedTable
     name: ClassVar[str]
@@ -372,14 +373,14 @@ class SummedEngine:
     def recombined(
         self, columns: FloatArray, like: LikelihoodEngine | None = None
     ) -> LikelihoodEngine:
-        """Refuse: there are no columns that can be recombined."""
+        """Refuse: the engine cannot recombine columns."""
         raise EstimationError(
             f"the {self.name} engine has no profile of fixed effects; use engine='blocked' or a "
             "Wald interval"
         )
 
     def node_values(self, sums: Sequence[CrossProducts]) -> Callable[[FloatArray], NodeValues]:
-        """Refuse: each response needs an evaluation of its own."""
+        """Refuse: each response needs its own evaluation."""
         raise NotImplementedError
 
     def with_few_probes(self) -> LikelihoodEngine | None:

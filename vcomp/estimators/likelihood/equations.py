@@ -27,7 +27,7 @@ from vcomp.statistics import CrossProducts
 
 @dataclass(frozen=True, slots=True)
 class SquareLimits:
-    """How the squares of terms at zero are computed.
+    """Limits for the computation of the squares of terms at zero.
 
     Attributes
     ----------

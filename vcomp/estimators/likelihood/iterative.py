@@ -38,28 +38,28 @@ from vcomp.numerics.sparse import Probes, Rademacher
 from vcomp.statistics import CrossProducts, Statistics
 
 _PROBES = 16, 64
-"""Smallest and largest number of probes that suffice beside the sampling error."""
+"""Smallest and largest number of probes of many fits: their error is small against the sampling
+error."""
 
 _PROBE_ENTRIES = 1e8
-"""Entries of the pair tables × probes, if the number of probes is between these two."""
+"""Entries of the pair tables × probes, where the number of probes is within these limits."""
 
 _SECONDS = 0.12
-"""Time of an evaluation up to which a single fit has more probes: as long as an exact fit may take
-in any case, so that the error falls as far as that time allows, and time grows with the data."""
+"""Seconds of an evaluation up to which a single fit has more probes, as long as an exact fit may
+take in any case. The error falls as far as that time allows, and time grows with the data."""
 
 _WORTH = 2
-"""How many times the fewest probes there must be for a climb with the fewest to save time."""
+"""Smallest ratio of probes to the fewest ones at which a climb with the fewest saves time."""
 
 _SECONDS_PER_ENTRY = 2e-9
 """Seconds of an evaluation for each probe, large term and entry of its pair tables."""
 
 _ENTRIES_PER_EFFECT = 10
-"""Entries that take as long as the vectors of one effect."""
+"""Number of entries that take as long as the vectors of one effect."""
 
 _LEVELS = 128
-"""Largest number of groups of all small terms together. A small term's groups are right-hand sides
-of their own, so that its traces are exact and convergence does not depend on how its groups are
-connected."""
+"""Largest total number of groups of the small terms. Each of these groups is a right-hand side:
+the traces are exact, and convergence does not depend on how the groups are connected."""
 
 _LEVEL_EFFECTS = 2.5e7
 """Largest number of elements of the solutions for these right-hand sides."""
@@ -285,7 +285,7 @@ def fewest_probes(stats: CrossProducts) -> int:
 def probes_for_one_fit(stats: CrossProducts) -> int:
     """Return as many probes as a fit of about a second allows, at least the fewest.
 
-    More than the effects that are solved for are of no use, nor are a few more than the fewest.
+    More probes than effects in the equations are useless, and so are a few more than the fewest.
     """
     affordable = int(min(_SECONDS / _seconds_per_probe(stats), sum(_tail(stats))))
     few = fewest_probes(stats)
@@ -312,7 +312,7 @@ def _seconds_per_probe(stats: CrossProducts) -> float:
 
 
 def _tail(stats: CrossProducts) -> list[int]:
-    """Return the sizes of the large terms but the largest, which is eliminated."""
+    """Return the sizes of the large terms except the largest, which is eliminated."""
     return [stats.sizes[t] for t in _large_terms(stats.sizes, _LEVELS)[1:]]
 
 
@@ -356,7 +356,7 @@ def _sandwich(information: FloatArray, noise: FloatArray, free: BoolArray) -> Fl
 def iterative_memory(
     stats: CrossProducts, n_probes: int | None = None, n_levels: int = _LEVELS
 ) -> float:
-    """Return the largest number of bytes that the engine uses besides the statistics.
+    """Return the largest memory of the engine in bytes, without the statistics.
 
     Parameters
     ----------

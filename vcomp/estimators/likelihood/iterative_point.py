@@ -24,10 +24,10 @@ COLUMNS_AT_ONCE = 16
 
 
 SolveKind: TypeAlias = tuple[str, int, tuple[int, ...]]
-"""What is solved for, the number of its block of columns, and the terms in the equations."""
+"""Kind of right-hand sides, number of their block of columns, and terms in the equations."""
 
 OF_RESPONSE = ("columns", "average")
-"""Solves that depend on the response."""
+"""Kinds of right-hand sides that depend on the response."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The blocks of levels that are grids of a few cells with holes: V without terms over levels.
+"""Blocks of V within levels: small grids of cells with holes, without terms over levels.
 
 With K the inverse of a whole block and m its holes, the inverse of the filled part is
 K − K_·m K_mm⁻¹ K_m· (docs/explanation/mathematics.md, eq. (4.6)); a block with more holes than
@@ -21,17 +21,17 @@ from vcomp.numerics.kernels import at_once
 from vcomp.statistics import Alike, LevelGrid
 
 _BLOCK = 2**17
-"""Numbers of the matrices that are worked on at once, which fit into a cache."""
+"""Number of matrix elements per batch, which fit into a cache."""
 
 _OWN = 4
-"""Levels of a pattern up to which its matrix is copied for each of them."""
+"""Mean number of levels per pattern up to which each level gets a copy of the matrix."""
 
 _SECONDS = 2e-7
-"""Time of an operation of a kernel in Python."""
+"""Seconds of one operation of a kernel in Python."""
 
 
 def inside(a: Alike, matrices: FloatArray) -> FloatArray:
-    """Return the cells of symmetric matrices, (pairs, s, s).
+    """Return the rows and columns of symmetric matrices in the cells of levels, (pairs, s, s).
 
     Parameters
     ----------
@@ -106,12 +106,12 @@ class LevelBlocks:
 
     @property
     def cost(self) -> float:
-        """Multiplications of the inverses."""
+        """Number of multiplications for the inverses."""
         return float(sum(len(a.cells) * a.size**3 for a in self.grid.alike))
 
     @cached_property
     def _whole(self) -> Positive:
-        """A whole block."""
+        """The block of a level without holes, factored."""
         assert self.grid.replicates is not None
         return Positive(
             self._shared + self._error / self.grid.replicates * np.eye(self.grid.n_cells)
@@ -119,7 +119,7 @@ class LevelBlocks:
 
     @cached_property
     def K(self) -> FloatArray:
-        """The inverse of a whole block; zero if no level is treated by its holes."""
+        """Inverse of the block of a level without holes; zero if none is treated by its holes."""
         if not any(a.by_holes for a in self.grid.alike):
             return np.zeros_like(self._shared)
         return self._whole.inverse()
@@ -373,7 +373,7 @@ class LevelBlocks:
 
 
 def mirrored(lower: FloatArray) -> FloatArray:
-    """Return symmetric matrices of which the lower triangles are given, in place."""
+    """Copy the lower triangles of symmetric matrices to the upper ones, in place."""
     i, j = np.tril_indices(lower.shape[-1], -1)
     lower[..., j, i] = lower[..., i, j]
     return lower
@@ -386,8 +386,8 @@ def _taken(table: FloatArray, at: LongArray) -> FloatArray:
 
 def _put(table: FloatArray, at: LongArray, values: FloatArray | float) -> None:
     """Write the cells of levels in tables (c, L, C)."""
-    for x, own in zip(table, np.broadcast_to(values, (len(table), *at.shape)), strict=True):
-        np.put(x, at, own)
+    for x, row in zip(table, np.broadcast_to(values, (len(table), *at.shape)), strict=True):
+        np.put(x, at, row)
 
 
 def product(a: FloatArray, b: FloatArray) -> FloatArray:

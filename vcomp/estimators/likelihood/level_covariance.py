@@ -5,7 +5,7 @@ to the blocks of the levels (:mod:`~vcomp.estimators.likelihood.level_blocks`) a
 docs/explanation/mathematics.md, eqs. (4.7) to (4.10).
 
 For the squares tr(V⁻¹V_tV⁻¹V_u) the forms R_t = P'V⁻¹V_tV⁻¹P, with P the selection of a cell, are
-carried upwards. What terms of nodes above take away is known from Q, eqs. (4.11) and (4.12). The
+carried upwards. The reduction by terms of nodes above follows from Q, eqs. (4.11) and (4.12). The
 trace of a product of matrices of two terms is the sum of the products of their elements: matrices
 are multiplied for each term, and for a pair of terms only elements.
 """
@@ -100,8 +100,8 @@ class LevelCovariance:
     def twice(self, z: FloatArray) -> FloatArray:
         """Return z_i'V_t V⁻¹V_u z_j of cells z (c, I, C), (k + 1, c, k + 1, c).
 
-        V_t z is carried upwards as its form and its sums P'V⁻¹V_t z. That of a term of a node
-        enters where its covariance is in V, so that what is common to many levels does not cancel.
+        V_t z is carried upwards as its form and its sums P'V⁻¹V_t z. Columns of a term of a node
+        enter once its covariance is in V, so that parts common to many levels do not cancel.
         """
         grid, c, sums = self.grid, len(z), z
         order, added = [*self.blocks.terms, grid.n_terms], []
@@ -141,7 +141,7 @@ class LevelCovariance:
     def _carried(
         self, forms: FloatArray, r: FloatArray, added: Sequence[Sequence[FloatArray]]
     ) -> FloatArray:
-        """Return the forms f'V⁻¹f of columns, of which forms and sums are carried upwards.
+        """Return the forms f'V⁻¹f of columns, by carrying their forms and sums upwards.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class LevelCovariance:
 
     @cached_property
     def above(self) -> list[FloatArray]:
-        """Q of the nodes of each depth from 1 on, eq. (4.9)."""
+        """Q of the nodes at depths 1 and higher, eq. (4.9)."""
         found: list[FloatArray] = []
         for depth in range(len(self.nodes), 0, -1):
             nodes = self.nodes[depth - 1]
@@ -176,7 +176,7 @@ class LevelCovariance:
         return found[::-1]
 
     def inverse_of_nodes(self, depth: int) -> FloatArray:
-        """Return P'V⁻¹P of the nodes of a depth from 1 on, (nodes, C, C)."""
+        """Return P'V⁻¹P of the nodes at a depth of at least 1, (nodes, C, C)."""
         W = self.nodes[depth - 1].outer
         if depth == len(self.nodes):
             return W
@@ -296,13 +296,13 @@ def _of_levels(blocks: LevelBlocks, Q: FloatArray, squares: FloatArray) -> Sums:
         return [x @ X for x in [*XA, XQ]], _traces(once, XA, a.pair_n)
 
     every = list(blocks.each())
-    for (a, _), (made, forms) in zip(every, in_threads(part, every, blocks.cost), strict=True):
+    for (a, _), (products, forms) in zip(every, in_threads(part, every, blocks.cost), strict=True):
         _add(squares, own, forms)
         into = HAH if a.by_holes else found
-        for t, values in zip(own, made, strict=False):
+        for t, values in zip(own, products, strict=False):
             blocks.add_embedded(a, values, into[t], of_pairs=True)
         if a.by_holes:
-            blocks.add_embedded(a, made[-1], J, of_pairs=True)
+            blocks.add_embedded(a, products[-1], J, of_pairs=True)
     for sums in (*found.values(), *HAH.values(), J):
         mirrored(sums)
     H = blocks.holes
@@ -328,13 +328,13 @@ def _crossed_by_nodes(
     HAH: Mapping[int, FloatArray],
     J: FloatArray,
 ) -> FloatArray:
-    """Return tr(W B_t W B_u W Q) of the levels by holes but for what is within holes.
+    """Return tr(W B_t W B_u W Q) of the levels by holes, without the part within holes.
 
     W = K − K E X E' K of each level. Products with three or more factors in X are in the caller.
     """
     K, KQ = blocks.K, blocks.K @ Q
     n = blocks.n_by_holes[:, None, None]
-    # Σ nQ − QKH − HKQ + J: what stands between K B_t K B_u K and itself.
+    # Σ nQ − QKH − HKQ + J: the factor (…) of tr(K B_t K B_u K (…)).
     QKH = KQ.swapaxes(1, 2) @ H
     between = (n * Q - QKH - QKH.swapaxes(1, 2)).sum(axis=0) + J
     once = [b @ K for b in B.values()]

@@ -23,7 +23,7 @@ from vcomp.numerics import solve
 from vcomp.statistics import LevelGrid
 
 _QUICK = 0.01
-"""Time of an evaluation below which digits are worth two more."""
+"""Seconds of an evaluation below which more digits are worth two more evaluations."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class LevelsLikelihood(TotalsEngine[_Point]):
 
     @property
     def newton_below(self) -> float:
-        """Newton decrement below which steps are Newton's, which end with more digits.
+        """Newton decrement below which steps are Newton's; these give more digits.
 
         The observed information costs as much as two evaluations, and saves less than one.
         """
@@ -65,12 +65,12 @@ class LevelsLikelihood(TotalsEngine[_Point]):
 
     @property
     def _cubes(self) -> float:
-        """Products in the matrices of all levels, the same ones once."""
+        """Multiplications of the matrices of all levels, equal ones counted once."""
         return float(sum(a.pair_n.size * a.size**3 for a in self.grid.alike))
 
     @property
     def reason(self) -> str:
-        """Why this engine was chosen: the numbers of levels and cells, and the empty ones."""
+        """Why this engine was chosen: numbers of levels and cells, share of empty cells."""
         levels, cells = self.grid.counts.shape
         empty = 1.0 - self.grid.n_filled / (levels * cells)
         return f"{levels:,} levels of {cells:,} cells, {empty:.1%} of them empty, one by one"
@@ -86,8 +86,8 @@ class LevelsLikelihood(TotalsEngine[_Point]):
         n_nodes = sum(grid.n_nodes[1:])
         cubes = (n_nodes + grid.n_terms) * float(cells) ** 3
         of_nodes = 1.0e-10 * cubes + 1.2e-8 * n_nodes * (grid.n_terms + 2.0) * cells**2
-        # Measured on 30 shapes of 9 to 600 cells, which these hit within a third from 10 ms on,
-        # and on some of 10 to 2,000 rows, where the calls count.
+        # Fitted to 30 shapes of 9 to 600 cells, within a third for times of 10 ms or more, and to
+        # some of 10 to 2,000 rows, where the number of calls decides.
         of_levels = 1.6e-8 * squares + 1.2e-10 * self._cubes
         of_vectors = 5.9e-9 * values + 1.0e-10 * products
         return float(1e-3 + 1.6e-4 * len(grid.alike) + of_levels + of_vectors + of_nodes)
@@ -98,9 +98,9 @@ class LevelsLikelihood(TotalsEngine[_Point]):
         grid = self.grid
         vectors = 3.0 * grid.counts.size * (grid.n_terms + grid.n_fixed + 2.0)
         inverses = sum(len(a.cells) * a.size**2 for a in self.grid.alike)
-        # Of each node: 16 matrices for a score, and for an information 22 and 8 of each term.
+        # For each node: 16 matrices for a score; for an information 22, and 8 for each term.
         nodes = (22.0 + 8.0 * grid.n_terms) * sum(grid.n_nodes[1:]) * grid.n_cells**2
-        # Of each two columns of X: products of their cells, and forms of all components.
+        # For each pair of columns of X: products of their cells, and forms of all components.
         columns = float(grid.n_fixed) ** 2
         forms = columns * (3.0 * grid.n_cells**2 + 8.0 * (grid.n_terms + 1.0) ** 2)
         return float(8.0 * (vectors + inverses + nodes + forms))
@@ -187,7 +187,7 @@ class LevelsLikelihood(TotalsEngine[_Point]):
         return point.average
 
     def _squares(self, point: _Point) -> Totals:
-        """Return the totals with the forms that the expected information is made of."""
+        """Return the totals with the forms for the expected information."""
         total = point.total
         if not total.squares.any():
             total.squares[:] = squares_of(point.covariance)

@@ -34,15 +34,15 @@ from vcomp.numerics import is_positive, limited_blas, seed_from
 from vcomp.statistics import Statistics
 
 _FLAT = 1e-8
-"""An eigenvalue of the information, scaled to a unit diagonal, below which its direction is flat:
-the standard error along it is over 10,000 times those of the single components."""
+"""Eigenvalue of the information on a unit diagonal below which its direction is flat: the standard
+error along it is over 10,000 times those of the single components."""
 
 _CLOSE = 2.0
-"""Difference of log-likelihoods up to which another maximum is reported: a ratio of 7, about that
-at the ends of a 95 % interval."""
+"""Largest difference of log-likelihoods at which another maximum is reported: a likelihood ratio
+of 7, about that at the ends of a 95 % interval."""
 
 _SINGULAR_INFORMATION = 1e-13
-"""An eigenvalue below which the matrix is treated as singular, as it is rounding error."""
+"""Eigenvalue on a unit diagonal below which a matrix is singular up to rounding error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +303,7 @@ def _estimate_or_change_engine(
     names: tuple[str, ...],
     options: LikelihoodMethod,
 ) -> Estimate:
-    """Return the estimate, from the holes engine if that chosen automatically lost digits."""
+    """Return the estimate, by another engine if the one chosen automatically lost digits."""
     find_other = engine_without_cancellation if options.engine == "auto" else _no_other
     try:
         estimate = estimate_by_likelihood(likelihood, names, options)
@@ -385,11 +385,11 @@ def estimate_by_likelihood(
 
 
 _NEAR = 0.01
-"""Newton decrement at which the climb with few probes ends, and that with all begins."""
+"""Newton decrement at which the climb with few probes ends, and that with all probes starts."""
 
 
 def _after(near: Maximum, found: Maximum) -> Maximum:
-    """Return a maximum with the log of the climb to its start."""
+    """Return a maximum whose log begins with the climb to its start."""
     first, *others = found.log
     return replace(
         found,
@@ -413,20 +413,20 @@ def _maximise(
         if few is not None:
             near = climbed(few, start, sizes, max_iter=max_iter, tol=_NEAR)
             start, max_iter = near.v, max_iter - near.iterations
-        found = climbed(likelihood, start, sizes, max_iter=max_iter, tol=tol)
+        maximum = climbed(likelihood, start, sizes, max_iter=max_iter, tol=tol)
     except np.linalg.LinAlgError:
         raise _NoResidualError(
             _SINGULAR if options.start is None and not known.held.any() else _BAD_START
         ) from None
     if near is not None:
-        found = _after(near, found)
-    share = found.v[-1] / found.v.sum()
-    rounding = VANISHED if found.converged else _ROUNDED_RESIDUAL
-    if found.saturated:
+        maximum = _after(near, maximum)
+    share = maximum.v[-1] / maximum.v.sum()
+    rounding = VANISHED if maximum.converged else _ROUNDED_RESIDUAL
+    if maximum.saturated:
         rounding = _SATURATED_RESIDUAL
-    if share <= rounding and not found.at_limit and not known.held[-1]:
+    if share <= rounding and not maximum.at_limit and not known.held[-1]:
         raise _NoResidualError(_SINGULAR if options.start is None else _BAD_START)
-    return found
+    return maximum
 
 
 _SINGULAR = (

@@ -38,30 +38,30 @@ VANISHED = 1e-20
 """A residual below this fraction of the total variance is zero: responses have 16 digits."""
 
 _SAME = 0.3
-"""Distance in standard errors within which a climb leads to a maximum that is known."""
+"""Distance in standard errors within which a climb leads to a known maximum."""
 
 _SATURATED = 1e-5
-"""Share of a residual that goes to zero, where it has no degrees of freedom left."""
+"""Share of the total up to which a residual without degrees of freedom goes to zero."""
 
 _ROUNDED = 1e-14
-"""Mean square of what is left of the response, relative to the total, that is rounding error."""
+"""Mean square of the residuals, relative to the total, up to which it is rounding error."""
 
 _GONE = 1e-9
-"""Share of such a residual at which its end is certain."""
+"""Share of the total at which a climb with such a residual ends."""
 
 _UNKNOWN = 1e-8
-"""Component, in its standard errors by the average information, below which that says nothing."""
+"""Component, in standard errors, up to which the average information says nothing about it."""
 
 _HIDDEN = 1e-4
-"""Newton decrement below which a step raises the value by less than it may be rounded by."""
+"""Newton decrement below which rounding may hide the gain of a step in the value."""
 
 _FALL = 1e-9
-"""Relative fall of the value that is rounding error beside such a step."""
+"""Relative fall of the value at such a step that is rounding error."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Iterate(Place):
-    """A point with its derivatives and the next step, and the step that led to it."""
+    """A point with its derivatives, the next step, and the kind and fraction of the last one."""
 
     v: FloatArray
     derivatives: Derivatives
@@ -81,10 +81,10 @@ class _Iterate(Place):
 
         Where errors are large, maxima with other terms at zero are less than one apart.
         """
-        there = self.v + self.step
+        reached = self.v + self.step
         unit = np.sqrt(np.maximum(np.diagonal(end.derivatives.average), 0.0))
-        near = bool((np.abs(there - end.v) * unit).max() <= _SAME)
-        return near and bool(((there > 0.0) == (end.v > 0.0)).all())
+        near = bool((np.abs(reached - end.v) * unit).max() <= _SAME)
+        return near and bool(((reached > 0.0) == (end.v > 0.0)).all())
 
     @property
     def is_unbounded(self) -> bool:
@@ -93,7 +93,7 @@ class _Iterate(Place):
 
     @property
     def vanishes(self) -> bool:
-        """Whether the residual goes to zero, and not only from far above its maximum."""
+        """Whether the residual goes to zero; False if it is only far above its maximum."""
         share = self.v[-1] / self.v.sum()
         freedom = 2.0 * self.v[-1] ** 2 * self.derivatives.average[-1, -1]
         return bool(share <= _SATURATED and freedom < 0.1 and freedom * share <= _ROUNDED)
@@ -191,7 +191,7 @@ class _Maximisation:
         self, start: _Iterate, known: Sequence[_Iterate] = ()
     ) -> tuple[list[_Iterate], bool]:
         """Return the path from a start, and whether it reached a maximum."""
-        # The scores have to be small as well: an information of rounding error would not show it.
+        # Scores must be small, too: an information of rounding error makes the decrement small.
         path, done = start.climb(
             self.move,
             sought=(self.tol, 1e-4),
@@ -210,9 +210,9 @@ class _Maximisation:
         near[-1] = False
         if near.any():
             v = np.where(near, 0.0, here.v)
-            there = self.at(v, here.reached_by, here.fraction, here.curvature)
-            if there.decrement <= max(self.tol, here.decrement, 1e-7):
-                path[-1] = there
+            at_bound = self.at(v, here.reached_by, here.fraction, here.curvature)
+            if at_bound.decrement <= max(self.tol, here.decrement, 1e-7):
+                path[-1] = at_bound
         return path, done
 
     def elsewhere(
@@ -244,7 +244,7 @@ class _Maximisation:
     def again(
         self, path: list[_Iterate], done: bool, elsewhere: Iterable[FloatArray]
     ) -> tuple[list[_Iterate], bool, list[_Iterate]]:
-        """Return the highest of the climb and those from other starts, with the other ends."""
+        """Climb from other starts; return the highest climb with the other maxima."""
         starts = self.started(elsewhere, path[-1].v)
         path, done, others = Place.highest((path, done), starts, self.climbed)
         here, kept = path[-1], []
@@ -281,7 +281,7 @@ class _Maximisation:
         fraction: float = np.nan,
         before: Curvature | None = None,
     ) -> _Iterate:
-        """Return the derivatives at `v` and the next step, given the curvature before it."""
+        """Return the derivatives at `v` and the next step, given the previous curvature."""
         if self.last is not None:
             self.likelihood = self.likelihood.started(self.last)
         derivatives = self.likelihood.derivatives(v)
@@ -291,26 +291,26 @@ class _Maximisation:
         # A component at zero stays there if its score is not above the tolerance.
         unit = np.sqrt(np.maximum(np.diagonal(average), 0.0))
         moves = ~self.held & ((v > 0.0) | ~(score <= self.tol * unit))
-        # A component that the average information does not know, such as that of groups with
-        # equal means, falls to zero: EM steps would take it there more and more slowly.
+        # A component without average information, such as that of groups with equal means, is set
+        # to zero: EM steps would approach zero more and more slowly.
         falls = moves & (score < 0.0) & (unit * v <= _UNKNOWN)
         falls[-1] = False
         moves &= ~falls
         kind: StepKind = "AI"
         if not is_positive(average[np.ix_(moves, moves)], least=-1e-8):
-            # Far from the maximum only rounding error is left of the average information. That of
-            # the effects themselves gives the EM step.
+            # Far from the maximum the average information may be rounding error. The information
+            # of the effects themselves gives the EM step.
             moves &= v > 0.0
             kind = "EM"
             average = np.diag(0.5 * self.group_sizes / np.square(np.where(moves, v, 1.0)))
         step, decrement = _step(average, score, v, moves)
-        found: Curvature | None = None
+        curvature: Curvature | None = None
         if kind == "AI" and (v[moves] > 0.0).all() and moves.any():
             squares = None if before is None else before.squares
-            found = self.likelihood.curvature(v, decrement, squares)
-            if found and is_positive(found.information[np.ix_(moves, moves)], least=1e-10):
-                kind = found.kind
-                step, decrement = _step(found.information, score, v, moves)
+            curvature = self.likelihood.curvature(v, decrement, squares)
+            if curvature and is_positive(curvature.information[np.ix_(moves, moves)], least=1e-10):
+                kind = curvature.kind
+                step, decrement = _step(curvature.information, score, v, moves)
         if falls.any():
             step[falls] = -v[falls]
             decrement = math.sqrt(decrement**2 + 2.0 * float(step[falls] @ score[falls]))
@@ -325,11 +325,11 @@ class _Maximisation:
             rate=0.2 if kind == "Newton" else 0.9,
             reached_by=reached_by,
             fraction=fraction,
-            curvature=found,
+            curvature=curvature,
         )
 
     def move(self, here: _Iterate) -> _Iterate | None:
-        """Return the next point, or None, also where the residual goes to zero."""
+        """Return the next point; None if no step is better or the residual has gone to zero."""
         share = here.v[-1] / here.v.sum()
         gone = share <= VANISHED or (share <= _GONE and here.vanishes)
         if gone and not self.held[-1]:
@@ -365,16 +365,16 @@ class _Maximisation:
         return factor if np.isfinite(factor) and factor > 0.0 else 1.0
 
     def _uphill(self, here: _Iterate) -> _Iterate | None:
-        """Return the first of the step, its halves and the EM step that raises the likelihood."""
+        """Return the first higher point of the step, its halves and the EM step, else None."""
         value, n = here.derivatives.loglike, self.likelihood.n
         gain = float(here.step @ here.derivatives.score)
         # Almost every full step is accepted, and its derivatives are then needed anyway.
-        there = self._tried(_moved(here, 1.0), here.kind, 1.0, here.curvature)
+        whole = self._tried(_moved(here, 1.0), here.kind, 1.0, here.curvature)
         least = Place.required(value, gain, here.decrement, n)
-        if there is not None and (
-            there.derivatives.loglike >= least or _ends_better(here, there, n)
+        if whole is not None and (
+            whole.derivatives.loglike >= least or _ends_better(here, whole, n)
         ):
-            return there
+            return whole
         # EM is best if a component is far too large, a shorter step almost always otherwise.
         half, em = _moved(here, 0.5), self._em(here)
         of_half, of_em = self._loglike(half), self._loglike(em)
@@ -390,24 +390,24 @@ class _Maximisation:
         return None
 
     def _towards_zero_score(self, here: _Iterate) -> _Iterate | None:
-        """Return the first of the step, its halves and the EM step with a smaller decrement.
+        """Return the first point of smaller decrement of the step, its halves and the EM step.
 
-        Used without an exact value. If none has a smaller decrement, which far from the maximum
-        may grow in good steps as well, the best of all is used.
+        Used without an exact value. If no decrement is smaller, the smallest of all is used: far
+        from the maximum it may grow in good steps, too.
         """
-        # An information of rounding error would take a component beyond what any response has.
+        # With an information of rounding error, steps may exceed the largest possible component.
         most = self.likelihood.n * here.v.sum()
         whole, half, *shorter = (
             (np.minimum(_moved(here, 0.5**h), most), here.kind, 0.5**h) for h in range(4)
         )
         # EM is best if a component is far too large, a shorter step almost always otherwise.
-        found: list[_Iterate] = []
+        tried: list[_Iterate] = []
         for trials in ([whole], [half, (self._em(here), "EM", 1.0)], *([one] for one in shorter)):
-            found += [there for trial in trials if (there := self._tried(*trial)) is not None]
-            best = min(found, key=lambda point: point.decrement, default=here)
+            tried += [reached for trial in trials if (reached := self._tried(*trial)) is not None]
+            best = min(tried, key=lambda point: point.decrement, default=here)
             if best.decrement < here.decrement:
                 return best
-        return best if found else None
+        return best if tried else None
 
     def _tried(
         self, v: FloatArray, kind: StepKind, fraction: float, before: Curvature | None = None
@@ -437,22 +437,22 @@ class _Maximisation:
 
 
 def _observed(likelihood: Likelihood, end: _Iterate) -> FloatArray:
-    """Return the observed information at the end of a climb: that of the step there, if any."""
+    """Return the observed information at the end of a climb, from its next step if known."""
     if end.curvature is not None and end.curvature.kind == "Newton":
         return end.curvature.information
     return likelihood.information(end.v, "observed", positive_only=True)
 
 
-def _ends_better(here: _Iterate, there: _Iterate, n: int) -> bool:
-    """Whether a step near the maximum shows by its scores what the rounded value hides.
+def _ends_better(here: _Iterate, following: _Iterate, n: int) -> bool:
+    """Whether the gradient shows progress that rounding hides in the log-likelihood.
 
-    With fixed effects that are nearly dependent, the value loses more digits than the scores.
+    With nearly dependent fixed effects, the value loses more digits than the gradient.
     """
-    fall = here.value - there.value
+    fall = here.value - following.value
     near = here.kind == "Newton" and here.decrement < _HIDDEN
     return (
         near
-        and there.decrement <= 0.1 * here.decrement
+        and following.decrement <= 0.1 * here.decrement
         and fall <= _FALL * max(abs(here.value), n)
     )
 

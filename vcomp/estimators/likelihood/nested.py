@@ -32,10 +32,10 @@ from vcomp.statistics import GroupedColumns, Remainder
 _BATCH_VALUES = 32_768
 
 _MANY_COLUMNS = 8
-"""Number of columns from which on a matrix product is faster, although it copies the columns."""
+"""Smallest number of columns at which a matrix product is faster, although it copies them."""
 
 _TIMES_AS_MANY = 4
-"""Vectors per column and group from which on they are replaced by fewer with the same products."""
+"""Vectors per column and group above which fewer with the same products replace them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class NestedCovariance:
         return found
 
     def _gram(self, tree: list[_Level], means: list[FloatArray]) -> FloatArray:
-        """Return what the means add to B'V⁻¹B."""
+        """Return the part of the means in B'V⁻¹B."""
         total = _inner(_times(tree[0].a, means[0]), means[0])
         for depth in range(self._depth, 0, -1):
             away = means[depth] - means[depth - 1][self._parents[depth - 1]]
@@ -325,7 +325,7 @@ class NestedCovariance:
         means: list[FloatArray],
         c: FloatArray,
     ) -> None:
-        """Add what the means add to B'V⁻¹K_l V⁻¹B and B'V⁻¹K_l V⁻¹K_m V⁻¹B.
+        """Add the part of the means in B'V⁻¹K_l V⁻¹B and B'V⁻¹K_l V⁻¹K_m V⁻¹B.
 
         K_m V⁻¹B is constant in the groups of level m: it is a column of its own with known means.
         """

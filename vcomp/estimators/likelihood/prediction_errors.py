@@ -35,10 +35,10 @@ from vcomp.numerics import Positive, slices
 from vcomp.statistics import CrossProducts, Statistics, StratumStatistics
 
 _NONE = -1
-"""In place of a group: none."""
+"""Code of a term without a group in the combination."""
 
 _AT_ONCE = 65_536
-"""Number of combinations that are processed at once."""
+"""Number of combinations per batch."""
 
 _MOST_CELLS = 2e7
 """Cells of the nodes of all effects up to which Z'V⁻¹Z is formed from levels."""
@@ -47,15 +47,14 @@ _COLUMNS = 16
 """Right-hand sides of one iterative solve."""
 
 _LOST = 1e-8
-"""A variance from strata or levels below this fraction of the sum of its components has lost its
+"""Share of the sum of its components below which a variance from strata or levels has lost its
 digits."""
 
 _TOL = 1e-9
 """Tolerance of iterative solves; the error of quadratic forms is its square."""
 
 _ENTRIES = 2e9
-"""Entries of the pair tables times combinations up to which iterative solves are used: some
-minutes."""
+"""Largest product of pair-table entries and combinations for iterative solves: some minutes."""
 
 _SECONDS_PER_ENTRY = 5e-8
 """Time of the iterative solve for one combination, divided by the entries of the pair tables."""
@@ -79,7 +78,7 @@ def prediction_variances(
     v : (k + 1,) components, none negative, the residual positive
     groups : (m, k) group of each term, −1 for none
     X : (m, p) fixed part, centred as in the statistics
-    limits : up to where the blocked engine is used
+    limits : of the blocked engine
 
     Raises
     ------
@@ -124,7 +123,7 @@ def difference_variances(
     v : (k + 1,) components, none negative, that of the term and the residual positive
     term : place of the term
     pairs : (m,) groups whose effects are the first and the second of each difference
-    limits : up to where the blocked engine is used
+    limits : of the blocked engine
 
     Raises
     ------
@@ -174,7 +173,7 @@ def predicted_columns(stats: Statistics, v: FloatArray) -> tuple[FloatArray, ...
 
 
 class _Paths:
-    """The groups of the remainder, one of each nested grouping, that contain a combination.
+    """Nested groups of the remainder that contain a combination, one of each grouping.
 
     A combination names one group of each term, or none. The last grouping is that of single cells.
     """
@@ -187,7 +186,7 @@ class _Paths:
         self._places = [stats.layout.places(t) for t in range(stats.n_terms)]
 
     def groups(self, combinations: LongArray) -> tuple[LongArray, BoolArray]:
-        """Return the group of each grouping, (depth + 1, m), 0 if none, and which are consistent.
+        """Return the group of each grouping, (depth + 1, m), 0 for none; and which are consistent.
 
         A combination is inconsistent if its groups are not nested in one another, such as a
         document with a topic that it does not belong to.
@@ -226,7 +225,7 @@ def _agree(known: LongArray, given: LongArray, fits: BoolArray) -> None:
 def _by_strata(
     stats: StratumStatistics, paths: _Paths, v: FloatArray, groups: LongArray, X: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
-    """Return the variances, and which of them did not lose their digits by cancellation."""
+    """Return the variances, and which of them are exact, without cancellation."""
     engine = StrataLikelihood(stats, reml=True)
     beta, cov_beta = engine.fixed_effects(v)
     fixed = fixed_of_terms(stats, engine.covariances, v, beta)
@@ -368,7 +367,7 @@ def _beside_factor(
     limits: EngineLimits,
     other: LongArray | None = None,
 ) -> FloatArray:
-    """Return the same with a factor of very many levels, whose columns are effects like others."""
+    """Return the variances with a factor of very many levels; its columns count as effects."""
     from scipy.sparse import csr_array, hstack
 
     wide = stats.wide

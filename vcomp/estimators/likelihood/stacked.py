@@ -28,7 +28,7 @@ from vcomp.statistics import Stack
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackedDerivatives:
-    """The log-likelihoods of B data sets with their derivatives; nan where there is none.
+    """The log-likelihoods of B data sets with their derivatives; nan where undefined.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ class StackedLikelihood:
     def _inverses(
         self, A: FloatArray, root: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return K, that of the traces, and the log-determinant of the equations.
+        """Return K, the K of the traces, and the log-determinant of the equations.
 
         For the full likelihood the fixed effects are left out of the last two.
         """
@@ -200,7 +200,7 @@ class StackedLikelihood:
     def _squares(
         self, Q: FloatArray, KA: FloatArray, K: FloatArray, M: FloatArray, KM: FloatArray
     ) -> FloatArray:
-        """Return the squared norms of the blocks of Z'PZ; that of the absorbed term is left out.
+        """Return the squared norms of the blocks of Z'PZ, without the absorbed term's own block.
 
         With T = I − K A the block of the absorbed term has the squared norm of T'M T.
         """
@@ -237,7 +237,7 @@ def _times(matrix: FloatArray, vector: FloatArray) -> FloatArray:
 
 
 def _each(rows: FloatArray, matrix: FloatArray) -> FloatArray:
-    """Return the products of rows with a matrix, in which no digit depends on other rows."""
+    """Return the products of rows with a matrix; no digit depends on other rows."""
     product: FloatArray = (rows[:, None] @ matrix)[:, 0]
     return product
 
@@ -267,22 +267,22 @@ _NEWTON_BELOW = 1.0
 """Newton decrement (in standard errors) below which the observed information is used."""
 
 _LAST = 1e-3
-"""Largest Newton decrement of a last step."""
+"""Largest Newton decrement at which a step may be the last."""
 
 _SOUGHT, _EXPECTED = 1e-8, 1e-9
-"""Decrement at which the climb ends, and the one to be expected after a last step: Newton's steps
-square it, up to a factor that two of them show."""
+"""Decrement at which the climb ends, and largest expected decrement after a last step. Newton's
+steps square it, up to a factor that two steps show."""
 
 _BEFORE = 0.01
-"""Decrement that is supposed before a first step of Newton."""
+"""Decrement that is assumed before the first Newton step."""
 
 _NONE = 1e-300
-"""Square of a decrement of zero, after which nothing is expected of a step."""
+"""Smallest square of a previous decrement in the prediction of the next one."""
 
 _STEPS, _HALVINGS = 30, 8
 
 _SINGULAR = 1e-8
-"""Eigenvalue of a matrix of unit diagonal below which ``maximise`` has to look at it."""
+"""Eigenvalue on a unit diagonal below which a data set is left to ``maximise``."""
 
 _SMALL_RESIDUAL = 1e-6
 """Share of the residual below which digits may cancel, or the likelihood be unbounded."""
@@ -337,7 +337,7 @@ def maximise_stack(
 def _highest(
     stack: Stack, held: BoolArray, reml: bool, first: StackedMaxima, at: StackedDerivatives
 ) -> StackedMaxima:
-    """Return the highest maxima, climbed to from other starts where the first leave a doubt."""
+    """Return the highest maxima, after climbs from other starts where there may be several."""
     found = first.found.copy()
     places: list[LongArray] = []
     begins: list[FloatArray] = []
@@ -366,7 +366,7 @@ def _highest(
 
 
 class _Climb:
-    """The climbs of a stack, one from a start of its own for each data set."""
+    """Simultaneous climbs of a stack, one for each data set, each with its own start."""
 
     def __init__(self, stack: Stack, held: BoolArray, reml: bool, start: FloatArray) -> None:
         self.stack, self.held, self.reml = stack, held, reml
@@ -410,7 +410,7 @@ class _Climb:
         return well
 
     def maxima(self) -> StackedMaxima:
-        """Return where the climbs ended."""
+        """Return the ends of the climbs."""
         v, at = self.v, self.at
         with np.errstate(invalid="ignore"):
             unit = np.sqrt(np.maximum(np.diagonal(at.average, axis1=1, axis2=2), 0.0))
@@ -432,12 +432,12 @@ class _Climb:
             scaled &= ~self.held.any() & (fraction[going, None] == 1.0)
             trial = np.where(scaled, factor * self.v[going], trial)
             whole = going.size == len(self.v)
-            there = self._derivatives(self.stack if whole else self.stack.take(going), trial)
+            at_trial = self._derivatives(self.stack if whole else self.stack.take(going), trial)
             with np.errstate(invalid="ignore"):
-                accepted = there.loglike >= self._required(going, fraction[going])
+                accepted = at_trial.loglike >= self._required(going, fraction[going])
             kept = np.flatnonzero(accepted)
             self.v[going[kept]] = trial[kept]
-            self.at.put(going[kept], there.take(kept))
+            self.at.put(going[kept], at_trial.take(kept))
             fraction[going[kept]] = 1.0
             self._plan(going[kept])
             back = going[~accepted]
@@ -541,7 +541,7 @@ def _bounded_steps(
 
 
 def _smallest(matrices: FloatArray) -> FloatArray:
-    """Return the smallest eigenvalues on a unit diagonal, nan where there are none."""
+    """Return the smallest eigenvalues on a unit diagonal, nan where that scaling is not finite."""
     with np.errstate(all="ignore"):
         unit = np.sqrt(np.diagonal(matrices, axis1=1, axis2=2))
         scaled = matrices / (unit[:, :, None] * unit[:, None, :])

@@ -1,4 +1,4 @@
-"""Other starts of a maximisation: which terms leave a doubt, and where to climb from again."""
+"""Further starts of a maximisation, for terms that may be larger at a higher maximum."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ _MANY_LEVELS = 100
 """Levels from which the likelihood of a component is nearly normal."""
 
 _TINY, _SMALL, _ALL_SETS = 20, 50, 3
-"""Rows below which few degrees of freedom are a doubt; rows and terms whose sets are starts."""
+"""Rows up to which few degrees of freedom alone call for other starts; rows and free terms up to
+which all sets of terms are starts."""
 
 _MOST = 0.8
-"""Share of the total above which a term stays there at other starts of a small table."""
+"""Share of the total above which a component keeps its share in other starts of a small table."""
 
 _NEARLY_ALL = 0.95
-"""Share of the total of a term that may have the mean, which another term could have."""
+"""Share of the total above which a term may have absorbed the mean, as another term could."""
 
 _UNLIKE = 0.02
-"""Relative difference of informations below which there is one maximum inside, as if balanced."""
+"""Relative difference of observed and average information below which there is one maximum with
+positive components, as for balanced data."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherStarts:
-    """Where a maximisation starts again if its first climb leaves a doubt.
+    """Starts of further climbs, where there may be a higher maximum than the first.
 
     Attributes
     ----------
@@ -46,9 +48,9 @@ class OtherStarts:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether the effects of a small table are about as many as its rows, and may fit them."""
+        """Whether a small table has about as many effects as rows, so that they may fit it."""
         effects = self.sizes[:-1][~self.held[:-1]] - 1.0
-        # Without a mean among the fixed effects, that of all effects is one more.
+        # Without a fixed mean, the mean of the effects adds one.
         rank = effects.sum() + max(self.n_fixed, 1)
         return bool(self._is_small and rank >= self.sizes[-1] - 1.0)
 
@@ -68,26 +70,26 @@ class OtherStarts:
         """
         terms = self.free
         zero: BoolArray = terms & (v == 0.0)
-        found: BoolArray = zero & (self.sizes < _MANY_LEVELS)
-        if found.any() or observed is None:
-            return found
-        # Where the data say next to nothing about a term, rounding may make it less than nothing.
+        at_zero: BoolArray = zero & (self.sizes < _MANY_LEVELS)
+        if at_zero.any() or observed is None:
+            return at_zero
+        # With hardly any information on a term, rounding may make it negative.
         unit = np.sqrt(np.maximum(np.diagonal(average), 0.0))
         few: BoolArray = (
             terms & ~zero & (self.sizes < _MANY_LEVELS) & (2.0 * np.square(v * unit) < _FEW)
         )
-        # Without fixed effects any of the terms can have the mean.
+        # Without fixed effects any term can absorb the mean.
         has_mean = v[:-1].max() > _NEARLY_ALL * v.sum()
         if not few.any() or self.sizes[-1] <= _TINY or has_mean:
             return few
         inside = (v > 0.0) & ~self.held
         chosen = np.ix_(inside, inside)
         alike = np.abs(observed() - average)[chosen] < _UNLIKE * np.outer(unit, unit)[chosen]
-        return found if alike.all() else few
+        return at_zero if alike.all() else few
 
     @property
     def free(self) -> BoolArray:
-        """Which terms are not held; the residual is none, (k + 1,)."""
+        """Whether each component is that of a term and not held, (k + 1,)."""
         return ~self.held & (np.arange(self.held.size) < self.held.size - 1)
 
     @property
@@ -107,10 +109,10 @@ class OtherStarts:
     def elsewhere(self, v: FloatArray, doubtful: BoolArray) -> FloatArray:
         """Return shares of the components at other starts, a row each.
 
-        For small tables these are all sets of terms, equal, with a large and with a small
-        residual, also beside a term or a residual that has most of the total, and the residual
-        alone; next to a residual of zero, too, if effects may fit the rows. For others they are
-        equal components, and each doubtful term above the others.
+        Starts of small tables are all sets of terms, equal, with a large and with a small
+        residual, and the residual alone. A term or residual with most of the total also keeps its
+        share in some. If effects may fit the rows, the residual is also near zero. Starts of other
+        tables are equal components, and each doubtful term above the others.
 
         Parameters
         ----------
@@ -133,9 +135,9 @@ class OtherStarts:
         top = np.argmax(np.where(self.held, 0.0, v)[:-1])
         share = v[top] / v.sum()
         if _MOST < share < 1.0:
-            beside = (1.0 - share) * _sets(free[free != top], size, (0.5, 0.1))
-            beside[:, top] = share
-            rows = np.vstack([rows, beside])
+            below_top = (1.0 - share) * _sets(free[free != top], size, (0.5, 0.1))
+            below_top[:, top] = share
+            rows = np.vstack([rows, below_top])
         return rows
 
 

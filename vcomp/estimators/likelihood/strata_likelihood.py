@@ -373,8 +373,8 @@ class StrataLikelihood(TotalsEngine[Totals]):
         stats, single = self.stats, self.stats.remainder.n_groupings
         if not stats.by_level:
             return None
-        # Single cells of data that were read in batches would take another pass over these; what
-        # is found may not depend on how rows were read.
+        # Single cells of data in batches need another pass over the rows. They are left out for
+        # all data, as results may not depend on how rows were read.
         if any(stats.term_groupings[t] == single for t in terms):
             return None
         beta, fixed, fitted = self._total(self._at(v)).beta, [], []

@@ -20,12 +20,12 @@ from vcomp._typing import BoolArray, FloatArray
 
 _ITERATIONS = 40
 _INSIDE = 0.98
-"""Half of the box within which a maximum is taken for one of the likelihood."""
+"""Half-width, in a box of half-width 1, within which a maximum counts as one of the likelihood."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeValues:
-    """What is known of B data sets at one set of ratios, with a residual variance of 1.
+    """Values of B data sets at one set of ratios, with a residual variance of 1.
 
     Attributes
     ----------
@@ -92,9 +92,9 @@ def surface_maxima(
 
     points = np.cos(np.pi * (np.arange(n_nodes) + 0.5) / n_nodes)
     nodes = np.array(list(product(points, repeat=k)))
-    made = [values(ratios(node)) for node in nodes]
-    rss, log_det = np.array([m.rss for m in made]), np.array([m.log_det for m in made])
-    beta = np.array([m.beta for m in made])
+    at_nodes = [values(ratios(node)) for node in nodes]
+    rss, log_det = np.array([m.rss for m in at_nodes]), np.array([m.log_det for m in at_nodes])
+    beta = np.array([m.beta for m in at_nodes])
     shape = (n_nodes,) * k
     deviance = _coefficients(degrees * np.log(rss / degrees) + log_det, shape)
     x, hessian, settled = _minima(deviance, bounded)

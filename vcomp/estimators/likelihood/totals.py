@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from vcomp.statistics import CrossedTable, LevelGrid, Statistics
 
 _MANY_COLUMNS = 32
-"""Number of columns from which on the products of their forms are added pair by pair."""
+"""Smallest number of columns whose products of forms are added pair by pair."""
 
 
 class Totals:
@@ -278,10 +278,10 @@ class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
 
         return Solution(beta, cov_beta, effects, variances)
 
-    # What engines differ in ---------------------------------------------------------------------
+    # Implemented by engines ---------------------------------------------------------------------
 
     def _total(self, point: AnyPoint) -> Totals:
-        """Return the forms, of which the squares and second forms may be missing."""
+        """Return the forms; squares and second forms may be missing."""
         raise NotImplementedError
 
     def _forms_of_effects(
@@ -299,7 +299,7 @@ class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
         raise NotImplementedError
 
     def _squares(self, point: AnyPoint) -> Totals:
-        """Return the forms with those of which the expected information is made."""
+        """Return the forms, with those for the expected information."""
         return self._total(point)
 
     def _traces(self, point: AnyPoint) -> FloatArray:

@@ -29,12 +29,12 @@ from vcomp.numerics.sparse import plan_elimination
 from vcomp.statistics import Statistics, WideProducts
 
 _SLAB = 2e7
-"""Products of a slab of the pair tables that is formed at once."""
+"""Number of products in a slab of the pair tables."""
 
 
 _DENSE_ELEMENTS, _LEAST_SHARE = 2.0**24, 0.02
-"""Elements up to which a table is made dense, and the share that is not zero from which on dense
-products take less time."""
+"""Elements up to which a table is made dense, and share of non-zeros above which dense products
+take less time."""
 
 
 def _dense_if_small(table: Any) -> Any:
@@ -58,7 +58,7 @@ def _sum_of_products(a: Any, b: Any) -> float:
 
 
 class WideProjector:
-    """Forms of Q = I − X(X'X)⁻¹X': the factor's columns first, then what others add.
+    """Forms of Q = I − X(X'X)⁻¹X': the factor's columns first, then the others.
 
     Parameters
     ----------
@@ -148,14 +148,14 @@ class WideProjector:
 
 
 _ELEMENTS = 4e6
-"""Elements of the solutions that are computed at once."""
+"""Elements of the solutions in a batch."""
 
 _COEFFICIENTS = 256
-"""Coefficients that are solved for at once."""
+"""Number of coefficients in a batch of solves."""
 
 _PRODUCTS = 2e9
-"""Products of the solves for all of the factor's columns above which these are left out, if there
-are too many columns for matrices of them."""
+"""Products of the solves for all columns of the factor above which these solves are left out, if
+the columns are too many for matrices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +247,7 @@ class SparseCovariance:
         return np.concatenate(found, axis=1)
 
     def _of_leaves(self) -> FloatArray | None:
-        """Return the slopes of the factor's columns if they are what is eliminated first."""
+        """Return the slopes of the factor's columns if these are eliminated first, else None."""
         point, equations = self.point, self.point.equations
         k, s2, factor = point.stats.n_terms - 1, point.residual, point.factor
         place = dict(zip(point.active, equations.slices, strict=True))
@@ -282,8 +282,8 @@ class SparseCovariance:
             f"the covariance matrix of {p:,} fixed effects needs",
             "bse_fe has their standard errors, and t_test() those of combinations",
         )
-        made = np.eye(p) @ self
-        return np.asarray(0.5 * (made + made.T))
+        covariance = np.eye(p) @ self
+        return np.asarray(0.5 * (covariance + covariance.T))
 
     def _solved(self, L: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield LΦ and the slopes of some rows of L at a time."""
@@ -298,21 +298,21 @@ class SparseCovariance:
             Zb = np.zeros((n_effects, len(rows)))
             Zb[place[k]] = rows[:, self.sparse_at].T
             effects, beta = point.solve(Zb, np.ascontiguousarray(rows[:, self.dense_at].T))
-            made = np.empty((len(rows), len(self)))
-            made[:, self.sparse_at] = s2 * effects[place[k]].T
-            made[:, self.dense_at] = s2 * beta.T
-            variance, slopes = (made * rows).sum(axis=1), np.zeros((k + 1, len(rows)))
+            products = np.empty((len(rows), len(self)))
+            products[:, self.sparse_at] = s2 * effects[place[k]].T
+            products[:, self.dense_at] = s2 * beta.T
+            variance, slopes = (products * rows).sum(axis=1), np.zeros((k + 1, len(rows)))
             for t, at in place.items():
                 if t < k:
                     slopes[t] = np.square(effects[at] * (s2 / point.v[t])).sum(axis=0)
             slopes[k] = (variance - point.v[:k] @ slopes[:k]) / s2
             if self.constant is not None and self.x_origin is not None:
-                made -= np.outer(made @ self.x_origin, self.constant)
-            yield made, slopes
+                products -= np.outer(products @ self.x_origin, self.constant)
+            yield products, slopes
 
 
-class _Freed(Eliminations):
-    """Equations in which the component of the last term is infinite."""
+class WithInfiniteVariance(Eliminations):
+    """Henderson's equations with an infinite component of the last term."""
 
     def at(self, v: FloatArray) -> Point:
         """Return the equations factored at the components of the random terms, residual last."""
@@ -353,10 +353,10 @@ class WideLikelihood(BlockedLikelihood):
     ) -> None:
         self._wide = wide
         of_terms = tuple(names or (f"term {t + 1}" for t in range(wide.n_terms)))
-        made = eliminations or _Freed(
+        equations = eliminations or WithInfiniteVariance(
             wide.products, (*of_terms, "the fixed factor"), advice, planner=planner, **limits
         )
-        super().__init__(wide.products, reml=reml, eliminations=made, squares=squares)
+        super().__init__(wide.products, reml=reml, eliminations=equations, squares=squares)
         self._random = partial(Eliminations, wide.random, names, advice, planner=planner, **limits)
 
     def _like(self, stats: Any, squares: Squares | None) -> WideLikelihood:
@@ -372,8 +372,8 @@ class WideLikelihood(BlockedLikelihood):
     ) -> LikelihoodEngine:
         """Refuse: the columns of the factor are not formed."""
         raise EstimationError(
-            f"fixed effects have no profile beside a factor of so many levels ({self.n_fixed:,} "
-            "columns); use a Wald interval"
+            "fixed effects have no profile if a fixed factor has so many levels "
+            f"({self.n_fixed:,} columns); use a Wald interval"
         )
 
     @property
