@@ -10,7 +10,7 @@ import pytest
 
 from vcomp.exceptions import EstimationError
 from vcomp.numerics import (
-    Together,
+    BatchedWork,
     check_count,
     check_rng,
     check_time_limit,
@@ -92,7 +92,7 @@ def test_several_replicates_are_computed_together(most):
         sizes.append(len(numbers))
         return [10 * k for k in numbers]
 
-    found = run(lambda: Together(work, most), range(30))
+    found = run(lambda: BatchedWork(work, most), range(30))
     assert found == {k: 10 * k for k in range(30)}
     assert max(sizes) == min(most, 30)
     assert sum(sizes) == 30
@@ -128,7 +128,7 @@ def test_nothing_begins_after_the_time_limit(together, monkeypatch):
         passed[0] += 1.2
         return number
 
-    work = Together(lambda numbers: [slow(k) for k in numbers], 1) if together else slow
+    work = BatchedWork(lambda numbers: [slow(k) for k in numbers], 1) if together else slow
     assert run(lambda: work, range(9), time_limit=1.0) == {0: 0}
     assert run(lambda: work, range(9), time_limit=1e-9) == {}
 

@@ -93,7 +93,7 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True)
 class Maximum:
-    """The end of a maximisation.
+    """The result of a maximisation.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Maximum:
     at_limit : the limit of steps was reached
     evaluations : number of evaluations of the likelihood
     log : the points of the iteration, the start first
-    others : log-likelihood and components of the other maxima that were found, the highest first
+    others : log-likelihood and components of the other known maxima, the highest first
     iterations : number of steps
     saturated : whether the likelihood rises above this maximum, or to it, as the residual goes to
         zero

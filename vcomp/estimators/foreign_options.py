@@ -1,4 +1,4 @@
-"""Options of other libraries: what stands for them here, or that nothing does."""
+"""Options of other libraries, with their equivalents here or the lack of one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _RANDOM = (
 
 
 def refuse_foreign(options: Mapping[str, Any], formula: object = None) -> None:
-    """Refuse options of other libraries, with what to write.
+    """Refuse options of other libraries, with advice.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Identifiability: find fixed effects, refuse components that the data cannot distinguish.
+"""Identifiability: dependent columns of X, and components that the data cannot distinguish.
 
-It is checked after rows have been summed and before components are estimated. With
+It is checked from the sums of the rows, before components are estimated. With
 Q = I − X(X'X)⁻¹X', the matrix of tr(Q V_t Q V_u) is singular if and only if the data cannot
 distinguish the components; its null vector names them (docs/explanation/mathematics.md, eq. (2.12)
 at P = Q).
@@ -22,25 +22,26 @@ from vcomp.numerics import limited_blas, solve_positive
 from vcomp.statistics import Statistics
 
 _DEPENDENT = 1e-11
-"""A squared residual norm below this fraction of a column's squared norm is rounding error, as
+"""Share of a column's squared norm below which its squared residual norm is rounding error:
 columns are centred, and float64 keeps about 1e-16 of a square."""
 
 _LEFT = 1e-5
-"""The share of a square that has to vary for nine digits of the result: sums and solutions of them
-lose one or two of the sixteen of float64, and this share five."""
+"""Smallest varying share of a square that leaves nine digits in the result. Of the sixteen digits
+of float64, sums and solutions lose one or two, and this share five."""
 
 _LEFT_OF_SLOPES = 1e-6
-"""The same of slopes by level. Their columns are centred, so that sums lose less: components of
+"""The same for slopes by level. Their columns are centred, so that sums lose less: components of
 40 rows differ by 1e-10 at this share, by 1e-8 at a hundredth of it."""
 
 _CONSTANT = 1e-26
 """A centred column whose squared norm is below this fraction of its mean's square is constant."""
 
 _USED = 1e-6
-"""Share of the largest part of a dependent column below which a part is a rounding error."""
+"""Share of the largest part of a dependent column below which a part is rounding error."""
 
 _SAME, _ROUNDING = 1e-9, 1e-14
-"""Shares of a column and of origins by which it may differ from a combination of others."""
+"""Largest difference of a column from a combination of others, as shares of the column and of the
+origins."""
 
 
 def check_identified(
@@ -118,7 +119,7 @@ def check_digits(
 def _dense_columns(
     stats: Statistics, names: Sequence[str], x_origin: FloatArray
 ) -> tuple[Sequence[str], FloatArray, FloatArray]:
-    """Return names, origins and products of the columns but for those of a wide factor."""
+    """Return names, origins and products of the columns, without those of a wide factor."""
     if stats.wide is None:
         return names, x_origin, stats.sums.XX
     at = stats.wide.dense_at
@@ -130,7 +131,7 @@ def _check_slopes(stats: Statistics, names: Sequence[str], x_origin: FloatArray)
 
     A column g[u]:x is x at one level and zero elsewhere. If x is far from zero, it varies most
     between the levels, as the indicator of u does, and what x adds to that is lost in the squares:
-    g[u]:x + g[v]:x = x varies little beside its summands. If x is centred, nothing is lost.
+    g[u]:x + g[v]:x = x varies little against its summands. If x is centred, nothing is lost.
     """
     names, x_origin, XX = _dense_columns(stats, names, x_origin)
     slopes = {j: x for j, name in enumerate(names) if x_origin[j] and (x := _covariate(name))}
@@ -163,17 +164,17 @@ def _covariate(name: str) -> str:
 def find_left_out(
     stats: Statistics, names: Sequence[str], x_origin: FloatArray, constant: FloatArray
 ) -> tuple[OmittedColumns, FloatArray] | None:
-    """Return the columns of X that are linear combinations of others; None if there are none.
+    """Return the columns of X that are linear combinations of others; None without any.
 
-    Kept are the columns that come first, after those that make up the constant and those of a
-    factor of very many levels.
+    Columns that make up the constant and those of a factor of very many levels are kept first,
+    then columns in their order.
 
     Parameters
     ----------
     stats : sums of the data
     names : (p,) of the columns of X
     x_origin : (p,) origins that were subtracted from the columns
-    constant : (p,) combination of the columns that is the constant; zeros if none is
+    constant : (p,) combination of the columns that is the constant; zeros without one
 
     Returns
     -------
@@ -246,11 +247,11 @@ def _independent(
 
 
 def _solved(A: FloatArray, B: FloatArray) -> FloatArray:
-    """Return the coefficients of dependent columns, without those that are rounding errors."""
-    found: FloatArray = solve_positive(A, B) if len(A) else np.zeros(B.shape)
+    """Return the coefficients of dependent columns, with rounding errors set to zero."""
+    weights: FloatArray = solve_positive(A, B) if len(A) else np.zeros(B.shape)
     scale = np.sqrt(np.diagonal(A))
-    sizes = np.abs(found) * scale[:, None]
-    return np.where(sizes > _USED * sizes.max(axis=0, initial=0.0), found, 0.0)
+    sizes = np.abs(weights) * scale[:, None]
+    return np.where(sizes > _USED * sizes.max(axis=0, initial=0.0), weights, 0.0)
 
 
 def _check_exact(
@@ -260,7 +261,7 @@ def _check_exact(
     coefficients: FloatArray,
     x_origin: FloatArray,
 ) -> None:
-    """Refuse columns that differ from the combinations, by less than sums of squares can show.
+    """Refuse columns whose difference from a combination is too small for sums of squares.
 
     Raises
     ------
@@ -271,12 +272,12 @@ def _check_exact(
     except DataError:  # no cells are kept
         return
     for j, c in zip(dependent.tolist(), coefficients.T, strict=True):
-        own = np.zeros(len(names))
-        own[j] = 1.0
-        values = columns @ own
+        unit = np.zeros(len(names))
+        unit[j] = 1.0
+        values = columns @ unit
         away = float(np.abs(values - columns @ c).max())
         size = float(np.abs(values).max())
-        if away > _SAME * size + _ROUNDING * float(np.abs(x_origin) @ (np.abs(c) + own)):
+        if away > _SAME * size + _ROUNDING * float(np.abs(x_origin) @ (np.abs(c) + unit)):
             used = ", ".join(repr(names[i]) for i in np.flatnonzero(c).tolist()) or "zero"
             raise DesignError(
                 f"column {names[j]!r} of the fixed part differs by {away / size:.0e} of its size "
@@ -288,7 +289,7 @@ def _check_exact(
 
 
 def _all_independent(XX: FloatArray, origin: FloatArray) -> bool:
-    """Whether every column of X has a part of its own beside those before it.
+    """Whether no column of X is a linear combination of those before it.
 
     One factorisation in the order of the columns decides for all of them.
     """

@@ -17,7 +17,7 @@ Hold: TypeAlias = Mapping[str, float]
 Start: TypeAlias = Mapping[str, float] | Sequence[float] | FloatArray
 
 _SMALLEST = 1e-60
-"""Share of the others below which a component is refused: fourth powers of ratios are formed."""
+"""Ratio to the other components below which one is refused: fourth powers of ratios are formed."""
 
 ENGINES = ("auto", "strata", "levels", "blocked", "iterative")
 

@@ -26,7 +26,7 @@ _Found = TypeVar("_Found", bound=Estimate | PointEstimate)
 
 
 def below_zero(names: Sequence[str], values: FloatArray) -> str:
-    """Return a clause that names the components estimated below zero, empty if there are none.
+    """Return a clause that names the components estimated below zero, empty without any.
 
     Examples
     --------
@@ -64,24 +64,24 @@ def refit_without_negative(
     def of_terms(terms: tuple[int, ...]) -> Estimate:
         return estimate(terms) if terms else _residual_alone(first.method, stats)
 
-    found, kept, dropped = _drop_negative(first, of_terms)
+    last, kept, dropped = _drop_negative(first, of_terms)
     if not dropped:
         return first
     listed = (f"σ²({first.names[t]}) (was {display.number(was)})" for t, was in dropped.items())
     places = np.array([*kept, first.values.size - 1])
     values = np.zeros_like(first.values)
-    values[places] = found.values
+    values[places] = last.values
     return replace(
-        found,
+        last,
         names=first.names,
         values=values,
         # The derivatives are known for the components of the kept terms only.
         fixed_errors=None,
         covariances={
             kind: _spread(covariance, places, values.size)
-            for kind, covariance in found.covariances.items()
+            for kind, covariance in last.covariances.items()
         },
-        status=f"{found.status} Terms with negative estimates were dropped, and the others "
+        status=f"{last.status} Terms with negative estimates were dropped, and the others "
         f"estimated again: {', '.join(listed)}.",
     )
 
@@ -100,8 +100,8 @@ def point_without_negative(
     names : components, the residual last
     """
 
-    def of(these: Statistics, own: tuple[str, ...]) -> PointEstimate:
-        return prepared(these, own)([these])[0]
+    def of(these: Statistics, labels: tuple[str, ...]) -> PointEstimate:
+        return prepared(these, labels)([these])[0]
 
     def of_terms(terms: tuple[int, ...]) -> PointEstimate:
         if not terms:
@@ -109,10 +109,10 @@ def point_without_negative(
             return PointEstimate(alone.values, alone.beta)
         return of(stats.of_terms(terms), (*(names[t] for t in terms), names[-1]))
 
-    found, kept, _ = _drop_negative(of(stats, names), of_terms)
+    fitted, kept, _ = _drop_negative(of(stats, names), of_terms)
     values = np.zeros(len(names))
-    values[[*kept, -1]] = found.values
-    return replace(found, values=values)
+    values[[*kept, -1]] = fitted.values
+    return replace(fitted, values=values)
 
 
 def _drop_negative(
@@ -127,14 +127,14 @@ def _drop_negative(
     first : estimate of all terms and the residual
     estimate : returns the estimate of a model with the terms at the given positions
     """
-    kept, found = tuple(range(first.values.size - 1)), first
+    kept, fitted = tuple(range(first.values.size - 1)), first
     dropped: dict[int, float] = {}
-    while kept and found.values[:-1].min() < 0.0:
-        worst = int(np.argmin(found.values[:-1]))
-        dropped[kept[worst]] = float(found.values[worst])
+    while kept and fitted.values[:-1].min() < 0.0:
+        worst = int(np.argmin(fitted.values[:-1]))
+        dropped[kept[worst]] = float(fitted.values[worst])
         kept = (*kept[:worst], *kept[worst + 1 :])
-        found = estimate(kept)
-    return found, kept, dropped
+        fitted = estimate(kept)
+    return fitted, kept, dropped
 
 
 def _residual_alone(method: str, stats: Statistics) -> Estimate:

@@ -1,4 +1,4 @@
-"""The estimators by name: ``get_estimator`` finds the class for ``method="reml"`` and the like.
+"""The estimators by name: ``get_estimator`` returns that of a method such as ``"reml"``.
 
 A new estimator needs an entry in ``MethodName`` and ``_class_of``.
 """
@@ -70,7 +70,7 @@ _FOREIGN = {
     "bayes": "there are no priors; 'reml' is the likelihood with the least bias",
     **dict.fromkeys(("bfgs", "lbfgs", "cg", "powell", "nm", "newton", "bobyqa"), _OPTIMISER),
 }
-"""Methods of other libraries."""
+"""Advice for the methods of other libraries."""
 
 
 def get_estimator(method: str, **options: Any) -> Estimator:

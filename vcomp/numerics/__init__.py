@@ -1,4 +1,4 @@
-"""Numerical building blocks that know no model: solves, bounded steps, memory, threads, streams.
+"""Numerical building blocks without a model: solves, bounded steps, memory, threads, streams.
 
 All rooms may use them. ``sparse`` has factors and iterative solves of large systems, ``kernels``
 the loops that numba compiles.

@@ -15,7 +15,7 @@ from .memory import limited_blas as limited_blas
 from .memory import slices as slices
 from .mixed_columns import MixedColumns as MixedColumns
 from .mixed_columns import dense_columns as dense_columns
-from .parallel import Together as Together
+from .parallel import BatchedWork as BatchedWork
 from .parallel import check_count as check_count
 from .parallel import check_rng as check_rng
 from .parallel import check_time_limit as check_time_limit

@@ -104,7 +104,7 @@ class Positive:
 
 
 _SMALL = 12
-"""Order of matrices that are inverted one by one; larger ones are by products of parts."""
+"""Largest order of matrices that are inverted one by one, larger ones by products of parts."""
 
 
 def inverses(
@@ -150,7 +150,7 @@ def _inverses_by_numpy(A: FloatArray, logs: FloatArray) -> FloatArray:
 
 
 def congruent(T: FloatArray, A: FloatArray) -> FloatArray:
-    """Return T A T' of a matrix A (…, p, p), for a T of which most rows are those of the identity.
+    """Return T A T' of a matrix A (…, p, p), where T is mostly the identity.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def solve_positive(A: FloatArray, b: FloatArray) -> FloatArray:
 
 
 _RIDGE = 1e-14
-"""Added to a unit diagonal, so that directions without information have a solution."""
+"""Ridge on a unit diagonal, so that directions without information have a solution."""
 
 
 def is_positive(matrix: FloatArray, least: float) -> bool:

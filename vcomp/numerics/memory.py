@@ -59,7 +59,7 @@ _RESERVED = 2.0**28
 """Bytes of address space that are left for stacks of threads, their heaps and compiled code."""
 
 _UNLIMITED = 2.0**60
-"""Limit of a control group of version 1 from which on it is none."""
+"""Smallest limit of a control group of version 1 that means no limit."""
 
 _Files: TypeAlias = tuple[str, str, str]
 """Names of the limit and the use of a group, and the entry of pages that can be dropped."""
@@ -166,10 +166,10 @@ times."""
 
 
 class _Threads:
-    """How many threads BLAS may use: one inside a limited part, all inside a part that needs them.
+    """Number of BLAS threads: one inside a limited part, all inside a part that needs them.
 
-    Parts may be nested, and be left in any order by threads that run them beside each other: each
-    would otherwise restore the one thread that another had set.
+    Parts may be nested, and concurrent threads may leave them in any order. They are counted, as
+    each would otherwise restore the one thread that another had set.
     """
 
     def __init__(self) -> None:

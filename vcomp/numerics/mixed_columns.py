@@ -1,4 +1,4 @@
-"""A wide matrix of which most columns are sparse: the columns of a factor with many levels."""
+"""A wide matrix with mostly sparse columns, such as those of a factor with many levels."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class MixedColumns:
 
 _DENSE_ELEMENTS = 2.0**26
 _FASTER = 50.0
-"""How many times as many multiplications a dense product does in the time of a sparse one."""
+"""Ratio of multiplications in a dense and a sparse product that take the same time."""
 
 
 def _squares(sums: Any, weights: FloatArray) -> FloatArray:

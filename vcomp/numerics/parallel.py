@@ -25,17 +25,17 @@ _PORTION_SECONDS = 0.25
 
 _MOST_AT_ONCE = 64
 _SAVE_SECONDS = 30.0
-"""Time after which results are saved again."""
+"""Seconds between two saves of the results."""
 
 
 @dataclass(frozen=True, slots=True)
-class Together(Generic[Row]):
-    """Computes several replicates at once, where that is faster than one by one.
+class BatchedWork(Generic[Row]):
+    """Work that computes several replicates at once, where that is faster than one by one.
 
     Attributes
     ----------
     work : returns the results of several numbers, in their order
-    most : how many at once
+    most : largest number at once
     """
 
     work: Callable[[Sequence[int]], Sequence[Row]]
@@ -58,7 +58,7 @@ def check_time_limit(time_limit: float | None) -> None:
 
 
 def run(
-    make: Callable[[], Callable[[int], Row] | Together[Row]],
+    make: Callable[[], Callable[[int], Row] | BatchedWork[Row]],
     numbers: Sequence[int],
     *,
     workers: int = 1,
@@ -75,8 +75,8 @@ def run(
 
     Parameters
     ----------
-    make : returns the function that computes a replicate from its number, or a :class:`Together`;
-        called once in each thread
+    make : called once in each thread; returns the function that computes a replicate from its
+        number, or a :class:`BatchedWork`
     numbers : numbers of the requested replicates
     workers : number of threads
     time_limit : seconds after which no replicate is started
@@ -103,7 +103,7 @@ def run(
 
 
 def _portions(
-    make: Callable[[], Callable[[int], Row] | Together[Row]],
+    make: Callable[[], Callable[[int], Row] | BatchedWork[Row]],
     numbers: Sequence[int],
     workers: int,
     time_limit: float | None,
@@ -165,16 +165,16 @@ class _Queue:
         return self._deadline is not None and monotonic() >= self._deadline
 
     def timed(
-        self, work: Callable[[int], Row] | Together[Row]
+        self, work: Callable[[int], Row] | BatchedWork[Row]
     ) -> Callable[[Sequence[int]], dict[int, Row]]:
-        """Return the function that computes a portion, and adapt their size to the work."""
-        if isinstance(work, Together):
+        """Return the function that computes a portion and adapts the size of the next ones."""
+        if isinstance(work, BatchedWork):
             self.size = max(self.size, work.most)
 
         def work_on(portion: Sequence[int]) -> dict[int, Row]:
             rows: dict[int, Row] = {}
             begun = monotonic()
-            if isinstance(work, Together):
+            if isinstance(work, BatchedWork):
                 for at in range(0, len(portion), work.most):
                     if self.is_late():
                         break
@@ -212,7 +212,7 @@ def in_threads(
     Parameters
     ----------
     work : called with each item; it must not change what others use
-    items : of the work
+    items : arguments of the calls
     multiplications : of all of it; a single thread does a few
     """
     if multiplications < _WORTH_THREADS or len(items) < 2:

@@ -49,7 +49,7 @@ DIFFERENCES = 1e-14
 """Share of the largest component below which a residual from differences is rounding error."""
 
 _TOGETHER = 4
-"""Responses from which on their fixed effects are solved for side by side."""
+"""Smallest number of responses whose fixed effects are solved for together."""
 
 _NO_RESIDUAL = 1e-12
 """A residual below this fraction of the largest component is rounding error: V is singular."""
@@ -110,11 +110,11 @@ def points_of(stats: Sequence[Statistics], values: Sequence[FloatArray]) -> list
         solved = fixed_effects_of([stats[b].cross_products for b in usual], v)
         found = dict(zip(usual, solved, strict=True))
     points = []
-    for b, (s, own) in enumerate(zip(stats, values, strict=True)):
+    for b, (s, c) in enumerate(zip(stats, values, strict=True)):
         beta = found.get(b)
         if beta is None:
-            beta = fixed_effects(s, own, slopes=False).beta
-        points.append(PointEstimate(own, beta))
+            beta = fixed_effects(s, c, slopes=False).beta
+        points.append(PointEstimate(c, beta))
     return points
 
 
@@ -148,7 +148,7 @@ def residual_sum_of_squares(stats: Statistics) -> float:
 
 
 def negative_components(names: tuple[str, ...], values: FloatArray) -> str:
-    """Return a clause that names the components below zero, empty if there are none."""
+    """Return a clause that names the components below zero, empty without any."""
     below = below_zero(names, values)
     return f"; {below} and kept as estimated" if below else ""
 

@@ -18,10 +18,11 @@ from vcomp.numerics.sparse import conjugate_gradients
 from vcomp.statistics import CrossProducts
 
 _TOLERANCE, _STEPS = 1e-10, 500
-"""Relative residual up to which the equations are solved: β̂ has about nine digits. Products."""
+"""Relative residual at which the equations are solved, for about nine digits of β̂; and largest
+number of products."""
 
 _ELEMENTS = 4_000_000
-"""Elements of the columns that are solved for at once."""
+"""Elements of the columns in a batch of solves."""
 
 
 def fixed_effects_of(
@@ -33,15 +34,15 @@ def fixed_effects_of(
     ----------
     stats : of the same rows with several responses
     values : (b, k + 1) components of each, not negative, the residual positive
-    steps : after which the equations are given up
+    steps : largest number of products
     """
     first = stats[0]
     pairs = PairProducts(first)
     at_once = max(1, _ELEMENTS // max(sum(first.sizes) * first.n_fixed, 1))
-    found: list[FloatArray | None] = []
+    betas: list[FloatArray | None] = []
     for part in slices(len(stats), at_once):
-        found += _solved(pairs, stats[part], values[part], steps)
-    return found
+        betas += _solved(pairs, stats[part], values[part], steps)
+    return betas
 
 
 def _solved(
@@ -51,11 +52,11 @@ def _solved(
     ends = np.cumsum([0, *first.sizes])
     of_term = np.repeat(np.arange(first.n_terms), first.sizes)
     # A term at zero has no effects: its equations are left out of those of this response.
-    there = (v[:, :-1] > 0.0).T[of_term]
+    is_positive = (v[:, :-1] > 0.0).T[of_term]
     with np.errstate(divide="ignore"):
         ridge = (v[:, -1:] / v[:, :-1]).T[of_term]
-    diagonal = np.where(there, np.concatenate(first.group_n)[:, None] + ridge, 1.0)
-    diagonal, kept = np.repeat(diagonal, p, axis=1), np.repeat(there, p, axis=1)
+    diagonal = np.where(is_positive, np.concatenate(first.group_n)[:, None] + ridge, 1.0)
+    diagonal, kept = np.repeat(diagonal, p, axis=1), np.repeat(is_positive, p, axis=1)
     ZX = np.concatenate(first.ZX)
 
     def product(x: FloatArray) -> FloatArray:

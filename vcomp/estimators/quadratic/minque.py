@@ -264,7 +264,7 @@ _NO_ERRORS = (
 
 _PROBED = (
     " With so many groups the expectations of the quadratic forms are Monte Carlo estimates; "
-    "their errors are beside the components."
+    "their errors are next to the components."
 )
 
 _LIMITS = EngineLimits()
@@ -313,7 +313,7 @@ def _rounds(priors: Priors, w: FloatArray, limit: int) -> _Solved:
 
 
 def _iterated(priors: Priors, w: FloatArray) -> _Solved:
-    """Solve until convergence, near the fixed point by Newton's steps, which have the same one."""
+    """Solve until convergence, near the end by Newton's steps, which have the same fixed point."""
     forms, previous = _forms(priors, w), np.inf
     for done in range(1, _STEPS + 1):
         values = _solution(forms)

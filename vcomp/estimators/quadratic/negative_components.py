@@ -10,10 +10,10 @@ from vcomp.numerics import solve_positive
 from vcomp.statistics import Statistics
 
 _MOST_GROUPS = 2000
-"""Groups of the terms up to which their equations are solved as a dense matrix."""
+"""Number of groups of the terms up to which their equations are solved as a dense matrix."""
 
 _DISTINCT = 1e-10
-"""Eigenvalues of smaller absolute value, relative to the largest, have no sign."""
+"""Relative absolute value of an eigenvalue below which its sign is rounding error."""
 
 
 def at_negative_components(

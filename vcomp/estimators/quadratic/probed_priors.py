@@ -33,19 +33,19 @@ from vcomp.numerics.sparse import Rademacher
 from vcomp.statistics import CrossProducts, Statistics
 
 _PROBES = 32
-"""Of each term at least; smaller tables have as many as a fit of the likelihood."""
+"""Smallest number of probes of a term; smaller tables have as many as a fit of the likelihood."""
 
 _PROBES_OF_COVARIANCE = 16
-"""Standard errors need fewer digits than estimates."""
+"""Number of probes for standard errors, which need fewer digits than estimates."""
 
 _COLUMNS = 16
 _SEED = 0
 
 _TOLERANCE = 1e-8
-"""Of the solves for probes, relative to their right-hand sides."""
+"""Tolerance of the solves for probes, relative to their right-hand sides."""
 
 _TIGHT = 1e-11
-"""Of the solves for y and X; forms have its square as error."""
+"""Tolerance of the solves for y and X; the error of forms is its square."""
 
 
 class ProbedPriors:
@@ -124,8 +124,8 @@ class ProbedPriors:
                 # V P Z_t x is Σ v_s Z_s (Z_s'P Z_t x) + v_e P Z_t x.
                 sums = P.sums(column)
                 effects = [
-                    v[s] * of_term + v[-1] * own
-                    for s, (of_term, own) in enumerate(zip(sums, column.effects, strict=True))
+                    v[s] * of_term + v[-1] * effect
+                    for s, (of_term, effect) in enumerate(zip(sums, column.effects, strict=True))
                 ]
                 again = P.sums(P.times(_Columns(effects, v[-1] * column.beta)))
                 squares[part, t] = _squares(again)
@@ -196,13 +196,13 @@ class _Projector:
 
     def sums(self, columns: _Columns) -> list[FloatArray]:
         """Return Z_t'(Z c + X β) of every term."""
-        found = []
+        of_terms = []
         for t in range(self.stats.n_terms):
             total = self.stats.ZX[t] @ columns.beta
             for u, effects in enumerate(columns.effects):
                 total = total + self.pairs.times(t, u, effects)
-            found.append(total)
-        return found
+            of_terms.append(total)
+        return of_terms
 
     def of_response(self) -> tuple[FloatArray, FloatArray]:
         """Return y'P V_t P y and y'P V_t P V_u P y, the residual last."""
@@ -259,18 +259,18 @@ class _Projector:
         """Return C⁻¹ b of right-hand sides b by term; zeros for terms at zero."""
         system = self.system
         active = system.equations.active
-        found = [np.zeros_like(r) for r in right]
+        effects = [np.zeros_like(r) for r in right]
         if not active or not right[0].shape[1]:
-            return found
+            return effects
         if len(active) == 1:
-            found[active[0]] = right[active[0]] * system.inverse_lead[:, None]
-            return found
+            effects[active[0]] = right[active[0]] * system.inverse_lead[:, None]
+            return effects
         reduced = system.reduce(right[active[0]], np.concatenate([right[t] for t in active[1:]]))
         solved = system.solve(reduced.tail, None, tol).x
-        found[active[0]] = system.back(reduced, solved)
+        effects[active[0]] = system.back(reduced, solved)
         for t, place in zip(active[1:], system.equations.slices, strict=True):
-            found[t] = solved[place]
-        return found
+            effects[t] = solved[place]
+        return effects
 
 
 def _over_terms(left: Sequence[FloatArray], right: Sequence[FloatArray]) -> FloatArray:

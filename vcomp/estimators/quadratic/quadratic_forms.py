@@ -26,12 +26,12 @@ _BYTES_PER_ELEMENT = 40.0
 """Bytes of an element of a sparse product: an index and a value, two arrays of each at a time."""
 
 Chain = list[tuple[int, int]]
-"""The trace of N_ab D_b^p N_bc D_c^r …: each term with the power of its group sizes."""
+"""The trace of N_ab D_b^p N_bc D_c^r …, as terms with the powers of their group sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainLimits:
-    """Up to which sizes chains of pair tables are evaluated, and how.
+    """Size limits for the evaluation of chains of pair tables.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ _BYTES_PER_ELEMENT = 40.0
 
 @dataclass(frozen=True, slots=True)
 class ReductionLimits:
-    """Up to which sizes matrices between the groups of two terms are formed.
+    """Size limits of matrices between the groups of two terms.
 
     Attributes
     ----------
@@ -42,8 +42,8 @@ class ReductionLimits:
         spaces
     most_products : multiplications up to which the bases of two spaces are compared: about half a
         second
-    sparse_from : groups of the smaller of two crossed terms from which on their space is not
-        made orthonormal, but its normal equations are solved
+    sparse_from : groups of the smaller of two crossed terms at which the normal equations of their
+        space are solved, instead of an orthonormal basis
     free_bytes : returns the free memory
     """
 
@@ -115,7 +115,7 @@ class Reductions:
         return Space(self.stats, terms)
 
     def _dense(self, terms: Terms) -> Space:
-        """Return a space of which bases are needed: of terms that leave another one out."""
+        """Return a space with a basis: that of terms that leave another one out."""
         space = self._spaces[terms]
         assert isinstance(space, Space)
         return space

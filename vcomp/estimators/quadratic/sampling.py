@@ -31,7 +31,7 @@ from vcomp.numerics.sparse import Fill, Rademacher, SparseTable, row_products
 from vcomp.statistics import CrossProducts, Statistics
 
 _ALL_GROUPS_UP_TO = 128
-"""Groups of the smallest terms together up to which their traces are exact."""
+"""Total number of groups of the smallest terms up to which their traces are exact."""
 
 _COLUMNS_AT_ONCE = 8
 _ELEMENTS_AT_ONCE = 60_000_000
@@ -119,10 +119,10 @@ class ProbedForms:
     def _operations_of(self, t: int) -> float:
         """Return the number of multiplications of one probe of term t."""
         sizes = self._tables.sizes
-        own = [a for a in self._inside if not self._finer[a, t]]
+        inside = [a for a in self._inside if not self._finer[a, t]]
         total = float(sum(self._entries(u, t) for u in range(self._k)))
         for u in self._after(t):
-            slots = [a for a in own if not self._finer[a, u]]
+            slots = [a for a in inside if not self._finer[a, u]]
             total += sum(self._entries(u, a) for a in slots)
             total += 0.5 * sizes[u] * (len(slots) + 3) ** 2
         return total
@@ -295,9 +295,9 @@ def average_until(
         count = upto
         forms = np.concatenate(drawn)
         mean = forms.mean(axis=0)
-        found = Probing(exact + mean, forms - mean)
-        if count >= limit or enough(found):
-            return found
+        probing = Probing(exact + mean, forms - mean)
+        if count >= limit or enough(probing):
+            return probing
 
 
 def _sparse(tables: CrossProducts, a: int, b: int) -> SparseTable:

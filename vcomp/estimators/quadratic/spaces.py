@@ -301,11 +301,11 @@ def _independent(S: FloatArray) -> tuple[IntArray, FloatArray]:
     from scipy.linalg.lapack import dpstrf
 
     # dpstrf does not check its first pivot against the tolerance.
-    there = np.flatnonzero(np.diagonal(S) > DEPENDENT)
-    if there.size == 0:
-        return there.astype(np.int32), np.zeros((0, 0))
-    L, pivots, rank, _ = dpstrf(S[np.ix_(there, there)].T, tol=DEPENDENT, lower=1)
-    kept: IntArray = there[pivots[:rank] - 1].astype(np.int32)
+    nonzero = np.flatnonzero(np.diagonal(S) > DEPENDENT)
+    if nonzero.size == 0:
+        return nonzero.astype(np.int32), np.zeros((0, 0))
+    L, pivots, rank, _ = dpstrf(S[np.ix_(nonzero, nonzero)].T, tol=DEPENDENT, lower=1)
+    kept: IntArray = nonzero[pivots[:rank] - 1].astype(np.int32)
     return kept, np.tril(L[:rank, :rank])
 
 

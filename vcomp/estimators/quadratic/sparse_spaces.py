@@ -20,13 +20,15 @@ from vcomp.numerics.sparse import conjugate_gradients
 from vcomp.statistics import CrossProducts
 
 _TOLERANCE = 1e-11
-"""Of the normal equations, relative to their right-hand sides; forms have its square as error."""
+"""Tolerance of the normal equations, relative to their right-hand sides; the error of forms is its
+square."""
 
 _STEPS = 1000
-"""Steps after which the normal equations are given up."""
+"""Largest number of steps for the normal equations."""
 
 _ROUNDING = 1e-12
-"""Norm of a right-hand side, relative to that before elimination, that is rounding error."""
+"""Norm of a right-hand side, relative to that before elimination, below which it is rounding
+error."""
 
 
 class SparseSpace:
@@ -65,7 +67,7 @@ class SparseSpace:
         return stats.yy - float(left[0, 0]) + float(by_X)
 
     def trace(self, term: int) -> float:
-        """Return tr(Z_u'N Z_u), which is 0: term u is of the space, or coarser than one of it."""
+        """Return tr(Z_u'N Z_u), which is 0: the space has the groups of term u, or finer ones."""
         assert is_spanned(self.stats, term, self.terms)
         return 0.0
 
@@ -76,13 +78,13 @@ def is_spanned(stats: CrossProducts, term: int, terms: frozenset[int]) -> bool:
 
 
 def serves(stats: CrossProducts, terms: frozenset[int], least: int) -> bool:
-    """Whether a sparse space gives all that is needed of these terms.
+    """Whether a sparse space of these terms suffices for all forms.
 
     Parameters
     ----------
     stats : cross-products
     terms : positions of the terms
-    least : number of groups of the smaller term from which on it is used
+    least : smallest number of groups of the smaller term
     """
     finest = finest_terms(stats, terms)
     return (

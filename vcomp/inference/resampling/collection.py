@@ -26,14 +26,14 @@ from vcomp.inference.resampling.refits import Recipe, Refitted, refit_of
 from vcomp.inference.resampling.replicates import Replicates, check_same
 from vcomp.inference.resampling.resampled_levels import Sample
 from vcomp.inference.resampling.stacked_refits import StackedRefits
-from vcomp.numerics import Together, run, seed_from
+from vcomp.numerics import BatchedWork, run, seed_from
 from vcomp.statistics import StackTables, Statistics
 
 _SAVED_OPTIONS = {"hold": "hold", "prior": "weights", "iterated": "iterated"}
 """Options of estimators that the replicates depend on, with their names in stored files."""
 
 
-Work: TypeAlias = Callable[[int], Refitted] | Together[Refitted]
+Work: TypeAlias = Callable[[int], Refitted] | BatchedWork[Refitted]
 """Makes the estimates of replicates by number, one by one or many at once."""
 
 

@@ -31,7 +31,7 @@ from vcomp.inference.resampling.replicates import Replicates
 from vcomp.inference.resampling.stacked_refits import StackedRefits
 from vcomp.inference.resampling.surfaces import DrawnSurface
 from vcomp.numerics import (
-    Together,
+    BatchedWork,
     check_count,
     check_rng,
     check_time_limit,
@@ -142,7 +142,7 @@ def drawn_refits(
 
     climbs = n * sum(isinstance(recipe.estimator, LikelihoodMethod) for recipe in recipes)
 
-    def make() -> Callable[[int], list[Refitted]] | Together[list[Refitted]]:
+    def make() -> Callable[[int], list[Refitted]] | BatchedWork[list[Refitted]]:
         works = [
             _of_draws(stats, draws, recipe, v, n, limited=time_limit is not None, climbs=climbs)
             for recipe in recipes
@@ -238,5 +238,5 @@ def _replicates(
 
 def _at_once(
     several: Callable[[Sequence[int]], list[Row]], most: int
-) -> Callable[[int], Row] | Together[Row]:
-    return Together(several, most) if most > 1 else lambda number: several([number])[0]
+) -> Callable[[int], Row] | BatchedWork[Row]:
+    return BatchedWork(several, most) if most > 1 else lambda number: several([number])[0]

@@ -15,7 +15,7 @@ from vcomp._typing import FloatArray, IntArray
 from vcomp.design import Chunk
 from vcomp.estimators.likelihood import LikelihoodMethod, maximise_stack
 from vcomp.inference.resampling.refits import TOLERANCE, Recipe, Refitted
-from vcomp.numerics import Together
+from vcomp.numerics import BatchedWork
 from vcomp.statistics import Stack, StackLayout, StackTables, Statistics
 
 _WIDEST, _MOST_SUMS, _MOST_COUNTS = 200, 4_000_000, 64
@@ -147,7 +147,7 @@ class StackedRefits:
         self,
         tables: Callable[[Sequence[int]], Mapping[int, StackTables]],
         alone: Callable[[int], Refitted],
-    ) -> Together[Refitted]:
+    ) -> BatchedWork[Refitted]:
         """Return the work of a thread that refits the data sets of several numbers at once.
 
         Parameters
@@ -161,4 +161,4 @@ class StackedRefits:
             found = dict(zip(made, self.refit(list(made.values())), strict=True)) if made else {}
             return [found.get(number) or alone(number) for number in numbers]
 
-        return Together(work, self.most)
+        return BatchedWork(work, self.most)

@@ -1,8 +1,8 @@
 """numba's ``njit``, which keeps compiled code in a folder that this user can write.
 
-A process that compiles for more than two seconds says so, once, if somebody is looking. Kernels
-with little to do are run as Python until they are compiled (:func:`at_once`). numba itself is
-imported when a kernel is first called: that takes as long as many a fit.
+A process that compiles for more than two seconds prints so once, to a terminal or a notebook.
+Kernels with little to do are run as Python until they are compiled (:func:`at_once`). numba itself
+is imported when a kernel is first called: that takes as long as many fits.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ import numpy as np
 from vcomp.exceptions import warn
 
 _PATIENCE = 2.0
-"""Seconds of compilation in a process after which it says what it waits for."""
+"""Seconds of compilation after which a process prints that it is compiling."""
 
 _ENOUGH = 3.0
-"""Seconds for which a kernel is run as Python, in all, before it is worth its compilation."""
+"""Total seconds of a kernel in Python after which it is compiled."""
 
 _UNASKED = 0.3
-"""Seconds that all kernels are run as Python before numba is imported and has read its first
-function, which takes as long."""
+"""Total seconds of all kernels in Python before numba is imported. The import takes as long, with
+the first function that numba reads."""
 
 _RUN_AS_PYTHON: dict[Any, float] = {}
-"""For each kernel the seconds that it has taken so far."""
+"""Seconds that each kernel has run as Python so far."""
 
 _AS_PYTHON: ContextVar[bool] = ContextVar("_AS_PYTHON", default=False)
 _COMPILE_ALL: list[float] = []
-"""Seconds from which kernels are compiled, in all threads; empty where times decide."""
+"""Seconds of a call in Python at which kernels are compiled, in all threads; empty if measured
+times decide."""
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
@@ -70,11 +71,11 @@ class Compilations:
         self._timer = Timer(patience, say)
 
     def notify(self, event: Any) -> None:
-        """Hear of the start or the end of a compilation."""
+        """Handle the start or the end of a compilation."""
         (self.on_start if event.is_start else self.on_end)(event)
 
     def on_start(self, _: object) -> None:
-        """Start to wait; a function that is called by another one is compiled within it."""
+        """Start the timer with the outermost function: compilations may be nested."""
         self._since.append(time.monotonic())
         if len(self._since) == 1 and self.seconds < self._patience:
             self._timer = Timer(self._patience - self.seconds, self._say)
@@ -82,7 +83,7 @@ class Compilations:
             self._timer.start()
 
     def on_end(self, _: object) -> None:
-        """Count a function."""
+        """Count a function, and stop the timer after the outermost one."""
         self.count += 1
         since = self._since.pop()
         if not self._since:
@@ -91,7 +92,7 @@ class Compilations:
 
 
 def say_what_it_is() -> None:
-    """Say what a wait is for, to a terminal or a notebook, not from each worker."""
+    """Print in the main process, to a terminal or a notebook, that kernels are compiling."""
     if parent_process() is None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
         print(
             "vcomp: compiling for this machine, which is done once (`vcomp warm-up` does all of "
@@ -105,7 +106,7 @@ COMPILATIONS = Compilations(say_what_it_is)
 
 @cache
 def _numba() -> Any:
-    """Import numba, and listen to it."""
+    """Import numba, and register for its compilations."""
     import numba
     import numba.core.event
 
@@ -129,7 +130,7 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 class _Kernel:
-    """A function that numba learns of when it is first called.
+    """A function that is passed to numba at its first call.
 
     Parameters
     ----------
@@ -152,7 +153,7 @@ class _Kernel:
         return getattr(self._dispatcher(), name)
 
     def _dispatcher(self) -> Any:
-        """Return numba's function, in which other kernels are numba's as well."""
+        """Return numba's function, which calls those of numba for other kernels, too."""
         with _MAKING:
             if self._made is None:
                 self._made = _compilable(self.py_func, self._options)
@@ -167,7 +168,7 @@ _MAKING = RLock()
 
 
 def _compilable(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """Return a function of numba, whose code is kept where that is possible."""
+    """Return numba's function, its code kept in a folder where possible."""
     numba = _numba()
 
     def kept(kernel: Any) -> Any:
@@ -191,7 +192,7 @@ _KEPT: list[Any] = []
 
 
 def compiled_into() -> str:
-    """Return the folder that holds the code of the kernels that were used, empty if none."""
+    """Return the folder with the code of the kernels in use, empty without one."""
     folders = {kernel.stats.cache_path for kernel in _KEPT}
     return os.path.commonpath(folders) if folders else ""
 
@@ -241,12 +242,12 @@ def _has_index(kernel: Any) -> bool:
     code, module = function.__code__, function.__module__.rpartition(".")[2]
     name = f"{module}.{function.__qualname__}-{code.co_firstlineno}.*.nbi"
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    own = Path(code.co_filename).parent / "__pycache__"
+    pycache = Path(code.co_filename).parent / "__pycache__"
     given = os.environ.get("NUMBA_CACHE_DIR")
-    places = [own.glob(name), Path(home, "numba").glob(f"*/{name}")]
+    places = [pycache.glob(name), Path(home, "numba").glob(f"*/{name}")]
     places = [Path(given).glob(f"*/{name}")] if given else places
     with suppress(OSError):  # a folder that cannot be read
-        return any(any(found) for found in (*places, Path(_private_path()).glob(f"*/{name}")))
+        return any(any(files) for files in (*places, Path(_private_path()).glob(f"*/{name}")))
     return True
 
 
@@ -254,7 +255,7 @@ def _has_index(kernel: Any) -> bool:
 def _is_kept(kernel: Any) -> bool:
     """Whether the code of a kernel is in its folder.
 
-    It is asked once: what another process compiles meanwhile does not change what this one does.
+    The answer is kept: later compilations by other processes change nothing here.
     """
     try:
         index = kernel._cache
@@ -267,9 +268,9 @@ def _is_kept(kernel: Any) -> bool:
 
 @contextmanager
 def compile_all(least: float = 0.0) -> Iterator[None]:
-    """Run a kernel as Python only if that takes less than some seconds, compiled or not.
+    """Run kernels as Python only for calls below some seconds, whether compiled or not.
 
-    What was compiled before, and how long it took, does not matter, so that all runs are alike.
+    Earlier compilations and measured times do not matter, so that all runs are alike.
     """
     _COMPILE_ALL.append(least)
     try:
@@ -290,7 +291,7 @@ def seconds_as_python(kernel: Callable[..., Any]) -> float:
 
 
 def at_once(kernel: Kernel, seconds: float, by_arrays: Kernel | None = None) -> Kernel:
-    """Return a kernel, or the same function in Python if that is sooner done than compiled.
+    """Return a kernel, or the same function in Python if that ends before a compilation.
 
     Parameters
     ----------
@@ -304,7 +305,7 @@ def at_once(kernel: Kernel, seconds: float, by_arrays: Kernel | None = None) -> 
 def _as_python(kernel: Kernel, by_arrays: Kernel | None) -> Kernel:
     """Return a kernel as a function of Python, with all kernels that it calls.
 
-    Their modules are run once more, beside those that were imported: there is no second source.
+    Their modules are run a second time, without numba: there is no second source.
     """
     of: Any = kernel
     if not hasattr(of, "py_func"):  # nothing is compiled at all
@@ -315,9 +316,9 @@ def _as_python(kernel: Kernel, by_arrays: Kernel | None) -> Kernel:
     def quietly(*arguments: Any) -> Any:
         start = time.thread_time()
         with np.errstate(all="ignore"):  # as compiled code, in which integers wrap around
-            made = function(*arguments)
+            result = function(*arguments)
         _RUN_AS_PYTHON[kernel] = _RUN_AS_PYTHON.get(kernel, 0.0) + time.thread_time() - start
-        return made
+        return result
 
     found: Any = quietly
     return found
@@ -342,7 +343,7 @@ def _module_as_python(name: str) -> ModuleType:
 
 
 def _forgive(cache: Any) -> None:
-    """Compile anew where files are damaged, and go on where they cannot be written."""
+    """Compile again where files are damaged, and continue where they cannot be written."""
     load, save = cache.load_overload, cache.save_overload
 
     def loaded(*wanted: Any) -> Any:
@@ -368,25 +369,25 @@ def _private_path() -> str:
 
 @cache
 def _private_folder() -> str | None:
-    """Return a folder for temporary files that is this user's alone: code in it is run."""
+    """Return a temporary folder that only this user can write: code in it is run."""
     try:
         if sys.platform == "win32":  # the folder for temporary files is the user's own
             return str(Path(tempfile.gettempdir()) / "vcomp-kernels")
         folder = Path(_private_path())
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError:
         return None
-    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    return str(folder) if is_own and not found.st_mode & 0o077 else None
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    return str(folder) if is_own and not status.st_mode & 0o077 else None
 
 
 @cache
 def _warn_of_no_folder() -> None:
     warn(
-        "no folder for compiled code can be written, so that every process compiles anew for "
-        "some seconds: let NUMBA_CACHE_DIR name a folder"
+        "no folder for compiled code can be written, so that every process compiles again for "
+        "some seconds: set NUMBA_CACHE_DIR to a folder that can be written"
     )
 
 
@@ -394,5 +395,5 @@ def _warn_of_no_folder() -> None:
 def _warn_of_unsaved(folder: str, reason: str) -> None:
     warn(
         f"compiled code cannot be kept in {folder} ({reason}), so that the next process compiles "
-        "anew for some seconds"
+        "again for some seconds"
     )

@@ -129,7 +129,7 @@ def _prune(
     mark: LongArray,
     outside: LongArray,
 ) -> int:
-    """Remove what the pivot's clique covers from the lists of node i.
+    """Remove neighbours and cliques that the pivot's clique covers from the lists of node i.
 
     Return an upper bound on the number of its other neighbours.
     """

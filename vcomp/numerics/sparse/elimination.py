@@ -492,7 +492,7 @@ class Inverse:
 
 
 def _cancels(corner: FloatArray, diagonal: FloatArray) -> bool:
-    """Whether a pivot of the dense part is what is left of a much larger diagonal."""
+    """Whether a pivot of the dense part is much smaller than its diagonal: digits cancelled."""
     return bool((np.diagonal(corner) ** 2 < _CANCELS * diagonal).any())
 
 

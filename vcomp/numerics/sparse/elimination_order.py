@@ -1,4 +1,4 @@
-"""The order in which a symmetric matrix is eliminated, and which columns are kept sparse.
+"""Elimination order of a symmetric matrix, and its split into sparse and dense columns.
 
 If all leading columns are leaves of the elimination tree, no such column depends on another: the
 Schur complement of the dense part, the forms of its inverse and the cross-products of L are sums
@@ -17,14 +17,14 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels.ordering import elimination_tree, minimum_degree
 
 _PAIR_SECONDS, _ENTRY_SECONDS, _COLUMN_SECONDS = 2e-9, 8.6e-8, 4.7e-7
-"""Seconds of factor, inverse and their forms for each product of two entries of a sparse column,
-for each entry and for each column."""
+"""Seconds of factor, inverse and forms per product of two entries of a sparse column, per entry
+and per column."""
 
 _CUBE_SECONDS, _SQUARE_SECONDS, _CALL_SECONDS = 1.6e-11, 3.0e-8, 4.4e-4
-"""Those of a dense matrix of order m divided by m³ and by m², one thread, and of any matrix.
+"""Seconds of a dense matrix of order m, divided by m³ and by m², one thread; and of any matrix.
 
-Fitted to 47 shapes of benchmarks/bench_engines.py, which these hit within 0.6 to 1.8 but for the
-two smallest."""
+Fitted to 47 shapes of benchmarks/bench_engines.py, within factors of 0.6 to 1.8 except for the two
+smallest."""
 
 _PRODUCT_SECONDS = 2.9e-11
 """Seconds of a product of two dense matrices of order m, divided by m³. Squared norms of the
@@ -32,7 +32,7 @@ inverse's blocks take one if the sparse columns are the first block, else two fo
 has sparse columns."""
 
 _NEARLY, _MOMENT = 1.2, 1e-3
-"""Factor and seconds up to which a cut at a block's end is preferred to the cheapest."""
+"""Factor and seconds by which a cut at a block's end may exceed the cheapest and is still used."""
 
 _GOOD_ENOUGH = 0.5
 """Estimated seconds up to which no other order is tried."""
@@ -41,7 +41,7 @@ _MOST_SECONDS, _VISITS_PER_SECOND = 3.0, 1e8
 """Time that the search for an order may take, and how many entries it visits in a second."""
 
 _DENSE_SHARE = 0.6
-"""The rest counts as dense if each unknown is coupled with more than this fraction of it."""
+"""The rest counts as dense if each unknown is coupled with a larger fraction of it."""
 
 _MOST_ENTRIES = 450_000_000
 """Entries of L above which counting stops: 5 GiB, or a dense matrix of order 30,000."""
@@ -250,7 +250,7 @@ _MOST_PAIRS = 3_000_000
 """Products that are stored, in 12 bytes each."""
 
 _SCATTERED = 30
-"""Elements of a matrix for each product above which products are sorted, and no table is made."""
+"""Matrix elements per product above which products are sorted instead of put in a table."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
