@@ -38,8 +38,8 @@ def _formed(cov_beta: Any) -> FloatArray:
             "are not stored without it; store tables, such as res.tidy(), or fit the factor as a "
             "random term"
         )
-    found: FloatArray = cov_beta.toarray()
-    return found
+    matrix: FloatArray = cov_beta.toarray()
+    return matrix
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,10 +81,10 @@ class Positive:
         if rows.size == 0:
             return np.zeros_like(rows)
         scaled = (rows / self._scale).T
-        found: FloatArray = solve_triangular(
+        columns: FloatArray = solve_triangular(
             self._lower, scaled, lower=True, overwrite_b=True, check_finite=False
         )
-        return found.T
+        return columns.T
 
     def matrix(self) -> FloatArray:
         """Return the matrix itself."""
@@ -159,11 +159,11 @@ def congruent(T: FloatArray, A: FloatArray) -> FloatArray:
            [2., 1.]])
     """
     rows = np.flatnonzero((np.eye(len(T)) != T).any(axis=1))
-    found = A.copy()
+    product = A.copy()
     if rows.size:
-        found[..., rows, :] = T[rows] @ A
-        found[..., :, rows] = found @ T[rows].T
-    return found
+        product[..., rows, :] = T[rows] @ A
+        product[..., :, rows] = product @ T[rows].T
+    return product
 
 
 def solve_positive(A: FloatArray, b: FloatArray) -> FloatArray:

@@ -75,7 +75,7 @@ def _control_groups(root: str) -> tuple[tuple[str, _Files], ...]:
     Inside a container the path of the process may be that of the host: the groups that are
     mounted are then the container's own.
     """
-    found = []
+    groups = []
     try:
         lines = [line.split(":", 2) for line in _text(f"{root}proc/self/cgroup").splitlines()]
     except OSError:
@@ -94,8 +94,8 @@ def _control_groups(root: str) -> tuple[tuple[str, _Files], ...]:
             except (OSError, ValueError):  # no such folder; "max"
                 continue
             if is_limit and is_known:
-                found.append((folder, files))
-    return tuple(found)
+                groups.append((folder, files))
+    return tuple(groups)
 
 
 def _text(path: str) -> str:

@@ -95,10 +95,10 @@ class MixedColumns:
 
     def transposed_times(self, values: FloatArray) -> FloatArray:
         """Return the sums (p,) of the columns times values (n,)."""
-        found = np.empty(self.shape[1])
-        found[self.dense_at] = self.dense.T @ values
-        found[self.sparse_at] = self.sparse.T @ values
-        return found
+        sums = np.empty(self.shape[1])
+        sums[self.dense_at] = self.dense.T @ values
+        sums[self.sparse_at] = self.sparse.T @ values
+        return sums
 
     def mean(self, axis: int = 0) -> FloatArray:
         """Return the means of the columns, (p,)."""

@@ -285,8 +285,8 @@ class BlockPoint:
     def _crossed(self) -> FloatArray:
         """h_i'C⁻¹h_j with h = A'Dy − Dw of each part."""
         rests = self._solved[1]
-        found: FloatArray = rests @ self.solve(np.ascontiguousarray(rests.T))
-        return 0.5 * (found + found.T)
+        forms: FloatArray = rests @ self.solve(np.ascontiguousarray(rests.T))
+        return 0.5 * (forms + forms.T)
 
     @cached_property
     def _slopes(self) -> FloatArray:

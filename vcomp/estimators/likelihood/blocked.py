@@ -349,8 +349,8 @@ class BlockedLikelihood(ExactEngine, CrossProductsEngine):
         ):
             return None
         traces = self._of_traces(point).traces(with_fixed=self.reml)[: len(self.sizes)]
-        found = known.carried(self._components(point), traces)
-        return None if found is None else replace(found, decrement=decrement)
+        carried = known.carried(self._components(point), traces)
+        return None if carried is None else replace(carried, decrement=decrement)
 
     def expects_cheaply(self, v: FloatArray) -> bool:
         """Return whether the expected information of all components costs a few evaluations.

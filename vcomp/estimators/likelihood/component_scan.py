@@ -148,13 +148,13 @@ def _maxima(
     if known is not None:
         here = int(np.searchsorted(x, known))
         peak[max(here - 1, 0) : here + 2] = False
-    found = []
+    maxima = []
     for i in np.flatnonzero(peak):
         start = forms.v.copy()
         start[t] = x[i]
         scale = 1.0 if degrees is None else float(left[i]) / degrees
-        found.append((scale * start, float(value[i])))
-    return found
+        maxima.append((scale * start, float(value[i])))
+    return maxima
 
 
 def _at_zero(eigenvalues: FloatArray, u: float) -> FloatArray:

@@ -383,13 +383,13 @@ class Point:
         rows : (m, effects of the positive terms) z, sparse
         X : (m, p) x
         """
-        found: FloatArray = np.zeros(X.shape[0])
+        variances: FloatArray = np.zeros(X.shape[0])
         if self.active:
-            found += self.factor.quadratics(rows)
+            variances += self.factor.quadratics(rows)
             X = X - rows @ self._border
         if self.stats.n_fixed:
-            found += np.einsum("ij,ji->i", X, self.fixed.solve(X.T))
-        return self.residual * found
+            variances += np.einsum("ij,ji->i", X, self.fixed.solve(X.T))
+        return self.residual * variances
 
     # Forms of Q: P if `with_fixed`, else V⁻¹ ----------------------------------------------------
 

@@ -137,14 +137,14 @@ class HoleMatrix:
         """Return V⁻¹K_l V⁻¹x of one stratum in the holes, for each grouping and the residual."""
         covariance, c = self._covariances[contrasts], self._c[contrasts]
         sums, predicted = covariance.project(c, column.means)
-        found = []
+        parts = []
         for level, r in enumerate(sums):
             inner = covariance.spread(level, r)
             _, again = covariance.project(c, inner)
-            found.append(self._at_holes(contrasts, inner - again) / c[-1])
+            parts.append(self._at_holes(contrasts, inner - again) / c[-1])
         once = (column.values - self._at_holes(contrasts, predicted)) / c[-1]
         _, again = covariance.project(c, (column.means - predicted) / c[-1])
-        return [*found, (once - self._at_holes(contrasts, again)) / c[-1]]
+        return [*parts, (once - self._at_holes(contrasts, again)) / c[-1]]
 
     # Sums over holes ----------------------------------------------------------------------------
 

@@ -181,16 +181,16 @@ class IterativePoint:
     @cached_property
     def PZy(self) -> list[FloatArray]:
         """Z_t'P y of each term."""
-        found = []
+        projections = []
         for t in range(self._stats.n_terms):
             rows = self._rows(t)
             if t in self.context.small and self.v[t] > 0.0:
                 place = self.context.small[t]
                 mine = (self._dense >= place.start) & (self._dense < place.stop)
-                found.append(self._theta[mine] / self.v[t])
+                projections.append(self._theta[mine] / self.v[t])
             else:
-                found.append(rows[:, 0] - rows[:, self._dense] @ self._theta)
-        return found
+                projections.append(rows[:, 0] - rows[:, self._dense] @ self._theta)
+        return projections
 
     def fixed_gram(self) -> tuple[FloatArray, FloatArray]:
         """Return X'V⁻¹X and its inverse."""
@@ -205,16 +205,16 @@ class IterativePoint:
         places, M = self._outer(with_fixed=False)
         X = np.arange(1, 1 + self._stats.n_fixed)
         solved = solve_positive(M, self._columns[1][np.ix_(places, X)])
-        found = []
+        projections = []
         for t in range(self._stats.n_terms):
             if t in self.context.small and self.v[t] > 0.0:
                 place = self.context.small[t]
                 mine = (places >= place.start) & (places < place.stop)
-                found.append(solved[mine] / self.v[t])
+                projections.append(solved[mine] / self.v[t])
             else:
                 rows = self._rows(t)
-                found.append(rows[:, X] - rows[:, places] @ solved)
-        return found
+                projections.append(rows[:, X] - rows[:, places] @ solved)
+        return projections
 
     def effects(self, term: int) -> FloatArray:
         """Return û of a term."""
@@ -255,16 +255,16 @@ class IterativePoint:
         self, right: Mapping[int, FloatArray], effects: dict[int, FloatArray]
     ) -> dict[int, FloatArray]:
         """Return Z_t'V_o⁻¹w of every large term from Z_t'w and the solutions C⁻¹Z'w."""
-        found = {}
+        projections = {}
         for t, b in right.items():
             if t in effects:
-                found[t] = effects[t] / self.v[t]
+                projections[t] = effects[t] / self.v[t]
                 continue
             rest = b.copy()
             for u, e in effects.items():
                 rest -= self.context.pairs.times(t, u, e)
-            found[t] = rest / self.residual
-        return found
+            projections[t] = rest / self.residual
+        return projections
 
     # Average information ------------------------------------------------------------------
 

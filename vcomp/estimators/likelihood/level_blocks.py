@@ -213,18 +213,18 @@ class LevelBlocks:
         -------
         (c, L, s) each, and (c, nodes, C)
         """
-        found, by_filled = [], np.zeros((len(Y), self.n_by_holes.size, self.grid.n_cells))
+        solved, by_filled = [], np.zeros((len(Y), self.n_by_holes.size, self.grid.n_cells))
         by_holes = self.grid.sums_by_holes(Y)
         for a, X in zip(self.grid.alike, self._inverses, strict=True):
             inner = _taken(Y[:, a.levels] @ self.K if a.by_holes else Y[:, a.levels], a.at)
-            found.append(_applied(a, X, inner))
+            solved.append(_applied(a, X, inner))
             if a.size:
-                sums = self._added(a, found[-1])
+                sums = self._added(a, solved[-1])
                 if a.by_holes:
                     by_holes -= sums
                 else:
                     by_filled += sums
-        return found, by_holes @ self.K + by_filled
+        return solved, by_holes @ self.K + by_filled
 
     def times(self, Y: FloatArray, reduced: list[FloatArray], away: FloatArray) -> FloatArray:
         """Return W_i(y_i − w) of all levels, (c, I, C), zero in empty cells.
@@ -364,12 +364,12 @@ class LevelBlocks:
         once = KQK @ self.holes @ K
         whole = self._by_holes - self.n_by_holes[:, None, None] * KQK
         whole += once + once.swapaxes(1, 2) - K @ gone @ K
-        found = np.zeros(grid.n_terms + 1)
+        totals = np.zeros(grid.n_terms + 1)
         total = (whole + filled).sum(axis=0)
         for t in self.terms:
-            found[t] = float(np.vdot(grid.terms[t].alike, total))
-        found[-1] = diagonal + float(np.einsum("nii->", whole)) / (grid.replicates or 1.0)
-        return found
+            totals[t] = float(np.vdot(grid.terms[t].alike, total))
+        totals[-1] = diagonal + float(np.einsum("nii->", whole)) / (grid.replicates or 1.0)
+        return totals
 
 
 def mirrored(lower: FloatArray) -> FloatArray:

@@ -90,10 +90,10 @@ class LevelCovariance:
         predicted: FloatArray | None = None
         for depth in range(len(self.nodes), 0, -1):
             nodes = self.nodes[depth - 1]
-            own = _each(nodes.gain, sums[depth - 1])
+            values = _each(nodes.gain, sums[depth - 1])
             if predicted is not None:
-                own += _each(nodes.shrink.swapaxes(1, 2), predicted[:, parents[depth]])
-            predicted = own
+                values += _each(nodes.shrink.swapaxes(1, 2), predicted[:, parents[depth]])
+            predicted = values
         assert predicted is not None
         return self.blocks.times(Y, reduced, predicted)
 
@@ -107,13 +107,13 @@ class LevelCovariance:
         order, added = [*self.blocks.terms, grid.n_terms], []
         for depth, up in enumerate(grid.parents, 1):
             sums = added_up(sums, up, axis=1)
-            own = [t for t, term in enumerate(grid.terms) if term.depth == depth]
-            added.append([sums @ grid.terms[t].alike for t in own])
-            order += own
+            here = [t for t, term in enumerate(grid.terms) if term.depth == depth]
+            added.append([sums @ grid.terms[t].alike for t in here])
+            order += here
         forms = self._carried(*self.blocks.moved_forms(z), added)
-        found = np.empty((len(order), c, len(order), c))
-        found[np.ix_(order, range(c), order)] = forms.reshape(found.shape)
-        return found
+        whole = np.empty((len(order), c, len(order), c))
+        whole[np.ix_(order, range(c), order)] = forms.reshape(whole.shape)
+        return whole
 
     def between_groups(self, terms: Sequence[int]) -> FloatArray:
         """Return Z'V⁻¹Z of all groups of terms, in order of depth, by node and group, (q, q)."""
@@ -121,9 +121,9 @@ class LevelCovariance:
         if grid.terms[terms[0]].depth == 0:
             return self._between_all_groups(terms)
         for t in terms:
-            own, n = grid.terms[t], grid.n_nodes[grid.terms[t].depth]
-            columns = np.einsum("nm,cs->nsmc", np.eye(n), own.indicator)
-            added[own.depth - 1].append(columns.reshape(n * own.size, n, -1))
+            term, n = grid.terms[t], grid.n_nodes[grid.terms[t].depth]
+            columns = np.einsum("nm,cs->nsmc", np.eye(n), term.indicator)
+            added[term.depth - 1].append(columns.reshape(n * term.size, n, -1))
         none = np.zeros((0, self.grid.n_nodes[1], self.grid.n_cells))
         return self._carried(product(none, none), none, added)
 
@@ -165,15 +165,15 @@ class LevelCovariance:
     @cached_property
     def above(self) -> list[FloatArray]:
         """Q of the nodes at depths 1 and higher, eq. (4.9)."""
-        found: list[FloatArray] = []
+        Qs: list[FloatArray] = []
         for depth in range(len(self.nodes), 0, -1):
             nodes = self.nodes[depth - 1]
             Q = nodes.gain
-            if found:
+            if Qs:
                 S = nodes.shrink
-                Q = Q + S.swapaxes(1, 2) @ found[-1][self.grid.parents[depth]] @ S
-            found.append(Q)
-        return found[::-1]
+                Q = Q + S.swapaxes(1, 2) @ Qs[-1][self.grid.parents[depth]] @ S
+            Qs.append(Q)
+        return Qs[::-1]
 
     def inverse_of_nodes(self, depth: int) -> FloatArray:
         """Return P'V⁻¹P of the nodes at a depth of at least 1, (nodes, C, C)."""
@@ -184,29 +184,29 @@ class LevelCovariance:
 
     def group_diagonal(self, term: int) -> FloatArray:
         """Return the diagonal of Z_t'V⁻¹Z_t, (nodes, size)."""
-        own = self.grid.terms[term]
-        if own.depth == 0:
-            return self.blocks.group_diagonal(own.indicator, self.above[0])
-        inverse = self.inverse_of_nodes(own.depth) @ own.indicator
-        diagonal: FloatArray = np.einsum("cs,ncs->ns", own.indicator, inverse)
+        of_term = self.grid.terms[term]
+        if of_term.depth == 0:
+            return self.blocks.group_diagonal(of_term.indicator, self.above[0])
+        inverse = self.inverse_of_nodes(of_term.depth) @ of_term.indicator
+        diagonal: FloatArray = np.einsum("cs,ncs->ns", of_term.indicator, inverse)
         return diagonal
 
     @cached_property
     def traces(self) -> FloatArray:
         """tr(V⁻¹V_t) of all components, (k + 1,)."""
-        found, grid = self.blocks.traces(self.above[0]), self.grid
+        totals, grid = self.blocks.traces(self.above[0]), self.grid
         for depth in range(1, len(grid.n_nodes)):
             inverse = self.inverse_of_nodes(depth).sum(axis=0)
             for t, term in enumerate(grid.terms):
                 if term.depth == depth:
-                    found[t] = float(np.vdot(term.alike, inverse))
-        return found
+                    totals[t] = float(np.vdot(term.alike, inverse))
+        return totals
 
 
 def _each(matrices: FloatArray, columns: FloatArray) -> FloatArray:
     """Return the products of the matrices of nodes, (nodes, C, C), with (c, nodes, C)."""
-    found: FloatArray = np.einsum("nij,cnj->cni", matrices, columns, optimize=True)
-    return found
+    products: FloatArray = np.einsum("nij,cnj->cni", matrices, columns, optimize=True)
+    return products
 
 
 # Squares, for the expected information -----------------------------------------------------------
@@ -222,8 +222,8 @@ def squares_of(covariance: LevelCovariance) -> FloatArray:
     sums = _of_levels(covariance.blocks, covariance.above[0], squares)
     squares[-1, -1] += (grid.n - grid.n_filled) / covariance.v[-1] ** 2
     for depth in range(1, len(grid.n_nodes)):
-        own = [t for t, term in enumerate(grid.terms) if term.depth == depth]
-        sums = _absorbed(covariance, depth, own, sums, squares)
+        here = [t for t, term in enumerate(grid.terms) if term.depth == depth]
+        sums = _absorbed(covariance, depth, here, sums, squares)
         if depth < len(grid.parents):
             sums = {t: added_up(R, grid.parents[depth]) for t, R in sums.items()}
     return squares
@@ -235,8 +235,8 @@ def _traces(
     """Return tr(X_t Y_u) of matrices X_t, Y_u (nodes, C, C), summed over nodes with weights."""
     rows = np.array([x if weights is None else x * weights[:, None, None] for x in left])
     columns = np.array([y.swapaxes(-1, -2) for y in right])
-    found: FloatArray = rows.reshape(len(left), -1) @ columns.reshape(len(right), -1).T
-    return found
+    traces: FloatArray = rows.reshape(len(left), -1) @ columns.reshape(len(right), -1).T
+    return traces
 
 
 def _add(squares: FloatArray, terms: Sequence[int], forms: FloatArray) -> None:

@@ -160,7 +160,7 @@ def _eigen(information: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _directions(names: tuple[str, ...], vectors: FloatArray) -> tuple[str, ...]:
     """Return combinations of components as text, such as σ²(a) − 0.5 σ²(b)."""
-    found = []
+    texts = []
     for vector in vectors.T:
         parts = vector / vector[np.argmax(np.abs(vector))]
         text = ""
@@ -171,8 +171,8 @@ def _directions(names: tuple[str, ...], vectors: FloatArray) -> tuple[str, ...]:
             size = display.number(abs(float(part)), 2)
             term = f"σ²({name})" if size == "1" else f"{size} σ²({name})"
             text += f" {sign} {term}" if text else (f"−{term}" if part < 0.0 else term)
-        found.append(text)
-    return tuple(found)
+        texts.append(text)
+    return tuple(texts)
 
 
 def _covariance(information: FloatArray, free: BoolArray) -> FloatArray:
@@ -344,15 +344,15 @@ def estimate_by_likelihood(
     begun = perf_counter()
     start = start_of(options.start, names, known, _default_start(likelihood))
     started = perf_counter()
-    found = _maximise(likelihood, start, known, options, float(tol))
-    likelihood = found.engine
+    maximum = _maximise(likelihood, start, known, options, float(tol))
+    likelihood = maximum.engine
     maximised = perf_counter()
-    certified = certify(likelihood, found, names, float(tol))
-    beta, cov_beta = likelihood.fixed_effects(found.v)
-    noise, llf_error, llf = None, 0.0, found.loglike
+    certified = certify(likelihood, maximum, names, float(tol))
+    beta, cov_beta = likelihood.fixed_effects(maximum.v)
+    noise, llf_error, llf = None, 0.0, maximum.loglike
     if not likelihood.exact_value:
-        noise, llf_error = likelihood.monte_carlo(found.v), likelihood.loglike_error(found.v)
-        llf = likelihood.loglike(found.v)
+        noise, llf_error = likelihood.monte_carlo(maximum.v), likelihood.loglike_error(maximum.v)
+        llf = likelihood.loglike(maximum.v)
     seconds = {
         "start": started - begun,
         "maximise": maximised - started,
@@ -362,22 +362,22 @@ def estimate_by_likelihood(
     estimate = Estimate(
         method="reml" if likelihood.reml else "ml",
         names=names,
-        values=found.v,
+        values=maximum.v,
         covariances=certified.covariances,
         beta=beta,
         cov_beta=cov_beta,
         llf=llf,
         converged=certificate.at_maximum,
-        status=_status(found, names, certified, options),
+        status=_status(maximum, names, certified, options),
         engine=f"{likelihood.name}: {likelihood.reason}",
         certificate=certificate,
         held=certificate.held,
-        log=found.log,
+        log=maximum.log,
         monte_carlo={} if noise is None else _monte_carlo(noise, certified, names, known),
         llf_error=llf_error,
         # A covariance matrix that is not formed computes its own derivatives.
         fixed_errors=(
-            errors_of_fixed(likelihood, found.v) if isinstance(cov_beta, np.ndarray) else None
+            errors_of_fixed(likelihood, maximum.v) if isinstance(cov_beta, np.ndarray) else None
         ),
         without_bounds=certified.without_bounds,
     )

@@ -208,21 +208,21 @@ class NestedCovariance:
 
     def _means_above(self, tree: list[_Level], depth: int, means: FloatArray) -> list[FloatArray]:
         """Return the weighted means of all levels, from the given means at level `depth`."""
-        found = [means]
+        all_means = [means]
         for below in range(depth, 0, -1):
-            weighted = _times(tree[below].a, found[-1])
+            weighted = _times(tree[below].a, all_means[-1])
             sums = np.add.reduceat(weighted, self._starts[below - 1], axis=0)
-            found.append(_times(1.0 / tree[below - 1].A, sums))
-        return found[::-1]
+            all_means.append(_times(1.0 / tree[below - 1].A, sums))
+        return all_means[::-1]
 
     def _deviations(self, tree: list[_Level], means: list[FloatArray]) -> list[FloatArray]:
         """Return δ of all levels that have means, eq. (3.7)."""
-        found = [means[0]]
+        deviations = [means[0]]
         for depth in range(1, len(means)):
             parent = self._parents[depth - 1]
-            carried = _times(1.0 / tree[depth - 1].shrink, found[-1])
-            found.append((means[depth] - means[depth - 1][parent]) + carried[parent])
-        return found
+            carried = _times(1.0 / tree[depth - 1].shrink, deviations[-1])
+            deviations.append((means[depth] - means[depth - 1][parent]) + carried[parent])
+        return deviations
 
     def _gram(self, tree: list[_Level], means: list[FloatArray]) -> FloatArray:
         """Return the part of the means in B'V⁻¹B."""
@@ -234,24 +234,24 @@ class NestedCovariance:
 
     def _used(self, tree: list[_Level], c: FloatArray) -> list[FloatArray]:
         """Return 1 − κ of all levels, eq. (3.7)."""
-        found = [np.zeros(1)]
+        used = [np.zeros(1)]
         for depth in range(1, self._depth + 1):
             parent, above = self._parents[depth - 1], tree[depth - 1]
-            share = (c[depth - 1] * above.A + found[-1]) / (above.shrink * above.A)
-            found.append(tree[depth].a * share[parent])
-        return found
+            share = (c[depth - 1] * above.A + used[-1]) / (above.shrink * above.A)
+            used.append(tree[depth].a * share[parent])
+        return used
 
     # Traces -------------------------------------------------------------------------------------
 
     def _unused(self, tree: list[_Level]) -> tuple[list[FloatArray], FloatArray]:
         """Return κ of all levels, and κ/(1 + cA) of the innermost."""
-        found = [np.ones(1)]
+        unused = [np.ones(1)]
         for depth in range(1, self._depth + 1):
             parent, above = self._parents[depth - 1], tree[depth - 1]
-            left = (found[-1] / above.shrink)[parent]
+            left = (unused[-1] / above.shrink)[parent]
             A, a = above.A[parent], tree[depth].a
-            found.append(((A - a) + a * left) / A)
-        return found, found[-1] / tree[-1].shrink
+            unused.append(((A - a) + a * left) / A)
+        return unused, unused[-1] / tree[-1].shrink
 
     def _traces_and_squares(
         self, tree: list[_Level], c: FloatArray

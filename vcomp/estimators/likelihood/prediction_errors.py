@@ -86,23 +86,23 @@ def prediction_variances(
         If there are too many effects to factor and too many combinations for iterative solves.
     """
     groups = np.where(v[None, :-1] > 0.0, groups, _NONE)
-    found = np.empty(groups.shape[0])
-    left = np.ones(found.size, dtype=bool)
+    variances = np.empty(groups.shape[0])
+    left = np.ones(variances.size, dtype=bool)
     strata = stats.strata
     if strata is not None and strata.remainder.parents is not None:
         paths = _Paths(strata)
-        known = np.zeros(found.size, dtype=bool)
-        for part in slices(found.size, _AT_ONCE):
+        known = np.zeros(variances.size, dtype=bool)
+        for part in slices(variances.size, _AT_ONCE):
             known[part] = paths.fit(groups[part])
         if known.any():
-            found[known], exact = _by_strata(strata, paths, v, groups[known], X[known])
+            variances[known], exact = _by_strata(strata, paths, v, groups[known], X[known])
             left = ~known
             if not exact.all() and (blocked := blocked_for_variances(stats, limits)) is not None:
                 lost = np.flatnonzero(known)[~exact]
-                found[lost] = _by_elimination(blocked, v, groups[lost], X[lost])
+                variances[lost] = _by_elimination(blocked, v, groups[lost], X[lost])
     if left.any():
-        found[left] = _by_equations(stats, v, groups[left], X[left], limits)
-    return found
+        variances[left] = _by_equations(stats, v, groups[left], X[left], limits)
+    return variances
 
 
 @predicting()
@@ -158,15 +158,15 @@ def predicted_columns(stats: Statistics, v: FloatArray) -> tuple[FloatArray, ...
             fixed = fixed_of_terms(strata, engine.covariances, v, beta)
             return tuple(v[t] * of_term.T for t, of_term in enumerate(fixed))
     sums = stats.cross_products
-    found = [np.zeros((q, sums.n_fixed)) for q in sums.sizes]
+    columns = [np.zeros((q, sums.n_fixed)) for q in sums.sizes]
     active = _active(sums, v)
     if active:
         system = build_sparse_equations(sums, PairProducts(sums), active).at(v)
         whole = _solved(system, np.concatenate([sums.ZX[t] for t in active]))[0]
         ends = np.cumsum([sums.sizes[t] for t in active])[:-1]
         for t, part in zip(active, np.split(whole, ends), strict=True):
-            found[t] = part
-    return tuple(found)
+            columns[t] = part
+    return tuple(columns)
 
 
 # Orthogonal strata ----------------------------------------------------------------------------
@@ -192,24 +192,24 @@ class _Paths:
         document with a topic that it does not belong to.
         """
         m, shape = combinations.shape[0], self.stats.shape
-        found = np.full((self.depth + 1, m), _NONE, dtype=np.int64)
+        of_groupings = np.full((self.depth + 1, m), _NONE, dtype=np.int64)
         of_axes = np.full((len(shape), m), _NONE, dtype=np.int64)
         fits = np.ones(m, dtype=bool)
         for grouping in range(self.depth, -1, -1):
             if grouping < self.depth:
-                inner = found[grouping + 1]
-                found[grouping] = np.where(inner < 0, _NONE, self._parents[grouping][inner])
+                inner = of_groupings[grouping + 1]
+                of_groupings[grouping] = np.where(inner < 0, _NONE, self._parents[grouping][inner])
             for t, of_term in enumerate(self.stats.term_groupings):
                 if of_term != grouping:
                     continue
                 group = combinations[:, t]
                 place = np.where(group < 0, _NONE, self._places[t][group])
                 above, given = place // self._sizes[grouping], place % self._sizes[grouping]
-                _agree(found[grouping], np.where(place < 0, _NONE, given), fits)
+                _agree(of_groupings[grouping], np.where(place < 0, _NONE, given), fits)
                 for axis in sorted(self.stats.term_axes[t], reverse=True):
                     above, given = above // shape[axis], above % shape[axis]
                     _agree(of_axes[axis], np.where(place < 0, _NONE, given), fits)
-        return np.maximum(found, 0), fits
+        return np.maximum(of_groupings, 0), fits
 
     def fit(self, combinations: LongArray) -> BoolArray:
         """Return which combinations are consistent."""
@@ -229,8 +229,8 @@ def _by_strata(
     engine = StrataLikelihood(stats, reml=True)
     beta, cov_beta = engine.fixed_effects(v)
     fixed = fixed_of_terms(stats, engine.covariances, v, beta)
-    found, exact = np.empty(groups.shape[0]), np.empty(groups.shape[0], dtype=bool)
-    for part in slices(found.size, _AT_ONCE):
+    variances, exact = np.empty(groups.shape[0]), np.empty(groups.shape[0], dtype=bool)
+    for part in slices(variances.size, _AT_ONCE):
         some, d = groups[part], X[part].copy()
         used = np.zeros(d.shape[0])
         for t in range(stats.n_terms):
@@ -246,8 +246,8 @@ def _by_strata(
             used -= weight * forms
         exact[part] = used >= _LOST * whole
         # If the data nearly determine a combination, rounding error may make this negative.
-        found[part] = np.maximum(used, 0.0) + np.einsum("ij,jk,ik->i", d, cov_beta, d)
-    return found, exact
+        variances[part] = np.maximum(used, 0.0) + np.einsum("ij,jk,ik->i", d, cov_beta, d)
+    return variances, exact
 
 
 def _weights(
@@ -281,9 +281,9 @@ def _by_equations(
     """Return the variances of combinations; less the effects of `other` groups if given."""
     if stats.wide is not None:
         return _beside_factor(stats, v, groups, X, limits, other)
-    found = _by_levels(stats, v, groups, X, other)
-    if found is not None:
-        return found
+    variances = _by_levels(stats, v, groups, X, other)
+    if variances is not None:
+        return variances
     sums = stats.cross_products
     most = float(X.shape[0]) * _SECONDS_PER_ENTRY * sums.n_entries
     blocked = blocked_for_variances(stats, limits, most=most)
@@ -323,8 +323,8 @@ def _by_levels(
     full, right = engine.between_groups(v, used)
     starts = np.cumsum([0, *(stats.sizes[t] for t in used)]).tolist()
     places = [np.arange(a, b) for a, b in pairwise(starts)]
-    cov_beta, found = engine.fixed_effects(v)[1], np.empty(X.shape[0])
-    for part in slices(found.size, max(_AT_ONCE // max(len(full), 1), 1)):
+    cov_beta, variances = engine.fixed_effects(v)[1], np.empty(X.shape[0])
+    for part in slices(variances.size, max(_AT_ONCE // max(len(full), 1), 1)):
         weights = np.zeros((X[part].shape[0], len(full)))  # of the effects, times components
         prior = np.zeros(len(weights))
         for sign, some in ((1.0, groups), (-1.0, other)):
@@ -338,8 +338,8 @@ def _by_levels(
         random = prior - np.einsum("ij,jk,ik->i", weights, full, weights)
         if (random < _LOST * prior).any():
             return None
-        found[part] = random + np.einsum("ij,jk,ik->i", d, cov_beta, d)
-    return found
+        variances[part] = random + np.einsum("ij,jk,ik->i", d, cov_beta, d)
+    return variances
 
 
 def _by_elimination(
@@ -350,13 +350,13 @@ def _by_elimination(
     other: LongArray | None = None,
 ) -> FloatArray:
     """Return the variances of combinations; less the effects of `other` groups if given."""
-    point, found = blocked.point(v), np.empty(X.shape[0])
-    for part in slices(found.size, _AT_ONCE):
+    point, variances = blocked.point(v), np.empty(X.shape[0])
+    for part in slices(variances.size, _AT_ONCE):
         rows = _indicators(groups[part], point.active, blocked.sizes)
         if other is not None:
             rows = rows - _indicators(other[part], point.active, blocked.sizes)
-        found[part] = point.prediction_variances(rows, X[part])
-    return found
+        variances[part] = point.prediction_variances(rows, X[part])
+    return variances
 
 
 def _beside_factor(
@@ -374,18 +374,18 @@ def _beside_factor(
     engine = choose_engine(stats, "blocked", reml=True, limits=limits)
     assert wide is not None
     assert isinstance(engine, BlockedLikelihood)
-    point, found, k = engine.point(v), np.empty(X.shape[0]), wide.n_terms
+    point, variances, k = engine.point(v), np.empty(X.shape[0]), wide.n_terms
     at = point.active.index(k)
     before, after = point.active[:at], point.active[at + 1 :]
-    for part in slices(found.size, _AT_ONCE):
+    for part in slices(variances.size, _AT_ONCE):
         sparse = csr_array(X[part][:, wide.sparse_at])
         rows = [_indicators(groups[part], terms, wide.sizes) for terms in (before, after)]
         if other is not None:
             left = [_indicators(other[part], terms, wide.sizes) for terms in (before, after)]
             rows = [one - two for one, two in zip(rows, left, strict=True)]
         whole = hstack([rows[0], sparse, rows[1]], format="csr")
-        found[part] = point.prediction_variances(whole, X[part][:, wide.dense_at])
-    return found
+        variances[part] = point.prediction_variances(whole, X[part][:, wide.dense_at])
+    return variances
 
 
 def _indicators(groups: LongArray, terms: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
@@ -427,15 +427,15 @@ def _by_iteration(
     ZX = np.concatenate([nothing, *(stats.ZX[t] for t in active)])
     border = _solved(system, ZX)[0]
     inner = Positive(stats.XX - ZX.T @ border)
-    rows, found = _indicators(groups, active, stats.sizes), np.empty(X.shape[0])
+    rows, variances = _indicators(groups, active, stats.sizes), np.empty(X.shape[0])
     if other is not None:
         rows = rows - _indicators(other, active, stats.sizes)
-    for part in slices(found.size, _COLUMNS):
+    for part in slices(variances.size, _COLUMNS):
         some = rows[part]
         d = X[part] - some @ border
         forms = _solved(system, some.toarray().T)[1]
-        found[part] = v[-1] * (forms + np.einsum("ij,ji->i", d, inner.solve(d.T)))
-    return found
+        variances[part] = v[-1] * (forms + np.einsum("ij,ji->i", d, inner.solve(d.T)))
+    return variances
 
 
 def _active(stats: CrossProducts, v: FloatArray) -> tuple[int, ...]:

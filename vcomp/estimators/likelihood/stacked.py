@@ -338,13 +338,13 @@ def _highest(
     stack: Stack, held: BoolArray, reml: bool, first: StackedMaxima, at: StackedDerivatives
 ) -> StackedMaxima:
     """Return the highest maxima, after climbs from other starts where there may be several."""
-    found = first.found.copy()
+    certain = first.found.copy()
     places: list[LongArray] = []
     begins: list[FloatArray] = []
-    for b in np.flatnonzero(found):
+    for b in np.flatnonzero(certain):
         starts = OtherStarts(held, np.append(stack.sizes[b], stack.n[b]), stack.n_fixed)
         if starts.is_crowded:
-            found[b] = False
+            certain[b] = False
             continue
         v = first.v[b]
         doubtful = starts.doubtful(v, at.average[b], partial(at.observed.__getitem__, b))
@@ -353,9 +353,9 @@ def _highest(
             places.append(np.full(len(shares), b))
             begins.append(np.where(held, v, v.sum() * shares))
     if not places:
-        return replace(first, found=found)
+        return replace(first, found=certain)
     of, again = np.concatenate(places), _Climb.of_starts(stack, held, reml, places, begins)
-    best = StackedMaxima(found, first.v.copy(), first.loglike.copy(), first.beta.copy())
+    best = StackedMaxima(certain, first.v.copy(), first.loglike.copy(), first.beta.copy())
     for row, b in enumerate(of):
         if not again.found[row]:
             best.found[b] = False
@@ -547,5 +547,5 @@ def _smallest(matrices: FloatArray) -> FloatArray:
         scaled = matrices / (unit[:, :, None] * unit[:, None, :])
     finite = np.isfinite(scaled).all(axis=(1, 2))
     scaled[~finite] = 0.0
-    found: FloatArray = np.where(finite, np.linalg.eigvalsh(scaled)[:, 0], np.nan)
-    return found
+    smallest: FloatArray = np.where(finite, np.linalg.eigvalsh(scaled)[:, 0], np.nan)
+    return smallest

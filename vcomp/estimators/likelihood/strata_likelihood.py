@@ -69,12 +69,12 @@ def fixed_of_terms(
     ----------
     stats, covariances, v, beta : as for :func:`strata_solution`
     """
-    found = [np.zeros((stats.n_fixed, size)) for size in stats.sizes]
+    of_terms = [np.zeros((stats.n_fixed, size)) for size in stats.sizes]
     positive = np.flatnonzero(v[:-1]).tolist()
     for t, _, sums, fixed in _forms_of_terms(stats, covariances, v, beta, positive):
         whole = np.broadcast_to(fixed, (stats.n_fixed, *sums.shape)).reshape(-1, sums.size)
-        found[t] = whole[:, stats.layout.places(t)]
-    return found
+        of_terms[t] = whole[:, stats.layout.places(t)]
+    return of_terms
 
 
 def _forms_of_terms(
@@ -191,16 +191,16 @@ def _unexplained(
 
 def _between(stats: StratumStatistics, part: _StratumForms, t: int, u: int) -> FloatArray:
     """Return the part of a stratum in Z_t'V⁻¹Z_u, by levels of axes and groups."""
-    found: FloatArray = np.ones((1, 1))
+    across: FloatArray = np.ones((1, 1))
     for f, n in enumerate(stats.shape):
         rows, columns = (n if f in stats.term_axes[term] else 1 for term in (t, u))
         if f in part.stratum.contrasts:
             along = np.eye(n) - 1.0 / n
         else:
             along = np.full((rows, columns), n / float(rows * columns))
-        found = np.asarray(np.kron(found, along), dtype=float)
+        across = np.asarray(np.kron(across, along), dtype=float)
     groups = part.between(stats.term_groupings[t], stats.term_groupings[u])
-    return np.asarray(np.kron(found, groups), dtype=float)
+    return np.asarray(np.kron(across, groups), dtype=float)
 
 
 def over_axes(
@@ -223,12 +223,12 @@ def over_axes(
     for contrasts, part in parts.items():
         away = prod(shape[f] for f in axes if f not in contrasts)
         kept = tuple(shape[f] if f in contrasts else 1 for f in axes)
-        found = np.sqrt(outside / away) * part.reshape((*kept, -1))
-        if found.shape == np.broadcast_shapes(found.shape, total.shape):
-            found += total
-            total = found
+        scaled = np.sqrt(outside / away) * part.reshape((*kept, -1))
+        if scaled.shape == np.broadcast_shapes(scaled.shape, total.shape):
+            scaled += total
+            total = scaled
         else:
-            total = total + found
+            total = total + scaled
     return total
 
 

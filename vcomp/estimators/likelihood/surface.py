@@ -123,15 +123,15 @@ def _coefficients(values: FloatArray, shape: tuple[int, ...]) -> FloatArray:
     i = np.arange(n)
     matrix = 2.0 / n * np.cos(np.pi * np.outer(i, i + 0.5) / n)
     matrix[0] *= 0.5
-    found = values.reshape(*shape, -1)
+    coefficients = values.reshape(*shape, -1)
     for axis in range(len(shape)):
-        found = np.moveaxis(np.tensordot(matrix, found, (1, axis)), 0, axis)
-    return found
+        coefficients = np.moveaxis(np.tensordot(matrix, coefficients, (1, axis)), 0, axis)
+    return coefficients
 
 
 def _basis(x: FloatArray, n: int, k: int) -> list[list[FloatArray]]:
     """Return for each direction the polynomials at x with two derivatives, (n, B) each."""
-    found = []
+    basis = []
     for axis in range(k):
         at = x[:, axis]
         T, D, S = np.zeros((3, n, at.size))
@@ -142,20 +142,20 @@ def _basis(x: FloatArray, n: int, k: int) -> list[list[FloatArray]]:
             T[j] = 2.0 * at * T[j - 1] - T[j - 2]
             D[j] = 2.0 * T[j - 1] + 2.0 * at * D[j - 1] - D[j - 2]
             S[j] = 4.0 * D[j - 1] + 2.0 * at * S[j - 1] - S[j - 2]
-        found.append([T, D, S])
-    return found
+        basis.append([T, D, S])
+    return basis
 
 
 def _contracted(
     coefficients: FloatArray, basis: list[list[FloatArray]], orders: tuple[int, ...]
 ) -> FloatArray:
     """Return the interpolant, or a derivative of the given orders, of each data set, (B,)."""
-    found = coefficients
+    contracted = coefficients
     for direction, order in zip(basis, orders, strict=True):
         polynomials = direction[order]
-        shape = (polynomials.shape[0], *[1] * (found.ndim - 2), polynomials.shape[1])
-        found = (found * polynomials.reshape(shape)).sum(axis=0)
-    return found
+        shape = (polynomials.shape[0], *[1] * (contracted.ndim - 2), polynomials.shape[1])
+        contracted = (contracted * polynomials.reshape(shape)).sum(axis=0)
+    return contracted
 
 
 def _minima(
@@ -210,5 +210,5 @@ def _errors(coefficients: FloatArray, hessian: FloatArray, x: FloatArray) -> Flo
     farthest = np.abs(x).max(axis=1, initial=0.0)
     steepest = n / np.sqrt(np.maximum(1.0 - np.square(farthest), 1.0 / n**2))
     least = np.maximum(np.linalg.eigvalsh(hessian)[:, 0], 1e-300)
-    found: FloatArray = steepest * error / np.sqrt(2.0 * least)
-    return found
+    errors: FloatArray = steepest * error / np.sqrt(2.0 * least)
+    return errors

@@ -250,10 +250,10 @@ class TotalsEngine(LastPoint[AnyPoint], ExactEngine, SummedEngine):
 
     def effect_forms(self, v: FloatArray, terms: Sequence[int]) -> EffectForms | None:
         """Return forms of the effects of terms with few levels; None if they are not cheap."""
-        found, total = self._forms_of_effects(v, terms), self._total(self._at(v))
-        if found is None:
+        forms, total = self._forms_of_effects(v, terms), self._total(self._at(v))
+        if forms is None:
             return None
-        full, fixed, fitted = found
+        full, fixed, fitted = forms
         within = full
         if self.n_fixed:
             within = full - fixed.T @ total.XVX.solve(fixed)

@@ -201,14 +201,14 @@ class SparseCovariance:
     def diagonal(self) -> FloatArray:
         """Return the variances of the fixed effects, (p,)."""
         point, factor = self.point, self.point.stats.n_terms - 1
-        found = np.empty(len(self))
-        found[self.sparse_at] = point.block_diagonal(factor, with_fixed=True)
-        found[self.dense_at] = np.diagonal(point.fixed.inverse())
-        found *= point.residual
+        variances = np.empty(len(self))
+        variances[self.sparse_at] = point.block_diagonal(factor, with_fixed=True)
+        variances[self.dense_at] = np.diagonal(point.fixed.inverse())
+        variances *= point.residual
         if self.constant is not None and self.x_origin is not None:
             across = self.x_origin @ replace(self, constant=None, x_origin=None)
-            found += self.constant * (self.constant * (across @ self.x_origin) - 2.0 * across)
-        return found
+            variances += self.constant * (self.constant * (across @ self.x_origin) - 2.0 * across)
+        return variances
 
     def slopes(self, L: FloatArray) -> FloatArray:
         """Return l' ∂Φ/∂σ²_t l of rows l of L (m, p), (k + 1, m), the residual last, eq. (7.10c).
@@ -216,8 +216,8 @@ class SparseCovariance:
         It is ‖Z_t'V⁻¹XΦl‖², and σ² times it adds up to l'Φl over all components; 0 for terms at
         zero, which have no degrees of freedom.
         """
-        found = [np.zeros((self.point.stats.n_terms, 0))]
-        return np.concatenate([*found, *(s for _, s in self._solved(L))], axis=1)
+        parts = [np.zeros((self.point.stats.n_terms, 0))]
+        return np.concatenate([*parts, *(s for _, s in self._solved(L))], axis=1)
 
     def slopes_of_each(self) -> FloatArray:
         """Return the slopes of every coefficient, (k + 1, p).
@@ -225,26 +225,26 @@ class SparseCovariance:
         nan for columns of the factor where these would need too many solves.
         """
         p, k = len(self), self.point.stats.n_terms - 1
-        found = np.full((k + 1, p), np.nan)
-        found[:, self.dense_at] = self._of_units(self.dense_at)
+        slopes = np.full((k + 1, p), np.nan)
+        slopes[:, self.dense_at] = self._of_units(self.dense_at)
         shifted = self.constant is not None and self.constant[self.sparse_at].any()
         of_factor = None if shifted else self._of_leaves()
         pattern = self.point.equations.pattern
         products = float(self.sparse_at.size) * (pattern.rows.size + pattern.n_dense**2)
         if of_factor is not None:
-            found[:, self.sparse_at] = of_factor
+            slopes[:, self.sparse_at] = of_factor
         elif p <= WIDE.formed or products < _PRODUCTS:
-            found[:, self.sparse_at] = self._of_units(self.sparse_at)
-        return found
+            slopes[:, self.sparse_at] = self._of_units(self.sparse_at)
+        return slopes
 
     def _of_units(self, places: LongArray) -> FloatArray:
         """Return the slopes of some coefficients, by a solve for each."""
-        found = [np.zeros((self.point.stats.n_terms, 0))]
+        parts = [np.zeros((self.point.stats.n_terms, 0))]
         for part in slices(places.size, _COEFFICIENTS):
             L = np.zeros((part.stop - part.start, len(self)))
             L[np.arange(len(L)), places[part]] = 1.0
-            found.append(self.slopes(L))
-        return np.concatenate(found, axis=1)
+            parts.append(self.slopes(L))
+        return np.concatenate(parts, axis=1)
 
     def _of_leaves(self) -> FloatArray | None:
         """Return the slopes of the factor's columns if these are eliminated first, else None."""
@@ -254,7 +254,7 @@ class SparseCovariance:
         own, cut = place[k], equations.pattern.cut
         if own != slice(0, cut) or equations.pattern.order is not None:
             return None
-        found, W = np.zeros((k + 1, cut)), point.white_border
+        slopes, W = np.zeros((k + 1, cut)), point.white_border
         for part in slices(cut, max(1, int(_ELEMENTS // max(1, equations.group_n.size - cut)))):
             columns = factor.leaf_columns(part)
             if columns is None:
@@ -263,10 +263,10 @@ class SparseCovariance:
             for t, at in place.items():
                 if t < k:
                     rows = columns[at.start - cut : at.stop - cut]
-                    found[t, part] = (s2 / point.v[t]) ** 2 * np.square(rows).sum(axis=0)
+                    slopes[t, part] = (s2 / point.v[t]) ** 2 * np.square(rows).sum(axis=0)
         variance = s2 * point.block_diagonal(k, with_fixed=True)
-        found[k] = (variance - point.v[:k] @ found[:k]) / s2
-        return found
+        slopes[k] = (variance - point.v[:k] @ slopes[:k]) / s2
+        return slopes
 
     def toarray(self) -> FloatArray:
         """Return the matrix.

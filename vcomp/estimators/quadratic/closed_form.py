@@ -103,15 +103,15 @@ def points_of(stats: Sequence[Statistics], values: Sequence[FloatArray]) -> list
     usual = [
         b for b, v in enumerate(values) if v[-1] > _NO_RESIDUAL * v.max() and not (v < 0.0).any()
     ]
-    found: dict[int, FloatArray | None] = {}
+    betas: dict[int, FloatArray | None] = {}
     # Orthogonal strata and few responses need no common solve.
     if len(usual) >= _TOGETHER and stats[0].strata is None:
         v = np.maximum([values[b] for b in usual], 0.0)
         solved = fixed_effects_of([stats[b].cross_products for b in usual], v)
-        found = dict(zip(usual, solved, strict=True))
+        betas = dict(zip(usual, solved, strict=True))
     points = []
     for b, (s, c) in enumerate(zip(stats, values, strict=True)):
-        beta = found.get(b)
+        beta = betas.get(b)
         if beta is None:
             beta = fixed_effects(s, c, slopes=False).beta
         points.append(PointEstimate(c, beta))
@@ -432,8 +432,8 @@ def adjusted_analysis(
         rows = adjustment(stats.group_sums)
 
         def covariance(v: FloatArray) -> FloatArray:
-            found: FloatArray = rows @ stratum_quadratic_covariance(strata, v) @ rows.T
-            return found
+            matrix: FloatArray = rows @ stratum_quadratic_covariance(strata, v) @ rows.T
+            return matrix
 
         return table, covariance
     reductions = Henderson3().reductions(stats.cross_products)

@@ -117,9 +117,9 @@ class MINQUE:
         if nothing is not None:
             return nothing
         priors = _priors(stats, dense_below)
-        found = self._solution(stats, priors, w)
-        covariance = _covariance(priors, found)
-        return _labelled(stats, names, found, covariance, given=not self._until_convergence)
+        solved = self._solution(stats, priors, w)
+        covariance = _covariance(priors, solved)
+        return _labelled(stats, names, solved, covariance, given=not self._until_convergence)
 
     def prepared(self, stats: Statistics, names: tuple[str, ...]) -> Points:
         """Return the point estimates of responses of these rows, as a function of them.
@@ -151,9 +151,9 @@ class MINQUE:
     def _point(self, stats: Statistics, names: tuple[str, ...], w: FloatArray) -> PointEstimate:
         if no_variance("minque", stats, names) is not None:
             return points_of([stats], [np.zeros_like(w)])[0]
-        found = self._solution(stats, _priors(stats), w)
-        is_end = found.is_end(given=not self._until_convergence)
-        values = without_rounding(found.values, DIFFERENCES)
+        solved = self._solution(stats, _priors(stats), w)
+        is_end = solved.is_end(given=not self._until_convergence)
+        values = without_rounding(solved.values, DIFFERENCES)
         return replace(points_of([stats], [values])[0], converged=is_end)
 
     @property

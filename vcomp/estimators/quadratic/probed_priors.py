@@ -189,8 +189,8 @@ class _Projector:
         beta = self._beta(of_X - _over_terms(self.stats.ZX, solved))
         fixed = self._of_fixed
         effects = [
-            (c - u + own @ beta) / self.w[-1]
-            for c, u, own in zip(columns.effects, solved, fixed, strict=True)
+            (c - u + of_fixed @ beta) / self.w[-1]
+            for c, u, of_fixed in zip(columns.effects, solved, fixed, strict=True)
         ]
         return _Columns(effects, -beta / self.w[-1])
 

@@ -506,8 +506,8 @@ def _forms(stats: Statistics, values: FloatArray, seed: int, all_up_to: int) -> 
     parts: list[tuple[StratumPart, ProbedForms]] = []
     for number, part in enumerate(stratum_parts(stats.strata, values)):
         # Strata are independent, and so are their probes.
-        own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
-        parts.append((part, ProbedForms(tables, part.positions, part.v, own, all_up_to)))
+        own_seed = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+        parts.append((part, ProbedForms(tables, part.positions, part.v, own_seed, all_up_to)))
 
     def sample(first: int, last: int) -> FloatArray:
         total: FloatArray = sum(  # type: ignore[assignment]

@@ -320,8 +320,8 @@ def _as_python(kernel: Kernel, by_arrays: Kernel | None) -> Kernel:
         _RUN_AS_PYTHON[kernel] = _RUN_AS_PYTHON.get(kernel, 0.0) + time.thread_time() - start
         return result
 
-    found: Any = quietly
-    return found
+    as_python: Any = quietly
+    return as_python
 
 
 @cache

@@ -280,8 +280,8 @@ class Factor:
         """
         if not self.pattern.leaf.all():
             return None
-        found: FloatArray = -(self._leaves[:, columns].T @ self.inverse.corner).T
-        return found
+        rows: FloatArray = -(self._leaves[:, columns].T @ self.inverse.corner).T
+        return rows
 
     def _solve_corner(self, right: FloatArray) -> FloatArray:
         from scipy.linalg.lapack import dpotrs
@@ -481,13 +481,13 @@ class Inverse:
 
     def squares(self, directions: Sequence[Direction]) -> FloatArray:
         """Return tr(C⁻¹D_iC⁻¹D_j) of all pairs of directions, eq. (7.10)."""
-        restored, found = self._factor.pattern.restored, np.empty((len(directions),) * 2)
+        restored, products = self._factor.pattern.restored, np.empty((len(directions),) * 2)
         for i, d in enumerate(directions):
             slope = self._factor.pattern.permuted(d.diagonal)
             diagonal, *rest = self._derivative(slope, d.data)
             below, change = self.below(*rest), restored(diagonal)
-            found[i] = [-(change @ e.diagonal + 2.0 * (below @ e.data)) for e in directions]
-        squares: FloatArray = 0.5 * (found + found.T)
+            products[i] = [-(change @ e.diagonal + 2.0 * (below @ e.data)) for e in directions]
+        squares: FloatArray = 0.5 * (products + products.T)
         return squares
 
 

@@ -172,8 +172,8 @@ def _of_leaves(lower: Any, first: int, most_entries: int) -> EliminationOrder | 
         return None
     parent = np.full(first, n, np.int32)
     parent[counts > 0] = pairs.rows[pairs.ptr[:-1][counts > 0]] + first
-    found = parent[:cut], counts[:cut], float(least[cut])
-    return EliminationOrder(None, cut, lower, *found, pairs if cut else LeafPairs.of(lower, 0))
+    parts = parent[:cut], counts[:cut], float(least[cut])
+    return EliminationOrder(None, cut, lower, *parts, pairs if cut else LeafPairs.of(lower, 0))
 
 
 def _is_sparse_beyond(lower: Any, first: int) -> bool:
@@ -332,10 +332,10 @@ class LeafPairs:
             places = np.sort(places)
             row, column = np.divmod(places[np.diff(places, prepend=-1) != 0], m)
             return np.bincount(column[row != column], minlength=m)
-        there = np.zeros(m * m, bool)
-        there[places] = True
-        there[:: m + 1] = False
-        return np.bincount(np.flatnonzero(there) % max(m, 1), minlength=m)
+        used = np.zeros(m * m, bool)
+        used[places] = True
+        used[:: m + 1] = False
+        return np.bincount(np.flatnonzero(used) % max(m, 1), minlength=m)
 
     def values(self, pivots: FloatArray) -> FloatArray:
         """Return the entries of L, for the pivots of the leaves."""
