@@ -217,7 +217,7 @@ class Design:
         n_rows : their length
         """
         if self.formula.intercept_only:
-            return np.broadcast_to(1.0, (n_rows, 1))  # one number, however many rows
+            return np.broadcast_to(1.0, (n_rows, 1))  # one number, broadcast over the rows
         return self.fixed.matrix(columns, n_rows, self.x_origin)
 
     def _centred_columns(self, rows: Rows) -> FloatArray | MixedColumns:
@@ -235,10 +235,10 @@ class Design:
 
 @dataclass(frozen=True)
 class Chunk:
-    """The rows of the data, coded; or its cells, each of them standing for several scores.
+    """Coded rows of the data, or cells that each represent several scores.
 
     Where rows are cells, `response` and `X` are means over their scores. Without `within`, each
-    stands for `counts` equal scores, which need not be whole.
+    represents `counts` equal scores; counts need not be whole.
     """
 
     response: FloatArray  # (n,) as given
@@ -275,7 +275,7 @@ class Chunk:
 
     @property
     def is_mean(self) -> bool:
-        """Whether X is an intercept alone, for which one number stands."""
+        """Whether X is an intercept alone, stored as one number."""
         columns = self.columns
         return (
             not isinstance(columns, MixedColumns)
@@ -285,7 +285,7 @@ class Chunk:
 
     @property
     def y(self) -> FloatArray:
-        """The response centred at ``Design.origin``, (n,); made anew at every use."""
+        """The response centred at ``Design.origin``, (n,); computed at every use."""
         return self.response - self.origin
 
     def with_response(self, y: FloatArray, within: FloatArray | None = None) -> Chunk:
@@ -308,7 +308,7 @@ class Chunk:
         )
 
     def level_codes(self, facet: int) -> IntArray:
-        """Return the level of each row in a facet; made anew at every use."""
+        """Return the level of each row in a facet; computed at every use."""
         return np.asarray(self.compact_codes[facet], dtype=np.int32)
 
     @property
@@ -334,7 +334,7 @@ LevelGroups: TypeAlias = Mapping[Any, Any] | Callable[[Any], Any]
 
 
 def group_codes(groups: Any, levels: Iterable[Any], facet: str) -> LongArray:
-    """Return the group of each level, numbered in the order in which groups first come.
+    """Return the group of each level, numbered by first occurrence.
 
     Parameters
     ----------

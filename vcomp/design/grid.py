@@ -19,7 +19,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels import count_levels, determined_levels, fill_counts, place_rows
 
 _DIRECT = 1_000_000
-"""Use a table of all possible combinations up to this many, whatever the number of rows."""
+"""Number of possible combinations up to which a table of all is used, however few the rows."""
 
 
 def number_combinations(
@@ -68,14 +68,14 @@ def find_combinations(keys: LongArray, wanted: LongArray) -> IntArray:
     if possible > max(_DIRECT, 4 * wanted.size):
         found = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
         return np.where(keys[found] == wanted, found, -1).astype(np.int32)
-    # The last entry stands for keys that are absent.
+    # The last entry is for absent keys.
     number = np.full(possible + 1, -1, dtype=np.int32)
     number[keys] = np.arange(keys.size, dtype=np.int32)
     return number[np.where((wanted < 0) | (wanted >= possible), possible, wanted)]
 
 
 _MIN_FILLED = 0.5
-"""Smallest share of filled cells at which a partial grid is faster than no grid."""
+"""Smallest share of filled cells at which a partial grid is faster than none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ def find_partial_grid(codes: Sequence[IntArray], n_levels: Sequence[int]) -> Par
 def are_nested(
     terms: Sequence[tuple[int, ...]], determined: Mapping[tuple[int, int], IntArray]
 ) -> bool:
-    """Return whether of any two terms one contains the closure of the other's facets."""
+    """Return whether the terms form a chain: of any two, one holds the closure of the other."""
     known = [
         frozenset(term) | {outer for inner, outer in determined if inner in term} for term in terms
     ]
@@ -246,7 +246,7 @@ def _complete_grid(
     n_levels: Sequence[int],
     determined: dict[tuple[int, int], IntArray],
 ) -> Grid | None:
-    """Return the grid with these axes, or None if some cell is not as full as the others."""
+    """Return the grid with these axes, or None if cells hold different numbers of rows."""
     n, shape = codes[0].size, tuple(n_levels[f] for f in axes)
     n_combinations = prod(shape)
     if n % n_combinations:
@@ -284,13 +284,12 @@ def _places(
 def finest_facets(
     facets: Sequence[int], determined: Mapping[tuple[int, int], IntArray]
 ) -> list[int]:
-    """Return the facets in which no other one is nested; of two with equal levels the first.
+    """Return the innermost facets; of two with equal levels only the first.
 
     Parameters
     ----------
     facets : positions
-    determined : for pairs of facets (inner, outer) of which the first is nested in the second the
-        outer level of each inner level
+    determined : for nested pairs of facets (inner, outer) the outer level of each inner level
     """
 
     def is_redundant(facet: int) -> bool:

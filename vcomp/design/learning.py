@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MANY_TEXTS = 100_000
-"""Number of levels up to which they are compared with each other."""
+"""Largest number of levels that are searched for names that look alike."""
 
 _MANY = 1_000_000
-"""Number of combinations of levels up to which they are numbered one by one."""
+"""Largest number of cells from which the combinations of a term are numbered directly."""
 
 
 def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
@@ -59,7 +59,7 @@ def learn(formula: Formula, rows: Rows, environment: Any) -> Design:
     grid = find_grid(codes, n_levels, formula.positions)
     terms = find_terms(formula, codes, n_levels, grid, n)
     fixed = FixedPart.of_rows(formula, lambda: [rows.fixed], environment, n, WIDE.factor)
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow is refused
         centre = _centre(formula, fixed, rows)
     return make_design(formula, facets, terms, fixed, centre, n, grid, codes)
 
@@ -107,7 +107,7 @@ Ends = tuple[Any, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Centre:
-    """What is subtracted from y and X before any product.
+    """Origins, subtracted from y and the columns of X before any product.
 
     Attributes
     ----------
@@ -127,9 +127,9 @@ class Centre:
         y: Ends,
         X: Ends | None = None,
     ) -> Centre:
-        """Return the means where the model has a constant, which takes them up, else zeros.
+        """Return the means as origins if the model has a constant, which absorbs them; else zeros.
 
-        Columns that make up the constant keep their values, so that they still make it up.
+        Columns of the constant have the origin 0: their combination stays the constant.
 
         Parameters
         ----------
@@ -150,12 +150,12 @@ class Centre:
         if X is not None:
             if constant.any():
                 x_origin = np.where(constant != 0.0, 0.0, X[2])
-            with np.errstate(over="ignore"):  # what overflows is refused below
+            with np.errstate(over="ignore"):  # overflow is refused below
                 widest = np.maximum(X[1] - x_origin, x_origin - X[0])
             for name, spread in zip(names, widest.tolist(), strict=True):
                 spreads[f"column {name!r} of the fixed part"] = spread
         for what, spread in spreads.items():
-            # The information has powers up to the eighth.
+            # The information contains eighth powers of the values.
             if spread != 0.0 and not 1e-35 < spread < 1e35:
                 raise DataError(
                     f"{what} varies by {spread:.1g}, too far from 1 to compute with; rescale it"
@@ -164,7 +164,7 @@ class Centre:
 
     @staticmethod
     def constant_of(names: tuple[str, ...], mean: FloatArray, cov: FloatArray) -> FloatArray:
-        """Return a with X a = 1, up to what sums of squares can decide; zeros if there is none.
+        """Return a with X a = 1, within the digits of sums of squares; zeros without such an a.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class Centre:
 def _centre(formula: Formula, fixed: FixedPart, rows: Rows) -> Centre:
     """Return the origins of the response and of the columns of X."""
     low, high = float(rows.y.min()), float(rows.y.max())
-    # Of a constant response the constant itself, so that nothing is left.
+    # The origin of a constant response is its value, so that it is centred to exact zeros.
     y = low, high, low if low == high else float(rows.y.mean())
     if formula.intercept_only:
         return Centre.of(formula, fixed.names, np.ones(1), y)
@@ -266,7 +266,7 @@ def find_terms(
     grid: Grid | None,
     n_rows: int,
 ) -> tuple[TermDesign, ...]:
-    """Return the random terms; of a complete grid the cells suffice, and no codes are needed.
+    """Return the random terms; with a complete grid the codes of rows are not needed.
 
     Raises
     ------
@@ -335,11 +335,11 @@ def _find_term(
 def _grid_codes(
     facets: tuple[int, ...], n_levels: tuple[int, ...], grid: Grid
 ) -> tuple[tuple[int, ...], tuple[IntArray, ...], frozenset[int]]:
-    """Return the order in which facets are joined, and few rows that hold every combination.
+    """Return the order of joining facets, codes that hold every combination, and the free facets.
 
-    The last are the facets whose joins with those before occur throughout, and need no rows: all
-    of them where at most one facet is no axis. So are axes that come last, as they do where
-    combinations are many.
+    All combinations of a free facet with the facets before it occur, so that it needs no codes.
+    All facets are free if at most one is not an axis. Where combinations are many, axes come
+    last, and are free.
     """
     nothing = np.zeros(0, np.int32)
     rest = tuple(f for f in facets if f not in grid.axes)
@@ -359,7 +359,7 @@ def _grid_codes(
 
 
 def _distinct(levels: Sequence[IntArray]) -> IntArray:
-    """Return the combinations of levels that occur, in their order, a row for each facet."""
+    """Return the combinations of levels that occur, sorted, a row for each facet."""
     groups, size = levels[0], int(levels[0].max()) + 1
     for further in levels[1:]:
         keys, groups = number_combinations(groups, size, further, int(further.max()) + 1)
@@ -370,7 +370,7 @@ def _distinct(levels: Sequence[IntArray]) -> IntArray:
 
 
 def _constant_combination(names: tuple[str, ...], X: FloatArray) -> FloatArray:
-    """Return a with X a = 1 (a full set of dummies); zeros if there is none."""
+    """Return a with X a = 1 (a full set of dummies); zeros without such an a."""
     mean = X.mean(axis=0)
     low = X.min(axis=0, initial=np.inf)
     mean = np.where(low == X.max(axis=0, initial=-np.inf), low, mean)  # exact of a constant
@@ -380,20 +380,20 @@ def _constant_combination(names: tuple[str, ...], X: FloatArray) -> FloatArray:
 
 
 _ROUNDING = 1e-11
-"""Difference from 1 up to which a combination of columns is the constant: rounding of its sum.
+"""Largest difference from 1, by rounding, of a combination of columns that is the constant.
 
 The origin of the response is multiplied by it, and may be 10⁹ times its spread.
 """
 
 _SHARE = 1e-6
-"""Columns with a smaller part in the constant have none but rounding."""
+"""Smallest part of a column in the constant that is not rounding error."""
 
 _NO_VARIANCE = 1e-12
-"""A combination of scaled columns varies by rounding only if its variance is smaller."""
+"""Variance below which a combination of scaled columns varies by rounding only."""
 
 
 def _constant_of_sums(names: tuple[str, ...], mean: FloatArray, cov: FloatArray) -> FloatArray:
-    """Return a with X a = 1, up to what sums of squares can decide; zeros if there is none.
+    """Return a with X a = 1, within the digits of sums of squares; zeros without such an a.
 
     It is the shortest combination of the columns without variance, on the scale of their
     correlations, that has the mean 1.
@@ -420,7 +420,7 @@ def _constant_of_sums(names: tuple[str, ...], mean: FloatArray, cov: FloatArray)
         return a
     found = found / float(mean @ found)
     support = np.abs(found) * np.hypot(mean, sd) >= _SHARE
-    # Solved once more on its own columns: other columns have left their rounding in it.
+    # Solve again for the columns of the constant alone, without rounding from the others.
     own, S = mean[support], cov[np.ix_(support, support)]
     gram, scale = S + np.outer(own, own), np.hypot(own, sd[support])
     gram = gram / np.outer(scale, scale)

@@ -25,10 +25,10 @@ PairTables: TypeAlias = Mapping[tuple[str, str], PairTable]
 
 
 _MAX_PARTS = 5
-"""Number of parts of a design that are described."""
+"""Largest number of connected parts that are described."""
 
 _MAX_NAMES = 3
-"""Number of levels that are named of each facet in a part."""
+"""Largest number of levels of a facet that are named in a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Incidence:
         return self.axes[facet] if facet in self.axes else self.units[facet][1]
 
     def table(self, a: str, b: str) -> PairTable:
-        """Return how often each pair of units occurs, counted before if possible."""
+        """Return how often each pair of units occurs; a known table is not counted again."""
         if (a, b) in self.pairs:
             return self.pairs[a, b]
         (codes_a, n_a), (codes_b, n_b) = self.units[a], self.units[b]
@@ -153,10 +153,10 @@ def _reduced(
     grid: Grid | None,
     by_formula: Mapping[str, frozenset[str]],
 ) -> tuple[dict[str, int], dict[str, tuple[IntArray, int]]]:
-    """Return the axes that need no counting, and few rows in which all others occur together.
+    """Return the axes that need no counting, and the other facets on the cells of the grid.
 
-    An axis that the formula nests in others, or others in it, takes part in the counting: its
-    units are combinations.
+    An axis is counted if the formula nests it in other facets, or others in it: its units are
+    combinations.
     """
     if grid is None:
         return {}, {f: (codes[k], n_levels[k]) for k, f in enumerate(facets)}
@@ -178,7 +178,7 @@ def _reduced(
 def _nested_by_label(
     columns: Mapping[str, tuple[IntArray, int]], pairs: PairTables
 ) -> dict[str, frozenset[str]]:
-    """Return for each facet the coarser ones that each of its levels occurs in once."""
+    """Return for each facet the coarser facets in which it is nested by its labels."""
     above: dict[str, set[str]] = {f: set() for f in columns}
     for (a, b), (_, indices, _) in pairs.items():
         n_a, n_b = columns[a][1], columns[b][1]
@@ -192,9 +192,9 @@ def _nested_by_label(
 def _nested_by_formula(
     formula: Formula, fixed: Collection[frozenset[str]]
 ) -> dict[str, frozenset[str]]:
-    """Return for each facet those that stand in every term it is in, and in others besides.
+    """Return the facets in which the formula nests each facet: in all of its terms, and in others.
 
-    ``(1|topic/doc)`` gives no term in which doc stands alone: its component cannot be
+    ``(1|topic/doc)`` has no term of doc alone: its component cannot be
     distinguished from that of topic:doc, which is what being nested means for a D-study.
     """
     terms = [*map(frozenset, (term.facets for term in formula.random)), *fixed]
@@ -210,10 +210,11 @@ def _nested_by_formula(
 def _combined(
     by_label: Mapping[str, frozenset[str]], by_formula: Mapping[str, frozenset[str]]
 ) -> dict[str, frozenset[str]]:
-    """Return all facets that each one is nested in; labels prevail over the formula.
+    """Return for each facet all outer facets; labels prevail over the formula.
 
-    A facet is not nested in another one by the formula if levels that its labels contain are
-    crossed with that one: digits in seeds, where images of digits are crossed with seeds.
+    The formula does not nest a facet in another if a facet nested in the first by labels is
+    crossed with the second: digits are not nested in seeds if images of digits are crossed with
+    seeds.
     """
     nested_in = dict(by_label)
     for facet, above in by_formula.items():
@@ -240,7 +241,7 @@ def _join(
 def _cell_sizes(
     facets: Sequence[str], columns: Mapping[str, tuple[IntArray, int]], pairs: PairTables
 ) -> tuple[FloatArray, int]:
-    """Return the number of rows of every cell that has any, and how many cells there are."""
+    """Return the numbers of rows of the filled cells, and the number of these cells."""
     if tuple(facets) in pairs:
         counts = pairs[facets[0], facets[1]][2]
         return counts, counts.size
@@ -296,15 +297,15 @@ def _sizes(
 
 
 def _harmonic_mean(counts: FloatArray) -> float:
-    # Of equal counts exactly that count, which rounding of the sum would move.
+    # Equal counts return exactly that count, without the rounding of a sum.
     return float(counts[0] if np.ptp(counts) == 0 else counts.size / np.sum(1.0 / counts))
 
 
 def _parts(top: Mapping[str, Any], incidence: Incidence) -> tuple[int, tuple[ConnectedPart, ...]]:
-    """Return how many connected parts the graph whose edges are the rows has, and the largest.
+    """Return the number of connected parts of the design, and the largest parts.
 
-    Its nodes are the levels of the facets that are not nested; a nested level always hangs on the
-    one that it is nested in.
+    The nodes of the graph are the levels of the facets that are not nested, its edges the rows.
+    A nested level is always in the part of its outer level.
 
     Parameters
     ----------
@@ -330,7 +331,7 @@ def _parts(top: Mapping[str, Any], incidence: Incidence) -> tuple[int, tuple[Con
 def _part(
     number: int, by_facet: Mapping[str, IntArray], names: Mapping[str, Any]
 ) -> ConnectedPart:
-    """Return how many levels of each facet are in a part, and the first of them."""
+    """Return a connected part: its numbers of levels by facet, and the first of their names."""
     levels = {f: np.flatnonzero(part_of == number) for f, part_of in by_facet.items()}
     return ConnectedPart(
         sizes={f: int(found.size) for f, found in levels.items()},

@@ -23,7 +23,7 @@ from vcomp.markup import encodable
 from vcomp.plots import Node, ellipses, lattice, venn
 
 _MOST = 64
-"""Number of effects that can be read in one picture: six crossed facets have 63."""
+"""Largest number of effects that one picture shows legibly: six crossed facets have 63."""
 
 
 FIXED = "fixed part"
@@ -92,7 +92,7 @@ class ConnectedPart:
 
 @dataclass(frozen=True, slots=True)
 class EffectPlace:
-    """Where the variance of an effect of the design is.
+    """Component that holds the variance of an effect of the design.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ class Structure:
     def effects(self) -> tuple[EffectPlace, ...]:
         """The effects of the design, and the component that holds the variance of each.
 
-        There are none of designs with more than 12 facets.
+        Designs with more than 12 facets have no such list.
         """
         if len(self.facets) > Design.MOST_FACETS:
             return ()
@@ -325,7 +325,7 @@ class Structure:
         return f"{about}{display.count(n)} in each"
 
     def _effects_table(self) -> str:
-        """Return a line for every effect: its component, and what this one holds."""
+        """Return a line for every effect: its component, and the effects confounded in it."""
         places = self.effects
         if not places:
             return ""
