@@ -36,12 +36,12 @@ from vcomp.multivariate.variable_layout import VariableLayout, sums_of
 from vcomp.numerics import Positive, solve
 
 _MOST_COLUMNS = 400
-"""Largest number of columns for which their matrices cost less than mixed model equations."""
+"""Largest number of columns at which their matrices cost less than mixed model equations."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """Scores as a matrix: a row for each level of a facet that is fully crossed with the others.
+    """Scores as a matrix with rows for the levels of a facet fully crossed with the others.
 
     A column is a variable with a cell of the other facets, and a unit in that cell.
 
@@ -85,7 +85,7 @@ class Axis:
 
 
 def find_axis(layout: VariableLayout) -> Axis | None:
-    """Return the scores by the largest facet that is fully crossed with all others, if any."""
+    """Return the scores by the largest facet fully crossed with all others; None without one."""
     best: tuple[int, int] | None = None
     for place, levels in enumerate(layout.scores.levels):
         m, left = divmod(layout.scores.n, len(levels))
@@ -296,7 +296,7 @@ def _form(axis: Axis, same: BoolArray, pair: tuple[int, int]) -> tuple[FloatArra
 
 
 _MOST_PRODUCTS = 7e8
-"""Largest number of multiplications for standard errors, which take some seconds."""
+"""Largest number of multiplications for standard errors: some seconds."""
 
 _CHUNK = 2_000_000
 """Largest number of elements in a block of a matrix between the groups of two terms."""
@@ -367,7 +367,7 @@ class _Products:
         return (diags_array(inverse) @ self.layout.table(term, other, variable)).tocsr()
 
     def equations(self, pair: Pair) -> tuple[list[int], FloatArray]:
-        """Return the terms whose groups a pair shares, and the matrix k of their equations."""
+        """Return the terms whose groups a pair of variables shares, and their coefficients k."""
         terms = self.terms(pair)
         return terms, self.coefficients[:, :, *pair][np.ix_(terms, terms)]
 
@@ -560,7 +560,7 @@ def _squares(
 def _squares_of_units(
     products: _Products, values: FloatArray, t: int, u: int, w: FloatArray, z: FloatArray
 ) -> FloatArray:
-    """Return the same for the residual, whose groups are single units.
+    """Return the sums of `_squares` for the residual, whose groups are single units.
 
     Σ_gh w_g z_h [same group of s] [same group of r] is a sum over the combinations of groups of s
     and r, which needs no matrix between all units.

@@ -50,9 +50,9 @@ class MatrixLikelihood(Protocol):
         """Return an information matrix of the elements."""
 
     def curvature(self, S: FloatArray) -> FloatArray | None:
-        """Return the observed information, or what is nearer to it than the average one.
+        """Return the observed information, or a closer approximation to it than the average one.
 
-        None if there is nothing nearer.
+        None without such an approximation.
         """
 
 
@@ -94,19 +94,19 @@ def positive_part(matrix: FloatArray, least: float = 0.0) -> FloatArray:
 
 
 _RANK = 1e-11
-"""Eigenvalues below this share of the variance are zero where the likelihood falls from there."""
+"""Share of the variance below which an eigenvalue is zero if the likelihood falls with it."""
 
 _MANY_ROWS = 2_000
-"""Rows from which the likelihood is climbed once."""
+"""Number of rows at which the likelihood is maximised from one start only."""
 
 _LEAST_SHARE = 0.02
-"""Share of the total at other starts; a matrix of zeros would keep its rank."""
+"""Smallest share of the total in further starts: a zero matrix would keep its rank."""
 
 _NEAR = 1e-3
-"""Largest difference of elements, of scores with standard deviations near 1, of one maximum."""
+"""Largest difference of elements of one maximum, of scores with standard deviations near 1."""
 
 _NEWTON_BELOW, _UPDATED_BELOW = 0.05, 0.5
-"""Decrement below which the observed information is used, or updates without one."""
+"""Decrements below which the observed information is used, or else updates of it."""
 
 Block = tuple[int, tuple[int, ...]]
 Parts = tuple[FloatArray, ...]
@@ -120,14 +120,14 @@ class ConeMaximum:
     Attributes
     ----------
     S : (k + 1, v, v) matrices
-    loglike : there
+    loglike : log-likelihood at them
     tangent : (m, r) directions of the elements that keep the ranks
     ranks : of every term
     decrement : distance to the maximum in standard errors
     kkt_residual : largest violation of the conditions of a maximum
     converged : whether both are small
     iterations, evaluations : numbers of steps, and of evaluations of the likelihood
-    drops : by how much the log-likelihood is lower at the other maxima that were found
+    drops : differences to the log-likelihood at lower maxima
     """
 
     S: FloatArray
@@ -144,17 +144,17 @@ class ConeMaximum:
 
 @dataclass(frozen=True, slots=True)
 class _ConePlace(Place):
-    """Factors, with the equations of the step from them and the damping that is tried first.
+    """Factors, with the equations and the first damping of the next step.
 
     Attributes
     ----------
     factors : L of each block
     S : (k + 1, v, v) their matrices
-    loglike, gradient : there
+    loglike, gradient : of the likelihood at them
     information : of the elements: the average one, near a maximum the curvature or its update
     H, g : equations of the step
-    damping : that is tried first
-    is_near : whether the place before was near a maximum
+    damping : the first one that is tried
+    is_near : whether the previous place was near a maximum
     """
 
     factors: Parts
@@ -229,7 +229,7 @@ def maximise_in_cone(
 
 
 class _ConeSearch:
-    """One maximisation: its likelihood and options, and the number of evaluations."""
+    """One maximisation: its likelihood, and the number of evaluations."""
 
     def __init__(self, likelihood: MatrixLikelihood) -> None:
         self.likelihood = likelihood
@@ -238,12 +238,12 @@ class _ConeSearch:
         self.evaluations = 0
 
     def start(self, S: FloatArray) -> _ConePlace:
-        """Return the place of positive definite matrices."""
+        """Return the place at positive definite matrices."""
         factors = tuple(_factor(part) for part in self.parts(S))
         return self.place(factors, self.matrices(factors), None, damping=1e-3)
 
     def elsewhere(self, S: FloatArray) -> Iterator[_ConePlace]:
-        """Yield other starts, with shares of the sum of the matrices."""
+        """Yield further starts: the sum of the matrices, shared among the terms."""
         total, linked = S.sum(axis=0), self.likelihood.linked
         sizes = np.append(np.zeros(len(S) - 1), float(self.likelihood.n))
         starts = OtherStarts(np.zeros(len(S), dtype=bool), sizes)
@@ -263,7 +263,7 @@ class _ConeSearch:
         ----------
         factors, S : and their matrices
         last : the place before it, None at a start
-        damping : that is tried first
+        damping : the first one that is tried
         """
         G = self.likelihood.gradient(S)
         kept = [~gone for gone in self._gone(factors, self.parts(G))]
@@ -292,7 +292,7 @@ class _ConeSearch:
         )
 
     def _information(self, S: FloatArray, G: FloatArray, last: _ConePlace | None) -> FloatArray:
-        """Return the information of the elements, given a last place near the maximum, or None."""
+        """Return the information of the elements, updated from the last place, if there is one."""
         if last is None:
             return self.likelihood.information(S, "average")
         known = None
@@ -331,7 +331,7 @@ class _ConeSearch:
         *,
         is_near: bool,
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the curvature in the stacked factors, and the gradient, without rotations.
+        """Return curvature and gradient in the stacked factors, without rotations.
 
         Near a maximum the curvature is that of the likelihood, unless it is negative.
         """
@@ -366,7 +366,7 @@ class _ConeSearch:
         return J
 
     def move(self, here: _ConePlace) -> _ConePlace | None:
-        """Return the next place, None if no step raises the likelihood."""
+        """Return the next place; None if no step raises the likelihood."""
         damping, unit = here.damping, np.diagonal(here.H).copy()
         unit[unit <= 0.0] = 1.0
         value, n = here.loglike, self.likelihood.n
@@ -379,7 +379,7 @@ class _ConeSearch:
             rounding = 1e-13 if damping < 1.0 else 0.0
             least = Place.required(value, 0.0, here.decrement, n, rounding=rounding)
             if found >= least and np.isfinite(found):
-                # The likelihood may have kept what belongs to the same matrices.
+                # The likelihood may have kept values at the same matrices.
                 return self.place(
                     tuple(_orthogonal(L) for L in factors),
                     S,
@@ -391,7 +391,7 @@ class _ConeSearch:
         return None
 
     def _gone(self, factors: Parts, gradients: Parts) -> Iterator[BoolArray]:
-        """Yield which columns of the factors vanish where the likelihood falls with them."""
+        """Yield which columns of each factor vanish: small ones that lower the likelihood."""
         last = len(self.likelihood.linked) - 1
         for (t, _), L, G in zip(self.blocks, factors, gradients, strict=True):
             lengths = np.square(L).sum(axis=0)
@@ -400,7 +400,7 @@ class _ConeSearch:
             yield (lengths <= _RANK) & ~(slopes > 0.0) & (t < last)
 
     def _violation(self, factors: Parts, gradients: Parts) -> float:
-        """Return the largest violation of the conditions of a maximum, without a unit."""
+        """Return the largest violation of the conditions of a maximum, dimensionless."""
         worst = 0.0
         for L, G in zip(factors, gradients, strict=True):
             worst = max(worst, float(np.abs(L.T @ G @ L).max(initial=0.0)))
@@ -418,10 +418,10 @@ class _ConeSearch:
 
 
 def _updated(information: FloatArray, step: FloatArray, fall: FloatArray) -> FloatArray:
-    """Return an information with the curvature that was seen along a step.
+    """Return the information updated with the observed curvature along a step.
 
-    This is the update of Broyden, Fletcher, Goldfarb and Shanno. Where the likelihood curves less
-    than a fifth of what the information says, or not at all, it takes that fifth (Powell).
+    This is the update of Broyden, Fletcher, Goldfarb and Shanno. The curvature is at least a fifth
+    of that of the information (Powell).
 
     Parameters
     ----------
@@ -437,17 +437,17 @@ def _updated(information: FloatArray, step: FloatArray, fall: FloatArray) -> Flo
         share = 0.8 * expected / (expected - seen)
         fall = share * fall + (1.0 - share) * along
         seen = 0.2 * expected
-    made = np.outer(fall, fall) / seen - np.outer(along, along) / expected
-    return np.asarray(information + made)
+    change = np.outer(fall, fall) / seen - np.outer(along, along) / expected
+    return np.asarray(information + change)
 
 
 def _without_rotations(
     factors: Parts, H: FloatArray, g: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return equations whose solution does not rotate the factors, which changes no matrix.
+    """Return equations whose solution does not rotate the factors: rotations change no matrix.
 
-    Neither curvature nor slope along a rotation is more than rounding error. Columns of a factor
-    are orthogonal, and so are the directions of rotations in the planes of two columns.
+    Curvature and slope along a rotation are rounding error. Columns of a factor are orthogonal,
+    and so are the directions of rotations in the planes of two columns.
 
     Parameters
     ----------
@@ -472,7 +472,7 @@ def _without_rotations(
 
 
 def _bends(factors: Parts, falls: list[FloatArray]) -> FloatArray:
-    """Return 2 (I ⊗ F) of all blocks, F once for each column of the factor."""
+    """Return 2 (I ⊗ F) of all blocks, with one F for each column of the factor."""
     bends = [2.0 * F for L, F in zip(factors, falls, strict=True) for _ in range(L.shape[1])]
     ends = np.cumsum([len(F) for F in bends])
     whole = np.zeros((ends[-1], ends[-1]))
@@ -488,7 +488,7 @@ def _stepped(factors: Parts, step: FloatArray) -> Parts:
 
 
 def _orthogonal(L: FloatArray) -> FloatArray:
-    """Return the factor of the same matrix with orthogonal columns, as many."""
+    """Return the factor of the same matrix with as many columns, which are orthogonal."""
     U, s, _ = np.linalg.svd(L, full_matrices=False)
     orthogonal: FloatArray = U * s
     return orthogonal

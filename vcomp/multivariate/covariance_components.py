@@ -278,7 +278,7 @@ def read_weights(weights: Any, variables: tuple[str, ...]) -> FloatArray:
 
 
 def composite_of(g: CovarianceComponents, w: FloatArray) -> VarianceComponents:
-    """Return the components of a composite, without sizes that differ between its variables.
+    """Return the components of a composite; sizes that differ between variables are left out.
 
     Parameters
     ----------
@@ -331,7 +331,7 @@ def is_alike(g: CovarianceComponents, w: FloatArray) -> bool:
 def divisors_of(
     g: CovarianceComponents, given: Mapping[str, tuple[Any, ...]], object_: str
 ) -> FloatArray:
-    """Return 1/n of every (co)variance in those of the objects' mean scores, (k + 1, v, v).
+    """Return the 1/n of every (co)variance in the objects' mean scores, (k + 1, v, v).
 
     Without given sizes they are those of the G-study's own design.
     """

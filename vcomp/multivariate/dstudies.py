@@ -201,7 +201,7 @@ def plan_studies(
 
 
 def _notes(g: CovarianceComponents, studies: list[tuple[DStudy, ...]]) -> tuple[str, ...]:
-    """Return the notes on all scores, and those on some scores with the names of these."""
+    """Return the notes on all scores, and notes on some scores with their names."""
     with_note: dict[str, list[str]] = {
         note: [] for rows in studies for r in rows for note in r.notes
     }
@@ -284,7 +284,7 @@ def _by_variable(
 
 def _listed(facet: str, wanted: Any) -> list[Any]:
     if isinstance(wanted, Iterable) and not isinstance(wanted, str | bytes | Mapping):
-        # A zero-dimensional array is iterable by type only.
+        # A zero-dimensional array has __iter__ but cannot be iterated.
         found = [wanted[()]] if getattr(wanted, "ndim", 1) == 0 else list(wanted)  # type: ignore[index]
         if not found:
             raise PlanError(f"no size is given for {facet!r}: its list is empty")
@@ -326,8 +326,8 @@ def _folded(
 ) -> tuple[VarianceComponents, dict[str, Any]]:
     """Return the components of a composite whose variables differ in their sizes.
 
-    Components are divided by the sizes of the variables, and multiplied by the sizes that are
-    shown for the composite, by which the D-study divides them.
+    Components are divided by the sizes of the variables, and multiplied by the sizes shown
+    for the composite, by which the D-study divides again.
     """
     used = np.flatnonzero(w)
     shown: dict[str, Any] = {}
@@ -433,7 +433,7 @@ def _summary(study: MultivariateDStudy) -> Any:
 
 
 def _shares(study: MultivariateDStudy) -> str:
-    """Return what the variables contribute to the composite of the first plan."""
+    """Return lines on the shares of the variables in the composite of the first plan."""
     shares = study.shares[0]
     parts = [
         f"{name} {display.percent(universe, 0)} and {display.percent(relative, 0)}"

@@ -35,7 +35,7 @@ class Ending:
     ----------
     ranks : of the matrix of every term; a matrix without full rank is at a bound
     decrement : distance to the maximum in standard errors
-    kkt_residual : largest violation of the conditions of a maximum, without a unit
+    kkt_residual : largest violation of the conditions of a maximum, dimensionless
     iterations, evaluations : numbers of steps, and of evaluations of the likelihood
     information : of the standard errors, ``"observed"`` or ``"average"``
     """
@@ -66,7 +66,7 @@ class FacetLink:
 
 
 def _lists(links: Mapping[str, FacetLink]) -> Json:
-    """Return links for a file, each as a list."""
+    """Return the links as lists, for a file."""
     return {facet: [link.kind, link.levels, link.shared] for facet, link in links.items()}
 
 
@@ -191,7 +191,7 @@ def _components(
 def _mean_products(
     layout: VariableLayout, strata: Strata | None
 ) -> tuple[FloatArray, tuple[TwoWayMeanSquares, ...]] | None:
-    """Return the mean products of complete two-way tables: joint ones, or of each variable."""
+    """Return the mean products of complete two-way tables, of all variables or of each."""
     tables = []
     for model in layout.scores.models:
         design = model.design

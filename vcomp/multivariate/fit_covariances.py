@@ -1,4 +1,4 @@
-"""The fit of several dependent variables: scores are read, components estimated, a result made."""
+"""The fit of several dependent variables, from the scores to the result."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LEAST = 1e-10
 """Floor of the eigenvalues of the residual correlations that decorrelate the scores."""
 
 _ROUNDS = 5
-"""Rounds of subtracting group means; residuals that only set a scale need not be exact."""
+"""Rounds of subtracting group means: residuals that only set a scale need not be exact."""
 
 
 def uncorrelated(layout: VariableLayout) -> tuple[FloatArray, FloatArray | None]:
@@ -128,8 +128,8 @@ METHODS: tuple[Method, ...] = get_args(Method)
 """The methods for several variables."""
 
 _START = 1e-2
-"""Floor of the eigenvalues of the starting matrices, in units of the variances; a lower one where
-many scores make the closed form surer."""
+"""Largest floor of the eigenvalues of the starting matrices, in units of the variances. With many
+scores, which make the closed form more accurate, it is lower."""
 
 
 @guarded
@@ -271,7 +271,7 @@ def _estimate(
 
 
 def _indefinite(layout: VariableLayout, values: FloatArray) -> str:
-    """Return a clause on matrices that are not positive semidefinite, empty if all are."""
+    """Return a clause on matrices that are not positive semidefinite; empty without any."""
     below = []
     for name, S in zip(layout.names, np.where(layout.linked, values, 0.0), strict=True):
         least = float(np.linalg.eigvalsh(S / np.outer(layout.scale, layout.scale))[0])
@@ -353,7 +353,7 @@ def _start(layout: VariableLayout, strata: Strata | None, scale: FloatArray) -> 
     """Return positive definite matrices near the closed form, on the scale of the likelihood."""
     v = layout.n_variables
     try:
-        # Both are the same where variables were observed together; one needs sums of strata only.
+        # Both are equal if variables were observed together; one needs sums of strata only.
         balanced = strata is not None
         values = (
             polarised_components(layout, "anova") if balanced else analogous_components(layout)
@@ -403,15 +403,16 @@ def _covariance(
 
 
 _INDEPENDENT = 1e-9
-"""An eigenvalue of the residual matrix on a unit diagonal up to which it is singular."""
+"""Eigenvalue up to which a residual matrix with unit diagonal is singular."""
 
 _SINGULAR = 1e-10
-"""An eigenvalue below which the observed information is left for the average one, as it may be
-rounding error. At a lower rank some are zero: those of directions that leave the rank."""
+"""Smallest eigenvalue at which the observed information is used; a smaller one may be rounding
+error, and the average information is used. At a lower rank, directions that leave the rank have
+the eigenvalue zero."""
 
 
 _CLOSE = 2.0
-"""Difference of log-likelihoods up to which another maximum is reported, as of one variable."""
+"""Largest difference of log-likelihoods to another maximum that is reported."""
 
 
 def _status(layout: VariableLayout, end: ConeMaximum) -> str:

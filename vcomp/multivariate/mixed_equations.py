@@ -1,13 +1,13 @@
 """The likelihood of several variables for any data, by elimination in three stages.
 
 With R the covariance matrix of the residual, which has a small block for each unit, and
-V = R + Σ_t Z_t (I ⊗ Σ_t) Z_t', effects U of one stage after the other are eliminated. With
+V = R + Σ_t Z_t (I ⊗ Σ_t) Z_t', the effects U are eliminated stage by stage. With
 A = U'V⁻¹U, which is block diagonal, and Σ = LL' for the stage,
 
     (V + UΣU')⁻¹ = V⁻¹ − V⁻¹U E U'V⁻¹,   E = L (I + L'AL)⁻¹ L',
 
-so that what is left, Ω = W'V⁻¹W for the columns W of the last stage, is a dense matrix, from which
-the likelihood and its derivatives follow. The Σ_t may be singular. Groups of the first stage have
+so that a dense matrix remains, Ω = W'V⁻¹W for the columns W of the last stage. The likelihood and
+its derivatives follow from it. The Σ_t may be singular. Groups of the first stage have
 (v, v) blocks; those of one class are products of dense matrices (:mod:`.elimination_plan`).
 """
 
@@ -63,7 +63,7 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
     reml : restricted likelihood, or the full one
     y : (n,) the scores on another scale; None for that of the standard deviations
     dense_below : largest number of scores for the expected information, by (n, n) matrices
-    chunk : number of elements of temporary arrays, about
+    chunk : approximate number of elements of temporary arrays
 
     Raises
     ------
@@ -196,7 +196,7 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
         # Third stage
         omega = 0.5 * (omega + omega.T)
         psi, psi_v, half, log_3, (a3, u3) = self._solved(omega, S, y3)
-        # Effects are La. At its minimum y'Py hardly changes with errors of a and of the means.
+        # Effects are La. y'Py is at its minimum, insensitive to errors of a and of the means.
         a2 = _times(W2, _times(F2.transpose(0, 2, 1), y2 - mixed @ u3))
         u2 = a2 @ L2.T
         a1 = _times(W1, _times(F1.transpose(0, 2, 1), y1 - self._along(inner, outer, u2, u3)))
@@ -218,7 +218,7 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
         """Return the inverse residual matrix of every pattern, and log|R|."""
         there = self._equations.units.observed
         both = there[:, :, None] & there[:, None, :]
-        # A missing variable has the residual 1, and is left out of the inverse.
+        # A missing variable gets the residual variance 1, and 0 in the inverse.
         R = np.where(both, S, np.eye(self._v) * ~there[:, None, :])
         logs = np.log(np.diagonal(np.linalg.cholesky(R), axis1=1, axis2=2)).sum(axis=1)
         inverses = np.where(both, np.linalg.inv(R), 0.0)
@@ -270,7 +270,7 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
         own: tuple[FloatArray, FloatArray, FloatArray],
         rest: tuple[FloatArray, FloatArray, FloatArray],
     ) -> None:
-        """Subtract what the groups of a class explain, in place.
+        """Subtract the part of the groups of a class, in place.
 
         Parameters
         ----------
@@ -298,7 +298,7 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
     def _solved(
         self, omega: FloatArray, S: FloatArray, y: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray, float, tuple[FloatArray, FloatArray]]:
-        """Return both Ψ, `half`, the logarithms of determinants, and a and the effects La."""
+        """Return both Ψ, `half`, the sum of log determinants, and a with the effects La."""
         v = self._v
         x, e = slice(omega.shape[0] - v, None), slice(0, omega.shape[0] - v)
         roots = [root(S[t]) for t in self._plan.outer]
@@ -310,7 +310,7 @@ class EquationsLikelihood(LastPoint[EquationsPoint]):
         half[:, e] = self._scaled(inner.inverse(), across)
         psi_v[e, e] = self._scaled(half[:, e].T, across)
         XVX = Positive(omega[x, x] - H[x] @ inner.solve(H[x].T))
-        # The means adjusted for the other terms, for P.
+        # Means adjusted for the other terms, for P.
         F = np.vstack([-psi_v[e, e] @ omega[e, x], np.eye(v)])
         psi = psi_v + F @ XVX.solve(F.T)
         logs = inner.log_determinant() + (XVX.log_determinant() if self.reml else 0.0)

@@ -153,7 +153,7 @@ class MultivariateResults(display.Printed):
         return self._framed(self._record.components.values[self._place(term)])
 
     def standard_errors(self, term: str) -> pd.DataFrame:
-        """Return the standard errors of a term's matrix; nan where there are none.
+        """Return the standard errors of a term's matrix; nan for elements without one.
 
         Parameters
         ----------
@@ -507,7 +507,7 @@ def _predicted_profiles(
     import pandas as pd
 
     term = g.place(object_)
-    # The nearest matrix depends on the units of the variables: that of unit variances is taken.
+    # The nearest matrix depends on the units of the variables: use unit variances.
     units = np.outer(layout.scale, layout.scale)
     S = units * positive_part(g.known[term] / units)
     n = layout.counts[term]

@@ -97,14 +97,14 @@ class Elimination:
         return [c.levels.size * c.columns.size for c in self.classes]
 
     def multiplications(self, v: int) -> float:
-        """Return the multiplications of an evaluation, about, for v variables."""
+        """Return the approximate number of multiplications of an evaluation with v variables."""
         first = sum(c.levels.size * float(c.columns.size * v) ** 2 * v for c in self.classes)
         width, columns = float(self.n_slots * v), float(self.n_columns * v)
         second = self.n_levels * width * (width**2 + columns**2)
         return 3.0 * (first + second) + 8.0 * columns**3
 
     def numbers(self, v: int) -> float:
-        """Return how many numbers an evaluation keeps, about, for v variables."""
+        """Return the approximate memory of an evaluation with v variables, in numbers."""
         first = sum(self.pairs_per_class) + self.n_groups * (self.n_slots + 2)
         second = self.n_levels * self.n_slots * (3 * self.n_slots + 3 * self.n_columns)
         return float(v) ** 2 * (first + second + 9.0 * float(self.n_columns) ** 2)
@@ -211,7 +211,7 @@ def _slots(
     n_levels: int,
     inner: tuple[int, ...],
 ) -> tuple[tuple[LongArray, ...], IntArray]:
-    """Return the positions of the inner terms in the second stage, and the terms of a level's."""
+    """Return the positions of the inner terms in the second stage, and the terms of a level."""
     ranks: list[LongArray] = []
     terms: list[int] = []
     for t in inner:
@@ -255,7 +255,7 @@ def _classes(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """Scores as a matrix: a row for each unit, those of one pattern together.
+    """Scores as a matrix with a row for each unit, sorted by pattern.
 
     Attributes
     ----------
@@ -432,10 +432,10 @@ _MOST_EFFECTS = 5000
 """Largest number of effects of the last stage."""
 
 _MOST_VARIABLES = 60
-"""Largest number of variables: those observed in a unit are the bits of one integer."""
+"""Largest number of variables: those observed in a unit are bits of one integer."""
 
 CHUNK = 100_000
-"""Number of elements of temporary arrays, about: more leave the cache of a processor."""
+"""Approximate number of elements of temporary arrays, which fit into a processor's cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -450,7 +450,7 @@ class StageEquations:
     plan : order of elimination
     counts : numbers of units of pairs of effects
     stages : sums over the units of the effects of each stage
-    chunk : number of elements of temporary arrays, about
+    chunk : approximate number of elements of temporary arrays
     """
 
     layout: VariableLayout
@@ -479,7 +479,7 @@ class StageEquations:
             first += self.layout.sizes[t]
 
     def at_once(self, columns: int) -> int:
-        """Return for how many groups or levels arrays with so many columns are made at once."""
+        """Return the number of groups or levels in a block of arrays with so many columns."""
         return max(1, self.chunk // max(1, columns * self.v**2))
 
     def parts(self, group_class: GroupClass, columns: int = 0) -> Iterator[tuple[slice, slice]]:

@@ -26,7 +26,7 @@ from vcomp.multivariate.stage_equations import (
 from vcomp.numerics import slices
 
 _FEW_GROUPS = 4
-"""Groups of a level below which products of groups cost less than a product for each level."""
+"""Groups per level below which products by group cost less than by level."""
 
 
 def subtract_by_level(
@@ -334,7 +334,7 @@ class StageProducts:
         self, stage: StageSums, Z: FloatArray, inverses: FloatArray, places: ElementPlaces
     ) -> None:
         self._stage, self._places = stage, places
-        # The last one is for no pattern.
+        # The last one is zero, for entries beyond the patterns of an effect.
         self._inverses = np.concatenate([inverses, np.zeros((1, *inverses.shape[1:]))])
         self._sums = stage.by_pattern @ Z.reshape(len(Z), -1)
 
@@ -400,7 +400,7 @@ def _eliminate(
     h2: FloatArray,
     h3: FloatArray,
 ) -> FloatArray:
-    """Return what the first stage explains of all squares, and subtract it from h2 and h3."""
+    """Return the part of the first stage in all squares, and subtract it from h2 and h3."""
     plan, v = eq.plan, eq.v
     gram = np.zeros((places.size, places.size))
     for group_class, B in zip(plan.classes, point.outer, strict=True):

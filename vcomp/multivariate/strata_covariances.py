@@ -32,7 +32,7 @@ Quadratic = Callable[[FloatArray], FloatArray]
 
 
 def polarised_components(layout: VariableLayout, method: str) -> FloatArray:
-    """Return the (k + 1, v, v) components by a closed form of sums and differences of variables.
+    """Return the (k + 1, v, v) components from closed forms of sums and differences of variables.
 
     The covariance of two variables is a quarter of the difference between the components of their
     sum and of their difference.

@@ -19,7 +19,7 @@ from vcomp.multivariate.variables import Scores
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joint:
-    """The pairs of groups of two terms that have scores in common.
+    """Pairs of groups of two terms with common scores.
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ class VariableLayout:
 
 
 def lay_out(scores: Scores) -> VariableLayout:
-    """Return the terms of all variables together."""
+    """Return the layout of the terms of all variables."""
     structure = scores.models[0].design.structure
     nested_in = structure.nested_in
     sizes = [len(levels) for levels in scores.levels]

@@ -207,7 +207,7 @@ def read_scores(
 
 @dataclass(frozen=True, slots=True)
 class _VariableModels:
-    """The variables with their models, each of the rows in which the variable has a score."""
+    """The variables with their models, each fitted to the rows with a score of the variable."""
 
     names: tuple[str, ...]
     models: tuple[VarianceComponentsModel, ...]
@@ -293,7 +293,7 @@ def _long(
 def _scored(
     name: str, rows: pd.DataFrame, column: str, none: str, lacking: list[str]
 ) -> pd.DataFrame:
-    """Return the rows in which a variable has a score, and add to `lacking` how many have none."""
+    """Return the rows with a score of a variable; add the number of others to `lacking`."""
     empty = rows[column].isna().to_numpy()
     if empty.all() and len(rows):
         raise DataError(f"variable {name!r} has no scores: {none}")
@@ -328,7 +328,7 @@ def _columns(
 
 
 def _is_known(name: str, environment: Any) -> bool:
-    """Return whether a name that is not a column can be looked up by an expression."""
+    """Return whether an expression can use a name that is not a column."""
     from patsy import builtins as patsy_builtins
 
     return (
