@@ -76,7 +76,7 @@ class PairTable:
 
 @dataclass(frozen=True)
 class CrossProducts:
-    """Sums over rows of everything that the likelihood and Henderson's Method I need.
+    """Sums over rows for the likelihood and Henderson's Method I.
 
     y and the columns of X are centred at ``Design.origin``; raw cross-products would lose digits.
 
@@ -168,9 +168,9 @@ class CrossProducts:
         return t == u or self.pairs[min(t, u), max(t, u)].counts.size == self.sizes[t]
 
     def passing_pairs(self) -> Iterable[tuple[tuple[int, int], PairTable]]:
-        """Return the tables of pairs, one by one and not kept if they were not made before.
+        """Return the tables of pairs one by one, without keeping those that are new.
 
-        Those of very many effects are as large as the rows, and engines of levels need none.
+        With very many effects they are as large as the rows, and engines of levels need none.
         """
         return self.pairs.passing() if isinstance(self.pairs, _LazyPairs) else self.pairs.items()
 
@@ -289,7 +289,7 @@ class RollUp:
                 rows, cols = self._codes(t, source), self._codes(u, source)
                 of_rows = ONCE if self._chunk.counts is None else self._chunk.counts
                 weights = of_rows if source == _ROWS else self.group_n[source]
-                if weights.size and weights.min() == 0.0:  # groups of other rows only
+                if weights.size and weights.min() == 0.0:  # groups without rows in this chunk
                     there = weights > 0.0
                     rows, cols, weights = rows[there], cols[there], weights[there]
                 indptr, indices, counts = pair_counts(rows, cols, sizes[t], sizes[u], weights)
@@ -302,7 +302,7 @@ class RollUp:
                 source = self._source([t, u])
                 most = n_rows if source == _ROWS else sizes[source]
                 needed += 12.0 * min(float(sizes[t]) * sizes[u], most) + 8.0 * sizes[t]
-        # Two copies of the rows are sorted.
+        # Sorting takes two copies of the rows.
         check_memory(
             needed + 24.0 * n_rows,
             f"tables of the pairs of groups that occur in {self._chunk.n:,} rows may need",
@@ -316,7 +316,7 @@ class RollUp:
         return sorted(range(len(self._known)), key=lambda t: -len(self._known[t]))
 
     def _source(self, terms: Sequence[int]) -> int:
-        """Return the smallest term that is finer than all these; ``_ROWS`` if there is none."""
+        """Return the smallest term that is finer than all these; ``_ROWS`` without such a term."""
         wanted = frozenset().union(*(self._facets[t] for t in terms))
         alone = len(terms) == 1
         finer = [
@@ -328,7 +328,7 @@ class RollUp:
         return min(finer, key=lambda w: (sizes[w], w), default=_ROWS)
 
     def _is_no_finer(self, w: int, t: int) -> bool:
-        """Whether term t is as fine as term w, so that it cannot be summed from it."""
+        """Whether terms t and w have equal groups, so that summing t from w gains nothing."""
         return self._known[w] == self._known[t]
 
     def _codes(self, term: int, source: int) -> IntArray:
@@ -362,14 +362,14 @@ def _nested_facets(chunk: Chunk) -> dict[tuple[int, int], IntArray]:
             level = determined_levels(
                 chunk.level_codes(inner), chunk.level_codes(outer), sizes[inner]
             )
-            # A part of the rows may lack levels; nesting is not known from it then.
+            # Nesting is not known from rows that lack levels.
             if level.size and level.min() >= 0:
                 found[inner, outer] = level
     return found
 
 
 class _LazyPairs(Mapping[tuple[int, int], PairTable]):
-    """The tables of pairs of groups, made when the first one is needed: some engines need none.
+    """The tables of pairs of groups, computed at the first use: some engines need none.
 
     Parameters
     ----------
@@ -393,7 +393,7 @@ class _LazyPairs(Mapping[tuple[int, int], PairTable]):
         return len(self._tables)
 
     def passing(self) -> Iterable[tuple[tuple[int, int], PairTable]]:
-        """Return the tables one by one without keeping them, unless they were made before."""
+        """Return the tables one by one; new ones are not kept."""
         made = vars(self).get("_tables")
         return self._rolled.each_pair() if made is None else made.items()
 
@@ -506,7 +506,7 @@ def _products_with(chunk: Chunk, values: FloatArray) -> FloatArray:
 
 
 _VALUES = 32_768
-"""Numbers of a block of rows, which the cache of a core holds."""
+"""Size of a block of rows, in numbers, that fits into the cache of a core."""
 
 
 def cell_moments(
@@ -548,7 +548,7 @@ def cell_moments(
 
 
 def row_blocks(y: FloatArray, X: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
-    """Yield blocks of rows of [y X], which the cache holds; each overwrites the one before.
+    """Yield blocks of rows of [y X] that fit into the cache; each overwrites the one before.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Two crossed facets with at most one score in a cell: sums by level, and the cells without one.
 
-Numbers of scores in pairs of levels are 1 but in the holes, so that products with them are sums
-and products in the holes. Neither needs a pass over the rows.
+A pair of levels has one score, or none in a hole. So products with the table of these numbers
+need only sums and products over the holes. Neither needs a pass over the rows.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from vcomp.numerics import MixedColumns, available_bytes, slices
 from vcomp.numerics.kernels import group_sums, weighted_gram
 
 LEAST_FILLED = 0.25
-"""Share of filled cells below which the filled ones are fewer than it takes to gain anything."""
+"""Share of filled cells below which a table of all cells gains nothing."""
 
 MOST_LEVELS = 4_096
 """Largest number of levels of the smaller facet: matrices of this order are factored."""
 
 _SLAB = 2**22
-"""Cells that are laid out as a dense table at a time."""
+"""Number of cells in a block that is laid out as a dense table."""
 
 _PAIR_SECONDS, _DENSE_SECONDS = 1.0e-9, 3.5e-11
-"""Times of a product of two holes of a level, and of two cells in a dense product."""
+"""Seconds of a product of two holes of a level, and of two cells in a dense product."""
 
 
 @dataclass(frozen=True)
 class CrossedTable:
     """Sums of y and the columns of X of two crossed facets, and the holes.
 
-    F, the numbers of scores of each pair of levels, is 1 but in the holes, where it is 0.
+    F, the number of scores of each pair of levels, is 0 in the holes and 1 elsewhere.
 
     Attributes
     ----------
@@ -171,19 +171,19 @@ class CrossedTable:
 
     @cached_property
     def _by_column(self) -> tuple[LongArray, LongArray]:
-        """The holes in the order of their columns, and where those of each end."""
+        """The holes sorted by column, and the end of each column's part."""
         n = np.bincount(self.holes, minlength=self.sizes[1 - self.longer])
         ends = np.concatenate([[0], np.cumsum(n)])
         return np.argsort(self.holes, kind="stable"), ends
 
     @cached_property
     def is_by_holes(self) -> bool:
-        """Whether products of the holes of each level take less time than those of all cells."""
+        """Whether products by the holes of each level take less time than by all cells."""
         return self._seconds_by_holes < self._seconds_of_cells
 
     @cached_property
     def _whole(self) -> FloatArray | None:
-        """F itself, if its products take less time and it is one slab; None otherwise."""
+        """F as an array, if dense products take less time and it is one slab; else None."""
         cells = self.sizes[0] * self.sizes[1]
         return (
             None
@@ -206,7 +206,7 @@ class CrossedTable:
 
     @property
     def slab_bytes(self) -> float:
-        """Memory of the rows that are laid out at a time, and of their products with a matrix."""
+        """Memory of a block of dense rows and of their products with a matrix."""
         return 16.0 * min(_SLAB, float(self.sizes[0]) * self.sizes[1])
 
     def weighted(self, weights: FloatArray, slab: int = _SLAB) -> FloatArray:
@@ -257,7 +257,7 @@ def find_crossed_table(
     most_levels: int = MOST_LEVELS,
     free_bytes: Callable[[], float] = available_bytes,
 ) -> CrossedTable | None:
-    """Return the table of two crossed facets with holes; None if rows are no such table.
+    """Return the table of two crossed facets with holes; None for other designs.
 
     Parameters
     ----------

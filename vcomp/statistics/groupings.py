@@ -85,10 +85,11 @@ def find_groupings(terms: Sequence[TermDesign], grid: Grid) -> Groupings:
     )
 
 
-def _place(term: TermDesign, found: list[tuple[IntArray, int]], grid: Grid) -> int:
-    """Return the place of a term's grouping of the cells, −1 if its groups are single rows.
+def _place(term: TermDesign, groupings: list[tuple[IntArray, int]], grid: Grid) -> int:
+    """Return the place of a term's grouping among those so far; −1 if its groups are single rows.
 
-    Cells are grouped by the term's facets that are not axes. A new grouping is added to `found`.
+    Cells are grouped by the term's facets that are not axes. A new grouping is added to
+    `groupings`.
     """
     groups, size = np.zeros(grid.n_cells, np.int32), 1
     for facet, levels in zip(grid.rest, grid.levels, strict=True):
@@ -97,11 +98,11 @@ def _place(term: TermDesign, found: list[tuple[IntArray, int]], grid: Grid) -> i
             size = keys.size
     if size == grid.n_cells > 1 and (grid.cell_n == 1.0).all():
         return -1
-    for place, (known, n_known) in enumerate(found):
+    for place, (known, n_known) in enumerate(groupings):
         if n_known == size and number_combinations(known, size, groups, size)[0].size == size:
             return place
-    found.append((groups, size))
-    return len(found) - 1
+    groupings.append((groups, size))
+    return len(groupings) - 1
 
 
 def _nested_remainder(codes: tuple[IntArray, ...], n: FloatArray) -> Remainder:
@@ -159,7 +160,7 @@ class GroupSums:
     n : number of rows
     total, yy : sum and sum of squares of the centred response
     sizes : numbers of groups
-    parts : (m,) sums of squares of which T terms consist; from strata those of disjoint spaces, so
+    parts : (m,) sums of squares that add up to T terms; from strata those of disjoint spaces, so
         that small differences of large T terms do not cancel
     holds : (k + 2, m) parts of the T terms, then of the total, then of the mean
     coefficients : (k, k) k_tu, the expectation of T_t for a unit component of term u
@@ -233,7 +234,7 @@ def _note(
     shared: FloatArray,
     n: FloatArray,
 ) -> None:
-    """Fill in the coefficients that follow from Σ_h n_gh² of the groups g and their sizes n."""
+    """Set the coefficients of two terms, from Σ_h n_gh² of the groups g and their sizes n."""
     coefficients[place] = (shared / n).sum()
     inverse[place] = np.mean(shared / n**2)
 
@@ -512,9 +513,9 @@ def squares_within(
         for b, (table, centre) in enumerate(zip(cells.tables, centres, strict=True))
         if table.shape[1] > 1 or (centre != table).any()
     ]
-    # A constant column is its own centre: mostly only y is left.
+    # A constant column equals its centre: mostly only y is left.
     within = np.zeros((len(strata), len(centres), len(centres)))
-    # The kernel's compilation takes a second.
+    # Compiling the kernel takes a second.
     is_large = prod(cells.shape) * cells.n.size > blocks.values
     if is_large and len(away) == 1 and cells.tables[away[0]].shape[1] == cells.n.size:
         b = away[0]
@@ -571,10 +572,10 @@ def _over_blocks(
     n_cells = cells.n.size
     width = max(size // prod(cells.shape), 1)
     blocks = [slice(s, min(s + width, n_cells)) for s in range(0, n_cells, width)]
-    if len(blocks) == 1:  # threads take longer to start
+    if len(blocks) == 1:  # starting threads takes longer
         return work(blocks[0])
     with ThreadPoolExecutor(threads) as pool:
-        # Summed in the order of the blocks, whichever is done first.
+        # Summed in the order of the blocks, whatever the order of completion.
         total: FloatArray = np.array(list(pool.map(work, blocks))).sum(axis=0)
     return total
 

@@ -25,12 +25,12 @@ _MOST_CELLS = 2_048
 """Largest number of cells of a level: matrices of cells by cells are factored."""
 
 _LEAST_FILLED = 0.02
-"""Share of filled cells below which rows are not laid out as a table."""
+"""Smallest share of filled cells of rows that are laid out as a table."""
 
 
 @dataclass(frozen=True)
 class LevelTerm:
-    """Where the groups of a term are.
+    """Position of the groups of a term in the grid.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class LevelGrid:
 
     @cached_property
     def n_by_holes(self) -> int:
-        """Number of levels that are described by their holes, which are the first ones."""
+        """Number of levels that are described by their holes; they come first."""
         return sum(a.n for a in self.alike if a.by_holes)
 
     def sums_by_holes(self, z: FloatArray) -> FloatArray:
@@ -282,7 +282,7 @@ def added_up(values: FloatArray, parents: LongArray, axis: int = 0) -> FloatArra
 def find_level_grid(
     chunk: Chunk, *, free_bytes: Callable[[], float] = available_bytes
 ) -> LevelGrid | None:
-    """Return the cells of rows by level; None if there are too many, or too few are filled.
+    """Return the cells of rows by level; None if they are too many, or too few are filled.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ def find_level_grid(
     sizes, codes = chunk.facet_sizes, {f: chunk.level_codes(f) for f in used}
     leaf = max(used, key=lambda f: sizes[f])
     chain, parents = _chain(leaf, codes, sizes)
-    # A level without rows, as one that was left out, has no place among the nodes.
+    # A level without rows, such as one that was left out, has no node.
     if not all(np.bincount(codes[f], minlength=sizes[f]).all() for f in chain):
         return None
     axes = [f for f in used if f not in chain]
@@ -320,7 +320,7 @@ def find_level_grid(
     terms = tuple(_term(term, chain, levels, sizes, rank) for term in chunk.terms)
     place = rank[codes[leaf]] * keys.size + cell
     parents, counts = (parents[0][order], *parents[1:]), counts[order]
-    # Another engine may be chosen, which needs no means.
+    # An engine that needs no means may be chosen.
     means = partial(_means, chunk, place, counts)
     return LevelGrid(chunk.n, place, counts, chunk.n_fixed, means, parents, terms, alike)
 
@@ -334,7 +334,7 @@ def _replicates(counts: FloatArray) -> float | None:
 def _chain(
     leaf: int, codes: dict[int, IntArray], sizes: Sequence[int]
 ) -> tuple[list[int], tuple[LongArray, ...]]:
-    """Return the facets in which the first is nested, inner ones first, and the nodes above."""
+    """Return the facets above the first one, inner ones first, and the nodes above each node."""
 
     def determined(inner: int, outer: int) -> LongArray:
         return determined_levels(codes[inner], codes[outer], sizes[inner]).astype(np.int64)
@@ -354,7 +354,7 @@ def _term(
     sizes: tuple[int, ...],
     rank: LongArray,
 ) -> LevelTerm:
-    """Return where the groups of a term are, for levels of this rank."""
+    """Return the position of a term's groups in the grid, for levels of this rank."""
     of_groups = dict(zip(term.facets, term.level_codes(sizes), strict=True))
     depth = min((chain.index(f) for f in term.facets if f in chain), default=len(chain))
     n_cells = next((x.size for x in levels.values()), 1)
@@ -372,7 +372,7 @@ def _term(
 
 
 def _divisors(counts: FloatArray) -> FloatArray:
-    """Return numbers of scores, which need not be whole, with 1 in place of 0."""
+    """Return the numbers of scores, whole or not, with 1 in place of 0."""
     return np.where(counts > 0.0, counts, 1.0)
 
 
@@ -396,12 +396,12 @@ def _means(chunk: Chunk, place: LongArray, counts: FloatArray) -> tuple[FloatArr
 
 
 _BLOCK = 2**17
-"""Numbers of the matrices and of a table that are worked on at once, which fit into a cache."""
+"""Size of a block in numbers: its matrices and a table fit into a cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alike:
-    """Adjacent levels with equally many holes, or filled cells, in the order of their patterns.
+    """Adjacent levels with equally many holes or filled cells, sorted by pattern.
 
     Attributes
     ----------
@@ -452,8 +452,8 @@ def find_alike(
 ) -> tuple[tuple[Alike, ...], LongArray]:
     """Return the levels by the number of their holes, or of filled cells if these are fewer.
 
-    Holes are filled in blocks that are all the same: if cells have different numbers of scores,
-    filled cells are used throughout.
+    Holes serve only if all filled cells have equally many scores; else filled cells are used
+    throughout.
 
     Parameters
     ----------
@@ -476,7 +476,7 @@ def find_alike(
             levels = np.flatnonzero((by_holes == holes) & (sizes == s))
             cells = np.nonzero(filled[levels] ^ holes)[1].reshape(levels.size, s)
             own = np.ones(cells.shape) if holes else counts[levels[:, None], cells]
-            # Levels of the same pattern come into the same block, and are adjacent there.
+            # Levels of the same pattern are adjacent, in the same block.
             order = np.lexsort([parents[levels], _hashed(cells, own)])
             step = max(_BLOCK // max(n_cells, s * s), 1)
             for first in range(0, levels.size, step):
@@ -493,7 +493,7 @@ def find_alike(
 
 
 def _hashed(cells: LongArray, own: FloatArray) -> NDArray[np.uint64]:
-    """Return a number that is the same for equal rows, and for few others, (L,)."""
+    """Return a hash of each row, (L,)."""
     odd = np.uint64(0x9E3779B97F4A7C15)
     weights = np.cumprod(np.full(2 * cells.shape[1], odd))
     both = np.hstack([cells.view(np.uint64), own.view(np.uint64)])

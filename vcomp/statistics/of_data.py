@@ -68,7 +68,7 @@ def _response_sums(design: Design, rows: Rows, statistics: Statistics) -> tuple[
     away = len(rows) * (mean - design.origin) ** 2
     if away <= 1e-3 * statistics.yy:
         return mean, statistics.yy - away
-    # Sums about an origin so far from the mean would cancel.
+    # Sums about an origin far from the mean would cancel.
     return mean, float(np.square(rows.y - mean).sum())
 
 

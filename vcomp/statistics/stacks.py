@@ -73,7 +73,7 @@ class StackTables:
     n : number of rows
     products : (R + 1, R + 1) of W and y
     lead_n, lead : (q,) rows of each group of the absorbed term, and (q, R + 1) sums in it
-    whole : of all rows, where these are most of them
+    whole : tables of all rows, if these rows are most of them
     """
 
     layout: StackLayout
@@ -158,7 +158,7 @@ class StackTables:
     def _changed(
         self, whole: StackTables, changed: LongArray
     ) -> tuple[FloatArray, FloatArray, FloatArray] | None:
-        """Return the same from that of all rows; None if there are new numbers of rows."""
+        """Return `by_count` from that of all rows; None if there are new numbers of rows."""
         counts, numbers, grams = (part.copy() for part in whole.by_count)
         for tables, sign in ((whole, -1.0), (self, 1.0)):
             for group in changed:
@@ -173,7 +173,7 @@ class StackTables:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stack:
-    """Sums of B data sets; what all of them share has a first axis of length 1.
+    """Sums of B data sets; arrays that all of them share have a first axis of length 1.
 
     Attributes
     ----------
@@ -246,7 +246,7 @@ class Stack:
         for b, (table, (counts, numbers, gram)) in enumerate(zip(tables, parts, strict=True)):
             of_groups, of_rows = gram, table.products
             if layout.width > R or (kept[b] < 0).any():
-                # A column that is not there is zero, as if its group had no rows.
+                # A missing column is zero, as if its group had no rows.
                 there = np.outer(kept[b] >= 0, kept[b] >= 0)
                 of_groups = np.where(there, gram[:, kept[b][:, None], kept[b]], 0.0)
                 of_rows = np.where(there, of_rows[np.ix_(kept[b], kept[b])], 0.0)
@@ -289,7 +289,7 @@ class Stack:
         grams_y, grams_yy = np.empty((B, d, self.scale.size)), np.empty((B, d))
         for c, count in enumerate(self.group_n[0]):
             own = tables.lead_n == count
-            # One by one: the digits of a data set do not depend on the others.
+            # One by one, so that the digits of a data set do not depend on the others.
             sums = (lead[:, None, own] @ tables.lead[own, :-1])[:, 0]
             grams_y[:, c] = sums / self.scale
             grams_yy[:, c] = np.square(lead[:, own]).sum(axis=1)

@@ -1,6 +1,6 @@
 """Sufficient statistics of one set of rows, with which all estimators work.
 
-They stand between design and estimate, and hold strata, cross-products or both.
+They are the step between design and estimate, and hold strata, cross-products or both.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Statistics:
         """
         if self.make_cells is None:
             raise DataError(
-                "this needs rows, and these statistics have no rows: they were made from parts; "
+                "this needs rows, and these statistics, made from parts, have none; "
                 "fit the data as a whole"
             )
         return self.make_cells()
@@ -327,7 +327,7 @@ def _no_cross_products() -> CrossProducts:
 
 @dataclass(frozen=True)
 class WideProducts:
-    """Cross-products in which the columns of a factor are one more term, after the random ones.
+    """Cross-products with the columns of a wide factor as a further term, after the random ones.
 
     At most one of these columns is 1 in a row, all others are 0. The columns are orthogonal
     therefore, and have pair tables with the random terms.
@@ -466,7 +466,7 @@ def find_wide_products(
     of_factor = group_sums(levels, values, size + 1)[:size]
     of_levels = np.bincount(levels, minlength=size + 1)[:size].astype(float)
     if not of_levels.all():
-        return None  # a column of zeros, which is refused
+        return None  # a column of zeros is refused
     k, tables = len(chunk.sizes), dict(rolled.pairs())
     for t, (codes, q) in enumerate(zip(chunk.codes, chunk.sizes, strict=True)):
         indptr, indices, counts = pair_counts(codes, levels, q, size + 1, ONCE)

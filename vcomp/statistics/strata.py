@@ -45,7 +45,7 @@ class Remainder:
 
     @property
     def n_groupings(self) -> int:
-        """Number of groupings; the position after the last stands for single observations."""
+        """Number of groupings; the position after the last is that of single observations."""
         return len(self.tables.group_n)
 
 
@@ -69,7 +69,7 @@ class GroupedColumns:
     def of_columns(self, kept: Sequence[int]) -> GroupedColumns:
         """Return some of the columns, given by ascending positions."""
         if len(kept) == len(self.within):
-            return self  # with the products that are known already
+            return self  # with their known products
         means = tuple(np.ascontiguousarray(table[:, kept]) for table in self.means)
         return GroupedColumns(means, self.within[np.ix_(kept, kept)])
 
@@ -95,7 +95,7 @@ class Stratum:
     multiplicity : Π (n_f − 1) over them, its number of independent vectors
     coefficients : (L + 1, k + 1) components of its covariance matrix (rows: groupings, then single
         observations) in terms of those of the model (columns, the residual last)
-    fixed : the columns of X that have a part in it
+    fixed : the columns of X that are not zero in it
     columns : y and these columns
     """
 
@@ -177,7 +177,7 @@ class GroupPlaces:
         return np.broadcast_to(combination * n + group, sizes).ravel()
 
     def at_places(self, term: int, parts: Sequence[FloatArray]) -> list[FloatArray]:
-        """Return arrays by place in the order of a term's groups; themselves if that is theirs."""
+        """Return arrays by place in the order of a term's groups; unchanged if they are so."""
         _, combination, group, n = self._digits(term)
         ends = [i for i, size in enumerate(combination.shape) if size > 1]
         starts = [i for i, size in enumerate(group.shape) if size > 1]
@@ -220,7 +220,7 @@ class GroupPlaces:
         return self.codes[self.of_term[term]][self.rank].astype(np.int64)
 
     def _cell_of_group(self, levels: dict[int, LongArray]) -> LongArray:
-        """Return a cell of the grid in which the levels of each group of a term occur."""
+        """Return for each group of a term a cell of the grid that holds its levels."""
         size, cells, groups = 1, np.zeros(self.grid.n_cells, np.int32), None
         for facet, codes in zip(self.grid.rest, self.grid.levels, strict=True):
             if facet not in levels:
@@ -296,7 +296,7 @@ class StratumStatistics:
             XX=gram[1:, 1:],
             Xy=gram[1:, 0],
             yy=float(gram[0, 0]),
-            # Cells, of which predicted effects are made, are those of the own columns.
+            # Predicted effects are made from the cells of these columns.
             cells=None,
         )
 
@@ -307,12 +307,12 @@ class StratumStatistics:
         return replace(found, cells=None if cells is None else lambda: cells().of_columns(both))
 
     def response_sums(self) -> tuple[float, float] | None:
-        """Return the mean of y, and the sum of squares about it; None if that would cancel."""
+        """Return the mean of y, and the sum of squares about it; None if digits would cancel."""
         group_n = self.remainder.tables.group_n
         of_means = next(s for s in self.strata if not s.contrasts)
         is_nested = self.remainder.parents is not None
         weights = group_n[-1 if is_nested else 0]
-        means = of_means.columns.means[0][:, 0, 0]  # times √R, R combinations of axis levels
+        means = of_means.columns.means[0][:, 0, 0]  # times √R, for R combinations of axis levels
         mean = float(weights @ means) / float(weights.sum())
         scaled = mean / np.sqrt(prod(self.shape))
         if not is_nested:
@@ -371,7 +371,7 @@ class StratumStatistics:
     def group_n(self, term: int) -> FloatArray:
         """Return the rows in the groups of a term for one combination of its axes' levels.
 
-        Groups of single observations are equal, and one element stands for all.
+        Groups of single observations have equal sizes, and one element represents all.
         """
         outside = prod(n for f, n in enumerate(self.shape) if f not in self.term_axes[term])
         grouping = self.term_groupings[term]
@@ -380,7 +380,7 @@ class StratumStatistics:
         return outside * self.remainder.tables.group_n[grouping]
 
     def times(self, term: int) -> int:
-        """Return how many groups of a term each of :meth:`group_n` stands for."""
+        """Return how many groups of a term each element of :meth:`group_n` represents."""
         inside = prod(self.shape[f] for f in self.term_axes[term])
         is_single = self.term_groupings[term] == self.remainder.n_groupings
         return inside * (self.remainder.n if is_single else 1)

@@ -56,13 +56,13 @@ from vcomp.statistics.strata import (
 )
 
 _NOTHING = 1e-20
-"""A column whose squared norm in a stratum is below this share of the whole has no part in it."""
+"""Share of a column's squared norm below which its part in a stratum is zero."""
 
 _ROUNDED_MEAN = 1e-12
-"""The same for its mean, of which centring leaves the rounding error."""
+"""The same share for the mean of a centred column, which is rounding error."""
 
 _MOST_WIDE = 2e7
-"""Elements of the tables of sparse columns up to which they are split into strata."""
+"""Largest number of elements in the tables of sparse columns that are split into strata."""
 
 MOST_AXES = 12
 """Largest number of axes: k axes make 2^k strata."""
@@ -249,7 +249,7 @@ def _means_of_cells(
     n = grid.cell_n[groupings.order]
     kept = [0, *(1 + np.flatnonzero(vary))]
     is_single = chunk.counts is not None or bool((n == 1.0).all())
-    # For each column its rows, a table, both twice for means of rows, and two blocks of work.
+    # Each column needs its rows and a table, both twice for means of rows, and two work blocks.
     copies = 1 if is_single else 2
     check_memory(
         8.0 * len(kept) * (copies * (size + float(chunk.response.size)) + 2 * BLOCKS.values),
@@ -320,7 +320,7 @@ def layout_of(
 
 
 _FIRST_ROWS = 256
-"""Rows in which a column that varies is first looked for two values."""
+"""Rows of the first search for two different values of a column."""
 
 
 def _vary(chunk: Chunk) -> list[bool]:
@@ -333,7 +333,7 @@ def _vary(chunk: Chunk) -> list[bool]:
     else:
         first = chunk.columns[:_FIRST_ROWS]
         vary = (first != first[:1]).any(axis=0)
-        same = np.flatnonzero(~vary)  # columns that vary mostly do so at once
+        same = np.flatnonzero(~vary)  # most columns that vary do so in the first rows
         vary[same] = (chunk.columns[:, same] != first[:1, same]).any(axis=0)
     if chunk.within is not None:
         vary = vary | (np.diagonal(chunk.within)[1:] > 0.0)
@@ -384,7 +384,7 @@ def _columns_inside(
     *,
     intercept: bool,
 ) -> list[tuple[int, ...]]:
-    """Return the columns of X that have a part in each stratum.
+    """Return the columns of X that are not zero in each stratum.
 
     Parameters
     ----------
@@ -393,7 +393,7 @@ def _columns_inside(
     squares = np.array([np.diagonal(products)[1:] for products in of_strata.values()])
     total = squares.sum(axis=0)
     if intercept:
-        # Columns are centred then: the rest of a mean is rounding, absorbed by the intercept.
+        # Columns are centred: the mean is rounding error, absorbed by the intercept.
         of_means = list(split).index(())
         n = groupings.remainder.tables.group_n[-1 if groupings.are_nested else 0]
         means = (np.square(n @ split[()].means[0][:, :, 0]) / n.sum())[1:]

@@ -145,7 +145,7 @@ def test_rows_that_are_gone_when_they_are_read_again():
     formula, data = gridded("replicated", seed=4)
     found = model_of(formula, data, stream=True, batch_rows=17)._data
     gone = replace(found, parts=lambda _: SimpleNamespace(total=lambda *_: None))
-    with pytest.raises(vcomp.DataError, match="the fit is of 36 rows, and 0 were read now"):
+    with pytest.raises(vcomp.DataError, match="the fit has 36 rows, and 0 were read now"):
         gone.total(len)
 
 
@@ -270,7 +270,7 @@ def test_scores_that_changed_by_more_than_rounding_are_noticed(origin, low, high
     for away in (0.99e-6, -0.99e-6):
         module.check_scores(coding, n * away)
     for away in (1.01e-6, -1.01e-6):
-        with pytest.raises(vcomp.DataError, match="the rows have other scores now"):
+        with pytest.raises(vcomp.DataError, match="the scores changed between the passes"):
             module.check_scores(coding, n * away)
 
 
@@ -295,10 +295,10 @@ def test_data_that_change_between_the_passes_are_noticed():
     reading = Reading(kept_bytes=0.0)
     data = pd.DataFrame({"y": np.arange(6.0), "a": list("uuvvww")})
     other = Changing(data, data.assign(a=list("uuvvwx")))
-    with pytest.raises(vcomp.DataError, match="'a' has a level that was not there"):
+    with pytest.raises(vcomp.DataError, match="'a' has a level that the first pass did not read"):
         module.gather(parse("y ~ (1|a)"), other, reading)
     fewer = Changing(data, data.iloc[:5])
-    with pytest.raises(vcomp.DataError, match="6 rows were read first, and 5"):
+    with pytest.raises(vcomp.DataError, match="the first pass read 6 rows, and a later one 5"):
         module.gather(parse("y ~ (1|a)"), fewer, reading)
 
 
@@ -321,7 +321,7 @@ def test_as_many_rows_with_other_scores_are_noticed(put_away):
             module.gather(parse(formula), other, reading, collapse=True)
             assert other.passes == 1
         else:
-            with pytest.raises(vcomp.DataError, match="the rows have other scores now"):
+            with pytest.raises(vcomp.DataError, match="the scores changed between the passes"):
                 module.gather(parse(formula), other, reading, collapse=True)
 
 
@@ -350,7 +350,9 @@ def test_new_levels_are_noticed_in_all_facets(facet):
     for place, value in ((0, 99), (11, -99), (5, 2**62)):
         new = str(value) if facet == "c" else value
         later = data.assign(**{facet: [*data[facet][:place], new, *data[facet][place + 1 :]]})
-        with pytest.raises(vcomp.DataError, match=f"'{facet}' has a level that was not there"):
+        with pytest.raises(
+            vcomp.DataError, match=f"'{facet}' has a level that the first pass did not read"
+        ):
             module.gather(parse("y ~ (1|a) + (1|b) + (1|c)"), Changing(data, later), reading)
 
 
@@ -401,7 +403,7 @@ def test_scores_may_differ_by_a_billionth_of_their_widest_deviation(low, high, o
     coding = SimpleNamespace(survey=survey, centre=SimpleNamespace(origin=origin))
     for sign in (1.0, -1.0):
         module.check_scores(coding, 3.0 + sign * 0.99 * limit * n)
-        with pytest.raises(vcomp.DataError, match="the rows have other scores now"):
+        with pytest.raises(vcomp.DataError, match="the scores changed between the passes"):
             module.check_scores(coding, 3.0 + sign * 1.01 * limit * n)
 
 

@@ -388,7 +388,7 @@ def test_partitions_that_change_between_the_passes():
         return data.iloc[: 10 + len(calls)]
 
     changing = dd.from_map(part, [0], meta=data.iloc[:0])
-    refused(changing, "rows were read first, and", formula, kept_bytes=0.0)
+    refused(changing, "the first pass read [0-9,]+ rows, and", formula, kept_bytes=0.0)
 
 
 @pytest.mark.parametrize("name", ["crossed", "per document"])
@@ -402,7 +402,7 @@ def test_scores_that_change_between_the_passes(name):
         return data.assign(y=data["y"] + 1e-3 * len(calls))
 
     changing = dd.from_map(part, [0], meta=data.iloc[:0])
-    refused(changing, "the rows have other scores now", formula, kept_bytes=0.0)
+    refused(changing, "the scores changed between the passes", formula, kept_bytes=0.0)
 
 
 def test_other_collections_and_no_rows():

@@ -160,7 +160,9 @@ def test_places_of_several_facets_add_up():
     for block in (7, 10**6):
         assert places_of_rows(lookups, columns, block=block).tolist() == expected
     columns["b"].iloc[49] = "w"
-    with pytest.raises(vcomp.DataError, match="facet 'b' has a level that was not there"):
+    with pytest.raises(
+        vcomp.DataError, match="facet 'b' has a level that the first pass did not read"
+    ):
         places_of_rows(lookups, columns)
 
 

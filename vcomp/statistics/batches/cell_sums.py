@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FEW_PLACES = 2**22
-"""Number of cells up to which a table of all cells is made, however many rows there are: to sum
-batches of rows, and to find facets that are crossed with all others."""
+"""Largest number of cells for which a table of all cells is always made. It serves to sum batches
+of rows, and to find facets that are crossed with all others."""
 
 _MOST_EMPTY = 2
-"""Cells per row up to which a larger table of all cells is made."""
+"""Largest number of cells per row at which a larger table of all cells is made."""
 
 
 def dense_places(size: int, n_rows: int, few: int = _FEW_PLACES) -> bool:
@@ -175,7 +175,7 @@ def _check_same(a: RowCoding, b: RowCoding) -> list[int]:
 
 
 def _check_levels(mine: Facet, theirs: Facet) -> None:
-    """Refuse levels of different types, none of which can be equal."""
+    """Refuse levels whose types differ, so that no two levels can be equal."""
     kinds = [kind_of(facet.levels) for facet in (mine, theirs)]
     if all(kinds) and kinds[0] != kinds[1]:
         raise DataError(
@@ -264,8 +264,8 @@ def _united(
 def _centred(coding: RowCoding, table: CellTable) -> tuple[RowCoding, CellTable]:
     """Return coding and cells about the origins of the model of all rows.
 
-    The columns of X may make up a constant in each part and not in all rows, as a covariate that
-    is 2 in one part and 3 in the other, and the other way round after rows with other levels.
+    The columns of X may contain a constant in each part but not in all rows: a covariate that is 2
+    in one part and 3 in the other. Rows with other levels can have the opposite effect.
 
     Parameters
     ----------
@@ -289,11 +289,11 @@ def _centred(coding: RowCoding, table: CellTable) -> tuple[RowCoding, CellTable]
 
 
 _WITHIN = 1e-13
-"""A combination of columns is constant within cells if it varies by less, on their scales."""
+"""Relative variance within cells below which a combination of columns is constant in them."""
 
 
 def _constant(coding: RowCoding, table: CellTable) -> FloatArray:
-    """Return a with X a = 1 in all rows of the cells; zeros if there is none."""
+    """Return a with X a = 1 in all rows of the cells; zeros without such an a."""
     varying, p = coding.varying, coding.varying.size
     found, within = np.zeros(p), table.within[1:, 1:]
     if not p:
@@ -326,7 +326,7 @@ def _moved(
     levels: Sequence[IntArray],
     of_facets: Sequence[int],
 ) -> CellTable:
-    """Return the table of a part at its places in another coding, about the origin of that."""
+    """Return the table of a part with the places and origins of another coding."""
     old = part.coding
     at, table = part.table.filled()
     found = list(old.places.codes(at))

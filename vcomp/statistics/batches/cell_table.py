@@ -38,7 +38,7 @@ from vcomp.statistics.stratification import MOST_AXES
 _FIRST_COUNTS = np.uint8
 
 _SPREAD = 8
-"""Use a dense table up to this many places per row, from the first place to the last."""
+"""Largest number of places per row, from the first place to the last, of a dense table."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,7 +141,7 @@ class CellTable:
 def united(a: LongArray, b: LongArray) -> LongArray:
     """Return the union of two ordered sets of places, in order.
 
-    A stable sort merges two runs; ``np.union1d`` hashes all places, which takes 50 times as long.
+    A stable sort merges two runs; ``np.union1d`` hashes all places and takes 50 times as long.
     """
     both = np.concatenate([a, b])
     both.sort(kind="stable")
@@ -171,7 +171,7 @@ def _made(
 
 
 def sum_cells(places: LongArray, values: FloatArray, *, powers: bool = False) -> CellTable:
-    """Return the table of the cells in which some rows are.
+    """Return the table of the cells of some rows.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def sum_cells(places: LongArray, values: FloatArray, *, powers: bool = False) ->
         table = EveryCell(found.size, values.shape[0], powers=powers)
         table.add(at, values)
         made = table.made()
-    else:  # a table of all places between is faster than putting them in order
+    else:  # a table of all places in their range is faster than sorting them
         table = EveryCell(high - low + 1, values.shape[0], powers=powers)
         table.add(places - low, values)
         found, made = table.made().filled()
@@ -194,7 +194,7 @@ def sum_cells(places: LongArray, values: FloatArray, *, powers: bool = False) ->
 
 
 class EveryCell:
-    """A table of all places, to which rows are added.
+    """A table of all places, to which rows can be added.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ class EveryCell:
     """
 
     def __init__(self, size: int, n_columns: int, *, powers: bool = False) -> None:
-        # In as few bytes as the fullest cell needs: most designs have one row in each.
+        # Few bytes suffice for the counts: most designs have one row in each cell.
         self._counts: Any = np.zeros(size, _FIRST_COUNTS)
         self._means = np.zeros((n_columns, size))
         self._within = np.zeros((n_columns, n_columns))
@@ -240,7 +240,7 @@ def symmetric(lower: FloatArray) -> FloatArray:
 
 
 _FEW_EMPTY = 2
-"""Use a dense table up to this many places per row."""
+"""Largest number of places per row of a dense table."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -276,7 +276,7 @@ class CollapsePlan:
 
 
 def collapse_plan(coding: RowCoding) -> CollapsePlan | None:
-    """Return how cells are collapsed; None if the data do not fill a grid of nested groups.
+    """Return the plan of collapsing cells; None if the data do not fill a grid of nested groups.
 
     The survey has the numbers of rows of every level, which have to be those of such a grid. Only
     the sums show whether a cell is filled twice while another is empty.
@@ -403,7 +403,7 @@ class PartSums:
 
     @classmethod
     def of(cls, plan: CollapsePlan, table: CellTable) -> PartSums:
-        """Return the sums of rows of which no cell has been collapsed yet.
+        """Return the sums of a table whose complete cells are not collapsed yet.
 
         Parameters
         ----------
@@ -487,7 +487,7 @@ class PartSums:
 
 
 def _parted(plan: CollapsePlan, cells: LongArray, table: CellTable) -> PartSums:
-    """Return the sums of some cells, with those that are complete collapsed.
+    """Return the sums of some cells, the complete ones collapsed.
 
     Parameters
     ----------

@@ -55,10 +55,10 @@ _TOGETHER = 8
 """Number of sums that one task adds."""
 
 _LAST = 24
-"""Number of sums up to which the last task adds all: each level of the tree costs a wait."""
+"""Largest number of sums that the last task adds: each level of the tree costs a wait."""
 
 _NOT_HERE = Survey((), {}, 0, np.longdouble(0.0), np.inf, -np.inf)
-"""Stands for the survey of all rows, which the workers have."""
+"""Placeholder of the survey of all rows, which stays on the workers."""
 
 Sum = TypeVar("Sum", bound=Addable)
 
@@ -71,7 +71,7 @@ def source_on_dask(data: Any) -> Source:
     DataError
         If it is another collection of Dask.
     """
-    # Whoever has such a table has imported its module.
+    # The module of such a table is already imported.
     frames: Any = sys.modules.get("dask.dataframe")
     if frames is None or not isinstance(data, frames.DataFrame):
         raise DataError(
@@ -177,7 +177,7 @@ def _collapsed_part(coding: RowCoding, plan: CollapsePlan, part: CompleteRows) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Moving:
-    """Sums as they are sent: without the plan of collapsing, which their receiver has."""
+    """Sums as they are sent: without the plan of collapsing, which the receiver has."""
 
     open: CellTable
     collapsed: CollapsedGroups | None
@@ -199,7 +199,7 @@ class _Partitions:
         for name in names:
             if name not in source.columns:
                 raise source.no_column(name)
-        # A scope cannot be sent, the names in it that the formula uses can.
+        # A scope cannot be sent; the values that the formula uses can.
         wanted = {*names_in(formula.response), *formula.fixed_names} - set(names)
         self._scope = {
             name: environment.namespace[name] for name in wanted if name in environment.namespace
@@ -222,7 +222,7 @@ class _Partitions:
         return found
 
     def total_of_one_pass(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
-        """Return the same of a pass that needs no survey."""
+        """Return the sum of ``of(*known, part)``, by a pass that needs no survey."""
         dask: Any = import_module("dask")
         work = dask.delayed(self._work(of, known), traverse=False)
         made = _tree(*self._each_by(_of_partition, work))
@@ -249,7 +249,7 @@ class _Partitions:
         return dask.compute(_tree(made, known))[0]
 
     def _of_first_pass(self, work: _Work) -> Any:
-        """Return the sum over all rows, and keep these on their workers if they are few."""
+        """Return the sum over all rows; few rows are kept on their workers."""
         dask: Any = import_module("dask")
         most = self._most_bytes / max(self._rows.npartitions, 1)
         sent = dask.delayed(replace(work, keeps=most), traverse=False)
@@ -265,8 +265,8 @@ class _Partitions:
     def _each_by(self, function: Callable[..., Any], work: Any) -> tuple[list[Any], Any]:
         """Return the delayed results of a function for each partition and some delayed work.
 
-        A partition is read and summed in one task. If it were read in another task, rows would
-        pile up that wait for the results of the first pass.
+        A partition is read and summed in one task. Separate tasks would pile up rows that wait for
+        the results of the first pass.
 
         Returns
         -------
@@ -281,7 +281,7 @@ class _Partitions:
         key = (work.key, 0)
         if not made or key in made[0].__dask_graph__():
             return made, (work, key)
-        # Older versions of Dask pass the work on as it is, still delayed.
+        # Older versions of Dask do not compute the delayed work for map_partitions.
         each = dask.delayed(function)
         return [each(part, work) for part in self._rows.to_delayed()], (work, work.key)
 
@@ -298,7 +298,7 @@ def _each_again(function: Callable[..., Any], parts: list[Any], *known: Any) -> 
 
 
 def _tree(made: list[Any], known: tuple[Any, Any]) -> Any:
-    """Return the delayed sum of the results of partitions; None if there are none.
+    """Return the delayed sum of the results of partitions; None without partitions.
 
     Parameters
     ----------
@@ -327,10 +327,10 @@ def _delayed(tasks: Mapping[str, Any], keys: list[str], needed: list[Any]) -> li
 
 
 def _fetched(parts: Sequence[Any]) -> Iterator[Any]:
-    """Yield one result after another; while one is used only the next is computed."""
+    """Yield the results one by one; while one is used, the next is computed."""
     dask: Any = import_module("dask")
     with ThreadPoolExecutor(1) as pool:
-        # The scheduler may be that of the caller's context.
+        # The caller's context may set the scheduler.
         ahead = [pool.submit(copy_context().run, dask.compute, part) for part in parts[:1]]
         for part in parts[1:]:
             (found,) = ahead.pop().result()
@@ -350,8 +350,8 @@ class _Work:
     known : its other arguments
     formula : the formula whose columns complete rows have
     scope : names that the formula uses
-    collapses : whether cells are collapsed; the last of the completed arguments is then the plan
-    keeps : size of a partition in bytes up to which it is kept
+    collapses : whether cells are collapsed; the plan is then the last argument of completed work
+    keeps : largest size in bytes of a partition that is kept
     """
 
     of: Callable[..., Any]
@@ -362,7 +362,7 @@ class _Work:
     keeps: float = 0.0
 
     def without_survey(self) -> _Work:
-        """Return the work as it is sent: without the survey, which the workers have."""
+        """Return the work without the survey, which the workers have."""
         return self._with_survey(_NOT_HERE)
 
     def _with_survey(self, survey: Survey) -> _Work:
@@ -370,7 +370,7 @@ class _Work:
         return replace(self, known=tuple(known))
 
     def completed(self, first: FirstPass) -> _Work:
-        """Return the work as it is done: with the survey of the first pass, from the workers."""
+        """Return the work with the survey of the first pass."""
         work = self._with_survey(first.survey.of_used_levels())
         if not work.collapses:
             return work
@@ -401,7 +401,7 @@ def _at_worker(work: _Work, first: _Found) -> _Work:
 
 
 def _read_partition(frame: pd.DataFrame, work: _Work) -> _Read:
-    """Return the result of the first pass over a partition, and its rows for the next ones."""
+    """Return the result of the first pass over a partition, with its rows for later passes."""
     n_bytes = float(frame.memory_usage(index=False, deep=True).sum())
     return _Read(_of_partition(frame, work), frame if n_bytes <= work.keeps else None)
 
@@ -411,7 +411,7 @@ def _found(read: _Read) -> _Found:
 
 
 def _of_partition(frame: Any, work: _Work) -> Any:
-    """Return the result of the work on the rows of one partition; runs on a worker."""
+    """Return the result of the work on one partition; runs on a worker."""
     from patsy import EvalEnvironment
 
     if isinstance(frame, _Read):

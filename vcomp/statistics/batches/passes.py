@@ -1,6 +1,6 @@
 """Sums of rows that are read in batches: one pass for levels and origins, one for the cells.
 
-For rows that do not fit into memory this stands between data and statistics. Only cells are kept,
+This is the step from data to statistics for rows that do not fit into memory. Only cells are kept,
 unless the rows are few.
 """
 
@@ -49,7 +49,7 @@ _BLOCK = 2**20
 """Number of cells in a block of a sum."""
 
 _SAME = (
-    "they have to stay the same between the passes: write them to a file, or give "
+    "rows must stay the same between the passes: write them to a file, or give "
     "vcomp.io.spool(data)"
 )
 
@@ -123,7 +123,7 @@ def check_scores(coding: RowCoding, total: float) -> None:
     rounding = 1e-9 * away + 1e-13 * max(abs(survey.high), abs(survey.low))
     if abs(total - expected) > rounding * survey.n:
         raise DataError(
-            f"the rows have other scores now than when they were read first (their mean is "
+            f"the scores changed between the passes (their mean is now "
             f"{origin + total / survey.n:g}, and was {survey.mean:g}); {_SAME}"
         )
 
@@ -138,8 +138,7 @@ def check_rows(coding: RowCoding, n: int) -> None:
     """
     if n != coding.survey.n:
         raise DataError(
-            f"{coding.survey.n:,} rows were read first, and {n:,} when they were read again; "
-            f"{_SAME}"
+            f"the first pass read {coding.survey.n:,} rows, and a later one {n:,}; {_SAME}"
         )
 
 
@@ -178,7 +177,7 @@ class Batches:
             yield renamed_part(read(), self._renamed)
 
     def _parts(self) -> Iterator[Callable[[], CompleteRows]]:
-        """Yield a function for each part that makes it, or returns it if it is kept."""
+        """Yield for each part a function that makes it, or returns the kept part."""
         self._passes += 1
         kept = self._kept.of_last_pass()
         label, total = f"pass {self._passes}", self._source.n_rows
@@ -228,7 +227,7 @@ class Batches:
                 while waiting:
                     yield waiting.popleft().result()
             finally:
-                for future in waiting:  # if an interruption or an error ends the work
+                for future in waiting:  # after an interruption or an error
                     future.cancel()
 
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
@@ -288,7 +287,7 @@ def _tabulate(coding: RowCoding, batches: Batches, reading: Reading, *, powers: 
 
 
 def _collapsed(coding: RowCoding, plan: CollapsePlan, batches: Batches) -> PartSums | None:
-    """Return the sums with all cells collapsed; None if some cells never become complete."""
+    """Return the sums with all cells collapsed; None if some cells stay incomplete."""
     code = Coder(coding)
 
     def sums_of(part: CompleteRows) -> PartSums:
@@ -307,7 +306,7 @@ def _collapsed(coding: RowCoding, plan: CollapsePlan, batches: Batches) -> PartS
 
 
 class Coder:
-    """Finds the cells of rows, and the centred values that are summed in them."""
+    """Coder of rows: their cells, and the centred values to be summed in them."""
 
     def __init__(self, coding: RowCoding) -> None:
         self._coding = coding

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _MOST_PLACES = 2**62
 
 _DIRECT = 2**20
-"""Range of values up to which levels are looked up in a table, whatever their number."""
+"""Range of values up to which levels are looked up in a table, however few they are."""
 
 _SPARSE = 8
 """Values per level up to which a larger table is made."""
@@ -44,7 +44,7 @@ _ABSENT = -1
 """Entry of a table for a value that is not a level of the facet."""
 
 _BLOCK = 2**15
-"""Rows whose places stay in a core's second cache while one facet after another is added."""
+"""Rows of a block, whose places stay in a core's second cache while facets are added."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -257,8 +257,8 @@ def places_of_rows(
         for facet, (values, low, table) in zip(facets, known, strict=True):
             if not add_places(places[rows], values[rows], low, table):
                 raise DataError(
-                    f"facet {facet.name!r} has a level that was not there when the rows were read "
-                    "first; they have to stay the same between the passes",
+                    f"facet {facet.name!r} has a level that the first pass did not read; rows "
+                    "must stay the same between the passes",
                     column=facet.name,
                 )
     return places
@@ -310,7 +310,7 @@ class RowCoding:
         return 1 + int(self.varying.sum())
 
     def products(self, within: FloatArray) -> FloatArray:
-        """Return squares and products of y and all columns of X from those that vary."""
+        """Return squares and products of y and all columns of X, zero for constant columns."""
         rows = [0, *(1 + np.flatnonzero(self.varying))]
         every = np.zeros((1 + self.varying.size,) * 2)
         every[np.ix_(rows, rows)] = within
@@ -327,10 +327,10 @@ class Passes(Protocol):
     """Rows in parts, which can be read several times."""
 
     def total(self, of: Callable[..., Part], *known: Any) -> Part | None:
-        """Return the sum of ``of(*known, part)`` over the parts; None if there are none."""
+        """Return the sum of ``of(*known, part)`` over the parts; None without parts."""
 
     def each(self, why: str) -> Iterable[CompleteRows]:
-        """Return the parts one after another.
+        """Return the parts one by one.
 
         Raises
         ------
@@ -382,7 +382,7 @@ def matrix_of(coding: RowCoding, part: CompleteRows) -> FloatArray:
 
 
 def learn_in_passes(formula: Formula, passes: Passes, reading: Reading) -> RowCoding:
-    """Return the coding of rows, from one pass; with a fixed part from two or three passes.
+    """Return the coding of rows, by one pass; with a fixed part by two or three passes.
 
     Parameters
     ----------
@@ -455,7 +455,7 @@ def _with_columns(coding: RowCoding, passes: Passes) -> RowCoding:
     assert sums is not None
     constant = sums.constant(names)
     if constant.any() and "Intercept" not in names:
-        # Sums of squares have too few digits to decide this.
+        # Sums of squares have too few digits to recognise a constant.
         away = passes.total(_away, coding, constant)
         if away is None or not Centre.is_one(away.value):
             constant = np.zeros(constant.size)

@@ -42,7 +42,7 @@ _OF_ARROW = ("date", "timestamp", "duration", "time", "decimal", "binary")
 """Types that are stored in Arrow's format: dates, times with a zone, exact decimals."""
 
 _ROUNDING = 1e-6
-"""Share of the largest number by which numbers that agree may differ."""
+"""Largest difference, as a share of the largest number, of numbers that agree."""
 
 
 def write_sums(sums: CellSums, path: str | Path) -> None:
@@ -89,7 +89,7 @@ def read_sums(path: str | Path) -> CellSums:
         raise DataError(f"there is no file {str(path)!r}") from None
     except (DataError, MemoryError):
         raise
-    except Exception as error:  # a damaged file fails anywhere: in zip, JSON, numpy, and here
+    except Exception as error:  # a damaged file can fail anywhere: in zip, JSON, numpy or here
         raise DataError(
             f"{str(path)!r} does not hold statistics that vcomp stored, or is cut off: "
             f"{str(error) or type(error).__name__}"
@@ -112,7 +112,7 @@ def _check_sizes(archive: zipfile.ZipFile, names: Iterable[str], size: int) -> N
 
 
 def _checked(sums: CellSums) -> CellSums:
-    """Return the sums if their values are of their kind and agree with each other.
+    """Return the sums, checked: values have the right kind and agree with each other.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def _checked(sums: CellSums) -> CellSums:
         _check(bool(((level >= -1) & (level < most)).all()))
         _check(bool((level[survey.facets[inner].counts > 0] >= 0).all()))
     _check_table(table, coding.places.size, coding.n_columns, survey.n)
-    # A mean is within the scores that it is of; a changed one may be anything.
+    # A mean lies between the smallest and the largest score, unless it was changed.
     means = table.means[0] + coding.centre.origin  # of cells that have rows
     spread = _ROUNDING * (survey.high - survey.low) + slack
     _check(survey.low - spread <= float(means.min(initial=np.inf)))

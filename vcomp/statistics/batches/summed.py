@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from vcomp.statistics.batches.survey import Addable
 
 _BLOCK = 2**17
-"""Cells that are summed at a time."""
+"""Number of cells in a block of a sum."""
 
 _COPIES = 5.0
 """Copies of the table of cells in memory while effects are predicted."""
@@ -56,17 +56,17 @@ _NO_SOURCE = (
 )
 
 ReadAgain: TypeAlias = "Callable[[Reading], Batches]"
-"""Makes batches of the same rows, read as another ``Reading`` says."""
+"""Function that reads the same rows again, with another ``Reading``."""
 
 
 Sum = TypeVar("Sum", bound="Addable")
 
 
 class Parts(Protocol):
-    """Rows in parts that a function is applied to."""
+    """Rows in parts, for functions whose results are added."""
 
     def total(self, of: Callable[..., Sum], *known: Any) -> Sum | None:
-        """Return the sum of ``of(*known, part)`` over the parts; None if there are none."""
+        """Return the sum of ``of(*known, part)`` over the parts; None without parts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,8 +163,8 @@ class SummedData:
         """Return the sum of ``of(*known, chunk)`` over parts of the coded rows.
 
         The rows are one part if they are kept, or are the cells that are kept. Else they are read
-        again, in batches or on the workers of Dask, or rows with the same first four moments in
-        each cell stand for them.
+        again, in batches or on the workers of Dask, or replaced by rows with the same first four
+        moments in each cell.
 
         Raises
         ------
@@ -180,8 +180,8 @@ class SummedData:
             moments = None if self.moments_as_rows is None else self.moments_as_rows()
             if moments is None:
                 raise DataError(
-                    "this needs single rows, and there are none to read again: of the cells, "
-                    "which have several scores each, only means and sums of squares are known. "
+                    "this needs single rows, which are not kept and cannot be read again: of the "
+                    "cells, which hold several scores, only means and sums of squares are known. "
                     "Fit the rows themselves, or use interval='mls'"
                 )
             return of(*known, moments)
@@ -190,8 +190,8 @@ class SummedData:
         n = 0 if found is None else found.n
         if found is None or n != self.design.structure.n_rows:
             raise DataError(
-                f"the fit is of {self.design.structure.n_rows:,} rows, and {n:,} were read now; "
-                "they have to stay as they were"
+                f"the fit has {self.design.structure.n_rows:,} rows, and {n:,} were read now; "
+                "the rows must not change after the fit"
             )
         total: Sum = found.sum
         return total
@@ -200,14 +200,14 @@ class SummedData:
         """Return the cells if each of them is one row, else None."""
         try:
             cells = self.cells_as_rows()
-        except DataError:  # they were collapsed
+        except DataError:  # collapsed cells
             return None
         return cells if cells.counts is None else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _RowCoder:
-    """Codes rows that are read again.
+    """Coder of rows that are read again.
 
     Attributes
     ----------
@@ -233,7 +233,7 @@ class _RowCoder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Counted:
-    """A sum over rows, and how many they are."""
+    """A sum over rows, and their number."""
 
     n: int
     sum: Any
@@ -425,7 +425,7 @@ def _of_cells(coding: RowCoding, table: CellTable, reading: Reading) -> SummedDa
 
 
 def _cells_as_rows(coding: RowCoding, table: CellTable, terms: tuple[TermDesign, ...]) -> Chunk:
-    """Return the cells that have rows, each as one weighted row."""
+    """Return the filled cells, each as one weighted row."""
     places, filled = table.filled()
     is_single = bool((filled.counts == 1).all())
     return Chunk(
@@ -448,7 +448,7 @@ def _moments_as_rows(table: CellTable, cells_as_rows: Callable[[], Chunk]) -> Ch
     _, filled = table.filled()
     found = filled.as_scores()
     between = np.square(filled.means[1:]) @ filled.counts
-    # Rounding of origins when sums were added, relative to standard deviations
+    # Rounding of origins in added sums, relative to standard deviations
     constant = np.diagonal(filled.within)[1:] <= 1e-8**2 * between
     if found is None or not constant.all():
         return None

@@ -1,4 +1,4 @@
-"""Surveys: what the first pass over the rows determines, levels, nesting and origin.
+"""Surveys: levels, nesting and origin, as the first pass over the rows determines them.
 
 Surveys of parts add up, in any order and on any machine, to the survey of the whole.
 """
@@ -35,10 +35,10 @@ Part = TypeVar("Part", bound=Addable)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingSum(Generic[Part]):
-    """A sum of many parts, some of which are not added yet.
+    """A lazy sum of many parts, added as in a tree.
 
-    Neighbours that are sums of about equally many parts are added first, as in a tree, so that
-    what many parts share is copied a few times, not once for each part.
+    Neighbours that are sums of about equally many parts are added first, so that data that many
+    parts share are copied a few times, not once for each part.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class PendingSum(Generic[Part]):
         return PendingSum(tuple(waiting))
 
     def total(self) -> Part | None:
-        """Return the sum of all parts; None if there are none."""
+        """Return the sum of all parts; None without parts."""
         if not self.parts:
             return None
         (_, whole), *rest = reversed(self.parts)
@@ -74,7 +74,7 @@ def pending(part: Part) -> PendingSum[Part]:
 
 
 def add_up(parts: Iterable[Part]) -> Part | None:
-    """Return the sum of the parts, added as in a tree; None if there are none.
+    """Return the sum of the parts, added as in a tree; None without parts.
 
     Examples
     --------
@@ -201,10 +201,10 @@ def survey_rows(y: FloatArray, facets: Mapping[str, pd.Series]) -> Survey:
 
 
 _FEW = 7
-"""Number of values up to which they are listed."""
+"""Largest number of values that are listed."""
 
 _SAMPLE = 256
-"""Scores that are looked at first: of most responses they have more values than a few."""
+"""Size of the first sample of scores: in most responses it shows more than a few values."""
 
 
 def few_values(y: FloatArray) -> tuple[float, ...] | None:
@@ -338,7 +338,7 @@ class ColumnKinds:
         import pandas as pd
 
         if not len(next(iter(columns.values()), ())):
-            return self.of_no_rows()  # what a column of no rows holds is not known
+            return self.of_no_rows()  # the content of a column without rows is not known
         made = dict(columns)
         for name, found in self.levels.items():
             if found is None and name not in self.booleans:
@@ -421,5 +421,5 @@ class XSums:
         return XSums(n, mean, self.gram + other.gram + between, low, high)
 
     def constant(self, names: tuple[str, ...]) -> FloatArray:
-        """Return a with X a = 1, as far as these sums decide it; zeros if there is none."""
+        """Return a with X a = 1, within the digits of these sums; zeros without such an a."""
         return Centre.constant_of(names, self.mean, self.gram / max(self.n, 1))

@@ -10,7 +10,7 @@ from vcomp._typing import FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels import FEW_ROWS, njit
 
 _ROWS = 256
-"""Rows of a block, whose sums are summed."""
+"""Rows of a block: squares are summed within blocks, then over blocks."""
 
 
 @njit(cache=True, nogil=True)
@@ -23,7 +23,7 @@ def add_to_cells(
     within: FloatArray,
     powers: FloatArray,
 ) -> int:
-    """Take rows into their cells, from row `first` on, by Welford's recurrence, in place.
+    """Add the rows after the first `first` ones to their cells, in place, by Welford's recurrence.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def add_to_cells(
 
     Returns
     -------
-    n, or the row whose cell has as many rows as its number in `counts` can say
+    n, or the row whose cell holds the largest number of rows that `counts` can store
     """
     b, n = means.shape[0], places.size
     wanted = powers.shape[1] > 0
@@ -47,7 +47,7 @@ def add_to_cells(
     before, block = np.empty(b), np.empty((b, b))
     for start in range(first, n, 256):
         block[:] = 0.0
-        # Sums of blocks are summed: rounding grows with the number of blocks, not of rows.
+        # Rounding grows with the number of blocks, not of rows.
         for i in range(start, min(start + 256, n)):
             place = places[i]
             count = np.int64(counts[place])
@@ -73,7 +73,7 @@ def add_to_cells(
 
 @njit(cache=True, nogil=True)
 def _add_block(within: FloatArray, block: FloatArray) -> None:
-    """Add a matrix to another, in place; as an expression of arrays it takes long to compile."""
+    """Add a matrix to another, in place; an array expression would compile slowly."""
     for j in range(len(block)):
         for k in range(j + 1):
             within[j, k] += block[j, k]
@@ -89,7 +89,7 @@ def _add_one_column(
     means: FloatArray,
     within: FloatArray,
 ) -> int:
-    """Do the same with one column, which most data have, at three times the speed."""
+    """Add rows of one column, three times as fast: most data have one."""
     n = places.size
     for start in range(first, n, 256):
         block = 0.0
@@ -122,7 +122,7 @@ def _merge_powers(
     cubes: float,
     fourths: float,
 ) -> None:
-    """Merge m rows with n of a cell, in place; their mean is `away` from that of the cell.
+    """Merge m rows into the n of a cell, in place; the means differ by `away`.
 
     Pébay (2008), Formulas for robust, one-pass parallel computation of covariances and
     arbitrary-order statistical moments, SAND2008-6212, eqs. (2.1) to (2.3).
@@ -150,7 +150,7 @@ def merge_cells(
     within: FloatArray,
     powers: FloatArray,
 ) -> None:
-    """Take the cells of other rows in, in place; see Chan, Golub and LeVeque (1983).
+    """Merge the cells of other rows, in place, by Chan, Golub and LeVeque (1983).
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def merge_cells(
 
 @njit(cache=True, nogil=True)
 def place_cells(places: Any, cells: IntArray, order: IntArray, n_cells: int) -> None:
-    """Add the last axis of a grid to the place of each row, its cells in a new order, in place."""
+    """Add the cells of a grid, in a new order, as the last axis of each row's place, in place."""
     for i in range(places.size):
         places[i] = places[i] * n_cells + order[cells[i]]
 
@@ -234,7 +234,7 @@ def squares_within_cells(places: Any, values: FloatArray, means: FloatArray) -> 
         return float(_squares_within_cells(places, values, means))
     squares = np.zeros((-(-places.size // _ROWS), _ROWS))
     squares.reshape(-1)[: places.size] = np.square(values - means[places])
-    # `accumulate` adds one after the other, as the loop does.
+    # `accumulate` adds sequentially, as the loop does.
     blocks = np.add.accumulate(squares, axis=1)[:, -1]
     return float(np.add.accumulate(blocks)[-1]) if blocks.size else 0.0
 
@@ -253,8 +253,8 @@ def _squares_within_cells(places: Any, values: FloatArray, means: FloatArray) ->
 
 # Cells that occur --------------------------------------------------------------------------------
 #
-# A product takes a tenth of the time of a division. Of fewer than 2⁵⁰ combinations, each of which
-# has a row, the quotient is wrong by at most one, which is corrected.
+# A product takes a tenth of the time of a division. With fewer than 2⁵⁰ combinations, each with a
+# row, the quotient is wrong by at most one, which is corrected.
 
 
 @njit(cache=True, nogil=True)

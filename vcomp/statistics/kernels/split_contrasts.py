@@ -8,7 +8,7 @@ from vcomp._typing import BoolArray, FloatArray, IntArray, LongArray
 from vcomp.numerics.kernels import njit
 
 _WORK = 32_768
-"""Numbers that are worked on together: what a core's second cache holds, and its first nearly."""
+"""Size of a working block in numbers: it fits into a core's second cache."""
 
 
 @njit(cache=True, nogil=True)
@@ -26,20 +26,20 @@ def squares_in_strata(
     Parameters
     ----------
     table : (R, M) values of the cells for each combination of axis levels, R = Π shape
-    centres : (R, q) what is subtracted in each group of cells
+    centres : (R, q) origin of each group of cells
     groups : (M,) group of each cell, in order
     weights : (M,) of the cells
     shape : (k,) numbers of levels of the axes
 
     Returns
     -------
-    (2^k,) sums; bit f of a position says that it holds contrasts of axis f, not its mean
+    (2^k,) sums; bit f of a position is set for contrasts of axis f, not its mean
     """
     place, stratum, step = _rows_of_strata(shape)
     is_mean = _means_of_levels(stratum.size, step, shape)
     n_rows = stratum.size
     width = max(8, min(256, _WORK // n_rows))
-    # Along every axis means take a row before the levels: (n + 1) × (m + 1) rows of n × m.
+    # Each axis has one more row, for its mean, before its levels: n × m become (n + 1) × (m + 1).
     parts = np.zeros((n_rows, width))
     sums = np.empty((1 << shape.size, width))
     squares = np.zeros(1 << shape.size)
@@ -65,7 +65,7 @@ def squares_in_strata(
 
 @njit(cache=True, nogil=True)
 def _rows_of_strata(shape: LongArray) -> tuple[LongArray, LongArray, LongArray]:
-    """Return the row of each combination of levels, the stratum of each row, and steps of axes."""
+    """Return the row of each combination of levels, the rows' strata, and the axes' steps."""
     step = np.ones(shape.size, np.int64)
     for f in range(shape.size - 2, -1, -1):
         step[f] = step[f + 1] * (shape[f + 1] + 1)
@@ -85,7 +85,7 @@ def _rows_of_strata(shape: LongArray) -> tuple[LongArray, LongArray, LongArray]:
 
 @njit(cache=True, nogil=True)
 def _means_of_levels(n_rows: int, step: LongArray, shape: LongArray) -> BoolArray:
-    """Return for each axis the rows that are means along it of rows that are filled by then."""
+    """Return for each axis the rows of means along it, at levels of the later axes."""
     is_mean = np.ones((shape.size, n_rows), np.bool_)
     for axis in range(shape.size):
         for row in range(n_rows):
@@ -119,7 +119,7 @@ def _fill(
 
 @njit(cache=True, nogil=True)
 def _split(parts: FloatArray, head: int, step: int, n: int, m: int) -> None:
-    """Split n rows into their mean, scaled to keep lengths, and what is left of each."""
+    """Split n rows into their mean, scaled to keep lengths, and deviations from it."""
     mean = parts[head]
     for j in range(m):
         mean[j] = 0.0
