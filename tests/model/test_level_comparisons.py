@@ -487,7 +487,7 @@ def test_the_result_is_printed_and_drawn(main_effects):
     found = main_effects.compare_levels("sys")
     text = str(found)
     assert "Differences between levels of sys: t-test, Satterthwaite's degrees of freedom" in text
-    assert "Degrees of freedom: 63.01 to 63.11, of each pair its own." in text
+    assert "Degrees of freedom: 63.01 to 63.11, different for each pair." in text
     assert "std err" in text
     assert repr(found).endswith("5 of 6 pairs of sys distinct>")
     for kind in ("groups", "p_values"):

@@ -46,7 +46,7 @@ class AccumulatedStatistics:
     """
 
     def __init__(self, sums: CellSums | PendingSum[CellSums]) -> None:
-        # Parts are added when something of the whole is needed, all of them as in a tree.
+        # Parts are added when the whole is needed, as in a tree.
         self._parts = pending(sums) if isinstance(sums, CellSums) else sums
 
     @cached_property

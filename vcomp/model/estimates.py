@@ -1,6 +1,6 @@
-"""The methods of a result on its estimates: the model, convergence, components, fixed effects.
+"""Methods of a result for its estimates: the model, convergence, components, fixed effects.
 
-Below are the frames, which users, plots and exports share; intervals take an interval source.
+Below are the frames that users, plots and exports share; intervals take an interval source.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class Estimates(Fitted):
-    """Estimates with their covariance, and how they were reached."""
+    """Estimates with their covariance and convergence."""
 
-    # What was fitted ------------------------------------------------------------------------
+    # The model --------------------------------------------------------------------------
 
     @property
     def model(self) -> Any:
@@ -65,7 +65,7 @@ class Estimates(Fitted):
         """Number of scores minus number of fixed effects."""
         return self.nobs - len(self._record.exog_names)
 
-    # How it ended ---------------------------------------------------------------------------
+    # Convergence ---------------------------------------------------------------------------
 
     @property
     def converged(self) -> bool:
@@ -383,7 +383,7 @@ def component_limits(estimate: Estimate, alpha: float, source: IntervalSource) -
 
 
 def errors_beside(record: FitRecord, source: IntervalSource) -> FloatArray:
-    """Return the standard errors of the components that are shown with intervals of a source."""
+    """Return the standard errors of the components that match the intervals of a source."""
     if not (isinstance(source, FromComponents) and source.interval == "robust"):
         return component_errors(record).to_numpy()
     estimate = record.estimate

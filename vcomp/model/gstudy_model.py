@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cooccurrence:
-    """The combinations of levels that occur, in rows or in cells.
+    """The combinations of levels that occur, by row or by cell.
 
     Attributes
     ----------
     n_levels : number of levels of each facet, all of which occur
-    codes : (m,) level of each row or cell; those of a facet are left out if each of its levels
-        occurs with every combination of all the others
+    codes : (m,) level of each row or cell; a facet is left out if each of its levels occurs
+        with every combination of the levels of all others
     n_rows : number of rows
     """
 
@@ -192,7 +192,7 @@ def estimable_terms(design: Design, occurring: Cooccurrence) -> Estimable:
 
 
 def _determined(design: Design, facets: frozenset[str], groups: _Groups) -> frozenset[str]:
-    """Return all facets whose levels the groups of some facets determine."""
+    """Return the facets whose levels are determined by the groups of some facets."""
     n = groups.count(facets)
     return facets.union(
         *(c for f in design.facets if groups.count(facets | (c := design.closure({f}))) == n)
@@ -231,7 +231,7 @@ def _refuse_contradictions(design: Design, groups: _Groups) -> None:
 
 
 def _nested_all_the_same(design: Design, groups: _Groups) -> list[tuple[str, str]]:
-    """Return pairs of facets that are crossed in the design, and nested in the data."""
+    """Return pairs of facets that are crossed in the design but nested in the data."""
     found = []
     for inner in design.facets:
         above = design.nested_in[inner]
@@ -541,7 +541,7 @@ def _occurring_in_rows(facets: Mapping[str, pd.Series]) -> Cooccurrence:
 
 
 def _occurring_in_cells(sums: CellSums, columns: Mapping[str, str]) -> Cooccurrence:
-    """Return which levels occur together in the cells.
+    """Return the combinations of levels that occur in the cells.
 
     Parameters
     ----------
@@ -567,7 +567,7 @@ def _in_batches(claim: Claim, source: Source, reading: Reading) -> tuple[Estimab
         return CellSums(sums.coding, sums.again())
 
     estimable, found = _of_sums(claim, sums, every_cell, reading)
-    # Rows without a value in a column of the design are left out, even if no effect needs it.
+    # Rows with a missing value in any column of the design are left out.
     names = {column: facet for facet, column in claim.columns.items()}
     again = partial(Batches, claim.widest, source, renamed=names)
     return estimable, replace(found, again=again, parts=again)

@@ -1,4 +1,4 @@
-"""The methods of a result that test components, fixed effects and differences of levels.
+"""Methods of a result that test components, fixed effects and differences of levels.
 
 Methods delegate to :mod:`vcomp.inference.hypotheses` and :mod:`~vcomp.model.level_comparisons`.
 """

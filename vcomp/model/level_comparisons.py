@@ -58,10 +58,10 @@ LevelTest: TypeAlias = Literal["t", "tukey", "dunnett"]
 _TESTS: tuple[LevelTest, ...] = ("t", "tukey", "dunnett")
 
 _ALIKE = 1e-8
-"""Relative difference up to which standard errors are equal: the rounding of covariances."""
+"""Largest relative difference of equal standard errors: the rounding of covariances."""
 
 _LEAST_SHARE = 0.005
-"""Shares of the error variance that are printed."""
+"""Smallest share of the error variance that is printed."""
 
 _DEGREES = {
     "satterthwaite": "Satterthwaite's degrees of freedom",
@@ -77,22 +77,22 @@ _BY_POINTS = (
 )
 
 _BYTES = 400.0
-"""Of a pair in the table and on the way to it."""
+"""Peak memory of a pair in bytes, in the table and while it is computed."""
 
 Differences: TypeAlias = tuple[ContrastTest, Callable[[], FloatArray]]
-"""Tests of differences, and what returns their covariance matrix."""
+"""Tests of differences, and the function that returns their covariance matrix."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedLevels:
-    """The levels of a factor or term, with what tests their differences.
+    """The levels of a factor or term, with the function that tests their differences.
 
     Attributes
     ----------
     names : of the levels
     means : (k,) of each level, on the scale of the data
     tested : returns the tests of pairs, and their covariance matrix
-    words : how their errors were found
+    words : description of the errors
     symbol : of its statistic
     notes : sentences on the means and the errors
     slopes : returns the derivatives of the error variances of pairs by the components, or None
@@ -175,7 +175,7 @@ def _joined(facets: object) -> str:
 
 
 def _check_options(test: object, baseline: object, correction: object) -> None:
-    """Refuse options that are unknown, or that the test has no use for."""
+    """Refuse options that are unknown, or that the test does not use."""
     check_one_of("test", test, _TESTS)
     if correction is not None:
         check_one_of("correction", correction, CORRECTIONS)
@@ -190,7 +190,7 @@ def _check_options(test: object, baseline: object, correction: object) -> None:
 
 
 def _chosen(facet: str, found: ComparedLevels, levels: Iterable[object] | None) -> LongArray:
-    """Return the places of the levels that are compared, in the order given."""
+    """Return the positions of the compared levels, in the order given."""
     names = found.names
     if isinstance(levels, str):
         raise PlanError(
@@ -232,7 +232,7 @@ def _check_estimable(
 
 
 def _left_out(facet: str, found: ComparedLevels, levels: object | None) -> list[str]:
-    """Return that levels are missing, unless the levels were named."""
+    """Return a note on levels that are missing, unless the levels were named."""
     if levels is not None or not found.not_estimable:
         return []
     absent = ", ".join(str(_label(level)) for level in found.not_estimable)
@@ -241,7 +241,7 @@ def _left_out(facet: str, found: ComparedLevels, levels: object | None) -> list[
 
 
 def _place(facet: str, names: Sequence[Any], level: object) -> int:
-    """Return the place of a level, which is given as it is or as text."""
+    """Return the position of a level, given as it is or as text."""
     plain, wanted = [_label(name) for name in names], str(_label(level))
     for place, name in enumerate(plain):
         if type(name) is type(level) and name == level:
@@ -271,7 +271,7 @@ def _pairs(
     baseline: object | None,
     free_bytes: Callable[[], float] = available_bytes,
 ) -> Pairs:
-    """Return the pairs that are compared.
+    """Return the compared pairs.
 
     Raises
     ------
@@ -384,14 +384,14 @@ def _of_factor(
 
 
 def _averages(n_columns: int, n_levels: int) -> list[str]:
-    """Return what means of levels are averages over, if there are other columns of X."""
+    """Return a note on other columns of X in the means; no note without such columns."""
     if n_columns > n_levels:
         return ["Means: other factors have equal weights, covariates their means over the rows."]
     return []
 
 
 def _how(ddf: DegreesOfFreedom, cov_type: CovarianceOfFixed) -> tuple[str, str]:
-    """Return degrees of freedom and covariance in words, and the symbol of the statistic."""
+    """Return the description of the errors, and the symbol of the statistic."""
     words = _DEGREES.get(ddf, "")
     return words if cov_type == "model" else f"{words}, {_ROBUST}", "z" if ddf == "normal" else "t"
 
@@ -403,7 +403,7 @@ def _of_wide_factor(
     ddf: DegreesOfFreedom,
     cov_type: CovarianceOfFixed,
 ) -> ComparedLevels:
-    """Return the levels of a factor of very many levels; only those compared have a row of X."""
+    """Return the levels of a factor of very many levels; X has rows for the compared ones only."""
     fit, beta = fixed_fit(record, access), record.estimate.beta
     design = access.data.design
     row = average_rows(design.fixed, column_means(access))
@@ -418,8 +418,8 @@ def _of_wide_factor(
             "name some of them by levels=[…]",
         )
         X = np.repeat(row, used.size, axis=0)
-        there = np.flatnonzero(used > 0)
-        X[there, beta.size - factor.n_columns + used[there] - 1] = 1.0
+        coded = np.flatnonzero(used > 0)
+        X[coded, beta.size - factor.n_columns + used[coded] - 1] = 1.0
         first, second = np.split(places, 2)
         return fit.differences(X, (first, second), ddf, cov_type)
 
@@ -478,7 +478,7 @@ def _values(
 
 
 def _largest(covariance: FloatArray) -> tuple[Tail, str]:
-    """Return the tail of the largest difference to a baseline, and a note on how it is found.
+    """Return the tail of the largest difference to a baseline, and a note on its computation.
 
     Raises
     ------
@@ -498,7 +498,7 @@ def _largest(covariance: FloatArray) -> tuple[Tail, str]:
 
 
 def _on_error(record: FitRecord, found: ComparedLevels, pairs: Pairs) -> Iterator[str]:
-    """Yield which components the error variance of a difference contains."""
+    """Yield notes on the components in the error variance of a difference."""
     slopes = found.slopes(pairs)
     if slopes is None or not (slopes > 0.0).any():
         return
@@ -520,7 +520,7 @@ def _on_error(record: FitRecord, found: ComparedLevels, pairs: Pairs) -> Iterato
 
 
 def _are_alike(values: FloatArray) -> bool:
-    """Whether numbers differ by rounding only; unknown ones do not differ."""
+    """Whether numbers differ by rounding only; unknown ones are ignored."""
     known = values[np.isfinite(values)]
     return bool((known >= (1.0 - _ALIKE) * known.max(initial=0.0)).all())
 
@@ -536,11 +536,11 @@ def _on_degrees(tests: ContrastTest) -> Iterator[str]:
         yield f"Degrees of freedom: {display.number(known[0])}."
     elif known.size:
         low, high = display.number(known.min()), display.number(known.max())
-        yield f"Degrees of freedom: {low} to {high}, of each pair its own."
+        yield f"Degrees of freedom: {low} to {high}, different for each pair."
 
 
 def _on_approximation(test: LevelTest, tests: ContrastTest) -> Iterator[str]:
-    """Yield in what the p-values and intervals of all pairs at once are approximate."""
+    """Yield notes on simultaneous intervals and on the approximation of Tukey's test."""
     yield "Intervals: of all pairs at once."
     if test == "tukey" and not _are_alike(tests.std_error):
         yield "Standard errors differ between pairs: Kramer's approximation."

@@ -1,4 +1,4 @@
-"""What the rows of a fit show of the levels of its factors and terms."""
+"""Values of the levels of factors and terms that depend on the rows of a fit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def factors_of(access: RowAccess) -> list[str]:
-    """Return the factors of the fixed part, as they are written."""
+    """Return the factors of the fixed part as written."""
     fixed = access.data.design.fixed
     info = fixed.design_info
     if info is None:
@@ -119,7 +119,7 @@ def term_levels(access: RowAccess, term: int, predicted: EffectSolution) -> Term
 
 
 def omitted_term(access: RowAccess, facet: str) -> str:
-    """Return the term that is lacking for cells of several scores of a factor; "" if none is."""
+    """Return the term that the model lacks for cells with several scores of a factor; or ""."""
     structure = access.data.design.structure
     facets = [name for name in structure.facets if name != REPLICATE]
     if access.data.rows is None or structure.cell_max < 2 or not facets:
@@ -139,14 +139,14 @@ def omitted_term(access: RowAccess, facet: str) -> str:
 
 
 _ROWS, _EFFECTS, _LEVELS = 250_000, 5_000, 2_000
-"""Rows, effects of all terms, and levels of a term up to which levels are stored by default: a
-fraction of the time of the fit, and some hundred kilobytes."""
+"""Largest numbers of rows, of effects of all terms, and of levels of a term at which levels are
+stored by default: a fraction of the time of the fit, and some hundred kilobytes."""
 
 _COMPARED = 300
-"""Levels whose differences are stored: their number grows with the square."""
+"""Largest number of levels whose differences are stored: these grow with the square."""
 
 _ELEMENTS = 250_000
-"""Elements of the rows of X of a factor that are stored."""
+"""Largest number of stored elements of the rows of X of a factor."""
 
 
 def with_levels(record: FitRecord, access: RowAccess | None, scores: bool | None) -> FitRecord:
@@ -155,7 +155,7 @@ def with_levels(record: FitRecord, access: RowAccess | None, scores: bool | None
     Parameters
     ----------
     record, access : of the fit
-    scores : whether there are such values; None for those that are cheap
+    scores : whether to store such values; None to store the cheap ones
 
     Raises
     ------
@@ -172,7 +172,7 @@ def with_levels(record: FitRecord, access: RowAccess | None, scores: bool | None
 
 
 class _Levels:
-    """The levels of a fit, gathered term by term, with reasons for what is left out."""
+    """Collector of the levels of a fit, term by term, with reasons for omissions."""
 
     def __init__(self, record: FitRecord, access: RowAccess, *, everything: bool) -> None:
         self.record, self.access, self.everything = record, access, everything
@@ -225,7 +225,7 @@ class _Levels:
                 raise VcompError(
                     f"comparisons of {name} were not stored: {size:,} levels have "
                     f"{size * (size - 1) // 2:,} differences, and errors of differences are "
-                    f"stored of up to {_COMPARED} levels; fit the model again"
+                    f"stored for up to {_COMPARED} levels; fit the model again"
                 )
             levels = term_levels(self.access, term, effects)
             return StoredDifferences.of(levels.effects, levels.centre, levels.variances)

@@ -146,7 +146,7 @@ class LikelihoodOfData:
 
 
 def _by_name(params: Components, names: tuple[str, ...]) -> Any:
-    """Return the components of a mapping or Series in order; anything else as it is."""
+    """Return the components of a mapping or Series in order; other values unchanged."""
     if not hasattr(params, "keys"):
         return params
     known = set(params.keys())
@@ -365,7 +365,7 @@ class VarianceComponentsModel(LikelihoodOfData):
             of_terms = partial(self._estimate_of, estimator)
             estimate = refit_without_negative(estimate, self.statistics, of_terms)
         stages = dict(self.seconds)
-        if not estimate.seconds:  # likelihood methods time their own stages
+        if not estimate.seconds:  # likelihood methods measure their own stages
             stages["estimate"] = perf_counter() - begun
         estimate = estimate.with_seconds(stages)
         if not estimate.converged:
@@ -408,7 +408,7 @@ class VarianceComponentsModel(LikelihoodOfData):
         return estimator.estimate(stats, (*(names[t] for t in terms), RESIDUAL))
 
     def _result(self, estimate: Estimate) -> FitRecord:
-        """Return the record of an estimate, with fixed effects of the columns as they are."""
+        """Return the record of an estimate, with fixed effects of the uncentred columns."""
         found, design, fixed = self._data, self.design, self.design.fixed
         beta, cov_beta = design.uncentre(estimate.beta, estimate.cov_beta)
         errors = fixed_errors_of(self.statistics, estimate, design, cov_beta)

@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 
 _FAR = 3.0
-"""A difference is marked if it exceeds this many standard errors and those in all drawn data."""
+"""Smallest marked difference in standard errors; it must also exceed those in all drawn data."""
 
 _NOTHING = 1e-4
-"""Smaller differences, in standard errors of the estimate, are due to tolerances."""
+"""Largest difference, in standard errors of the estimate, that tolerances explain."""
 
 _LITTLE = 0.1
 """Smallest marked deviation from the expected difference, in standard errors of the estimate."""
 
 _FEWEST = 20
-"""Replicates needed for a standard error."""
+"""Smallest number of replicates for a standard error."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def crosscheck(
         raise EstimationError("all components are 0: the methods cannot differ")
     own = access.recipe()
     found, excluded = _estimates(access, own, _wanted(methods, own.estimator.name))
-    if workers > 1:  # threads would share working memory
+    if workers > 1:  # threads cannot share working memory
         found = [(replace(recipe, prepared=None), estimate) for recipe, estimate in found]
     recipes = [own, *(recipe for recipe, _ in found)]
     stats, fits = access.data.statistics, list[list[Refitted]]()
@@ -205,7 +205,7 @@ def _wanted(methods: Sequence[str] | str | None, own: str) -> list[str]:
 def _estimates(
     access: RowAccess, own: Recipe, methods: Sequence[str]
 ) -> tuple[list[tuple[Recipe, Estimate | PointEstimate]], dict[str, str]]:
-    """Return the estimates of the methods that apply, and why the others do not."""
+    """Return the estimates of the methods that apply, and the reasons against the others."""
     found, excluded = [], {}
     held = access.estimate.held
     values = dict(zip(access.estimate.names, access.estimate.values.tolist(), strict=True))
@@ -233,7 +233,7 @@ def _estimates(
 
 
 def _estimated(stats: Statistics, recipe: Recipe) -> tuple[Recipe, Estimate | PointEstimate]:
-    """Return an estimate and the recipe with what serves other responses of the same rows.
+    """Return an estimate, and the recipe prepared for other responses of the same rows.
 
     Standard errors of closed forms take longer than their estimates, and are not computed.
     """
@@ -323,16 +323,16 @@ def _compared(
 # The diagnosis of assumptions ------------------------------------------------------------------
 
 _LEAST_LEVELS, _LEAST_FILLED = 3, 0.5
-"""A table has so many levels of both facets, and this share of its cells is filled."""
+"""Smallest number of levels of each facet, and share of filled cells, of a tested table."""
 
 _ROUNDING = 1e-8
-"""Part of a column of X, relative to its largest value, that is rounding error."""
+"""Largest part of a column of X, relative to its largest value, that is rounding error."""
 
 _LARGEST_TABLE = 2_000_000
 """Largest number of cells of a table that is tested."""
 
 _BYTES_A_ROW = 8.0 * 60
-"""Memory of the diagnosis per row."""
+"""Memory of the diagnosis per row, in bytes."""
 
 
 def diagnose(
@@ -434,7 +434,7 @@ def _crossed_tables(
     *,
     most_cells: int = _LARGEST_TABLE,
 ) -> tuple[list[TwoWayTable], list[str]]:
-    """Return the tables of every two crossed facets, and what cannot be tested."""
+    """Return the tables of every two crossed facets, and reasons against the other pairs."""
     structure, names = design.structure, [f.name for f in design.facets]
     outer = [name for name in design.formula.facets if not structure.nested_in[name]]
     order = sorted(outer, key=lambda name: name != object_)
@@ -466,14 +466,14 @@ def _cell_means(
 ) -> TwoWayTable:
     """Return the means of two facets' cells, of scores without the effects of covariates.
 
-    Fixed effects that only rows or columns of the table have stay in.
+    Fixed effects that vary by row or by column of the table only stay in.
     """
     column, row = (design.facets[k] for k in places)
     y = chunk.response
     of_cells = Projection.of([chunk.level_codes(k).astype(np.int64) for k in places]).residuals(
         chunk.X
     )
-    # Each column in its own unit.
+    # Rounding is relative to the largest value of each column.
     if (np.abs(of_cells) > _ROUNDING * np.abs(chunk.X).max(axis=0, initial=0.0)).any():
         y = y - chunk.X @ solution.beta
     codes = chunk.level_codes(places[1]).astype(np.int64) * column.size

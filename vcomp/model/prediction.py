@@ -429,7 +429,7 @@ def write_augmented(access: RowAccess, to: str | os.PathLike[str], progress: boo
     -------
     the path
     """
-    Reading(progress=progress)  # refuses other values before anything is read
+    Reading(progress=progress)  # refuse other values before reading
     target = parquet_path(to, "to", access.files)
     frames = _kept(access) if access.data.rows is not None else _streamed(access, progress)
     write_parquet(frames, target, _INSTEAD)
@@ -460,8 +460,8 @@ def _streamed(access: RowAccess, progress: bool | None) -> Iterator[pd.DataFrame
             yield _augmented(data, solution, part)
     if n != data.design.structure.n_rows:
         raise DataError(
-            f"the fit is of {data.design.structure.n_rows:,} rows, and {n:,} were read now; they "
-            "have to stay as they were"
+            f"the fit has {data.design.structure.n_rows:,} rows, and {n:,} were read now; the "
+            "rows must not change after the fit"
         )
 
 

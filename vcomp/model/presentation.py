@@ -1,4 +1,4 @@
-"""A fit as text and as a picture: what ``summary()`` prints and what ``plot()`` draws."""
+"""A fit as text and as a picture: for ``summary()`` and ``plot()``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS: tuple[PictureName, ...] = get_args(PictureName)
 _FORMULA_WIDTH = 64
 
 _BAR = 18
-"""Blocks of a share of 100 %: with numbers of ordinary length, lines have 92 columns."""
+"""Blocks of a bar of 100 %: with numbers of ordinary length, lines have 92 columns."""
 
 _METHOD_NAMES = {
     "reml": "REML",

@@ -186,7 +186,7 @@ class MaximisedLikelihood:
         return self.profile(turned, name, alpha, points).reciprocal()
 
     def nearby_ends(self, alpha: float) -> NearbyEnds:
-        """Return the ends of intervals with confidence 1 − alpha; none is known yet."""
+        """Return a search for interval ends with confidence 1 − alpha, without known ends."""
         from scipy.special import ndtri
 
         top = self.engine.loglike(self.estimate.values)
@@ -380,7 +380,7 @@ class FromProfile:
     def _ends(
         self, q: Quantities, alpha: float, nearby: profile.NearbyEnds | None
     ) -> tuple[float, float, tuple[str, ...]]:
-        """Return the ends of an interval, from those of one that is alike if there is one."""
+        """Return the ends of an interval, from a similar interval if one is known."""
         constraint = None if nearby is None else constraint_of(q)
         if nearby is not None and constraint is not None:
             found = nearby.interval(constraint)
@@ -409,18 +409,18 @@ class FromProfile:
 
 
 def _alike(q: Quantities) -> dict[int, dict[int, float]]:
-    """Return quantities that are functions of another one, by the place of that one.
+    """Return groups of quantities with one profile: by the first place, the factor of each place.
 
     A multiple of the weights multiplies a linear form, a ratio, or the odds of a share: error
     variances for other numbers of levels of one facet have a single profile, and so have their
-    coefficients. The values are, for each quantity, its place and the factor.
+    coefficients.
     """
     found: dict[bytes, tuple[int, FloatArray]] = {}
     alike: dict[int, dict[int, float]] = {}
     for place in range(len(q)):
         weights = [q.a[place]] if q.b is None else [q.a[place], q.b[place]]
         sizes = np.array([np.abs(w).max(initial=0.0) or 1.0 for w in weights])
-        # Rounded, so that 1/30 of a component and 2/60 of it are the same direction.
+        # Rounding makes 1/30 and 2/60 of a component the same direction.
         key = np.round(np.concatenate([w / s for w, s in zip(weights, sizes, strict=True)]), 14)
         first, own = found.setdefault((key + 0.0).tobytes(), (place, sizes))
         ratio = sizes / own

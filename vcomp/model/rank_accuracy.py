@@ -45,7 +45,7 @@ _SHOWN = 5
 """Largest number of names in a message."""
 
 _LEAST = 1e-300
-"""Smallest error variance of a plan, whose inverse is finite."""
+"""Smallest error variance of a plan: its inverse is still finite."""
 
 
 class RankAccuracy(UniverseScores):
@@ -271,7 +271,7 @@ def cell_matrix(record: FitRecord, ranked: str) -> ScoreMatrix | None:
 
 
 def sampled_facet(facets: Sequence[str], n: Mapping[str, Any]) -> tuple[str, str, Any]:
-    """Return the facet that is ranked, the one that is sampled, and its sizes or None."""
+    """Return the ranked facet, the sampled facet, and its sizes or None."""
     unknown = [facet for facet in n if facet not in facets]
     if unknown:
         raise PlanError(
@@ -299,7 +299,7 @@ def sampled_facet(facets: Sequence[str], n: Mapping[str, Any]) -> tuple[str, str
 
 @dataclass(frozen=True, slots=True)
 class RankedFit:
-    """What a ranking by a fit's systems is estimated from, and the plans of new tests.
+    """Data of a fit for rank accuracy, and the plans of new tests.
 
     Attributes
     ----------
@@ -484,7 +484,7 @@ def _refuse_other_levels(plan: DStudyPlan, own: DStudyPlan) -> None:
 def _spreads(
     relative: FloatArray, components: VarianceComponents, k: int
 ) -> tuple[float, FloatArray]:
-    """Return how well relative error variances are estimated (eq. 15.8e).
+    """Return the accuracy of estimated relative error variances (eq. 15.8e).
 
     Parameters
     ----------

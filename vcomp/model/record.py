@@ -118,14 +118,14 @@ def two_way_mean_squares(
 
 
 _MANY = 2**53
-"""Counts above it are not whole numbers as floats."""
+"""Largest count up to which floats represent all whole numbers."""
 
 _MAX_CELLS = 1_000_000
 """Largest number of cell means in a result: a thousand systems by a thousand topics."""
 
 
 def _compact(counts: FloatArray) -> float | LongArray:
-    """Return counts for a file: those of filled cells if most are empty, one number if alike."""
+    """Return counts for a file: only of filled cells if most are empty, one number if equal."""
     kept = counts[counts > 0.0] if _mostly(counts == 0.0) else counts
     return float(kept.flat[0]) if np.ptp(kept) == 0 else kept.astype(np.int64)
 
@@ -140,7 +140,7 @@ def _spread(counts: Any, cells: Json) -> FloatArray:
 
 
 def _folded(means: FloatArray) -> FloatArray | Json:
-    """Return means for a file, whose size is that of the data: filled cells if most are empty."""
+    """Return means for a file: only of filled cells if most are empty."""
     if not _mostly(np.isnan(means)):
         return means
     filled = np.flatnonzero(~np.isnan(means))

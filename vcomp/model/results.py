@@ -432,7 +432,7 @@ class VarianceComponentsResults(
         scores : whether :meth:`universe_scores` and :meth:`compare_levels` are possible after
             loading. If None, where they are cheap: of data with up to 250,000 rows and 5,000
             effects, for terms of up to 2,000 levels; True stores those of any size, False none.
-            Differences of random terms are stored of up to 300 levels
+            Differences of random terms are stored for up to 300 levels
 
         Raises
         ------
@@ -472,7 +472,7 @@ class VarianceComponentsResults(
         return type(self)(self._record, self._rows, self._effects)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> VarianceComponentsResults:
-        # Nothing in a result can be changed; the rows are shared.
+        # A result is immutable, and the rows are shared.
         return self.__copy__()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Access to the rows of a fit through its model: predicted effects, simulation, refits.
 
-A result holds a :class:`RowAccess` besides its record, and loses it when it is stored. A pickle
-keeps the predicted effects, :class:`StoredEffects`.
+A result has a record and a :class:`RowAccess`, which is lost in storage. A pickle keeps the
+predicted effects, :class:`StoredEffects`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class RowAccess:
         return resampling.Recipe(self.estimator, self.estimate.names, self.negative)
 
     def generating(self) -> resampling.GeneratingFit:
-        """Return the fit from which data are drawn, and which is repeated on them."""
+        """Return the fit for resampling: data are drawn from it, and it is repeated on them."""
         estimate, design = self.estimate, self.data.design
 
         def uncentred(beta: FloatArray) -> FloatArray:
@@ -142,7 +142,7 @@ class RowAccess:
 
     @property
     def effects(self) -> EffectSolution:
-        """The fixed and predicted effects; the solution itself holds an engine at its point."""
+        """The fixed and predicted effects, without the engine that the solution holds."""
         solution = self.solution
         return EffectSolution(solution.beta, solution.effects)
 
@@ -171,7 +171,7 @@ def require_rows(rows: RowAccess | None) -> RowAccess:
 
 
 _COLUMNS = 3
-"""Numbers that are stored of a predicted effect: estimate, se and conditional_se."""
+"""Stored numbers of a predicted effect: estimate, se and conditional_se."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class StoredEffects:
     Attributes
     ----------
     frames : of every term, as :meth:`RowAccess.random_effects` returns them; None without
-    reason : why there are none; empty if there are
+    reason : why effects are missing; empty if there are effects
     """
 
     frames: dict[str, pd.DataFrame] | None
@@ -287,7 +287,7 @@ def kept_response(res: Fitted) -> FloatArray | None:
 
 
 def fitted_again(res: Fitted) -> tuple[resampling.GeneratingFit, Design]:
-    """Return a fit to be repeated, with the statistics of its rows, and the design of its data.
+    """Return a fit that can be repeated, with its statistics, and the design of its data.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ class EffectsWithin:
 
     @property
     def own(self) -> Any:
-        """Whether each of them is not shared with other objects, as a facet is nested in them."""
+        """Whether each effect is specific to an object: one of its facets is nested in it."""
         return np.array([bool(e & self.nested) for e in self.everything])
 
 
@@ -81,7 +81,7 @@ class Within:
 
 
 def _folded(within: Within) -> Json:
-    """Return the columns of the arrays for a file, one number for a column of equal ones."""
+    """Return the columns of the arrays for a file; a constant column is one number."""
     arrays = {f.name: getattr(within, f.name) for f in fields(within)}
     return {
         name: None if array is None else [_folded_column(column) for column in array.T]
@@ -112,7 +112,7 @@ def _unfolded(plain: Any, objects: Json) -> Within:
 
 @dataclass(frozen=True, slots=True)
 class ObjectScores:
-    """What the rows show of the levels of a term as objects of measurement.
+    """Values of the levels of a term as objects of measurement, which need the rows.
 
     Attributes
     ----------
@@ -221,7 +221,7 @@ def _read_level(plain: Json) -> pd.Index:
 
 @dataclass(frozen=True, slots=True)
 class StoredTerm:
-    """The levels of a random term; None for what is not stored.
+    """The levels of a random term; None for parts that are not stored.
 
     Attributes
     ----------
@@ -235,7 +235,7 @@ class StoredTerm:
     differences: StoredDifferences | None = None
 
     def agree(self, n_effects: int) -> Iterator[bool]:
-        """Yield whether the values of the levels have the same number."""
+        """Yield whether the values are valid, one for each level."""
         q, objects, differences = len(self.labels), self.objects, self.differences
         yield q > 0
         if differences is not None:
@@ -267,7 +267,7 @@ class StoredLevels:
     no_differences: dict[str, str]
 
     def agree(self, components: VarianceComponents, n_columns: int) -> Iterator[bool]:
-        """Yield whether the values fit to each other and to the components."""
+        """Yield whether the values agree with each other and with the components."""
         yield set(components.names).issuperset(self.terms)
         for name, facets in zip(components.names, components.facets, strict=True):
             if name in self.terms:

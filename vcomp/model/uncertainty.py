@@ -1,4 +1,4 @@
-"""The methods of a result on uncertainty: intervals, profiles, resampling and cross-checks.
+"""Methods of a result for uncertainty: intervals, profiles, resampling and cross-checks.
 
 Methods delegate to :mod:`~vcomp.model.estimates`, :mod:`~vcomp.model.profiling`,
 :mod:`~vcomp.model.model_checks` and :mod:`vcomp.inference.resampling`.
@@ -419,7 +419,7 @@ class Uncertainty(Fitted):
     def jackknife(
         self, facet: str, *, workers: int = 1, progress: bool | None = None
     ) -> Jackknife:
-        """Return the estimates without each level of a facet in turn: a delete-one jackknife.
+        """Return the estimates without each single level of a facet: a delete-one jackknife.
 
         They give standard errors and intervals of any quantity made of the components
         (:meth:`vcomp.inference.resampling.Jackknife.of`), without an assumption on the

@@ -1,7 +1,7 @@
 """Universe scores of the objects of measurement, with standard and conditional errors.
 
-:func:`object_scores` finds what depends on the rows, :func:`universe_scores` the errors of a
-measurement; a stored result has the former (:mod:`~vcomp.model.stored_levels`).
+:func:`object_scores` finds the values that depend on the rows, :func:`universe_scores` the errors
+of a measurement; a stored result has the former (:mod:`~vcomp.model.stored_levels`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SINGULAR = 1e-10
 
 
 _ROWS = 262_144
-"""Rows whose groups are in memory at once, or those of one object if it has more."""
+"""Largest number of rows whose groups are in memory at once, unless one object has more."""
 
 
 class UniverseScores(HasDStudies, Fitted):
@@ -166,7 +166,7 @@ class UniverseScores(HasDStudies, Fitted):
 def object_scores(
     access: RowAccess, components: VarianceComponents, term: int, effects: EffectSolution
 ) -> ObjectScores:
-    """Return what the rows show of the levels of a term as objects of measurement.
+    """Return the values of a term's levels as objects of measurement, from the rows.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ class _RowsOfObjects:
         return bool((self.n == self.n[0]).all())
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Yield the first object of each block and that after its last."""
+        """Yield the first object of each block, and the one after its last."""
         ends, first = np.cumsum(self.n), 0
         while first < ends.size:
             before = ends[first] - self.n[first]
@@ -267,7 +267,7 @@ class _RowsOfObjects:
 
 
 def _groups(chunk: Chunk, term: int) -> IntArray:
-    """Return the group of each row in a term, made anew."""
+    """Return the group of each row in a term, computed at every call."""
     return chunk.terms[term].groups(chunk.compact_codes, chunk.facet_sizes)
 
 
@@ -306,7 +306,7 @@ def _within(
 
 
 def _is_complete(objects: IntArray, cells: IntArray) -> bool:
-    """Whether all objects have the same cells, equally often."""
+    """Whether all objects have the same cells, with the same numbers of scores."""
     n_objects, n_cells = int(objects.max()) + 1, int(cells.max()) + 1
     if n_objects * n_cells > objects.size:
         return False
