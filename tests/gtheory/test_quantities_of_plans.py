@@ -172,7 +172,7 @@ def test_cut_scores_that_are_none(cut, message):
 def test_phi_lambda_needs_a_mean():
     with pytest.raises(PlanError, match="published components with mean= and sizes="):
         from_components(BODOFF_LI).dstudy(i=5, a=1).phi_lambda(0.2)
-    with pytest.raises(PlanError, match=r"sizes= has none of sys, topic"):
+    with pytest.raises(PlanError, match=r"sizes= lacks sys, topic"):
         from_components({"sys": 1, "topic": 1, "Residual": 1}, mean=0.5)
     for mean in ("0.5", np.inf, True):
         with pytest.raises(PlanError, match="the mean of the scores is a finite number"):

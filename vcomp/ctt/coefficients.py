@@ -26,15 +26,15 @@ from vcomp.exceptions import DataError, guarded
 from vcomp.numerics import available_bytes, check_memory, slices
 
 _FEW = 16
-"""The covariance matrix of up to this many items is always made."""
+"""Largest number of items whose covariance matrix is made even with fewer objects than items."""
 
 _EXACT = 1 << 24
 
 NO_VARIANCE = 64 * float(np.finfo(float).eps)
-"""A sum of covariances below this, relative to the variances, is rounding."""
+"""A sum of covariances below this, relative to the variances, is rounding error."""
 
 _CONSTANT = NO_VARIANCE
-"""Standard deviations below this, relative to the largest score of the item, are rounding."""
+"""Standard deviations below this share of the item's largest score are rounding error."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +108,7 @@ def from_complete(
 
 
 def is_constant(variances: FloatArray, largest: FloatArray) -> BoolArray:
-    """Return which items have no variance but that of rounding.
+    """Return which items have no variance beyond rounding error.
 
     Parameters
     ----------
@@ -348,7 +348,7 @@ _SLICE = 4096
 
 
 def coefficients_of(c: ItemCovariances, n: int) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the coefficients, nan where there is none, and why there is none.
+    """Return the coefficients, nan where undefined, with the reasons.
 
     Parameters
     ----------
@@ -424,7 +424,7 @@ def best_split(S: FloatArray) -> float:
 
 
 def kuder_richardson(matrix: ItemScores) -> tuple[dict[str, float], str]:
-    """Return KR-20 and KR-21 of items scored 0 or 1, or why there are none.
+    """Return KR-20 and KR-21 of items scored 0 or 1, or the reason why they are undefined.
 
     Formulae 20 and 21 of Kuder and Richardson have p(1 − p) for the variances of items, and so the
     variance of the total with n in its denominator. KR-20 is then α; KR-21 assumes
@@ -458,7 +458,7 @@ def kuder_richardson(matrix: ItemScores) -> tuple[dict[str, float], str]:
 
 
 def _unpredicted(S: FloatArray | None, n: int) -> float | str:
-    """Return the residual variances of items given the others, summed; or why it is undefined."""
+    """Return the sum of residual variances of items given the others, or why it is undefined."""
     if S is None or n <= len(S):
         return "predicts every item from all others, which needs more objects than items"
     varied = np.diagonal(S) > 0.0

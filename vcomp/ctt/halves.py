@@ -34,7 +34,7 @@ SYMBOLS = {
 """The coefficients in order, and how they are printed."""
 
 _MOST_SPLITS = 200_000
-"""Up to this many splits are all evaluated: those of 20 items."""
+"""Largest number of splits that are all evaluated: those of 20 items."""
 
 _SPLITS = 1000
 _CELLS = 1 << 22
@@ -126,7 +126,7 @@ def split_half_reliability(
     rng: int | np.random.Generator | None = None,
     missing: Literal["raise", "listwise"] = "raise",
 ) -> SplitHalf:
-    """Return the split-half reliability of a test, from the scores on halves of its items.
+    """Return the split-half reliability of a test from scores of halves of its items.
 
     A bare matrix has **one row per object of measurement and one column per item**.
     :func:`vcomp.ir.split_half` is different: it compares halves of the topics of a collection.

@@ -571,8 +571,8 @@ def _from_components(
 def _check_no_test(r0: float) -> None:
     if r0 != 0.0:
         raise PlanError(
-            "r0= is the null value of F-tests, and there are none without complete ratings; "
-            "missing='listwise' has them, of the objects with all scores"
+            "r0= is the null value of F-tests, which need complete ratings; "
+            "missing='listwise' has F-tests of the objects with all scores"
         )
 
 

@@ -184,7 +184,7 @@ class ItemAnalysis(display.Printed):
 
 
 _CANCELLED = 1e-6
-"""The variance of totals or rests below this share of its operands is computed directly."""
+"""Share of its operands below which the variance of totals or rests is computed directly."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -372,7 +372,7 @@ def _rests(c: ItemCovariances) -> FloatArray:
 
 
 def _of_others(values: FloatArray, function: np.ufunc) -> FloatArray:
-    """Return the sum, or the largest, of all values but each one, without subtraction."""
+    """Return for each value the sum, or the largest, of all others, without subtraction."""
     before = np.concatenate([[0.0], function.accumulate(values)[:-1]])
     after = np.concatenate([function.accumulate(values[::-1])[::-1][1:], [0.0]])
     return np.asarray(function(before, after))
@@ -548,7 +548,7 @@ def _table(
 
 
 def _reasons(found: ItemStatistics, change: FloatArray, low: float, rise: float) -> list[str]:
-    """Return the reasons for flagging each item, in words; empty if there is none."""
+    """Return the reasons for flagging each item, in words; empty if it is not flagged."""
     r = display.snapped(display.snapped(found.item_rest, 0.0), low)
     flags = (
         (found.n == 0, "no score"),

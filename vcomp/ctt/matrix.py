@@ -26,7 +26,7 @@ class TopicSystemScores(Protocol):
 
     @property
     def scores(self) -> FloatArray:
-        """The numbers, one row per topic; nan where there is none."""
+        """The numbers, one row per topic; nan where missing."""
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -40,7 +40,7 @@ class TopicSystemScores(Protocol):
 ScoresOfItems: TypeAlias = (
     "ArrayLike | pd.DataFrame | TopicSystemScores | Mapping[str, Any] | str | os.PathLike[str]"
 )
-"""What :func:`read_scores` reads."""
+"""Forms of scores that :func:`read_scores` reads."""
 
 _LARGEST = 1e100
 """Products of variances of larger scores overflow."""
@@ -89,7 +89,7 @@ class ItemScores:
         return replace(self, values=self.values[keep], objects=self.objects[keep])
 
     def with_scores(self) -> ItemScores:
-        """Return the objects that have a score at all."""
+        """Return the objects with at least one score."""
         return self.rows(np.asarray(~np.isnan(self.values).all(axis=1)))
 
 

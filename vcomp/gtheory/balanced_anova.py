@@ -22,11 +22,11 @@ from vcomp.inference import TwoWayMeanSquares
 from vcomp.numerics import covariance_of_solution, solve
 
 _SAME = 1e-6
-"""Relative difference of degrees of freedom that count as equal."""
+"""Relative tolerance within which degrees of freedom are equal."""
 
 _LEAST = 1e-6
-"""Share of the residual's mean square that stands for a mean square printed as 0. It adds nothing
-to a limit, and is large enough to leave the covariance matrix of the components regular."""
+"""Replacement of a mean square printed as 0, as a share of the residual's mean square. It adds
+nothing to a limit, and is large enough to keep the covariance matrix of the components regular."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,7 +172,7 @@ def anova_of_components(
         )
     df, expected = expectations(names, facets, sizes)
     squares = expected @ values
-    # What rounding of printed components leaves is not below zero.
+    # Negative mean squares within rounding error of printed components are zero.
     squares = np.where(np.abs(squares) <= 1e-12 * (expected @ np.abs(values)), 0.0, squares)
     if (squares < 0.0).any():
         t = int(np.argmin(squares))

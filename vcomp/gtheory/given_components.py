@@ -70,7 +70,7 @@ def terms_of(names: Sequence[str], *, replicated: bool = False) -> list[frozense
 
 
 def _parts(name: str, names: Sequence[str]) -> list[str]:
-    """Return the words of a name; none of the residual's."""
+    """Return the parts of a component's name, none for the residual."""
     if not isinstance(name, str):
         raise PlanError(f"components are named by text such as 'p:i', not {name!r}")
     text = name.strip()
@@ -87,7 +87,7 @@ def _parts(name: str, names: Sequence[str]) -> list[str]:
 
 
 def nesting_of(terms: Sequence[frozenset[str]]) -> dict[str, frozenset[str]]:
-    """Return for each facet those without which it never occurs.
+    """Return the facets in which each facet is nested: those without which it never occurs.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def covariance_of(cov: Any, names: list[str]) -> FloatArray:
     inside = matrix[np.ix_(known, known)]
     scale = np.sqrt(np.diagonal(inside))
     scale[scale == 0.0] = 1.0
-    # Of correlations: the variances of components may differ by many orders of magnitude.
+    # Test the correlations, as variances of components may differ by many orders of magnitude.
     if known.any() and np.linalg.eigvalsh(inside / np.outer(scale, scale))[0] < -1e-8:
         raise PlanError("cov is not a covariance matrix: some combination has a negative variance")
     return matrix

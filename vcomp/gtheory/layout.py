@@ -51,7 +51,7 @@ class Layout:
         return float((np.bincount(owner, counts**2) / n**2).mean())
 
     def unshared(self, facets: Iterable[str]) -> float:
-        """Return the part of an effect without the object that differences contain, as 1/n.
+        """Return 1/n of an effect without the object in differences between objects.
 
         It is Σ_g of the mean over the objects of w_pg², less the mean over pairs of w_pg w_qg,
         with w_pg the share of the observations of object p in group g; zero if all objects have
@@ -77,7 +77,7 @@ class Layout:
         return found if found > 1e-12 * own else 0.0
 
     def most_levels(self, facet: str, above: Iterable[str]) -> int:
-        """Return the most levels that a facet has for one object, within a level of others.
+        """Return the largest number of levels of a facet for one object, within a level of others.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Layout:
 
 
 def read_layouts(given: Any, design: Design, objects: frozenset[str]) -> dict[str, Layout]:
-    """Return the layouts that are given, by name.
+    """Return the given layouts by name.
 
     Parameters
     ----------

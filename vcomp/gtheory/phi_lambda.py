@@ -37,7 +37,7 @@ class MeanOfScores:
 
 
 NO_MEAN = MeanOfScores(np.zeros(0), np.zeros((0, 0)), is_mean=False)
-"""The value if the mean is not known."""
+"""Placeholder for an unknown mean."""
 
 
 def phi_lambda(
@@ -113,7 +113,7 @@ def mean_in_universe(
     constant = constant_effects(components, plan)[row]
     sizes = components.sizes
     of_sample = [math.prod(sizes.get(f, 1.0) for f in facets) for facets in components.facets]
-    # A universe of fewer levels than the G-study leaves no error of them.
+    # With fewer levels in the universe than in the G-study, they add no error.
     constant = np.minimum(constant, 1.0 / np.array(of_sample))
     if not constant.any():
         return mean
@@ -124,7 +124,7 @@ def mean_in_universe(
 def not_below_phi(
     found: Limits, made: Smooth, phi: Quantities, of_phi: Limits, local: FromComponents
 ) -> Limits:
-    """Return the interval of Φ(λ): that of Φ where Φ(λ) is Φ, and never below it.
+    """Return the interval of Φ(λ): that of Φ where Φ(λ) equals Φ, and never below it.
 
     Φ(λ) is Φ if λ is within a standard error of the mean. Intervals of Φ are of mean squares,
     those of other Φ(λ) by the delta method, which may be narrower.

@@ -69,7 +69,7 @@ def inverse_universe(
     row: int,
     inverse_n: Callable[[frozenset[str]], float],
 ) -> list[float]:
-    """Return 1/N' of every component in a plan whose levels do not weigh the same.
+    """Return 1/N' of every component in a plan with levels of unequal weight.
 
     The universe score is the mean over all levels of finite facets, and over those of fixed ones
     with the weights that they are planned with.
@@ -170,11 +170,11 @@ class DStudyPlan:
         return len(self.sizes)
 
     def by_other_sizes(self, facet: str) -> tuple[DStudyPlan, ...]:
-        """Return the plans that differ in the sizes of other facets, the first of each such size.
+        """Return the first plan for each combination of the other facets' sizes.
 
         Parameters
         ----------
-        facet : whose own size does not matter
+        facet : the facet whose size is disregarded
         """
         others = [k for k, name in enumerate(self.facets) if name != facet]
         first: dict[tuple[float, ...], int] = {}
@@ -183,7 +183,7 @@ class DStudyPlan:
         return tuple(map(self.alone, first.values()))
 
     def alone(self, row: int) -> DStudyPlan:
-        """Return one of the plans, by its number.
+        """Return one plan by its number.
 
         Parameters
         ----------
@@ -237,7 +237,7 @@ class PlanOptions:
         return named or placed or self.layout is not None
 
     def plans(self, components: VarianceComponents) -> DStudyPlan:
-        """Return the plans of a G-study that they describe."""
+        """Return the plans of a G-study with these arguments."""
         return make_plans(
             components,
             self.design,
@@ -393,7 +393,7 @@ def _most_levels(
     *,
     same: bool,
 ) -> dict[str, float]:
-    """Return the most levels of each facet in any plan; effective sizes are smaller."""
+    """Return the largest numbers of levels of facets in any plan; effective sizes are smaller."""
     most = dict(zip(facets, sizes.max(axis=0).tolist(), strict=True))
     if same:
         most |= {f: max(n, components.sizes.get(f, n)) for f, n in most.items()}
@@ -414,7 +414,7 @@ def _fill_counts(
     which: LongArray,
     objects: frozenset[str],
 ) -> None:
-    """Write the sizes that stand for counts into the plans that have them."""
+    """Replace counts by effective sizes in the plans that have counts."""
     for k, value in enumerate(values):
         if not isinstance(value, Counts):
             raise PlanError(f"give counts of {facet!r} in every plan, or a number in every plan")

@@ -1,4 +1,4 @@
-"""Quantities made of components and a plan: estimate, standard error and interval of any of them.
+"""Quantities of components and a plan, with estimates, standard errors and intervals.
 
 A quantity is a component, a sum or ratio of components, what a D-study projects, Φ(λ), a required
 size, or a function that the user writes. The plan comes from :mod:`~vcomp.gtheory.plan`, the
@@ -66,7 +66,7 @@ class _Options:
 
 
 class HasDStudies:
-    """D-studies, and quantities of any kind, of components with a design.
+    """D-studies and arbitrary quantities of components with a design.
 
     Derived classes define the components, the mean of the scores and the source of the intervals.
     """
@@ -74,7 +74,7 @@ class HasDStudies:
     __slots__ = ()
 
     def _components(self) -> VarianceComponents:
-        """Return the components, whatever their names are."""
+        """Return the components, with any names."""
         raise NotImplementedError
 
     def _mean_of_scores(self) -> MeanOfScores:
@@ -355,7 +355,7 @@ def _estimated(
     notes = [*found.notes, *_replaced_by_zero(q, local)]
     if np.isnan(low):
         notes.append(
-            "no interval: what it depends on has no standard error, or the covariance matrix of "
+            "no interval: its components have no standard error, or the covariance matrix of "
             "the components is not known"
         )
     elif np.isnan(se):
@@ -422,7 +422,7 @@ def _of_plan(
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """A source of one interval that is already computed."""
+    """Interval source that holds one computed interval."""
 
     found: Limits
     interval: str = "f"

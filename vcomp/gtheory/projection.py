@@ -1,4 +1,4 @@
-"""From the components of a G-study to the error variances and coefficients of a D-study.
+"""Error variances and coefficients of a D-study from the components of a G-study.
 
 Universe-score and error variances are linear in the components. A component has weight 1/n' in a
 variance that it is part of, else 0. Of a complete two-way table Eρ² and Φ have
@@ -26,7 +26,7 @@ ObjectiveName: TypeAlias = Literal["Erho2", "Phi", "rel_err_var", "abs_err_var"]
 """Coefficients and error variances that a design can be chosen for."""
 
 QUANTITIES = ("rel_err_var", "abs_err_var", "Erho2", "Phi")
-"""What a D-study estimates with a standard error and an interval."""
+"""Quantities of a D-study with a standard error and an interval."""
 
 PlannedName: TypeAlias = Literal[
     "universe_var", "rel_err_var", "abs_err_var", "Erho2", "Phi", "rel_sem", "abs_sem",
@@ -44,7 +44,7 @@ PLANNED: dict[str, tuple[str, Form]] = {
     "rel_signal_noise": ("Erho2", "ratio"),
     "abs_signal_noise": ("Phi", "ratio"),
 }
-"""What a D-study projects: made of which of :func:`quantities`, and in what form."""
+"""Projected quantities: their source among :func:`quantities`, and their form."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +69,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Composition:
-    """How the effect that each of k components goes to depends on the F facets with sizes.
+    """Roles of the F facets with sizes in the D-study's effects of k components.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ def composition(components: VarianceComponents, plan: DStudyPlan) -> Composition
 
 
 def weights(components: VarianceComponents, plan: DStudyPlan) -> Weights:
-    """Return how the variances of every plan are composed of the components.
+    """Return the variances of every plan as weights of the components.
 
     The effect of a component is the mean of as many levels as its sized facets have together, n'.
     The universe score is that of all N' of them: n' of fixed facets, infinite of random ones. The
@@ -292,7 +292,7 @@ def _refuse_no_error(
 
 
 def _refuse_confounded(components: VarianceComponents, design: Design) -> None:
-    """Refuse a design that separates what one component of the G-study confounds.
+    """Refuse a design that separates effects confounded in one component of the G-study.
 
     A component of facets t stands for all crossed effects whose closure in the G-study is t. The
     smallest of them is that of the innermost facets; the largest is t. The design must not
@@ -356,7 +356,7 @@ def two_way_table(components: VarianceComponents, plan: DStudyPlan) -> TwoWayMea
 
 
 def two_way_plans(table: TwoWayMeanSquares | None, plan: DStudyPlan) -> BoolArray:
-    """Return which plans have limits from the mean squares: those with the same replicates.
+    """Return a mask of the plans with limits from the mean squares: those with as many replicates.
 
     Parameters
     ----------
@@ -392,7 +392,7 @@ def first_two_way(components: VarianceComponents, plan: DStudyPlan) -> TwoWayMea
 
 @dataclass(frozen=True, slots=True)
 class _FLimits:
-    """Intervals from F quantiles of the plans for which the mean squares give them."""
+    """Intervals from F quantiles, for the plans with limits from the mean squares."""
 
     low: FloatArray
     high: FloatArray
@@ -452,7 +452,7 @@ def _f_interval(
 
 
 def _combined_limits(other: Limits, by_f: _FLimits | None) -> Limits:
-    """Return F intervals where there are any, else the others.
+    """Return F intervals for the plans that have them, other intervals for the rest.
 
     Parameters
     ----------

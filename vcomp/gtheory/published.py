@@ -115,7 +115,7 @@ class PublishedComponents(HasDStudies, InJson, display.Printed):
         if self.components.cov is None and interval in _WITH_ERRORS:
             why = self.reason or "pass sizes= of all facets of the G-study, or cov="
             raise EstimationError(
-                f"interval={interval!r} needs standard errors, and there are none: {why}"
+                f"interval={interval!r} needs standard errors, which are not known: {why}"
             )
         why = "" if self.anova is None else "mean squares do not show how scores are distributed"
         mean = self.mean
@@ -530,7 +530,7 @@ def _named(
 def _df_show_replicates(
     names: list[str], terms: list[frozenset[str]], df: Mapping[str, float]
 ) -> bool:
-    """Return whether degrees of freedom are of several scores in each cell of all facets."""
+    """Return whether the degrees of freedom imply several scores in each cell of all facets."""
     everything = max(terms, key=len)
     if REPLICATE in everything or RESIDUAL.lower() not in (n.strip().lower() for n in names):
         return False
@@ -572,7 +572,7 @@ def _mean(mean: float | None, components: VarianceComponents) -> MeanOfScores:
     unknown = [f for f in components.facet_names if f not in components.sizes]
     if unknown:
         raise PlanError(
-            f"the error of the mean depends on all sizes of the G-study; sizes= has none of "
+            f"the error of the mean depends on all sizes of the G-study; sizes= lacks "
             f"{', '.join(unknown)}"
         )
     n = [math.prod(components.sizes[f] for f in facets) for facets in components.facets]
@@ -589,7 +589,7 @@ def _value(name: str, value: Any, what: str) -> float:
 def _all_sizes(
     sizes: Mapping[str, float], df: Mapping[str, float] | None, made: VarianceComponents
 ) -> dict[str, float]:
-    """Return the given sizes; with that of replicates alone, those that follow from df."""
+    """Return the given sizes; if only replicates have one, the others follow from df."""
     given = _gstudy_sizes(sizes, made.nested_in)
     if df is None or list(given) != [REPLICATE]:
         return given

@@ -199,7 +199,7 @@ def required_size(
 
 
 def outer_facets(facet: str, design: Design) -> str:
-    """Return the facets that a facet is nested in, in words; empty if there are none.
+    """Return the facets in which a facet is nested, in words; empty if it is not nested.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def requirement_ratio(
 def _forms(
     components: VarianceComponents, plan: DStudyPlan, goal: float, coefficient: str, facet: str
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return the weights of τ, A, B and of the room τ(1 − π)/π − A that is left for B/n."""
+    """Return the weights of τ, A, B and of the margin τ(1 − π)/π − A for B/n."""
     held = _held(components, plan, facet)
     universe, a, b = _split(components, plan, coefficient, facet, held)
     return universe, a, b, universe * (1 - goal) / goal - a
@@ -298,7 +298,7 @@ def _split(
     counts = made.has_object if coefficient == "Erho2" else np.ones_like(made.has_object)
     falls = made.divides[:, plan.facets.index(facet)] & counts
     error = (w.relative if coefficient == "Erho2" else w.absolute)[0]
-    # Of one level the error is B - B/N'; the second part stays whatever the size.
+    # With one level the error is B - B/N'; the second part stays whatever the size.
     fraction = np.array(sampling_fractions(one)[0])
     inverse = np.array([1.0 / sizes[0, d].prod() for d in made.divides])
     all_levels = np.array([fraction[d].prod() for d in made.divides]) * inverse
@@ -319,7 +319,7 @@ def _arteaga_ends(table: TwoWayMeanSquares, goal: float, alpha: float) -> tuple[
 
 
 def _ceil(n: float) -> float:
-    """Return the next whole number, at least 1; nan and infinity as they are."""
+    """Return the next whole number, at least 1; nan and infinity are unchanged."""
     if not math.isfinite(n):
         return math.nan if math.isnan(n) else n
     # 69 from exact arithmetic may come out as 69.0000000001 and must not become 70

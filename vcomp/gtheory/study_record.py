@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def _local_name(source: IntervalSource) -> str | Json:
-    """Return the name of intervals from components, and what they need besides components.
+    """Return the method of intervals from components, with its further inputs.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def _of_components(stored_source: Any, plain: Json) -> IntervalSource:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class StudyRecord:
-    """A plan, the components that it starts from, and what they project.
+    """A plan, the components that it starts from, and the projected quantities.
 
     Attributes
     ----------

@@ -398,7 +398,7 @@ def _curves(study: StudyRecord, facet: str, required: Mapping[Any, Required]) ->
 
 
 def _fine(planned: FloatArray, required: Sequence[float], largest: float) -> FloatArray:
-    """Return sizes from the smallest to the largest that are shown, below a finite universe's."""
+    """Return sizes from the smallest to the largest shown, limited by a finite universe."""
     low, high = planned.min(), planned.max()
     if low == high:
         low, high = min(low, max(1.0, low / 4.0)), 2.0 * high

@@ -1,4 +1,4 @@
-"""Components of crossed facets from a table of scores, for what needs nothing else of a fit."""
+"""Components of crossed facets from a table of scores, without the rest of a fit."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from vcomp.statistics.batches import few_values
 def crossed_components(
     scores: FloatArray, levels: Mapping[str, LongArray], method: str
 ) -> tuple[VarianceComponents, Callable[[], LevelVariances]]:
-    """Return the components of crossed facets and of the residual, and what robust ones need.
+    """Return the components of crossed facets and of the residual, with influences by level.
 
     Parameters
     ----------
-    scores : (n,) the scores that there are
+    scores : (n,) the available scores
     levels : facet → (n,) number of the level of each score. With one facet the residual is that of
         replicates
     method : of estimation, such as ``"reml"``
@@ -84,7 +84,7 @@ def crossed_components(
 
 
 _MANY_CELLS = 200_000
-"""Cells of a matrix from which on its sums are made without rows."""
+"""Smallest number of cells of a large matrix, whose sums are made without rows."""
 
 
 def matrix_components(
@@ -100,7 +100,7 @@ def matrix_components(
     ----------
     scores : (rows, columns), nan where there is none
     facets : names of rows and columns; of the rows alone, if columns are replicates
-    many_cells : number of cells from which on a matrix is large
+    many_cells : smallest number of cells of a large matrix
 
     Examples
     --------
@@ -117,7 +117,7 @@ def matrix_components(
     centred[empty] = 0.0
     table = CrossedTable.of_matrix(centred, empty)
     del centred
-    if min(counts.min() for counts in table.counts) < 1.0:  # a level without scores is none
+    if min(counts.min() for counts in table.counts) < 1.0:  # some level has no scores
         return None
     stats = Statistics.from_crossed(table) if len(facets) > 1 else _of_rows(table)
     names = (*facets, RESIDUAL)

@@ -257,7 +257,7 @@ class Universe:
 def read_object(
     given: str | Sequence[str], design: Design, sizes: Iterable[str]
 ) -> tuple[frozenset[str], str]:
-    """Return the facets of the object with those that they are nested in, and its name.
+    """Return the facets of the object, with the facets above them, and its name.
 
     Parameters
     ----------
@@ -419,7 +419,7 @@ def _check_measured(
         if facet in objects:
             raise PlanError(
                 f"{facet!r} belongs to the object of measurement and cannot be in {what}=: its "
-                "levels are what is measured"
+                "levels are measured"
             )
         if facet == REPLICATE:
             raise PlanError("replicates are repeated measurements and always random")
@@ -428,7 +428,7 @@ def _check_measured(
 def _check_outer(
     what: str, facets: Sequence[str], design: Design, bounded: frozenset[str]
 ) -> None:
-    """Refuse a fixed or finite facet in a random one: infinitely many levels have others of it."""
+    """Refuse a fixed or finite facet nested in a random one, which has infinitely many levels."""
     for facet in facets:
         random = [f for f in design.facets if f in design.nested_in[facet] - bounded]
         if not random:

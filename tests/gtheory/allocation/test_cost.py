@@ -75,7 +75,7 @@ def test_nested_facets_are_paid_in_every_level():
 @pytest.mark.parametrize(
     ("per", "message"),
     [
-        ({"i": -1}, r"the price per i is a finite number from 0 on, not -1"),
+        ({"i": -1}, r"the price per i is a finite number of at least 0, not -1"),
         ({"i": np.nan}, "finite number"),
         ({"i": np.inf}, "finite number"),
         ({"i": True}, "not True"),

@@ -128,7 +128,7 @@ def test_bounds_are_read():
     assert read_bounds(bounds, known) == {"topic": (2.0, np.inf), "judge": (1.0, 3.0)}
     assert read_bounds({"topic": (4, 4), "judge": 1}, known) == {"topic": (4, 4), "judge": (1, 1)}
     for wrong in (0, -1, 2.5, "3", True, (1, 2, 3), (1, 2.5), np.nan, np.inf):
-        with pytest.raises(PlanError, match="bounds of 'topic' are one whole number"):
+        with pytest.raises(PlanError, match="bounds of 'topic' are a whole number"):
             read_bounds({"topic": wrong}, known)
     with pytest.raises(PlanError, match=r"'topc', .* \(did you mean 'topic'\?\)"):
         read_bounds({"topc": 3}, known)

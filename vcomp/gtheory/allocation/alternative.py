@@ -25,7 +25,7 @@ from vcomp.gtheory.study_record import S
 from vcomp.markup import encodable
 
 SYMBOLS = {**display.SYMBOLS, "rel_err_var": "σ²(δ)", "abs_err_var": "σ²(Δ)"}
-"""Coefficients and error variances that a design is chosen for."""
+"""Coefficients and error variances that a design can aim at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Alternative:
         return _allowed(self.problem, components, aim)
 
     def least_error(self, components: FloatArray) -> float:
-        """Return the error variance with all sizes as large as may be."""
+        """Return the error variance with all sizes at their largest."""
         return float(self.problem.errors(self.problem.hi[None, :], components)[0])
 
     def components_left(self, components: FloatArray) -> list[int]:

@@ -54,7 +54,7 @@ def parse_cost(text: str) -> list[tuple[float, tuple[str, ...]]]:
 
 
 class _CostReader(TokenReader):
-    """Terms are sequences of numbers and names, each of which multiplies the others."""
+    """Parser of costs; a term is a product of numbers and names."""
 
     def term(self) -> tuple[float, tuple[str, ...]]:
         amount, facets, joined = 1.0, list[str](), True
@@ -120,7 +120,7 @@ class Cost:
     Raises
     ------
     PlanError
-        If a price is not a finite number from 0 on, or a combination is given twice.
+        If a price is not a finite number of at least 0, or a combination is given twice.
 
     Examples
     --------
@@ -217,7 +217,7 @@ class Cost:
         return [(price, design.closure(facets)) for facets, price in self.prices.items()]
 
     def total(self, sizes: Mapping[str, float], design: Design | None = None) -> float:
-        """Return what a measurement of these sizes costs.
+        """Return the cost of a measurement of these sizes.
 
         Parameters
         ----------
@@ -310,7 +310,7 @@ class CostFunction:
             where = ", ".join(f"{f} = {display.count(n[bad[0]])}" for f, n in sizes.items())
             raise PlanError(
                 f"the cost function returns {found[bad[0]]!s} at {where}; a cost is a finite "
-                "number from 0 on"
+                "number of at least 0"
             )
         return found
 
@@ -392,7 +392,7 @@ def read_cost(given: Any) -> Cost | CostFunction:
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, bool] | None:
-    """Return which parameters have to be given, by name; None if any keyword is accepted."""
+    """Return for each parameter if it is required; None if any keyword is accepted."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -421,7 +421,7 @@ def _price(what: str, value: Any) -> float:
         price = float(value)
         if math.isfinite(price) and price >= 0.0:
             return price
-    raise PlanError(f"{what} is a finite number from 0 on, not {value!r}")
+    raise PlanError(f"{what} is a finite number of at least 0, not {value!r}")
 
 
 def money(value: float) -> str:

@@ -212,8 +212,8 @@ def _whole(facet: str, value: Any) -> float:
     if whole and not isinstance(value, bool) and value >= 1:
         return float(value)
     raise PlanError(
-        f"bounds of {facet!r} are one whole number, or a pair (least, largest) of them or None, "
-        f"from 1 on; not {value!r}"
+        f"bounds of {facet!r} are a whole number of at least 1, or a pair (least, largest) "
+        f"of such numbers or None; not {value!r}"
     )
 
 
@@ -268,7 +268,7 @@ def _prices(
     n_objects: Any,
     components: VarianceComponents,
 ) -> FloatArray:
-    """Return the prices of products of sizes, those of held facets multiplied in."""
+    """Return the prices of products of free sizes, with held sizes multiplied in."""
     prices = np.zeros(1 << len(facets))
     prices[0] = cost.setup
     for price, over in cost.terms(plan.design):
@@ -281,7 +281,7 @@ def _prices(
 def _objects(
     part: frozenset[str], plan: DStudyPlan, given: Any, components: VarianceComponents
 ) -> float:
-    """Return how many levels the facets of the object have."""
+    """Return the number of levels of the facets of the object."""
     if given is None:
         numbers: Any = {f: components.sizes.get(f) for f in part}
     elif isinstance(given, Mapping):

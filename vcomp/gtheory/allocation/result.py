@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 _MOST_POINTS, _FEW_POINTS = 300, 120
-"""Largest number of designs on a frontier, and how many budgets it is thinned to beyond that."""
+"""Largest number of designs on a frontier, and number of budgets of a thinned one."""
 
 _FUNCTION_POINTS = 60
 """Both numbers for a cost that is a function, whose search is slower."""
@@ -72,7 +72,7 @@ class Frontiers:
     is_whole: bool
 
     def whole(self) -> pd.DataFrame:
-        """Return the designs of all frontiers than which no other is both cheaper and better."""
+        """Return the efficient designs of all frontiers: no other is both cheaper and better."""
         import pandas as pd
 
         frames = list(self.tables.values())
@@ -226,7 +226,7 @@ class Allocation(display.Printed, AllocationRecord[S]):
 
     @cached_property
     def frontier(self) -> pd.DataFrame:
-        """The designs than which no other is both cheaper and better.
+        """The efficient designs: no other is both cheaper and better.
 
         From the cheapest design to the budget, with a goal to twice the cost of the best design.
         One row per design, the cheapest first: ``cost``, ``design``, the sizes of the facets,
@@ -345,7 +345,7 @@ def _without_intervals(study: S) -> S:
 
 
 _ROWS = 6
-"""Rows of the table that the summary shows, besides the best of every design."""
+"""Rows of the table that the summary shows in addition to the best of every design."""
 
 _REPEATED = ("replaced by 0", "used as estimated", "counts as error")
 """Notes of the D-study that the summary repeats contain these words."""

@@ -53,7 +53,7 @@ _AT_ONCE = 256
 
 _MOST_DOUBLINGS = 60
 _MOST_STEPS, _BISECTED = 200, 8
-"""Largest number of steps to a root, and how often one halves the interval."""
+"""Largest number of steps to a root; every so many steps the interval is halved."""
 
 _FLAT, _NARROW, _AT_END = 1e-9, 1e-11, 1e-9
 """Slope at which a root is found, width of the interval in log r, and relative distance from an
@@ -97,7 +97,7 @@ class Solution:
 
     @property
     def found(self) -> bool:
-        """Whether there is one."""
+        """Whether there is a solution."""
         return len(self.sizes) > 0
 
 
@@ -408,7 +408,7 @@ def solve(
 def continuous_sizes(
     error: FloatArray, cost: FloatArray, lo: FloatArray, hi: FloatArray, limit: Limit
 ) -> FloatArray:
-    """Return the best sizes if they need not be whole numbers, (F,); nan if there are none.
+    """Return the best sizes if they need not be whole numbers, (F,); nan without a solution.
 
     Examples
     --------
@@ -499,7 +499,7 @@ def _search(problems: _Problems, top: int, near: float, most_rows: int) -> list[
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Designs:
-    """Designs of several problems that no facet alone could improve, the best first.
+    """Designs of several problems that no change of one size improves, the best first.
 
     Attributes
     ----------

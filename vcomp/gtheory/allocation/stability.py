@@ -30,7 +30,7 @@ _SMALL = 0.001
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Stability(display.Printed):
-    """The best designs for components that were drawn again, beside the recommended one.
+    """The best designs for redrawn components, compared with the recommended one.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ def find_stability(
     draws: int | Replicates,
     rng: int | np.random.Generator | None,
 ) -> Stability:
-    """Return how the recommendation fares when the components are drawn again.
+    """Return the stability of the recommendation when the components are redrawn.
 
     See :meth:`Allocation.stability`.
 
@@ -324,7 +324,7 @@ def _frame(
         if alternatives[0].solution.found:
             sizes[b] = alternatives[0].solution.sizes[0]
         ranks = [a.rank for a in alternatives]
-        # Of equally good designs the recommended one, which stands first.
+        # Ties go to the recommended design, which comes first.
         k = min(range(len(ranks)), key=lambda j: (ranks[j], j))
         row: dict[str, Any] = {"design": None, **dict.fromkeys(facets, math.nan)}
         row |= {"cost": math.nan, "value": math.nan}
