@@ -22,7 +22,7 @@ EXACT = 2**53
 """Integers up to this size are exact as floats."""
 
 _DIRECT = 65_536
-"""A table of this many possible levels is made whatever the number of rows."""
+"""Number of possible levels up to which a table is made, whatever the number of rows."""
 
 
 def as_levels(name: str, column: pd.Series) -> pd.Series:
@@ -95,7 +95,7 @@ def united_levels(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArra
 
 
 def _has_own_order(levels: pd.Index) -> bool:
-    """Return whether levels are not sorted; those of several types cannot be."""
+    """Return whether levels are not sorted; levels of several types have no order."""
     try:
         return not bool((levels[:-1] <= levels[1:]).all())
     except TypeError:
@@ -103,7 +103,7 @@ def _has_own_order(levels: pd.Index) -> bool:
 
 
 def _united_numbers(a: pd.Index, b: pd.Index) -> tuple[pd.Index, IntArray, IntArray]:
-    """Return the same for integers, which sort many times faster than they hash."""
+    """Return united integer levels and positions by sorting, many times faster than by hashing."""
     import pandas as pd
 
     parts = [part.to_numpy() for part in (a, b)]

@@ -265,7 +265,7 @@ def record_batches(data: Any) -> Part:
 
 
 def exact_floats(name: str | None, numbers: Any) -> FloatArray:
-    """Return numbers as floats, nan where they are missing.
+    """Return numbers as floats, nan where missing.
 
     Parameters
     ----------
@@ -308,8 +308,8 @@ def exact_floats(name: str | None, numbers: Any) -> FloatArray:
 
 
 _ROUNDED = 1e-12
-"""Rounding errors as a share of the range of all numbers that change no result: a residual below
-1e-6 of it is nothing, and is changed by a millionth."""
+"""Rounding errors below this share of the range of all numbers change no result: the smallest
+residual that counts, 1e-6 of the range, changes by a millionth."""
 
 
 def _check_decimals(name: str | None, decimals: list[Decimal]) -> None:

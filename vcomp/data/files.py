@@ -29,7 +29,7 @@ _FIELD = 4.0
 """Bytes of a short field with its separator, for an upper estimate of the number of rows."""
 
 _FEW_ZEROS = 0.1
-"""Share of zero bytes in the half of UTF-16 that holds letters, at most."""
+"""Largest share of zero bytes in the half of UTF-16 that holds letters."""
 
 _BLOCK_BYTES = 1 << 21
 """Bytes that are parsed at a time; Arrow reads some forty blocks ahead."""
@@ -201,7 +201,7 @@ def _convert(names: Sequence[str], types: Mapping[str, Any] | None) -> Any:
 
 
 def _scanned_types(file: _CSV, columns: Sequence[str], names: list[str]) -> dict[str, Any]:
-    """Return the types that fit all rows: those that reading the whole file would find.
+    """Return the types that fit all rows, as reading the whole file finds them.
 
     Arrow infers the types from the first block. Here a column with other values in a later block
     gets the next type that Arrow would try, and the file is read from the start.
@@ -261,7 +261,7 @@ def _rounded_columns(file: _CSV, types: Mapping[str, Any]) -> list[str]:
 
 
 def _are_rounded(chunks: Sequence[Any]) -> bool:
-    """Return whether a column is of whole numbers that as floats would merge as levels."""
+    """Return whether a float column holds whole numbers so large that levels may have merged."""
     if str(chunks[0].type) != "double":
         return False
     pairs = [_whole_and_largest(chunk) for chunk in chunks]
@@ -269,7 +269,7 @@ def _are_rounded(chunks: Sequence[Any]) -> bool:
 
 
 def _whole_and_largest(column: Any) -> tuple[bool, float]:
-    """Return whether all numbers are whole, and the largest size; 0 where there are none."""
+    """Return whether all numbers are whole, and the largest magnitude; 0 without numbers."""
     import pyarrow.compute as pc
 
     size = pc.max(pc.abs(column)).as_py()
@@ -305,7 +305,7 @@ _PACKERS = {
     b"\x28\xb5\x2f\xfd": "give its name the ending .zst",
     b"PK\x03\x04": "unpack it; a workbook (.xlsx) is read by pandas.read_excel",
 }
-"""What to do with packed files by their first bytes."""
+"""Advice on packed files by their first bytes."""
 
 
 def _utf_16(start: bytes) -> str | None:

@@ -477,7 +477,7 @@ def refusing(
 
 
 def reason(error: BaseException) -> str:
-    """Return the first line of what an error says."""
+    """Return the first line of an error's message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -518,7 +518,7 @@ def plain_label(level: Any) -> Any:
 
 
 def of_other_kind(column: Any, levels: Any) -> str:
-    """Return that a column has values of another kind than levels have; empty if it has not.
+    """Return a clause on values of another kind than the levels; empty if the kinds agree.
 
     Examples
     --------

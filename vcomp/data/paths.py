@@ -31,7 +31,7 @@ _READERS = {
     **dict.fromkeys((".rds", ".rda", ".rdata"), "the package pyreadr"),
     **dict.fromkeys((".pkl", ".pickle"), "pandas.read_pickle(path), if you trust its source"),
 }
-"""What reads files of other programs."""
+"""Readers for files of other programs."""
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 

@@ -22,7 +22,7 @@ Missing = Literal["drop", "raise"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How rows are read: where names are looked up, what is dropped, in memory or in batches.
+    """Options of reading rows: scope of names, treatment of missing values, memory or batches.
 
     Attributes
     ----------
@@ -153,13 +153,13 @@ class Reading:
 
     def rows_of_batch(self, n_columns: int) -> int:
         """Return the number of rows of a batch."""
-        # One is read while the others are worked on; what is made of them takes as much again.
+        # One batch is read while another is processed, whose values take as much again.
         of_a_row = (THREADS + 2) * 2.0 * _bytes_of_rows(1, max(n_columns, 1))
         fitting = int(self.batch_share * self.free_bytes() / of_a_row)
         return min(self.batch_rows, max(self.least_batch_rows, fitting))
 
     def bytes_to_keep(self) -> float:
-        """Return how many bytes of rows are kept between the passes."""
+        """Return the number of bytes of rows to keep between the passes."""
         return min(self.kept_bytes, self.kept_share * self.free_bytes())
 
     @staticmethod
@@ -179,12 +179,12 @@ _BYTES_OF_A_VALUE = 24.0
 
 
 def _bytes_of_rows(n_rows: float, n_columns: int) -> float:
-    """Return the approximate memory of rows and of what is computed from them."""
+    """Return the approximate memory of rows and of intermediate values computed from them."""
     return _BYTES_OF_A_VALUE * n_rows * n_columns
 
 
 def check_progress(progress: bool | None, *, on_dask: bool = False) -> None:
-    """Refuse a value other than True, False and None, and a bar of work that Dask does.
+    """Refuse a value other than True, False and None, and a progress bar for work on Dask.
 
     Raises
     ------

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SHOWN = 5
-"""Parts of the data that a message names."""
+"""Largest number of parts of the data that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Tally:
     def by_part(
         self, keep: BoolArray, y: FloatArray, sizes: Sequence[tuple[str | None, int]]
     ) -> Tally:
-        """Return the tally with what is missing or infinite in each file or frame.
+        """Return the tally with the numbers of incomplete and infinite rows of each file or frame.
 
         Parameters
         ----------
@@ -232,7 +232,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class CompleteRows:
-    """The rows of a frame that have all that the formula needs.
+    """The rows of a frame without missing values in the formula's columns.
 
     Attributes
     ----------
@@ -288,7 +288,7 @@ class CompleteRows:
 
     @classmethod
     def of_part(cls, formula: Formula, frame: pd.DataFrame, environment: Any) -> CompleteRows:
-        """Return the same of rows that are read apart from others.
+        """Return the complete rows of a part that is read on its own.
 
         Parameters
         ----------

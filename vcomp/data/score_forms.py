@@ -49,14 +49,14 @@ _OTHERS = frozenset(
 _IDENTIFIERS = _SYSTEM, _TOPIC, _PERSON, _ITEM, _RATER, *({name} for name in sorted(_OTHERS))
 
 _MOST_COLUMNS = 6
-"""Columns up to which a table may be long by its values: facets, and a score."""
+"""Largest number of columns of a table that is recognised as long by its values."""
 
 _FEWEST_ROWS = 6
-"""Rows from which two columns that are a grid of labels are not so by chance."""
+"""Smallest number of rows for which a grid of labels in two columns is not due to chance."""
 
 _FEWEST_NUMBERED = 10
-"""Rows from which distinct whole numbers on a scale twice as wide as that of all others are labels
-of rows."""
+"""Smallest number of rows for which distinct whole numbers, on a scale twice as wide as that of
+all others, are labels of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ ORIENTATIONS = {
     "item": Orientation("object", "item", _PERSON | _SYSTEM, _ITEM | _TOPIC, "object"),
     "rater": Orientation("object", "rater", _PERSON | _SYSTEM | _TOPIC | _ITEM, _RATER, "object"),
 }
-"""The conventions by what the columns are: topics × systems in :mod:`vcomp.ir`, objects × items in
+"""Conventions of rows × columns: topics × systems in :mod:`vcomp.ir`, objects × items in
 :mod:`vcomp.ctt`, objects × raters for intraclass correlations."""
 
 
@@ -368,7 +368,7 @@ def _refuse_long(frame: pd.DataFrame, orientation: Orientation) -> None:
 
 
 def _grid_of_labels(frame: pd.DataFrame) -> list[Any]:
-    """Return two columns of labels, each pair of which occurs once, if most pairs do."""
+    """Return two columns of labels whose pairs are distinct and cover most of a grid, or none."""
     n = len(frame)
     if not 3 <= len(frame.columns) <= _MOST_COLUMNS - 2 or n < _FEWEST_ROWS:
         return []

@@ -21,7 +21,7 @@ _REPEATS = frozenset(
     {"epoch", "sample", "repeat", "repetition", "rep", "replicate", "replication", "trial",
      "attempt"}
 )  # fmt: skip
-"""Names of columns that number the scores of a cell: their levels are others in each cell."""
+"""Names of columns that number the scores of a cell: levels of different cells are unrelated."""
 
 _MOST_COLUMNS, _MOST_TOGETHER = 12, 3
 

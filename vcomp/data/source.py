@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ROWS = 262_144
-"""Of a batch: the columns of a model then fit into the processor's caches, or nearly so."""
+"""Rows of a batch, so that the columns of a model nearly fit into the processor's caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Source:
         return agreement, parts
 
     def rows_to_come(self) -> float:
-        """Return about how many rows reading would bring into memory.
+        """Return the approximate number of rows that reading would bring into memory.
 
         Rows in memory do not count, nor those of an iterator, whose number is not known. A query
         is run to count its rows.
@@ -485,7 +485,7 @@ _SEVERAL_PASSES = f"where more than one pass is needed {_INSTEAD}"
 
 
 class _Once:
-    """Parts that can be read once; a second call is a DataError."""
+    """Parts that can be read once; a second call raises a DataError."""
 
     def __init__(self, parts: Iterable[Part], what: str) -> None:
         self._parts: Iterable[Part] | None = parts

@@ -47,7 +47,7 @@ def replacing(path: str | os.PathLike[str], files: Iterable[Path] = ()) -> Itera
 
 @contextmanager
 def renamed(target: Path) -> Iterator[Path]:
-    """Yield the same for a path of :func:`target_of`; errors of the caller pass as they are.
+    """Yield a temporary path for one of :func:`target_of`; errors of the caller pass unchanged.
 
     Raises
     ------

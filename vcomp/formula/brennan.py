@@ -480,7 +480,7 @@ def _factors_of_part(
 def _common_outer(
     facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]
 ) -> frozenset[str]:
-    """Return the smallest set of facets that all others are nested in; empty if there is none."""
+    """Return the smallest set of facets in which all others are nested; empty without one."""
     depth = {f: len(nested_in[f].intersection(facets)) for f in facets}
     for m in range(1, len(facets)):
         outer = frozenset(f for f in facets if depth[f] < m)

@@ -159,25 +159,25 @@ _BLOCK = 4096
 """Rows that are coded at once."""
 
 _BLOCK_OF_NUMBERS = 16_384
-"""The same of a column of numbers alone."""
+"""Rows that are coded at once of a single column of numbers."""
 
 _DENSITY = 0.1
-"""Share of entries that are not zero up to which columns are kept sparse."""
+"""Largest share of nonzero entries of columns that are kept sparse."""
 
 
 @dataclass(frozen=True, slots=True)
 class WideLimits:
-    """From which size on the columns of factors are kept sparse.
+    """Sizes at which the columns of factors are kept sparse.
 
     Attributes
     ----------
     columns : smallest number of columns of a part of a term
     elements : smallest number of elements that they would have as a dense matrix
-    factor : smallest number of columns of a single factor from which on a fit forms no matrix of
-        its columns by columns: sparse elimination is faster
+    factor : smallest number of columns of a single factor for which a fit forms no matrix of
+        columns by columns: sparse elimination is faster
     formed : largest number of columns of which such matrices are formed where they are requested
-    beside : largest number of elements of the columns beside such a factor as a dense matrix; with
-        more, matrices of columns by columns are formed after all
+    beside : largest number of elements of the columns outside such a factor as a dense matrix;
+        with more, matrices of columns by columns are formed after all
     """
 
     columns: int = 32
@@ -339,7 +339,7 @@ class CodedRows:
         return self.checked_matrix(origin)[0]
 
     def checked_matrix(self, origin: FloatArray | None = None) -> tuple[FloatArray, bool]:
-        """Return the same, and whether all sums of blocks, and so all values, are finite."""
+        """Return :meth:`matrix`, and whether all sums of blocks, and so all values, are finite."""
         X, total = np.empty((self.n_rows, self.n_columns), order="F"), 0.0
         for part, at in self._places():
             own = slice(at, at + part.n_columns)
@@ -453,7 +453,7 @@ class WideFactor:
 
     @classmethod
     def find(cls, description: Any, columns: Mapping[str, Any], least: int) -> WideFactor | None:
-        """Return the factor with most levels that can be coded here; None if there is none.
+        """Return the factor with most levels among those that can be coded here, or None.
 
         It is a term of its own, beside an intercept, and its column is in no other term.
 
@@ -495,7 +495,7 @@ class WideFactor:
 
 
 def _levels(column: Any, *, is_called: bool) -> pd.Index | None:
-    """Return the levels of a column, in patsy's order; None if patsy decides what it is."""
+    """Return the levels of a column in patsy's order, or None if patsy determines its type."""
     import pandas as pd
 
     if isinstance(column, pd.Categorical):
@@ -508,12 +508,12 @@ def _levels(column: Any, *, is_called: bool) -> pd.Index | None:
 
 
 _ROUNDING = 1e-8
-"""Relative difference from the combination up to which a row is a combination of those fitted."""
+"""Relative tolerance within which columns left out are the fitted combination of those kept."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OmittedColumns:
-    """Which columns are kept, and how the others follow from them: X_d = X_k W in the rows fitted.
+    """Columns that are kept, and those left out as combinations of them: X_d = X_k W when fitted.
 
     Attributes
     ----------
@@ -548,7 +548,7 @@ class OmittedColumns:
         return found
 
     def are_same(self, X: FloatArray) -> BoolArray:
-        """Return whether columns left out are the combination that they are in the rows fitted.
+        """Return whether columns left out are the same combination as in the rows fitted.
 
         If all of them are in a row, its mean is estimable.
 
@@ -566,7 +566,7 @@ class OmittedColumns:
 
 
 _SHOWN = 8
-"""Columns that a note names."""
+"""Largest number of columns that a note names."""
 
 
 def left_out_note(names: Sequence[str]) -> str:

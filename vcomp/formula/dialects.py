@@ -1,4 +1,4 @@
-"""Formulas of R, SAS, Stata and statsmodels: how the same is written here.
+"""Formulas of R, SAS, Stata and statsmodels, with their equivalents here.
 
 Nothing is guessed. Names in backticks are columns; whatever else has another meaning in Python, or
 none, is refused with what to write.
@@ -128,7 +128,7 @@ def _lag(call: ast.Call, sign: str = "") -> str:
 
 
 def _all(template: str) -> Callable[[ast.Call], str]:
-    """Return what writes the arguments into a template."""
+    """Return a function that writes the arguments into a template."""
     return lambda call: template.format(
         args=", ".join(map(ast.unparse, [*call.args, *call.keywords]))
     )
@@ -156,7 +156,7 @@ FUNCTIONS: Mapping[str, Callable[[ast.Call], str]] = {
 
 
 def _in_place(function: str, arguments: str) -> str:
-    """Return what to write for a call of a function of another language."""
+    """Return the equivalent of a call of a function of another language."""
     words = [word.strip() for word in arguments.split(",")]
     try:
         call = _parsed(f"f({arguments})")
@@ -260,7 +260,7 @@ _SIGNS = {
 
 
 def _translated(bare: str, text: str) -> str:
-    """Return what a statement of SAS or Stata, or an arrow or = for ~, is here; else nothing."""
+    """Return the equivalent of a statement of SAS or Stata, or of an arrow or = for ~, if any."""
     if "~" in bare and not re.search(r"\|\|\s*\w+\s*:", bare):
         return ""
     words = " ".join(text.replace(";", " ; ").replace("~", " ").split())
@@ -300,7 +300,7 @@ def _stata_term(term: str) -> str:
 
 
 def unreadable(code: str) -> str:
-    """Return what to write for an expression that Python cannot read; empty if that is unknown.
+    """Return advice on an expression that Python cannot read; empty if there is no advice.
 
     Examples
     --------
@@ -330,7 +330,7 @@ def _is_words(code: str) -> bool:
 
 
 def unknown_call(function: str, arguments: str, written: Sequence[str]) -> str | None:
-    """Return what to write for a call of a function that is not known here.
+    """Return advice on a call of an unknown function.
 
     Parameters
     ----------

@@ -29,11 +29,11 @@ from vcomp.formula.parser import Formula, names_in, patsy_description
 from vcomp.numerics import MixedColumns, check_memory
 
 _LARGE = 1e7
-"""Elements of X above which the free memory is looked at."""
+"""Number of elements of X above which the free memory is checked."""
 
 
 SQUARES = 12.0
-"""Matrices of columns by columns that a fit has at once at most; measured, rounded up."""
+"""Largest number of columns-by-columns matrices that a fit holds at once; measured, rounded up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class FixedPart:
         return _restored, (self.names, sent, *state, self.factor, self.left_out)
 
     def without(self, left_out: OmittedColumns) -> FixedPart:
-        """Return the fixed part with some of its columns alone."""
+        """Return the fixed part restricted to the columns that are kept."""
         return replace(self, names=left_out.kept_names, left_out=left_out)
 
     @cached_property
@@ -416,7 +416,7 @@ class FixedPart:
 
 
 _FEW = 4
-"""Rows on which an expression is evaluated with others and without."""
+"""Number of rows on which an expression is evaluated with and without other rows."""
 
 _CALL = re.compile(r"\b(?![CIQ]\s*\()\w+\s*\(")
 
@@ -508,7 +508,7 @@ def _from_patsy(error: Any) -> str:
     if "object is not callable" in str(error):
         where = str(error).partition("\n")[2]
         return (
-            "a column is no function: g(h), levels of g within those of h, is written h:g\n\n"
+            "a column is not a function: g(h), levels of g within those of h, is written h:g\n\n"
             f"{where}"
         )
     message = str(error).replace("Error evaluating factor: ", "", 1).replace("\n", "\n\n", 1)

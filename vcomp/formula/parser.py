@@ -270,7 +270,7 @@ def _check_number_of_terms(right: Any) -> None:
     n_terms = _terms(right)
     if n_terms > _MAX_TERMS:
         raise _fault(
-            f"this stands for {n_terms:.4g} terms, and a formula has at most {_MAX_TERMS:,}; "
+            f"this expands to {n_terms:.4g} terms, and a formula has at most {_MAX_TERMS:,}; "
             "write out the terms that matter, such as main effects and interactions of two facets",
             right,
         )
