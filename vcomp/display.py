@@ -121,12 +121,12 @@ def degrees_of_freedom(values: Iterable[float]) -> str:
 
 
 _MARGIN = 1e-12
-"""Rounding error of what is computed from thousands of numbers, some 4,500 × 2.2e-16, relative to
-the limit. A difference so small matters to nobody."""
+"""Rounding error of results computed from thousands of numbers, some 4,500 × 2.2e-16, relative to
+the limit. Differences so small are negligible."""
 
 
 def snapped(value: Any, limit: float) -> Any:
-    """Return a number or an array, with the limit itself in place of what rounding keeps off it.
+    """Return a number or an array, with values within rounding error of a limit replaced by it.
 
     Every verdict that compares computed numbers with a round limit compares these.
 
@@ -277,7 +277,7 @@ def p_values(
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as in a sentence; empty if there are none.
+    """Return names joined as in a sentence; empty without names.
 
     Examples
     --------
@@ -336,7 +336,7 @@ def counted(n: float, name: str) -> str:
 
 
 def bar(share: float, width: int = 30) -> str:
-    """Return a bar of blocks, `width` of them for a share of one; a sliver for what is above 0.
+    """Return a bar of blocks, `width` of them for a share of one; a sliver for the least share.
 
     Examples
     --------
@@ -493,14 +493,14 @@ def summary(tables: Sequence[Any], notes: Sequence[str] = ()) -> Any:
     return page
 
 
-_REASON = "the data have too few levels, or estimates small beside their standard errors"
+_REASON = "the data have too few levels, or estimates small relative to their standard errors"
 
-NO_LIMIT = f"an upper limit of ∞ is none: {_REASON}"
+NO_LIMIT = f"an upper limit of ∞ is no limit: {_REASON}"
 """Why an interval has no upper limit, a clause."""
 
 
 def _on_open_intervals(tables: Sequence[Any]) -> Iterator[str]:
-    """Yield what intervals mean that leave an end or everything open, if tables have some."""
+    """Yield notes on intervals that leave an end or everything open, if tables have some."""
     cells = {str(cell.data).strip() for table in tables for row in table for cell in row}
     if any(text.startswith("[") and text.endswith(("∞]", "inf]")) for text in cells):
         yield f"{NO_LIMIT[0].upper()}{NO_LIMIT[1:]}."

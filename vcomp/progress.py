@@ -1,4 +1,4 @@
-"""Bars that show how far long work is."""
+"""Progress bars of long work."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ _METHOD = options_of(
 
 @dataclass(frozen=True)
 class _Report:
-    """What is printed, drawn and stored of a fit."""
+    """Options for the printed, drawn and stored output of a fit."""
 
     sizes: Sequence[str]
     tau: bool
@@ -563,4 +563,4 @@ _JOBS: dict[str, Callable[[], None]] = {
     "Rank accuracy and simulation": _rank,
     "Search for designs": _search_designs,
 }
-"""What is compiled for each kind of work, by doing it in small."""
+"""Small jobs that compile the kernels of each kind of work."""

@@ -23,7 +23,7 @@ class OptionGroup:
     """Options that a command receives as one argument."""
 
     name: str
-    """Of the argument."""
+    """Name of the argument."""
     parameters: Callable[[], Sequence[click.Parameter]]
     value: Callable[..., Any]
     """Makes the argument from the values of the options, by name."""
@@ -196,7 +196,7 @@ PATHS = click.Argument(["paths"], nargs=-1, metavar="[DATA]...")
 
 
 def data_of_paths(paths: Sequence[str]) -> Any:
-    """Return one path as it is, several as a list, and None if there is none."""
+    """Return one path unchanged, several as a list, and None without any."""
     return None if not paths else paths[0] if len(paths) == 1 else list(paths)
 
 

@@ -64,7 +64,7 @@ _COMMANDS = {
     "tau": ("score", "Estimate the correlation of a ranking with the true one."),
     "warm-up": ("data", "Compile all that vcomp compiles when it is first used."),
 }
-"""The file of each command, which is imported when it is used, and what ``vcomp --help`` says."""
+"""The file of each command, imported on use, and the command's line in ``vcomp --help``."""
 
 
 class _Commands(click.Group):
@@ -75,7 +75,7 @@ class _Commands(click.Group):
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; None if there is none of this name."""
+        """Return the command of this name, or None."""
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"vcomp.cli.{_COMMANDS[cmd_name][0]}_commands")
@@ -83,7 +83,7 @@ class _Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what each command does."""
+        """Write the commands with their descriptions."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in sorted(_COMMANDS.items())])
 
@@ -140,7 +140,7 @@ def main() -> None:
 
 
 def _end_unwritten(error: OSError) -> NoReturn:
-    """End where standard output cannot be written: silently if its reader has ended."""
+    """Exit after a failure to write standard output, silently if its reader has ended."""
     sys.stdout = io.StringIO()  # Python would try once more
     if isinstance(error, BrokenPipeError):
         sys.exit(1)
@@ -149,7 +149,7 @@ def _end_unwritten(error: OSError) -> NoReturn:
 
 
 class _Closed(io.TextIOBase):
-    """In place of a standard output that was closed (``>&-``)."""
+    """Replacement of a standard output that was closed (``>&-``)."""
 
     def write(self, text: str) -> int:
         """Refuse to lose text.

@@ -33,7 +33,7 @@ _TEXT = r"\b(str|object)\b|Interval|^(?!Any\b)[A-Z]\w+( \| None)?$"
 """Annotations of texts, which are names mostly, as are aliases that only type checkers import."""
 
 _INSTEAD = {"--statistics": "add files with `vcomp merge`"}
-"""What to do instead of repeating an option."""
+"""Advice for an option that was repeated."""
 
 _WRITTEN = frozenset({"--augment", "--csv", "--json", "--out", "--plot", "--true-means"})
 """Options that name a file to write."""

@@ -219,7 +219,7 @@ def save(axes: Any, file: str) -> None:
 
 @dataclass(frozen=True)
 class Shown:
-    """How a result is printed and drawn."""
+    """Options for printing and drawing a result."""
 
     format_: str
     picture: str | None = None
@@ -239,7 +239,7 @@ class Shown:
             save(result.plot(), self.picture)
 
     def pairs(self, comparisons: Any) -> None:
-        """Print comparisons in pairs, of which the text has the first ones, and draw them."""
+        """Print pairwise comparisons, with the first ones in the text, and draw them."""
         self.table(comparisons.table, str(comparisons.summary(self.show)))
         if self.picture is not None:
             save(comparisons.plot(self.kind), self.picture)
@@ -275,7 +275,7 @@ PAIRS = grouped(
     PICTURE,
     option(
         "--kind",
-        "Of the picture: groups that are alike, or the p-values of all pairs.",
+        "Kind of picture: groups without significant differences, or the p-values of all pairs.",
         type=click.Choice(["groups", "p_values"]),
         default="groups",
     ),

@@ -131,7 +131,7 @@ def _from_formula(
     sampled = list(levels)[min(1, len(levels) - 1)] if facet is None else facet
     if n_topics is None and facet is None:
         return res.accuracy(**how)
-    # A facet that is not there has no levels; it is refused by name.
+    # An unknown facet has no levels; it is refused by name.
     n = levels.get(sampled, 1) if n_topics is None else n_topics
     return res.accuracy(sizes={sampled: n}, **how)
 

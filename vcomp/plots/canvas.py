@@ -21,7 +21,7 @@ GREY = "#666666"
 
 _SIZE = (6.0, 4.0)
 _MOST_WHISKERS = 12
-"""Number of whiskers of several lines above which they cannot be distinguished."""
+"""Number of whiskers above which those of several lines cannot be distinguished."""
 
 PAD = 0.08
 """Inches around the axes of a new figure."""
@@ -46,7 +46,7 @@ def pyplot() -> Any:
 
 
 def new_axes(ax: Any | None, size: tuple[float, float] = _SIZE) -> Any:
-    """Return `ax`, or the axes of a new figure where it is None.
+    """Return the given axes, or those of a new figure.
 
     Parameters
     ----------

@@ -15,13 +15,13 @@ from vcomp.plots.canvas import COLOURS, GREY, escaped, new_axes
 _CIRCLES_POINTS = 96
 _MARGIN = 0.1
 _ROUNDS = 3
-"""Nested circles are placed one by one, and again once all others are placed."""
+"""Passes over nested circles: one places them, the others place each again among all others."""
 
 _SMALLEST = 0.002
 """Share of the picture below which an area cannot be seen."""
 
 _STEP = 4
-"""Every such row and column of the points is tried as a centre."""
+"""Step between the rows and columns of points that are tried as centres."""
 
 _OFF_CENTRE = 0.1
 """Penalty of a position at the edge against one in the middle, as a share of the area."""
@@ -173,7 +173,7 @@ def _best_place(
 def _codes(
     facets: Sequence[str], nested_in: Mapping[str, frozenset[str]]
 ) -> tuple[list[int], list[int]]:
-    """Return the areas that have to be there, as sums of powers of two, and those that must not.
+    """Return required and forbidden areas as sums of powers of two.
 
     Facets that are not placed yet do not count.
     """

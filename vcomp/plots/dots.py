@@ -31,7 +31,7 @@ _LOG_FROM = 30.0
 """Components this many times apart need a logarithmic axis."""
 
 _LONG_FROM = 5.0
-"""So does an interval that reaches this many times beyond the largest component."""
+"""An interval that reaches this many times the largest component needs a logarithmic axis too."""
 
 _LONGEST = 1e-2
 """On a log axis whiskers end this many times below the smallest component."""

@@ -30,12 +30,13 @@ _NAMED_UP_TO = 60
 """More levels than this are numbered by rank."""
 
 _HEIGHT = 0.17
-"""Inches of a level."""
+"""Height of a level in inches."""
 
 _ROOM, _WIDTH, _WIDEST = 0.05, 0.05, 0.8
-"""Beside the means, between two groups, and of all groups: shares of the range of the means."""
+"""Distance from the means, distance between groups, and largest width of all groups, as shares of
+the range of the means."""
 _STEPS = (1.0, 0.2, 0.02)
-"""Shares of alpha that p-values are coloured by: .05, .01 and .001 for alpha = .05."""
+"""Thresholds of the colours of p-values, as shares of alpha: .05, .01 and .001 for alpha = .05."""
 
 _STRENGTHS = (0.35, 0.65, 1.0)
 

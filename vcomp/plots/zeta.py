@@ -20,7 +20,7 @@ _LOG_FROM = 30.0
 
 
 class Curve(Protocol):
-    """What is drawn of a profile.
+    """Profile of a parameter, as it is drawn.
 
     Attributes
     ----------

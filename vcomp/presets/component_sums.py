@@ -129,7 +129,7 @@ def positive_number(name: str, value: Any, what: str) -> float:
 
 
 def held_in_residual(res: VarianceComponentsResults | PublishedComponents) -> str | None:
-    """Return a sentence on effects in the residual besides error, None if there are none."""
+    """Return a sentence on effects that the residual holds in addition to error, or None."""
     if isinstance(res, PublishedComponents):
         facets = res.components.facet_names  # the residual has them all
         replicated = REPLICATE in facets

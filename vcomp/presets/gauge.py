@@ -486,7 +486,7 @@ def _verdict(study: GaugeStudy) -> list[str]:
 
 
 def _grade(percent: float) -> int:
-    """Return the place among the grades."""
+    """Return the index of the grade."""
     if display.snapped(percent, _ACCEPTABLE) < _ACCEPTABLE:
         return 0
     return 1 if display.snapped(percent, _MARGINAL) <= _MARGINAL else 2

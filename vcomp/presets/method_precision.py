@@ -37,8 +37,9 @@ REPRODUCIBILITY = "reproducibility"
 _LABORATORIES = ("site", "lab", "laboratory")
 
 _GAP, _CENTRE, _FEWEST_VALUES = 1.0, (0.1, 0.9), 30
-"""A gap of so many standard deviations of repeatability, in this part of so many results, is not
-by chance: with 30 normal results in 1 of 100 cases, with more in fewer."""
+"""Width of a gap between results that shows groups, in standard deviations of repeatability;
+central quantiles that are searched; smallest number of results. Among 30 normal results such a gap
+occurs in 1 of 100 cases, among more in fewer."""
 
 _LIMIT = 2.8
 """1.96 √2, as ISO 5725-6 rounds it: two results differ by more in 1 of 20 cases."""

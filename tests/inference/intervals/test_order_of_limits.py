@@ -82,7 +82,7 @@ def test_sources_of_a_gauge(bounded):
                 assert whole >= own * (1.0 - 1e-9)
 
 
-NONE = "An upper limit of ∞ is none: the data have too few levels"
+NONE = "An upper limit of ∞ is no limit: the data have too few levels"
 NOTHING = "An interval [0.000, 1.000] excludes nothing: the data have too few levels"
 
 
