@@ -230,7 +230,7 @@ class Diagnosis(display.Printed):
         )
 
     def summary(self) -> Any:
-        """Return the tests, what is outlying, and which numbers the deviations matter for."""
+        """Return the tests, the outliers, and the numbers that deviations affect."""
         head = display.plain_table(
             [(f"Assumptions of {self.title}", f"{display.count(self.n_scores)} scores")]
         )

@@ -12,7 +12,7 @@ import numpy as np
 from vcomp._typing import FloatArray, LongArray
 
 _MOST_COLUMNS = 1500
-"""With more columns beside the largest term, residuals are found by sweeps."""
+"""Columns, without the largest term's, above which residuals are found by sweeps."""
 
 _SINGULAR = 1e-10
 """Eigenvalues below this share of the largest are zero."""
@@ -25,7 +25,7 @@ _BEYOND = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """What is left of a response once all effects of the terms are removed, as fixed ones.
+    """Projection of a response on the complement of all terms, taken as fixed.
 
     The largest term is eliminated by its group means. The equations of the others are solved
     through the eigenvalues of their matrix, or by alternating projections if there are very many.

@@ -29,7 +29,7 @@ _MANY = 20
 """With so many levels of every facet robust intervals cover 91 to 98 % in the coverage study."""
 
 _F_SLIGHT, _F_LARGE = 0.065, 0.1
-"""True levels of an F test at .05 from which on it matters."""
+"""True levels of an F test at .05 that count as a deviation."""
 
 _LARGEST_POWER = 3.0
 

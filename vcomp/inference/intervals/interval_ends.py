@@ -171,7 +171,7 @@ def _crossings(
 
 
 def _steps(at: _Expansion, low: FloatArray, high: FloatArray) -> FloatArray:
-    """Return the s between two ends with T − q s = √(V − V1 s + V2 s²), nan if there is none.
+    """Return the s between two ends with T − q s = √(V − V1 s + V2 s²), or nan.
 
     Of two such s it is the one nearer to zero.
     """

@@ -338,7 +338,7 @@ class Folded:
 
 
 def _determined(design: Design) -> list[tuple[int, int]]:
-    """Return the pairs of facets of which the level in the first determines the second."""
+    """Return the pairs of facets, the first nested in the second."""
     structure = design.structure
     place = {facet.name: i for i, facet in enumerate(design.facets)}
     units = dict(zip(structure.facets, structure.n_levels, strict=True))

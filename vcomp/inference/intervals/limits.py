@@ -389,7 +389,7 @@ class FromComponents:
 
 
 _MOST_ZERO = 4
-"""Components at zero of which all subsets are left out, 15 of them; of more, all at once."""
+"""Largest number of components at zero whose subsets are all tried (15 subsets)."""
 
 
 def _subsets(places: list[int]) -> Iterator[list[int]]:

@@ -474,7 +474,7 @@ def _block(matrix: FloatArray, kept: BoolArray) -> FloatArray:
 def climb_nested(
     start: FloatArray, rule: Rule, likelihood: Likelihood, known: Known
 ) -> tuple[int, FloatArray, Derived]:
-    """Return 1 at a maximum (−1 if that is near a known one), 0 elsewhere, and what is there.
+    """Return 1 at a maximum (−1 near a known one) or 0, with the point.
 
     Parameters
     ----------

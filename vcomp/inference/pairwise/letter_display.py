@@ -53,7 +53,7 @@ def groups_of(distinct: BoolArray) -> list[LongArray]:
 
 
 def _grown(alike: BoolArray, first: int, last: int) -> LongArray:
-    """Return a largest group with two levels: those from the first on join first."""
+    """Return a largest group with two levels: later levels join in their order."""
     members = np.zeros(len(alike), dtype=bool)
     members[[first, last]] = True
     could_join = alike[first] & alike[last] & ~members

@@ -20,7 +20,7 @@ _DECAY = 40.0
 """exp(-40) is lost in the last digit."""
 
 _UNDERFLOW = -2000.0
-"""Logarithm of what is zero in double precision."""
+"""Logarithm below which a number is zero in double precision."""
 
 _AT_ONCE = 2**18
 

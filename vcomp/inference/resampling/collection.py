@@ -296,7 +296,7 @@ def continued_from(
     *,
     drawn: bool,
 ) -> Replicates | None:
-    """Return the replicates of an existing file, None if there is none.
+    """Return the replicates of an existing file, or None.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The jackknife over the levels of a facet: the fit is repeated without each level in turn.
+"""The jackknife over the levels of a facet: the fit is repeated without each level.
 
 Pseudo-values n_h θ̂ − (n_h − 1)θ̂_(−hj) of level j of the n_h in group h give the estimate, its
 variance and Σ_h (n_h − 1) degrees of freedom (docs/explanation/mathematics.md, eq. (10.13)).

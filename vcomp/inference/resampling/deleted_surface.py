@@ -34,7 +34,7 @@ _BATCH_BYTES, _PADDING = 3e7, 8
 """Memory of blocks that are computed at once, and the steps of their sizes."""
 
 _BLOCK_SECONDS = 4e-5
-"""Time of a point for one of many deleted levels, beside products."""
+"""Time of a point for one of many deleted levels, products not counted."""
 
 _TOLERANCE, _DIGITS = 1e-7, 11.0
 """Largest error of a maximum, in standard errors, and digits of likelihoods that it needs: those

@@ -40,8 +40,7 @@ _TOLERANCE, _TOLERANCE_AT_ONCE = 1e-6, 1e-4
 """Largest errors of maxima in standard errors; a likelihood ratio errs by the latter's square."""
 
 _BYTES, _MOST = 1e8, 500
-"""Memory and number of responses at once, and memory of what is left of them above the innermost
-groups."""
+"""Memory and number of responses at once; memory of those whose innermost groups are absorbed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,7 +171,7 @@ class NestedSurface:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Level:
-    """What is left of a likelihood at groups of one grouping, with all below absorbed.
+    """Likelihood at groups of one grouping, all finer groupings absorbed.
 
     Attributes
     ----------
@@ -218,7 +217,7 @@ class _Forms:
         self._absorbed: dict[float, _Level] = {}
 
     def at(self, ratios: Mapping[int, float]) -> _Level:
-        """Return what is left of the responses without all groups, of ratios by grouping."""
+        """Return the sums with all groupings absorbed, at ratios by grouping."""
         first = ratios.get(self._inner, 0.0)
         if first not in self._absorbed:
             level = self._without_groups(self._start, self._inner, first)
