@@ -12,6 +12,7 @@ import re
 import textwrap
 from dataclasses import fields, is_dataclass
 from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 
 from numpydoc.docscrape import get_doc_object
@@ -248,3 +249,35 @@ def of_path(path):
         else:
             owner = getattr(owner, part)
     return owner
+
+
+AVOIDED = re.compile(
+    r"\b([Oo]f (?:which|whom)|at hand|told|said|in turn|(?:is|are|was|were) none|as dear"
+    r"|stands? for|from \d on|beside|[Ww]hat (?:\w+ ){0,3}(?:is|are)\b)",
+)
+
+
+def first_sentences(path):
+    """Yield the line and text of each docstring's first paragraph, constant's text and message."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Module)):
+            text = ast.get_docstring(node) or ""
+            yield getattr(node, "lineno", 1), text.split("\n\n")[0]
+        elif isinstance(node, ast.Raise):
+            parts = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
+            yield node.lineno, "…".join(part for part in parts if isinstance(part, str))
+        body = getattr(node, "body", ())
+        for before, after in pairwise(body if isinstance(body, list) else ()):
+            if isinstance(before, (ast.Assign, ast.AnnAssign)) and isinstance(after, ast.Expr):
+                yield after.lineno, getattr(after.value, "value", None) or ""
+
+
+def test_first_sentences_name_things_by_nouns():
+    """CONTRIBUTING.md, "Prose": no riddles in descriptions and messages."""
+    riddles = [
+        f"{path.name}:{line}: {found[0]}"
+        for path in Path(vcomp.__path__[0]).rglob("*.py")
+        for line, text in first_sentences(path)
+        if (found := AVOIDED.search(" ".join(str(text).split())))
+    ]
+    assert not riddles, "use a noun, or two sentences"

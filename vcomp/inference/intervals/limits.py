@@ -251,15 +251,14 @@ class FromComponents:
         if squares is None and self.interval == "robust":
             raise EstimationError(
                 "interval='robust' needs the rows of a fit with standard errors; published "
-                "components and D-studies stored without what is needed of them have "
+                "components and D-studies stored without the influences of their levels have "
                 "interval='mls': dstudy(…, interval='mls')"
             )
         if squares is None:
             raise EstimationError(
-                "interval='mls' needs the covariance matrix of the components, from which mean "
-                "squares with degrees of freedom are made, and there is none here that gives "
-                "these; published components need sizes= of all facets or cov=, fits have "
-                "interval='profile' and 'bootstrap'"
+                "interval='mls' needs a covariance matrix of the components that mean squares "
+                "with degrees of freedom explain, and these have none; published components need "
+                "sizes= of all facets or cov=, fits have interval='profile' and 'bootstrap'"
             )
         found = self._from_zero(cut(q, *_ends(squares, q, alpha)), squares, q)
         if self.components.without_bounds is not None or self.used.zeroed:

@@ -83,7 +83,7 @@ def robust_mean_squares(components: VarianceComponents) -> MeanSquares | None:
     except np.linalg.LinAlgError:
         raise EstimationError(
             "robust intervals cannot be computed: the information on the components is singular "
-            "to rounding, as one of them is very small beside the others; use interval='log'"
+            "to rounding, as one of them is very small next to the others; use interval='log'"
         ) from None
     to_squares = (squares.basis / expected[:, None]) @ inverse
     shared = np.stack([to_squares @ t[at] @ to_squares.T for t in levels.shared])

@@ -142,10 +142,10 @@ class PairwiseComparisons(display.Printed):
         Raises
         ------
         PlanError
-            If `show` is not a whole number from 0 on.
+            If `show` is not a whole number, 0 or more.
         """
         if isinstance(show, bool) or not isinstance(show, int | np.integer) or show < 0:
-            raise PlanError(f"show is a whole number of pairs from 0 on, not {show!r}")
+            raise PlanError(f"show is a whole number of pairs, 0 or more, not {show!r}")
         tables, notes = [], [self._how()]
         n, k = len(self.table), len(self.means)
         if self.is_of_all_pairs and 2 < k <= _MOST_LEVELS:
